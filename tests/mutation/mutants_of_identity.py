@@ -183,15 +183,20 @@ MUTANTS_OF_IDENTITY = (
         Mutant(
             bug=17,
             name=f"a-table-behind-any-driver-is-filled-by-{kind}-too",
-            file=f"src/penstock/sink/{kind}/preparation.py",
+            file=f"src/penstock/sink/{file}.py",
             find=find,
-            replace=find.replace("marker is None", "False"),
+            replace=replace,
             tests=(f"{OF_KINDS}[{kind}-any-driver-first]",),
         )
-        for kind, find in (
-            ("sqlite", "if marker is None and table_schema_of(cursor, DBAPI_MARKER_TABLE) is not None"),
-            ("mysql", "if marker is None and table_schema_of(connection, DBAPI_MARKER_TABLE) is not None"),
-            ("postgres", "if marker is None:\n        _require_unfilled_by_dbapi"),
+        for kind, file, find, replace in (
+            (
+                "sqlite",
+                "sqlite/preparation",
+                "if marker is None and table_schema_of(cursor",
+                "if False and table_schema_of(cursor",
+            ),
+            ("mysql", "mysql/sink", "if self._table_schema(connection, DBAPI_MARKER_TABLE) is not None:", "if False:"),
+            ("postgres", "postgres/sink", "in connection.execute(sql.DBAPI_SCHEMAS).fetchall():", "in ():"),
         )
     ),
 )

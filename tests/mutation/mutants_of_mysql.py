@@ -26,8 +26,8 @@ MUTANTS_OF_MYSQL = (
         bug=7,
         name="the-marker-of-mysql-is-read-and-not-locked",
         file=STATEMENTS,
-        find='LOCK_MARKER = f"{READ_MARKER} FOR UPDATE"',
-        replace="LOCK_MARKER = READ_MARKER",
+        find='lock_marker=f"{sql.read()} FOR UPDATE"',
+        replace="lock_marker=sql.read()",
         tests=(f"{OF_SERVED}_publish.py::test_a_zombie_that_holds_the_marker_open_loses_to_the_first_that_commits[mysql]",),
     ),
     Mutant(
@@ -45,9 +45,9 @@ MUTANTS_OF_MYSQL = (
     Mutant(
         bug=15,
         name="a-commit-of-mysql-without-an-answer-is-taken-for-done",
-        file=DATABASE,
-        find="        except pymysql.err.Error as cause:\n            raise OutcomeUnknown(",
-        replace="        except pymysql.err.Error as cause:\n            return\n            raise OutcomeUnknown(",
+        file="src/penstock/sql/session.py",
+        find="            raise OutcomeUnknown(",
+        replace="            return\n            raise OutcomeUnknown(",
         tests=(f"{OF_SERVED}_publish.py::test_after_a_commit_without_an_answer_the_marker_decides[mysql-append-after]",),
     ),
     Mutant(
@@ -85,9 +85,9 @@ MUTANTS_OF_MYSQL = (
     Mutant(
         bug=17,
         name="the-first-of-several-rows-with-one-key-counts-in-mysql",
-        file=TABLE_STATEMENTS,
-        find='which = "MAX" if last else "MIN"',
-        replace='which = "MIN"',
+        file="src/penstock/sink/table/table_statements.py",
+        find="{'MAX' if last else 'MIN'}",
+        replace="MIN",
         tests=(f"{OF_SERVED}_table.py::test_keys_that_come_again_and_again[mysql-0-upsert]",),
     ),
     Mutant(
@@ -109,9 +109,9 @@ MUTANTS_OF_MYSQL = (
     Mutant(
         bug=17,
         name="staging-in-mysql-is-not-tried-before-the-start",
-        file="src/penstock/sink/mysql/preparation.py",
-        find="        rehearse(connection, rows, target, server)\n        _create_own_tables(connection)\n",
-        replace="        _create_own_tables(connection)\n",
+        file="src/penstock/sink/table/sql_sink.py",
+        find="            self._rehearse_staging(connection, rows)\n",
+        replace="",
         tests=(
             "tests/unit/test_mysql_refusals.py::test_rows_that_fit_the_table_and_not_its_staging_are_refused_before_the_start",
         ),

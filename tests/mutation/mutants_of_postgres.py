@@ -2,7 +2,8 @@
 
 from tests.mutation.mutant import Mutant
 
-DATABASE = "src/penstock/sql/postgres/database.py"
+SESSION = "src/penstock/sql/session.py"
+ENGINE = "src/penstock/sink/table/sql_sink.py"
 SERVED_LEDGER = "src/penstock/ledger/database_ledger.py"
 LEDGER_STATEMENTS = "src/penstock/ledger/postgres_statements.py"
 MARKS = "src/penstock/sink/table/marker_store.py"
@@ -26,8 +27,8 @@ MUTANTS_OF_POSTGRES = (
         bug=7,
         name="the-marker-of-postgres-is-read-and-not-locked",
         file=STATEMENTS,
-        find='self._of(f"{_READ_MARKER} FOR UPDATE")',
-        replace='self._of(f"{_READ_MARKER}")',
+        find='lock_marker=f"{sql.read()} FOR UPDATE"',
+        replace="lock_marker=sql.read()",
         tests=(f"{OF_SERVED}_publish.py::test_a_zombie_that_holds_the_marker_open_loses_to_the_first_that_commits[postgres]",),
     ),
     Mutant(
@@ -45,9 +46,9 @@ MUTANTS_OF_POSTGRES = (
     Mutant(
         bug=15,
         name="a-commit-of-postgres-without-an-answer-is-taken-for-done",
-        file=DATABASE,
-        find="        except psycopg.Error as cause:\n            raise OutcomeUnknown(",
-        replace="        except psycopg.Error as cause:\n            return\n            raise OutcomeUnknown(",
+        file=SESSION,
+        find="            raise OutcomeUnknown(",
+        replace="            return\n            raise OutcomeUnknown(",
         tests=(f"{OF_SERVED}_publish.py::test_after_a_commit_without_an_answer_the_marker_decides[postgres-append-after]",),
     ),
     Mutant(
@@ -94,8 +95,8 @@ MUTANTS_OF_POSTGRES = (
     Mutant(
         bug=17,
         name="a-column-that-was-altered-is-not-looked-at-again",
-        file=SINK,
-        find="        require_fit(table_schema, schema, target, decided=True)\n",
+        file=ENGINE,
+        find="        self._dialect.require_fit(connection, table_schema, rows, target, decided=True)\n",
         replace="",
         tests=(f"{OF_PUBLISHING}::test_a_column_that_was_altered_since_would_change_values_and_is_refused",),
     ),
@@ -152,9 +153,9 @@ MUTANTS_OF_POSTGRES = (
     Mutant(
         bug=15,
         name="an-append-to-postgres-without-an-answer-is-told-as-never-done",
-        file=DATABASE,
-        find="            raise OutcomeUnknown(\n",
-        replace="            raise Failed(\n",
+        file=SESSION,
+        find="            raise OutcomeUnknown(",
+        replace="            raise Failed(",
         tests=(f"{OF_SERVED_LEDGER}::test_a_commit_without_an_answer_is_unknown_and_then_read_back[postgres-before]",),
     ),
     Mutant(
@@ -184,9 +185,9 @@ MUTANTS_OF_POSTGRES = (
     Mutant(
         bug=17,
         name="sql-of-the-user-is-not-tried-in-postgres",
-        file="src/penstock/sink/postgres/preparation.py",
-        find="    rehearse(connection, rows, target)\n    content",
-        replace="    content",
+        file=SINK,
+        find="        rehearse(connection, rows, self._target)\n\n    def _rehearse_unprepared",
+        replace="        pass\n\n    def _rehearse_unprepared",
         tests=(f"{OF_MERGE}::test_a_second_statement_in_one_is_refused_by_the_server_itself[postgres]",),
     ),
     Mutant(
@@ -240,15 +241,15 @@ MUTANTS_OF_POSTGRES = (
     Mutant(
         bug=32,
         name="a-partition-attached-meanwhile-is-not-looked-at",
-        file=SINK,
-        find="        if table_schema.is_partitioned:\n            self._require_lasting_partitions(connection)\n",
+        file=MOVE,
+        find="    if table_schema.is_partitioned:\n        _require_lasting_partitions(connection, target.table)\n",
         replace="",
         tests=(f"{OF_MEMBERS}::test_a_partition_that_is_attached_while_rows_are_written_is_looked_at_too",),
     ),
     Mutant(
         bug=32,
         name="a-partition-may-refuse-what-the-table-takes",
-        file="src/penstock/sink/postgres/preparation.py",
+        file=SHAPE,
         find="    if table_schema.is_partitioned and target.merge is None:",
         replace="    if False:",
         tests=(f"{OF_MEMBERS}::test_what_a_member_does_not_keep_is_refused_before_the_start",),
@@ -272,9 +273,9 @@ MUTANTS_OF_POSTGRES = (
     Mutant(
         bug=32,
         name="a-marker-may-be-unlogged",
-        file="src/penstock/sink/postgres/preparation.py",
-        find="    if table_schema is not None:\n        require_lasting(",
-        replace="    if False:\n        require_lasting(",
+        file=SINK,
+        find="            if table_schema is not None:\n                tables.require_lasting(",
+        replace="            if False:\n                tables.require_lasting(",
         tests=(f"{OF_MEMBERS}::test_tables_of_our_own_are_logged_too",),
     ),
     Mutant(

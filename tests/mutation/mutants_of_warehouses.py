@@ -3,7 +3,7 @@
 from tests.mutation.mutant import Mutant
 
 REDSHIFT, SQLSERVER = "src/penstock/sink/redshift", "src/penstock/sink/sqlserver"
-SESSION = "src/penstock/sink/table/session.py"
+SESSION = "src/penstock/sql/session.py"
 OF_SERVED = "tests/unit/test_served_publish.py"
 OF_SQLSERVER = "tests/unit/test_sqlserver_publish.py"
 OF_DIALOGUE = "tests/unit/test_sqlserver_dialogue.py"
@@ -21,7 +21,7 @@ MUTANTS_OF_WAREHOUSES = (
         bug=7,
         name="the-marker-is-read-without-the-lock-in-redshift",
         file=f"{REDSHIFT}/marker_store.py",
-        find="        if self._locks:\n            self.lock()\n",
+        find="        if self._locks:\n            self._lock_fence()\n",
         replace="",
         tests=(f"{OF_SERVED}::test_a_publisher_waits_for_the_one_that_holds_the_marker[redshift]",),
     ),

@@ -24,8 +24,7 @@ from penstock.core.row_hash import row_hashes
 from penstock.errors import PublishFailed, StageFailed
 from penstock.sink.mysql.load import load
 from penstock.sink.mysql.row_validator import RowValidator
-from penstock.sink.mysql.scan import scan
-from penstock.sink.mysql.storage import restored, storage_of
+from penstock.sink.mysql.storage import STORAGES, restored, storage_of
 from penstock.sink.mysql.table_schema import statements_of, table_schema_of
 from penstock.sink.table.target import NotStoredError, Target
 from penstock.sql.mysql.database import Database
@@ -95,9 +94,11 @@ def database():
 
 
 @pytest.fixture(params=[True, False], ids=["by LOAD DATA", "by INSERT"])
-def served(database, request):
-    """A connection, and what the server is, or would be with local_infile off."""
-    return database.writable(), replace(database.server, loads=request.param)
+def connection(database, request, monkeypatch):
+    """A connection to the server as it is, or would be with local_infile off."""
+    connection = database.writable()
+    monkeypatch.setattr(connection, "server", replace(connection.server, loads=request.param))
+    return connection
 
 
 @pytest.fixture
@@ -112,9 +113,8 @@ def lenient(database):
         session.execute("SET GLOBAL sql_mode = %s", (before,))
 
 
-def through_mysql(served, column, declared=None):
+def through_mysql(connection, column, declared=None):
     """In three batches, of which one is a slice in the middle of another's memory."""
-    connection, mariadb = served
     schema = pa.schema([pa.field("c", column.type)])
     connection.execute("DROP TABLE IF EXISTS t")
     connection.execute(f"CREATE TABLE t (c {declared or storage_of(column.type).declared(column.type)}) CHARACTER SET utf8mb4")
@@ -125,37 +125,37 @@ def through_mysql(served, column, declared=None):
     parts = [part for part in (column.slice(0, cut), column.slice(cut, cut), column.slice(2 * cut)) if len(part)]
     connection.execute("BEGIN")
     batches = iter([pa.RecordBatch.from_arrays([part], schema=schema) for part in parts])
-    assert load(connection, batches, schema, table_schema=shape, target=TARGET, server=mariadb).rows == len(column)
+    assert load(connection, batches, schema, shape, TARGET).rows == len(column)
     assert connection.in_transaction
     query = statements_of(schema, TARGET).read([storage_of(column.type).read])
-    found = pa.Table.from_batches(scan(connection, query, schema), schema).combine_chunks()["c"]
+    found = pa.Table.from_batches(STORAGES.batches(connection.stream(query), schema), schema).combine_chunks()["c"]
     connection.execute("COMMIT")
     return found
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-def test_values_come_back(served, name):
-    require_same(through_mysql(served, COLUMNS[name]), COLUMNS[name])
+def test_values_come_back(connection, name):
+    require_same(through_mysql(connection, COLUMNS[name]), COLUMNS[name])
 
 
 @pytest.mark.parametrize("texts", [["", "", ""], [None, "", None], ["\\", "\t", "\n"], ["N", "\\N", "a\\\tb\n\n"]])
-def test_lines_of_one_column_that_are_empty_or_hold_what_separates_them(served, texts):
-    require_same(through_mysql(served, pa.array(texts)), pa.array(texts))
+def test_lines_of_one_column_that_are_empty_or_hold_what_separates_them(connection, texts):
+    require_same(through_mysql(connection, pa.array(texts)), pa.array(texts))
 
 
 @pytest.mark.parametrize(("name", "declared"), OTHER_TYPES)
-def test_values_come_back_from_other_columns_that_will_do(served, name, declared):
-    require_same(through_mysql(served, COLUMNS[name], declared), COLUMNS[name])
+def test_values_come_back_from_other_columns_that_will_do(connection, name, declared):
+    require_same(through_mysql(connection, COLUMNS[name], declared), COLUMNS[name])
 
 
 @pytest.mark.parametrize("kind", [pa.float64(), pa.float32()], ids=str)
-def test_a_negative_zero_becomes_zero_which_counts_as_the_same(served, kind):
+def test_a_negative_zero_becomes_zero_which_counts_as_the_same(connection, kind):
     """It travels with its sign: it is the server that drops it. Once one keeps it, this fails, and what the pages say with it."""
     column = pa.array([-0.0, 0.0], kind)
     assert storage_of(kind).encode(column).to_pylist() == ["-0", "0"]
-    found = through_mysql(served, column).combine_chunks()
+    found = through_mysql(connection, column).combine_chunks()
     assert [math.copysign(1, value) for value in found.to_pylist()] == [1, 1]
-    assert served[0].execute("SELECT DISTINCT SIGN(c), ATAN2(c, -1) > 0 FROM t").fetchall() == ((0, 1),)
+    assert connection.execute("SELECT DISTINCT SIGN(c), ATAN2(c, -1) > 0 FROM t").fetchall() == ((0, 1),)
     hashes = [row_hashes(pa.record_batch({"c": one}), RowDigest.XXHASH64_NULLS) for one in (found, column)]
     assert hashes[0].equals(hashes[1])
 
@@ -169,10 +169,10 @@ def test_the_server_has_no_negative_zero_however_it_is_written(database, zero):
     assert [math.copysign(1, value) for value in row] == [1, 1, 1, 1]
 
 
-def test_moments_in_a_column_of_type_timestamp(served):
+def test_moments_in_a_column_of_type_timestamp(connection):
     moments = [dt.datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC), dt.datetime(2038, 1, 19, 3, 14, 7, 999999, tzinfo=UTC), None]
     column = pa.array(moments, pa.timestamp("us", "UTC"))
-    require_same(through_mysql(served, column, "timestamp(6) NULL"), column)
+    require_same(through_mysql(connection, column, "timestamp(6) NULL"), column)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_what_penstock_cannot_have_written_is_told(database, kind, declared, val
     connection.execute("SET sql_mode = @mode")
     schema = pa.schema([pa.field("c", kind)])
     with pytest.raises(NotStoredError, match="column 'c'"):
-        list(scan(connection, statements_of(schema, TARGET).read([storage_of(kind).read]), schema))
+        list(STORAGES.batches(connection.stream(statements_of(schema, TARGET).read([storage_of(kind).read])), schema))
 
 
 @pytest.mark.parametrize(
@@ -265,16 +265,15 @@ def test_what_penstock_cannot_have_written_is_told(database, kind, declared, val
     ],
     ids=str,
 )
-def test_mysql_itself_changes_no_value_however_lenient_the_server_is(lenient, served, declared, column):
+def test_mysql_itself_changes_no_value_however_lenient_the_server_is(lenient, connection, declared, column):
     """The last line: a column that no check would have let through, on a server that would cut and round by default."""
-    connection, mariadb = served
     schema = pa.schema([pa.field("c", column.type)])
     connection.execute("DROP TABLE IF EXISTS t")
     connection.execute(f"CREATE TABLE t (c {declared})")
     batches = iter([pa.RecordBatch.from_arrays([column], schema=schema)])
     connection.execute("BEGIN")
     with pytest.raises((PublishFailed, pymysql.err.Error)):
-        load(connection, batches, schema, table_schema=table_schema_of(connection, "t"), target=TARGET, server=mariadb)
+        load(connection, batches, schema, table_schema_of(connection, "t"), TARGET)
     connection.execute("ROLLBACK")
     assert connection.execute("SELECT COUNT(*) FROM t").fetchone() == (0,)
 

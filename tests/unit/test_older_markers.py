@@ -82,7 +82,8 @@ def as_older(table, kind):
         from penstock.sink.postgres.statements import OwnStatements
 
         with table.rig.session() as connection:
-            connection.execute(OwnStatements("public").create_offsets, {})
+            [_, offsets] = OwnStatements("public").creates["penstock_marker"]
+            connection.execute(offsets)
 
 
 def deliver(table, sink, *, batch_id, position, ledger_id):

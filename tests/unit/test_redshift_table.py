@@ -20,6 +20,7 @@ from penstock.sink.redshift.load import content as rows_of
 from penstock.sink.redshift.load import load
 from penstock.sink.redshift.names import split_name
 from penstock.sink.redshift.storage import storage_of
+from penstock.sink.redshift.table_schema import table_schema_of
 from penstock.sink.table.target import Target
 from penstock.testing.conformance import PIPELINE
 
@@ -75,7 +76,7 @@ def through_redshift(connection, column, declared=None):
     parts = [column.slice(0, cut), column.slice(cut, cut), column.slice(2 * cut)]
     connection.execute("BEGIN")
     batches = iter([pa.RecordBatch.from_arrays([part], schema=schema) for part in parts])
-    assert load(connection, batches, schema, TARGET).rows == len(column)
+    assert load(connection, batches, schema, table_schema_of(connection, "public", "t"), TARGET).rows == len(column)
     found = pa.Table.from_batches(list(rows_of(connection, schema, TARGET)), schema=schema)
     connection.execute("COMMIT")
     return found.combine_chunks().to_batches()[0]

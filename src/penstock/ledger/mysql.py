@@ -17,8 +17,9 @@ from penstock.ledger.database_ledger import DatabaseLedger
 from penstock.ledger.mysql_statements import MysqlStatements
 from penstock.sql.mysql.catalog import ENGINE, kind_of, uniques_of
 from penstock.sql.mysql.connection import Connection
-from penstock.sql.mysql.database import LOCK_TIMEOUT_S, Database, one_at_a_time
+from penstock.sql.mysql.database import Database, one_at_a_time
 from penstock.sql.mysql.errors import ABSENT_TABLE, DUPLICATE, code_of, connection_lost, without_view
+from penstock.sql.session import LOCK_TIMEOUT_S
 
 CREATE = FaultPoint("ledger.mysql_create", "The ledger's table and its view are created, each committed by itself.")
 INSERT = FaultPoint("ledger.mysql_insert", "The entry is inserted at its position, in an open transaction.")
@@ -64,7 +65,7 @@ class MysqlLedger(DatabaseLedger[Connection]):
 
     def _require_carried(self, connection: Connection, values: tuple[str, int, str]) -> None:
         """Raise Failed above `max_allowed_packet`: the server would close the connection, as if the network had failed."""
-        most = self._database.server.max_packet
+        most = connection.server.max_packet
         if 2 * len(values[2]) + _AROUND_ENTRY <= most:  # enough even if every character is escaped
             return
         size = connection.size_of(self._sql.insert, values)

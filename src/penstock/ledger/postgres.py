@@ -14,10 +14,11 @@ from penstock.errors import Failed
 from penstock.ledger.database_ledger import DatabaseLedger
 from penstock.ledger.postgres_statements import PostgresStatements
 from penstock.ledger.postgres_table import has_table, require_table
-from penstock.sql.postgres.database import LOCK_TIMEOUT_S, Connection, Database, require_schema
+from penstock.sql.postgres.database import Connection, Database, require_schema
 from penstock.sql.postgres.errors import connection_lost
 from penstock.sql.postgres.names import DEFAULT_SCHEMA, require_name
 from penstock.sql.postgres.statements import TAKE_LOCK
+from penstock.sql.session import LOCK_TIMEOUT_S
 
 CREATE = FaultPoint("ledger.postgres_create", "The ledger's table and its view are created and committed.")
 INSERT = FaultPoint("ledger.postgres_insert", "The entry is inserted at its position, in an open transaction.")

@@ -3,7 +3,9 @@
 import re
 import ssl
 from collections.abc import Mapping, Sequence
-from urllib.parse import SplitResult, parse_qsl, urlsplit
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from penstock.errors import Usage
 
@@ -39,6 +41,59 @@ def split_url(url: str) -> tuple[SplitResult, int | None] | None:
         return parts, None if "," in parts.netloc.rpartition("@")[2] else parts.port
     except ValueError:  # its text would show parts of the URL
         return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerAddress:
+    """Where a server and the database on it are, and how to log in."""
+
+    host: str
+    port: int
+    database: str
+    user: str = field(repr=False)
+    password: str = field(repr=False)
+    connect_timeout_s: float
+
+    @property
+    def place(self) -> str:
+        """The address for people, without user and password."""
+        return f"{self.host}:{self.port}/{self.database}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UrlForm:
+    """The form of a server's URLs. `what` names the database for people, `host` is the usual one, None where it must be given."""
+
+    what: str
+    schemes: tuple[str, ...]
+    port: int
+    parameters: tuple[str, ...]
+    connect_timeout_s: float
+    host: str | None = None
+
+    def parts_of(self, url: str) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return the fields of a `ServerAddress` by name, and the parameters of `url`. Raises Usage."""
+        split = split_url(url)
+        if split is None:
+            raise self._mismatch()
+        parts, port = split
+        host, database = unquote(parts.hostname or "") or self.host, unquote(parts.path[1:])
+        if parts.scheme not in self.schemes or not host or not database or "/" in parts.path[1:]:
+            raise self._mismatch()
+        parameters = parameters_of(parts.query, self.parameters)
+        fields = {
+            "host": host,
+            "port": port or self.port,
+            "database": database,
+            "user": unquote(parts.username or ""),
+            "password": unquote(parts.password or ""),
+            "connect_timeout_s": seconds_of(parameters, "connect_timeout", usual=self.connect_timeout_s),
+        }
+        return fields, parameters
+
+    def _mismatch(self) -> Usage:
+        example = f"{self.schemes[0]}://user:password@host:{self.port}/database"
+        return Usage(f"`url` is no URL of a {self.what} database.", remedy=f"Write {example}. {ESCAPES}")
 
 
 def parameters_of(query: str, known: Sequence[str]) -> dict[str, str]:

@@ -13,8 +13,8 @@ from penstock.core.model import RowDigest, Totals
 from penstock.errors import Conflict, PublishFailed
 from penstock.sink.mysql import statements as sql
 from penstock.sink.mysql import table_statements as stage
-from penstock.sink.mysql.scan import scan
-from penstock.sink.mysql.storage import storage_of
+from penstock.sink.mysql.decided_rows import required
+from penstock.sink.mysql.storage import STORAGES, storage_of
 from penstock.sink.mysql.table_schema import TableSchema, statements_of
 from penstock.sink.mysql.table_statements import TableStatements
 from penstock.sink.mysql.wire import LOAD_OPTIONS, lines, numbered_lines, rows_of_insert
@@ -33,7 +33,6 @@ from penstock.sql.mysql.errors import (
     reason_of,
     without_values,
 )
-from penstock.sql.mysql.server import Server
 
 LOAD = FaultPoint("mysql.load", "The rows of a decided batch are sent to the server, into a temporary table or the user's.")
 MOVE = FaultPoint("mysql.move", "The rows get into the table, in an open transaction.")
@@ -57,10 +56,8 @@ def load(
     connection: Connection,
     batches: Iterator["pa.RecordBatch"],
     schema: "pa.Schema",
-    *,
     table_schema: TableSchema,
     target: Target,
-    server: Server,
 ) -> Loaded:
     """Write `batches` in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent` the first.
 
@@ -73,17 +70,35 @@ def load(
         read=tuple(storage_of(field.type).read for field in schema),
         key_indexes=table_schema.tells_apart_by(target.key),
     )
-    directly, staged = server.loads and _goes_directly(table_schema, target), 0
+    directly, staged = connection.server.loads and _goes_directly(table_schema, target), 0
     if not directly:
-        create_stage(connection, columns.statements, schema, server)
-        staged = _sent(lambda: fill_stage(connection, columns.statements, batches, server))
+        create_stage(connection, columns.statements, schema)
+        staged = _sent(lambda: fill_stage(connection, columns.statements, batches))
     with MOVE.around(error=connection_lost, lost=connection_lost):
         if directly:
-            return _load_in(connection, columns.statements, batches, target.write, server)
+            return _load_in(connection, columns.statements, batches, target.write)
         if target.merge is not None:
             run(connection, columns.statements, target.merge)
             return Loaded(rows=staged, displaced=Totals())  # only the user knows what the SQL writes
         return _load(connection, columns, target.write, staged)
+
+
+def write(
+    connection: Connection,
+    batches: Iterator["pa.RecordBatch"],
+    schema: "pa.Schema",
+    table_schema: TableSchema,
+    target: Target,
+) -> Loaded:
+    """Load decided batches. Raises Refused for a value that the table would change by now."""
+    decided = required(batches, table_schema, schema, target, connection.server)
+    return load(connection, decided, schema, table_schema, target)
+
+
+def content(connection: Connection, schema: "pa.Schema", target: Target) -> Iterator["pa.RecordBatch"]:
+    """Yield every row of the table. Raises NotStoredError."""
+    query = statements_of(schema, target).read([storage_of(field.type).read for field in schema])
+    return STORAGES.batches(connection.stream(query), schema)
 
 
 def _goes_directly(table_schema: TableSchema, target: Target) -> bool:
@@ -93,14 +108,12 @@ def _goes_directly(table_schema: TableSchema, target: Target) -> bool:
     )
 
 
-def _load_in(
-    connection: Connection, statements: TableStatements, batches: Iterator["pa.RecordBatch"], write: str, server: Server
-) -> Loaded:
+def _load_in(connection: Connection, statements: TableStatements, batches: Iterator["pa.RecordBatch"], write: str) -> Loaded:
     """Load the rows into the table itself, which writes them once instead of twice."""
     if write == "replace":
         connection.execute(statements.clear())
     statement = statements.load_in(LOAD_OPTIONS)
-    return Loaded(rows=_sent(lambda: _load_data(connection, statement, map(lines, batches), server)), displaced=Totals())
+    return Loaded(rows=_sent(lambda: _load_data(connection, statement, map(lines, batches))), displaced=Totals())
 
 
 def _sent(send: Callable[[], int]) -> int:
@@ -114,20 +127,20 @@ def run(connection: Connection, statements: TableStatements, script: Script) -> 
         connection.execute(statement)
 
 
-def create_stage(connection: Connection, statements: TableStatements, schema: "pa.Schema", server: Server) -> None:
+def create_stage(connection: Connection, statements: TableStatements, schema: "pa.Schema") -> None:
     """Create an empty staging table for rows of `schema`."""
     connection.execute(stage.DROP_STAGE)
     declared = [storage_of(field.type).declared(field.type) for field in schema]
-    connection.execute(statements.create_stage(declared, server.exact_collation))
+    connection.execute(statements.create_stage(declared, connection.server.exact_collation))
 
 
-def fill_stage(connection: Connection, statements: TableStatements, batches: Iterator["pa.RecordBatch"], server: Server) -> int:
+def fill_stage(connection: Connection, statements: TableStatements, batches: Iterator["pa.RecordBatch"]) -> int:
     """Fill the staging table and return the number of rows."""
-    if server.loads:
-        return _load_data(connection, statements.load(LOAD_OPTIONS), _numbered(batches), server)
+    if connection.server.loads:
+        return _load_data(connection, statements.load(LOAD_OPTIONS), _numbered(batches))
     staged = 0
     for batch in batches:
-        inserts = rows_of_insert(batch, staged, min(_INSERT_BYTES, server.max_packet // 2))
+        inserts = rows_of_insert(batch, staged, min(_INSERT_BYTES, connection.server.max_packet // 2))
         staged += sum(_execute_strictly(connection, statements.insert_values() + rows) for rows in inserts)
     return staged
 
@@ -187,12 +200,12 @@ def _execute_strictly(connection: Connection, statement: "str | bytes") -> int:
     return _require_no_warnings(connection, connection.execute(statement))
 
 
-def _load_data(connection: Connection, statement: str, chunks: Iterable[memoryview], server: Server) -> int:
+def _load_data(connection: Connection, statement: str, chunks: Iterable[memoryview]) -> int:
     """Load chunks as `_execute_strictly` runs a statement.
 
     LOAD DATA LOCAL only warns where any other statement would fail, however strict the session is.
     """
-    return _require_no_warnings(connection, connection.load(statement, chunks, max_packet=server.max_packet))
+    return _require_no_warnings(connection, connection.load(statement, chunks, max_packet=connection.server.max_packet))
 
 
 def _require_no_warnings(connection: Connection, written: "Cursor | LoadAnswer") -> int:
@@ -213,4 +226,5 @@ def _warned(connection: Connection) -> PublishFailed | pymysql.err.Error:
 
 
 def _totals(connection: Connection, query: str, columns: _Columns) -> Totals:
-    return totals_under_key(scan(connection, query, columns.schema), columns.row_digest, table=columns.statements.table)
+    rows = STORAGES.batches(connection.stream(query), columns.schema)
+    return totals_under_key(rows, columns.row_digest, table=columns.statements.table)

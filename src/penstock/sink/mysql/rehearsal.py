@@ -14,10 +14,9 @@ from penstock.sink.table.target import BY_KEY, Target, merge_fails
 from penstock.sql.mysql import statements as sql
 from penstock.sql.mysql.connection import Connection
 from penstock.sql.mysql.errors import DENIED, code_of, reason_of, translate_error
-from penstock.sql.mysql.server import Server
 
 
-def rehearse(connection: Connection, rows: "pa.Schema", target: Target, server: Server) -> None:
+def rehearse(connection: Connection, rows: "pa.Schema", target: Target) -> None:
     """Stage one row in a transaction as publishing does, and leave nothing behind. Raises Refused.
 
     A server may be too old for the collation, keep temporary tables out of transactions (GTIDs), find the rows too wide for its
@@ -25,7 +24,7 @@ def rehearse(connection: Connection, rows: "pa.Schema", target: Target, server: 
     """
     try:
         connection.execute(sql.BEGIN)
-        _stage_one_row(connection, rows, statements_of(rows, target), server, by_key=target.write in BY_KEY)
+        _stage_one_row(connection, rows, statements_of(rows, target), by_key=target.write in BY_KEY)
         connection.execute(sql.COMMIT)
         connection.execute(DROP_CHOSEN)
         connection.execute(DROP_STAGE)
@@ -40,13 +39,13 @@ def rehearse(connection: Connection, rows: "pa.Schema", target: Target, server: 
         raise _refused(target, lacking + reason_of(cause), remedy) from cause
 
 
-def rehearse_merge(connection: Connection, rows: "pa.Schema", target: Target, server: Server) -> None:
+def rehearse_merge(connection: Connection, rows: "pa.Schema", target: Target) -> None:
     """Run the user's own SQL over no rows in a transaction that is rolled back. Raises Refused."""
     if target.merge is None:
         return
     statements = statements_of(rows, target)
     connection.execute(sql.BEGIN)
-    create_stage(connection, statements, rows, server)
+    create_stage(connection, statements, rows)
     try:
         run(connection, statements, target.merge)
     except pymysql.err.Error as cause:
@@ -57,12 +56,10 @@ def rehearse_merge(connection: Connection, rows: "pa.Schema", target: Target, se
     connection.execute(DROP_STAGE)
 
 
-def _stage_one_row(
-    connection: Connection, rows: "pa.Schema", statements: TableStatements, server: Server, *, by_key: bool
-) -> None:
+def _stage_one_row(connection: Connection, rows: "pa.Schema", statements: TableStatements, *, by_key: bool) -> None:
     nothing = pa.RecordBatch.from_arrays([pa.nulls(1, field.type) for field in rows], schema=rows)
-    create_stage(connection, statements, rows, server)
-    fill_stage(connection, statements, iter([nothing]), server)
+    create_stage(connection, statements, rows)
+    fill_stage(connection, statements, iter([nothing]))
     connection.execute(DROP_CHOSEN)
     connection.execute(CREATE_CHOSEN)
     if by_key:

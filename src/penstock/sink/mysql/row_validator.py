@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from penstock.sink.mysql.storage import encoded
 from penstock.sink.mysql.wire import longest_insert
-from penstock.sink.table.row_validator import YEARS_IN_DAYS, YEARS_IN_MICROSECONDS, Limits, TableRowValidator
+from penstock.sink.table.row_validator import Limits, TableRowValidator
 
 _SINCE_1970 = Limits(
     low=1_000_000, high=2_147_483_647_999_999, description="what timestamp(6) holds, 1970-01-01 00:00:01 to 2038"
@@ -42,11 +42,6 @@ class RowValidator(TableRowValidator):
 
     def folded(self, name: str) -> str:
         return name.lower()
-
-    def limits(self, kind: "pa.DataType") -> Limits | None:
-        if pa.types.is_timestamp(kind):
-            return YEARS_IN_MICROSECONDS
-        return YEARS_IN_DAYS if pa.types.is_date32(kind) else None
 
     def check_more(self, name: str, column: "pa.Array") -> None:
         """Raise StageFailed for NaN, over-long values, fractions of a microsecond, times out of range, values without JSON."""

@@ -1,42 +1,68 @@
 """The mysql sink: rows and marker in one transaction, which is the ledger's if both are in one database."""
 
-from contextlib import closing
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from penstock.core.faults import FaultPoint
-from penstock.core.model import PipelineName, Publication, Published, Totals
-from penstock.sink.mysql.decided_rows import required
-from penstock.sink.mysql.dialect import MYSQL
-from penstock.sink.mysql.load import load
-from penstock.sink.mysql.marker_store import MysqlMarkerStore
-from penstock.sink.mysql.preparation import (
-    content_of,
-    name_markers,
-    prepare_table,
-    readable_marker_store,
-    require_schema_accepted,
-)
-from penstock.sink.mysql.row_validator import RowValidator
-from penstock.sink.mysql.table_schema import require_fit, statements_of, table_schema_of
-from penstock.sink.table.publication import Loaded
-from penstock.sink.table.server import ServerSink
+from penstock.core.model import Publication, Published
+from penstock.errors import Refused
+from penstock.sink.mysql import statements as sql
+from penstock.sink.mysql import table_schema as tables
+from penstock.sink.mysql.load import content, write
+from penstock.sink.mysql.rehearsal import rehearse, rehearse_merge
+from penstock.sink.mysql.syntax import MYSQL as SYNTAX
+from penstock.sink.mysql.table_schema import TableSchema
+from penstock.sink.table.dialect import Dialect, ErrorCodes, FaultPoints
+from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE
+from penstock.sink.table.preparation import require_unfilled
 from penstock.sink.table.sink import TableSinkArguments
-from penstock.sink.table.target import Target
-from penstock.spark.schema import arrow_schema
+from penstock.sink.table.sql_sink import SqlSink
+from penstock.sql.mysql.catalog import ENGINE
 from penstock.sql.mysql.connection import Connection
-from penstock.sql.mysql.database import LOCK_TIMEOUT_S, Database
-from penstock.sql.mysql.errors import connection_lost
+from penstock.sql.mysql.database import Database, one_at_a_time
+from penstock.sql.mysql.errors import DENIED, code_of, connection_lost, reason_of, without_view
 from penstock.sql.mysql.names import require_table_name
+from penstock.sql.mysql.statements import COMMIT as END_SNAPSHOT
+from penstock.sql.session import LOCK_TIMEOUT_S
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-BEGIN = FaultPoint("mysql.begin", "A transaction is opened on the server.")
-COMMIT = FaultPoint("mysql.commit", "Rows and marker are committed.")
 PREPARE = FaultPoint("mysql.prepare", "Table and marker are created and committed.")
+BEGIN = FaultPoint("mysql.begin", "A transaction is opened on the server.")
+FENCE = FaultPoint("mysql.fence", "The marker's row is locked and read: nobody else publishes until this transaction ends.")
+MARK = FaultPoint("mysql.mark", "The marker is set to the batch, in the transaction of its rows.")
+COMMIT = FaultPoint("mysql.commit", "Rows and marker are committed.")
+
+MYSQL: Dialect[Connection, TableSchema] = Dialect(
+    points=FaultPoints.of(
+        connection_lost,
+        prepare=PREPARE.around,
+        begin=BEGIN.around,
+        fence=FENCE.around,
+        mark=MARK.around,
+        commit=COMMIT.around,
+    ),
+    codes=ErrorCodes(code_of=code_of, reason_of=reason_of, forbidden=DENIED, made=frozenset()),
+    case_counts=True,
+    split_name=lambda name: ("", require_table_name(name)),  # the database is the URL's
+    folded_name=None,
+    own_statements=sql.OwnStatements,
+    table_schema_of=lambda connection, _, table: tables.table_schema_of(connection, table),
+    require_storable=tables.require_storable,
+    create_table=tables.create_table,
+    hold=tables.hold,
+    require_fit=tables.require_fit,
+    require_allowed=tables.require_allowed,
+    row_check=tables.row_validator,
+    read=content,
+    write=write,
+)
 
 
-class MysqlSink(ServerSink[Connection]):
+class MysqlSink(SqlSink[Connection, TableSchema]):
     """A `TableSink` that delivers into one table of a MySQL or MariaDB database.
 
     Waits `lock_timeout_s` (whole seconds) for another session's lock, then raises Retryable.
@@ -44,10 +70,11 @@ class MysqlSink(ServerSink[Connection]):
 
     _database: Database
     _dialect = MYSQL
+    _syntax = SYNTAX
+    _is_ddl_in_transactions = False
 
     def __init__(self, *, url: str, lock_timeout_s: float = LOCK_TIMEOUT_S, **filling: "Unpack[TableSinkArguments]") -> None:
-        super().__init__(**filling, case_counts=True)
-        require_table_name(self._target.table)
+        super().__init__(**filling)
         self._database = Database(url, application=f"penstock:{self._name}", lock_timeout_s=lock_timeout_s)
 
     @property
@@ -60,8 +87,6 @@ class MysqlSink(ServerSink[Connection]):
             raise TypeError(f"expected a connection of Penstock's own, found {type(transaction).__name__}")
         return self._publish_in_ledger(transaction, publication)
 
-    # --- MySQL's part of `ServerSink`
-
     def _described(self, rows: str) -> str:
         return (
             "one transaction on one connection: LOAD DATA LOCAL, or INSERT where the server has local_infile off, "
@@ -70,76 +95,50 @@ class MysqlSink(ServerSink[Connection]):
         )
 
     def _existing_table(self, connection: Connection) -> tuple[str, bool] | None:
-        table_schema = table_schema_of(connection, self._target.table)
-        if table_schema is None:
-            return None
-        slowly = "" if self._database.server.loads else " (rows go there by INSERT, since the server has local_infile off)"
-        return (
-            f"{table_schema.kind} {self._target.table} with {len(table_schema.columns)} columns{slowly}",
-            table_schema.kind.startswith("table"),
-        )
+        found = super()._existing_table(connection)
+        if found is None or connection.server.loads:
+            return found
+        return f"{found[0]} (rows go there by INSERT, since the server has local_infile off)", found[1]
 
-    def _prepare_table(self, connection: Connection, pipeline: PipelineName, schema: str) -> RowValidator:
-        with PREPARE.around(error=connection_lost, lost=connection_lost):
-            return prepare_table(
-                connection,
-                server=self._database.server,
-                pipeline=pipeline,
-                sink=self._name,
-                schema=schema,
-                target=self._target,
-                create=self._create,
-            )
+    # --- MySQL's way of preparing: it commits at every CREATE TABLE, so tables are created before the marker's transaction
 
-    def _require_schema_accepted(self, connection: Connection, pipeline: PipelineName, schema: str) -> None:
-        require_schema_accepted(
-            connection,
-            server=self._database.server,
-            pipeline=pipeline,
-            sink=self._name,
-            schema=schema,
-            target=self._target,
-            create=self._create,
-        )
+    def _one_at_a_time(self, connection: Connection) -> AbstractContextManager[None]:
+        return one_at_a_time(connection)
 
-    def _marker_store(self, connection: Connection) -> MysqlMarkerStore:
-        return MysqlMarkerStore(connection, locking=True)
+    def _open_preparation(self, connection: Connection) -> None:
+        """Create Penstock's own tables. If a run ends before its marker is committed, the next one finds an empty table."""
+        for table, create in self._own.creates.items():
+            table_schema = self._table_schema(connection, table)
+            if table_schema is None:
+                connection.execute(create)
+            elif table_schema.engine != ENGINE:
+                raise Refused(
+                    f"Table {table!r} is of the engine {table_schema.engine}, expected {ENGINE}.",
+                    remedy=f"ALTER TABLE {table} ENGINE = {ENGINE}.",
+                )
+        if self._table_schema(connection, sql.OFFSETS_VIEW) is None:
+            with without_view():
+                connection.execute(sql.CREATE_OFFSETS)
 
-    def _readable_marker_store(self, connection: Connection) -> MysqlMarkerStore | None:
-        return readable_marker_store(connection)
+    def _require_place(self, connection: Connection) -> None:
+        connection.execute(END_SNAPSHOT)  # a read-only transaction cannot even EXPLAIN a write
+
+    def _require_unfilled(self, connection: Connection, _: TableSchema | None) -> None:
+        if self._table_schema(connection, DBAPI_MARKER_TABLE) is not None:
+            require_unfilled(connection.execute(sql.OWNERS_OF_DBAPI).fetchall(), self._target.table)
+
+    def _rehearse_staging(self, connection: Connection, rows: "pa.Schema") -> None:
+        rehearse(connection, rows, self._target)
+
+    def _rehearse(self, connection: Connection, rows: "pa.Schema") -> None:
+        rehearse_merge(connection, rows, self._target)
+
+    def _rehearse_unprepared(self, connection: Connection, table_schema: TableSchema | None, rows: "pa.Schema") -> None:
+        rehearse(connection, rows, self._target)
+        if table_schema is not None:
+            rehearse_merge(connection, rows, self._target)
 
     def _name_markers(self, connection: Connection) -> None:
-        name_markers(connection)
-
-    def _begin(self, connection: Connection) -> None:
-        with BEGIN.around(error=connection_lost, lost=connection_lost):
-            self._database.begin(connection)
-
-    def _load(self, connection: Connection, publication: Publication, target: Target) -> Loaded:
-        """Write the rows. First lock the table against ALTER until COMMIT and read again what its columns store."""
-        schema = arrow_schema(publication.schema)
-        connection.execute(statements_of(schema, target).hold())
-        table_schema = table_schema_of(connection, target.table)
-        assert table_schema is not None, "it is held"
-        require_fit(table_schema, schema, target, self._database.server, decided=True)
-        server = self._database.server
-        with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:
-            return load(
-                connection,
-                required(rows, table_schema, schema, target, server),
-                schema,
-                table_schema=table_schema,
-                target=target,
-                server=server,
-            )
-
-    def _commit(self, connection: Connection) -> None:
-        """Commit. After OutcomeUnknown, the next try locks and reads the marker on a new connection."""
-        with (
-            self._database.unknown_if_cut(f"table {self._target.table!r}", read="the marker"),
-            COMMIT.around(error=connection_lost, lost=connection_lost),
-        ):
-            self._database.commit(connection)
-
-    def _content(self, connection: Connection, schema: str) -> Totals:
-        return content_of(connection, arrow_schema(schema), self._target)
+        if self._has_unnamed_markers(connection):
+            with self._one_at_a_time(connection):
+                super()._name_markers(connection)

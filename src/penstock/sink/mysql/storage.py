@@ -11,15 +11,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.sink.table.numbers import INTEGER_DIGITS, to_reals
+from penstock.sink.table.numbers import to_reals
 from penstock.sink.table.storage import (
     ColumnStorage,
+    Decimals,
     Storages,
     always,
     anything,
     as_is,
-    digits_of,
-    has_digits,
     json_texts,
     nothing,
     to_durations,
@@ -31,7 +30,7 @@ from penstock.sink.table.storage import (
 from penstock.sink.table.texts import decimal_texts, moment_texts, texts_by_way_of, to_moments, to_times
 
 _types = pa.types
-_PLACES = re.compile(r"decimal\((\d+),(\d+)\)")
+_DECIMALS = Decimals("decimal", re.compile(r"decimal\((\d+),(\d+)\)"))
 _SIZE = re.compile(r"(?:varchar|varbinary)\((\d+)\)")
 _INTEGERS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _BYTES = {"tiny": (1 << 8) - 1, "": (1 << 16) - 1, "medium": (1 << 24) - 1, "long": (1 << 32) - 1}
@@ -82,16 +81,7 @@ def most_bytes(declared: str) -> int | None:
 def _takes_integer(declared: str, kind: Any) -> bool:
     if declared == "tinyint(1)":
         return bool(kind.bit_width == 8)
-    return _INTEGERS.get(declared, 0) >= kind.bit_width or _takes_digits(declared, INTEGER_DIGITS[kind.bit_width], 0)
-
-
-def _takes_decimal(declared: str, kind: Any) -> bool:
-    precision, scale = digits_of(kind)
-    return _takes_digits(declared, precision - scale, scale)
-
-
-def _takes_digits(declared: str, before: int, after: int) -> bool:
-    return has_digits(_PLACES.fullmatch(declared), before, after)
+    return _INTEGERS.get(declared, 0) >= kind.bit_width or _DECIMALS.takes_integers(declared, kind)
 
 
 def _takes_text(declared: str, _: Any) -> bool:
@@ -113,11 +103,6 @@ def _is_long(declared: str, sign: str) -> bool:
 # --- created columns
 
 
-def _decimal_type(kind: Any) -> str:
-    precision, scale = digits_of(kind)
-    return f"decimal({precision},{scale})"
-
-
 _UTF8 = "of character set utf8mb4"
 _NO_ZONE = "outside the years 0001 to 9999"
 _NOT_FINITE = "NaN and the infinities"
@@ -128,88 +113,75 @@ _integers = partial(
     Storage.integers, takes=_takes_integer, encode=texts_by_way_of(), also="wider signed integers, decimal with enough digits"
 )
 
-_FLOAT = _one_of(
-    "float",
-    "float",
-    "double",
-    encode=texts_by_way_of(pa.float64()),  # its digits identify every float
-    restore=to_reals,
-    read="{} * 1e0",  # a float alone is shown with six digits
-    refused=_NOT_FINITE,
-)
-_DOUBLE = _one_of("double", "double", encode=texts_by_way_of(), restore=to_values, refused=_NOT_FINITE)
-_BOOLEAN = _one_of("boolean", "tinyint(1)", "tinyint", encode=texts_by_way_of(pa.int8()), restore=to_flags)
-_DECIMAL = Storage(
-    spark="decimal(p,s)",
-    declared=_decimal_type,
-    takes=_takes_decimal,
-    encode=decimal_texts,
-    restore=to_values,
-    also="decimal with at least as many digits before and after the point",
-)
-_TEXT = Storage(
-    spark="string",
-    declared=always("longtext"),
-    takes=_takes_text,
-    encode=as_is,
-    restore=to_texts,
-    in_quotes=True,
-    also=f"varchar(n), tinytext, text, mediumtext, {_UTF8}",
-    refused="more than n characters, or bytes than the column takes",
-)
-_BINARY = Storage(
-    spark="binary",
-    declared=always("longblob"),
-    takes=_takes_bytes,
-    encode=as_is,
-    restore=to_values,
-    in_quotes=True,
-    also="varbinary(n), tinyblob, blob, mediumblob",
-    refused="more bytes than the column takes",
-)
-_DATE = _one_of("date", "date", encode=texts_by_way_of(), restore=to_texts, refused=_NO_ZONE)
-_ZONED = _one_of(
-    "timestamp",
-    "datetime(6)",
-    "timestamp(6)",
-    encode=moment_texts,
-    restore=to_moments,
-    refused=f"{_NO_ZONE}; in timestamp(6) outside 1970-01-01 00:00:01 to 2038-01-19 03:14:07.999999",
-)
-_UNZONED = _one_of("timestamp_ntz", "datetime(6)", encode=moment_texts, restore=to_moments, refused=_NO_ZONE)
-_TIME = _one_of("time", "time(6)", encode=texts_by_way_of(pa.time64("us")), restore=to_times, refused="parts of a microsecond")
-_DURATION = _one_of(
-    "interval day to second", "bigint", encode=texts_by_way_of(pa.duration("us"), pa.int64()), restore=to_durations
-)
-_NESTED = Storage(
-    spark="struct, array, map, variant",
-    declared=always("longtext"),
-    takes=_takes_json,
-    encode=json_texts,
-    restore=to_nested,
-    in_quotes=True,
-    also=f"tinytext, text, mediumtext, {_UTF8}; MariaDB's json",
-    refused="times outside the years 0001 to 9999; more bytes than the column takes",
-)
-_VOID = Storage(spark="void", declared=always("longtext"), takes=anything, encode=nothing, restore=to_values, also="any")
 
-STORAGES = Storages(
+STORAGES = Storages.of_types(
     "MySQL",
-    (lambda kind: _types.is_int8(kind) or _types.is_int16(kind), _integers("byte, short", "smallint")),
-    (_types.is_int32, _integers("integer", "int")),
-    (_types.is_int64, _integers("long", "bigint")),
-    (_types.is_float32, _FLOAT),
-    (_types.is_float64, _DOUBLE),
-    (_types.is_boolean, _BOOLEAN),
-    (_types.is_decimal, _DECIMAL),
-    (lambda kind: _types.is_string(kind) or _types.is_large_string(kind), _TEXT),
-    (lambda kind: _types.is_binary(kind) or _types.is_large_binary(kind), _BINARY),
-    (_types.is_date, _DATE),
-    (lambda kind: _types.is_timestamp(kind) and kind.tz is not None, _ZONED),
-    (_types.is_timestamp, _UNZONED),
-    (_types.is_time, _TIME),
-    (_types.is_duration, _DURATION),
-    (_types.is_nested, _NESTED),
-    (_types.is_null, _VOID),
+    short=_integers("byte, short", "smallint"),
+    integer=_integers("integer", "int"),
+    long=_integers("long", "bigint"),
+    float=_one_of(
+        "float",
+        "float",
+        "double",
+        encode=texts_by_way_of(pa.float64()),  # its digits identify every float
+        restore=to_reals,
+        read="{} * 1e0",  # a float alone is shown with six digits
+        refused=_NOT_FINITE,
+    ),
+    double=_one_of("double", "double", encode=texts_by_way_of(), restore=to_values, refused=_NOT_FINITE),
+    boolean=_one_of("boolean", "tinyint(1)", "tinyint", encode=texts_by_way_of(pa.int8()), restore=to_flags),
+    decimal=Storage(
+        spark="decimal(p,s)",
+        declared=_DECIMALS.declared,
+        takes=_DECIMALS.takes,
+        encode=decimal_texts,
+        restore=to_values,
+        also="decimal with at least as many digits before and after the point",
+    ),
+    string=Storage(
+        spark="string",
+        declared=always("longtext"),
+        takes=_takes_text,
+        encode=as_is,
+        restore=to_texts,
+        in_quotes=True,
+        also=f"varchar(n), tinytext, text, mediumtext, {_UTF8}",
+        refused="more than n characters, or bytes than the column takes",
+    ),
+    binary=Storage(
+        spark="binary",
+        declared=always("longblob"),
+        takes=_takes_bytes,
+        encode=as_is,
+        restore=to_values,
+        in_quotes=True,
+        also="varbinary(n), tinyblob, blob, mediumblob",
+        refused="more bytes than the column takes",
+    ),
+    date=_one_of("date", "date", encode=texts_by_way_of(), restore=to_texts, refused=_NO_ZONE),
+    timestamp=_one_of(
+        "timestamp",
+        "datetime(6)",
+        "timestamp(6)",
+        encode=moment_texts,
+        restore=to_moments,
+        refused=f"{_NO_ZONE}; in timestamp(6) outside 1970-01-01 00:00:01 to 2038-01-19 03:14:07.999999",
+    ),
+    timestamp_ntz=_one_of("timestamp_ntz", "datetime(6)", encode=moment_texts, restore=to_moments, refused=_NO_ZONE),
+    time=_one_of("time", "time(6)", encode=texts_by_way_of(pa.time64("us")), restore=to_times, refused="parts of a microsecond"),
+    interval=_one_of(
+        "interval day to second", "bigint", encode=texts_by_way_of(pa.duration("us"), pa.int64()), restore=to_durations
+    ),
+    nested=Storage(
+        spark="struct, array, map, variant",
+        declared=always("longtext"),
+        takes=_takes_json,
+        encode=json_texts,
+        restore=to_nested,
+        in_quotes=True,
+        also=f"tinytext, text, mediumtext, {_UTF8}; MariaDB's json",
+        refused="times outside the years 0001 to 9999; more bytes than the column takes",
+    ),
+    void=Storage(spark="void", declared=always("longtext"), takes=anything, encode=nothing, restore=to_values, also="any"),
 )
 storage_of, restored = STORAGES.of, STORAGES.restored

@@ -6,15 +6,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pymysql
 
+from penstock.core.model import SinkName
 from penstock.errors import Refused, Usage
 from penstock.sink.mysql import statements as sql
-from penstock.sink.mysql.storage import declared_as_key, storage_of
+from penstock.sink.mysql.row_validator import RowValidator
+from penstock.sink.mysql.storage import declared_as_key, most_bytes, most_characters, storage_of
 from penstock.sink.mysql.table_statements import TableStatements
 from penstock.sink.table.columns import Alter, Columns, TableColumn, require_columns, require_distinct_names, require_keyed
-from penstock.sink.table.target import Target, not_a_table
+from penstock.sink.table.target import PRIVILEGES, Target, not_a_table
 from penstock.sql.mysql.catalog import ENGINE, kind_of, uniques_of
 from penstock.sql.mysql.connection import CHARSET, Connection
+from penstock.sql.mysql.errors import DENIED, code_of, reason_of
 from penstock.sql.mysql.names import quoted, require_name, require_table_name
 from penstock.sql.mysql.server import Server
 
@@ -104,19 +108,31 @@ def require_storable(schema: "pa.Schema", target: Target) -> None:
 
 def statements_of(schema: "pa.Schema", target: Target) -> TableStatements:
     """Return the SQL about the target for rows of `schema`."""
-    return TableStatements(target.table, tuple(schema.names), target.key)
+    return TableStatements("", target.table, tuple(schema.names), target.key)
 
 
-def declared_for(schema: "pa.Schema", key: Sequence[str], server: Server) -> list[str]:
-    """Return the column types of a table that Penstock creates."""
+def create_table(connection: Connection, schema: "pa.Schema", target: Target) -> None:
+    """Create the table."""
     kinds = [
-        declared_as_key(field.type) if field.name in key else storage_of(field.type).declared(field.type) for field in schema
+        declared_as_key(field.type) if field.name in target.key else storage_of(field.type).declared(field.type)
+        for field in schema
     ]
-    collate = f" COLLATE {server.exact_collation}"
-    return [kind + collate if kind.startswith("varchar") else kind for kind in kinds]
+    collate = f" COLLATE {connection.server.exact_collation}"
+    declared = [kind + collate if kind.startswith("varchar") else kind for kind in kinds]
+    connection.execute(statements_of(schema, target).create(declared))
 
 
-def require_fit(table_schema: TableSchema, schema: "pa.Schema", target: Target, server: Server, *, decided: bool = False) -> None:
+def hold(connection: Connection, schema: "pa.Schema", target: Target) -> TableSchema:
+    """Lock the table against ALTER until the transaction ends, and read again what its columns store."""
+    connection.execute(statements_of(schema, target).hold())
+    table_schema = table_schema_of(connection, target.table)
+    assert table_schema is not None, "it is held"
+    return table_schema
+
+
+def require_fit(
+    connection: Connection, table_schema: TableSchema, schema: "pa.Schema", target: Target, *, decided: bool = False
+) -> None:
     """Raise Refused unless the table takes rows of `schema` and gives the same back. `decided`: see `Columns`."""
     table = target.table
     if table_schema.kind != "table":
@@ -132,7 +148,7 @@ def require_fit(table_schema: TableSchema, schema: "pa.Schema", target: Target, 
     require_columns(table_schema.columns, schema, of=of, storage_of=storage_of, folded=str.lower)
     if not target.key:
         return
-    _require_exact_key(table_schema, target, server)
+    _require_exact_key(table_schema, target, connection.server)
     if not table_schema.tells_apart_by(target.key):
         columns = ", ".join(map(quoted, target.key))
         raise Refused(
@@ -150,3 +166,34 @@ def _require_exact_key(table_schema: TableSchema, target: Target, server: Server
                 f"different texts for equal, expected {server.exact_collation}.",
                 remedy=f"ALTER TABLE {quoted(target.table)} MODIFY {quoted(name)} … COLLATE {server.exact_collation}.",
             )
+
+
+def require_allowed(connection: Connection, _: TableSchema, schema: "pa.Schema", target: Target) -> None:
+    """Raise Refused if the user lacks a privilege that publishing needs."""
+    tries = statements_of(schema, target).tries()
+    for right in PRIVILEGES[target.write]:
+        try:
+            connection.execute(tries[right])
+        except pymysql.err.Error as cause:
+            if code_of(cause) not in DENIED:
+                raise
+            lacking = f"{right} ON {target.table}"
+            raise Refused(f"The user lacks {lacking}: {reason_of(cause)}.", remedy=f"GRANT {lacking} to it.") from cause
+
+
+def row_validator(connection: Connection, table_schema: TableSchema, sink: SinkName, target: Target) -> RowValidator:
+    """Return the check of rows for an existing table."""
+    tried = target.merge is not None  # the staging table takes all rows of a merge
+    declared = {} if tried else {column.name.lower(): column.declared for column in table_schema.columns}
+    characters = {name: most_characters(kind) for name, kind in declared.items()}
+    octets = {name: most_bytes(kind) for name, kind in declared.items()}
+    return RowValidator(
+        sink=sink,
+        table=target.table,
+        required=frozenset() if tried else table_schema.required | frozenset(name.lower() for name in target.key),
+        characters={name: length for name, length in characters.items() if length is not None},
+        octets={name: length for name, length in octets.items() if length is not None},
+        since_1970=frozenset(name for name, kind in declared.items() if kind.startswith("timestamp")),
+        max_value_bytes=connection.server.max_value_bytes,
+        max_insert_bytes=connection.server.max_insert_bytes,
+    )

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.sink.mysql.statements import CHOSEN, STAGE
+from penstock.sink.table.table_statements import StagedTableStatements
 from penstock.sql.mysql.names import quoted
 
 DROP_STAGE = f"DROP TEMPORARY TABLE IF EXISTS {STAGE}"
@@ -18,33 +19,26 @@ CREATE_CHOSEN = f"CREATE TEMPORARY TABLE {CHOSEN} (penstock_row bigint NOT NULL 
 
 
 @dataclass(frozen=True, slots=True)
-class TableStatements:
+class TableStatements(StagedTableStatements):
     """The statements about the user's table, whose rows have `columns`; the staging table has `number` as well."""
 
-    table: str
-    columns: tuple[str, ...]
-    key: tuple[str, ...] = ()
+    stage = STAGE
+
+    def quoted(self, name: str) -> str:
+        return quoted(name)
 
     @property
     def name(self) -> str:
-        return quoted(self.table)
-
-    @property
-    def number(self) -> str:
-        """The staging table's column that numbers its rows: a name that no other column has."""
-        name, taken = "penstock_row", {column.lower() for column in self.columns}
-        while name in taken:
-            name += "_"
-        return name
+        return self.quoted(self.table)
 
     def create(self, declared: Sequence[str]) -> str:
         """Create the table with column types `declared`. The key becomes the primary key."""
         parts = [
-            f"{quoted(name)} {kind} {'NOT NULL' if name in self.key else 'NULL'}"
+            f"{self.quoted(name)} {kind} {'NOT NULL' if name in self.key else 'NULL'}"
             for name, kind in zip(self.columns, declared, strict=True)
         ]
         if self.key:
-            parts.append(f"PRIMARY KEY ({_list(self.key)})")
+            parts.append(f"PRIMARY KEY ({self._list(self.key)})")
         return f"CREATE TABLE {self.name} ({', '.join(parts)}) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4"
 
     def hold(self) -> str:
@@ -53,7 +47,7 @@ class TableStatements:
 
     def create_stage(self, declared: Sequence[str], collation: str) -> str:
         """Create the session's own staging table, which ends with the connection."""
-        parts = [f"{quoted(name)} {kind} NULL" for name, kind in zip(self.columns, declared, strict=True)]
+        parts = [f"{self.quoted(name)} {kind} NULL" for name, kind in zip(self.columns, declared, strict=True)]
         return (
             f"CREATE TEMPORARY TABLE {STAGE} ({self.number} bigint NOT NULL PRIMARY KEY, {', '.join(parts)}) "
             f"ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation}"
@@ -65,27 +59,20 @@ class TableStatements:
 
     def load_in(self, options: str) -> str:
         """Load the file `{file}` into the table itself."""
-        name, columns = (text.replace("{", "{{").replace("}", "}}") for text in (self.name, _list(self.columns)))
+        name, columns = (text.replace("{", "{{").replace("}", "}}") for text in (self.name, self._list(self.columns)))
         return f"LOAD DATA LOCAL INFILE {{file}} INTO TABLE {name} {options} ({columns})"
 
     def insert_values(self) -> bytes:
         """Insert into the staging table; the rows are to be appended to the statement."""
         return f"INSERT INTO {STAGE} VALUES ".encode()
 
-    def insert(self) -> str:
-        """Insert the staged rows."""
-        return f"INSERT INTO {self.name} ({_list(self.columns)}) SELECT {_list(self.columns)} FROM {STAGE}"
-
-    def clear(self) -> str:
-        return f"DELETE FROM {self.name}"
-
     def read(self, read: Sequence[str]) -> str:
         return f"SELECT {self._selected(read)} FROM {self.name}"
 
     def tries(self) -> dict[str, str]:
         """Return a harmless statement per privilege: it needs the privilege, but explains a change or finds no row."""
-        columns = _list(self.columns)
-        first = quoted(self.columns[0])
+        columns = self._list(self.columns)
+        first = self.quoted(self.columns[0])
         return {
             "SELECT": f"SELECT {columns} FROM {self.name} LIMIT 0",
             "INSERT": f"EXPLAIN INSERT INTO {self.name} ({columns}) SELECT {columns} FROM {self.name} WHERE FALSE",
@@ -97,27 +84,26 @@ class TableStatements:
 
     def choose(self, *, last: bool) -> str:
         """Choose the last or the first staged row of each key."""
-        which = "MAX" if last else "MIN"
-        return f"INSERT INTO {CHOSEN} SELECT {which}({self.number}) FROM {STAGE} GROUP BY {_list(self.key)}"
+        return f"INSERT INTO {CHOSEN} {self._chosen(last=last)}"
 
     def read_unchosen(self, read: Sequence[str]) -> str:
         """Select the staged rows that are not chosen."""
         return (
-            f"SELECT {self._selected(read, 's.')} FROM {STAGE} s LEFT JOIN {CHOSEN} c ON c.penstock_row = s.{self.number} "
+            f"SELECT {self._selected(read, 's')} FROM {STAGE} s LEFT JOIN {CHOSEN} c ON c.penstock_row = s.{self.number} "
             "WHERE c.penstock_row IS NULL"
         )
 
     def lock_replaced(self, read: Sequence[str]) -> str:
         """Select and lock the table's rows that have the key of a chosen row."""
-        return f"SELECT {self._selected(read, 't.')} FROM {self._chosen_there} FOR UPDATE"
+        return f"SELECT {self._selected(read, 't')} FROM {self._chosen_there} FOR UPDATE"
 
     def read_skipped(self, read: Sequence[str]) -> str:
         """Select the chosen rows whose key the table has."""
-        return f"SELECT {self._selected(read, 's.')} FROM {self._chosen_there}"
+        return f"SELECT {self._selected(read, 's')} FROM {self._chosen_there}"
 
     def replace(self) -> str:
         """Update the other columns of the table's rows that have a chosen key; if there are none, only count these rows."""
-        others = [quoted(name) for name in self.columns if name not in self.key] or [quoted(self.key[0])]
+        others = [self.quoted(name) for name in self.columns if name not in self.key] or [self.quoted(self.key[0])]
         changes = ", ".join(f"t.{name} = s.{name}" for name in others)
         return f"UPDATE {self._chosen_there} SET {changes}"
 
@@ -127,21 +113,13 @@ class TableStatements:
 
     def insert_chosen(self) -> str:
         """Insert the chosen rows."""
-        columns = self._selected(["{}"] * len(self.columns), "s.")
-        return f"INSERT INTO {self.name} ({_list(self.columns)}) SELECT {columns} FROM {self._chosen}"
+        columns = self._selected(["{}"] * len(self.columns), "s")
+        return f"INSERT INTO {self.name} ({self._list(self.columns)}) SELECT {columns} FROM {self._staged_chosen}"
 
     @property
-    def _chosen(self) -> str:
+    def _staged_chosen(self) -> str:
         return f"{CHOSEN} c STRAIGHT_JOIN {STAGE} s ON s.{self.number} = c.penstock_row"
 
     @property
     def _chosen_there(self) -> str:
-        same = " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in self.key)
-        return f"{self._chosen} STRAIGHT_JOIN {self.name} t ON {same}"
-
-    def _selected(self, read: Sequence[str], prefix: str = "") -> str:
-        return ", ".join(how.format(prefix + quoted(name)) for how, name in zip(read, self.columns, strict=True))
-
-
-def _list(names: Sequence[str]) -> str:
-    return ", ".join(map(quoted, names))
+        return f"{self._staged_chosen} STRAIGHT_JOIN {self.name} t ON {self._same('t', 's')}"

@@ -5,22 +5,32 @@ from dataclasses import dataclass
 from itertools import chain
 
 import pgpq
+import psycopg
 import pyarrow as pa
 from psycopg.sql import Composed
 
 from penstock.core.faults import FaultPoint
 from penstock.core.model import RowDigest, Totals
-from penstock.errors import Conflict
+from penstock.errors import Conflict, Failed, Retryable
 from penstock.sink.postgres.scan import scan
 from penstock.sink.postgres.storage import cast_into, copies_as_is, encoded, read_as, storage_of
-from penstock.sink.postgres.table_schema import TableSchema, lengths, statements_of
-from penstock.sink.postgres.table_statements import ANALYZE_STAGE, COUNT_STAGE, DROP_STAGE, STAGE, TableStatements
+from penstock.sink.postgres.table_schema import TableSchema, lengths, require_lasting, statements_of, table_schema_of
+from penstock.sink.postgres.table_statements import (
+    ANALYZE_STAGE,
+    COUNT_STAGE,
+    DROP_STAGE,
+    ROLLBACK_TO_SAVEPOINT,
+    SAVEPOINT,
+    STAGE,
+    TableStatements,
+)
 from penstock.sink.table.content import totals_under_key
 from penstock.sink.table.publication import Loaded
 from penstock.sink.table.script import Script
-from penstock.sink.table.target import BY_KEY, Target
+from penstock.sink.table.target import BY_KEY, Target, merge_fails
 from penstock.sql.postgres.database import Connection
-from penstock.sql.postgres.errors import connection_lost
+from penstock.sql.postgres.errors import connection_lost, reason_of, translate_error
+from penstock.sql.postgres.names import split_name
 
 COPY = FaultPoint("postgres.copy", "The rows of a decided batch are copied to the server, into a temporary table or the user's.")
 MOVE = FaultPoint("postgres.move", "The rows get into the table, in an open transaction.")
@@ -53,10 +63,45 @@ def load(
         staged = _copy(connection, statements.copy(), _numbered(batches, statements.ordinal))
     with MOVE.around(error=connection_lost, lost=connection_lost):
         if directly:
-            return _copy_in(connection, statements, batches, write=target.write)
-        if target.merge is not None:
-            return _merge(connection, statements, target.merge)
-        return _write(connection, _columns(statements, schema, table_schema, target.row_digest), target, staged)
+            loaded = _copy_in(connection, statements, batches, write=target.write)
+        elif target.merge is not None:
+            loaded = _merge(connection, statements, target.merge)
+        else:
+            loaded = _write(connection, _columns(statements, schema, table_schema, target.row_digest), target, staged)
+    if table_schema.is_partitioned:
+        _require_lasting_partitions(connection, target.table)
+    return loaded
+
+
+def content(connection: Connection, schema: "pa.Schema", target: Target) -> Iterator["pa.RecordBatch"]:
+    """Yield every row of the table. Raises NotStoredError."""
+    return scan(connection, statements_of(schema, target).read([read_as(field.type) for field in schema]), schema)
+
+
+def rehearse(connection: Connection, schema: "pa.Schema", target: Target) -> None:
+    """Run the user's own SQL over no rows in the open transaction, and undo it by a savepoint. Raises Refused.
+
+    Without it, the server's first refusal would come after a decision, and would last for ever.
+    """
+    if target.merge is None:
+        return
+    statements = statements_of(schema, target)
+    connection.execute(SAVEPOINT)
+    create_stage(connection, statements, schema)
+    try:
+        run(connection, statements, target.merge)
+    except psycopg.Error as cause:
+        if isinstance(translate_error(cause, target.table, Failed), Retryable | Conflict):
+            raise
+        raise merge_fails(target.table, reason_of(cause)) from cause
+    connection.execute(ROLLBACK_TO_SAVEPOINT)
+
+
+def _require_lasting_partitions(connection: Connection, table: str) -> None:
+    """Check the partitions again: they hold the rows now and cannot be altered. ATTACH PARTITION waits for no writer."""
+    table_schema = table_schema_of(connection, *split_name(table))
+    assert table_schema is not None, "it is locked"
+    require_lasting(table_schema, table)
 
 
 def _goes_directly(schema: "pa.Schema", table_schema: TableSchema, target: Target) -> bool:

@@ -45,10 +45,7 @@ class RowValidator(TableRowValidator):
             self._check_nested(name, column)
 
     def _check_text(self, name: str, column: "pa.Array") -> None:
-        if pc.any(pc.match_substring(column, "\0")).as_py():
-            raise self.refusal(
-                f"NUL (U+0000) in column {name!r}, which PostgreSQL has in no text", "Remove it, or cast the column to BINARY."
-            )
+        self.require_no_nul(name, column, database="PostgreSQL")
         if name in self.longest:
             self.require_short(name, pc.max(pc.utf8_length(column)).as_py(), self.longest[name])
 

@@ -8,8 +8,7 @@ from psycopg.adapt import Buffer, Loader
 from psycopg.pq import Format
 from psycopg.sql import Composed
 
-from penstock.sink.postgres.storage import restored
-from penstock.sink.table.storage import batch_of
+from penstock.sink.postgres.storage import STORAGES
 from penstock.sink.table.target import NotStoredError
 from penstock.sql.postgres.database import Connection
 
@@ -25,8 +24,7 @@ def scan(connection: Connection, query: Composed, schema: "pa.Schema") -> Iterat
         for name, loader in _LOADERS.items():
             cursor.adapters.register_loader(name, loader)
         cursor.execute(query)
-        while rows := cursor.fetchmany(_FETCHED_ROWS):
-            yield batch_of(rows, schema, restored)
+        yield from STORAGES.batches(iter(lambda: cursor.fetchmany(_FETCHED_ROWS), []), schema)
 
 
 # --- loaders of binary values, since Python's dates have a narrower range

@@ -1,44 +1,66 @@
 """The postgres sink: rows and marker in one transaction, which is the ledger's if both are in one database."""
 
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import psycopg
+import pyarrow as pa
 
 from penstock.core.faults import FaultPoint
-from penstock.core.model import PipelineName, Publication, Published, Totals
-from penstock.sink.postgres.dialect import POSTGRES
-from penstock.sink.postgres.load import load
-from penstock.sink.postgres.marker_store import PostgresMarkerStore
-from penstock.sink.postgres.preparation import (
-    content_of,
-    is_unnamed,
-    name_markers,
-    prepare_table,
-    readable_marker_store,
-    rehearse_anew,
-    require_schema_accepted,
-)
-from penstock.sink.postgres.row_validator import RowValidator
-from penstock.sink.postgres.table_schema import lock_and_read_schema, require_fit, require_lasting, statements_of, table_schema_of
-from penstock.sink.table.publication import Loaded
-from penstock.sink.table.server import ServerSink
+from penstock.core.model import Publication, Published
+from penstock.sink.postgres import statements as sql
+from penstock.sink.postgres import table_schema as tables
+from penstock.sink.postgres.load import content, load, rehearse
+from penstock.sink.postgres.members import require_none_filled
+from penstock.sink.postgres.syntax import POSTGRES as SYNTAX
+from penstock.sink.postgres.table_schema import TableSchema
+from penstock.sink.table.dialect import Dialect, ErrorCodes, FaultPoints
+from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_TABLE
+from penstock.sink.table.preparation import require_unfilled
 from penstock.sink.table.sink import TableSinkArguments
-from penstock.sink.table.target import Target
-from penstock.spark.schema import arrow_schema
-from penstock.sql.postgres.database import LOCK_TIMEOUT_S, Connection, Database
-from penstock.sql.postgres.errors import connection_lost
-from penstock.sql.postgres.names import split_name
+from penstock.sink.table.sql_sink import SqlSink
+from penstock.sql.postgres.database import Connection, Database, require_schema
+from penstock.sql.postgres.errors import FORBIDDEN, code_of, connection_lost, reason_of
+from penstock.sql.postgres.names import DEFAULT_SCHEMA, split_name
+from penstock.sql.postgres.statements import TAKE_LOCK
+from penstock.sql.session import LOCK_TIMEOUT_S
+from penstock.sql.table_name import in_double_quotes
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-BEGIN = FaultPoint("postgres.begin", "A transaction is opened on the server.")
-COMMIT = FaultPoint("postgres.commit", "Rows and marker are committed.")
 PREPARE = FaultPoint("postgres.prepare", "Table and marker are created and committed.")
+BEGIN = FaultPoint("postgres.begin", "A transaction is opened on the server.")
+FENCE = FaultPoint("postgres.fence", "The marker's row is locked and read: nobody else publishes until this transaction ends.")
+MARK = FaultPoint("postgres.mark", "The marker is set to the batch, in the transaction of its rows.")
+COMMIT = FaultPoint("postgres.commit", "Rows and marker are committed.")
+
+POSTGRES: Dialect[Connection, TableSchema] = Dialect(
+    points=FaultPoints.of(
+        connection_lost,
+        prepare=PREPARE.around,
+        begin=BEGIN.around,
+        fence=FENCE.around,
+        mark=MARK.around,
+        commit=COMMIT.around,
+    ),
+    codes=ErrorCodes(code_of=code_of, reason_of=reason_of, forbidden=frozenset({FORBIDDEN}), made=frozenset()),
+    case_counts=True,
+    split_name=split_name,
+    folded_name=split_name,
+    own_statements=sql.OwnStatements,
+    table_schema_of=tables.table_schema_of,
+    require_storable=tables.require_storable,
+    create_table=tables.create_table,
+    hold=tables.hold,
+    require_fit=tables.require_fit,
+    require_allowed=tables.require_allowed,
+    row_check=tables.row_validator,
+    read=content,
+    write=load,
+)
 
 
-class PostgresSink(ServerSink[Connection]):
+class PostgresSink(SqlSink[Connection, TableSchema]):
     """A `TableSink` that delivers into one table of a PostgreSQL database.
 
     Waits `lock_timeout_s` for another session's lock, then raises Retryable.
@@ -46,10 +68,10 @@ class PostgresSink(ServerSink[Connection]):
 
     _database: Database
     _dialect = POSTGRES
+    _syntax = SYNTAX
 
     def __init__(self, *, url: str, lock_timeout_s: float = LOCK_TIMEOUT_S, **filling: "Unpack[TableSinkArguments]") -> None:
-        super().__init__(**filling, case_counts=True)
-        self._schema, _ = split_name(self._target.table)
+        super().__init__(**filling)
         self._database = Database(url, application=f"penstock:{self._name}", lock_timeout_s=lock_timeout_s)
 
     @property
@@ -62,8 +84,6 @@ class PostgresSink(ServerSink[Connection]):
             raise TypeError(f"expected a psycopg.Connection, found {type(transaction).__name__}")
         return self._publish_in_ledger(transaction, publication)
 
-    # --- PostgreSQL's part of `ServerSink`
-
     def _described(self, rows: str) -> str:
         return (
             "one transaction on one connection: binary COPY, through a temporary table if there is a key or a column has "
@@ -71,72 +91,49 @@ class PostgresSink(ServerSink[Connection]):
             f"table {self._target.table} of {self._database.place}; the ledger's own if it has the same URL"
         )
 
-    def _existing_table(self, connection: Connection) -> tuple[str, bool] | None:
-        table_schema = table_schema_of(connection, *split_name(self._target.table))
+    # --- PostgreSQL's way of preparing: all of it in one transaction
+
+    def _open_preparation(self, connection: Connection) -> None:
+        self._database.begin(connection)
+        connection.execute(TAKE_LOCK)
+        self._require_place(connection)
+        for table, statements in self._own.creates.items():
+            if self._table_schema(connection, table) is None:
+                for statement in statements:
+                    connection.execute(statement)
+
+    def _require_place(self, connection: Connection) -> None:
+        """Raise Refused if a table of Penstock could lose rows: without a marker, the newest batch is published again."""
+        require_schema(connection, self._schema)
+        for table in (MARKER_TABLE, BATCH_TABLE):
+            table_schema = self._table_schema(connection, table)
+            if table_schema is not None:
+                tables.require_lasting(
+                    table_schema, table if self._schema == DEFAULT_SCHEMA else in_double_quotes(self._schema, table)
+                )
+
+    def _require_unfilled(self, connection: Connection, table_schema: TableSchema | None) -> None:
+        for (schema,) in connection.execute(sql.DBAPI_SCHEMAS).fetchall():
+            require_unfilled(connection.execute(sql.owners_of_dbapi(schema)).fetchall(), self._target.table, schema=self._schema)
+        if table_schema is not None:
+            require_none_filled(connection, table_schema.oid, self._target.table)
+
+    def _rehearse(self, connection: Connection, rows: "pa.Schema") -> None:
+        rehearse(connection, rows, self._target)
+
+    def _rehearse_unprepared(self, connection: Connection, table_schema: TableSchema | None, rows: "pa.Schema") -> None:
+        """Rehearse in a transaction that is never committed, creating a missing table in it first."""
+        if self._target.merge is None:
+            return
+        self._database.commit(connection)  # ends the read-only transaction
+        self._database.begin(connection)
         if table_schema is None:
-            return None
-        return f"{table_schema.kind} {self._target.table} with {len(table_schema.columns)} columns", table_schema.kind.endswith(
-            "table"
-        )
-
-    def _prepare_table(self, connection: Connection, pipeline: PipelineName, schema: str) -> RowValidator:
-        with PREPARE.around(error=connection_lost, lost=connection_lost):
-            self._database.begin(connection)
-            validator = prepare_table(
-                connection, pipeline=pipeline, sink=self._name, schema=schema, target=self._target, create=self._create
-            )
-            self._database.commit(connection)
-        return validator
-
-    def _require_schema_accepted(self, connection: Connection, pipeline: PipelineName, schema: str) -> None:
-        require_schema_accepted(
-            connection, pipeline=pipeline, sink=self._name, schema=schema, target=self._target, create=self._create
-        )
-        if self._target.merge is not None:
-            self._database.commit(connection)  # ends the read-only transaction
-            self._database.begin(connection)
-            rehearse_anew(connection, schema=schema, target=self._target)
-
-    def _marker_store(self, connection: Connection) -> PostgresMarkerStore:
-        return PostgresMarkerStore(connection, self._schema, locking=True)
-
-    def _readable_marker_store(self, connection: Connection) -> PostgresMarkerStore | None:
-        return readable_marker_store(connection, self._schema)
+            tables.create_table(connection, rows, self._target)
+        rehearse(connection, rows, self._target)
 
     def _name_markers(self, connection: Connection) -> None:
-        if is_unnamed(connection, self._schema):
+        if self._has_unnamed_markers(connection):
             self._database.begin(connection)
-            name_markers(connection, self._schema)
+            connection.execute(TAKE_LOCK)
+            super()._name_markers(connection)
             self._database.commit(connection)
-
-    def _begin(self, connection: Connection) -> None:
-        with BEGIN.around(error=connection_lost, lost=connection_lost):
-            self._database.begin(connection)
-
-    def _load(self, connection: Connection, publication: Publication, target: Target) -> Loaded:
-        """Write the rows. First lock the table against ALTER until COMMIT and read its schema again, which decides the casts."""
-        schema = arrow_schema(publication.schema)
-        table_schema = lock_and_read_schema(connection, statements_of(schema, target))
-        require_fit(table_schema, schema, target, decided=True)
-        with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:
-            loaded = load(connection, rows, schema, table_schema, target)
-        if table_schema.is_partitioned:
-            self._require_lasting_partitions(connection)
-        return loaded
-
-    def _require_lasting_partitions(self, connection: Connection) -> None:
-        """Check the partitions again: they hold the rows now and cannot be altered. ATTACH PARTITION waits for no writer."""
-        table_schema = table_schema_of(connection, *split_name(self._target.table))
-        assert table_schema is not None, "it is locked"
-        require_lasting(table_schema, self._target.table)
-
-    def _commit(self, connection: Connection) -> None:
-        """Commit. After OutcomeUnknown, the next try locks and reads the marker on a new connection."""
-        with (
-            self._database.unknown_if_cut(f"table {self._target.table!r}", read="the marker"),
-            COMMIT.around(error=connection_lost, lost=connection_lost),
-        ):
-            self._database.commit(connection)
-
-    def _content(self, connection: Connection, schema: str) -> Totals:
-        return content_of(connection, arrow_schema(schema), self._target)

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 
 from psycopg.sql import SQL, Composed, Identifier, Literal, Placeholder
 
-from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE, OWNERS_BY_DBAPI, MarkerStatements
+from penstock.sink.table.marker_sql import MarkerSql
+from penstock.sink.table.marker_store import BATCH_TABLE, DBAPI_MARKER_TABLE, MARKER_TABLE, OWNERS_BY_DBAPI, MarkerStatements
 
-MARKER_TABLE = "penstock_marker"
-BATCH_TABLE = "penstock_batch"
 OFFSETS_VIEW = "penstock_offsets"
 OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE, "penstock_ledger", "penstock_history", OFFSETS_VIEW})
 
@@ -109,47 +108,10 @@ _BATCH_COLUMNS = """
 """
 
 _OFFSETS = """
-CREATE VIEW {offsets} AS
 SELECT marker.table_name, marker.pipeline, marker.sink, source.value ->> 'source' AS source,
        source.value -> 'end' AS end_offset, marker.batch_id, marker.position, marker.published_at
 FROM {marker} AS marker CROSS JOIN LATERAL jsonb_array_elements(marker.offsets::jsonb) AS source
 """
-
-_WHICH = SQL("pipeline = %(pipeline)s AND sink = %(sink)s")
-
-_NAMED = SQL("ledger_id")
-_READ_MARKER = """
-SELECT format_version, table_name, write, position, generation, query_id, batch_id, offsets, schema,
-       rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after, {ledger_id}
-FROM {marker} WHERE {which}
-"""
-
-_WRITE_MARKER = """
-INSERT INTO {marker} (
-    pipeline, sink, table_name, write, format_version, position, generation, query_id, batch_id, offsets, schema,
-    rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after, ledger_id
-) VALUES (
-    %(pipeline)s, %(sink)s, %(table_name)s, %(write)s, %(format_version)s, %(position)s, %(generation)s, %(query_id)s,
-    %(batch_id)s, %(offsets)s, %(schema)s, %(rows_decided)s, %(digest_decided)s, %(rows_before)s, %(digest_before)s,
-    %(rows_after)s, %(digest_after)s, %(ledger_id)s
-) ON CONFLICT (pipeline, sink) DO UPDATE SET
-    table_name = excluded.table_name, write = excluded.write, format_version = excluded.format_version,
-    position = excluded.position, generation = excluded.generation, query_id = excluded.query_id,
-    batch_id = excluded.batch_id, offsets = excluded.offsets, schema = excluded.schema,
-    rows_decided = excluded.rows_decided, digest_decided = excluded.digest_decided,
-    rows_before = excluded.rows_before, digest_before = excluded.digest_before,
-    rows_after = excluded.rows_after, digest_after = excluded.digest_after, published_at = excluded.published_at,
-    ledger_id = excluded.ledger_id
-"""
-
-_WRITE_BATCH = """
-INSERT INTO {batch} (pipeline, sink, position, generation, query_id, batch_id, offsets, rows, digest)
-VALUES (
-    %(pipeline)s, %(sink)s, %(position)s, %(generation)s, %(query_id)s, %(batch_id)s, %(offsets)s, %(rows)s, %(digest)s
-)
-"""
-
-_ADVANCE = SQL("WITH marked AS ({write_marker}), noted AS ({write_batch}) {forget_batches}")
 
 
 def owners_of_dbapi(schema: str) -> Composed:
@@ -163,51 +125,33 @@ class OwnStatements:
 
     schema: str
 
-    def _of(self, text: str, *, ledger_id: SQL = _NAMED) -> Composed:
-        schema = self.schema.replace("%", "%%")  # all are executed with parameters, so psycopg reads %
-        names = {"marker": MARKER_TABLE, "batch": BATCH_TABLE, "offsets": OFFSETS_VIEW}
-        parts = {"which": _WHICH, "ledger_id": ledger_id}
-        return SQL(text).format(**parts, **{name: Identifier(schema, table) for name, table in names.items()})
+    def _name(self, table: str, *, bound: bool = False) -> str:
+        """Return the name of a table. `bound`: for a statement with values, where psycopg wants a literal % doubled."""
+        return Identifier(self.schema.replace("%", "%%") if bound else self.schema, table).as_string()
 
     @property
-    def create_marker(self) -> Composed:
-        return self._of(f"CREATE TABLE IF NOT EXISTS {{marker}} ({_MARKER_COLUMNS})")
+    def creates(self) -> dict[str, tuple[str, ...]]:
+        """Create each table, by name; beside the markers a view of the offsets up to which a table goes, for people."""
+        marker, batch, offsets = map(self._name, (MARKER_TABLE, BATCH_TABLE, OFFSETS_VIEW))
+        return {
+            MARKER_TABLE: (
+                f"CREATE TABLE IF NOT EXISTS {marker} ({_MARKER_COLUMNS})",
+                f"CREATE VIEW {offsets} AS {_OFFSETS.format(marker=marker)}",
+            ),
+            BATCH_TABLE: (f"CREATE TABLE IF NOT EXISTS {batch} ({_BATCH_COLUMNS})",),
+        }
 
     @property
-    def add_ledger_id(self) -> Composed:
+    def add_ledger_id(self) -> str:
         """Add the column that tables of an older Penstock lack."""
-        return self._of("ALTER TABLE {marker} ADD COLUMN IF NOT EXISTS {ledger_id} text")
+        return f"ALTER TABLE {self._name(MARKER_TABLE)} ADD COLUMN IF NOT EXISTS ledger_id text"
 
-    @property
-    def owners(self) -> Composed:
-        """Select pipeline, sink and table name of every marker in the schema."""
-        return self._of("SELECT pipeline, sink, table_name FROM {marker} ORDER BY pipeline, sink")
-
-    @property
-    def create_batch(self) -> Composed:
-        return self._of(f"CREATE TABLE IF NOT EXISTS {{batch}} ({_BATCH_COLUMNS})")
-
-    @property
-    def create_offsets(self) -> Composed:
-        """Create the view that shows people up to which offset of each source a table goes."""
-        return self._of(_OFFSETS)
-
-    def marker_statements(self) -> MarkerStatements[Composed]:
-        return MarkerStatements(
-            read_marker=self._of(_READ_MARKER),
-            read_unnamed=self._of(_READ_MARKER, ledger_id=SQL("NULL")),
-            lock_marker=self._of(f"{_READ_MARKER} FOR UPDATE"),
-            write_marker=self._of(_WRITE_MARKER),
-            owners=self.owners,
-            newest_batch=self._of("SELECT max(position) FROM {batch} WHERE {which}"),
-            read_batch=self._of(
-                "SELECT query_id, batch_id, offsets, rows, digest FROM {batch} WHERE {which} AND position = %(position)s"
-            ),
-            write_batch=self._of(_WRITE_BATCH),
-            forget_batches=self._of("DELETE FROM {batch} WHERE {which} AND position <= %(position)s"),
-            advance=_ADVANCE.format(
-                write_marker=self._of(_WRITE_MARKER),
-                write_batch=self._of(_WRITE_BATCH),
-                forget_batches=self._of("DELETE FROM {batch} WHERE {which} AND position <= %(past)s"),
-            ),
+    def marker_statements(self) -> MarkerStatements[str]:
+        marker, batch = self._name(MARKER_TABLE, bound=True), self._name(BATCH_TABLE, bound=True)
+        sql = MarkerSql(marker=marker, batch=batch, now=None)
+        write = f"{sql.into_marker} VALUES ({sql.values}) ON CONFLICT (pipeline, sink) DO UPDATE SET {sql.excluded}"
+        return sql.statements(
+            lock_marker=f"{sql.read()} FOR UPDATE",
+            write_marker=write,
+            advance=f"WITH marked AS ({write}), noted AS ({sql.write_batch()}) {sql.forget_batches('past')}",
         )

@@ -12,17 +12,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.sink.table.numbers import INTEGER_DIGITS, to_reals
+from penstock.sink.table.numbers import to_reals
 from penstock.sink.table.storage import (
     ColumnStorage,
+    Decimals,
     Encode,
     Storages,
     Values,
     always,
     anything,
     as_is,
-    digits_of,
-    has_digits,
     json_texts,
     nothing,
     to_durations,
@@ -34,7 +33,7 @@ from penstock.sink.table.storage import (
 from penstock.sink.table.target import NotStoredError
 
 _types = pa.types
-_PLACES = re.compile(r"numeric\((\d+),(-?\d+)\)")
+_DECIMALS = Decimals("numeric", re.compile(r"numeric\((\d+),(-?\d+)\)"), unlimited="numeric")
 _SIZE = re.compile(r"character varying\((\d+)\)")
 _MODIFIER = re.compile(r"\([\d,-]+\)")
 _SENT_AS_TEXT = frozenset({"text", "character varying", "json"})
@@ -98,16 +97,7 @@ def has_map(kind: "pa.DataType") -> bool:
 
 
 def _takes_integer(declared: str, kind: Any) -> bool:
-    return declared in _WIDER[kind.bit_width] or _takes_digits(declared, INTEGER_DIGITS[kind.bit_width], 0)
-
-
-def _takes_decimal(declared: str, kind: Any) -> bool:
-    precision, scale = digits_of(kind)
-    return _takes_digits(declared, precision - scale, scale)
-
-
-def _takes_digits(declared: str, before: int, after: int) -> bool:
-    return declared == "numeric" or has_digits(_PLACES.fullmatch(declared), before, after)
+    return declared in _WIDER[kind.bit_width] or _DECIMALS.takes_integers(declared, kind)
 
 
 def _takes_text(declared: str, _: Any) -> bool:
@@ -158,11 +148,6 @@ def _to_time(values: Values, kind: Any) -> "pa.Array":
     return pa.array(values, pa.int64()).cast(pa.time64("us")).cast(kind)
 
 
-def _numeric_type(kind: Any) -> str:
-    precision, scale = digits_of(kind)
-    return f"numeric({precision},{scale})"
-
-
 def _one_of(spark: str, declared: str, *also: str, **more: Any) -> Storage:
     """Return a storage whose staging type is the type of a created column."""
     return Storage.one_of(spark, declared, *also, staged=declared, **more)
@@ -182,81 +167,68 @@ def _moments(spark: str, declared: str) -> Storage:
     return _one_of(spark, declared, same=[of_microseconds], encode=_encode_moment, restore=_to_moment, refused=_BEFORE)
 
 
-_DECIMAL = Storage(
-    spark="decimal(p,s)",
-    staged="numeric",
-    declared=_numeric_type,
-    takes=_takes_decimal,
-    encode=without_negative_scale,
-    restore=_to_decimal,
-    also="numeric, numeric with at least as many digits before and after the point",
-)
-_TEXT = Storage(
-    spark="string",
-    staged="text",
-    declared=always("text"),
-    takes=_takes_text,
-    encode=as_is,
-    restore=to_texts,
-    also="character varying, character varying(n)",
-    refused="NUL (U+0000); more than n characters",
-)
-_TIME = _one_of(
-    "time",
-    "time without time zone",
-    same=["time(6) without time zone"],
-    encode=_to_type(pa.time64("us")),
-    restore=_to_time,
-    refused="parts of a microsecond",
-)
-_DURATION = _one_of(
-    "interval day to second", "interval", same=["interval(6)"], encode=_to_type(pa.duration("us")), restore=to_durations
-)
-_NESTED = Storage(
-    spark="struct, array, map, variant",
-    staged="text",
-    declared=always("json"),
-    takes=_takes_json,
-    encode=json_texts,
-    restore=to_nested,
-    cast=True,
-    also="text; jsonb, unless a map is inside: jsonb does not keep its order",
-    refused="times outside the years 0001 to 9999; NUL in jsonb",
-)
-_VOID = Storage(
-    spark="void",
-    staged="text",
-    declared=always("text"),
-    takes=anything,
-    encode=nothing,
-    restore=to_values,
-    cast=True,
-    also="any",
-)
-
-STORAGES = Storages(
+STORAGES = Storages.of_types(
     "PostgreSQL",
-    (lambda kind: _types.is_int8(kind) or _types.is_int16(kind), _integers("byte, short", "smallint")),
-    (_types.is_int32, _integers("integer", "integer")),
-    (_types.is_int64, _integers("long", "bigint")),
-    (_types.is_float32, _one_of("float", "real", "double precision", encode=as_is, restore=to_reals)),
-    (_types.is_float64, _one_of("double", "double precision", encode=as_is, restore=to_values)),
-    (_types.is_boolean, _one_of("boolean", "boolean", encode=as_is, restore=to_values)),
-    (_types.is_decimal, _DECIMAL),
-    (lambda kind: _types.is_string(kind) or _types.is_large_string(kind), _TEXT),
-    (
-        lambda kind: _types.is_binary(kind) or _types.is_large_binary(kind),
-        _one_of("binary", "bytea", encode=as_is, restore=to_values),
+    short=_integers("byte, short", "smallint"),
+    integer=_integers("integer", "integer"),
+    long=_integers("long", "bigint"),
+    float=_one_of("float", "real", "double precision", encode=as_is, restore=to_reals),
+    double=_one_of("double", "double precision", encode=as_is, restore=to_values),
+    boolean=_one_of("boolean", "boolean", encode=as_is, restore=to_values),
+    decimal=Storage(
+        spark="decimal(p,s)",
+        staged="numeric",
+        declared=_DECIMALS.declared,
+        takes=_DECIMALS.takes,
+        encode=without_negative_scale,
+        restore=_to_decimal,
+        also="numeric, numeric with at least as many digits before and after the point",
     ),
-    (
-        _types.is_date,
-        _one_of("date", "date", encode=as_is, restore=_to_date, refused=f"{_BEFORE}, after 5874897-12-31"),
+    string=Storage(
+        spark="string",
+        staged="text",
+        declared=always("text"),
+        takes=_takes_text,
+        encode=as_is,
+        restore=to_texts,
+        also="character varying, character varying(n)",
+        refused="NUL (U+0000); more than n characters",
     ),
-    (lambda kind: _types.is_timestamp(kind) and kind.tz is not None, _moments("timestamp", "timestamp with time zone")),
-    (_types.is_timestamp, _moments("timestamp_ntz", "timestamp without time zone")),
-    (_types.is_time, _TIME),
-    (_types.is_duration, _DURATION),
-    (_types.is_nested, _NESTED),
-    (_types.is_null, _VOID),
+    binary=_one_of("binary", "bytea", encode=as_is, restore=to_values),
+    date=_one_of("date", "date", encode=as_is, restore=_to_date, refused=f"{_BEFORE}, after 5874897-12-31"),
+    timestamp=_moments("timestamp", "timestamp with time zone"),
+    timestamp_ntz=_moments("timestamp_ntz", "timestamp without time zone"),
+    time=_one_of(
+        "time",
+        "time without time zone",
+        same=["time(6) without time zone"],
+        encode=_to_type(pa.time64("us")),
+        restore=_to_time,
+        refused="parts of a microsecond",
+    ),
+    interval=_one_of(
+        "interval day to second", "interval", same=["interval(6)"], encode=_to_type(pa.duration("us")), restore=to_durations
+    ),
+    nested=Storage(
+        spark="struct, array, map, variant",
+        staged="text",
+        declared=always("json"),
+        takes=_takes_json,
+        encode=json_texts,
+        restore=to_nested,
+        cast=True,
+        also="text; jsonb, unless a map is inside: jsonb does not keep its order",
+        refused="times outside the years 0001 to 9999; NUL in jsonb",
+    ),
+    void=Storage(
+        spark="void",
+        staged="text",
+        declared=always("text"),
+        takes=anything,
+        encode=nothing,
+        restore=to_values,
+        cast=True,
+        also="any",
+    ),
 )
 storage_of, restored = STORAGES.of, STORAGES.restored

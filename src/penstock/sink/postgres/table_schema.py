@@ -8,9 +8,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg.sql import SQL, Composed, Literal
 
+from penstock.core.model import SinkName
 from penstock.errors import Refused, Usage
 from penstock.sink.postgres import statements as sql
-from penstock.sink.postgres.members import Member, kind_named, member_of, require_lasting_members, unlogged
+from penstock.sink.postgres.members import (
+    Member,
+    kind_named,
+    member_of,
+    require_fitting_members,
+    require_lasting_members,
+    unlogged,
+)
+from penstock.sink.postgres.row_validator import RowValidator
 from penstock.sink.postgres.rules import Rule, require_no_rewriting_rules, rules_of
 from penstock.sink.postgres.statements import OWN_TABLES
 from penstock.sink.postgres.storage import longest_text, storage_of
@@ -66,8 +75,9 @@ def table_schema_of(connection: Connection, schema: str, table: str) -> TableSch
     return None if found is None else _schema_from(found)
 
 
-def lock_and_read_schema(connection: Connection, statements: TableStatements) -> TableSchema:
+def hold(connection: Connection, schema: "pa.Schema", target: Target) -> TableSchema:
     """Lock the table's definition until the transaction ends, and read its schema, in one round trip."""
+    statements = statements_of(schema, target)
     cursor = connection.execute(SQL("{}; {}").format(statements.lock(), _schema_query(statements.schema, statements.table)))
     cursor.nextset()
     found = cursor.fetchone()
@@ -124,7 +134,12 @@ def declared_for(schema: "pa.Schema") -> list[str]:
     return [storage_of(field.type).declared(field.type) for field in schema]
 
 
-def require_fit(table_schema: TableSchema, schema: "pa.Schema", target: Target, *, decided: bool = False) -> None:
+def create_table(connection: Connection, schema: "pa.Schema", target: Target) -> None:
+    """Create the table."""
+    connection.execute(statements_of(schema, target).create(declared_for(schema)))
+
+
+def require_fit(_: Connection, table_schema: TableSchema, schema: "pa.Schema", target: Target, *, decided: bool = False) -> None:
     """Raise Refused unless the table takes rows of `schema` and gives the same back. `decided`: see `Columns`."""
     table = target.table
     require_lasting(table_schema, table)
@@ -176,10 +191,9 @@ def _require_one_index(table_schema: TableSchema, table: str) -> None:
         )
 
 
-def require_allowed(connection: Connection, table_schema: TableSchema, target: Target) -> None:
-    """Raise Refused if the role lacks a privilege that publishing needs."""
-    schema, _ = split_name(target.table)
-    row = connection.execute(sql.PRIVILEGES, (schema,)).fetchone()
+def require_allowed(connection: Connection, table_schema: TableSchema, schema: "pa.Schema", target: Target) -> None:
+    """Raise Refused if the role lacks a privilege that publishing needs, or if a partition takes less than the table itself."""
+    row = connection.execute(sql.PRIVILEGES, (split_name(target.table)[0],)).fetchone()
     assert row is not None
     temporary, _, role = row
     if not temporary:
@@ -195,6 +209,10 @@ def require_allowed(connection: Connection, table_schema: TableSchema, target: T
                 remedy=f"GRANT {privilege} ON {quoted_table(target.table)} to it.",
             )
     _require_all_rows(connection, table_schema, target.table, role)
+    if table_schema.is_partitioned and target.merge is None:  # the user's own SQL is rehearsed instead
+        left = frozenset(column.name for column in table_schema.columns if column.fills_itself) - frozenset(schema.names)
+        needed = frozenset(column.name for column in table_schema.columns) - left
+        require_fitting_members(connection, table_schema.oid, target.table, needed=needed, sent=frozenset(schema.names))
 
 
 def _require_all_rows(connection: Connection, table_schema: TableSchema, table: str, role: str) -> None:
@@ -205,3 +223,16 @@ def _require_all_rows(connection: Connection, table_schema: TableSchema, table: 
             remedy=f"ALTER ROLE {in_double_quotes(role)} BYPASSRLS, or "
             f"ALTER TABLE {quoted_table(table)} DISABLE ROW LEVEL SECURITY.",
         )
+
+
+def row_validator(_: Connection, table_schema: TableSchema, sink: SinkName, target: Target) -> RowValidator:
+    """Return the check of rows for an existing table."""
+    columns = table_schema.columns if target.merge is None else ()  # the staging table takes all rows of a merge
+    lengths = ((column.name, longest_text(column.declared)) for column in columns)
+    return RowValidator(
+        sink=sink,
+        table=target.table,
+        required=frozenset() if target.merge is not None else table_schema.required | frozenset(target.key),
+        longest={name: length for name, length in lengths if length is not None},
+        jsonb=frozenset(column.name for column in columns if column.declared == "jsonb"),
+    )

@@ -5,7 +5,7 @@ from penstock.sink.redshift import statements as sql
 from penstock.sink.redshift.address import address_of
 from penstock.sink.redshift.connection import ERRORS, Connection
 from penstock.sink.redshift.errors import is_conflict, reason_of, translate_error
-from penstock.sink.table.session import LOCK_TIMEOUT_S, Sessions
+from penstock.sql.session import LOCK_TIMEOUT_S, Sessions
 
 
 class Database(Sessions[Connection]):
@@ -19,6 +19,9 @@ class Database(Sessions[Connection]):
         """Begin a transaction. Its first statement must be the lock, which waits at most `lock_timeout_s`."""
         connection.execute(sql.BEGIN)
         connection.execute(sql.waiting_at_most(max(1, round(self._lock_timeout_s * 1000))))
+
+    def commit(self, connection: Connection) -> None:
+        connection.execute(sql.COMMIT)
 
     def _open(self) -> Connection:
         connection = Connection(self._address, application=self._application)

@@ -11,9 +11,8 @@ from penstock.core.model import RowDigest, Totals
 from penstock.errors import Conflict
 from penstock.sink.redshift.connection import Connection
 from penstock.sink.redshift.errors import connection_lost
-from penstock.sink.redshift.scan import scan
-from penstock.sink.redshift.storage import bound_as, storage_of, values_of
-from penstock.sink.redshift.table_schema import declared_for, statements_of
+from penstock.sink.redshift.storage import STORAGES, bound_as, storage_of, values_of
+from penstock.sink.redshift.table_schema import TableSchema, declared_for, lengths, statements_of
 from penstock.sink.redshift.table_statements import DROP_STAGE, TableStatements
 from penstock.sink.table.content import totals_under_key
 from penstock.sink.table.publication import Loaded
@@ -36,11 +35,14 @@ class _Columns:
     read: tuple[str, ...]
 
 
-def load(connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", target: Target) -> Loaded:
+def load(
+    connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", table_schema: TableSchema, target: Target
+) -> Loaded:
     """Write `batches` in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent` the first.
 
     Raises Conflict where another session writes rows of the same keys meanwhile.
     """
+    batches = lengths(table_schema, schema, target).required(batches)
     statements = statements_of(schema, target)
     columns = _Columns(
         statements=statements,
@@ -59,7 +61,8 @@ def load(connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "p
 
 def content(connection: Connection, schema: "pa.Schema", target: Target) -> Iterator["pa.RecordBatch"]:
     """Yield every row of the table. Raise NotStoredError."""
-    return scan(connection, statements_of(schema, target).read([storage_of(field.type).read for field in schema]), schema)
+    query = statements_of(schema, target).read([storage_of(field.type).read for field in schema])
+    return STORAGES.batches(connection.stream(query), schema)
 
 
 def _fill_stage(connection: Connection, columns: _Columns, batches: Iterator["pa.RecordBatch"]) -> int:
@@ -116,4 +119,5 @@ def _insert_if_absent(connection: Connection, columns: _Columns) -> tuple[Totals
 
 
 def _totals(connection: Connection, query: str, columns: _Columns) -> Totals:
-    return totals_under_key(scan(connection, query, columns.schema), columns.row_digest, table=columns.statements.table)
+    rows = STORAGES.batches(connection.stream(query), columns.schema)
+    return totals_under_key(rows, columns.row_digest, table=columns.statements.table)

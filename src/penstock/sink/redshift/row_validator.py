@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from penstock.sink.redshift.names import folded
 from penstock.sink.redshift.storage import MOST_BINARY_BYTES, MOST_TEXT_BYTES, storage_of
-from penstock.sink.table.row_validator import YEARS_IN_DAYS, YEARS_IN_MICROSECONDS, Limits, TableRowValidator
+from penstock.sink.table.row_validator import TableRowValidator
 
 MAX_ROW_BYTES = 3_000_000
 """Redshift's own limit is 4 MB."""
@@ -25,12 +25,6 @@ class RowValidator(TableRowValidator):
     def folded(self, name: str) -> str:
         return folded(name)
 
-    def limits(self, kind: "pa.DataType") -> Limits | None:
-        """Return the limits of dates and timestamps that can be read back."""
-        if pa.types.is_timestamp(kind):
-            return YEARS_IN_MICROSECONDS
-        return YEARS_IN_DAYS if pa.types.is_date32(kind) else None
-
     def check_more(self, name: str, column: "pa.Array") -> None:
         """Raise StageFailed for NUL, long values, parts of microseconds, values without JSON, and keys that count as equal."""
         kind = column.type
@@ -45,10 +39,7 @@ class RowValidator(TableRowValidator):
             self._check_text(name, column)
 
     def _check_text(self, name: str, column: "pa.Array") -> None:
-        if pc.any(pc.match_substring(column, "\0")).as_py():
-            raise self.refusal(
-                f"NUL (U+0000) in column {name!r}, which Redshift has in no text", "Remove it, or cast the column to BINARY."
-            )
+        self.require_no_nul(name, column, database="Redshift")
         self._check_length(name, column, MOST_TEXT_BYTES)
         if self.folded(name) in self.key:
             self.require_no_blank_at_end(name, column)

@@ -1,55 +1,71 @@
 """The redshift sink: rows and marker in one transaction. Not run against a live cluster yet: see docs/howto/redshift.md."""
 
-from contextlib import closing
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from penstock.core.faults import FaultPoint
-from penstock.core.model import PipelineName, Publication, Totals
+from penstock.errors import Refused
 from penstock.sink.redshift import statements as sql
+from penstock.sink.redshift import table_schema as tables
 from penstock.sink.redshift.connection import Connection
 from penstock.sink.redshift.database import Database
-from penstock.sink.redshift.errors import connection_lost
-from penstock.sink.redshift.load import load
+from penstock.sink.redshift.errors import FORBIDDEN, MADE_MEANWHILE, code_of, connection_lost, reason_of
+from penstock.sink.redshift.load import content, load
 from penstock.sink.redshift.marker_store import RedshiftMarkerStore
 from penstock.sink.redshift.names import split_name
-from penstock.sink.redshift.preparation import (
-    content_of,
-    name_markers,
-    prepare_table,
-    readable_marker_store,
-    require_schema_accepted,
-)
-from penstock.sink.redshift.row_validator import RowValidator
-from penstock.sink.redshift.table_schema import lengths, require_fit, statements_of, table_schema_of
-from penstock.sink.table.publication import Loaded
-from penstock.sink.table.server import ServerSink
-from penstock.sink.table.session import LOCK_TIMEOUT_S
+from penstock.sink.redshift.table_schema import TableSchema
+from penstock.sink.table.dialect import Dialect, ErrorCodes, FaultPoints
 from penstock.sink.table.sink import TableSinkArguments
-from penstock.sink.table.target import Target
-from penstock.spark.schema import arrow_schema
+from penstock.sink.table.sql_sink import SqlSink
+from penstock.sql.session import LOCK_TIMEOUT_S
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-BEGIN = FaultPoint("redshift.begin", "A transaction is opened on the cluster.")
-COMMIT = FaultPoint("redshift.commit", "Rows and marker are committed.")
 PREPARE = FaultPoint("redshift.prepare", "Table and marker are created and committed.")
+BEGIN = FaultPoint("redshift.begin", "A transaction is opened on the cluster.")
+FENCE = FaultPoint("redshift.fence", "The fence is locked: nobody else publishes into this schema until this transaction ends.")
+MARK = FaultPoint("redshift.mark", "The marker is set to the batch, in the transaction of its rows.")
+COMMIT = FaultPoint("redshift.commit", "Rows and marker are committed.")
+
+REDSHIFT: Dialect[Connection, TableSchema] = Dialect(
+    points=FaultPoints.of(
+        connection_lost,
+        prepare=PREPARE.around,
+        begin=BEGIN.around,
+        fence=FENCE.around,
+        mark=MARK.around,
+        commit=COMMIT.around,
+    ),
+    codes=ErrorCodes(code_of=code_of, reason_of=reason_of, forbidden=frozenset({FORBIDDEN}), made=MADE_MEANWHILE),
+    split_name=split_name,
+    folded_name=split_name,
+    own_statements=sql.OwnStatements,
+    table_schema_of=tables.table_schema_of,
+    require_storable=tables.require_storable,
+    create_table=tables.create_table,
+    hold=tables.hold,
+    require_fit=tables.require_fit,
+    require_allowed=tables.require_allowed,
+    row_check=tables.row_validator,
+    read=content,
+    write=load,
+)
 
 
-class RedshiftSink(ServerSink[Connection]):
+class RedshiftSink(SqlSink[Connection, TableSchema]):
     """Delivers into one table of a Redshift database, as described in `TableSink`.
 
     Waits `lock_timeout_s` for another publisher into the same schema, then raises Retryable.
     """
 
     _database: Database
+    _dialect = REDSHIFT
 
     def __init__(self, *, url: str, lock_timeout_s: float = LOCK_TIMEOUT_S, **filling: "Unpack[TableSinkArguments]") -> None:
         super().__init__(**filling)
-        self._schema, self._table = split_name(self._target.table)
         self._database = Database(url, application=f"penstock:{self._name}", lock_timeout_s=lock_timeout_s)
-
-    # --- what is Redshift's own
 
     def _described(self, rows: str) -> str:
         return (
@@ -57,56 +73,21 @@ class RedshiftSink(ServerSink[Connection]):
             f"of {self._database.place}"
         )
 
-    def _existing_table(self, connection: Connection) -> tuple[str, bool] | None:
-        table_schema = table_schema_of(connection, self._schema, self._table)
-        if table_schema is None:
-            return None
-        return f"{table_schema.kind} {self._target.table} with {len(table_schema.columns)} columns", table_schema.kind == "table"
+    def _require_place(self, connection: Connection) -> None:
+        if connection.execute(sql.SCHEMA_EXISTS, {"schema": self._schema}).fetchone() is None:
+            raise Refused(f"There is no schema {self._schema!r} in the database.", remedy=f'CREATE SCHEMA "{self._schema}".')
 
-    def _prepare_table(self, connection: Connection, pipeline: PipelineName, schema: str) -> RowValidator:
-        with PREPARE.around(error=connection_lost, lost=connection_lost):
-            return prepare_table(
-                connection,
-                database=self._database,
-                pipeline=pipeline,
-                sink=self._name,
-                schema=schema,
-                target=self._target,
-                create=self._create,
+    def _storable(self, schema: str) -> "pa.Schema":
+        rows = super()._storable(schema)
+        if len(schema.encode()) > sql.MOST_BYTES:
+            raise Refused(
+                f"The rows of sink {self._name!r} have a schema of {len(schema.encode())} bytes, and a marker in Redshift takes "
+                f"{sql.MOST_BYTES}.",
+                remedy="Select fewer columns in the transform.",
             )
+        return rows
 
-    def _require_schema_accepted(self, connection: Connection, pipeline: PipelineName, schema: str) -> None:
-        require_schema_accepted(
-            connection, pipeline=pipeline, sink=self._name, schema=schema, target=self._target, create=self._create
+    def _marker_store(self, connection: Connection, *, locking: bool = True, named: bool = True) -> RedshiftMarkerStore:
+        return RedshiftMarkerStore(
+            connection, sql.OwnStatements(self._schema), REDSHIFT.points, locking=locking, named=named, split_name=split_name
         )
-
-    def _marker_store(self, connection: Connection) -> RedshiftMarkerStore:
-        return RedshiftMarkerStore(connection, self._schema, locking=True)
-
-    def _readable_marker_store(self, connection: Connection) -> RedshiftMarkerStore | None:
-        return readable_marker_store(connection, self._schema)
-
-    def _name_markers(self, connection: Connection) -> None:
-        name_markers(connection, self._schema)
-
-    def _begin(self, connection: Connection) -> None:
-        with BEGIN.around(error=connection_lost, lost=connection_lost):
-            self._database.begin(connection)
-
-    def _load(self, connection: Connection, publication: Publication, target: Target) -> Loaded:
-        """Check the table again, which nobody can alter from here to the end of the transaction, then load."""
-        schema = arrow_schema(publication.schema)
-        connection.execute(statements_of(schema, target).hold())
-        table_schema = table_schema_of(connection, self._schema, self._table)
-        assert table_schema is not None, "it is held"
-        require_fit(table_schema, schema, target, decided=True)
-        with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:
-            return load(connection, lengths(table_schema, schema, target).required(rows), schema, target)
-
-    def _commit(self, connection: Connection) -> None:
-        """Commit. After an error the outcome is unknown: the next try locks the fence on a new connection, and reads."""
-        with self._database.unknown_if_cut(self._target.table), COMMIT.around(error=connection_lost, lost=connection_lost):
-            connection.execute(sql.COMMIT)
-
-    def _content(self, connection: Connection, schema: str) -> Totals:
-        return content_of(connection, arrow_schema(schema), self._target)

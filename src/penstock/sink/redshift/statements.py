@@ -15,9 +15,10 @@ Digests are 16 hexadecimal digits, because they do not fit a bigint. A text has 
 from dataclasses import dataclass
 
 from penstock.sink.redshift.names import quoted
-from penstock.sink.table.marker_store import MarkerStatements
+from penstock.sink.table.marker_sql import MarkerSql
+from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_TABLE, MarkerStatements
 
-MARKER_TABLE, BATCH_TABLE, FENCE_TABLE = "penstock_marker", "penstock_batch", "penstock_fence"
+FENCE_TABLE = "penstock_fence"
 OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE, FENCE_TABLE, "penstock_ledger", "penstock_history", "penstock_offsets"})
 MOST_BYTES = 65_535
 """The most bytes of a text."""
@@ -70,48 +71,10 @@ _BATCH_COLUMNS = """
     rows bigint NOT NULL, digest char(16) NOT NULL, published_at timestamp NOT NULL
 """
 
-_WHICH = "pipeline = %(pipeline)s AND sink = %(sink)s"
-
-_READ_MARKER = f"""
-SELECT format_version, table_name, write, position, generation, query_id, batch_id, offsets, schema,
-       rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after, ledger_id
-FROM {{marker}} WHERE {_WHICH}
-"""
-
-_CHANGE_MARKER = f"""
-UPDATE {{marker}} SET
-    table_name = %(table_name)s, write = %(write)s, format_version = CAST(%(format_version)s AS integer),
-    position = CAST(%(position)s AS bigint), generation = CAST(%(generation)s AS bigint), query_id = %(query_id)s,
-    batch_id = CAST(%(batch_id)s AS bigint), offsets = %(offsets)s, schema = %(schema)s,
-    rows_decided = CAST(%(rows_decided)s AS bigint), digest_decided = %(digest_decided)s,
-    rows_before = CAST(%(rows_before)s AS bigint), digest_before = %(digest_before)s,
-    rows_after = CAST(%(rows_after)s AS bigint), digest_after = %(digest_after)s, published_at = GETDATE(),
-    ledger_id = %(ledger_id)s
-WHERE {_WHICH}
-"""
-
-_MAKE_MARKER = """
-INSERT INTO {marker} (
-    pipeline, sink, table_name, write, format_version, position, generation, query_id, batch_id, offsets, schema,
-    rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after, published_at, ledger_id
-) VALUES (
-    %(pipeline)s, %(sink)s, %(table_name)s, %(write)s, CAST(%(format_version)s AS integer), CAST(%(position)s AS bigint),
-    CAST(%(generation)s AS bigint), %(query_id)s, CAST(%(batch_id)s AS bigint), %(offsets)s, %(schema)s,
-    CAST(%(rows_decided)s AS bigint), %(digest_decided)s, CAST(%(rows_before)s AS bigint), %(digest_before)s,
-    CAST(%(rows_after)s AS bigint), %(digest_after)s, GETDATE(), %(ledger_id)s
-)
-"""
-
-_WRITE_BATCH = """
-INSERT INTO {batch} (pipeline, sink, position, generation, query_id, batch_id, offsets, rows, digest, published_at)
-VALUES (
-    %(pipeline)s, %(sink)s, CAST(%(position)s AS bigint), CAST(%(generation)s AS bigint), %(query_id)s,
-    CAST(%(batch_id)s AS bigint), %(offsets)s, CAST(%(rows)s AS bigint), %(digest)s, GETDATE()
-)
-"""
-
-_AT = f"{_WHICH} AND position = CAST(%(position)s AS bigint)"
-_UP_TO = f"{_WHICH} AND position <= CAST(%(position)s AS bigint)"
+_NUMBERS = {
+    "format_version": "integer",
+    **dict.fromkeys(("position", "generation", "batch_id", "rows", "rows_decided", "rows_before", "rows_after"), "bigint"),
+}
 
 
 def waiting_at_most(milliseconds: int) -> str:
@@ -155,15 +118,14 @@ class OwnStatements:
 
     def marker_statements(self) -> MarkerStatements[str]:
         """Return the statements about markers, which do not lock: `lock` does."""
-        return MarkerStatements(
-            read_marker=self._of(_READ_MARKER),
-            read_unnamed=self._of(_READ_MARKER.replace(", ledger_id\n", ", CAST(NULL AS varchar)\n")),
-            lock_marker=self._of(_READ_MARKER),
-            write_marker=self._of(_CHANGE_MARKER),
-            make_marker=self._of(_MAKE_MARKER),
-            owners=self._of("SELECT pipeline, sink, table_name FROM {marker} ORDER BY pipeline, sink"),
-            newest_batch=self._of(f"SELECT MAX(position) FROM {{batch}} WHERE {_WHICH}"),
-            read_batch=self._of(f"SELECT query_id, batch_id, offsets, rows, digest FROM {{batch}} WHERE {_AT}"),
-            write_batch=self._of(_WRITE_BATCH),
-            forget_batches=self._of(f"DELETE FROM {{batch}} WHERE {_UP_TO}"),
+        sql = MarkerSql(marker=self._of("{marker}"), batch=self._of("{batch}"), now="GETDATE()", bound=_bound)
+        return sql.statements(
+            lock_marker=sql.read(),
+            write_marker=f"UPDATE {sql.marker} SET {sql.changes} WHERE {sql.which}",
+            make_marker=f"{sql.into_marker} VALUES ({sql.values})",
+            no_ledger_id="CAST(NULL AS varchar)",
         )
+
+
+def _bound(name: str) -> str:
+    return f"CAST(%({name})s AS {_NUMBERS[name]})" if name in _NUMBERS else f"%({name})s"

@@ -6,13 +6,15 @@ an exact or reliable type in Python are texts both ways: decimals, times and byt
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
-from penstock.sink.table.numbers import INTEGER_DIGITS, to_integers, to_reals
+from penstock.sink.table.numbers import to_reals
 from penstock.sink.table.storage import (
     ColumnStorage,
+    Decimals,
     Encode,
     Restore,
     Storages,
@@ -20,11 +22,8 @@ from penstock.sink.table.storage import (
     Values,
     always,
     as_is,
-    digits_of,
-    has_digits,
     json_texts,
     nothing,
-    only,
     to_durations,
     to_nested,
     to_texts,
@@ -33,7 +32,7 @@ from penstock.sink.table.storage import (
 from penstock.sink.table.texts import decimal_texts, moment_texts, texts_by_way_of, to_moments, to_times
 
 _types = pa.types
-_PLACES = re.compile(r"numeric\((\d+),(-?\d+)\)")
+_DECIMALS = Decimals("numeric", re.compile(r"numeric\((\d+),(-?\d+)\)"))
 _SIZE = re.compile(r"(?:character varying|varbyte|binary varying)\((\d+)\)")
 _WIDER = {8: ("smallint", "integer", "bigint"), 16: ("smallint", "integer", "bigint"), 32: ("integer", "bigint"), 64: ("bigint",)}
 
@@ -80,16 +79,7 @@ def most_bytes(declared: str) -> int | None:
 
 
 def _takes_integer(declared: str, kind: Any) -> bool:
-    return declared in _WIDER[kind.bit_width] or _takes_digits(declared, INTEGER_DIGITS[kind.bit_width], 0)
-
-
-def _takes_decimal(declared: str, kind: Any) -> bool:
-    precision, scale = digits_of(kind)
-    return _takes_digits(declared, precision - scale, scale)
-
-
-def _takes_digits(declared: str, before: int, after: int) -> bool:
-    return has_digits(_PLACES.fullmatch(declared), before, after)
+    return declared in _WIDER[kind.bit_width] or _DECIMALS.takes_integers(declared, kind)
 
 
 def _sized(*signs: str) -> Takes:
@@ -119,124 +109,87 @@ def _from_hexadecimal(values: Values, kind: Any) -> "pa.Array":
 # --- the types
 
 
-def _decimal_type(kind: Any) -> str:
-    precision, scale = digits_of(kind)
-    return f"numeric({precision},{scale})"
-
-
 _YEARS = "outside the years 0001 to 9999"
 _TOO_LONG = f"more bytes than the column takes, {MOST_TEXT_BYTES} at most"
 
 
-def _one_of(
-    spark: str, declared: str, *also: str, encode: Encode, restore: Restore, refused: str = "", read: str = "{}"
-) -> Storage:
-    """Return a storage for columns of these types alone."""
-    return Storage(
-        spark=spark,
-        declared=always(declared),
-        takes=only(declared, *also),
-        encode=encode,
-        restore=restore,
-        read=read,
-        also=", ".join(also),
-        refused=refused,
-    )
-
-
-def _integers(spark: str, declared: str) -> Storage:
-    return Storage(
-        spark=spark,
-        declared=always(declared),
-        takes=_takes_integer,
-        encode=texts_by_way_of(),
-        restore=to_integers,
-        also="wider integers, numeric with enough digits",
-    )
+_one_of = Storage.one_of
+_integers = partial(
+    Storage.integers, takes=_takes_integer, encode=texts_by_way_of(), also="wider integers, numeric with enough digits"
+)
 
 
 def _moment(spark: str, declared: str, *, encode: Encode, restore: Restore) -> Storage:
     return _one_of(spark, declared, encode=encode, restore=restore, refused=_YEARS, read="CAST({} AS varchar(40))")
 
 
-_DECIMAL = Storage(
-    spark="decimal(p,s)",
-    declared=_decimal_type,
-    takes=_takes_decimal,
-    encode=decimal_texts,
-    restore=to_values,
-    also="numeric with at least as many digits before and after the point",
-    refused=f"the type, with more than {MOST_SCALE} digits after the point",
-)
-_TEXT = Storage(
-    spark="string",
-    declared=always(_LONG_TEXT),
-    takes=_sized("character varying"),
-    encode=as_is,
-    restore=to_texts,
-    also="character varying(n)",
-    refused=f"NUL (U+0000); {_TOO_LONG}; in a key, blanks at the end",
-)
-_BINARY = Storage(
-    spark="binary",
-    declared=always(f"varbyte({MOST_BINARY_BYTES})"),
-    takes=_sized("varbyte", "binary varying"),
-    encode=_hexadecimal,
-    restore=_from_hexadecimal,
-    bound=f"TO_VARBYTE(CAST(%s AS {_LONG_TEXT}), 'hex')",
-    read="FROM_VARBYTE({}, 'hex')",
-    also="varbyte(n)",
-    refused=f"more bytes than the column takes, {MOST_BINARY_BYTES} at most",
-)
-_TIME = _one_of(
-    "time",
-    "time without time zone",
-    encode=texts_by_way_of(pa.time64("us")),
-    restore=to_times,
-    refused="parts of a microsecond",
-    read="CAST({} AS varchar(40))",
-)
-_DURATION = _one_of(
-    "interval day to second", "bigint", encode=texts_by_way_of(pa.duration("us"), pa.int64()), restore=to_durations
-)
-_NESTED = Storage(
-    spark="struct, array, map, variant",
-    declared=always(_LONG_TEXT),
-    takes=_sized("character varying"),
-    encode=json_texts,
-    restore=to_nested,
-    also="character varying(n)",
-    refused=f"times {_YEARS}; {_TOO_LONG}",
-)
-_VOID = Storage(
-    spark="void",
-    declared=always(_LONG_TEXT),
-    takes=_sized("character varying"),
-    encode=nothing,
-    restore=to_values,
-    also="character varying(n)",
-)
-
-STORAGES = Storages(
+STORAGES = Storages.of_types(
     "Redshift",
-    (lambda kind: _types.is_int8(kind) or _types.is_int16(kind), _integers("byte, short", "smallint")),
-    (_types.is_int32, _integers("integer", "integer")),
-    (_types.is_int64, _integers("long", "bigint")),
-    (_types.is_float32, _one_of("float", "real", "double precision", encode=as_is, restore=to_reals)),
-    (_types.is_float64, _one_of("double", "double precision", encode=as_is, restore=to_values)),
-    (_types.is_boolean, _one_of("boolean", "boolean", encode=as_is, restore=to_values)),
-    (_types.is_decimal, _DECIMAL),
-    (lambda kind: _types.is_string(kind) or _types.is_large_string(kind), _TEXT),
-    (lambda kind: _types.is_binary(kind) or _types.is_large_binary(kind), _BINARY),
-    (_types.is_date, _moment("date", "date", encode=texts_by_way_of(), restore=to_texts)),
-    (
-        lambda kind: _types.is_timestamp(kind) and kind.tz is not None,
-        _moment("timestamp", "timestamp with time zone", encode=_zoned_texts, restore=_to_zoned),
+    short=_integers("byte, short", "smallint"),
+    integer=_integers("integer", "integer"),
+    long=_integers("long", "bigint"),
+    float=_one_of("float", "real", "double precision", encode=as_is, restore=to_reals),
+    double=_one_of("double", "double precision", encode=as_is, restore=to_values),
+    boolean=_one_of("boolean", "boolean", encode=as_is, restore=to_values),
+    decimal=Storage(
+        spark="decimal(p,s)",
+        declared=_DECIMALS.declared,
+        takes=_DECIMALS.takes,
+        encode=decimal_texts,
+        restore=to_values,
+        also="numeric with at least as many digits before and after the point",
+        refused=f"the type, with more than {MOST_SCALE} digits after the point",
     ),
-    (_types.is_timestamp, _moment("timestamp_ntz", "timestamp without time zone", encode=moment_texts, restore=to_moments)),
-    (_types.is_time, _TIME),
-    (_types.is_duration, _DURATION),
-    (_types.is_nested, _NESTED),
-    (_types.is_null, _VOID),
+    string=Storage(
+        spark="string",
+        declared=always(_LONG_TEXT),
+        takes=_sized("character varying"),
+        encode=as_is,
+        restore=to_texts,
+        also="character varying(n)",
+        refused=f"NUL (U+0000); {_TOO_LONG}; in a key, blanks at the end",
+    ),
+    binary=Storage(
+        spark="binary",
+        declared=always(f"varbyte({MOST_BINARY_BYTES})"),
+        takes=_sized("varbyte", "binary varying"),
+        encode=_hexadecimal,
+        restore=_from_hexadecimal,
+        bound=f"TO_VARBYTE(CAST(%s AS {_LONG_TEXT}), 'hex')",
+        read="FROM_VARBYTE({}, 'hex')",
+        also="varbyte(n)",
+        refused=f"more bytes than the column takes, {MOST_BINARY_BYTES} at most",
+    ),
+    date=_moment("date", "date", encode=texts_by_way_of(), restore=to_texts),
+    timestamp=_moment("timestamp", "timestamp with time zone", encode=_zoned_texts, restore=_to_zoned),
+    timestamp_ntz=_moment("timestamp_ntz", "timestamp without time zone", encode=moment_texts, restore=to_moments),
+    time=_one_of(
+        "time",
+        "time without time zone",
+        encode=texts_by_way_of(pa.time64("us")),
+        restore=to_times,
+        refused="parts of a microsecond",
+        read="CAST({} AS varchar(40))",
+    ),
+    interval=_one_of(
+        "interval day to second", "bigint", encode=texts_by_way_of(pa.duration("us"), pa.int64()), restore=to_durations
+    ),
+    nested=Storage(
+        spark="struct, array, map, variant",
+        declared=always(_LONG_TEXT),
+        takes=_sized("character varying"),
+        encode=json_texts,
+        restore=to_nested,
+        also="character varying(n)",
+        refused=f"times {_YEARS}; {_TOO_LONG}",
+    ),
+    void=Storage(
+        spark="void",
+        declared=always(_LONG_TEXT),
+        takes=_sized("character varying"),
+        encode=nothing,
+        restore=to_values,
+        also="character varying(n)",
+    ),
 )
 storage_of, restored = STORAGES.of, STORAGES.restored

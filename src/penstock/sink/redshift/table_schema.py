@@ -5,10 +5,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.core.model import SinkName
 from penstock.errors import Refused, Usage
 from penstock.sink.redshift import statements as sql
 from penstock.sink.redshift.connection import Connection
 from penstock.sink.redshift.names import folded, quoted, require_name, split_name
+from penstock.sink.redshift.row_validator import MAX_ROW_BYTES, RowValidator
 from penstock.sink.redshift.storage import MOST_SCALE, most_bytes, storage_of
 from penstock.sink.redshift.table_statements import TableStatements
 from penstock.sink.table.columns import (
@@ -91,7 +93,20 @@ def declared_for(schema: "pa.Schema") -> list[str]:
     return [storage_of(field.type).declared(field.type) for field in schema]
 
 
-def require_fit(table_schema: TableSchema, schema: "pa.Schema", target: Target, *, decided: bool = False) -> None:
+def create_table(connection: Connection, schema: "pa.Schema", target: Target) -> None:
+    """Create the table."""
+    connection.execute(statements_of(schema, target).create(declared_for(schema)))
+
+
+def hold(connection: Connection, schema: "pa.Schema", target: Target) -> TableSchema:
+    """Keep others from altering the table until the end of the transaction, and return its schema."""
+    connection.execute(statements_of(schema, target).hold())
+    table_schema = table_schema_of(connection, *split_name(target.table))
+    assert table_schema is not None, "it is held"
+    return table_schema
+
+
+def require_fit(_: Connection, table_schema: TableSchema, schema: "pa.Schema", target: Target, *, decided: bool = False) -> None:
     """Raise Refused unless an existing table takes rows of `schema` and returns them unchanged. `decided`: see `Columns`."""
     if table_schema.kind != "table":
         raise not_a_table(target.table, f"a {table_schema.kind}")
@@ -111,7 +126,7 @@ def _columns(schema: "pa.Schema", target: Target, *, decided: bool) -> Columns:
     return Columns(table=target.table, named=statements_of(schema, target).name, alter=_ALTER, decided=decided)
 
 
-def require_allowed(connection: Connection, schema: "pa.Schema", target: Target) -> None:
+def require_allowed(connection: Connection, _: TableSchema, schema: "pa.Schema", target: Target) -> None:
     """Raise Refused if the user lacks a privilege that publishing needs."""
     temporary, user = connection.execute(sql.MAY_STAGE).fetchone()
     if not temporary:
@@ -127,3 +142,17 @@ def require_allowed(connection: Connection, schema: "pa.Schema", target: Target)
                 f"User {user!r} lacks {privilege} on table {target.table!r}.",
                 remedy=f"GRANT {privilege} ON {target.table} to it.",
             )
+
+
+def row_validator(_: Connection, table_schema: TableSchema, sink: SinkName, target: Target) -> RowValidator:
+    """Return the check of rows for an existing table."""
+    key = frozenset(map(folded, target.key))
+    octets = {column.name: most_bytes(column.declared) for column in table_schema.columns}
+    return RowValidator(
+        sink=sink,
+        table=target.table,
+        required=table_schema.required | key,
+        key=key,
+        octets={name: most for name, most in octets.items() if most is not None},
+        max_row_bytes=MAX_ROW_BYTES,
+    )

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.sink.redshift.names import quoted
+from penstock.sink.table.table_statements import StagedTableStatements
 
 STAGE = "penstock_stage"
 DROP_STAGE = f"DROP TABLE {STAGE}"
@@ -16,30 +17,18 @@ DROP_STAGE = f"DROP TABLE {STAGE}"
 
 
 @dataclass(frozen=True, slots=True)
-class TableStatements:
+class TableStatements(StagedTableStatements):
     """The statements about the user's table, whose rows have `columns`; the staging table has these and `number`."""
 
-    schema: str
-    table: str
-    columns: tuple[str, ...]
-    key: tuple[str, ...] = ()
+    stage = STAGE
 
-    @property
-    def name(self) -> str:
-        return f"{quoted(self.schema)}.{quoted(self.table)}"
-
-    @property
-    def number(self) -> str:
-        """The staging table's column that numbers its rows, under a name that no other column has."""
-        name, taken = "penstock_row", {column.lower() for column in self.columns}
-        while name in taken:
-            name += "_"
-        return name
+    def quoted(self, name: str) -> str:
+        return quoted(name)
 
     def create(self, declared: Sequence[str]) -> str:
         """Create the table with the types `declared`. No key is declared: Redshift would rely on it unenforced."""
         parts = [
-            f"{quoted(name)} {kind}{' NOT NULL' if name in self.key else ''}"
+            f"{self.quoted(name)} {kind}{' NOT NULL' if name in self.key else ''}"
             for name, kind in zip(self.columns, declared, strict=True)
         ]
         return f"CREATE TABLE {self.name} ({', '.join(parts)})"
@@ -50,21 +39,13 @@ class TableStatements:
 
     def create_stage(self, declared: Sequence[str]) -> str:
         """Create the staging table, which nobody else sees."""
-        parts = [f"{quoted(name)} {kind}" for name, kind in zip(self.columns, declared, strict=True)]
+        parts = [f"{self.quoted(name)} {kind}" for name, kind in zip(self.columns, declared, strict=True)]
         return f"CREATE TEMPORARY TABLE {STAGE} ({self.number} bigint NOT NULL, {', '.join(parts)})"
 
     def fill_stage(self, bound: Sequence[str], rows: int) -> str:
         """Insert so many rows, each with its number and its values in the expressions `bound`."""
         row = f"({', '.join(['CAST(%s AS bigint)', *bound])})"
-        return f"INSERT INTO {STAGE} ({self.number}, {_list(self.columns)}) VALUES {', '.join([row] * rows)}"
-
-    def insert(self) -> str:
-        """Move all staged rows into the table."""
-        return f"INSERT INTO {self.name} ({_list(self.columns)}) SELECT {_list(self.columns)} FROM {STAGE}"
-
-    def clear(self) -> str:
-        """Delete all rows. TRUNCATE would commit."""
-        return f"DELETE FROM {self.name}"
+        return f"INSERT INTO {STAGE} ({self.number}, {self._list(self.columns)}) VALUES {', '.join([row] * rows)}"
 
     def read(self, read: Sequence[str]) -> str:
         return f"SELECT {self._selected(read)} FROM {self.name}"
@@ -77,7 +58,7 @@ class TableStatements:
 
     def read_there(self, read: Sequence[str]) -> str:
         """Read the rows of the table that have a key of the batch."""
-        keys = f"SELECT DISTINCT {_list(self.key)} FROM {STAGE}"
+        keys = f"SELECT DISTINCT {self._list(self.key)} FROM {STAGE}"
         return f"SELECT {self._selected(read, 't')} FROM {self.name} t JOIN ({keys}) s ON {self._same('t', 's')}"
 
     def read_skipped(self, read: Sequence[str]) -> str:
@@ -95,7 +76,7 @@ class TableStatements:
     def insert_if_absent(self) -> str:
         """Move the first staged row of each key that the table lacks."""
         columns = self._selected(["{}"] * len(self.columns), "s")
-        return f"INSERT INTO {self.name} ({_list(self.columns)}) SELECT {columns} {self._first} AND NOT {self._is_there}"
+        return f"INSERT INTO {self.name} ({self._list(self.columns)}) SELECT {columns} {self._first} AND NOT {self._is_there}"
 
     @property
     def _first(self) -> str:
@@ -104,17 +85,3 @@ class TableStatements:
     @property
     def _is_there(self) -> str:
         return f"EXISTS (SELECT 1 FROM {self.name} t WHERE {self._same('t', 's')})"
-
-    def _chosen(self, *, last: bool) -> str:
-        return f"SELECT {'MAX' if last else 'MIN'}({self.number}) FROM {STAGE} GROUP BY {_list(self.key)}"
-
-    def _same(self, one: str, other: str) -> str:
-        return " AND ".join(f"{one}.{quoted(name)} = {other}.{quoted(name)}" for name in self.key)
-
-    def _selected(self, read: Sequence[str], of: str = "") -> str:
-        prefix = f"{of}." if of else ""
-        return ", ".join(how.format(prefix + quoted(name)) for how, name in zip(read, self.columns, strict=True))
-
-
-def _list(names: Sequence[str]) -> str:
-    return ", ".join(map(quoted, names))

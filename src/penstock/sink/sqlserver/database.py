@@ -7,7 +7,7 @@ from penstock.sink.sqlserver import statements as sql
 from penstock.sink.sqlserver.address import address_of
 from penstock.sink.sqlserver.connection import ERRORS, Connect, Connection
 from penstock.sink.sqlserver.errors import is_conflict, reason_of, translate_error
-from penstock.sink.table.session import LOCK_TIMEOUT_S, Sessions
+from penstock.sql.session import LOCK_TIMEOUT_S, Sessions
 
 
 class Database(Sessions[Connection]):
@@ -18,6 +18,9 @@ class Database(Sessions[Connection]):
     ) -> None:
         self._address, self._application, self._connect = address_of(url), application, connect
         super().__init__(place=self._address.place, errors=ERRORS, lock_timeout_s=lock_timeout_s)
+
+    def begin(self, connection: Connection) -> None:
+        connection.execute(sql.BEGIN)
 
     def commit(self, connection: Connection) -> None:
         """Commit, within `unknown_if_cut`. Raise PublishFailed if the transaction has already ended by itself."""

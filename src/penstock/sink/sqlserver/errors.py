@@ -1,11 +1,13 @@
 """SQL Server's errors, translated to Penstock's. Messages name the server and never the password, nor values of rows."""
 
 import re
+from collections.abc import Callable
 
 import OpenSSL.SSL
 import pytds
 
-from penstock.errors import Conflict, Failed, PenstockError, Retryable
+from penstock.errors import Conflict, Failed, PenstockError
+from penstock.sql.errors import ServerError
 from penstock.sql.url import UNTRUSTED_CERTIFICATE
 
 _CONFLICTS = frozenset({1205, 3960, 3961})
@@ -15,6 +17,8 @@ _FULL = frozenset({1101, 1105, 9002, 40544})
 _CONSTRAINTS = frozenset({515, 547, 2601, 2627, 2628, 8114, 8115, 8152, 50000})
 FORBIDDEN = frozenset({229, 230, 262, 297, 300, 916, 1088, 2760, 4902})
 """Privileges that the user lacks. The server reports a table that may not be altered as one that does not exist."""
+MADE_MEANWHILE = frozenset({2714, 2705})
+"""A table or a column of that name exists."""
 _READ_ONLY = frozenset({3906, 976, 978})
 _UNAVAILABLE = frozenset({0, 64, 233, 596, 701, 802, 845, 6005, 10053, 10054, 10060, 10928, 10929, 17142, 17830, 18401})
 _AZURE = frozenset({40143, 40197, 40501, 40540, 40613, 40627, 42108, 42109, 49918, 49919, 49920})
@@ -33,7 +37,6 @@ _ENTRY = {
 """Remedies for logins that the server refuses, at every try."""
 _DISTRUSTED = ("certificate verify failed", "Certificate does not match")
 _VALUES = re.compile(r"(duplicate key value is|Truncated value:) (\(.*\)|'.*')", re.DOTALL)
-_STARTS = "and start again: what was decided is published then."
 
 
 def connection_lost(point: str) -> pytds.Error:
@@ -61,30 +64,21 @@ def is_conflict(cause: Exception) -> bool:
 
 def translate_error(cause: Exception, place: str, kind: type[Failed]) -> PenstockError | Conflict:
     """Return the error to raise for one of the driver before COMMIT: nothing was written."""
-    code, reason = code_of(cause), reason_of(cause)
+    code, error = code_of(cause), ServerError(place=place, reason=reason_of(cause), kind=kind)
     if code in _CONFLICTS:
-        return Conflict(reason)
-    if code in _LOCKED:
-        message = f"Another session holds a lock in {place} that is needed: {reason}."
-        return Retryable(message, remedy="Look into sys.dm_tran_locks, and try again.")
-    if code in _READ_ONLY:
-        return Retryable(f"{place} cannot be written: {reason}.", remedy="Name the primary replica in `url`, and try again.")
-    if not code and any(sign in reason for sign in _DISTRUSTED):
-        return kind(f"{place} does not let us in: {reason}.", remedy=UNTRUSTED_CERTIFICATE)
-    if code in _UNAVAILABLE | _AZURE:
-        return Retryable(f"{place} does not answer: {reason}.", remedy="Start the server or mend the network, and try again.")
-    message, remedy = _message_and_remedy(code, reason, place)
-    return kind(message, remedy=remedy)
-
-
-def _message_and_remedy(code: int, reason: str, place: str) -> tuple[str, str]:
-    """Return message and remedy of an error that repeats at every try."""
+        return Conflict(error.reason)
     if code in _ENTRY:
-        return f"{place} does not let us in: {reason}.", _ENTRY[code]
-    if code in _FULL:
-        return f"The disk or log of {place} is full: {reason}.", f"Make room {_STARTS}"
-    if code in _CONSTRAINTS:
-        return f"The table in {place} refused a row: {reason}.", f"Drop the constraint or correct the table's rows, {_STARTS}"
-    if code in FORBIDDEN:
-        return f"The user may not do that in {place}: {reason}.", f"GRANT it {_STARTS}"
-    return f"{place} cannot be used: {reason}.", f"Mend that {_STARTS}"
+        return error.not_let_in(_ENTRY[code])
+    if not code and any(sign in error.reason for sign in _DISTRUSTED):
+        return error.not_let_in(UNTRUSTED_CERTIFICATE)
+    return next((meaning(error) for codes, meaning in _MEANINGS if code in codes), error.unusable())
+
+
+_MEANINGS: tuple[tuple[frozenset[int], Callable[[ServerError], PenstockError]], ...] = (
+    (_LOCKED, lambda error: error.locked("sys.dm_tran_locks")),
+    (_READ_ONLY, lambda error: error.read_only("primary replica")),
+    (_UNAVAILABLE | _AZURE, ServerError.no_answer),
+    (_FULL, lambda error: error.full("disk or log")),
+    (_CONSTRAINTS, ServerError.refused_row),
+    (FORBIDDEN, ServerError.forbidden),
+)

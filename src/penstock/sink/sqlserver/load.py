@@ -11,9 +11,8 @@ from penstock.core.model import RowDigest, Totals
 from penstock.errors import Conflict
 from penstock.sink.sqlserver.connection import Connection
 from penstock.sink.sqlserver.errors import connection_lost
-from penstock.sink.sqlserver.scan import scan
-from penstock.sink.sqlserver.storage import values_of
-from penstock.sink.sqlserver.table_schema import TableSchema, staged_for, statements_of
+from penstock.sink.sqlserver.storage import STORAGES, values_of
+from penstock.sink.sqlserver.table_schema import TableSchema, lengths, staged_for, statements_of
 from penstock.sink.sqlserver.table_statements import COUNT_STAGE, DROP_STAGE, TableStatements
 from penstock.sink.table.content import totals_under_key
 from penstock.sink.table.publication import Loaded
@@ -39,6 +38,7 @@ def load(
 
     Raises Conflict where another session writes rows of the same keys meanwhile.
     """
+    batches = lengths(table_schema, schema, target).required(batches)
     columns = _Columns(statements=statements_of(schema, target), schema=schema, row_digest=target.row_digest)
     staged_as = staged_for(schema, target.key, table_schema)
     connection.execute(DROP_STAGE)
@@ -55,7 +55,7 @@ def load(
 
 def content(connection: Connection, schema: "pa.Schema", target: Target) -> Iterator["pa.RecordBatch"]:
     """Yield every row of the table. Raise NotStoredError."""
-    return scan(connection, statements_of(schema, target).read(), schema)
+    return STORAGES.batches(connection.stream(statements_of(schema, target).read()), schema)
 
 
 def _rows(batches: Iterator["pa.RecordBatch"]) -> Iterator[tuple[Any, ...]]:
@@ -86,4 +86,5 @@ def _load(connection: Connection, columns: _Columns, write: str, staged: int) ->
 
 
 def _totals(connection: Connection, query: str, columns: _Columns) -> Totals:
-    return totals_under_key(scan(connection, query, columns.schema), columns.row_digest, table=columns.statements.table)
+    rows = STORAGES.batches(connection.stream(query), columns.schema)
+    return totals_under_key(rows, columns.row_digest, table=columns.statements.table)

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from penstock.sink.sqlserver.names import folded
 from penstock.sink.sqlserver.storage import storage_of, units_of
-from penstock.sink.table.row_validator import YEARS_IN_DAYS, YEARS_IN_MICROSECONDS, Limits, TableRowValidator
+from penstock.sink.table.row_validator import TableRowValidator
 
 _LEAST_NORMAL = {32: 1.1754943508222875e-38, 64: 2.2250738585072014e-308}
 
@@ -23,12 +23,6 @@ class RowValidator(TableRowValidator):
 
     def folded(self, name: str) -> str:
         return folded(name)
-
-    def limits(self, kind: "pa.DataType") -> Limits | None:
-        """Return the limits of dates and timestamps."""
-        if pa.types.is_timestamp(kind):
-            return YEARS_IN_MICROSECONDS
-        return YEARS_IN_DAYS if pa.types.is_date32(kind) else None
 
     def check_more(self, name: str, column: "pa.Array") -> None:
         """Raise StageFailed for numbers, times, lengths and JSON that SQL Server lacks, and for keys that count as equal."""

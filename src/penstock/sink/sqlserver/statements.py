@@ -13,9 +13,9 @@ snapshots, and nobody else can read it so before this transaction ends. HOLDLOCK
 from dataclasses import dataclass
 
 from penstock.sink.sqlserver.names import quoted
-from penstock.sink.table.marker_store import MarkerStatements
+from penstock.sink.table.marker_sql import MarkerSql
+from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_TABLE, MarkerStatements
 
-MARKER_TABLE, BATCH_TABLE = "penstock_marker", "penstock_batch"
 OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE, "penstock_ledger", "penstock_history", "penstock_offsets"})
 STAGE = "#penstock_stage"
 EXACT = "Latin1_General_100_BIN2"
@@ -97,46 +97,6 @@ _BATCH_COLUMNS = f"""
     PRIMARY KEY ([pipeline], [sink], [position])
 """
 
-_WHICH = "[pipeline] = %(pipeline)s AND [sink] = %(sink)s"
-
-_READ_MARKER = f"""
-SELECT [format_version], [table_name], [write], [position], [generation], [query_id], [batch_id], [offsets], [schema],
-       [rows_decided], [digest_decided], [rows_before], [digest_before], [rows_after], [digest_after], {{ledger_id}}
-FROM {{marker}} {{hint}}WHERE {_WHICH}
-"""
-
-_CHANGE_MARKER = f"""
-UPDATE {{marker}} SET
-    [table_name] = %(table_name)s, [write] = %(write)s, [format_version] = %(format_version)s, [position] = %(position)s,
-    [generation] = %(generation)s, [query_id] = %(query_id)s, [batch_id] = %(batch_id)s, [offsets] = %(offsets)s,
-    [schema] = %(schema)s, [rows_decided] = %(rows_decided)s, [digest_decided] = %(digest_decided)s,
-    [rows_before] = %(rows_before)s, [digest_before] = %(digest_before)s, [rows_after] = %(rows_after)s,
-    [digest_after] = %(digest_after)s, [published_at] = SYSUTCDATETIME(),
-    [ledger_id] = %(ledger_id)s
-WHERE {_WHICH}
-"""
-
-_MAKE_MARKER = f"""
-INSERT INTO {{marker}} (
-    [pipeline], [sink], [table_name], [write], [format_version], [position], [generation], [query_id], [batch_id], [offsets],
-    [schema], [rows_decided], [digest_decided], [rows_before], [digest_before], [rows_after], [digest_after], [published_at],
-    [ledger_id]
-)
-SELECT %(pipeline)s, %(sink)s, %(table_name)s, %(write)s, %(format_version)s, %(position)s, %(generation)s, %(query_id)s,
-       %(batch_id)s, %(offsets)s, %(schema)s, %(rows_decided)s, %(digest_decided)s, %(rows_before)s, %(digest_before)s,
-       %(rows_after)s, %(digest_after)s, SYSUTCDATETIME(), %(ledger_id)s
-WHERE NOT EXISTS (SELECT 1 FROM {{marker}} WITH (UPDLOCK, HOLDLOCK) WHERE {_WHICH})
-"""
-
-_WRITE_BATCH = """
-INSERT INTO {batch} (
-    [pipeline], [sink], [position], [generation], [query_id], [batch_id], [offsets], [rows], [digest], [published_at]
-) VALUES (
-    %(pipeline)s, %(sink)s, %(position)s, %(generation)s, %(query_id)s, %(batch_id)s, %(offsets)s, %(rows)s, %(digest)s,
-    SYSUTCDATETIME()
-)
-"""
-
 
 def waiting_at_most(milliseconds: int) -> str:
     """Return the statement that limits how long each statement of the session waits for locks."""
@@ -149,40 +109,29 @@ class OwnStatements:
 
     schema: str
 
-    def _named(self, text: str, schema: str, *, hint: str = "", ledger_id: str = "[ledger_id]") -> str:
-        names = {"marker": MARKER_TABLE, "batch": BATCH_TABLE}
-        return text.format(hint=hint, ledger_id=ledger_id, **{name: f"{schema}.{quoted(table)}" for name, table in names.items()})
-
-    def _of(self, text: str, *, hint: str = "", ledger_id: str = "[ledger_id]") -> str:
-        """Fill in the names of a statement with values, where the driver wants a literal % doubled."""
-        return self._named(text, quoted(self.schema).replace("%", "%%"), hint=hint, ledger_id=ledger_id)
+    def _name(self, table: str) -> str:
+        return f"{quoted(self.schema)}.{quoted(table)}"
 
     @property
     def creates(self) -> dict[str, str]:
         """Create each table, by name."""
         return {
-            MARKER_TABLE: self._named(f"CREATE TABLE {{marker}} ({_MARKER_COLUMNS})", quoted(self.schema)),
-            BATCH_TABLE: self._named(f"CREATE TABLE {{batch}} ({_BATCH_COLUMNS})", quoted(self.schema)),
+            MARKER_TABLE: f"CREATE TABLE {self._name(MARKER_TABLE)} ({_MARKER_COLUMNS})",
+            BATCH_TABLE: f"CREATE TABLE {self._name(BATCH_TABLE)} ({_BATCH_COLUMNS})",
         }
 
     @property
     def add_ledger_id(self) -> str:
         """Add the column that an older Penstock did not create."""
-        return self._named("ALTER TABLE {marker} ADD [ledger_id] char(32) NULL", quoted(self.schema))
+        return f"ALTER TABLE {self._name(MARKER_TABLE)} ADD [ledger_id] char(32) NULL"
 
     def marker_statements(self) -> MarkerStatements[str]:
-        return MarkerStatements(
-            read_marker=self._of(_READ_MARKER),
-            read_unnamed=self._of(_READ_MARKER, ledger_id="NULL"),
-            lock_marker=self._of(_READ_MARKER, hint="WITH (UPDLOCK, HOLDLOCK, ROWLOCK) "),
-            write_marker=self._of(_CHANGE_MARKER),
-            make_marker=self._of(_MAKE_MARKER),
-            owners=self._of("SELECT [pipeline], [sink], [table_name] FROM {marker} ORDER BY [pipeline], [sink]"),
-            newest_batch=self._of(f"SELECT MAX([position]) FROM {{batch}} WHERE {_WHICH}"),
-            read_batch=self._of(
-                "SELECT [query_id], [batch_id], [offsets], [rows], [digest] FROM {batch} "
-                f"WHERE {_WHICH} AND [position] = %(position)s"
-            ),
-            write_batch=self._of(_WRITE_BATCH),
-            forget_batches=self._of(f"DELETE FROM {{batch}} WHERE {_WHICH} AND [position] <= %(position)s"),
+        """Return the statements about markers. With values, the driver wants a literal % doubled."""
+        marker, batch = (self._name(table).replace("%", "%%") for table in (MARKER_TABLE, BATCH_TABLE))
+        sql = MarkerSql(marker=marker, batch=batch, now="SYSUTCDATETIME()", quoted=quoted)
+        absent = f"NOT EXISTS (SELECT 1 FROM {marker} WITH (UPDLOCK, HOLDLOCK) WHERE {sql.which})"
+        return sql.statements(
+            lock_marker=sql.read(hint="WITH (UPDLOCK, HOLDLOCK, ROWLOCK) "),
+            write_marker=f"UPDATE {marker} SET {sql.changes} WHERE {sql.which}",
+            make_marker=f"{sql.into_marker} SELECT {sql.values} WHERE {absent}",
         )

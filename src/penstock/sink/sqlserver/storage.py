@@ -5,26 +5,24 @@ Rows go into a staging table of Arrow's own types, from which SQL Server itself 
 
 import re
 from datetime import datetime, timezone
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.sink.table.numbers import INTEGER_DIGITS, to_integers, to_reals
+from penstock.sink.table.numbers import to_reals
 from penstock.sink.table.storage import (
     ColumnStorage,
+    Decimals,
     Encode,
-    Restore,
     Storages,
     Takes,
     Values,
     always,
     as_is,
-    digits_of,
-    has_digits,
     json_texts,
     nothing,
-    only,
     to_durations,
     to_nested,
     to_texts,
@@ -34,7 +32,7 @@ from penstock.sink.table.storage import (
 from penstock.sink.table.target import NotStoredError
 
 _types = pa.types
-_PLACES = re.compile(r"(?:decimal|numeric)\((\d+),(\d+)\)")
+_DECIMALS = Decimals("decimal", re.compile(r"(?:decimal|numeric)\((\d+),(\d+)\)"))
 _SIZE = re.compile(r"(?:nvarchar|varbinary)\((\d+)\)")
 _INTEGERS = {"smallint": 16, "int": 32, "bigint": 64}
 _BEYOND = "[\U00010000-\U0010ffff]"
@@ -69,16 +67,7 @@ def units_of(texts: "pa.Array") -> "pa.Array":
 
 
 def _takes_integer(declared: str, kind: Any) -> bool:
-    return _INTEGERS.get(declared, 0) >= kind.bit_width or _takes_digits(declared, INTEGER_DIGITS[kind.bit_width], 0)
-
-
-def _takes_decimal(declared: str, kind: Any) -> bool:
-    precision, scale = digits_of(kind)
-    return _takes_digits(declared, precision - scale, scale)
-
-
-def _takes_digits(declared: str, before: int, after: int) -> bool:
-    return has_digits(_PLACES.fullmatch(declared), before, after)
+    return _INTEGERS.get(declared, 0) >= kind.bit_width or _DECIMALS.takes_integers(declared, kind)
 
 
 def _sized(sign: str) -> Takes:
@@ -115,128 +104,85 @@ def _to_times(values: Values, kind: Any) -> "pa.Array":
 # --- the types
 
 
-def _decimal_type(kind: Any) -> str:
-    precision, scale = digits_of(kind)
-    return f"decimal({precision},{scale})"
-
-
 _YEARS = "outside the years 0001 to 9999"
 _NO_NUMBER = "NaN and the infinities; numbers nearer to zero than the least normal one"
 
 
-def _one_of(spark: str, declared: str, *also: str, encode: Encode, restore: Restore, refused: str = "") -> ColumnStorage:
-    """Return a storage for columns of these types alone."""
-    return ColumnStorage(
-        spark=spark,
-        declared=always(declared),
-        takes=only(declared, *also),
-        encode=encode,
-        restore=restore,
-        also=", ".join(also),
-        refused=refused,
-    )
+_one_of = ColumnStorage.one_of
+_integers = partial(ColumnStorage.integers, takes=_takes_integer, encode=as_is, also="wider integers, decimal with enough digits")
 
 
-def _integers(spark: str, declared: str) -> ColumnStorage:
-    return ColumnStorage(
-        spark=spark,
-        declared=always(declared),
-        takes=_takes_integer,
-        encode=as_is,
-        restore=to_integers,
-        also="wider integers, decimal with enough digits",
-    )
-
-
-_DECIMAL = ColumnStorage(
-    spark="decimal(p,s)",
-    declared=_decimal_type,
-    takes=_takes_decimal,
-    encode=without_negative_scale,
-    restore=to_values,
-    also="decimal or numeric with at least as many digits before and after the point",
-)
-_TEXT = ColumnStorage(
-    spark="string",
-    declared=always("nvarchar(max)"),
-    takes=_sized("nvarchar"),
-    encode=as_is,
-    restore=to_texts,
-    also="nvarchar(n)",
-    refused="more than n units of UTF-16; in a key, blanks at the end",
-)
-_BINARY = ColumnStorage(
-    spark="binary",
-    declared=always("varbinary(max)"),
-    takes=_sized("varbinary"),
-    encode=as_is,
-    restore=to_values,
-    also="varbinary(n)",
-    refused="more than n bytes; in a key, zeros at the end",
-)
-_NESTED = ColumnStorage(
-    spark="struct, array, map, variant",
-    declared=always("nvarchar(max)"),
-    takes=_sized("nvarchar"),
-    encode=json_texts,
-    restore=to_nested,
-    also="nvarchar(n)",
-    refused=f"times {_YEARS}; more than n units of UTF-16",
-)
-_VOID = ColumnStorage(
-    spark="void",
-    declared=always("nvarchar(max)"),
-    takes=_sized("nvarchar"),
-    encode=nothing,
-    restore=to_values,
-    also="nvarchar(n)",
-)
-
-STORAGES: Storages[ColumnStorage] = Storages(
+STORAGES: Storages[ColumnStorage] = Storages.of_types(
     "SQL Server",
-    (lambda kind: _types.is_int8(kind) or _types.is_int16(kind), _integers("byte, short", "smallint")),
-    (_types.is_int32, _integers("integer", "int")),
-    (_types.is_int64, _integers("long", "bigint")),
-    (_types.is_float32, _one_of("float", "real", "float", encode=as_is, restore=to_reals, refused=_NO_NUMBER)),
-    (_types.is_float64, _one_of("double", "float", encode=as_is, restore=to_values, refused=_NO_NUMBER)),
-    (_types.is_boolean, _one_of("boolean", "bit", encode=as_is, restore=to_values)),
-    (_types.is_decimal, _DECIMAL),
-    (lambda kind: _types.is_string(kind) or _types.is_large_string(kind), _TEXT),
-    (lambda kind: _types.is_binary(kind) or _types.is_large_binary(kind), _BINARY),
-    (_types.is_date, _one_of("date", "date", encode=as_is, restore=to_values, refused=_YEARS)),
-    (
-        lambda kind: _types.is_timestamp(kind) and kind.tz is not None,
-        _one_of(
-            "timestamp",
-            "datetimeoffset(6)",
-            "datetimeoffset(7)",
-            "datetime2(6)",
-            "datetime2(7)",
-            encode=_moments,
-            restore=_to_moments,
-            refused=_YEARS,
-        ),
+    short=_integers("byte, short", "smallint"),
+    integer=_integers("integer", "int"),
+    long=_integers("long", "bigint"),
+    float=_one_of("float", "real", "float", encode=as_is, restore=to_reals, refused=_NO_NUMBER),
+    double=_one_of("double", "float", encode=as_is, restore=to_values, refused=_NO_NUMBER),
+    boolean=_one_of("boolean", "bit", encode=as_is, restore=to_values),
+    decimal=ColumnStorage(
+        spark="decimal(p,s)",
+        declared=_DECIMALS.declared,
+        takes=_DECIMALS.takes,
+        encode=without_negative_scale,
+        restore=to_values,
+        also="decimal or numeric with at least as many digits before and after the point",
     ),
-    (
-        _types.is_timestamp,
-        _one_of("timestamp_ntz", "datetime2(6)", "datetime2(7)", encode=_moments, restore=_to_moments, refused=_YEARS),
+    string=ColumnStorage(
+        spark="string",
+        declared=always("nvarchar(max)"),
+        takes=_sized("nvarchar"),
+        encode=as_is,
+        restore=to_texts,
+        also="nvarchar(n)",
+        refused="more than n units of UTF-16; in a key, blanks at the end",
     ),
-    (
-        _types.is_time,
-        _one_of(
-            "time", "time(6)", "time(7)", encode=_by_way_of(pa.time64("us")), restore=_to_times, refused="parts of a microsecond"
-        ),
+    binary=ColumnStorage(
+        spark="binary",
+        declared=always("varbinary(max)"),
+        takes=_sized("varbinary"),
+        encode=as_is,
+        restore=to_values,
+        also="varbinary(n)",
+        refused="more than n bytes; in a key, zeros at the end",
     ),
-    (
-        _types.is_duration,
-        _one_of(
-            "interval day to second",
-            "bigint",
-            encode=lambda column: column.cast(pa.duration("us")).cast(pa.int64()),
-            restore=to_durations,
-        ),
+    date=_one_of("date", "date", encode=as_is, restore=to_values, refused=_YEARS),
+    timestamp=_one_of(
+        "timestamp",
+        "datetimeoffset(6)",
+        "datetimeoffset(7)",
+        "datetime2(6)",
+        "datetime2(7)",
+        encode=_moments,
+        restore=_to_moments,
+        refused=_YEARS,
     ),
-    (_types.is_nested, _NESTED),
-    (_types.is_null, _VOID),
+    timestamp_ntz=_one_of("timestamp_ntz", "datetime2(6)", "datetime2(7)", encode=_moments, restore=_to_moments, refused=_YEARS),
+    time=_one_of(
+        "time", "time(6)", "time(7)", encode=_by_way_of(pa.time64("us")), restore=_to_times, refused="parts of a microsecond"
+    ),
+    interval=_one_of(
+        "interval day to second",
+        "bigint",
+        encode=lambda column: column.cast(pa.duration("us")).cast(pa.int64()),
+        restore=to_durations,
+    ),
+    nested=ColumnStorage(
+        spark="struct, array, map, variant",
+        declared=always("nvarchar(max)"),
+        takes=_sized("nvarchar"),
+        encode=json_texts,
+        restore=to_nested,
+        also="nvarchar(n)",
+        refused=f"times {_YEARS}; more than n units of UTF-16",
+    ),
+    void=ColumnStorage(
+        spark="void",
+        declared=always("nvarchar(max)"),
+        takes=_sized("nvarchar"),
+        encode=nothing,
+        restore=to_values,
+        also="nvarchar(n)",
+    ),
 )
 storage_of, restored = STORAGES.of, STORAGES.restored

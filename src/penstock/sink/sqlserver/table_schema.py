@@ -8,10 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.core.model import SinkName
 from penstock.errors import Refused, Usage
 from penstock.sink.sqlserver import statements as sql
 from penstock.sink.sqlserver.connection import Connection
 from penstock.sink.sqlserver.names import folded, quoted, require_name, split_name
+from penstock.sink.sqlserver.row_validator import RowValidator
 from penstock.sink.sqlserver.storage import declared_as_key, most_units, storage_of, units_of
 from penstock.sink.sqlserver.table_statements import TableStatements
 from penstock.sink.table.columns import (
@@ -140,12 +142,22 @@ def statements_of(schema: "pa.Schema", target: Target) -> TableStatements:
     return TableStatements(*split_name(target.table), tuple(schema.names), target.key)
 
 
-def declared_for(schema: "pa.Schema", key: Sequence[str]) -> list[str]:
-    """Return the column types of a table that is created."""
+def create_table(connection: Connection, schema: "pa.Schema", target: Target) -> None:
+    """Create the table."""
     kinds = [
-        declared_as_key(field.type) if field.name in key else storage_of(field.type).declared(field.type) for field in schema
+        declared_as_key(field.type) if field.name in target.key else storage_of(field.type).declared(field.type)
+        for field in schema
     ]
-    return [kind + f" COLLATE {sql.EXACT}" if kind.startswith("nvarchar") else kind for kind in kinds]
+    declared = [kind + f" COLLATE {sql.EXACT}" if kind.startswith("nvarchar") else kind for kind in kinds]
+    connection.execute(statements_of(schema, target).create(declared))
+
+
+def hold(connection: Connection, schema: "pa.Schema", target: Target) -> TableSchema:
+    """Keep others from altering the table until the end of the transaction, and return its schema."""
+    connection.execute(statements_of(schema, target).hold())
+    table_schema = table_schema_of(connection, *split_name(target.table))
+    assert table_schema is not None, "it is held"
+    return table_schema
 
 
 def staged_for(schema: "pa.Schema", key: Sequence[str], table_schema: TableSchema) -> list[tuple[str, str]]:
@@ -160,7 +172,7 @@ def _staged(field: "pa.Field", column: Column | None) -> tuple[str, str]:
     return column.declared, f" COLLATE {column.collation}" if column.collation else ""
 
 
-def require_fit(table_schema: TableSchema, schema: "pa.Schema", target: Target, *, decided: bool = False) -> None:
+def require_fit(_: Connection, table_schema: TableSchema, schema: "pa.Schema", target: Target, *, decided: bool = False) -> None:
     """Raise Refused unless an existing table takes rows of `schema` and returns them unchanged. `decided`: see `Columns`."""
     table = target.table
     if table_schema.what != "a table":
@@ -207,7 +219,7 @@ def _require_collated_key(table_schema: TableSchema, target: Target, of: Columns
             )
 
 
-def require_allowed(connection: Connection, schema: "pa.Schema", target: Target) -> None:
+def require_allowed(connection: Connection, _: TableSchema, schema: "pa.Schema", target: Target) -> None:
     """Raise Refused if the user lacks a privilege that publishing needs."""
     for privilege in PRIVILEGES[target.write]:
         asked = {"table": statements_of(schema, target).name, "privilege": privilege}
@@ -215,3 +227,16 @@ def require_allowed(connection: Connection, schema: "pa.Schema", target: Target)
             raise Refused(
                 f"The user lacks {privilege} on table {target.table!r}.", remedy=f"GRANT {privilege} ON {target.table} to it."
             )
+
+
+def row_validator(_: Connection, table_schema: TableSchema, sink: SinkName, target: Target) -> RowValidator:
+    """Return the check of rows for an existing table."""
+    key = frozenset(map(folded, target.key))
+    units = {folded(column.name): most_units(column.declared) for column in table_schema.columns}
+    return RowValidator(
+        sink=sink,
+        table=target.table,
+        required=table_schema.required | key,
+        key=key,
+        units={name: most for name, most in units.items() if most is not None},
+    )

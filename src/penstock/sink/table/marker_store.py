@@ -12,6 +12,7 @@ from penstock.sink.table.marker import TableMarker, batch_values, marker_from, m
 REMEMBERED_BATCHES = 1000
 """How many of the last positions are remembered one by one. A zombie that is further behind is refused instead of recognised."""
 
+MARKER_TABLE, BATCH_TABLE = "penstock_marker", "penstock_batch"
 DBAPI_MARKER_TABLE = "penstock_dbapi_marker"
 """The marker table of the dbapi sink, which has tables of its own in every database."""
 OWNERS_BY_DBAPI = "SELECT pipeline, sink, table_name, {schema} FROM {marker} ORDER BY pipeline, sink"

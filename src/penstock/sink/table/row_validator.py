@@ -55,9 +55,11 @@ class TableRowValidator(ABC):
     def folded(self, name: str) -> str:
         """Return the column's name as the database compares it."""
 
-    @abstractmethod
     def limits(self, kind: "pa.DataType") -> Limits | None:
-        """Return the limits of a column of type `kind`, None if it takes every value."""
+        """Return the limits of a column of type `kind`, None if it takes every value. Usually years have four digits."""
+        if pa.types.is_timestamp(kind):
+            return YEARS_IN_MICROSECONDS
+        return YEARS_IN_DAYS if pa.types.is_date32(kind) else None
 
     @abstractmethod
     def check_more(self, name: str, column: "pa.Array") -> None:
@@ -86,6 +88,13 @@ class TableRowValidator(ABC):
         whole = column.cast(pa.time64("us"), safe=False).cast(column.type)
         if pc.any(pc.not_equal(whole, column)).as_py():
             raise self.refusal(f"a part of a microsecond in column {name!r}", "Cast the column to TIME(6).")
+
+    def require_no_nul(self, name: str, column: "pa.Array", *, database: str) -> None:
+        """Raise StageFailed for texts with a NUL."""
+        if pc.any(pc.match_substring(column, "\0")).as_py():
+            raise self.refusal(
+                f"NUL (U+0000) in column {name!r}, which {database} has in no text", "Remove it, or cast the column to BINARY."
+            )
 
     def require_no_blank_at_end(self, name: str, column: "pa.Array") -> None:
         """Raise StageFailed for key texts that end in a blank, which the database ignores when it compares them."""

@@ -15,7 +15,7 @@ _WORD = re.compile(r"[A-Za-z]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dialect:
+class Syntax:
     """How one database's SQL is parsed. `hidden` matches a whole comment or quoted part, in which nothing is parsed.
 
     `broken` matches the beginning of such a part that never ends, or a comment that hides SQL. `starts`: the words with which a
@@ -30,7 +30,7 @@ class Dialect:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One statement in parts: SQL at even indexes, comments and quoted parts (`Dialect.hidden`) at odd indexes."""
+    """One statement in parts: SQL at even indexes, comments and quoted parts (`Syntax.hidden`) at odd indexes."""
 
     parts: tuple[str, ...]
 
@@ -56,7 +56,7 @@ class Script:
         return [statement.naming(staged=staged, table=table) for statement in self.statements]
 
 
-def script_of(text: str, dialect: Dialect) -> Script:
+def script_of(text: str, dialect: Syntax) -> Script:
     """Return the statements in `text`. Raise Usage for one that may end the transaction, or if none reads the staged rows."""
     statements = tuple(statement for statement in _split(text, dialect) if statement.shown.strip())
     for statement in statements:
@@ -75,7 +75,7 @@ def script_of(text: str, dialect: Dialect) -> Script:
     return Script(statements)
 
 
-def _split(text: str, dialect: Dialect) -> Iterator[Statement]:
+def _split(text: str, dialect: Syntax) -> Iterator[Statement]:
     """Yield the statements between semicolons, empty ones included."""
     parts, at = [""], 0
     while at < len(text):

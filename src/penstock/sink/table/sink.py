@@ -16,7 +16,7 @@ from penstock.sink.spool.writer import RowCheck
 from penstock.sink.table.marker import NOTHING_YET
 from penstock.sink.table.preparation import settings_of
 from penstock.sink.table.publication import changes_table, decided_as
-from penstock.sink.table.script import Dialect
+from penstock.sink.table.script import Syntax
 from penstock.sink.table.target import BY_KEY, MERGE, Target, merge_of, require_write
 
 
@@ -40,7 +40,7 @@ class TableSink(SpooledSink):
     """The common part of a transactional `Sink` that fills one table. Safe to use from several threads.
 
     `write` is `append`, `upsert` (a row replaces the one with its key), `insert_if_absent` (a row is skipped if its key
-    exists), `replace` (each batch is the whole table) or, where the database has a `_dialect`, `merge` (the user's SQL over the
+    exists), `replace` (each batch is the whole table) or, where the database has a `_syntax`, `merge` (the user's SQL over the
     staged rows). Several rows of one batch with one key count in their frozen order, pieces as decided and rows as written:
     `upsert` keeps the last, `insert_if_absent` the first, the same at every repetition. Spark promises no order between
     partitions, so aggregate by the key first where it matters.
@@ -51,7 +51,7 @@ class TableSink(SpooledSink):
     `case_counts`: whether table names that differ only in case are two names.
     """
 
-    _dialect: ClassVar[Dialect | None] = None
+    _syntax: ClassVar[Syntax | None] = None
     """How the user's SQL of `merge` is parsed, None where the sink has no `write: merge`."""
 
     def __init__(
@@ -68,8 +68,8 @@ class TableSink(SpooledSink):
         case_counts: bool = False,
     ) -> None:
         with settings_of(name):
-            require_write(write, key, merges=self._dialect is not None)
-            script = merge_of(write, merge, self._dialect)
+            require_write(write, key, merges=self._syntax is not None)
+            script = merge_of(write, merge, self._syntax)
         super().__init__(name=name, spool=Spool(root=spool, sink=name, inline_limit_bytes=inline_limit_bytes))
         self._target = Target(
             table=table,

@@ -1,14 +1,14 @@
 """How values are stored in a table's columns: one storage for each group of Arrow types, and rules that databases share."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 
 from penstock.sink.table.nested import from_json, to_json
-from penstock.sink.table.numbers import to_integers
+from penstock.sink.table.numbers import INTEGER_DIGITS, to_integers
 from penstock.sink.table.target import NotStoredError
 
 if TYPE_CHECKING:
@@ -41,6 +41,11 @@ class Storages(Generic[S]):
     def __init__(self, database: str, *storages: tuple[IsKind, S]) -> None:
         self._database, self._storages = database, storages
 
+    @classmethod
+    def of_types(cls, database: str, **storages: S) -> "Self":
+        """Return the storages of Spark's types, by the names in `SPARK_TYPES`."""
+        return cls(database, *((SPARK_TYPES[name], storage) for name, storage in storages.items()))
+
     def __iter__(self) -> Iterator[tuple[IsKind, S]]:
         return iter(self._storages)
 
@@ -62,6 +67,32 @@ class Storages(Generic[S]):
             raise
         except (pa.ArrowException, ValueError, OverflowError, TypeError, KeyError, ArithmeticError) as cause:
             raise NotStoredError(f"expected a stored {kind}: {cause}") from cause
+
+    def batches(self, pages: Iterable[Sequence[Sequence[Any]]], schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
+        """Yield rows of a query, some at a time, whose columns are those of `schema`. Raise NotStoredError, naming the column."""
+        for rows in pages:
+            yield batch_of(rows, schema, self.restored)
+
+
+SPARK_TYPES: Mapping[str, IsKind] = {
+    "short": lambda kind: pa.types.is_int8(kind) or pa.types.is_int16(kind),
+    "integer": pa.types.is_int32,
+    "long": pa.types.is_int64,
+    "float": pa.types.is_float32,
+    "double": pa.types.is_float64,
+    "boolean": pa.types.is_boolean,
+    "decimal": pa.types.is_decimal,
+    "string": lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind),
+    "binary": lambda kind: pa.types.is_binary(kind) or pa.types.is_large_binary(kind),
+    "date": pa.types.is_date,
+    "timestamp": lambda kind: pa.types.is_timestamp(kind) and kind.tz is not None,
+    "timestamp_ntz": lambda kind: pa.types.is_timestamp(kind) and kind.tz is None,
+    "time": pa.types.is_time,
+    "interval": pa.types.is_duration,
+    "nested": pa.types.is_nested,
+    "void": pa.types.is_null,
+}
+"""Tests for the Arrow types of Spark's: `short` is also a byte, `nested` a struct, array, map or variant."""
 
 
 def batch_of(
@@ -147,9 +178,32 @@ def digits_of(kind: Any) -> tuple[int, int]:
     return kind.precision - min(0, kind.scale), max(0, kind.scale)
 
 
-def has_digits(found: "re.Match[str] | None", before: int, after: int) -> bool:
-    """Return whether a column has these digits before and after the point. `found`: its precision and scale, None for neither."""
-    return found is not None and int(found[1]) - int(found[2]) >= before and int(found[2]) >= after
+@dataclass(frozen=True, slots=True)
+class Decimals:
+    """A database's decimal type. `places` finds precision and scale in a column's type; `unlimited` is one that takes any."""
+
+    name: str
+    places: "re.Pattern[str]"
+    unlimited: str | None = None
+
+    def declared(self, kind: Any) -> str:
+        """Return the type of a created column for values of a decimal type."""
+        precision, scale = digits_of(kind)
+        return f"{self.name}({precision},{scale})"
+
+    def takes(self, declared: str, kind: Any) -> bool:
+        """Return whether a column has the digits of a decimal type."""
+        precision, scale = digits_of(kind)
+        return self._has(declared, precision - scale, scale)
+
+    def takes_integers(self, declared: str, kind: Any) -> bool:
+        """Return whether a column has the digits of an integer type."""
+        return self._has(declared, INTEGER_DIGITS[kind.bit_width], 0)
+
+    def _has(self, declared: str, before: int, after: int) -> bool:
+        found = self.places.fullmatch(declared)
+        enough = found is not None and int(found[1]) - int(found[2]) >= before and int(found[2]) >= after
+        return enough or declared == self.unlimited
 
 
 # --- encoding

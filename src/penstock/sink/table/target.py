@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from penstock.core.model import NEWEST_ROW_DIGEST, RowDigest
 from penstock.errors import Refused, Usage
-from penstock.sink.table.script import Dialect, Script, script_of
+from penstock.sink.table.script import Script, Syntax, script_of
 
 MERGE = "merge"
 WRITES = ("append", "upsert", "insert_if_absent", "replace")
@@ -57,7 +57,7 @@ def require_write(write: str, key: Sequence[str], *, merges: bool) -> None:
         raise Usage(f"`write: {write}` needs a key.", remedy="Add `key: [columns that identify a row]`.")
 
 
-def merge_of(write: str, text: str | None, dialect: Dialect | None) -> Script | None:
+def merge_of(write: str, text: str | None, dialect: Syntax | None) -> Script | None:
     """Return the user's parsed SQL, None if `write` is not `merge`. Raise Usage."""
     if (write == MERGE) != (text is not None):
         found = "but there is none" if text is None else f"but `write` is {write!r}"

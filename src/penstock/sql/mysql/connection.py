@@ -14,6 +14,7 @@ from pymysql.cursors import SSCursor
 from pymysql.protocol import OKPacketWrapper
 
 from penstock.sql.mysql.address import Address
+from penstock.sql.mysql.server import Server
 
 CHARSET = "utf8mb4"
 _FETCHED_ROWS = 20_000
@@ -40,7 +41,10 @@ class LoadAnswer:
 
 
 class Connection:
-    """A session that stays open until an error or `close`. Raises PyMySQL's own errors."""
+    """A session that stays open until an error or `close`. Raises PyMySQL's own errors. Who opens it tells what the server is."""
+
+    variables: Mapping[str, str]
+    server: Server
 
     def __init__(self, address: Address, *, application: str) -> None:
         self._client = pymysql.connections.Connection(

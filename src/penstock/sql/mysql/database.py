@@ -1,71 +1,38 @@
 """A MySQL or MariaDB database: one connection that commits durably, and readers of one snapshot each."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pymysql
 
-from penstock.errors import Conflict, Failed, OutcomeUnknown, PenstockError, PublishFailed, Retryable
+from penstock.errors import Conflict, Failed, PenstockError, PublishFailed, Retryable
 from penstock.sql.mysql import statements as sql
 from penstock.sql.mysql.address import address_of
 from penstock.sql.mysql.connection import Connection
 from penstock.sql.mysql.errors import reason_of, translate_error
-from penstock.sql.mysql.server import Server, require_durable, server_of
-from penstock.support.connection import ServerConnection
+from penstock.sql.mysql.server import require_durable, server_of
+from penstock.sql.session import LOCK_TIMEOUT_S, Sessions
 
-LOCK_TIMEOUT_S = 30.0
 IDLE_TIMEOUT_S = 60
 """Seconds after which a driver that stalls inside its transaction loses the transaction and its locks."""
 
 
-class Database(ServerConnection):
+class Database(Sessions[Connection]):
     """The database at `url`, with one connection kept open between transactions. Not thread-safe by itself."""
 
-    errors = pymysql.err.Error
-
     def __init__(self, url: str, *, application: str, lock_timeout_s: float = LOCK_TIMEOUT_S) -> None:
-        self._url, self._address = url, address_of(url)
-        self._application, self._lock_timeout_s = application, max(1, math.ceil(lock_timeout_s))
-        self.place = self._address.place
+        self._url, self._address, self._application = url, address_of(url), application
+        super().__init__(place=self._address.place, errors=pymysql.err.Error, lock_timeout_s=max(1, math.ceil(lock_timeout_s)))
         self.home = f"mysql:{self.place} as {self._address.user}"
-        self._connection: Connection | None = None
-        self._variables: Mapping[str, str] = {}
-        self._server: Server | None = None
-        self._durable = False
-
-    @property
-    def server(self) -> Server:
-        """The properties of the server to which the newest connection was opened."""
-        assert self._server is not None, "no connection was opened"
-        return self._server
-
-    @property
-    def is_connected(self) -> bool:
-        return self._connection is not None
 
     def another(self) -> "Database":
         return Database(self._url, application=self._application, lock_timeout_s=self._lock_timeout_s)
 
-    def connected(self, kind: type[Failed] = PublishFailed) -> Connection:
-        """Return the open connection or a new one. Each statement sees what was committed before it. Raises Retryable, `kind`."""
-        if self._connection is None:
-            with self.translate_errors(kind):
-                self._connection, self._variables = self._open()
-                waits = {"lock_timeout": self._lock_timeout_s, "idle_timeout": IDLE_TIMEOUT_S}
-                self._connection.execute(sql.READ_COMMITTED)
-                self._connection.execute(sql.WAITS, waits)
-        return self._connection
-
     def writable(self, kind: type[Failed] = PublishFailed) -> Connection:
-        """Return a connection that still answers, to a server that keeps what it commits. Raises Retryable, `kind`, Refused."""
-        if self._connection is not None and not self._connection.is_alive():
+        if self._session is not None and not self._session.is_alive():
             self.drop()
-        connection = self.connected(kind)
-        if not self._durable:
-            require_durable(self._variables, self.place)
-            self._durable = True
-        return connection
+        return super().writable(kind)
 
     def begin(self, connection: Connection) -> None:
         connection.execute(sql.BEGIN)
@@ -79,39 +46,28 @@ class Database(ServerConnection):
             )
         connection.execute(sql.COMMIT)
 
-    @contextmanager
-    def unknown_if_cut(self, what: str, *, read: str) -> Iterator[None]:
-        """Raise OutcomeUnknown if the COMMIT of `what` fails. After it, `read` on a new connection shows whether it happened."""
-        try:
-            yield
-        except pymysql.err.Error as cause:
-            raise OutcomeUnknown(
-                f"The COMMIT of {what} in {self.place} gave no answer: {reason_of(cause)}.",
-                remedy=f"Try again: {read} in the database says whether it happened.",
-            ) from cause
+    def _begin_reading(self, session: Connection) -> None:
+        session.execute(sql.REPEATABLE_READ)
+        session.execute(sql.PATIENT)
+        session.execute(sql.BEGIN_READ)
 
-    def drop(self) -> None:
-        if self._connection is not None:
-            connection, self._connection, self._durable = self._connection, None, False
-            connection.close()
+    def _require_durable(self, session: Connection) -> None:
+        require_durable(session.variables, self.place)
 
-    @contextmanager
-    def reader(self) -> Iterator[Connection]:
-        """Yield a connection of its own that cannot write and sees one snapshot."""
-        with self.translate_errors(Failed):
-            connection, _ = self._open()
-            try:
-                connection.execute(sql.REPEATABLE_READ)
-                connection.execute(sql.PATIENT)
-                connection.execute(sql.BEGIN_READ)
-                yield connection
-            finally:
-                connection.close()
+    def _reason(self, cause: pymysql.err.Error) -> str:
+        return reason_of(cause)
 
     def _translate_error(self, cause: pymysql.err.Error, kind: type[Failed]) -> PenstockError | Conflict:
         return translate_error(cause, self.place, kind)
 
-    def _open(self) -> tuple[Connection, Mapping[str, str]]:
+    def _open_publishing(self) -> Connection:
+        """Open a session in which each statement sees what was committed before it."""
+        connection = self._open()
+        connection.execute(sql.READ_COMMITTED)
+        connection.execute(sql.WAITS, {"lock_timeout": self._lock_timeout_s, "idle_timeout": IDLE_TIMEOUT_S})
+        return connection
+
+    def _open(self) -> Connection:
         try:
             connection = Connection(self._address, application=self._application)
         except RuntimeError as cause:  # PyMySQL raises it for a login method that needs another package
@@ -119,11 +75,11 @@ class Database(ServerConnection):
         connection.execute(sql.SESSION)
         variables = dict(connection.execute(sql.VARIABLES).fetchall())
         variables |= dict(connection.execute(sql.REDO_LOG).fetchall())
-        self._server = server_of(variables)
+        connection.variables, connection.server = variables, server_of(variables)
         for name, statement in sql.NO_STATEMENT_TIMEOUT.items():
             if name in variables:
                 connection.execute(statement)
-        return connection, variables
+        return connection
 
 
 @contextmanager

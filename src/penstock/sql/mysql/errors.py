@@ -4,13 +4,14 @@ Messages name the server, and never the password or values of rows.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pymysql
 from pymysql.constants import CR
 
-from penstock.errors import Conflict, Failed, PenstockError, Retryable
+from penstock.errors import Conflict, Failed, PenstockError
+from penstock.sql.errors import ServerError
 from penstock.sql.url import UNTRUSTED_CERTIFICATE
 from penstock.support.tls import is_untrusted_certificate
 
@@ -48,7 +49,6 @@ _ENTRY = {
 _INDEX = re.compile(r"for key '(?:.*\.)?([^']*)'\Z")
 _VALUES = re.compile(r"(entry|value:?) '.*' for", re.DOTALL)
 _PARTITIONED = re.compile(r"(partition for (?:a|the given)? ?value) .*\Z", re.DOTALL)
-_STARTS = "and start again: what was decided is published then."
 
 
 def connection_lost(point: str) -> pymysql.err.Error:
@@ -90,33 +90,23 @@ def without_values(reason: str) -> str:
 
 def translate_error(cause: pymysql.err.Error, place: str, kind: type[Failed]) -> PenstockError | Conflict:
     """Return Penstock's error for an error before COMMIT, when nothing was written."""
-    code, reason = code_of(cause), reason_of(cause)
+    code, error = code_of(cause), ServerError(place=place, reason=reason_of(cause), kind=kind)
     if code in _CONFLICTS:
-        return Conflict(reason)
-    if code in _LOCKED:
-        message = f"Another session holds a lock in {place} that is needed: {reason}."
-        return Retryable(message, remedy="Look into information_schema.innodb_trx, and try again.")
-    if code in _READ_ONLY:
-        return Retryable(f"{place} cannot be written: {reason}.", remedy="Name the primary server in `url`, and try again.")
-    if code in _UNAVAILABLE and is_untrusted_certificate(reason):
-        return kind(f"{place} does not let us in: {reason}.", remedy=UNTRUSTED_CERTIFICATE)
-    if code in _UNAVAILABLE:
-        return Retryable(f"{place} does not answer: {reason}.", remedy="Start the server or mend the network, and try again.")
-    message, remedy = _message_and_remedy(code, reason, place)
-    return kind(message, remedy=remedy)
-
-
-def _message_and_remedy(code: int, reason: str, place: str) -> tuple[str, str]:
-    """Return message and remedy for an error that recurs at every try."""
+        return Conflict(error.reason)
     if code in _ENTRY:
-        return f"{place} does not let us in: {reason}.", _ENTRY[code]
-    if code in _FULL:
-        return f"The disk of {place} is full: {reason}.", f"Make room {_STARTS}"
-    if code in CONSTRAINTS | UNPARTITIONED:
-        remedy = _PARTITION if code in UNPARTITIONED else "Drop the constraint or correct the table's rows,"
-        return f"The table in {place} refused a row: {reason}.", f"{remedy} {_STARTS}"
-    if code in _FORBIDDEN:
-        return f"The user may not do that in {place}: {reason}.", f"GRANT it {_STARTS}"
-    if code == ABSENT_TABLE:
-        return f"{place} has no such table: {reason}.", f"Rename it back or restore it from a backup {_STARTS}"
-    return f"{place} cannot be used: {reason}.", f"Mend that {_STARTS}"
+        return error.not_let_in(_ENTRY[code])
+    if code in _UNAVAILABLE and is_untrusted_certificate(error.reason):
+        return error.not_let_in(UNTRUSTED_CERTIFICATE)
+    return next((meaning(error) for codes, meaning in _MEANINGS if code in codes), error.unusable())
+
+
+_MEANINGS: tuple[tuple[frozenset[int], Callable[[ServerError], PenstockError]], ...] = (
+    (_LOCKED, lambda error: error.locked("information_schema.innodb_trx")),
+    (_READ_ONLY, lambda error: error.read_only("primary server")),
+    (_UNAVAILABLE, ServerError.no_answer),
+    (_FULL, ServerError.full),
+    (CONSTRAINTS, ServerError.refused_row),
+    (UNPARTITIONED, lambda error: error.refused_row(_PARTITION)),
+    (_FORBIDDEN, ServerError.forbidden),
+    (frozenset({ABSENT_TABLE}), ServerError.no_table),
+)

@@ -13,7 +13,6 @@ from penstock.errors import (
     Conflict,
     Failed,
     GuaranteeTooWeak,
-    OutcomeUnknown,
     PenstockError,
     PublishFailed,
     Refused,
@@ -22,10 +21,9 @@ from penstock.errors import (
 )
 from penstock.sql.postgres import statements as sql
 from penstock.sql.postgres.errors import reason_of, translate_error
+from penstock.sql.session import LOCK_TIMEOUT_S, Sessions
 from penstock.sql.url import ESCAPES, unescaped
-from penstock.support.connection import ServerConnection
 
-LOCK_TIMEOUT_S = 30.0
 IDLE_TIMEOUT_S = 60.0
 """Seconds after which a driver that stalls inside its transaction loses the transaction and its locks."""
 
@@ -43,10 +41,8 @@ _NAMING = ("service", "host", "hostaddr", "port", "dbname", "user", "options")
 """The parts of a URL that determine database, role and session settings."""
 
 
-class Database(ServerConnection):
+class Database(Sessions[Connection]):
     """The database at `url`, with one connection kept open between transactions. Not thread-safe by itself."""
-
-    errors = psycopg.Error
 
     def __init__(self, url: str, *, application: str, lock_timeout_s: float = LOCK_TIMEOUT_S) -> None:
         self._url = url
@@ -56,7 +52,8 @@ class Database(ServerConnection):
             raise _no_url() from None
         _require_plain(url, parts)
         host, port = parts.get("host") or parts.get("hostaddr") or "localhost", parts.get("port") or "5432"
-        self.place = f"{host}:{port}/{parts.get('dbname') or parts.get('user') or ''}"
+        place = f"{host}:{port}/{parts.get('dbname') or parts.get('user') or ''}"
+        super().__init__(place=place, errors=psycopg.Error, lock_timeout_s=lock_timeout_s)
         self.home = home_of(parts)
         self._settings = {
             **{name: value for name, value in _WAITS.items() if name not in parts},
@@ -65,30 +62,9 @@ class Database(ServerConnection):
         }
         if "," in host:  # several servers: a standby may lack the newest commits
             self._settings["target_session_attrs"] = parts.get("target_session_attrs") or "primary"
-        self._lock_timeout_s = lock_timeout_s
-        self._connection: Connection | None = None
-        self._durable = False
-
-    @property
-    def is_connected(self) -> bool:
-        return self._connection is not None
 
     def another(self) -> "Database":
         return Database(self._url, application=self._settings["application_name"], lock_timeout_s=self._lock_timeout_s)
-
-    def connected(self, kind: type[Failed] = PublishFailed) -> Connection:
-        if self._connection is None:
-            with self.translate_errors(kind):
-                self._connection = self._open()
-        return self._connection
-
-    def writable(self, kind: type[Failed] = PublishFailed) -> Connection:
-        connection = self.connected(kind)
-        if not self._durable:
-            with self.translate_errors(kind):
-                require_durable(connection, self.place)
-            self._durable = True
-        return connection
 
     def begin(self, connection: Connection) -> None:
         lock_timeout, idle_timeout = (Literal(f"{round(each * 1000)}ms") for each in (self._lock_timeout_s, IDLE_TIMEOUT_S))
@@ -102,39 +78,28 @@ class Database(ServerConnection):
 
     @contextmanager
     def unknown_if_cut(self, what: str, *, read: str, kind: type[Failed] = PublishFailed) -> Iterator[None]:
-        """Raise `kind` if the server refused the COMMIT of `what`, OutcomeUnknown if it gave no answer.
-
-        After OutcomeUnknown, `read` on a new connection shows whether it happened.
-        """
-        try:
-            yield
-        except psycopg.IntegrityError as cause:  # a deferred constraint: the server did answer
-            raise kind(
-                f"{self.place} refused to commit {what}: {reason_of(cause)}.",
-                remedy="Correct the table's rows or its constraint and start again: what was decided is published then.",
-            ) from cause
-        except psycopg.Error as cause:
-            raise OutcomeUnknown(
-                f"The COMMIT of {what} in {self.place} gave no answer: {reason_of(cause)}.",
-                remedy=f"Try again: {read} in the database says whether it happened.",
-            ) from cause
+        """Raise `kind` if the server refused the COMMIT of `what`, OutcomeUnknown if it gave no answer."""
+        with super().unknown_if_cut(what, read=read):
+            try:
+                yield
+            except psycopg.IntegrityError as cause:  # a deferred constraint: the server did answer
+                raise kind(
+                    f"{self.place} refused to commit {what}: {reason_of(cause)}.",
+                    remedy="Correct the table's rows or its constraint and start again: what was decided is published then.",
+                ) from cause
 
     def drop(self) -> None:
-        if self._connection is not None:
-            connection, self._connection, self._durable = self._connection, None, False
-            with suppress(psycopg.Error):  # the database shows what happened, not the answer to a close
-                connection.close()
+        with suppress(psycopg.Error):  # the database shows what happened, not the answer to a close
+            super().drop()
 
-    @contextmanager
-    def reader(self) -> Iterator[Connection]:
-        """Yield a connection of its own that cannot write and sees one snapshot."""
-        with self.translate_errors(Failed):
-            connection = self._open()
-            try:
-                connection.execute(sql.BEGIN_READ)
-                yield connection
-            finally:
-                connection.close()
+    def _begin_reading(self, session: Connection) -> None:
+        session.execute(sql.BEGIN_READ)
+
+    def _require_durable(self, session: Connection) -> None:
+        require_durable(session, self.place)
+
+    def _reason(self, cause: psycopg.Error) -> str:
+        return reason_of(cause)
 
     def _translate_error(self, cause: psycopg.Error, kind: type[Failed]) -> PenstockError | Conflict:
         return translate_error(cause, self.place, kind)

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from penstock.errors import Conflict, Failed, OutcomeUnknown, PublishFailed
 from penstock.support.connection import ServerConnection
@@ -15,7 +15,7 @@ class Session(Protocol):
     """A connection as a driver opens it."""
 
     def close(self) -> None:
-        """End the session, which rolls back its open transaction. Never raises: however it ends, it is over."""
+        """End the session, which rolls back its open transaction."""
         ...
 
 
@@ -23,17 +23,22 @@ S = TypeVar("S", bound=Session)
 
 
 class Sessions(ServerConnection, Generic[S]):
-    """A `ServedDatabase` over one driver, not thread-safe. `errors`: all that the driver raises. `place`: its name for people."""
+    """A database over one driver, not thread-safe. `errors`: all that the driver raises. `place`: its name for people."""
 
-    def __init__(self, *, place: str, errors: tuple[type[Exception], ...], lock_timeout_s: float) -> None:
+    def __init__(self, *, place: str, errors: type[Exception] | tuple[type[Exception], ...], lock_timeout_s: float) -> None:
         self.place, self.errors, self._lock_timeout_s = place, errors, lock_timeout_s
         self._session: S | None = None
+        self._is_durable = False
 
     # --- what databases differ in
 
     @abstractmethod
     def _open(self) -> S:
         """Open a session whose transactions are begun explicitly. Raise the driver's errors."""
+
+    def _open_publishing(self) -> S:
+        """Open the session that publishes."""
+        return self._open()
 
     @abstractmethod
     def _begin_reading(self, session: S) -> None:
@@ -44,37 +49,43 @@ class Sessions(ServerConnection, Generic[S]):
         """Raise Refused for a server that cannot be written, or that could lose what it acknowledged."""
 
     @abstractmethod
-    def _reason(self, cause: Exception) -> str:
+    def _reason(self, cause: Any) -> str:
         """Return the message of the server or the driver, in one line."""
 
-    @abstractmethod
-    def _rolled_back(self, cause: Exception) -> bool:
+    def _rolled_back(self, cause: Exception) -> bool:  # noqa: ARG002 - for those whose COMMIT can be in conflict
         """Return whether an error of COMMIT states that the server rolled back because of another transaction."""
+        return False
 
-    # --- as `ServedDatabase`
+    # --- for sinks and ledgers
 
-    def writable(self, kind: type[Failed] = PublishFailed) -> S:
+    @property
+    def is_connected(self) -> bool:
+        return self._session is not None
+
+    def connected(self, kind: type[Failed] = PublishFailed) -> S:
+        """Return the open session or a new one. Raise Retryable, `kind`."""
         if self._session is None:
             with self.translate_errors(kind):
-                self._session = self._durable()
+                self._session = self._open_publishing()
         return self._session
 
-    def _durable(self) -> S:
-        session = self._open()
-        try:
-            self._require_durable(session)
-        except BaseException:
-            session.close()
-            raise
+    def writable(self, kind: type[Failed] = PublishFailed) -> S:
+        """Return the open session or a new one, to a server that keeps what it commits. Raise Retryable, `kind`, Refused."""
+        session = self.connected(kind)
+        if not self._is_durable:
+            with self.translate_errors(kind):
+                self._require_durable(session)
+            self._is_durable = True
         return session
 
     def drop(self) -> None:
         if self._session is not None:
-            session, self._session = self._session, None
+            session, self._session, self._is_durable = self._session, None, False
             session.close()
 
     @contextmanager
     def reader(self) -> Iterator[S]:
+        """Yield a session of its own that cannot write and sees one snapshot."""
         with self.translate_errors(Failed):
             session = self._open()
             try:
@@ -84,17 +95,17 @@ class Sessions(ServerConnection, Generic[S]):
                 session.close()
 
     @contextmanager
-    def unknown_if_cut(self, table: str) -> Iterator[None]:
-        """Raise Conflict for a COMMIT that was rolled back, OutcomeUnknown for one without an answer.
+    def unknown_if_cut(self, what: str, *, read: str) -> Iterator[None]:
+        """Raise Conflict for a COMMIT of `what` that was rolled back, OutcomeUnknown for one without an answer.
 
-        After OutcomeUnknown, the marker, read in a new session, shows whether it happened.
+        After OutcomeUnknown, `read`, in a new session, shows whether it happened.
         """
         try:
             yield
         except self.errors as cause:
             if self._rolled_back(cause):
                 raise Conflict(self._reason(cause)) from cause
-            raise OutcomeUnknown(
-                f"The COMMIT of table {table!r} in {self.place} gave no answer: {self._reason(cause)}.",
-                remedy="Try again: the marker in the database says whether it happened.",
+            raise OutcomeUnknown(  # I12
+                f"The COMMIT of {what} in {self.place} gave no answer: {self._reason(cause)}.",
+                remedy=f"Try again: {read} in the database says whether it happened.",
             ) from cause

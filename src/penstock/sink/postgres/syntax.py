@@ -2,7 +2,7 @@
 
 import re
 
-from penstock.sink.table.script import Dialect
+from penstock.sink.table.script import Syntax
 
 _HIDDEN = r"""
 --[^\n]*
@@ -14,7 +14,7 @@ _HIDDEN = r"""
 """
 _BROKEN = r"""/\*|\*/|'|"|(?<![\w$])\$(?:[^\W\d]\w*)?\$"""
 
-POSTGRES = Dialect(
+POSTGRES = Syntax(
     database="PostgreSQL",
     hidden=re.compile(_HIDDEN, re.VERBOSE | re.DOTALL),
     broken=re.compile(_BROKEN),

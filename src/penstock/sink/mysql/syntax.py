@@ -2,7 +2,7 @@
 
 import re
 
-from penstock.sink.table.script import Dialect
+from penstock.sink.table.script import Syntax
 
 _HIDDEN = r"""
 --(?=\s|\Z)[^\n]*
@@ -13,7 +13,7 @@ _HIDDEN = r"""
 | `(?:[^`]|``)*`
 """
 
-MYSQL = Dialect(
+MYSQL = Syntax(
     database="MySQL",
     hidden=re.compile(_HIDDEN, re.VERBOSE | re.DOTALL),
     broken=re.compile(r"/\*M?!?|'|\"|`"),
