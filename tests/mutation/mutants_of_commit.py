@@ -90,8 +90,8 @@ MUTANTS_OF_COMMIT = (
         bug=1,
         name="a-decided-batch-is-recognised-and-delivered-all-the-same",
         file=COORDINATOR,
-        find="            if decision is None:\n                self._decide_and_publish",
-        replace="            if True:\n                self._decide_and_publish",
+        find="            if decision is None:\n                roll_forward",
+        replace="            if True:\n                roll_forward",
     ),
     Mutant(
         bug=1,
@@ -104,8 +104,8 @@ MUTANTS_OF_COMMIT = (
         bug=1,
         name="who-waits-for-a-publication-takes-its-failure-from-the-next-batch",
         file="src/penstock/commit/executor.py",
-        find="            self._task()\n            self._task = _nothing\n",
-        replace="            task, self._task = self._task, _nothing\n            task()\n",
+        find="            if self._task is not None:\n                self._task()\n                self._task = None\n",
+        replace="            task, self._task = self._task, None\n            if task is not None:\n                task()\n",
         tests=("tests/unit/test_commit_deferred.py::test_somebody_else_may_wait_while_the_next_batch_begins",),
     ),
     Mutant(
@@ -333,15 +333,15 @@ MUTANTS_OF_COMMIT = (
         bug=13,
         name="a-batch-that-could-not-be-published-is-aborted",
         file=COORDINATOR,
-        find="        return all_published(decision_in(entry).batch.batch_id, answers)\n",
+        find="        published = all_published(delivered.batch.batch_id, sinks, outcomes)\n",
         replace="""\
-        if any(isinstance(answer, PenstockError) for answer in answers.values()):
+        if any(isinstance(outcome, PenstockError) for outcome in outcomes):
             from penstock.commit.publication import dead_staging
 
-            cut = replace(dead_staging(entry, None), generation=Generation(entry.generation + 1))
+            cut = replace(dead_staging(self._newest, None), generation=Generation(self._newest.generation + 1))
             for sink in sinks:
                 sink.sweep(cut, dry_run=False)
-        return all_published(decision_in(entry).batch.batch_id, answers)
+        published = all_published(delivered.batch.batch_id, sinks, outcomes)
 """,
     ),
     Mutant(

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame
 
 from penstock.checkpoint.repair import remove_unwritten_start
-from penstock.commit.executor import immediately
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
 from penstock.core.bad_record import NAME
 from penstock.core.model import Adopted, BatchId, Generation, Guarantee, Nonce, Summary
@@ -57,7 +56,7 @@ class OpenDelivery:
         self._runtime = runtime
         self._observers = tuple(observers)
         self._publisher = publisher
-        self._coordinator = coordinator_of(runtime, deferred=immediately if publisher is None else publisher)
+        self._coordinator = coordinator_of(runtime, deferred=publisher)
         self._kafka = (
             None
             if runtime.watch is None

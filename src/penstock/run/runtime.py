@@ -4,21 +4,20 @@ import os
 import platform
 import socket
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import penstock
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.commit.coordinator import Coordinator
-from penstock.commit.executor import DeferredPublish, immediately, outcome_of
+from penstock.commit.executor import DeferredPublish
 from penstock.core.bad_record import NAME
-from penstock.core.model import NEWEST_ROW_DIGEST, BatchId, Entry, Guarantee, Nonce, Opened, PipelineName, Published, SourceName
-from penstock.errors import PenstockError
+from penstock.core.model import NEWEST_ROW_DIGEST, BatchId, Entry, Guarantee, Nonce, Opened, PipelineName, SourceName
 from penstock.protocols import HashesRows, Ledger, Sink
 from penstock.run.ledger_match import require_decided, require_present
 from penstock.run.quarantine_rows import Quarantining
 from penstock.run.signatures import require_own_staging
+from penstock.sink.concurrent import map_concurrently
 from penstock.source.kafka.watch import Watch
 
 
@@ -68,14 +67,6 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def run_keeping_errors(tasks: Sequence[Callable[[], Published]]) -> Sequence[Published | PenstockError]:
-    """Run publications in threads; an error of one does not keep the others from being published."""
-    if len(tasks) == 1:
-        return [outcome_of(tasks[0])]
-    with ThreadPoolExecutor(max_workers=max(1, len(tasks)), thread_name_prefix="penstock-publish") as pool:
-        return list(pool.map(outcome_of, tasks))
-
-
 def use_row_digest(sinks: Sequence[Sink], tail: Entry | None) -> None:
     """Have `sinks` hash rows as the ledger does whose newest entry is `tail`, or as one does that is still to begin."""
     row_digest = NEWEST_ROW_DIGEST if tail is None else tail.summary.row_digest
@@ -95,7 +86,7 @@ def prepare(runtime: Runtime, *, schema: str | None) -> None:
     require_decided(runtime.ledger, runtime.sinks, pipeline=runtime.pipeline, markers=markers)
 
 
-def coordinator_of(runtime: Runtime, *, deferred: DeferredPublish = immediately) -> Coordinator:
+def coordinator_of(runtime: Runtime, *, deferred: DeferredPublish | None = None) -> Coordinator:
     """The coordinator over real ledger and sinks, not opened yet."""
     return Coordinator(
         pipeline=runtime.pipeline,
@@ -103,7 +94,7 @@ def coordinator_of(runtime: Runtime, *, deferred: DeferredPublish = immediately)
         sinks=runtime.sinks,
         now_ms=now_ms,
         sleep=time.sleep,
-        executor=run_keeping_errors,
+        executor=map_concurrently if len(runtime.sinks) > 1 else map,
         deferred=deferred,
     )
 
