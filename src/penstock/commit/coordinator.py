@@ -48,7 +48,7 @@ from penstock.core.model import (
     new_nonce,
 )
 from penstock.errors import Failed, Fenced, LedgerMismatch, PenstockError, PublishFailed, Refused, Retryable
-from penstock.protocols import ClaimsPlaces, Ledger, Sink, Within
+from penstock.protocols import HasStaging, Ledger, Sink, Within
 
 OnDelivered = Callable[[Delivered], None]
 
@@ -261,7 +261,7 @@ class Coordinator:
         """Before the first batch is staged: another ledger neither publishes there from now on nor sweeps (I2, I10)."""
         ledger_id = self.summary.ledger_id
         for sink in self._sinks:
-            if isinstance(sink, ClaimsPlaces) and ledger_id is not None and not self._claimed:
+            if isinstance(sink, HasStaging) and ledger_id is not None and not self._claimed:
                 self._retrying(sink.claim, ledger_id)
         self._claimed = True
 
