@@ -397,8 +397,8 @@ MUTANTS_OF_COMMIT = (
         bug=28,
         name="a-replayed-batch-does-not-run-for-its-state",
         file=OPEN_DELIVERY,
-        find="        if self._runtime.checkpoint.has_state():\n            quarantined = delivered",
-        replace="        if not self._runtime.checkpoint.has_state():\n            quarantined = delivered",
+        find="        if self._runtime.checkpoint.has_state():\n            self._stager.compute_state",
+        replace="        if not self._runtime.checkpoint.has_state():\n            self._stager.compute_state",
         tests=("tests/spark/test_delivery_stateful.py::test_deduplication_survives_a_replay_whose_state_was_lost",),
     ),
     Mutant(

@@ -11,14 +11,13 @@ import penstock
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.executor import DeferredPublish
-from penstock.core.bad_record import NAME
 from penstock.core.model import NEWEST_ROW_DIGEST, BatchId, Entry, Guarantee, Nonce, Opened, PipelineName, SourceName
 from penstock.protocols import HashesRows, Ledger, Sink
 from penstock.run.ledger_match import require_decided, require_present
-from penstock.run.quarantine_rows import Quarantining
 from penstock.run.signatures import require_own_staging
 from penstock.sink.concurrent import map_concurrently
 from penstock.source.kafka.watch import Watch
+from penstock.stage.quarantine import QuarantineMember
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,25 +33,15 @@ class Runtime:
     demanded: Guarantee
     watch: Watch | None = None
     """Over the sources that are read from Kafka."""
-    quarantining: Quarantining | None = None
-    """Over those whose undecodable records are put aside."""
+    quarantine: QuarantineMember | None = None
+    """One of the sinks, which gets no row of the pipeline. Without it a sink may have that name, and is as any other."""
     left: Nonce | None = None
     """The newest entry of the ledger when a client of Spark Connect left the pipeline to its server."""
-    has_quarantine: bool = False
-    """Whether one of the sinks is the quarantine; without it a sink may have that name, and is as any other."""
 
     @property
     def row_sinks(self) -> tuple[Sink, ...]:
         """The sinks that every row goes to: all but the quarantine."""
-        return tuple(sink for sink in self.sinks if not self._is_quarantine(sink))
-
-    @property
-    def quarantine(self) -> tuple[Sink, ...]:
-        """The one that no row goes to, if there is a quarantine."""
-        return tuple(sink for sink in self.sinks if self._is_quarantine(sink))
-
-    def _is_quarantine(self, sink: Sink) -> bool:
-        return self.has_quarantine and sink.name == NAME
+        return tuple(sink for sink in self.sinks if self.quarantine is None or sink is not self.quarantine.sink)
 
     def source_names(self, batch_id: BatchId) -> tuple[SourceName, ...]:
         """The pipeline's names for its sources; for a query that has none, the checkpoint's own."""
