@@ -69,7 +69,7 @@ def stage_batch(
     aside = stage_bad_records(bad, quarantine.sink, generation=generation, batch_id=batch_id, row_digest=row_digest)
     staged = _stage(rows, projection, stage_pass, previous=previous, small_input=small_input)
     quarantine.require_still_bad(bad)
-    return _together(staged, aside)
+    return _with_aside(staged, aside)
 
 
 def _stage(
@@ -97,7 +97,7 @@ def stage_bad_records(
     return _staged([decode_message(message)], StagePath.DRIVER)
 
 
-def _together(staged: StagedRows, aside: StagedRows) -> StagedRows:
+def _with_aside(staged: StagedRows, aside: StagedRows) -> StagedRows:
     """Return `staged` with the pieces and requests of the quarantine, whose rows are not the pipeline's."""
     known = [requests for requests in (staged.requests, aside.requests) if requests is not None]
     return replace(staged, pieces=(*staged.pieces, *aside.pieces), requests=sum(known) if known else None)
