@@ -243,8 +243,7 @@ class Coordinator:
             previous_publish_ms=self._meter.publish_ms,
             stage_requests=staged.requests if self._meter.counts_requests else None,
             previous_publish_requests=self._meter.requests,
-            topics=staged.topics,
-            gaps=staged.gaps,
+            evidence=staged.evidence,
         )
         self._meter.start()
         published = self._decide(decision)

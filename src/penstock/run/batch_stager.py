@@ -9,6 +9,7 @@ from penstock.checkpoint.planned_input import planned_input
 from penstock.checkpoint.source_log import InputFile
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
 from penstock.core.model import Batch, BatchId, Generation, Guarantee, OffsetRange, RowDigest, SourceName
+from penstock.core.topics import NO_EVIDENCE, Evidence
 from penstock.errors import InputChanged
 from penstock.run.kafka_input import KafkaInput, with_beginnings
 from penstock.run.runtime import Runtime, now_ms
@@ -67,8 +68,7 @@ class BatchStager:
             schema=rows.schema.json(),
             stage_ms=now_ms() - started_ms,
             requests=staged.requests,
-            topics=() if seen is None else seen.topics,
-            gaps=() if seen is None else seen.gaps,
+            evidence=NO_EVIDENCE if seen is None else Evidence(topics=seen.topics, gaps=seen.gaps),
         )
         return whole, staged.path.value
 
