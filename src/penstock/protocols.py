@@ -9,6 +9,7 @@ Who calls what:
 - The **ledger** is called by the coordinator only; commands that show it use `tail`, `read` and `newest_first`.
 """
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -278,20 +279,6 @@ class HashesRows(Protocol):
 
 
 @runtime_checkable
-class ClaimsPlaces(Protocol):
-    """A sink whose places are claimed for one ledger before anything is staged, so that no other ledger sweeps or fills them."""
-
-    def claim(self, ledger_id: LedgerId) -> None:
-        """Note in every place that it belongs to `ledger_id`, durably, unless that is there already. Called once per generation,
-        after `prepare`, before its first batch is staged; never by a run that has nothing to deliver.
-
-        Of several ledgers that claim a place at the same moment one succeeds at most. Raises LedgerMismatch for a place of
-        another one.
-        """
-        ...
-
-
-@runtime_checkable
 class HasMarker(Protocol):
     """A sink whose places hold a marker: what was published there and by which ledger, apart from the ledger."""
 
@@ -315,22 +302,6 @@ class Signature:
     ledger_id: LedgerId | None = None
 
 
-@runtime_checkable
-class SignsStaging(Protocol):
-    """A sink whose staging says for which ledger it is. Without that, a sweep would take what another ledger staged for dead."""
-
-    def signatures(self, *, pipeline: PipelineName) -> Sequence[Signature]:
-        """Read the signatures of the staging; empty where nothing was ever swept. Changes nothing.
-
-        Called before `prepare`. If one of them is another ledger's, the start is refused and `prepare` is not called.
-        """
-        ...
-
-    def sign(self, entry: Entry) -> None:
-        """Replace the signatures by one for `entry`. Called after `prepare`. Raises Retryable, Failed."""
-        ...
-
-
 class TaskCheck(Protocol):
     """A check of a sink's place from where a task runs. Picklable, also where the client library is not installed."""
 
@@ -340,24 +311,40 @@ class TaskCheck(Protocol):
 
 
 @runtime_checkable
-class ChecksFromTasks(Protocol):
-    """A sink into whose places tasks write, so that they can be checked from the executors."""
+class HasStaging(Protocol):
+    """A sink with places of its own into which tasks write, and where staged rows wait to be published or swept."""
 
     def task_checks(self) -> AbstractContextManager[Sequence[TaskCheck]]:
         """Give the checks that tasks may run until the context ends, without those that fail in the driver already."""
         ...
 
+    def signatures(self, *, pipeline: PipelineName) -> Sequence[Signature]:
+        """Read which ledgers the staging is for; empty where nothing was ever swept. Changes nothing.
 
-@runtime_checkable
-class ReportsStaging(Protocol):
-    """A sink that lists what is staged in it, and what could remove that. Changes nothing."""
+        Called before `prepare`. If one of them is another ledger's, the start is refused and `prepare` is not called: else a
+        sweep would take what that ledger staged for dead.
+        """
+        ...
+
+    def sign(self, entry: Entry) -> None:
+        """Replace the signatures by one for `entry`. Called after `prepare` and the sweep. Raises Retryable, Failed."""
+        ...
+
+    def claim(self, ledger_id: LedgerId) -> None:
+        """Note in every place that it belongs to `ledger_id`, durably, unless that is there already. Called once per generation,
+        after `prepare`, before its first batch is staged; never by a run that has nothing to deliver.
+
+        Of several ledgers that claim a place at the same moment one succeeds at most. Raises LedgerMismatch for a place of
+        another one.
+        """
+        ...
 
     def waiting(self, account: AccountName, *, pipeline: PipelineName) -> Iterator[Waiting]:
         """Yield all that is staged for an account, as far as the target can list it. What `sweep` would take is among it."""
         ...
 
     def lifecycle(self) -> Sequence[Finding]:
-        """Report what the target deletes by itself."""
+        """Report what the target deletes by itself. Changes nothing."""
         ...
 
 
@@ -420,3 +407,15 @@ def requests_so_far(parts: Iterable[CountsRequests]) -> int | None:
 def requests_since(before: int | None, parts: Iterable[CountsRequests]) -> int | None:
     """Return how many requests were sent since `requests_so_far` of the same `parts` gave `before`."""
     return None if before is None else (requests_so_far(parts) or 0) - before
+
+
+_JOINED = ("ChecksFromTasks", "ClaimsPlaces", "ReportsStaging", "SignsStaging")
+"""Protocols of before, whose methods `HasStaging` has."""
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if name not in _JOINED:
+            raise AttributeError(f"module 'penstock.protocols' has no attribute {name!r}")
+        warnings.warn(f"penstock.protocols.{name} is now a part of HasStaging", DeprecationWarning, stacklevel=2)
+        return HasStaging

@@ -90,8 +90,8 @@ MUTANTS_OF_COMMIT = (
         bug=1,
         name="a-decided-batch-is-recognised-and-delivered-all-the-same",
         file=COORDINATOR,
-        find="            if decision is None:\n                self._decide_and_publish",
-        replace="            if True:\n                self._decide_and_publish",
+        find="            if decision is None:\n                roll_forward",
+        replace="            if True:\n                roll_forward",
     ),
     Mutant(
         bug=1,
@@ -104,8 +104,8 @@ MUTANTS_OF_COMMIT = (
         bug=1,
         name="who-waits-for-a-publication-takes-its-failure-from-the-next-batch",
         file="src/penstock/commit/executor.py",
-        find="            self._task()\n            self._task = _nothing\n",
-        replace="            task, self._task = self._task, _nothing\n            task()\n",
+        find="            if self._task is not None:\n                self._task()\n                self._task = None\n",
+        replace="            task, self._task = self._task, None\n            if task is not None:\n                task()\n",
         tests=("tests/unit/test_commit_deferred.py::test_somebody_else_may_wait_while_the_next_batch_begins",),
     ),
     Mutant(
@@ -194,20 +194,16 @@ MUTANTS_OF_COMMIT = (
         bug=5,
         name="a-delivery-that-raised-is-used-on",
         file=DELIVERY,
-        find="""\
-        if self._failure is not None:
-            raise self._failure
-        opened = self._open or""",
-        replace="""\
-        opened = self._open or""",
+        find="                if self._failure is None:\n                    opened",
+        replace="                if True:\n                    opened",
         tests=(f"{OF_DELIVERY}::test_a_delivery_that_failed_goes_on_failing",),
     ),
     Mutant(
         bug=5,
         name="a-batch-does-not-wait-for-that-of-an-earlier-query",
         file=DELIVERY,
-        find="        with self._turn:\n            failure =",
-        replace="        if True:\n            failure =",
+        find="        with self._turn:\n            try:",
+        replace="        if True:\n            try:",
         tests=(f"{OF_DELIVERY}::test_a_batch_that_its_query_left_running_is_not_cut_off_by_the_next_query",),
     ),
     Mutant(
@@ -333,15 +329,15 @@ MUTANTS_OF_COMMIT = (
         bug=13,
         name="a-batch-that-could-not-be-published-is-aborted",
         file=COORDINATOR,
-        find="        return all_published(decision_in(entry).batch.batch_id, answers)\n",
+        find="        published = all_published(delivered.batch.batch_id, sinks, outcomes)\n",
         replace="""\
-        if any(isinstance(answer, PenstockError) for answer in answers.values()):
+        if any(isinstance(outcome, PenstockError) for outcome in outcomes):
             from penstock.commit.publication import dead_staging
 
-            cut = replace(dead_staging(entry, None), generation=Generation(entry.generation + 1))
+            cut = replace(dead_staging(self._newest, None), generation=Generation(self._newest.generation + 1))
             for sink in sinks:
                 sink.sweep(cut, dry_run=False)
-        return all_published(decision_in(entry).batch.batch_id, answers)
+        published = all_published(delivered.batch.batch_id, sinks, outcomes)
 """,
     ),
     Mutant(
@@ -397,8 +393,8 @@ MUTANTS_OF_COMMIT = (
         bug=28,
         name="a-replayed-batch-does-not-run-for-its-state",
         file=OPEN_DELIVERY,
-        find="        if self._runtime.checkpoint.has_state():\n            quarantined = delivered",
-        replace="        if not self._runtime.checkpoint.has_state():\n            quarantined = delivered",
+        find="        if self._runtime.checkpoint.has_state():\n            self._stager.compute_state",
+        replace="        if not self._runtime.checkpoint.has_state():\n            self._stager.compute_state",
         tests=("tests/spark/test_delivery_stateful.py::test_deduplication_survives_a_replay_whose_state_was_lost",),
     ),
     Mutant(

@@ -59,8 +59,8 @@ MUTANTS_OF_IDENTITY = (
         bug=31,
         name="a-spool-whose-sweep-fails-is-not-signed",
         file="src/penstock/commit/sweeping.py",
-        find="        if isinstance(sink, SignsStaging) and not dry_run:",
-        replace="        if isinstance(sink, SignsStaging) and not dry_run and not warnings:",
+        find="        if isinstance(sink, HasStaging) and not dry_run:",
+        replace="        if isinstance(sink, HasStaging) and not dry_run and not warnings:",
         tests=(f"{OF_SIGNATURES}::test_a_spool_is_signed_where_its_sweep_fails[directory]",),
     ),
     Mutant(

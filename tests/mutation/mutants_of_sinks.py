@@ -352,8 +352,8 @@ MUTANTS_OF_SINKS = (
         bug=17,
         name="a-sink-called-quarantine-gets-no-rows",
         file="src/penstock/run/runtime.py",
-        find="        return self.has_quarantine and sink.name == NAME\n",
-        replace="        return sink.name == NAME\n",
+        find="if self.quarantine is None or sink is not self.quarantine.sink)",
+        replace='if sink.name != "quarantine")',
         tests=("tests/unit/test_run_delivery.py::test_a_sink_that_is_only_called_quarantine_gets_every_row",),
     ),
     Mutant(

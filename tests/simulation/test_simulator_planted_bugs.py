@@ -11,7 +11,8 @@ import pytest
 from penstock.commit import append, coordinator
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.identity import recognise
-from penstock.core.model import Attempt, Batch, Entry, Position, SweepCut
+from penstock.commit.membership import share_of
+from penstock.core.model import Attempt, Batch, Entry, Position, Published, SweepCut, Totals
 from penstock.errors import PenstockError, PositionTaken
 from penstock.ledger.log import LogLedger
 from penstock.testing.simulator.errors import ViolationError
@@ -102,7 +103,7 @@ def bug_12_cleaned_up_after_an_unknown_append(patch: pytest.MonkeyPatch) -> None
 
 
 def bug_13_aborted_after_publishing_failed(patch: pytest.MonkeyPatch) -> None:
-    _delete_on_error(patch, "_publish")
+    _delete_on_error(patch, "_roll_forward")
 
 
 def bug_16_last_writer_wins(patch: pytest.MonkeyPatch) -> None:
@@ -118,7 +119,8 @@ def visible_before_it_is_decided(patch: pytest.MonkeyPatch) -> None:
 
     def publish_first(self: Any, entry: Entry, **kwargs: Any) -> Entry:
         if hasattr(entry.body, "decision"):
-            self._publish(entry, self._sinks)
+            for sink in self._sinks:
+                sink.publish(share_of(sink, entry, self.summary))
         return original(self, entry, **kwargs)
 
     patch.setattr(Coordinator, "_append", publish_first)
@@ -129,19 +131,13 @@ def recovery_publishes_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def errors_of_publishing_are_ignored(patch: pytest.MonkeyPatch) -> None:
-    original = Coordinator._publish
-
-    def ignoring(self: Any, entry: Entry, sinks: Any) -> Any:
+    def ignoring(self: Any, sink: Any) -> Published:
         try:
-            return original(self, entry, sinks)
+            return sink.publish(share_of(sink, self._newest, self.summary))
         except PenstockError:
-            return {}
-
-    def once(self: Any, sink: Any, publication: Any) -> Any:
-        return sink.publish(publication)
+            return Published(totals=Totals(), already=True)
 
     patch.setattr(Coordinator, "_publish", ignoring)
-    patch.setattr(Coordinator, "_publish_one", once)
 
 
 def opening_does_not_fence(patch: pytest.MonkeyPatch) -> None:

@@ -19,10 +19,10 @@ from penstock.registry.bad_records import QuarantinePass
 from penstock.registry.wire import framed
 from penstock.run.assembly import assemble
 from penstock.run.open_delivery import OpenDelivery
-from penstock.run.quarantine_rows import BadRecords, Quarantining
 from penstock.sink.parquet import directory_account
 from penstock.sink.quarantine import QuarantineSink
 from penstock.spec.quarantine import Quarantine
+from penstock.stage.quarantine import BadRecords, QuarantineMember
 from tests.servers.fixtures import server, unique
 from tests.spark import streams
 from tests.spark.target import Target
@@ -39,14 +39,23 @@ def register() -> int:
     return int(server("registry").register(unique("some"), ORDER | {"name": unique("Some")}))
 
 
-class Given(Quarantining):
-    """Two records of every batch, one of them by the schema that the registry gets next: `meanwhile` is done after each look."""
+class Given:
+    """A quarantine with two records of every batch, one of them by the schema that the registry gets next.
+
+    `meanwhile` is done after each look.
+    """
 
     def __init__(self) -> None:
         subject = unique("orders-value")
         server("registry").register(subject, ORDER)
         decode = decode_pass(("value", subject))
-        super().__init__(Quarantine(url="./unused"), {}, {ORDERS: decode})
+        self.sources = {ORDERS: None}
+        self.require_still_bad = QuarantineMember(
+            sink=None,  # type: ignore[arg-type]
+            settings=Quarantine(url="./unused"),
+            sources={},
+            passes={ORDERS: decode},
+        ).require_still_bad
         self._pass, self.unknown = QuarantinePass(decode=decode, at_most=9), register() + 1
         self.values = (b"plain", framed(self.unknown, b"x"))
         self.meanwhile: Callable[[], object] = lambda: None
@@ -63,11 +72,11 @@ class Place:
     def __init__(self, root: Path) -> None:
         self.target = Target(root, lake=Target(root).lake)
 
-    def deliver(self, frame: DataFrame, aside: Quarantining) -> None:
+    def deliver(self, frame: DataFrame, aside: Given) -> None:
         """All that is there now, in a new run."""
         parts = assemble(self.target.delivery(sources=(ORDERS,)).plan)
-        sink = QuarantineSink(pipeline=parts.pipeline, account=directory_account(self.target.root / "quarantine"))
-        run = OpenDelivery(replace(parts, sinks=(*parts.sinks, sink), quarantining=aside, has_quarantine=True))
+        aside.sink = QuarantineSink(pipeline=parts.pipeline, account=directory_account(self.target.root / "quarantine"))
+        run = OpenDelivery(replace(parts, sinks=(*parts.sinks, aside.sink), quarantine=aside))  # type: ignore[arg-type]
         try:
             run.open(schema=frame.schema.json())
             streams.run(frame, self.target.checkpoint, run.deliver)  # type: ignore[arg-type]

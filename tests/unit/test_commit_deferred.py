@@ -9,7 +9,7 @@ import pytest
 from tests.unit.commit_bench import OPENED, PIPELINE, Bench, batch_of, trouble
 
 from penstock.commit.coordinator import Coordinator
-from penstock.commit.executor import DeferredPublish, Outstanding, Task, immediately
+from penstock.commit.executor import DeferredPublish, Outstanding, Task
 from penstock.commit.outcome import Delivered, StagedBatch
 from penstock.core.model import Decided, Generation
 from penstock.errors import Failed, PenstockError, PublishFailed, StageFailed
@@ -37,11 +37,11 @@ class Later:
 class Behind:
     """A pipeline whose batches are published as late as can be, and what was told of them."""
 
-    def __init__(self, behind: DeferredPublish) -> None:
+    def __init__(self, behind: DeferredPublish | None) -> None:
         self.bench, self.told = Bench(), list[Delivered]()
         self.coordinator = self.opened(behind)
 
-    def opened(self, behind: DeferredPublish) -> Coordinator:
+    def opened(self, behind: DeferredPublish | None) -> Coordinator:
         coordinator = Coordinator(
             pipeline=PIPELINE,
             ledger=self.bench.ledger(),
@@ -139,8 +139,8 @@ def test_a_batch_that_was_decided_before_is_told_when_it_is_published(later: Beh
     assert later.bench.shown() == [Counter([0])] * 2
 
 
-@pytest.mark.parametrize(("behind", "counted"), [(immediately, 7), (Later(), None)])
-def test_requests_are_counted_unless_those_of_two_batches_mix(behind: DeferredPublish, counted: int | None) -> None:
+@pytest.mark.parametrize(("behind", "counted"), [(None, 7), (Later(), None)])
+def test_requests_are_counted_unless_those_of_two_batches_mix(behind: DeferredPublish | None, counted: int | None) -> None:
     both = Behind(behind)
     staged = both.bench.stage(batch_of(0))
     both.coordinator.begin(batch_of(0), lambda generation: replace(staged(generation), requests=7), on_delivered=both.told.append)

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.core.model import BatchId, Decided, Decision, Position, SourceName, Summary
-from penstock.core.topics import GapAccepted, GapKind
+from penstock.core.topics import Evidence, GapAccepted, GapKind
 from penstock.errors import InputLost, Refused, Retryable, SourcesChanged
 from penstock.run.kafka_input import KafkaInput
 from penstock.source.kafka.topic import RetainedOffsets, TopicNow
@@ -65,7 +65,7 @@ class World:
         batch = self.checkpoint.batch(BatchId(batch_id), list(self.brokers))
         self.input.after(batch, self.before(batch_id))
         topics = self.input.delivered()
-        self.decided = Decision(batch=batch, staged=(), rows_in=0, schema="{}", topics=topics)
+        self.decided = Decision(batch=batch, staged=(), rows_in=0, schema="{}", evidence=Evidence(topics=topics))
 
     def restarted(self) -> tuple[GapAccepted, ...]:
         """A new run, and what it goes on without."""

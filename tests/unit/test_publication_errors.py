@@ -9,7 +9,7 @@ from tests.unit.commit_bench import Bench, trouble
 
 from penstock.cli.output import show_error
 from penstock.commit.publication_errors import all_published
-from penstock.core.model import BatchId, SinkName
+from penstock.core.model import BatchId
 from penstock.errors import (
     ContentConflict,
     Fenced,
@@ -74,11 +74,11 @@ ORDER = [
 
 
 @pytest.mark.parametrize("at", range(len(ORDER) - 1))
-def test_the_class_is_that_of_the_error_to_act_on_first(at: int) -> None:
+def test_the_class_is_that_of_the_error_to_act_on_first(bench: Bench, at: int) -> None:
     less, more = ORDER[at + 1], ORDER[at]
     assert urgency(more) < urgency(less)
     with pytest.raises(type(more)) as raised:
-        all_published(BatchId(1), {SinkName("x"): less, SinkName("y"): more})
+        all_published(BatchId(1), bench.sinks(), [less, more])
     assert raised.value.exit_code == more.exit_code
     shown = "".join(traceback.format_exception(raised.value))
     assert more.message in shown
@@ -124,15 +124,15 @@ def test_an_exception_of_another_kind_comes_through_side_by_side_as_it_is() -> N
         map_concurrently(fail, [KeyError, ValueError])
 
 
-def test_json_holds_the_error_of_each_sink(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_holds_the_error_of_each_sink(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(StagedDataLost) as raised:
-        all_published(BatchId(1), {SinkName("x"): ORDER[6], SinkName("y"): ORDER[3]})
+        all_published(BatchId(1), bench.sinks(), [ORDER[6], ORDER[3]])
     show_error(raised.value, as_json=True)
     out, err = capsys.readouterr()
     told = json.loads(out)["error"]
     assert (told["kind"], told["exit_code"]) == ("StagedDataLost", 1)
-    assert told["sinks"] == {"y": ORDER[3].as_fields(), "x": ORDER[6].as_fields()}
-    assert "Sink 'x': OutcomeUnknown: No answer." in err
+    assert told["sinks"] == {"table": ORDER[3].as_fields(), "files": ORDER[6].as_fields()}
+    assert "Sink 'files': OutcomeUnknown: No answer." in err
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """Records that are put aside: what is kept of them, what the other sinks get, and when one may not be put aside after all."""
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 from tests.servers.fixtures import server, unique
@@ -12,11 +14,13 @@ from penstock.errors import Refused, Retryable, StageFailed
 from penstock.registry.bad_records import QuarantinePass, unpacked
 from penstock.registry.place import RegistryPlace
 from penstock.registry.wire import framed
-from penstock.run.quarantine_rows import BadRecords, Quarantining, require_read_once, stage_quarantine
 from penstock.sink.parquet import directory_account
 from penstock.sink.quarantine import QuarantineSink
+from penstock.source.kafka.records_again import KafkaRecords
 from penstock.spark.schema import arrow_schema
 from penstock.spec.quarantine import Quarantine
+from penstock.stage.batch import stage_bad_records
+from penstock.stage.quarantine import BadRecords, QuarantineMember, require_read_once
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 GOOD = {"id": 1, "customer": "ann", "amount": 0.5}
@@ -35,6 +39,12 @@ def orders() -> tuple[QuarantinePass, bytes]:
     subject = unique("orders-value")
     good = avro(ORDER, GOOD, server("registry").register(subject, ORDER))
     return QuarantinePass(decode=decode_pass(("value", subject)), at_most=3), good
+
+
+def member(given: QuarantinePass, kind: type[QuarantineMember] = QuarantineMember, **given_otherwise: Any) -> QuarantineMember:
+    """The quarantine of `orders`; what tasks would find of a source that is None is not read."""
+    fitting = {"sink": None, "settings": Quarantine(url="./bad"), "sources": {}, "passes": {SourceName("orders"): given.decode}}
+    return kind(**{**fitting, **given_otherwise})
 
 
 def found(given: QuarantinePass, *batches: pa.RecordBatch) -> pa.Table:
@@ -85,21 +95,23 @@ def test_a_registry_that_does_not_answer_puts_nothing_aside(orders):
 def test_a_schema_that_the_registry_knows_by_now_lets_nothing_be_decided(orders):
     given, _ = orders
     last = server("registry").register(unique("last"), ORDER | {"name": unique("Last")})
-    quarantining = Quarantining(Quarantine(url="./bad"), {}, {SourceName("orders"): given.decode})
+    quarantine = member(given)
     rows = found(given, with_headers(records(b"plain", framed(last + 1, b"x"))))
     bad = BadRecords(rows=rows, offsets=2)
     assert bad.kept.schema.equals(arrow_schema(SCHEMA))
-    quarantining.require_still_bad(bad)
+    quarantine.require_still_bad(bad)
     assert server("registry").register(unique("next"), ORDER | {"name": unique("Next")}) == last + 1
     with pytest.raises(Retryable, match=f"knows the schema with id {last + 1} since the batch was read"):
-        quarantining.require_still_bad(bad)
+        quarantine.require_still_bad(bad)
 
 
 def test_nothing_is_read_again_of_other_sources(orders):
     given, _ = orders
-    quarantining = Quarantining(Quarantine(url="./bad"), {}, {SourceName("orders"): given.decode})
     end = OffsetRange(source=SourceName("orders"), start=None, end='{"orders": {"0": 5}}')
-    assert quarantining.found(None, [end]).rows.num_rows == 0  # type: ignore[arg-type]
+    assert member(given).found(None, [end]) is None
+    others = SourceName("others")
+    nothing = OffsetRange(source=others, start=None, end=None)
+    assert member(given, sources={others: KafkaRecords(None)}).found(None, [end, nothing]) is None
 
 
 @pytest.mark.parametrize(
@@ -113,10 +125,10 @@ def test_nothing_is_read_again_of_other_sources(orders):
 def test_a_source_that_is_not_read_once_is_refused_before_its_records_are_lost(orders, names, told):
     given, _ = orders
     ours = SourceName("orders")
-    quarantining = Quarantining(Quarantine(url="./bad"), {ours: None}, {ours: given.decode})  # type: ignore[dict-item]
+    quarantine = member(given, sources={ours: None})
     ranges = [OffsetRange(source=SourceName(name), start=None, end='{"orders": {"0": 5}}') for name in names]
     with pytest.raises(Refused, match="Source 'orders' has `undecodable: quarantine`, but " + told):
-        quarantining.found(None, ranges)  # type: ignore[arg-type]
+        quarantine.found(None, ranges)  # type: ignore[arg-type]
     require_read_once(["orders"], [ours, SourceName("other"), SourceName("other#2"), ours])
 
 
@@ -126,13 +138,13 @@ def test_a_batch_that_was_decided_is_not_measured_by_todays_limits(orders):
     [packed] = [value for batch in given(iter([with_headers(records(b"a", b"b"))])) for value in batch["records"].to_pylist()]
     asked = []
 
-    class Found(Quarantining):
+    class Found(QuarantineMember):
         def _read(self, spark, each, *, at_most):
             asked.append(at_most)
             return [packed]
 
     ours = SourceName("orders")
-    today = Found(Quarantine(url="./bad", max_rows=1), {ours: None}, {ours: given.decode})  # type: ignore[dict-item]
+    today = member(given, Found, settings=Quarantine(url="./bad", max_rows=1), sources={ours: KafkaRecords(None)})
     ranges = [OffsetRange(source=ours, start='{"orders": {"0": 3}}', end='{"orders": {"0": 5}}')]
     with pytest.raises(StageFailed, match="more than 1 records cannot be decoded"):
         today.found(None, ranges)  # type: ignore[arg-type]
@@ -145,10 +157,6 @@ def test_what_is_found_is_staged_for_the_quarantine(orders, tmp_path):
     sink = QuarantineSink(pipeline=PipelineName("orders"), account=directory_account(tmp_path / "quarantine"))
     sink.prepare(pipeline=PipelineName("orders"), schema=SCHEMA)
     bad = BadRecords(rows=found(given, with_headers(records(b"plain", good, b"other"))), offsets=3)
-    quarantining = Quarantining(Quarantine(url="./bad"), {}, {SourceName("orders"): given.decode})
-    made = {"sinks": (sink,), "generation": Generation(1), "batch_id": BatchId(0), "row_digest": NEWEST_ROW_DIGEST}
-    aside = stage_quarantine(bad, quarantining, **made)
+    made = {"generation": Generation(1), "batch_id": BatchId(0), "row_digest": NEWEST_ROW_DIGEST}
+    aside = stage_bad_records(bad, sink, **made)
     assert [(piece.sink, piece.totals.rows) for piece in aside.pieces] == [(NAME, 2)]
-    aside.require_still_bad()
-    none = BadRecords(rows=bad.rows.slice(0, 0), offsets=3)
-    assert stage_quarantine(none, quarantining, **made).pieces == ()

@@ -187,4 +187,4 @@ def test_a_sink_that_is_only_called_quarantine_gets_every_row(tmp_path: Path) ->
     runtime = assemble(Delivery("flights", home=tmp_path / "home", sinks=lake).plan)
     runtime.ledger.close()
     assert [sink.name for sink in runtime.row_sinks] == ["lake", "quarantine"]
-    assert runtime.quarantine == ()
+    assert runtime.quarantine is None

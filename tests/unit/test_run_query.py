@@ -134,7 +134,7 @@ def test_what_stops_a_query_is_not_hidden_by_the_batch_that_spark_cancels_then(
         delivery.failure = GONE
         raise RuntimeError("Job 7 cancelled.")
 
-    monkeypatch.setattr(delivery, "_deliver", cancelled)
+    monkeypatch.setattr(delivery, "_open_in_batch", cancelled)
     with pytest.raises(RuntimeError, match="The target is gone"):
         delivery(None, 0)  # type: ignore[arg-type]
     assert delivery.failure is GONE

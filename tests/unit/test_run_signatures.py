@@ -38,7 +38,7 @@ from penstock.core.row_hash import row_hashes
 from penstock.errors import LedgerMismatch, PublishFailed, Retryable
 from penstock.ledger.log import LogLedger
 from penstock.ledger.memory import MemoryStore
-from penstock.protocols import Signature
+from penstock.protocols import HasStaging, Signature
 from penstock.run.assembly import DeliveryPlan
 from penstock.run.operations import opened_runtime, recover, sweep, verify
 from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process, prepare
@@ -265,7 +265,7 @@ def forget(plan: DeliveryPlan, name: str) -> None:
         place.remove(found)
 
 
-class Signed:
+class Signed(HasStaging):
     """A sink that somebody signed."""
 
     name = "db"
@@ -277,8 +277,6 @@ class Signed:
 
     def signatures(self, *, pipeline: str) -> Sequence[Signature]:
         return [self.signature]
-
-    def sign(self, entry: object) -> None: ...
 
 
 def test_an_entry_that_is_no_longer_retained_is_believed() -> None:

@@ -160,6 +160,15 @@ WRONG = [
     ),
     (
         "python: 'mine:Mine'",
+        (
+            "class Mine:\n  def __init__(self, **given): ...\n  name = kind = exactly_once = route_sql = accounts = 1\n"
+            "  describe = check = prepare = stager = publish = sweep = verify = close = claim = lifecycle = 1"
+        ),
+        Usage,
+        "mine:Mine is no sink, since it lacks task_checks, signatures, sign, waiting. ",
+    ),
+    (
+        "python: 'mine:Mine'",
         "class Mine:\n  def __init__(self, name): ...",
         Usage,
         "it is given name, pipeline, spool, but its __init__ does not take 'pipeline'. ",

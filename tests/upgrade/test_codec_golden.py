@@ -42,7 +42,7 @@ from penstock.core.model import (
     Summary,
     Totals,
 )
-from penstock.core.topics import GapAccepted, GapKind, PartitionRead, TopicRead
+from penstock.core.topics import Evidence, GapAccepted, GapKind, PartitionRead, TopicRead
 from penstock.ledger.log import LogLedger
 from penstock.ledger.memory import MemoryStore
 from penstock.sink.dbapi.trial import TrialResult
@@ -109,19 +109,21 @@ TOPICS_BODY = Decided(
     decision=replace(
         COUNTED_BODY.decision,
         previous_publish_requests=None,
-        topics=(
-            TopicRead(
-                source=SourceName("weather"),
-                topic="w",
-                topic_id="Jx/+2Q",
-                partitions={
-                    0: PartitionRead(start=5, end=9, low=7, high=12),
-                    2: PartitionRead(start=0, end=0, low=0, high=0),
-                    10: PartitionRead(start=1, end=1, low=1, high=1),
-                },
+        evidence=Evidence(
+            topics=(
+                TopicRead(
+                    source=SourceName("weather"),
+                    topic="w",
+                    topic_id="Jx/+2Q",
+                    partitions={
+                        0: PartitionRead(start=5, end=9, low=7, high=12),
+                        2: PartitionRead(start=0, end=0, low=0, high=0),
+                        10: PartitionRead(start=1, end=1, low=1, high=1),
+                    },
+                ),
             ),
+            gaps=GAPS,
         ),
-        gaps=GAPS,
     )
 )
 OPENED_BODY = Opened(

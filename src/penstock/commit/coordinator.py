@@ -18,11 +18,11 @@ from dataclasses import replace
 from functools import partial
 
 from penstock.commit.append import Sleep, Taken, append_once, fenced_by, patiently
-from penstock.commit.executor import DeferredPublish, Executor, Outstanding, immediately, one_by_one
+from penstock.commit.executor import DeferredPublish, Executor, Outstanding
 from penstock.commit.identity import recognise
 from penstock.commit.ledger_transaction import LedgerTransaction
 from penstock.commit.membership import joined_since, require_sinks_of, share_of
-from penstock.commit.metering import PublicationMeter, Started
+from penstock.commit.metering import PublicationMeter
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
 from penstock.commit.pruning import PRUNE_EVERY, RETAINED_ENTRIES, Pruning
 from penstock.commit.publication import decision_in, decision_of
@@ -41,7 +41,6 @@ from penstock.core.model import (
     Opened,
     PipelineName,
     Position,
-    Publication,
     Published,
     SinkName,
     Summary,
@@ -49,7 +48,7 @@ from penstock.core.model import (
     new_nonce,
 )
 from penstock.errors import Failed, Fenced, LedgerMismatch, PenstockError, PublishFailed, Refused, Retryable
-from penstock.protocols import ClaimsPlaces, Ledger, Sink, Within
+from penstock.protocols import HasStaging, Ledger, Sink, Within
 
 OnDelivered = Callable[[Delivered], None]
 
@@ -57,7 +56,7 @@ OnDelivered = Callable[[Delivered], None]
 class Coordinator:
     """The one writer of a pipeline's ledger in this process. Not thread-safe. One that raised is spent: open a new one.
 
-    `executor` runs publications side by side; `deferred` runs what follows a decision, at once or beside the next batch. `sleep`
+    `executor` runs publications side by side; `deferred` runs them beside the next batch, without it they run at once. `sleep`
     waits between tries of an append or a publication (seconds; not in tests); `now_ms` is a clock for people and durations, never
     for decisions.
     """
@@ -70,8 +69,8 @@ class Coordinator:
         sinks: Sequence[Sink],
         now_ms: Callable[[], int],
         sleep: Sleep,
-        executor: Executor = one_by_one,
-        deferred: DeferredPublish = immediately,
+        executor: Executor = map,
+        deferred: DeferredPublish | None = None,
         tries: int = 5,
         retained: int = RETAINED_ENTRIES,
         prune_every: int = PRUNE_EVERY,
@@ -79,7 +78,7 @@ class Coordinator:
         self._pipeline = pipeline
         self._ledger = ledger
         self._sinks = tuple(sinks)
-        self._meter = PublicationMeter((ledger, *sinks), now_ms, counts_requests=deferred is immediately)
+        self._meter = PublicationMeter((ledger, *sinks), now_ms, counts_requests=deferred is None)
         self._pruning = Pruning(ledger, retained=retained, every=prune_every)
         self._now_ms = now_ms
         self._executor = executor
@@ -140,7 +139,11 @@ class Coordinator:
         with self._spent_if_it_fails():
             decision = recognise(batch, summary=self.summary, decision_of=self._decision_of)  # I2
             if decision is None:
-                self._decide_and_publish(batch, stage, on_delivered)
+                roll_forward = partial(self._roll_forward, self._stage_and_decide(batch, stage), on_delivered)
+                if self._deferred is None:
+                    roll_forward()
+                else:
+                    self._outstanding.take(self._deferred(roll_forward))
             else:
                 self._join()
                 on_delivered(self._already(decision))
@@ -216,7 +219,9 @@ class Coordinator:
         require_sinks_of(self._newest, self._sinks, self.summary)
         joined = joined_since(self._newest, self._sinks)
         nothing = {sink.name: Published(totals=Totals(), already=True) for sink in joined}
-        return nothing | self._publish(self._newest, [sink for sink in self._sinks if sink not in joined])
+        sinks = [sink for sink in self._sinks if sink not in joined]
+        outcomes = list(self._executor(self._publish, sinks))
+        return nothing | all_published(decision_in(self._newest).batch.batch_id, sinks, outcomes)
 
     # --- a batch
 
@@ -224,7 +229,8 @@ class Coordinator:
         sinks = {sink.name: Published(totals=decision.totals_of(sink.name), already=True) for sink in self._sinks}
         return Delivered(batch=decision.batch, rows_in=decision.rows_in, already=True, sinks=sinks)
 
-    def _decide_and_publish(self, batch: Batch, stage: Callable[[Generation], StagedBatch], on_delivered: OnDelivered) -> None:
+    def _stage_and_decide(self, batch: Batch, stage: Callable[[Generation], StagedBatch]) -> Delivered:
+        """Have `batch` decided. Returns what is known of its delivery before it is published."""
         self._claim_places()
         staged = stage(self._open_tail().generation)
         self._join()
@@ -237,38 +243,36 @@ class Coordinator:
             previous_publish_ms=self._meter.publish_ms,
             stage_requests=staged.requests if self._meter.counts_requests else None,
             previous_publish_requests=self._meter.requests,
-            topics=staged.topics,
-            gaps=staged.gaps,
+            evidence=staged.evidence,
         )
-        started = self._meter.start()
+        self._meter.start()
         published = self._decide(decision)
-        decided_ms = self._now_ms()
-        delivered = Delivered(
+        return Delivered(
             batch=batch,
             rows_in=staged.rows_in,
             already=False,
             sinks=published,
             stage_ms=staged.stage_ms,
-            decide_ms=decided_ms - started.at_ms,
+            decide_ms=self._meter.decided(),
         )
-        self._outstanding.take(self._deferred(partial(self._roll_forward, delivered, on_delivered, started, decided_ms)))
 
     def _claim_places(self) -> None:
         """Before the first batch is staged: another ledger neither publishes there from now on nor sweeps (I2, I10)."""
         ledger_id = self.summary.ledger_id
         for sink in self._sinks:
-            if isinstance(sink, ClaimsPlaces) and ledger_id is not None and not self._claimed:
+            if isinstance(sink, HasStaging) and ledger_id is not None and not self._claimed:
                 self._retrying(sink.claim, ledger_id)
         self._claimed = True
 
-    def _roll_forward(self, delivered: Delivered, on_delivered: OnDelivered, started: Started, decided_ms: int) -> None:
+    def _roll_forward(self, delivered: Delivered, on_delivered: OnDelivered) -> None:
         """What follows the newest decision. Only the next decision has to wait for it."""
-        assert self._newest is not None
-        published = self._publish(self._newest, [sink for sink in self._sinks if sink.name not in delivered.sinks])
+        sinks = [sink for sink in self._sinks if sink.name not in delivered.sinks]
+        outcomes = list(self._executor(self._publish, sinks))
+        published = all_published(delivered.batch.batch_id, sinks, outcomes)
         self._note_published()
-        publish_ms = self._meter.published(decided_ms=decided_ms)
+        publish_ms = self._meter.published()
         warnings = self._pruning.after(self._open_tail().position)
-        self._meter.ended(started)
+        self._meter.ended()
         on_delivered(replace(delivered, sinks={**delivered.sinks, **published}, publish_ms=publish_ms, warnings=warnings))
 
     def _join(self) -> None:
@@ -286,19 +290,22 @@ class Coordinator:
             self._newest = entry
         return ledger_transaction.published
 
-    def _publish(self, entry: Entry, sinks: Sequence[Sink]) -> dict[SinkName, Published]:
-        tasks = [partial(self._publish_one, sink, share_of(sink, entry, self.summary)) for sink in sinks]
-        answers = dict(zip((sink.name for sink in sinks), self._executor(tasks), strict=True))
-        return all_published(decision_in(entry).batch.batch_id, answers)
-
-    def _publish_one(self, sink: Sink, publication: Publication) -> Published:
+    def _publish(self, sink: Sink) -> Published | PenstockError:
+        """Publish the newest decision in `sink`. An error is returned: it keeps no other sink from being published."""
+        assert self._newest is not None
+        publication = share_of(sink, self._newest, self.summary)
         try:
-            return self._retrying(sink.publish, publication)
+            published: Published = self._retrying(sink.publish, publication)
         except Retryable as error:
-            raise PublishFailed(
+            failed = PublishFailed(
                 f"Sink {sink.name!r} could not publish batch {publication.batch.batch_id}: {error.message}",
                 remedy=f"{error.remedy} The batch is decided; the next start publishes it.",
-            ) from error
+            )
+            failed.__cause__ = error
+            return failed
+        except PenstockError as error:
+            return error
+        return published
 
     # --- the ledger
 

@@ -1,38 +1,17 @@
 """How publications run: side by side or in turn, and before Spark goes on or beside the next batch."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from threading import Lock
 
 from penstock.core.model import Published
 from penstock.errors import PenstockError
+from penstock.protocols import Sink
 
 Task = Callable[[], None]
-Executor = Callable[[Sequence[Callable[[], Published]]], Sequence["Published | PenstockError"]]
+Executor = Callable[[Callable[[Sink], Published | PenstockError], Sequence[Sink]], Iterable[Published | PenstockError]]
+"""Publishes every sink and returns the outcomes in their order: `map` in turn, `map_concurrently` side by side."""
 DeferredPublish = Callable[[Task], Task]
 """Starts a task and returns a function that waits for its end and raises what it raised, on every call. One task at a time."""
-
-
-def one_by_one(tasks: Sequence[Callable[[], Published]]) -> Sequence[Published | PenstockError]:
-    """Run publications in turn; an error of one does not keep the others from being published."""
-    return [outcome_of(task) for task in tasks]
-
-
-def outcome_of(task: Callable[[], Published]) -> Published | PenstockError:
-    """Return the task's result, or the PenstockError that it raised."""
-    try:
-        return task()
-    except PenstockError as error:
-        return error
-
-
-def immediately(task: Task) -> Task:
-    """Run the task before returning."""
-    task()
-    return _nothing
-
-
-def _nothing() -> None:
-    return None
 
 
 class Outstanding:
@@ -43,7 +22,7 @@ class Outstanding:
 
     def __init__(self) -> None:
         self._waiting = Lock()
-        self._task = _nothing
+        self._task: Task | None = None
 
     def take(self, task: Task) -> None:
         """Called with what waits for the task that was just started, after the previous task was waited for."""
@@ -53,5 +32,6 @@ class Outstanding:
     def wait(self) -> None:
         """Wait until the task has ended. Raises what it raised."""
         with self._waiting:
-            self._task()
-            self._task = _nothing
+            if self._task is not None:
+                self._task()
+                self._task = None

@@ -1,17 +1,8 @@
 """What publishing a batch took: milliseconds, and requests to places that bill them. The next decision records it."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from penstock.protocols import requesting, requests_since, requests_so_far
-
-
-@dataclass(frozen=True, slots=True)
-class Started:
-    """A batch's decision began: requests that were sent before it, and when, by the clock for people."""
-
-    requests: int | None
-    at_ms: int
 
 
 class PublicationMeter:
@@ -22,16 +13,23 @@ class PublicationMeter:
         self.counts_requests = counts_requests
         self.publish_ms: int | None = None
         self.requests: int | None = None
+        self._requests_before: int | None = None
+        self._began_ms = 0
 
-    def start(self) -> Started:
+    def start(self) -> None:
         """Called before a batch is decided."""
-        return Started(requests_so_far(self._places), self._now_ms())
+        self._requests_before, self._began_ms = requests_so_far(self._places), self._now_ms()
 
-    def published(self, *, decided_ms: int) -> int:
-        """Called when a batch is published everywhere; returns the milliseconds since it was decided."""
-        self.publish_ms = self._now_ms() - decided_ms
+    def decided(self) -> int:
+        """Called when it is decided; returns the milliseconds since `start`."""
+        began_ms, self._began_ms = self._began_ms, self._now_ms()
+        return self._began_ms - began_ms
+
+    def published(self) -> int:
+        """Called when it is published everywhere; returns the milliseconds since `decided`."""
+        self.publish_ms = self._now_ms() - self._began_ms
         return self.publish_ms
 
-    def ended(self, started: Started) -> None:
+    def ended(self) -> None:
         """Called when nothing of the batch is left to do."""
-        self.requests = requests_since(started.requests, self._places) if self.counts_requests else None
+        self.requests = requests_since(self._requests_before, self._places) if self.counts_requests else None

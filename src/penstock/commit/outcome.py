@@ -4,23 +4,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.core.model import Batch, Decision, Generation, Published, SinkName, Staged, Summary
-from penstock.core.topics import GapAccepted, TopicRead
+from penstock.core.topics import NO_EVIDENCE, Evidence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedBatch:
-    """What the staging pass of a batch returned. `requests` counts what its tasks sent to stores, None if none is billed.
-
-    `topics` is what was read from Kafka, `gaps` what was missing there.
-    """
+    """What the staging pass of a batch returned. `requests` counts what its tasks sent to stores, None if none is billed."""
 
     pieces: tuple[Staged, ...]
     rows_in: int
     schema: str
     stage_ms: int = 0
     requests: int | None = None
-    topics: tuple[TopicRead, ...] = ()
-    gaps: tuple[GapAccepted, ...] = ()
+    evidence: Evidence = NO_EVIDENCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

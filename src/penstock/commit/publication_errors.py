@@ -1,18 +1,27 @@
 """The error of a publication that failed in one sink or in several."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from penstock.core.model import BatchId, Published, SinkName
 from penstock.errors import PenstockError
+from penstock.protocols import Sink
 from penstock.support.combined_error import join, urgency
 
 
-def all_published(batch_id: BatchId, answers: Mapping[SinkName, Published | PenstockError]) -> dict[SinkName, Published]:
-    """Return the answer of every sink. Raises one error for all sinks that failed; its `by_sink` holds the error of each."""
-    failures = {name: answer for name, answer in answers.items() if isinstance(answer, PenstockError)}
+def all_published(
+    batch_id: BatchId, sinks: Sequence[Sink], outcomes: Sequence[Published | PenstockError]
+) -> dict[SinkName, Published]:
+    """Return the outcome of every sink. Raises one error for all sinks that failed; its `by_sink` holds the error of each."""
+    published: dict[SinkName, Published] = {}
+    failures: dict[SinkName, PenstockError] = {}
+    for sink, outcome in zip(sinks, outcomes, strict=True):
+        if isinstance(outcome, PenstockError):
+            failures[sink.name] = outcome
+        else:
+            published[sink.name] = outcome
     if failures:
         raise _unpublished(batch_id, failures)
-    return {name: answer for name, answer in answers.items() if isinstance(answer, Published)}
+    return published
 
 
 def _unpublished(batch_id: BatchId, failures: Mapping[SinkName, PenstockError]) -> PenstockError:

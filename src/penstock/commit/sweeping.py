@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from penstock.commit.publication import dead_staging
 from penstock.core.model import Entry
 from penstock.errors import PenstockError
-from penstock.protocols import SignsStaging, Sink
+from penstock.protocols import HasStaging, Sink
 
 
 def sweep_sinks(
@@ -22,7 +22,7 @@ def sweep_sinks(
     for sink in sinks:
         with _warning(warnings, f"Sink {sink.name!r} could not be swept"):
             swept += sink.sweep(cut, dry_run=dry_run)
-        if isinstance(sink, SignsStaging) and not dry_run:  # after the sweep, which may have made the room for it
+        if isinstance(sink, HasStaging) and not dry_run:  # after the sweep, which may have made the room for it
             with _warning(warnings, f"The staging of sink {sink.name!r} could not be signed"):
                 sink.sign(tail)
     return tuple(swept), tuple(warnings)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NewType, TypeAlias
 
-from penstock.core.topics import GapAccepted, TopicRead
+from penstock.core.topics import NO_EVIDENCE, Evidence, GapAccepted
 from penstock.core.topics import SourceName as SourceName  # noqa: PLC0414 - one of the names below
 
 PipelineName = NewType("PipelineName", str)
@@ -169,8 +169,8 @@ class Staged:
 class Decision:
     """The permanent definition of a batch: its identity and its staged pieces. `schema` is Spark's JSON of the rows.
 
-    `topics` and `gaps` describe sources read from Kafka. Times and request counts are for people; request counts are None if
-    unknown.
+    `evidence` is its sources' own; the protocol does not read it. Times and request counts are for people; request counts are
+    None if unknown.
     """
 
     batch: Batch
@@ -181,8 +181,7 @@ class Decision:
     previous_publish_ms: int | None = None
     stage_requests: int | None = None
     previous_publish_requests: int | None = None
-    topics: tuple[TopicRead, ...] = ()
-    gaps: tuple[GapAccepted, ...] = ()
+    evidence: Evidence = NO_EVIDENCE
 
     def of_sink(self, sink: SinkName) -> tuple[Staged, ...]:
         """Return the pieces of one sink, in the order in which they were decided."""

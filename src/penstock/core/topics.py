@@ -54,3 +54,14 @@ class GapAccepted:
     partition: int
     first: int
     end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What sources show of a batch beside its offsets: the topics that it read from Kafka, and the records that were missing."""
+
+    topics: tuple[TopicRead, ...] = ()
+    gaps: tuple[GapAccepted, ...] = ()
+
+
+NO_EVIDENCE = Evidence()

@@ -118,6 +118,6 @@ def _decided(entry: Entry, decision: Decision, after: Decision | None) -> Histor
         publish_ms=None if after is None else after.previous_publish_ms,
         stage_requests=decision.stage_requests,
         publish_requests=None if after is None else after.previous_publish_requests,
-        topics=decision.topics,
-        gaps=decision.gaps,
+        topics=decision.evidence.topics,
+        gaps=decision.evidence.gaps,
     )

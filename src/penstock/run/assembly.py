@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,13 +18,14 @@ from penstock.ledger.open import open_ledger
 from penstock.protocols import Ledger, Sink
 from penstock.run.fault_points import require_known
 from penstock.run.kafka_watch import watch_of
-from penstock.run.quarantine_rows import quarantining_of
 from penstock.run.runtime import Runtime
 from penstock.run.user_sink import user_written
+from penstock.source.kafka.records_again import KafkaRecords
 from penstock.spark.column_name import quoted
 from penstock.spec.account import FAIL, Route, ShortAccount
-from penstock.spec.pipeline import DeliverySettings
+from penstock.spec.pipeline import DeliverySettings, PipelineSettings, quarantined
 from penstock.spec.quarantine import Quarantine
+from penstock.stage.quarantine import QuarantineMember
 
 if TYPE_CHECKING:
     from penstock.registry.decoding import DecodePass
@@ -87,9 +88,8 @@ def assemble(plan: DeliveryPlan, *, demanded: bool = True) -> Runtime:
         digest=plan.digest,
         demanded=plan.settings.guarantee,
         watch=watch_of(plan.settings),
-        quarantining=quarantining_of(plan.settings, plan.decoding),
+        quarantine=_quarantine_member(plan, sinks),
         left=plan.left,
-        has_quarantine=getattr(plan.settings, NAME, None) is not None,
     )
 
 
@@ -128,6 +128,15 @@ def quarantine_of(plan: DeliveryPlan) -> "QuarantineSink | None":
     from penstock.sink.quarantine import QuarantineSink
 
     return QuarantineSink(pipeline=plan.pipeline, account=_account(place))
+
+
+def _quarantine_member(plan: DeliveryPlan, sinks: Sequence[Sink]) -> QuarantineMember | None:
+    """Return the quarantine's part in the staging pass, by the `decoding` that the query decodes with; None without one."""
+    settings = plan.settings
+    if not isinstance(settings, PipelineSettings) or settings.quarantine is None:
+        return None
+    read = {SourceName(name): KafkaRecords(settings.sources[name]) for name in quarantined(settings) if name in plan.decoding}
+    return QuarantineMember(sink=sinks[-1], settings=settings.quarantine, sources=read, passes=plan.decoding)
 
 
 def table_of(plan: DeliveryPlan, name: str | None) -> "ParquetSink":

@@ -1,4 +1,4 @@
-"""Staging one batch of an open delivery: input compared with Spark's plan, records for the quarantine, then the rows."""
+"""Staging one batch of an open delivery: input compared with Spark's plan before and after the staging pass."""
 
 from collections.abc import Callable, Mapping
 
@@ -7,14 +7,15 @@ from pyspark.sql import DataFrame
 from penstock.checkpoint.input_check import require_unchanged
 from penstock.checkpoint.planned_input import planned_input
 from penstock.checkpoint.source_log import InputFile
-from penstock.commit.outcome import Recovered, StagedBatch
-from penstock.core.model import Batch, BatchId, Generation, Guarantee, RowDigest, SourceName
+from penstock.commit.outcome import Delivered, Recovered, StagedBatch
+from penstock.core.model import Batch, BatchId, Generation, Guarantee, OffsetRange, RowDigest, SourceName
+from penstock.core.topics import NO_EVIDENCE, Evidence
 from penstock.errors import InputChanged
 from penstock.run.kafka_input import KafkaInput, with_beginnings
-from penstock.run.quarantine_rows import BadRecords, Quarantining, StagedQuarantine, stage_quarantine
 from penstock.run.runtime import Runtime, now_ms
 from penstock.stage.batch import stage_batch
 from penstock.stage.path import BatchSize, is_small
+from penstock.stage.quarantine import BadRecords, QuarantineMember
 from penstock.transform.noop import execute_as_noop
 
 _ARROW_PER_STAGED = 4
@@ -46,7 +47,6 @@ class BatchStager:
             self._require_planned_input(batch.batch_id, inputs)
         planned = planned_input(batch, inputs, look=look)
         seen = None if self._kafka is None else self._kafka.before(batch, wait=self._pause)
-        quarantine = self._stage_quarantine(rows, batch, generation, row_digest)
         staged = stage_batch(
             rows,
             sinks=self._runtime.row_sinks,
@@ -55,73 +55,61 @@ class BatchStager:
             row_digest=row_digest,
             previous=None if self._runtime.checkpoint.has_state() else self._previous,
             small_input=planned is not None and is_small(input_records=planned.records, input_bytes=planned.size_bytes),
+            quarantine=self._runtime.quarantine,
+            ranges=self._ranges(batch),
         )
         self._require_planned_input(batch.batch_id, inputs)
         if self._kafka is not None and seen is not None:
             seen = self._kafka.after(batch, seen)
-        quarantine.require_still_bad()
         self._previous = staged.size
         whole = StagedBatch(
-            pieces=(*staged.pieces, *quarantine.pieces),
+            pieces=staged.pieces,
             rows_in=staged.rows_in,
             schema=rows.schema.json(),
             stage_ms=now_ms() - started_ms,
-            requests=quarantine.requests_with(staged.requests),
-            topics=() if seen is None else seen.topics,
-            gaps=() if seen is None else seen.gaps,
+            requests=staged.requests,
+            evidence=NO_EVIDENCE if seen is None else Evidence(topics=seen.topics, gaps=seen.gaps),
         )
         return whole, staged.path.value
 
-    def _stage_quarantine(self, rows: DataFrame, batch: Batch, generation: Generation, row_digest: RowDigest) -> StagedQuarantine:
-        """Stage the records that cannot be decoded, before the rows are computed (why: `penstock.run.quarantine_rows`)."""
-        quarantining = self._runtime.quarantining
-        if quarantining is None:
-            return StagedQuarantine()
-        bad = self._bad_records(quarantining, rows, batch)
-        return stage_quarantine(
-            bad,
-            quarantining,
-            sinks=self._runtime.quarantine,
-            generation=generation,
-            batch_id=batch.batch_id,
-            row_digest=row_digest,
-        )
-
-    def compute_state(self, rows: DataFrame, batch: Batch, *, quarantined: int) -> None:
+    def compute_state(self, rows: DataFrame, delivered: Delivered) -> None:
         """Run a batch that was decided before for its state alone, of exactly the rows that were delivered.
 
-        `quarantined` records of it were put aside. Raises InputChanged: Spark itself passes over a file that is gone since.
+        Raises InputChanged: Spark itself passes over a file that is gone since.
         """
-        batch_id = batch.batch_id
-        quarantine = self._quarantined_again(rows, batch, quarantined)
+        batch_id = delivered.batch.batch_id
+        quarantine = self._runtime.quarantine
+        bad = None
+        if quarantine is not None and quarantine.sources:
+            bad = self._quarantined_again(quarantine, rows, delivered)
         inputs = self._inputs(batch_id)
         execute_as_noop(rows)
-        quarantine.require_still_bad()
+        if quarantine is not None and bad is not None:
+            quarantine.require_still_bad(bad)
         self._require_planned_input(batch_id, inputs, delivered=True)
 
-    def _quarantined_again(self, rows: DataFrame, batch: Batch, then: int) -> StagedQuarantine:
+    def _quarantined_again(self, quarantine: QuarantineMember, rows: DataFrame, delivered: Delivered) -> BadRecords | None:
         """Find the quarantined records of a decided batch, without staging them.
 
         Raises InputChanged if records can be decoded now that could not be then: they would enter the state.
         """
-        quarantining = self._runtime.quarantining
-        if quarantining is None:
-            return StagedQuarantine()
-        bad = self._bad_records(quarantining, rows, batch, decided=then)
-        now = bad.rows.num_rows
+        batch, put_aside = delivered.batch, delivered.sinks.get(quarantine.sink.name)
+        then = 0 if put_aside is None else put_aside.totals.rows
+        bad = quarantine.found(rows.sparkSession, self._ranges(batch), decided=then)
+        now = 0 if bad is None else bad.rows.num_rows
         if now != then:
             raise InputChanged(
                 f"Batch {batch.batch_id} was decided with {then} records in quarantine, and now {now} of it cannot be decoded: "
                 "the query's state would not fit the rows that were delivered.",
                 remedy="Have the registry know the same schemas as then, or begin a new checkpoint (`penstock adopt`).",
             )
-        return StagedQuarantine(bad=bad, quarantining=quarantining)
+        return bad
 
-    def _bad_records(
-        self, quarantining: Quarantining, rows: DataFrame, batch: Batch, *, decided: int | None = None
-    ) -> BadRecords:
-        ranges = with_beginnings(self._runtime.checkpoint, batch, self._runtime.source_names(batch.batch_id))
-        return quarantining.found(rows.sparkSession, ranges, decided=decided)
+    def _ranges(self, batch: Batch) -> tuple[OffsetRange, ...]:
+        """Return the batch's offsets, for the quarantine; empty where there is none."""
+        if self._runtime.quarantine is None:
+            return ()
+        return with_beginnings(self._runtime.checkpoint, batch, self._runtime.source_names(batch.batch_id))
 
     def _require_planned_input(
         self, batch_id: BatchId, inputs: "Mapping[SourceName, tuple[InputFile, ...]]", *, delivered: bool = False

@@ -19,13 +19,13 @@ from penstock.run.kafka_readers import reader_findings, readers
 from penstock.run.ledger_match import require_decided, require_present
 from penstock.run.operations import opened_runtime
 from penstock.run.preflight import require_continuation
-from penstock.run.quarantine_rows import require_read_once
 from penstock.run.query_facts import facts_of_pipeline
 from penstock.run.request_costs import Costs, costs_of
 from penstock.run.required_guarantees import claims_of
 from penstock.run.runtime import Runtime, now_ms
 from penstock.source.kafka.reader.client_check import ClientCheck
 from penstock.spec.pipeline import PipelineSettings, quarantined, without_ledger
+from penstock.stage.quarantine import require_read_once
 from penstock.transform.plan import plan_of, source_order
 
 

@@ -196,24 +196,17 @@ class Delivery:
         One at a time: Spark does not wait for a batch of a query that it ends, and may be handed this object for the next one.
         """
         with self._turn:
-            failure = self._failure_in(rows, BatchId(batch_id))
+            try:
+                self._follow_run(rows)
+                if self._failure is None:
+                    opened = self._open or self._open_in_batch(rows)
+                    opened.deliver(rows, BatchId(batch_id))
+            except BaseException as cause:  # noqa: BLE001 - SystemExit here would hang the query for ever (docs/GUARANTEES.md)
+                if self._failure is None:  # else that is why the query is stopped, and this only why Spark cancelled its batch
+                    self._failure = cause
+            failure = self._failure
         if failure is not None:
             raise Undelivered(_one_line(failure)) from None
-
-    def _failure_in(self, rows: DataFrame, batch_id: BatchId) -> BaseException | None:
-        try:
-            self._deliver(rows, batch_id)
-        except BaseException as cause:  # noqa: BLE001 - SystemExit here would hang the query for ever (docs/GUARANTEES.md)
-            if self._failure is None:  # else that is why the query is stopped, and this only why Spark cancelled its batch
-                self._failure = cause
-        return self._failure
-
-    def _deliver(self, rows: DataFrame, batch_id: BatchId) -> None:
-        self._follow_run(rows)
-        if self._failure is not None:
-            raise self._failure
-        opened = self._open or self._open_in_batch(rows)
-        opened.deliver(rows, batch_id)
 
     def _follow_run(self, rows: DataFrame) -> None:
         """Forget what was opened, and what failed, for an earlier run: a new one can be another query, and is checked as such."""

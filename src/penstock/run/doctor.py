@@ -25,7 +25,7 @@ from penstock.core.model import (
 from penstock.core.open_transaction import OpenTransaction
 from penstock.errors import PenstockError
 from penstock.observe.status import status
-from penstock.protocols import HasMarker, Ledger, ReportsStaging, Sink
+from penstock.protocols import HasMarker, HasStaging, Ledger, Sink
 from penstock.run.assembly import DeliveryPlan, sinks_of, spool_of
 from penstock.run.ledger_match import ledger_mismatch
 from penstock.run.open_transactions import transactions_of
@@ -157,7 +157,7 @@ def _look(sinks: Sequence[Sink], case: _Case) -> tuple[AccountState, ...]:
 def _lifecycle(sink: Sink, states: Sequence[AccountState]) -> Iterator[Finding]:
     """Yield what a sink's stores delete by themselves; only warnings while an account is unreachable."""
     reached = not any(state.sink == sink.name and state.state == "unreachable" for state in states)
-    if isinstance(sink, ReportsStaging):
+    if isinstance(sink, HasStaging):
         yield from (found for found in sink.lifecycle() if reached or found.warns)
 
 
@@ -211,7 +211,7 @@ def _published(sink: Sink, account: AccountName, mark: Position | None, case: _C
 
 def _waiting(sink: Sink, account: AccountName, case: _Case) -> Iterator[Waiting]:
     """Yield what is staged for an account; if the sink cannot tell, what a sweep would take, for the first account only."""
-    if isinstance(sink, ReportsStaging):
+    if isinstance(sink, HasStaging):
         yield from sink.waiting(account, pipeline=case.plan.pipeline)
     elif case.cut is not None and account == sink.accounts[0]:
         yield from (Waiting(name=name, attempt=None, size_bytes=None) for name in sink.sweep(case.cut, dry_run=True))

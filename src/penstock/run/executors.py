@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import penstock
 from penstock.core.model import Finding
-from penstock.protocols import ChecksFromTasks, TaskCheck
+from penstock.protocols import HasStaging, TaskCheck
 from penstock.run.assembly import DeliveryPlan, sinks_of, spool_of
 from penstock.run.user_sink import import_checks
 from penstock.source.kafka.registry_check import registry_checks
@@ -43,7 +43,7 @@ def executor_findings(plan: DeliveryPlan, spark: "SparkSession", *, also: Sequen
         return
     with ExitStack() as stack:
         sinks = sinks_of(plan)
-        checked = [sink for sink in sinks if isinstance(sink, ChecksFromTasks)]
+        checked = [sink for sink in sinks if isinstance(sink, HasStaging)]
         checks = [check for sink in checked for check in stack.enter_context(sink.task_checks())]
         checks += [*also, *registry_checks(getattr(plan.settings, "sources", {}))]
         checks += [

@@ -36,7 +36,7 @@ def known_topics(ledger: Ledger, summary: Summary) -> tuple[TopicRead, ...]:
     if summary.decided_at is None or (summary.adopted_at or 0) > summary.decided_at:
         return ()
     newest = ledger.read(summary.decided_at)
-    return () if newest is None else decision_in(newest).topics
+    return () if newest is None else decision_in(newest).evidence.topics
 
 
 class KafkaInput:

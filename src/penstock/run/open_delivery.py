@@ -8,9 +8,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame
 
 from penstock.checkpoint.repair import remove_unwritten_start
-from penstock.commit.executor import immediately
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
-from penstock.core.bad_record import NAME
 from penstock.core.model import Adopted, BatchId, Generation, Guarantee, Nonce, Summary
 from penstock.core.topics import TopicRead
 from penstock.errors import CheckpointReplaced, Fenced, InputLost, PenstockError, Refused, Retryable
@@ -57,7 +55,7 @@ class OpenDelivery:
         self._runtime = runtime
         self._observers = tuple(observers)
         self._publisher = publisher
-        self._coordinator = coordinator_of(runtime, deferred=immediately if publisher is None else publisher)
+        self._coordinator = coordinator_of(runtime, deferred=publisher)
         self._kafka = (
             None
             if runtime.watch is None
@@ -135,8 +133,7 @@ class OpenDelivery:
     def _finish_replay(self, rows: DataFrame, delivered: Delivered) -> None:
         """Spark runs a batch that was decided before: its state is computed, and nothing is written."""
         if self._runtime.checkpoint.has_state():
-            quarantined = delivered.sinks.get(NAME)
-            self._stager.compute_state(rows, delivered.batch, quarantined=0 if quarantined is None else quarantined.totals.rows)
+            self._stager.compute_state(rows, delivered)
         self._tell(self._mirrored(delivered, () if self._kafka is None else self._kafka.delivered()), "none")
 
     def _mirrored(self, delivered: Delivered, reads: Sequence[TopicRead]) -> Delivered:

@@ -4,22 +4,20 @@ import os
 import platform
 import socket
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import penstock
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.commit.coordinator import Coordinator
-from penstock.commit.executor import DeferredPublish, immediately, outcome_of
-from penstock.core.bad_record import NAME
-from penstock.core.model import NEWEST_ROW_DIGEST, BatchId, Entry, Guarantee, Nonce, Opened, PipelineName, Published, SourceName
-from penstock.errors import PenstockError
+from penstock.commit.executor import DeferredPublish
+from penstock.core.model import NEWEST_ROW_DIGEST, BatchId, Entry, Guarantee, Nonce, Opened, PipelineName, SourceName
 from penstock.protocols import HashesRows, Ledger, Sink
 from penstock.run.ledger_match import require_decided, require_present
-from penstock.run.quarantine_rows import Quarantining
 from penstock.run.signatures import require_own_staging
+from penstock.sink.concurrent import map_concurrently
 from penstock.source.kafka.watch import Watch
+from penstock.stage.quarantine import QuarantineMember
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,25 +33,15 @@ class Runtime:
     demanded: Guarantee
     watch: Watch | None = None
     """Over the sources that are read from Kafka."""
-    quarantining: Quarantining | None = None
-    """Over those whose undecodable records are put aside."""
+    quarantine: QuarantineMember | None = None
+    """One of the sinks, which gets no row of the pipeline. Without it a sink may have that name, and is as any other."""
     left: Nonce | None = None
     """The newest entry of the ledger when a client of Spark Connect left the pipeline to its server."""
-    has_quarantine: bool = False
-    """Whether one of the sinks is the quarantine; without it a sink may have that name, and is as any other."""
 
     @property
     def row_sinks(self) -> tuple[Sink, ...]:
         """The sinks that every row goes to: all but the quarantine."""
-        return tuple(sink for sink in self.sinks if not self._is_quarantine(sink))
-
-    @property
-    def quarantine(self) -> tuple[Sink, ...]:
-        """The one that no row goes to, if there is a quarantine."""
-        return tuple(sink for sink in self.sinks if self._is_quarantine(sink))
-
-    def _is_quarantine(self, sink: Sink) -> bool:
-        return self.has_quarantine and sink.name == NAME
+        return tuple(sink for sink in self.sinks if self.quarantine is None or sink is not self.quarantine.sink)
 
     def source_names(self, batch_id: BatchId) -> tuple[SourceName, ...]:
         """The pipeline's names for its sources; for a query that has none, the checkpoint's own."""
@@ -66,14 +54,6 @@ class Runtime:
 def now_ms() -> int:
     """Unix time for people and durations."""
     return time.time_ns() // 1_000_000
-
-
-def run_keeping_errors(tasks: Sequence[Callable[[], Published]]) -> Sequence[Published | PenstockError]:
-    """Run publications in threads; an error of one does not keep the others from being published."""
-    if len(tasks) == 1:
-        return [outcome_of(tasks[0])]
-    with ThreadPoolExecutor(max_workers=max(1, len(tasks)), thread_name_prefix="penstock-publish") as pool:
-        return list(pool.map(outcome_of, tasks))
 
 
 def use_row_digest(sinks: Sequence[Sink], tail: Entry | None) -> None:
@@ -95,7 +75,7 @@ def prepare(runtime: Runtime, *, schema: str | None) -> None:
     require_decided(runtime.ledger, runtime.sinks, pipeline=runtime.pipeline, markers=markers)
 
 
-def coordinator_of(runtime: Runtime, *, deferred: DeferredPublish = immediately) -> Coordinator:
+def coordinator_of(runtime: Runtime, *, deferred: DeferredPublish | None = None) -> Coordinator:
     """The coordinator over real ledger and sinks, not opened yet."""
     return Coordinator(
         pipeline=runtime.pipeline,
@@ -103,7 +83,7 @@ def coordinator_of(runtime: Runtime, *, deferred: DeferredPublish = immediately)
         sinks=runtime.sinks,
         now_ms=now_ms,
         sleep=time.sleep,
-        executor=run_keeping_errors,
+        executor=map_concurrently if len(runtime.sinks) > 1 else map,
         deferred=deferred,
     )
 

@@ -4,14 +4,14 @@ from collections.abc import Iterable
 
 from penstock.core.model import Entry, PipelineName
 from penstock.errors import LedgerMismatch
-from penstock.protocols import Ledger, Signature, SignsStaging, Sink
+from penstock.protocols import HasStaging, Ledger, Signature, Sink
 from penstock.run.ledger_match import describe_identity, identity_of
 
 
 def require_own_staging(ledger: Ledger, sinks: Iterable[Sink], *, pipeline: PipelineName) -> None:
     """Raise LedgerMismatch where a sink stages for another ledger. Costs two reads of the ledger for each signature."""
     for sink in sinks:
-        for signature in sink.signatures(pipeline=pipeline) if isinstance(sink, SignsStaging) else ():
+        for signature in sink.signatures(pipeline=pipeline) if isinstance(sink, HasStaging) else ():
             _require_own(ledger, signature, sink)
 
 

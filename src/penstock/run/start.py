@@ -14,13 +14,13 @@ from penstock.run.delivery import Delivery
 from penstock.run.frame import frame_of
 from penstock.run.kafka_readers import readers, require_first_batch_goes_on
 from penstock.run.open_delivery import Observer
-from penstock.run.quarantine_rows import require_read_once
 from penstock.run.query import Query
 from penstock.run.query_facts import facts_of_pipeline
 from penstock.run.required_guarantees import require_demanded
 from penstock.source.guarantee import source_claims
 from penstock.source.kafka.decode import decode_passes
 from penstock.spec.pipeline import PipelineSettings, quarantined
+from penstock.stage.quarantine import require_read_once
 from penstock.transform.plan import plan_of, source_order
 from penstock.transform.python import travel_by_value
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.core.model import Finding, PipelineName, SinkName
 from penstock.errors import Failed, PenstockError, Usage
-from penstock.protocols import Sink, TaskCheck
+from penstock.protocols import HasStaging, Sink, TaskCheck
 from penstock.spec.sink import PythonSink
 from penstock.support.user_code import load, loaded_beside, raised
 
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from penstock.sink.own import OwnSink
     from penstock.sink.spool import SpoolRoot
 
-_REMEDY = "Derive the class from penstock.OwnSink (docs/howto/own_sink.md), or give it every member of penstock.protocols.Sink."
+_REMEDY = (
+    "Derive the class from penstock.OwnSink (docs/howto/own_sink.md), or give it every member of penstock.protocols.Sink, and of "
+    "HasStaging there none or every one."
+)
 
 
 def user_written(
@@ -41,7 +44,10 @@ def user_written(
         raise
     except Exception as error:
         raise Failed(f"{key}: {reference} raised {raised(error)}", remedy="Correct the class or its options.") from error
-    _require_members(key, reference, [member for member in _members() if not hasattr(sink, member)])
+    _require_members(key, reference, [member for member in _members(Sink) if not hasattr(sink, member)])
+    staging = _members(HasStaging)
+    missing = [member for member in staging if not hasattr(sink, member)]
+    _require_members(key, reference, missing if len(missing) < len(staging) else ())
     return sink
 
 
@@ -150,5 +156,5 @@ def _hands_on(made: Callable[..., Any]) -> bool:
     return inspect.isclass(made) and issubclass(made, OwnSink)
 
 
-def _members() -> Sequence[str]:
-    return [name for name in vars(Sink) if not name.startswith("_")]
+def _members(protocol: type) -> Sequence[str]:
+    return [name for name in vars(protocol) if not name.startswith("_")]

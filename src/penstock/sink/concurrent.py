@@ -19,7 +19,7 @@ def map_concurrently(operation: Callable[[_T], _R], items: Sequence[_T], *, para
     exception in the order of `items` is raised by itself.
     """
     if len(items) < 2:
-        return [operation(item) for item in items]
+        return list(map(operation, items))
     with ThreadPoolExecutor(min(parallel, len(items)), thread_name_prefix="penstock-sink") as pool:
         futures = [pool.submit(operation, item) for item in items]
     raised = [error for future in futures if (error := future.exception()) is not None]

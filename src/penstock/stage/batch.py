@@ -2,18 +2,20 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock.core.bad_record import SCHEMA
 from penstock.core.codec import TaskMessage, decode_message
 from penstock.core.faults import FaultPoint
-from penstock.core.model import BatchId, Generation, RowDigest, Staged
+from penstock.core.model import BatchId, Generation, OffsetRange, RowDigest, Staged
 from penstock.protocols import Sink
 from penstock.stage.arrow_settings import applied, settings_for
 from penstock.stage.path import DRIVER_PARTITIONS, BatchSize, StagePath, driver_rows_per_partition
 from penstock.stage.projection import TOO_MANY_ROWS, Projection
+from penstock.stage.quarantine import BadRecords, QuarantineMember
 from penstock.stage.spark_failure import from_spark
 from penstock.stage.staging import MESSAGE, SinkShare, StagePass
 
@@ -48,41 +50,57 @@ def stage_batch(
     row_digest: RowDigest,
     previous: BatchSize | None = None,
     small_input: bool = False,
+    quarantine: QuarantineMember | None = None,
+    ranges: Sequence[OffsetRange] = (),
 ) -> StagedRows:
-    """Run `rows` once through the stage writers of all `sinks`.
+    """Run `rows` once through the stage writers of all `sinks`, and the records that cannot be decoded through the quarantine's.
 
     `previous` is the size of the batch before and chooses the path. It is None if unknown, or if the query keeps state, which may
     be computed only once. A batch that turns out too large for the driver is staged by tasks instead, from the start. With
     `small_input` (see `is_small`), rows are not counted on the way to the driver, which saves Spark's planning of a projection.
-    Raises Usage for columns that cannot be staged, a task's own error with its message and remedy, else StageFailed.
+    `ranges` are the batch's offsets, by which the quarantine finds its records. Raises Usage for columns that cannot be staged, a
+    task's own error with its message and remedy, Retryable for a record that can be decoded since, else StageFailed.
     """
-    schema = rows.schema
-    projection = Projection.of(schema, sinks, row_digest)
+    projection = Projection.of(rows.schema, sinks, row_digest)
     stage_pass = _pass(projection, sinks, generation=generation, batch_id=batch_id)
+    bad = None if quarantine is None else quarantine.found(rows.sparkSession, ranges)
+    if quarantine is None or bad is None:
+        return _stage(rows, projection, stage_pass, previous=previous, small_input=small_input)
+    aside = stage_bad_records(bad, quarantine.sink, generation=generation, batch_id=batch_id, row_digest=row_digest)
+    staged = _stage(rows, projection, stage_pass, previous=previous, small_input=small_input)
+    quarantine.require_still_bad(bad)
+    return _with_aside(staged, aside)
+
+
+def _stage(
+    rows: "DataFrame", projection: Projection, stage_pass: StagePass, *, previous: BatchSize | None, small_input: bool
+) -> StagedRows:
     if previous is not None and previous.fits_driver:
         whole = small_input and previous.measured and projection.is_plain
         fetched = _fetch_whole(rows, projection) if whole else _fetch(rows, projection, driver_rows_per_partition(previous))
         if fetched is not None:
             message = stage_pass.run(fetched, partition=0, task_attempt=0)
             return _staged([decode_message(message)], StagePath.DRIVER)
-    with applied(rows.sparkSession, settings_for(schema, previous)):
+    with applied(rows.sparkSession, settings_for(rows.schema, previous)):
         return _staged(_run_tasks(rows, projection, stage_pass), StagePath.DISTRIBUTED)
 
 
-def stage_rows(
-    rows: "pa.Table", *, schema: str, sinks: Sequence[Sink], generation: Generation, batch_id: BatchId, row_digest: RowDigest
+def stage_bad_records(
+    bad: BadRecords, sink: Sink, *, generation: Generation, batch_id: BatchId, row_digest: RowDigest
 ) -> StagedRows:
-    """Stage `rows`, already in the driver, into `sinks` without routes. `schema` is Spark's JSON of their columns.
-
-    Without rows nothing is staged.
-    """
+    """Stage `bad`, already in the driver, for the quarantine, which is `sink`."""
     from pyspark.sql.types import StructType
 
-    columns = StructType.fromJson(json.loads(schema))
-    projection = Projection.of(columns, sinks, row_digest)
-    stage_pass = _pass(projection, sinks, generation=generation, batch_id=batch_id)
-    message = stage_pass.run(list(projection.of_arrow(rows)), partition=0, task_attempt=0)
+    projection = Projection.of(StructType.fromJson(json.loads(SCHEMA)), [sink], row_digest)
+    stage_pass = _pass(projection, [sink], generation=generation, batch_id=batch_id)
+    message = stage_pass.run(list(projection.of_arrow(bad.kept)), partition=0, task_attempt=0)
     return _staged([decode_message(message)], StagePath.DRIVER)
+
+
+def _with_aside(staged: StagedRows, aside: StagedRows) -> StagedRows:
+    """Return `staged` with the pieces and requests of the quarantine, whose rows are not the pipeline's."""
+    known = [requests for requests in (staged.requests, aside.requests) if requests is not None]
+    return replace(staged, pieces=(*staged.pieces, *aside.pieces), requests=sum(known) if known else None)
 
 
 def _pass(projection: Projection, sinks: Sequence[Sink], *, generation: Generation, batch_id: BatchId) -> StagePass:

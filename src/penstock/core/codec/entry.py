@@ -33,6 +33,7 @@ from penstock.core.model import (
     Summary,
     Totals,
 )
+from penstock.core.topics import NO_EVIDENCE, Evidence
 
 FORMAT = "penstock.entry"
 _PLAIN, _COUNTED, _TOPICS, _NAMED = 1, 2, 3, 4
@@ -86,7 +87,7 @@ def _version_of(entry: Entry) -> int:
         return _PLAIN
     if isinstance(body, Adopted):
         return _TOPICS if body.gaps else _PLAIN
-    if body.decision.topics or body.decision.gaps:
+    if body.decision.evidence != NO_EVIDENCE:
         return _TOPICS
     return _COUNTED if _counts_requests(body.decision) else _PLAIN
 
@@ -123,7 +124,7 @@ def _of_decision(decision: Decision, version: int) -> dict[str, Json]:
         "stage_requests": decision.stage_requests,
         "previous_publish_requests": decision.previous_publish_requests,
     }
-    read: dict[str, Json] = {"topics": of_topics(decision.topics), "gaps": of_gaps(decision.gaps)}
+    read: dict[str, Json] = {"topics": of_topics(decision.evidence.topics), "gaps": of_gaps(decision.evidence.gaps)}
     return {
         **(counted if version >= _COUNTED else {}),
         **(read if version >= _TOPICS else {}),
@@ -240,8 +241,7 @@ def _decision(fields: dict[str, Any]) -> Decision:
         previous_publish_ms=optional(integer, fields["previous_publish_ms"]),
         stage_requests=optional(integer, fields.get("stage_requests")),
         previous_publish_requests=optional(integer, fields.get("previous_publish_requests")),
-        topics=to_topics(fields.get("topics", [])),
-        gaps=to_gaps(fields.get("gaps", [])),
+        evidence=Evidence(topics=to_topics(fields.get("topics", [])), gaps=to_gaps(fields.get("gaps", []))),
     )
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from penstock.core.high_water_mark import AccountOwner, HighWaterMark
 from penstock.core.model import (
     AccountName,
+    Entry,
     Finding,
     LedgerId,
     PipelineName,
@@ -26,7 +27,7 @@ from penstock.core.model import (
     Waiting,
 )
 from penstock.errors import Failed, LedgerMismatch, Usage
-from penstock.protocols import SinkDecisions, TaskCheck
+from penstock.protocols import Signature, SinkDecisions, TaskCheck
 from penstock.sink.concurrent import map_concurrently
 from penstock.sink.parquet.account import Account, Area, UploadArea
 from penstock.sink.parquet.continuity import require_continued
@@ -147,6 +148,13 @@ class ParquetSink:
             self._uploads[name] = area.prepare()
         if schema is not None:
             self._require_continued(schema, pipeline)
+
+    def signatures(self, *, pipeline: PipelineName) -> Sequence[Signature]:  # noqa: ARG002 - there are none
+        """Return none: a place that is claimed refuses other ledgers by itself."""
+        return ()
+
+    def sign(self, entry: Entry) -> None:
+        """Do nothing: `claim` says whose the accounts are."""
 
     def claim(self, ledger_id: LedgerId) -> None:
         """Note in every account that it is this sink's and that ledger's. Raises Refused, LedgerMismatch, Retryable, Failed."""

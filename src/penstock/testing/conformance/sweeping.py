@@ -1,7 +1,7 @@
 """Tests of sweeping: it collects what can never be decided, spares what a decision names, and reads no clock."""
 
 from penstock.core.model import Attempt, BatchId, Generation, SweepCut
-from penstock.protocols import ReportsStaging
+from penstock.protocols import HasStaging
 from penstock.testing.conformance.bench import Bench, publish
 from penstock.testing.conformance.rig import LEDGER_ID, PIPELINE
 from penstock.testing.conformance.staging import Examined
@@ -37,7 +37,7 @@ class SweepContract(Examined):
     def test_what_a_sweep_takes_is_among_what_the_sink_tells(self, bench: Bench) -> None:
         """Both use the same names, so that people find a piece, and each piece is reported for one account."""
         sink = bench.sink()
-        if not isinstance(sink, ReportsStaging):
+        if not isinstance(sink, HasStaging):
             return
         for generation in (1, 2):
             bench.stage(sink, bench.rows(range(200)), batch_id=0, generation=generation)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from greenlet import greenlet
 
 from penstock.commit.coordinator import Coordinator
-from penstock.commit.executor import immediately
 from penstock.commit.outcome import Delivered, StagedBatch
 from penstock.core.model import Attempt, Batch, Generation, Nonce, Opened, PipelineName, Staged
 from penstock.errors import ContentConflict, Fenced, OutcomeUnknown, PenstockError, Refused, Retryable, StagedDataLost
@@ -50,7 +49,7 @@ class Driver:
             sinks=self._sinks,
             now_ms=self._world.now_ms,
             sleep=_no_sleep,
-            deferred=self._beside or immediately,
+            deferred=self._beside,
             retained=shape.retained,
             prune_every=1,
         )

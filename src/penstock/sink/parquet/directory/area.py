@@ -227,7 +227,8 @@ class DirectoryArea:
         staged, target = self._staged(piece), self.root / piece.name
         try:
             if state_of(staged, target, size_bytes=piece.totals.size_bytes) is PieceState.STAGED:
-                self._move(staged, target)  # I3, I6: whole, and only what was decided
+                with suppress(FileExistsError, FileNotFoundError):  # another publisher did it: the second look tells
+                    self.publish(staged, target)  # I3, I6: whole, and only what was decided
             state = state_of(staged, target, size_bytes=piece.totals.size_bytes)
             if state is PieceState.STAGED:
                 raise Retryable(f"The directory of {target} was removed while it was published.", remedy="Try again.")
@@ -236,13 +237,6 @@ class DirectoryArea:
         except OSError as cause:
             raise publishing_failed(f"Publishing {target}", cause) from cause
         return state is PieceState.SHOWN
-
-    def _move(self, staged: Path, target: Path) -> None:
-        """Publish a file. The caller looks again for what another publisher did meanwhile: the error does not tell."""
-        try:
-            self.publish(staged, target)
-        except (FileExistsError, FileNotFoundError):
-            return
 
     def _directories_of(self, pieces: Sequence[Staged]) -> Sequence[Path]:
         """Return all directories with new names and their parents up to the root: an earlier try may have made them."""

@@ -1,0 +1,144 @@
+"""The quarantine's part in the staging pass: the records of a batch that cannot be decoded, read once more by their offsets.
+
+They bypass the transform: what it does, and which state it keeps, has nothing to do with them. Both passes decode by the same
+schemas. Only one verdict can change between the passes: that the registry does not know a schema. So the records for the
+quarantine are found first. When the rows are staged, the registry is asked again for the schemas that it did not know: as it
+forgets none, it has not known them at any moment in between.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from penstock.core.bad_record import PACKED, UNKNOWN
+from penstock.core.model import OffsetRange, SourceName
+from penstock.errors import Refused, Retryable, StageFailed
+from penstock.protocols import Sink
+from penstock.spec.quarantine import Quarantine
+from penstock.stage.spark_failure import from_spark
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.registry.decoding import DecodePass
+
+
+class ReadableAgain(Protocol):
+    """A source whose records can be read once more."""
+
+    def between(self, spark: "SparkSession", offsets: OffsetRange) -> "DataFrame | None":
+        """Return the records between two offsets as a table, None if there can be none."""
+        ...
+
+    def count(self, offsets: OffsetRange) -> int:
+        """Return how many offsets lie between two."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadRecords:
+    """The undecodable records of one batch, with the column UNKNOWN. `offsets` counts what the batch reads of their sources."""
+
+    rows: "pa.Table"
+    offsets: int
+
+    @property
+    def kept(self) -> "pa.Table":
+        """The rows for the quarantine, without the column UNKNOWN."""
+        return self.rows.drop_columns([UNKNOWN])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantineMember:
+    """The quarantine: its `sink`, which gets no row of the pipeline, and the `sources` whose undecodable records it gets."""
+
+    sink: Sink
+    settings: Quarantine
+    sources: Mapping[SourceName, ReadableAgain]
+    passes: "Mapping[SourceName, DecodePass]"
+
+    def found(self, spark: "SparkSession", ranges: Sequence[OffsetRange], *, decided: int | None = None) -> BadRecords | None:
+        """Return the bad records between these offsets, None if there are none.
+
+        Raises StageFailed if they are too many, Refused if a source with a quarantine is not read once, and what the tasks raise.
+        A batch that was `decided` with so many passed the limits of then: today's do not apply, but tasks stop beyond that count.
+        """
+        if not self.sources:
+            return None
+        from penstock.registry.bad_records import unpacked
+
+        require_read_once(self.sources, [each.source for each in ranges])
+        ours = [each for each in ranges if each.source in self.sources]
+        at_most = self.settings.max_rows if decided is None else decided
+        rows = unpacked(packed for each in ours for packed in self._read(spark, each, at_most=at_most))
+        if not rows.num_rows:
+            return None
+        bad = BadRecords(rows=rows, offsets=sum(self.sources[each.source].count(each) for each in ours))
+        if decided is None:
+            self._require_few(bad)
+        return bad
+
+    def require_still_bad(self, bad: BadRecords) -> None:
+        """Raise Retryable if the registry now knows a schema that it did not know when `bad` were found."""
+        from penstock.registry.client import Registry, SchemaUnknown
+
+        unknown = bad.rows.filter(bad.rows[UNKNOWN])
+        named = zip(unknown["source"].to_pylist(), unknown["schema_id"].to_pylist(), strict=True)
+        for source, schema_id in dict.fromkeys(named):
+            try:
+                Registry(self.passes[SourceName(source)].place).by_id(schema_id)
+            except SchemaUnknown:
+                continue
+            raise Retryable(
+                f"The schema registry of source {source!r} knows the schema with id {schema_id} since the batch was read.",
+                remedy="Start again: the batch is read anew.",
+            )
+
+    def _read(self, spark: "SparkSession", each: OffsetRange, *, at_most: int) -> Sequence[bytes]:
+        from penstock.registry.bad_records import QuarantinePass
+
+        frame = self.sources[each.source].between(spark, each)
+        if frame is None:
+            return []
+        one = QuarantinePass(decode=self.passes[each.source], at_most=at_most)
+        try:
+            return [bytes(row[PACKED]) for row in frame.mapInArrow(one, f"{PACKED} binary").collect()]
+        except Exception as cause:
+            raise from_spark(cause) from cause
+
+    def _require_few(self, bad: BadRecords) -> None:
+        found = bad.rows.num_rows
+        settings = self.settings
+        if found > settings.max_rows:
+            raise _too_many(bad, f"more than {settings.max_rows} records", f"max_rows: {settings.max_rows}")
+        if found > settings.max_share * max(bad.offsets, 1):
+            raise _too_many(bad, f"{found} records", f"max_share: {settings.max_share}")
+
+
+def require_read_once(names: Iterable[str], sources: Sequence[SourceName]) -> None:
+    """Raise Refused unless each of `names`, which have a quarantine, is one of the query's `sources` and Spark reads it once.
+
+    A second scan (`name#2` in `penstock.transform.plan.source_order`) has its own offsets: its bad records would be in no sink.
+    """
+    for name in names:
+        if name not in sources:
+            read = ", ".join(sources) or "nothing"
+            what, remedy = f"the query reads {read}, and no {name!r}", "Read it in the transform by its name"
+        elif any(each.startswith(f"{name}#") for each in sources):
+            what, remedy = "the query reads it more than once", "Read it once in the transform"
+        else:
+            continue
+        raise Refused(
+            f"Source {name!r} has `undecodable: quarantine`, but {what}: records that cannot be decoded could be lost.",
+            remedy=f"{remedy}, or take `undecodable: quarantine` away.",
+        )
+
+
+def _too_many(bad: BadRecords, found: str, limit: str) -> StageFailed:
+    [first] = bad.rows.slice(0, 1).to_pylist()
+    return StageFailed(
+        f"Of {bad.offsets} offsets of the batch {found} cannot be decoded, which `quarantine: {{{limit}}}` does not allow. The "
+        f"first is at offset {first['offset']} of partition {first['partition']} of topic {first['topic']!r}: {first['error']}.",
+        remedy="Nothing of the batch was decided. Correct `decode`, or what writes such records, or allow more.",
+    )
