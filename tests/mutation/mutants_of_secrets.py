@@ -74,7 +74,7 @@ MUTANTS_OF_SECRETS = (
     Mutant(
         bug=38,
         name="a-traceback-holds-the-secrets-of-errors",
-        file="src/penstock/cli/tracebacks.py",
+        file="src/penstock/cli/output.py",
         find='printable(scrub("".join(whole.format())))',
         replace='printable("".join(whole.format()))',
         tests=(f"{OF_PRINTING}::test_the_traceback_of_debug_and_warnings",),
@@ -82,7 +82,7 @@ MUTANTS_OF_SECRETS = (
     Mutant(
         bug=38,
         name="names-move-the-cursor-of-a-terminal",
-        file="src/penstock/cli/safe_console.py",
+        file="src/penstock/cli/output.py",
         find="Segment(printable(segment.text), segment.style)",
         replace="segment",
         tests=(f"{OF_PRINTING}::test_progress_of_a_run",),
