@@ -14,10 +14,10 @@ from penstock.commit.identity import recognise
 from penstock.core.model import Attempt, Batch, Entry, Position, SweepCut
 from penstock.errors import PenstockError, PositionTaken
 from penstock.ledger.log import LogLedger
-from penstock.testing.simulator.errors import ViolationError
 from penstock.testing.simulator.explore import shape, singles
 from penstock.testing.simulator.schedule import Schedule, draw
 from penstock.testing.simulator.simulation import run
+from penstock.testing.simulator.stepping import ViolationError
 from penstock.testing.simulator.store import SteppedStore
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -55,10 +55,13 @@ def bug_7_checked_and_then_written(patch: pytest.MonkeyPatch) -> None:
     def two_steps(self: SteppedStore, key: str, data: bytes) -> bool:
         if self.get(key) is not None:
             return False
-        self._stepper.before("put", key)
-        self._history.created(key, data)
-        self._shared.put(key, data)
-        return True
+
+        def put() -> bool:
+            self._history.created(key, data)
+            self._shared.put(key, data)
+            return True
+
+        return self._stepper.do("put", key, put)
 
     patch.setattr(SteppedStore, "put_if_absent", two_steps)
 
