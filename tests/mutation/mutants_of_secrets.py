@@ -146,7 +146,7 @@ MUTANTS_OF_SECRETS = (
     Mutant(
         bug=38,
         name="what-a-validator-made-a-plain-text-of-is-shown",
-        file="src/penstock/spec/describe.py",
+        file="src/penstock/spec/complaint.py",
         find="        if is_from_environment(value):",
         replace="        if False:",
         tests=(f"{OF_MISTAKES}::test_no_mistake_shows_what_came_from_the_environment",),
@@ -162,7 +162,7 @@ MUTANTS_OF_SECRETS = (
     Mutant(
         bug=38,
         name="errors-quote-a-query-with-the-values-of-variables",
-        file="src/penstock/spec/interpolation.py",
+        file="src/penstock/spec/load.py",
         find='    if path[-1:] == ("sql",):',
         replace="    if False:",
         tests=(f"{OF_JVM}::test_values_of_the_environment_in_a_query_are_redacted_and_in_no_error",),

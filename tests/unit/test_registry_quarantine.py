@@ -9,14 +9,14 @@ from tests.unit.test_registry_client import decode_pass, decoded, failed, place,
 from penstock.core.bad_record import NAME, SCHEMA, SCHEMA_CHECKED, UNKNOWN
 from penstock.core.model import NEWEST_ROW_DIGEST, BatchId, Generation, OffsetRange, PipelineName, SourceName
 from penstock.errors import Refused, Retryable, StageFailed
-from penstock.registry.bad_records import QuarantinePass, unpacked
+from penstock.registry.decoding import QuarantinePass, unpacked
 from penstock.registry.place import RegistryPlace
 from penstock.registry.wire import framed
 from penstock.run.quarantine_rows import BadRecords, Quarantining, require_read_once, stage_quarantine
 from penstock.sink.parquet import directory_account
 from penstock.sink.quarantine import QuarantineSink
 from penstock.spark.schema import arrow_schema
-from penstock.spec.quarantine import Quarantine
+from penstock.spec.account import Quarantine
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 GOOD = {"id": 1, "customer": "ann", "amount": 0.5}

@@ -49,7 +49,10 @@ def _inspected(path: str, given: Sequence[str] | None) -> "Inspection":
     from penstock.spec import load
     from penstock.spec.state_location import Checkpoint
 
-    options = _options(given or ())
+    pairs = [text.partition("=") for text in given or ()]
+    if not all(key and equals for key, equals, _ in pairs):
+        raise Usage("--option should be KEY=VALUE, found something else.", remedy="Write it like --option region=eu-west-1.")
+    options = {key: value for key, _, value in pairs}
     if path.endswith(_PIPELINE_FILES):
         place = load(path).checkpoint
         return inspect_checkpoint(place.url, options={**place.options, **options})
@@ -59,13 +62,6 @@ def _inspected(path: str, given: Sequence[str] | None) -> "Inspection":
     if not Path(path).is_dir():
         raise Usage(f"There is no directory {path}.", remedy="Name a checkpoint directory or a pipeline file.")
     return inspect_checkpoint(path)
-
-
-def _options(given: Sequence[str]) -> dict[str, str]:
-    pairs = [text.partition("=") for text in given]
-    if not all(key and equals for key, equals, _ in pairs):
-        raise Usage("--option should be KEY=VALUE, found something else.", remedy="Write it like --option region=eu-west-1.")
-    return {key: value for key, _, value in pairs}
 
 
 def _inspection(found: "Inspection") -> RenderableType:
@@ -86,7 +82,10 @@ def _inspection(found: "Inspection") -> RenderableType:
     if found.operators:
         columns = ("state operator", "store", "provider", "partitions", "complete version", "newest version", "size")
         parts += [Text(), table(columns, _stores(found))]
-    parts += [Text(), *_anomalies(found)]
+    parts.append(Text() if found.anomalies else Text("\nNothing is odd about it.", "green"))
+    for odd in found.anomalies:
+        head = (f"{odd.severity.value}  ", _STYLES[odd.severity.value])
+        parts.append(Text.assemble(head, (odd.place, "bold"), f"  {odd.message} {odd.remedy}"))
     return Group(*parts)
 
 
@@ -109,14 +108,6 @@ def _stores(found: "Inspection") -> Iterator[tuple[object, ...]]:
         for store in operator.stores:
             versions = (store.complete_version, store.newest_version)
             yield (name, store.name, operator.provider, store.partitions, *versions, formatting.size(store.size_bytes))
-
-
-def _anomalies(found: "Inspection") -> Iterator[Text]:
-    if not found.anomalies:
-        yield Text("Nothing is odd about it.", "green")
-    for odd in found.anomalies:
-        head = (f"{odd.severity.value}  ", _STYLES[odd.severity.value])
-        yield Text.assemble(head, (odd.place, "bold"), f"  {odd.message} {odd.remedy}")
 
 
 def _explanation(found: "Explanation") -> RenderableType:

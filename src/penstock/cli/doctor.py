@@ -14,7 +14,6 @@ from penstock.cli.table import facts, table
 from penstock.errors import Failed
 
 if TYPE_CHECKING:
-    from penstock.core.open_transaction import OpenTransaction
     from penstock.run.doctor import Diagnosis
 
 _STYLES = {
@@ -64,7 +63,12 @@ def text_of(found: "Diagnosis") -> RenderableType:
     if heaps:
         parts += [table(("sink", "account", "pending", "pieces", "size", "oldest"), heaps), Text()]
     if found.transactions:
-        parts += [table(("open transaction", "since", "held up from", "ends"), map(_transaction, found.transactions)), Text()]
+        rows = []
+        for one in found.transactions:
+            ends = "never by itself" if one.timeout_ms is None else f"{formatting.duration(one.timeout_ms)} after its begin"
+            place = f"{one.topic}-{one.partition} offset {one.offset}"
+            rows.append((one.name, f"{formatting.duration(one.open_ms)} ago", place, ends))
+        parts += [table(("open transaction", "since", "held up from", "ends"), rows), Text()]
     parts += [Text(f"{one.sink} {one.account}: {one.trouble}", "red") for one in found.accounts if one.trouble is not None]
     return Group(*parts, *_advice(found, pending=bool(heaps)))
 
@@ -88,11 +92,6 @@ def _heaps(found: "Diagnosis") -> Iterator[tuple[object, ...]]:
                 batch, generation = pending.oldest_batch, pending.oldest_generation
                 oldest = None if batch is None else f"batch {batch}, generation {generation}"
                 yield one.sink, one.account, kind, formatting.count(pending.pieces), size, oldest
-
-
-def _transaction(one: "OpenTransaction") -> tuple[object, ...]:
-    ends = "never by itself" if one.timeout_ms is None else f"{formatting.duration(one.timeout_ms)} after its begin"
-    return one.name, f"{formatting.duration(one.open_ms)} ago", f"{one.topic}-{one.partition} offset {one.offset}", ends
 
 
 def _advice(found: "Diagnosis", *, pending: bool) -> Iterator[Text]:

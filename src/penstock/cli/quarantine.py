@@ -79,13 +79,9 @@ def _part(name: str, encoded: str | None) -> Iterator[str]:
         return
     data = b64decode(encoded)
     yield f"\n{name}, {formatting.counted(len(data), 'byte')}:"
-    yield from _dump(data[:_SHOWN_BYTES])
-    if len(data) > _SHOWN_BYTES:
-        yield f"… --json has all {len(data)} bytes."
-
-
-def _dump(data: bytes) -> Iterator[str]:
-    for start in range(0, len(data), _ROW_BYTES):
+    for start in range(0, min(len(data), _SHOWN_BYTES), _ROW_BYTES):
         row = data[start : start + _ROW_BYTES]
         text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
         yield f"{start:08x}  {row.hex(' '):<{3 * _ROW_BYTES}} {text}"
+    if len(data) > _SHOWN_BYTES:
+        yield f"… --json has all {len(data)} bytes."

@@ -143,7 +143,7 @@ def _text(found: Verdict) -> RenderableType:
             formatting.count(each.rows_expected),
             formatting.count(each.rows_found),
             _digest(each, sink),
-            _mark(ok=each.ok),
+            Text("ok", "green") if each.ok else Text("DIFFERENT", "bold red"),
         )
         for name, sink in found.sinks.items()
         for account, each in (sink.accounts or {"": sink}).items()
@@ -174,10 +174,6 @@ def _digest(each: Compared, sink: SinkVerdict) -> str:
     if each.digest_expected == each.digest_found:
         return each.digest_found
     return f"{each.digest_found}, expected {each.digest_expected}"
-
-
-def _mark(*, ok: bool) -> RenderableType:
-    return Text("ok", "green") if ok else Text("DIFFERENT", "bold red")
 
 
 def _compared_at(found: Verdict) -> Iterator[str]:

@@ -22,9 +22,8 @@ from penstock.run.quarantine_rows import quarantining_of
 from penstock.run.runtime import Runtime
 from penstock.run.user_sink import user_written
 from penstock.spark.column_name import quoted
-from penstock.spec.account import FAIL, Route, ShortAccount
+from penstock.spec.account import FAIL, Quarantine, Route, ShortAccount
 from penstock.spec.pipeline import DeliverySettings
-from penstock.spec.quarantine import Quarantine
 
 if TYPE_CHECKING:
     from penstock.registry.decoding import DecodePass

@@ -17,8 +17,8 @@ from penstock.core.model import BatchId, Generation, OffsetRange, RowDigest, Sou
 from penstock.errors import Refused, Retryable, StageFailed
 from penstock.protocols import Sink
 from penstock.source.kafka.options import reader_options
+from penstock.spec.account import Quarantine
 from penstock.spec.pipeline import DeliverySettings, PipelineSettings, quarantined
-from penstock.spec.quarantine import Quarantine
 from penstock.spec.source import Source
 from penstock.stage.spark_failure import from_spark
 
@@ -64,7 +64,7 @@ class Quarantining:
         Raises StageFailed if they are too many, Refused if a source with a quarantine is not read once, and what the tasks raise.
         A batch that was `decided` with so many passed the limits of then: today's do not apply, but tasks stop beyond that count.
         """
-        from penstock.registry.bad_records import unpacked
+        from penstock.registry.decoding import unpacked
 
         require_read_once(self._sources, [each.source for each in ranges])
         ours = [each for each in ranges if each.source in self._sources]
@@ -92,7 +92,7 @@ class Quarantining:
             )
 
     def _read(self, spark: "SparkSession", each: OffsetRange, *, at_most: int) -> Sequence[bytes]:
-        from penstock.registry.bad_records import QuarantinePass
+        from penstock.registry.decoding import QuarantinePass
 
         frame = _between(spark, self._sources[each.source], each)
         if frame is None:
