@@ -10,13 +10,13 @@ from tests.servers.fixtures import accounts_on, server, unique
 from tests.servers.server import Outside, Place
 
 from penstock.blob.request_counter import requests_to
+from penstock.checkpoint.entries import entry_ids
 from penstock.checkpoint.explanation import explain
 from penstock.checkpoint.files import Files, open_files
-from penstock.checkpoint.input_check import require_unchanged
-from penstock.checkpoint.input_listing import InputListing
+from penstock.checkpoint.input_listing import InputListing, require_unchanged
 from penstock.checkpoint.inspection import inspect_checkpoint, inspect_files
 from penstock.checkpoint.source_log import InputFile
-from penstock.checkpoint.spark_checkpoint import SparkCheckpoint, entry_ids
+from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.core.model import BatchId, SourceName
 from penstock.errors import Failed, InputChanged, PenstockError
 

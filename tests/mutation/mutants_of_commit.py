@@ -42,9 +42,9 @@ MUTANTS_OF_COMMIT = (
     Mutant(
         bug=37,
         name="input-that-a-batch-reads-is-to-be-removed",
-        file="src/penstock/checkpoint/torn_sources.py",
-        find="last is not None and log_id > last)",
-        replace="True)",
+        file="src/penstock/checkpoint/source_log.py",
+        find="and last is not None and log_id > last",
+        replace="and True",
         tests=("tests/unit/test_checkpoint_torn_sources.py::test_input_that_a_batch_reads_comes_from_a_copy",),
     ),
     Mutant(
@@ -376,7 +376,7 @@ MUTANTS_OF_COMMIT = (
     Mutant(
         bug=24,
         name="a-hole-of-one-entry-is-passed-over",
-        file="src/penstock/checkpoint/log_check.py",
+        file="src/penstock/checkpoint/log_reading.py",
         find="if after > before + 1:",
         replace="if after > before + 2:",
         tests=("tests/unit/test_checkpoint_inspection.py::test_damage",),

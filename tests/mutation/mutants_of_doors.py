@@ -98,7 +98,7 @@ MUTANTS_OF_DOORS = (
         bug=39,
         name="wildcards-of-a-source-are-names",
         file=PLACE,
-        find="any(all(map(fnmatchcase, place, _parts(one))) for one in _alternatives(pattern))",
+        find="any(all(map(fnmatchcase, place, one)) for one in patterns)",
         replace="same_or_nested(url, pattern)",
         tests=(f"{OF_PLACES}::test_a_source_that_reads_what_a_sink_writes_is_refused",),
     ),
@@ -137,7 +137,7 @@ MUTANTS_OF_DOORS = (
     Mutant(
         bug=36,
         name="files-of-a-replay-are-taken-as-they-are",
-        file="src/penstock/checkpoint/input_check.py",
+        file="src/penstock/checkpoint/input_listing.py",
         find="    if seen.modified_ms is None or seen.modified_ms == file.modified_ms:",
         replace="    if seen.modified_ms is None or seen.modified_ms >= file.modified_ms:",
         tests=(f"{OF_INPUT}::test_a_file_that_was_cut_short_is_delivered_again_once_the_remedy_is_carried_out",),

@@ -74,7 +74,7 @@ MUTANTS_OF_SECRETS = (
     Mutant(
         bug=38,
         name="a-traceback-holds-the-secrets-of-errors",
-        file="src/penstock/cli/tracebacks.py",
+        file="src/penstock/cli/output.py",
         find='printable(scrub("".join(whole.format())))',
         replace='printable("".join(whole.format()))',
         tests=(f"{OF_PRINTING}::test_the_traceback_of_debug_and_warnings",),
@@ -82,7 +82,7 @@ MUTANTS_OF_SECRETS = (
     Mutant(
         bug=38,
         name="names-move-the-cursor-of-a-terminal",
-        file="src/penstock/cli/safe_console.py",
+        file="src/penstock/cli/output.py",
         find="Segment(printable(segment.text), segment.style)",
         replace="segment",
         tests=(f"{OF_PRINTING}::test_progress_of_a_run",),
@@ -146,7 +146,7 @@ MUTANTS_OF_SECRETS = (
     Mutant(
         bug=38,
         name="what-a-validator-made-a-plain-text-of-is-shown",
-        file="src/penstock/spec/describe.py",
+        file="src/penstock/spec/complaint.py",
         find="        if is_from_environment(value):",
         replace="        if False:",
         tests=(f"{OF_MISTAKES}::test_no_mistake_shows_what_came_from_the_environment",),
@@ -162,7 +162,7 @@ MUTANTS_OF_SECRETS = (
     Mutant(
         bug=38,
         name="errors-quote-a-query-with-the-values-of-variables",
-        file="src/penstock/spec/interpolation.py",
+        file="src/penstock/spec/load.py",
         find='    if path[-1:] == ("sql",):',
         replace="    if False:",
         tests=(f"{OF_JVM}::test_values_of_the_environment_in_a_query_are_redacted_and_in_no_error",),

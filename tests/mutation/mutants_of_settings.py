@@ -83,7 +83,7 @@ MUTANTS_OF_SETTINGS = (
     Mutant(
         bug=42,
         name="a-traceback-names-values-of-rows-unasked",
-        file="src/penstock/cli/tracebacks.py",
+        file="src/penstock/cli/output.py",
         find="    if not values:\n",
         replace="    if False:\n",
         tests=("tests/unit/test_cli_app.py::test_a_traceback_names_values_of_rows_where_they_are_asked_for",),

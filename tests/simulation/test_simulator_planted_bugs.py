@@ -15,10 +15,10 @@ from penstock.commit.membership import share_of
 from penstock.core.model import Attempt, Batch, Entry, Position, Published, SweepCut, Totals
 from penstock.errors import PenstockError, PositionTaken
 from penstock.ledger.log import LogLedger
-from penstock.testing.simulator.errors import ViolationError
 from penstock.testing.simulator.explore import shape, singles
 from penstock.testing.simulator.schedule import Schedule, draw
 from penstock.testing.simulator.simulation import run
+from penstock.testing.simulator.stepping import ViolationError
 from penstock.testing.simulator.store import SteppedStore
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -56,10 +56,13 @@ def bug_7_checked_and_then_written(patch: pytest.MonkeyPatch) -> None:
     def two_steps(self: SteppedStore, key: str, data: bytes) -> bool:
         if self.get(key) is not None:
             return False
-        self._stepper.before("put", key)
-        self._history.created(key, data)
-        self._shared.put(key, data)
-        return True
+
+        def put() -> bool:
+            self._history.created(key, data)
+            self._shared.put(key, data)
+            return True
+
+        return self._stepper.do("put", key, put)
 
     patch.setattr(SteppedStore, "put_if_absent", two_steps)
 

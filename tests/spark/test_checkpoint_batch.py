@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name Spark's own documentation uses
 
-from penstock.checkpoint.input_check import require_unchanged
+from penstock.checkpoint.input_listing import require_unchanged
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.core.model import Batch, BatchId, SourceName
 from penstock.errors import InputChanged

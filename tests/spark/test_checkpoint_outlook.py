@@ -9,8 +9,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from penstock.checkpoint.inspection import inspect_checkpoint
-from penstock.checkpoint.next_start import Next
+from penstock.checkpoint.inspection import Next, inspect_checkpoint
 from tests.spark.streams import numbers, put, run
 
 BATCHES = 4

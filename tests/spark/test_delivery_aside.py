@@ -15,13 +15,13 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.core.model import SourceName
-from penstock.registry.bad_records import QuarantinePass
+from penstock.registry.decoding import QuarantinePass
 from penstock.registry.wire import framed
 from penstock.run.assembly import assemble
 from penstock.run.open_delivery import OpenDelivery
 from penstock.sink.parquet import directory_account
 from penstock.sink.quarantine import QuarantineSink
-from penstock.spec.quarantine import Quarantine
+from penstock.spec.account import Quarantine
 from penstock.stage.quarantine import BadRecords, QuarantineMember
 from tests.servers.fixtures import server, unique
 from tests.spark import streams

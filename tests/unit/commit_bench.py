@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import count
+from typing import Any, TypeVar
 
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.outcome import Delivered, StagedBatch
@@ -25,13 +26,12 @@ from penstock.ledger.log import LogLedger
 from penstock.ledger.memory import MemoryStore
 from penstock.protocols import Ledger
 from penstock.testing.simulator.history import History
-from penstock.testing.simulator.rows import Row
-from penstock.testing.simulator.schedule import Kind
 from penstock.testing.simulator.sinks import FilesSink, SteppedSink, TableSink
-from penstock.testing.simulator.targets import Targets
+from penstock.testing.simulator.targets import Row, Targets
 
 PIPELINE = PipelineName("flights")
 QUERY = QueryId("query")
+T = TypeVar("T")
 OPENED = Opened(owner="me", checkpoint="c", pipeline_digest="d", sinks=(SinkName("files"), SinkName("table")))
 
 
@@ -42,15 +42,12 @@ class Steps:
         self.done: list[str] = []
         self.failing: dict[str, list[PenstockError]] = {}
 
-    def before(self, operation: str, subject: str) -> Kind | None:
+    def do(self, operation: str, subject: str, act: Callable[[], T]) -> T:
         self.done.append(f"{operation} {subject.partition('/')[0]}")
         errors = self.failing.get(self.done[-1])
         if errors:
             raise errors.pop(0)
-        return None
-
-    def after(self, fault: Kind, operation: str) -> None:
-        raise AssertionError
+        return act()
 
 
 class Bench:
@@ -67,7 +64,7 @@ class Bench:
     def ledger(self) -> LogLedger:
         return LogLedger(self.watched, pipeline=PIPELINE)
 
-    def sinks(self) -> tuple[SteppedSink, ...]:
+    def sinks(self) -> tuple[SteppedSink[Any], ...]:
         return (
             FilesSink(self.targets.files, self.history, self.steps),
             TableSink(self.targets.table, self.history, self.steps),

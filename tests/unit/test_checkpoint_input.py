@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.checkpoint.input_check import require_unchanged
-from penstock.checkpoint.input_listing import InputListing, Seen
+from penstock.checkpoint.input_listing import InputListing, Seen, require_unchanged
 from penstock.checkpoint.source_log import InputFile
 from penstock.core.model import BatchId, SourceName
 from penstock.errors import InputChanged

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from penstock.checkpoint.anomaly import Severity
-from penstock.checkpoint.checksum import matches
 from penstock.checkpoint.explanation import Explanation, explain
-from penstock.checkpoint.inspection import Inspection, inspect_checkpoint
-from penstock.checkpoint.next_start import Next, NextStart, next_start
-from penstock.checkpoint.offset_kind import kind_of
+from penstock.checkpoint.inspection import Inspection, Next, NextStart, inspect_checkpoint, next_start
+from penstock.checkpoint.log_reading import matches
+from penstock.checkpoint.source_log import kind_of
 from penstock.core.model import BatchId
 
 GOLDEN = Path(__file__).parent / "checkpoints"

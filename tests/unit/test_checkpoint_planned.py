@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.checkpoint.planned_input import PlannedInput, planned_input
+from penstock.checkpoint.input_listing import PlannedInput, planned_input
 from penstock.checkpoint.source_log import InputFile
 from penstock.core.model import Batch, BatchId, OffsetRange, QueryId, SourceName
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from penstock.checkpoint.files import LocalFiles
-from penstock.checkpoint.torn_sources import torn_sources
+from penstock.checkpoint.source_log import torn_sources
 
 ENTRY = 'v1\n{"path":"file:///in/1.csv","timestamp":1,"batchId":4}'
 

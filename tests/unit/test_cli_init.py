@@ -12,7 +12,7 @@ from penstock.cli.app import main
 from penstock.cli.init import Template, make_project
 from penstock.errors import Failed, Usage
 from penstock.spec import Parquet, load
-from penstock.spec.json_schema import schema
+from penstock.spec.reference import schema
 
 TEMPLATES = list(Template)
 

@@ -1,6 +1,8 @@
 """Bug 4 of other systems: what was prepared and decided was aborted because it was old. No clock decides anything here."""
 
 from collections import Counter
+from collections.abc import Callable
+from typing import TypeVar
 
 import pytest
 
@@ -25,14 +27,13 @@ from penstock.errors import PublishFailed, Retryable
 from penstock.ledger.log import LogLedger
 from penstock.ledger.memory import MemoryStore
 from penstock.testing.simulator.history import History
-from penstock.testing.simulator.rows import Row
-from penstock.testing.simulator.schedule import Kind
 from penstock.testing.simulator.sinks import FilesSink
-from penstock.testing.simulator.targets import Targets
+from penstock.testing.simulator.targets import Row, Targets
 
 PIPELINE = PipelineName("flights")
 DECADE_MS = 10 * 365 * 24 * 3_600_000
 NOW_MS = 1_700_000_000_000
+T = TypeVar("T")
 
 
 class Sink(FilesSink):
@@ -47,11 +48,8 @@ class Sink(FilesSink):
 
 
 class Steps:
-    def before(self, operation: str, subject: str) -> Kind | None:
-        return None
-
-    def after(self, fault: Kind, operation: str) -> None:
-        raise AssertionError
+    def do(self, operation: str, subject: str, act: Callable[[], T]) -> T:
+        return act()
 
 
 class Pipeline:

@@ -1,9 +1,11 @@
 """Publishing a batch beside the next one: the next is staged meanwhile, and is decided only when the last is shown everywhere."""
 
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from threading import Event, current_thread
+from typing import Any
 
 import pytest
 from tests.unit.commit_bench import OPENED, PIPELINE, Bench, batch_of, trouble
@@ -14,7 +16,6 @@ from penstock.commit.outcome import Delivered, StagedBatch
 from penstock.core.model import Decided, Generation
 from penstock.errors import Failed, PenstockError, PublishFailed, StageFailed
 from penstock.run.publisher_thread import Publisher
-from penstock.testing.simulator.schedule import Kind
 
 
 class Later:
@@ -178,13 +179,13 @@ def test_somebody_else_may_wait_while_the_next_batch_begins(fails: bool) -> None
     """Who takes the waiting from the next batch would let it be decided before the last one is published."""
     publisher, go_on, pause = Publisher(), Event(), Event()
     both = Behind(publisher)
-    before = both.bench.steps.before
+    do = both.bench.steps.do
 
-    def held(operation: str, subject: str) -> Kind | None:
+    def held(operation: str, subject: str, act: Callable[[], Any]) -> Any:
         assert operation != "transact" or go_on.wait(60)
-        return before(operation, subject)
+        return do(operation, subject, act)
 
-    both.bench.steps.before = held  # type: ignore[method-assign]
+    both.bench.steps.do = held  # type: ignore[method-assign]
     both.begin(0)
     if fails:
         both.bench.steps.failing["transact table"] = [trouble()] * 5

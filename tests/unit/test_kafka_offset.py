@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.checkpoint.offset_kind import kind_of
 from penstock.checkpoint.repair import move_offsets
+from penstock.checkpoint.source_log import kind_of
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.core.kafka_offset import KafkaOffset, beginning_in, positions_in, read_offset, without_notes
 from penstock.core.model import BatchId, SourceName

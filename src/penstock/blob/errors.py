@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from penstock.errors import Failed, OutcomeUnknown, PenstockError, Retryable
+from penstock.support.connection import is_untrusted_certificate
 from penstock.support.secret import scrub
-from penstock.support.tls import is_untrusted_certificate
 
 _QUERY = re.compile(r"(?<=\S)\?\w[\w.~%+&=/;,@!$*-]*")
 """The query of a request's URL: long, useless to people, and some clients write credentials there."""

@@ -2,16 +2,21 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from penstock.core.model import Json
+from penstock.core.model import BatchId, Json
 
 NO_OFFSET = "-"
 ENTRY_ID = re.compile(r"0|[1-9]\d{0,17}")
 """File names of log entries. Spark ignores a number that exceeds its integer type."""
 OFFSET_VERSIONS = (1, 2)
 COMMIT_VERSIONS = (1, 2, 3)
+
+
+def entry_ids(names: Iterable[str]) -> list[BatchId]:
+    """Return the entry numbers among file names, without checksums, temporary and foreign files."""
+    return [BatchId(int(name)) for name in names if ENTRY_ID.fullmatch(name)]
 
 
 class Unreadable(ValueError):
@@ -60,15 +65,18 @@ def parse_offsets(data: bytes) -> OffsetsEntry:
     lines = _lines(data)
     version = _version(lines[0], OFFSET_VERSIONS)
     metadata = _object(lines[1], "line 2") if len(lines) > 1 and lines[1] else {}
-    read = _named if version > 1 else _positional
-    offsets = dict(read(line, number) for number, line in enumerate(lines[2:], start=3))
+    numbered = enumerate(lines[2:], start=3)
+    if version > 1:
+        offsets = dict(_named(line, number) for number, line in numbered)
+    else:
+        offsets = {str(number - 3): _offset(line, number) for number, line in numbered}
     if not offsets:
         raise Unreadable("ends before the offset of the first source")
     return OffsetsEntry(
         version=version,
         watermark_ms=_integer(metadata.get("batchWatermarkMs")),
         batch_at_ms=_integer(metadata.get("batchTimestampMs")),
-        confs=_texts(metadata.get("conf")),
+        confs={key: text for key, text in _mapping(metadata.get("conf")).items() if isinstance(text, str)},
         offsets=offsets,
     )
 
@@ -117,10 +125,6 @@ def _version(line: str, known: tuple[int, ...]) -> int:
     return int(digits)
 
 
-def _positional(line: str, number: int) -> tuple[str, str | None]:
-    return str(number - 3), _offset(line, number)
-
-
 def _named(line: str, number: int) -> tuple[str, str | None]:
     name, colon, offset = line.partition(":")
     if not colon:
@@ -157,7 +161,3 @@ def _integer(value: Json) -> int | None:
 
 def _mapping(value: Json) -> dict[str, Json]:
     return value if isinstance(value, dict) else {}
-
-
-def _texts(value: Json) -> dict[str, str]:
-    return {key: text for key, text in _mapping(value).items() if isinstance(text, str)}

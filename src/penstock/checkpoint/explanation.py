@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from penstock.checkpoint.anomaly import Severity
-from penstock.checkpoint.inspection import Inspection, SourcePosition
-from penstock.checkpoint.next_start import Next
+from penstock.checkpoint.inspection import Inspection, Next, SourcePosition
 from penstock.core.model import BatchId
 
 _SOME = 3
@@ -34,7 +33,9 @@ def explain(inspection: Inspection) -> Explanation:
         why=_why(inspection),
         input=tuple(_input(inspection)),
         notes=tuple(_notes(inspection)),
-        problems=tuple(_problems(inspection)),
+        problems=tuple(
+            f"{anomaly.message} {anomaly.remedy}" for anomaly in inspection.anomalies if anomaly.severity is not Severity.HARMLESS
+        ),
     )
 
 
@@ -95,7 +96,8 @@ def _range(source: SourcePosition) -> str:
     if source.files is not None:
         shown = ", ".join(file.path for file in source.files[:_SOME])
         more = f" and {len(source.files) - _SOME} more" if len(source.files) > _SOME else ""
-        return f"{_files(len(source.files))}: {shown}{more}." if source.files else "no new files."
+        count = "1 file" if len(source.files) == 1 else f"{len(source.files)} files"
+        return f"{count}: {shown}{more}." if source.files else "no new files."
     if source.start == source.end:
         return "nothing new."
     return f"from {_offset(source.start)} to {_offset(source.end)}."
@@ -103,10 +105,6 @@ def _range(source: SourcePosition) -> str:
 
 def _offset(offset: str | None) -> str:
     return "the beginning" if offset is None else offset
-
-
-def _files(count: int) -> str:
-    return "1 file" if count == 1 else f"{count} files"
 
 
 def _notes(inspection: Inspection) -> Iterator[str]:
@@ -124,12 +122,6 @@ def _notes(inspection: Inspection) -> Iterator[str]:
     harmless = sum(anomaly.severity is Severity.HARMLESS for anomaly in inspection.anomalies)
     if harmless:
         yield f"{harmless} harmless odd thing{'s' if harmless > 1 else ''}: `penstock checkpoint inspect` lists them."
-
-
-def _problems(inspection: Inspection) -> Iterator[str]:
-    for anomaly in inspection.anomalies:
-        if anomaly.severity is not Severity.HARMLESS:
-            yield f"{anomaly.message} {anomaly.remedy}"
 
 
 def _batches(ids: tuple[BatchId, ...]) -> str:

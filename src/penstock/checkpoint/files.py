@@ -3,16 +3,17 @@
 Readers name files by relative paths with `/`; everything specific to a store stays behind `Files`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from penstock.blob import open_store
+from penstock.blob import BlobStore, open_store
 from penstock.blob.url import is_blob
-from penstock.checkpoint.blob_files import BlobFiles
 from penstock.errors import Retryable, Usage
 from penstock.support.filesystem_errors import problem_of
 from penstock.support.secret import scheme_only
+
+T = TypeVar("T")
 
 
 class Files(Protocol):
@@ -25,31 +26,24 @@ class Files(Protocol):
     @property
     def location(self) -> str:
         """The directory or URL, for messages."""
-        ...
 
     def names(self, folder: str) -> tuple[str, ...]:
         """Return the names directly below `folder`, unordered; empty if the folder does not exist."""
-        ...
 
     def sizes(self, folder: str) -> Mapping[str, int | None]:
         """Return the names directly below `folder` with the size of each file, and None for each directory."""
-        ...
 
     def size_bytes(self, name: str) -> int | None:
         """Return the size of a file, None if it does not exist."""
-        ...
 
     def modified_ms(self, name: str) -> int | None:
         """Return when a file was last written (Unix time), None if it does not exist."""
-        ...
 
     def read(self, name: str, *, start: int = 0, size_bytes: int | None = None) -> bytes | None:
         """Return at most `size_bytes` bytes of a file from `start` on; None if the file does not exist."""
-        ...
 
     def delete(self, name: str) -> None:
         """Delete one file if it exists. Only `penstock.checkpoint.repair` calls this."""
-        ...
 
 
 class LocalFiles:
@@ -63,42 +57,35 @@ class LocalFiles:
         return str(self._root)
 
     def names(self, folder: str) -> tuple[str, ...]:
-        try:
-            return tuple(entry.name for entry in (self._root / folder).iterdir())
-        except (FileNotFoundError, NotADirectoryError):
-            return ()
-        except OSError as error:
-            raise _unreadable(self._root / folder, error) from error
+        return self._read(folder, lambda path: tuple(entry.name for entry in path.iterdir())) or ()
 
     def sizes(self, folder: str) -> Mapping[str, int | None]:
         found = {name: self._root / folder / name for name in self.names(folder)}
         return {name: None if path.is_dir() else self.size_bytes(str(path)) or 0 for name, path in found.items()}
 
     def size_bytes(self, name: str) -> int | None:
-        try:
-            return (self._root / name).stat().st_size
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            raise _unreadable(self._root / name, error) from error
+        return self._read(name, lambda path: path.stat().st_size)
 
     def modified_ms(self, name: str) -> int | None:
-        try:
-            return (self._root / name).stat().st_mtime_ns // 1_000_000
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            raise _unreadable(self._root / name, error) from error
+        return self._read(name, lambda path: path.stat().st_mtime_ns // 1_000_000)
 
     def read(self, name: str, *, start: int = 0, size_bytes: int | None = None) -> bytes | None:
-        try:
-            with (self._root / name).open("rb") as file:
+        def part(path: Path) -> bytes:
+            with path.open("rb") as file:
                 file.seek(start)
-                return file.read() if size_bytes is None else file.read(size_bytes)
+                return file.read(-1 if size_bytes is None else size_bytes)
+
+        return self._read(name, part)
+
+    def _read(self, name: str, act: Callable[[Path], T]) -> T | None:
+        path = self._root / name
+        try:
+            return act(path)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
         except OSError as error:
-            raise _unreadable(self._root / name, error) from error
+            problem = problem_of(error)
+            raise Retryable(f"{path} cannot be read: {problem.reason}.", remedy=f"{problem.advice}, then try again.") from error
 
     def delete(self, name: str) -> None:
         try:
@@ -116,23 +103,63 @@ def open_files(path: str | Path, *, options: Mapping[str, Any] | None = None) ->
     A `file:` URL is taken literally, as Hadoop does: `%20` is three characters. Raises Usage for stores that cannot be read, and
     DependencyMissing.
     """
-    if is_blob(str(path)):
-        return BlobFiles(open_store(str(path), options=options))
-    return LocalFiles(_local(str(path)))
-
-
-def _local(path: str) -> Path:
-    scheme, colon, _ = path.partition(":")
+    place = str(path)
+    if is_blob(place):
+        return BlobFiles(open_store(place, options=options))
+    scheme, colon, _ = place.partition(":")
     if not colon or "/" in scheme or scheme == "":
-        return Path(path)
+        return LocalFiles(Path(place))
     if scheme == "file":
-        return Path(path.removeprefix("file:").removeprefix("//"))
+        return LocalFiles(Path(place.removeprefix("file:").removeprefix("//")))
     raise Usage(
-        f"The checkpoint is at {scheme_only(path)}, expected a directory, a file:// URL, or one of s3, az, gs or hdfs.",
+        f"The checkpoint is at {scheme_only(place)}, expected a directory, a file:// URL, or one of s3, az, gs or hdfs.",
         remedy="Copy the checkpoint to a directory, or mount the store.",
     )
 
 
-def _unreadable(path: Path, error: OSError) -> Retryable:
-    problem = problem_of(error)
-    return Retryable(f"{path} cannot be read: {problem.reason}.", remedy=f"{problem.advice}, then try again.")
+class BlobFiles:
+    """`Files` below the root of a store. A folder is a key prefix; nothing is cached between calls.
+
+    `names` and `sizes` cost one listing, other methods one request, except `read`.
+    """
+
+    def __init__(self, store: BlobStore) -> None:
+        self._store = store
+
+    @property
+    def location(self) -> str:
+        return self._store.url
+
+    def names(self, folder: str) -> tuple[str, ...]:
+        return tuple(self.sizes(folder))
+
+    def sizes(self, folder: str) -> Mapping[str, int | None]:
+        start = f"{folder}/" if folder else ""
+        return {
+            found.key[len(start) :].rstrip("/"): None if found.key.endswith("/") else found.size_bytes
+            for found in self._store.children(start)
+        }
+
+    def size_bytes(self, name: str) -> int | None:
+        found = self._store.head(name)
+        return None if found is None else found.size_bytes
+
+    def modified_ms(self, name: str) -> int | None:
+        found = self._store.head(name)
+        return None if found is None else found.modified_ms
+
+    def read(self, name: str, *, start: int = 0, size_bytes: int | None = None) -> bytes | None:
+        """Read a whole file with one request, a part with two: stores refuse a range beyond the end, so the size comes first."""
+        if start == 0 and size_bytes is None:
+            return self._store.get(name)
+        whole = self.size_bytes(name)
+        if whole is None:
+            return None
+        length = min(whole - start, whole if size_bytes is None else size_bytes)
+        try:
+            return self._store.read(name, start=start, length=length) if length > 0 else b""
+        except FileNotFoundError:  # deleted after its size was read
+            return None
+
+    def delete(self, name: str) -> None:
+        self._store.delete(name)

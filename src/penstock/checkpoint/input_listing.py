@@ -1,16 +1,23 @@
-"""Looks up size and modification time of input files, in local or mounted directories and in the checkpoint's store."""
+"""Input files of a planned batch: their size and modification time now, and whether they are what Spark planned.
 
-from collections.abc import Mapping, Sequence
+Spark lists the files of a batch once and reads them later by name. It silently skips a file that was removed in between, and
+reads a changed file as it is now. Both were observed with Spark 4.3, in a repeated batch and between planning and reading.
+"""
+
+import json
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from penstock.blob import Found, open_store
-from penstock.blob.url import BlobUrl, is_blob, parse
-from penstock.checkpoint.source_log import InputFile
-from penstock.errors import Failed, Usage
+from penstock.blob import open_store
+from penstock.blob.url import is_blob, parse
+from penstock.checkpoint.source_log import InputFile, kind_of
+from penstock.core.model import Batch, BatchId, OffsetRange, SourceName
+from penstock.errors import Failed, InputChanged, Usage
 
 _AT_ONCE = 16
 
@@ -49,7 +56,11 @@ class InputListing:
         """Look up one file. Spark logs URLs percent-encoded."""
         parts = urlsplit(file.path)
         if parts.scheme in {"", "file"}:
-            return _local(Path(unquote(parts.path)))
+            try:
+                status = Path(unquote(parts.path)).stat()
+            except (FileNotFoundError, NotADirectoryError):
+                return Seen(size_bytes=None)
+            return Seen(size_bytes=status.st_size, modified_ms=status.st_mtime_ns // 1_000_000)
         return self._in_store(f"{parts.scheme}://{parts.netloc}{unquote(parts.path)}")
 
     def _in_store(self, url: str) -> Seen | None:
@@ -57,27 +68,136 @@ class InputListing:
             return None
         try:
             place = parse(url)
-            if _root(place) != _root(self._store):
+            if (place.kind, place.host, place.bucket) != (self._store.kind, self._store.host, self._store.bucket):
                 return None
             folder, _, name = str(place).rpartition("/")
-            return _seen(place, open_store(folder, options=self._options).head(name))
+            found = open_store(folder, options=self._options).head(name)
         except (Usage, Failed):  # the name is no valid key, or only Spark has the permission to read it
             return None
+        if found is None:
+            return Seen(size_bytes=None)
+        return Seen(size_bytes=found.size_bytes, modified_ms=found.modified_ms if place.kind == "hdfs" else None)
 
 
-def _root(place: BlobUrl) -> tuple[str, str, str]:
-    return place.kind, place.host, place.bucket
+_SOME = 3
+_UNDECIDED = (
+    "Put the files back as they were and let nothing write to them, then start again: nothing of the batch was decided. If a "
+    "change is meant, as in a file that was mended, give the file the time that is expected"
+)
+_DELIVERED = (
+    "Put the files back as they were, with their modification times, and start again: the batch's rows are delivered, but Spark "
+    "needs its input once more for the query's state."
+)
 
 
-def _seen(place: BlobUrl, found: Found | None) -> Seen:
-    if found is None:
-        return Seen(size_bytes=None)
-    return Seen(size_bytes=found.size_bytes, modified_ms=found.modified_ms if place.kind == "hdfs" else None)
+def require_unchanged(
+    batch_id: BatchId,
+    inputs: Mapping[SourceName, Sequence[InputFile]],
+    *,
+    look: InputListing | None = None,
+    delivered: bool = False,
+) -> None:
+    """Raise InputChanged if an input file is gone or has another modification time than Spark planned it with.
+
+    Called before a batch of an earlier run is staged; after any batch is staged and before it is decided, so that what was staged
+    is what was planned (I4); and, with `delivered`, after a batch that was delivered before was computed again for its state,
+    before Spark commits it. Costs one stat or request per file. Files that are not visible from here are skipped; without `look`
+    those are all files outside local and mounted directories.
+
+    Times are compared: Spark logs no size. A file truncated by a copy, a full disk or a second writer has another time. An
+    operator who repairs a corrupt file confirms it by giving the file the logged time.
+    """
+    for name, files in inputs.items():
+        looks = zip(files, (look or InputListing()).at(files), strict=True)
+        wrong = [(file, change) for file, seen in looks if (change := _change(file, seen)) is not None]
+        if wrong:
+            more = f" and {len(wrong) - _SOME} more" if len(wrong) > _SOME else ""
+            changes = "; ".join(change for _, change in wrong[:_SOME])
+            raise InputChanged(
+                f"Input of batch {batch_id} was changed under source {name}: {changes}{more}.",
+                remedy=_DELIVERED if delivered else f"{_UNDECIDED}: {_as_planned(wrong[0][0])}.",
+            )
 
 
-def _local(path: Path) -> Seen:
+def _as_planned(file: InputFile) -> str:
+    """Return how to give `file` the modification time that Spark logged."""
+    if urlsplit(file.path).scheme in {"", "file"}:
+        return f"touch -d @{_stamp(file.modified_ms)} {shlex.quote(_shown(file.path))}"
+    return f"{file.modified_ms} ms, by the operation SETTIMES of WebHDFS"
+
+
+def _change(file: InputFile, seen: Seen | None) -> str | None:
+    if seen is None:
+        return None
+    if seen.is_gone:
+        return f"{_shown(file.path)} is gone"
+    if seen.modified_ms is None or seen.modified_ms == file.modified_ms:
+        return None
+    return f"{_shown(file.path)} was modified at {_stamp(seen.modified_ms)}, expected {_stamp(file.modified_ms)} (Unix time)"
+
+
+def _stamp(unix_ms: int) -> str:
+    return f"{unix_ms // 1000}.{unix_ms % 1000:03}"
+
+
+def _shown(url: str) -> str:
+    """Return the path of a local file, or else the URL, unescaped."""
+    parts = urlsplit(url)
+    return unquote(parts.path if parts.scheme in {"", "file"} else url)
+
+
+_LOOKED_AT = 100
+"""Most files of a batch whose sizes are looked up if any of them is in a store."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedInput:
+    """Amount of input: records of sources that count them, and bytes of files as stored, compressed or not."""
+
+    records: int = 0
+    size_bytes: int = 0
+
+    def __add__(self, other: "PlannedInput") -> "PlannedInput":
+        return PlannedInput(records=self.records + other.records, size_bytes=self.size_bytes + other.size_bytes)
+
+
+def planned_input(
+    batch: Batch, files: Mapping[SourceName, Sequence[InputFile]], *, look: InputListing | None = None
+) -> PlannedInput | None:
+    """Return the input of all sources of `batch`, None if any is unknown. `files` are the input files of its file sources.
+
+    Costs one stat or request per file, and none for many files in a store: such a batch is not small.
+    """
+    total = PlannedInput()
+    for offsets in batch.offsets:
+        found = _of_files(files[offsets.source], look or InputListing()) if offsets.source in files else _of_records(offsets)
+        if found is None:
+            return None
+        total += found
+    return total
+
+
+def _of_files(files: Sequence[InputFile], look: InputListing) -> PlannedInput | None:
+    if len(files) > _LOOKED_AT and any(is_blob(file.path) for file in files):
+        return None
     try:
-        status = path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return Seen(size_bytes=None)
-    return Seen(size_bytes=status.st_size, modified_ms=status.st_mtime_ns // 1_000_000)
+        sizes = [None if seen is None else seen.size_bytes for seen in look.at(files)]
+    except OSError:
+        return None
+    known = [size for size in sizes if size is not None]
+    return PlannedInput(size_bytes=sum(known)) if len(known) == len(sizes) else None
+
+
+def _of_records(offsets: OffsetRange) -> PlannedInput | None:
+    if offsets.end is None or offsets.end == offsets.start:
+        return PlannedInput()
+    count = _COUNTED.get(kind_of(offsets.end))
+    if count is None or offsets.start is None:
+        return None
+    return PlannedInput(records=count(json.loads(offsets.end)) - count(json.loads(offsets.start)))
+
+
+_COUNTED: Mapping[str, Callable[[Any], int]] = {
+    "rate-micro-batch": lambda offset: int(offset["offset"]),
+    "kafka": lambda offset: sum(position for partitions in offset.values() for position in partitions.values()),
+}

@@ -1,21 +1,65 @@
-"""Reads a checkpoint into one value, which `penstock checkpoint inspect` shows."""
+"""Reads a checkpoint into one value, which `penstock checkpoint inspect` shows, with what Spark does at its next start."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 
 from penstock.checkpoint.anomaly import RESTORE, Anomaly, Severity
 from penstock.checkpoint.entries import OffsetsEntry, Unreadable
 from penstock.checkpoint.files import Files, open_files
 from penstock.checkpoint.log_reading import Logs, read_logs
-from penstock.checkpoint.next_start import NextStart, next_start
-from penstock.checkpoint.offset_kind import kind_of
-from penstock.checkpoint.source_log import InputFile, SourceLog, log_offset
-from penstock.checkpoint.state import StateOperator, state_operators
-from penstock.checkpoint.state_check import missing_state_versions
-from penstock.checkpoint.torn_sources import torn_sources
+from penstock.checkpoint.source_log import InputFile, SourceLog, kind_of, log_offset, torn_sources
+from penstock.checkpoint.state import StateOperator, missing_state_versions, state_operators
 from penstock.core.kafka_offset import without_notes
 from penstock.core.model import BatchId
 from penstock.errors import CheckpointDamaged
+
+
+class Next(str, Enum):
+    """What the next start does."""
+
+    FRESH = "fresh"
+    """Nothing is planned yet: batch 0 runs, with whatever input is there."""
+    NEW = "new"
+    """The newest planned batch is committed: a new batch follows it."""
+    REPLAY = "replay"
+    """The newest planned batch is not committed: it runs again, with the same number and the same input."""
+    SKIP = "skip"
+    """Like REPLAY, but earlier batches were not committed either, and Spark silently skips them."""
+    REPEAT = "repeat"
+    """The commit log is ahead of the offset log: Spark delivers a delivered batch once more, then fails."""
+    FAIL = "fail"
+    """Spark does not start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextStart:
+    """What the next start runs first: `batch_id`, None if Spark does not start. The batches in `skipped` never run again."""
+
+    next: Next
+    batch_id: BatchId | None
+    skipped: tuple[BatchId, ...] = ()
+
+    @property
+    def is_replay(self) -> bool:
+        """Whether the sink can have received the first batch before, wholly or in part."""
+        return self.next in {Next.REPLAY, Next.SKIP, Next.REPEAT}
+
+
+def next_start(*, planned: frozenset[BatchId], committed: frozenset[BatchId], starts: bool = True) -> NextStart:
+    """Predict the next start from the ids in the two logs; `starts` is False if something else keeps Spark from starting."""
+    newest = max(planned, default=None)
+    newest_commit = max(committed, default=BatchId(-1))
+    if not starts or (newest is not None and newest > 0 and newest - 1 not in planned):
+        return NextStart(next=Next.FAIL, batch_id=None)
+    if newest is None:
+        return NextStart(next=Next.FRESH if not committed else Next.REPEAT, batch_id=BatchId(0))
+    if newest_commit == newest:
+        return NextStart(next=Next.NEW, batch_id=BatchId(newest + 1))
+    if newest_commit > newest:
+        return NextStart(next=Next.REPEAT, batch_id=newest)
+    skipped = tuple(BatchId(batch_id) for batch_id in range(newest_commit + 1, newest))
+    return NextStart(next=Next.SKIP if skipped else Next.REPLAY, batch_id=newest, skipped=skipped)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +118,14 @@ def inspect_files(files: Files) -> Inspection:
     logs = read_logs(files)
     newest = max(logs.planned, default=None)
     sources, source_anomalies = _sources(files, logs, newest)
-    operators, state_anomalies = _operators(files)
-    behind = missing_state_versions(operators, needed_version=_needed_version(logs))
+    operators: tuple[StateOperator, ...] = ()
+    state_anomalies = []
+    try:
+        operators = state_operators(files)
+    except Unreadable as error:
+        state_anomalies = [Anomaly(place="state", severity=Severity.STOPS, message=f"The state's {error}.", remedy=RESTORE)]
+    ahead = next_start(planned=logs.planned, committed=logs.committed)
+    behind = missing_state_versions(operators, needed_version=ahead.batch_id or 0)  # batch N reads version N, after batch N - 1
     entry = logs.offsets.get(newest) if newest is not None else None
     torn = torn_sources(files, {} if entry is None else entry.offsets)
     anomalies = [*logs.anomalies, *source_anomalies, *torn, *state_anomalies, *behind]
@@ -115,9 +165,9 @@ def _sources(files: Files, logs: Logs, newest: BatchId | None) -> tuple[tuple[So
     return tuple(found), anomalies
 
 
-def _log_folders(key: str) -> tuple[str, ...]:
+def _log_folders(key: str) -> Iterable[str]:
     """Return where a file source's log can be: a relation used twice logs files under its first use, offsets under the last."""
-    return tuple(str(number) for number in range(int(key) + 1)) if key.isdecimal() else (key,)
+    return map(str, range(int(key) + 1)) if key.isdecimal() else (key,)
 
 
 def _source(files: Files, key: str, before: OffsetsEntry | None, entry: OffsetsEntry, anomalies: list[Anomaly]) -> SourcePosition:
@@ -134,16 +184,3 @@ def _source(files: Files, key: str, before: OffsetsEntry | None, entry: OffsetsE
         anomalies.append(Anomaly(place=f"sources/{key}", severity=Severity.STOPS, message=error.message, remedy=RESTORE))
         return position
     return SourcePosition(key=key, kind=position.kind, start=start, end=end, files=listed)
-
-
-def _operators(files: Files) -> tuple[tuple[StateOperator, ...], list[Anomaly]]:
-    try:
-        return state_operators(files), []
-    except Unreadable as error:
-        return (), [Anomaly(place="state", severity=Severity.STOPS, message=f"The state's {error}.", remedy=RESTORE)]
-
-
-def _needed_version(logs: Logs) -> int:
-    """Return the state version that the next start reads: batch N reads version N, the state after batch N - 1."""
-    ahead = next_start(planned=logs.planned, committed=logs.committed)
-    return 0 if ahead.batch_id is None else ahead.batch_id

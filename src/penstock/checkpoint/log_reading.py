@@ -1,23 +1,26 @@
 """Reads the whole offset log, commit log and `metadata`, and collects their anomalies."""
 
-from collections.abc import Callable, Collection, Mapping
+import itertools
+import re
+import struct
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from penstock.checkpoint.anomaly import RESTORE, Anomaly, Severity, restore_or_plan_anew, restore_or_run_again
-from penstock.checkpoint.checksum import checksum_name, matches
 from penstock.checkpoint.entries import (
     ENTRY_ID,
     CommitEntry,
     OffsetsEntry,
     Unreadable,
+    entry_ids,
     parse_commit,
     parse_offsets,
     parse_query_id,
 )
 from penstock.checkpoint.files import Files
-from penstock.checkpoint.log_check import foreign_files, odd_sequence
 from penstock.core.model import BatchId
 
 _READ_AT_ONCE = 16
@@ -39,41 +42,28 @@ class Logs:
 def read_logs(files: Files) -> Logs:
     """Read both logs completely. Costs a small file per retained batch and log (Spark retains 100 batches by default)."""
     reading = _Reading(files)
-    planned, committed = _ids(files, "offsets"), _ids(files, "commits")
+    planned, committed = frozenset(entry_ids(files.names("offsets"))), frozenset(entry_ids(files.names("commits")))
     newest, newest_commit = max(planned, default=BatchId(0)), max(committed, default=BatchId(0))
     query_id = reading.query_id(started=bool(planned or committed))
     offsets = reading.entries("offsets", planned, parse_offsets, needed={newest, newest - 1})
     commits = reading.entries("commits", committed, parse_commit, needed={newest_commit})
     odd = (*odd_sequence(planned, committed), *foreign_files(files, "offsets"), *foreign_files(files, "commits"))
+    # Spark writes a newest entry again, so its remedy needs no backup.
+    ways_out = {f"offsets/{newest}": restore_or_plan_anew(newest)}
+    if newest == newest_commit:
+        ways_out[f"commits/{newest}"] = restore_or_run_again(newest)
+    found = [
+        replace(anomaly, remedy=ways_out.get(anomaly.place, anomaly.remedy)) if anomaly.severity is Severity.STOPS else anomaly
+        for anomaly in reading.anomalies
+    ]
     return Logs(
         query_id=query_id,
         planned=planned,
         committed=committed,
         offsets=offsets,
         commits=commits,
-        anomalies=(*(_with_way_out(anomaly, newest, newest_commit) for anomaly in reading.anomalies), *odd),
+        anomalies=(*found, *odd),
     )
-
-
-def _with_way_out(anomaly: Anomaly, newest: BatchId, newest_commit: BatchId) -> Anomaly:
-    """Give a newest entry a remedy that needs no backup: Spark writes these entries again."""
-    if anomaly.severity is not Severity.STOPS:
-        return anomaly
-    if anomaly.place == f"offsets/{newest}":
-        return replace(anomaly, remedy=restore_or_plan_anew(newest))
-    if anomaly.place == f"commits/{newest_commit}" and newest == newest_commit:
-        return replace(anomaly, remedy=restore_or_run_again(newest))
-    return anomaly
-
-
-def _ids(files: Files, folder: str) -> frozenset[BatchId]:
-    return frozenset(BatchId(int(name)) for name in files.names(folder) if ENTRY_ID.fullmatch(name))
-
-
-@dataclass(frozen=True, slots=True)
-class _Fetched:
-    data: bytes
-    checksum: bytes | None
 
 
 class _Reading:
@@ -102,20 +92,30 @@ class _Reading:
             }
         return {batch_id: entry for batch_id, entry in read.items() if entry is not None}
 
-    def _fetched(self, name: str, beside: Collection[str]) -> _Fetched:
-        """Read the file, and its checksum if that is one of the names `beside` it."""
+    def _fetched(self, name: str, beside: Collection[str]) -> tuple[bytes, bytes | None]:
+        """Return the file's content, and its checksum if that is one of the names `beside` it."""
         checksum = checksum_name(name)
         is_there = checksum.rpartition("/")[2] in beside
-        return _Fetched(self._files.read(name) or b"", self._files.read(checksum) if is_there else None)
+        return self._files.read(name) or b"", self._files.read(checksum) if is_there else None
 
-    def _parsed(self, name: str, fetched: _Fetched, parse: Callable[[bytes], T], *, needed: bool) -> T | None:
+    def _parsed(self, name: str, fetched: tuple[bytes, bytes | None], parse: Callable[[bytes], T], *, needed: bool) -> T | None:
+        data, checksum = fetched
+        entry = None
         try:
-            entry = parse(fetched.data)
+            entry = parse(data)
         except Unreadable as error:
-            self.anomalies.append(_unreadable(name, error, needed=needed))
-            return None
-        if fetched.checksum is not None and not matches(fetched.data, fetched.checksum):
-            self.anomalies.append(_changed(name, needed=needed))
+            severity = Severity.STOPS if needed else Severity.HARMLESS
+            message = f"{name} {error}." + ("" if needed else " Spark does not need it any more.")
+            remedy = RESTORE
+        else:
+            if checksum is None or matches(data, checksum):
+                return entry
+            severity = Severity.LOSES if needed else Severity.HARMLESS
+            message = f"{name} does not match its checksum {checksum_name(name)}: it was changed after Spark wrote it"
+            message += ", and Spark takes it as it is." if needed else "."
+            remedy = f"{RESTORE} If you changed it on purpose, delete the checksum file."
+        remedy = remedy if needed else "Nothing need be done."
+        self.anomalies.append(Anomaly(place=name, severity=severity, message=message, remedy=remedy))
         return entry
 
 
@@ -128,20 +128,104 @@ _NO_METADATA = Anomaly(
 )
 
 
-def _unreadable(name: str, error: Unreadable, *, needed: bool) -> Anomaly:
-    return Anomaly(
-        place=name,
-        severity=Severity.STOPS if needed else Severity.HARMLESS,
-        message=f"{name} {error}." + ("" if needed else " Spark does not need it any more."),
-        remedy=RESTORE if needed else "Nothing need be done.",
-    )
+_MAGIC = b"crc\0"
+_HEADER = struct.Struct(">4si")
 
 
-def _changed(name: str, *, needed: bool) -> Anomaly:
-    return Anomaly(
-        place=name,
-        severity=Severity.LOSES if needed else Severity.HARMLESS,
-        message=f"{name} does not match its checksum {checksum_name(name)}: it was changed after Spark wrote it"
-        + (", and Spark takes it as it is." if needed else "."),
-        remedy=f"{RESTORE} If you changed it on purpose, delete the checksum file." if needed else "Nothing need be done.",
-    )
+def checksum_name(name: str) -> str:
+    """Return the name of a file's checksum file: `offsets/.3.crc` for `offsets/3`."""
+    folder, slash, file = name.rpartition("/")
+    return f"{folder}{slash}.{file}.crc"
+
+
+def matches(data: bytes, checksum: bytes) -> bool:
+    """Return whether `data` matches the content of its checksum file."""
+    if len(checksum) < _HEADER.size:
+        return False
+    magic, chunk_bytes = _HEADER.unpack_from(checksum)
+    if magic != _MAGIC or chunk_bytes <= 0:
+        return False
+    chunks = (data[start : start + chunk_bytes] for start in range(0, len(data), chunk_bytes))
+    return checksum[_HEADER.size :] == b"".join(struct.pack(">I", zlib.crc32(chunk)) for chunk in chunks)
+
+
+_CHECKSUM = re.compile(r"\.(.+)\.crc")
+_TEMPORARY = re.compile(r"\..*\.tmp(\.crc)?|.*\.tmp")
+_SOME = 5
+
+
+def odd_sequence(planned: frozenset[BatchId], committed: frozenset[BatchId]) -> Iterator[Anomaly]:
+    """Yield an anomaly for each hole in a log, and for each contradiction between the two logs."""
+    newest = max(planned, default=None)
+    for hole in _holes(planned):
+        needed = newest is not None and hole.stop == newest
+        yield Anomaly(
+            place=f"offsets/{hole.start}",
+            severity=Severity.STOPS if needed else Severity.HARMLESS,
+            message=f"The offset log has a hole: {_listed('offsets', hole)}.",
+            remedy=RESTORE if needed else "Somebody removed entries by hand; Spark does not need these any more.",
+        )
+    for hole in _holes(committed):
+        yield Anomaly(
+            place=f"commits/{hole.start}",
+            severity=Severity.HARMLESS,
+            message=f"The commit log has a hole: {_listed('commits', hole)}; Spark looks at the newest commit only.",
+            remedy="Nothing need be done, but somebody removed entries by hand.",
+        )
+    yield from _against_each_other(newest, max(committed, default=None))
+
+
+def _against_each_other(newest: BatchId | None, newest_commit: BatchId | None) -> Iterator[Anomaly]:
+    if newest_commit is not None and (newest is None or newest_commit > newest):
+        entry = "there is no offsets entry at all" if newest is None else f"the newest offsets entry is {newest}"
+        first = 0 if newest is None else newest
+        yield Anomaly(
+            place=f"commits/{newest_commit}",
+            severity=Severity.LOSES,
+            message=f"commits/{newest_commit} is there, but {entry}: Spark delivers batch {first} once more and then fails.",
+            remedy="Restore the missing offsets entries from a copy before you start it.",
+        )
+    if newest is not None and (-1 if newest_commit is None else newest_commit) < newest - 1:
+        first = 0 if newest_commit is None else newest_commit + 1
+        yield Anomaly(
+            place=f"commits/{first}",
+            severity=Severity.LOSES,
+            message=f"Spark goes on with batch {newest}, but {_listed('commits', range(first, newest))}: "
+            "it passes over these batches in silence, delivered or not.",
+            remedy=f"To run them again, remove offsets/{first + 1} and all newer ones first (work on a copy).",
+        )
+
+
+def _holes(ids: Iterable[BatchId]) -> Iterator[range]:
+    present = sorted(ids)
+    for before, after in itertools.pairwise(present):
+        if after > before + 1:
+            yield range(before + 1, after)
+
+
+def _listed(folder: str, ids: range) -> str:
+    shown = ", ".join(f"{folder}/{batch_id}" for batch_id in ids[:_SOME])
+    more = f" and {len(ids) - _SOME} more" if len(ids) > _SOME else ""
+    return f"{shown}{more} {'is' if len(ids) == 1 else 'are'} missing"
+
+
+def foreign_files(files: Files, folder: str) -> Iterator[Anomaly]:
+    """Yield anomalies for the files in a log's directory that are neither entries nor checksums of entries."""
+    names = files.names(folder)
+    temporary = sorted(name for name in names if _TEMPORARY.fullmatch(name) and not name.endswith(".crc"))
+    if temporary:
+        shown = ", ".join(temporary[:_SOME]) + (f" and {len(temporary) - _SOME} more" if len(temporary) > _SOME else "")
+        yield Anomaly(
+            place=folder,
+            severity=Severity.HARMLESS,
+            message=f"{folder} has temporary files of a writer that died, or of a second driver: {shown}.",
+            remedy="Make sure that no driver runs; then they may be deleted.",
+        )
+    for name in sorted(set(names) - set(temporary)):
+        if not (ENTRY_ID.fullmatch(name) or _TEMPORARY.fullmatch(name) or _CHECKSUM.fullmatch(name)):
+            yield Anomaly(
+                place=f"{folder}/{name}",
+                severity=Severity.HARMLESS,
+                message=f"{folder}/{name} is no entry of Spark's log.",
+                remedy="Spark passes over it; find out who put it there.",
+            )

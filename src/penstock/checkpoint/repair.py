@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from penstock.blob.url import is_blob
-from penstock.checkpoint.entries import NO_OFFSET
-from penstock.checkpoint.spark_checkpoint import SparkCheckpoint, entry_ids
+from penstock.checkpoint.entries import NO_OFFSET, entry_ids
+from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.core.kafka_offset import moved
 from penstock.core.model import BatchId, SourceName, new_nonce
 from penstock.errors import Refused
@@ -71,21 +71,22 @@ def _replace(folder: Path, batch_id: BatchId, keys: Mapping[str, Mapping[str, Ma
     _write(hidden, _moved(data.decode(), keys).encode())
     (folder / f".{batch_id}.crc").unlink(missing_ok=True)
     hidden.replace(path)
-    _force(folder)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _moved(text: str, keys: Mapping[str, Mapping[str, Mapping[int, int]]]) -> str:
     version, metadata, *lines = text.rstrip("\n").split("\n")
     named = version.strip() != "v1"
-    return "\n".join([version, metadata, *(_line(line, number, keys, named=named) for number, line in enumerate(lines))])
-
-
-def _line(line: str, number: int, keys: Mapping[str, Mapping[str, Mapping[int, int]]], *, named: bool) -> str:
-    key, _, offset = line.partition(":") if named else (str(number), "", line)
-    if key not in keys or offset == NO_OFFSET:
-        return line
-    text = json.dumps(moved(json.loads(offset), keys[key]), separators=(",", ":"))
-    return f"{key}:{text}" if named else text
+    for number, line in enumerate(lines):
+        key, _, offset = line.partition(":") if named else (str(number), "", line)
+        if key in keys and offset != NO_OFFSET:
+            changed = json.dumps(moved(json.loads(offset), keys[key]), separators=(",", ":"))
+            lines[number] = f"{key}:{changed}" if named else changed
+    return "\n".join([version, metadata, *lines])
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -93,11 +94,3 @@ def _write(path: Path, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _force(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

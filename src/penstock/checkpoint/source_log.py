@@ -7,11 +7,14 @@ default) is `N.compact` and repeats all entries before it, after which the older
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from penstock.checkpoint.entries import ENTRY_ID, Unreadable
+from penstock.checkpoint.anomaly import RESTORE, Anomaly, Severity
+from penstock.checkpoint.entries import ENTRY_ID
 from penstock.checkpoint.files import Files
+from penstock.core.kafka_offset import without_notes
+from penstock.core.model import Json
 from penstock.errors import CheckpointDamaged
 
 _COMPACT = re.compile(rf"({ENTRY_ID.pattern})\.compact")
@@ -24,12 +27,6 @@ class InputFile:
 
     path: str
     modified_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    log_id: int
-    file: InputFile
 
 
 def log_offset(offset: str) -> int | None:
@@ -69,11 +66,9 @@ class SourceLog:
 
     def _entry(self, log_id: int) -> tuple[InputFile, ...]:
         plain = f"{self._folder}/{log_id}"
-        if self._files.size_bytes(plain) is not None:
-            return self._pick(plain, log_id)
-        compacted = f"{plain}.compact"
-        if self._files.size_bytes(compacted) is not None:
-            return self._pick(compacted, log_id)
+        for name in (plain, f"{plain}.compact"):
+            if self._files.size_bytes(name) is not None:
+                return self._pick(name, log_id)
         return self._pick(f"{self._folder}/{self._compacted_after(log_id)}.compact", log_id)
 
     def _compacted_after(self, log_id: int) -> int:
@@ -85,38 +80,26 @@ class SourceLog:
 
     def _pick(self, name: str, log_id: int) -> tuple[InputFile, ...]:
         picked: list[InputFile] = []
-        for line in self._backwards(name):
-            if line.log_id < log_id:
-                break
-            if line.log_id == log_id:
-                picked.append(line.file)
-        return tuple(reversed(picked))
-
-    def _backwards(self, name: str) -> Iterator[_Line]:
         for text in lines_backwards(self._files, name):
-            if text and not text.startswith(b"v"):
-                yield self._parsed(name, text)
-
-    def _parsed(self, name: str, text: bytes) -> _Line:
-        try:
-            return parse_line(text)
-        except Unreadable as error:
-            raise self._damaged(f"holds {name.rpartition('/')[2]}, which {error}") from None
+            if not text or text.startswith(b"v"):
+                continue
+            try:
+                line = json.loads(text)
+                of_id, file = int(line["batchId"]), InputFile(str(line["path"]), int(line["timestamp"]))
+            except (ValueError, KeyError, TypeError, RecursionError):
+                what = f"has a line that is cut off or no file entry: {text[:80]!r}"
+                raise self._damaged(f"holds {name.rpartition('/')[2]}, which {what}") from None
+            if of_id < log_id:
+                break
+            if of_id == log_id:
+                picked.append(file)
+        return tuple(reversed(picked))
 
     def _damaged(self, what: str) -> CheckpointDamaged:
         return CheckpointDamaged(
             f"The file source's log {self._files.location}/{self._folder} {what}.",
             remedy="Run `penstock checkpoint inspect` on the checkpoint; restore the directory from a copy.",
         )
-
-
-def parse_line(text: bytes) -> _Line:
-    """Parse one line of the log. Raises Unreadable."""
-    try:
-        value = json.loads(text)
-        return _Line(int(value["batchId"]), InputFile(str(value["path"]), int(value["timestamp"])))
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise Unreadable(f"has a line that is cut off or no file entry: {text[:80]!r}") from None
 
 
 def lines_backwards(files: Files, name: str, *, part_bytes: int = _PART_BYTES) -> Iterator[bytes]:
@@ -132,3 +115,70 @@ def lines_backwards(files: Files, name: str, *, part_bytes: int = _PART_BYTES) -
         yield from reversed(lines)
         end = start
     yield rest
+
+
+def kind_of(offset: str | None) -> str:
+    """Return `files`, `kafka`, `rate-micro-batch`, `count` (rate, socket: a number), `other`, or `none` if nothing was logged."""
+    if offset is None:
+        return "none"
+    try:
+        value: Json = json.loads(offset)
+    except ValueError:
+        return "other"
+    if isinstance(value, int):
+        return "count"
+    if log_offset(offset) is not None:
+        return "files"
+    if isinstance(value, dict) and set(value) == {"offset", "timestamp"}:
+        return "rate-micro-batch"
+    topics: Json = json.loads(without_notes(offset) or "{}")
+    is_kafka = isinstance(topics, dict) and all(
+        isinstance(parts, dict) and parts and all(part.isdecimal() for part in parts) for parts in topics.values()
+    )
+    return "kafka" if is_kafka and topics else "other"
+
+
+_ENTRY = re.compile(rf"({ENTRY_ID.pattern})(\.compact)?")
+
+
+def torn_sources(files: Files, planned: Mapping[str, str | None]) -> Iterator[Anomaly]:
+    """Yield one anomaly for each empty or truncated entry from the newest compacted one on.
+
+    The compacted entry itself is only checked for being empty. `planned` are the offsets of the newest planned batch, by source;
+    entries after them belong to no batch. Costs one listing per source, and one read for each of the few entries that are not
+    compacted.
+    """
+    for folder, size_bytes in files.sizes("sources").items():
+        if size_bytes is None:
+            yield from _torn_in(files, folder, planned.get(folder))
+
+
+def _torn_in(files: Files, folder: str, planned: str | None) -> Iterator[Anomaly]:
+    found = {name: match for name in files.names(f"sources/{folder}") if (match := _ENTRY.fullmatch(name))}
+    compacted = max((int(match[1]) for match in found.values() if match[2]), default=-1)
+    last = None if planned is None else log_offset(planned)
+    for name, match in found.items():
+        log_id = int(match[1])
+        is_compacted = match[2] is not None
+        if log_id < compacted or (log_id == compacted and not is_compacted):
+            continue
+        place = f"sources/{folder}/{name}"
+        if not files.size_bytes(place):
+            how = "is empty"
+        elif not is_compacted and not all(map(_is_whole, (files.read(place) or b"").split(b"\n"))):
+            how = "is cut off"
+        else:
+            continue
+        remedy = f"No batch reads it yet: remove it and sources/{folder}/.{name}.crc, and Spark finds its input again."
+        is_unplanned = not is_compacted and last is not None and log_id > last
+        yield Anomaly(place=place, severity=Severity.STOPS, message=f"{place} {how}.", remedy=remedy if is_unplanned else RESTORE)
+
+
+def _is_whole(line: bytes) -> bool:
+    if not line.startswith(b"{"):
+        return True
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.checkpoint.anomaly import restore_or_plan_anew
-from penstock.checkpoint.entries import ENTRY_ID, OffsetsEntry, Unreadable, parse_offsets, parse_query_id
+from penstock.checkpoint.entries import ENTRY_ID, OffsetsEntry, Unreadable, entry_ids, parse_offsets, parse_query_id
 from penstock.checkpoint.files import Files, open_files
 from penstock.checkpoint.input_listing import InputListing
 from penstock.checkpoint.source_log import InputFile, SourceLog, fingerprint, log_offset
@@ -103,10 +103,12 @@ class SparkCheckpoint:
         if query_id is None:
             raise self._damaged("metadata is missing")
         start, end = self._around(batch_id)
-        places = self._places(batch_id, end, source_names)
-        return Batch(
-            query_id=query_id, batch_id=batch_id, offsets=tuple(self._range(place, start, end.offsets) for place in places)
-        )
+        offsets = []
+        for place in self._places(batch_id, end, source_names):
+            first, last = place.offset(start), place.offset(end.offsets)
+            content = self._content(place.folder, first, last)
+            offsets.append(OffsetRange(source=place.name, start=without_notes(first), end=without_notes(last), content=content))
+        return Batch(query_id=query_id, batch_id=batch_id, offsets=tuple(offsets))
 
     def input_files(self, batch_id: BatchId, source_names: Sequence[SourceName]) -> Mapping[SourceName, tuple[InputFile, ...]]:
         """Return the input files of a batch for each of its file sources. Arguments and errors are those of `batch`."""
@@ -148,22 +150,26 @@ class SparkCheckpoint:
         return entry
 
     def _places(self, batch_id: BatchId, entry: OffsetsEntry, names: Sequence[SourceName]) -> list[_Place]:
-        places = _places_by_name(names) if entry.named else _places_by_position(names)
+        by_name: dict[SourceName, list[str]] = {}
+        for position, name in enumerate(names):
+            by_name.setdefault(name, []).append(str(position))
+        if entry.named:
+            places = [_Place(name, (name,), name) for name in by_name]
+        else:
+            places = [_Place(name, tuple(keys), str(folder)) for folder, (name, keys) in enumerate(by_name.items())]
         known = {key for place in places for key in place.keys}
         if not known.issuperset(entry.offsets) or not all(place.is_in(entry.offsets) for place in places):
             raise self._changed(batch_id, entry, names)
         return places
 
-    def _range(self, place: _Place, start: Mapping[str, str | None], end: Mapping[str, str | None]) -> OffsetRange:
-        first, last = place.offset(start), place.offset(end)
-        content = self._content(place.folder, first, last)
-        return OffsetRange(source=place.name, start=without_notes(first), end=without_notes(last), content=content)
-
     def _content(self, folder: str, start: str | None, end: str | None) -> str | None:
         files = self._input_files(folder, start, end)
         if files is not None:
             return fingerprint(files)
-        return self._origin(folder) if end is not None and ENTRY_ID.fullmatch(end) else None
+        if end is None or not ENTRY_ID.fullmatch(end):
+            return None
+        origin = self._files.read(f"sources/{folder}/0")  # of a count (seconds, records), which does not say where it began
+        return None if origin is None else f"origin1:{hashlib.sha256(origin).hexdigest()}"
 
     def _input_files(self, folder: str, start: str | None, end: str | None) -> tuple[InputFile, ...] | None:
         last = log_offset(end) if end is not None else None
@@ -175,19 +181,11 @@ class SparkCheckpoint:
         except CheckpointDamaged:
             if self._files.names(f"sources/{folder}"):
                 raise
-            raise self._no_log(folder) from None
-
-    def _origin(self, folder: str) -> str | None:
-        """Return a hash of where a counting source (seconds, records) began, None if not logged: the count alone does not say."""
-        data = self._files.read(f"sources/{folder}/0")
-        return None if data is None else f"origin1:{hashlib.sha256(data).hexdigest()}"
-
-    def _no_log(self, folder: str) -> SourcesChanged:
-        return SourcesChanged(
-            f"The checkpoint {self.location} has no log of files sources/{folder}, though the query has a source there.",
-            remedy="If the query reads one source twice, name the sources in the order of its plan, that one twice; "
-            "otherwise restore the directory from a copy.",
-        )
+            raise SourcesChanged(
+                f"The checkpoint {self.location} has no log of files sources/{folder}, though the query has a source there.",
+                remedy="If the query reads one source twice, name the sources in the order of its plan, that one twice; "
+                "otherwise restore the directory from a copy.",
+            ) from None
 
     def _damaged(self, what: str, remedy: str = _RESTORE) -> CheckpointDamaged:
         return CheckpointDamaged(f"In the checkpoint {self.location}, {what}.", remedy=remedy)
@@ -199,19 +197,3 @@ class SparkCheckpoint:
             f"The checkpoint {self.location} has other sources in offsets/{batch_id} than the pipeline: {held}, not {wanted}.",
             remedy="Number, order and names of sources must not change under a checkpoint: put the sources back as they were.",
         )
-
-
-def _places_by_name(names: Sequence[SourceName]) -> list[_Place]:
-    return [_Place(name, (name,), name) for name in dict.fromkeys(names)]
-
-
-def _places_by_position(names: Sequence[SourceName]) -> list[_Place]:
-    positions: dict[SourceName, list[str]] = {}
-    for position, name in enumerate(names):
-        positions.setdefault(name, []).append(str(position))
-    return [_Place(name, tuple(keys), str(folder)) for folder, (name, keys) in enumerate(positions.items())]
-
-
-def entry_ids(names: Sequence[str]) -> list[BatchId]:
-    """Return the entry numbers among file names, without checksums, temporary and foreign files."""
-    return [BatchId(int(name)) for name in names if ENTRY_ID.fullmatch(name)]

@@ -2,10 +2,11 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from penstock.checkpoint.anomaly import RESTORE, Anomaly, Severity
 from penstock.checkpoint.entries import Unreadable
 from penstock.checkpoint.files import Files
 from penstock.core.model import Json
@@ -68,9 +69,11 @@ def _operator(files: Files, operator_id: int) -> StateOperator:
     found = list(_state_files(files, f"state/{operator_id}"))
     declared = _declared_stores(metadata)
     names = [*declared, *sorted({file.store for file in found} - set(declared))]
+    info = metadata.get("operatorInfo")
+    name = info.get("operatorName") if isinstance(info, dict) else None
     return StateOperator(
         operator_id=operator_id,
-        name=_operator_name(metadata),
+        name=name if isinstance(name, str) else None,
         partitions=max(declared.values(), default=None),
         provider=next((_PROVIDERS[file.kind] for file in found), None),
         stores=tuple(_store(name, [file for file in found if file.store == name]) for name in names),
@@ -129,12 +132,6 @@ def _metadata(files: Files, operator_id: int) -> Mapping[str, Json]:
     return value if isinstance(value, dict) else {}
 
 
-def _operator_name(metadata: Mapping[str, Json]) -> str | None:
-    info = metadata.get("operatorInfo")
-    name = info.get("operatorName") if isinstance(info, dict) else None
-    return name if isinstance(name, str) else None
-
-
 def _declared_stores(metadata: Mapping[str, Json]) -> dict[str, int]:
     stores = metadata.get("stateStoreInfo")
     declared: dict[str, int] = {}
@@ -144,3 +141,22 @@ def _declared_stores(metadata: Mapping[str, Json]) -> dict[str, int]:
             if isinstance(name, str) and isinstance(partitions, int):
                 declared[name] = partitions
     return declared
+
+
+def missing_state_versions(operators: Sequence[StateOperator], *, needed_version: int) -> Iterator[Anomaly]:
+    """Yield one anomaly for each store that lacks `needed_version` in a partition; version 0 is the empty state."""
+    if needed_version == 0:
+        return
+    for operator in operators:
+        for store in operator.stores:
+            partitions = operator.partitions if operator.partitions is not None else store.partitions
+            gap = None
+            if store.partitions < partitions:
+                gap = f"{partitions - store.partitions} of {partitions} partitions are missing"
+            elif store.complete_version is None or store.complete_version < needed_version:
+                gap = f"some partition ends at version {store.complete_version}"
+            if gap is not None:
+                who = f"Operator {operator.operator_id} ({operator.name or 'unknown'})"
+                message = f"{who} needs version {needed_version} of its state store {store.name}, but {gap}."
+                place = f"state/{operator.operator_id}"
+                yield Anomaly(place=place, severity=Severity.STOPS, message=message, remedy=RESTORE)

@@ -10,9 +10,10 @@ from typing import Annotated, Final, NamedTuple
 import typer
 
 from penstock.cli import check, checkpoint, crashtest, doctor, files, history, init, operate, quarantine, run, status, verify
-from penstock.cli.output import show_error
+from penstock.cli.output import show_error, traceback_of
 from penstock.errors import PenstockError, Usage
 from penstock.support.printable import printable
+from penstock.support.secret import scrub
 
 _INTERRUPTED: Final = 128 + signal.SIGINT
 _BROKEN_PIPE: Final = 128 + signal.SIGPIPE
@@ -35,9 +36,6 @@ class SafeFormatter(logging.Formatter):
     """Formats log messages that no handler takes for the terminal, without secrets and control characters."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the message, and the traceback of an exception."""
-        from penstock.support.secret import scrub
-
         return printable(scrub(super().format(record)))
 
 
@@ -63,8 +61,24 @@ def _options(
     """Declared here for `--help`; `main` and the verbs look at them."""
 
 
-for _verbs in (init, check, run, status, files, history, quarantine, verify, doctor, operate, checkpoint, crashtest):
-    _verbs.add_to(app)
+_quarantine = typer.Typer(name="quarantine", help="Records that could not be decoded, and were put aside.", no_args_is_help=True)
+_quarantine.command("list")(quarantine.list_)
+_quarantine.command("show")(quarantine.show_)
+_checkpoint = typer.Typer(name="checkpoint", help="Look into a Spark checkpoint, without Java.", no_args_is_help=True)
+_checkpoint.command()(checkpoint.inspect)
+_checkpoint.command()(checkpoint.explain)
+
+for _panel, _verbs in (
+    ("Begin", (init.init, check.check, check.explain)),
+    ("Run", (run.run,)),
+    ("Look", (status.status, status.watch, files.files, history.history, history.offsets, verify.verify, doctor.doctor)),
+    ("Repair", (operate.recover, operate.adopt, operate.sweep)),
+    ("Test", (crashtest.crashtest,)),
+):
+    for _verb in _verbs:
+        app.command(rich_help_panel=_panel)(_verb)
+for _group in (_quarantine, _checkpoint):
+    app.add_typer(_group, rich_help_panel="Look")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -108,8 +122,6 @@ def _ended(error: PenstockError, *, detail: _Detail, as_json: bool) -> int:
     """Show `error` and return its exit code. The traceback is of the exception being handled, which can be another one."""
     raised = sys.exc_info()[1]
     if detail.tracebacks and raised is not None:
-        from penstock.cli.tracebacks import traceback_of
-
         sys.stderr.write(traceback_of(raised, values=detail.values))
     show_error(error, as_json=as_json)
     return error.exit_code

@@ -6,18 +6,17 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
 
 from penstock.cli import formatting
-from penstock.cli.opening import debugging, pipeline, quiet_spark
-from penstock.cli.options import File, Json, Overrides
+from penstock.cli.opening import File, Json, Overrides, debugging, pipeline, quiet_spark
 from penstock.cli.output import console, show
 from penstock.cli.spark_log import SparkLog
+from penstock.cli.table import facts, table
 from penstock.errors import Failed, GuaranteeTooWeak
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.text import Text
-
     from penstock.core.guarantee import Claim
     from penstock.core.model import Finding
     from penstock.run.check import CheckReport
@@ -69,12 +68,7 @@ def _code(report: "CheckReport") -> int:
     return GuaranteeTooWeak.exit_code if refused else Failed.exit_code
 
 
-def _report(report: "CheckReport") -> "RenderableType":
-    from rich.console import Group
-    from rich.text import Text
-
-    from penstock.cli.table import facts, table
-
+def _report(report: "CheckReport") -> RenderableType:
     weak = set(report.too_weak)
     claims = table(
         ("part", "guarantee", "why"),
@@ -87,16 +81,12 @@ def _report(report: "CheckReport") -> "RenderableType":
     return Group(Text(report.pipeline, "bold"), "", claims, "", findings, "", *costs, *_conclusion(report))
 
 
-def _given(claim: "Claim", *, weak: bool) -> "Text":
-    from rich.text import Text
-
+def _given(claim: "Claim", *, weak: bool) -> Text:
     style = "green" if claim.guarantee.value == "exactly_once" else "yellow"
     return Text(claim.guarantee.value, "bold red" if weak else style)
 
 
-def _reason(claim: "Claim") -> "Text":
-    from rich.text import Text
-
+def _reason(claim: "Claim") -> Text:
     text = Text(claim.why)
     for broken in claim.breaks:
         text.append(f"\nbroken by: {broken}", "dim")
@@ -107,17 +97,13 @@ def _reason(claim: "Claim") -> "Text":
     return text
 
 
-def _mark(finding: "Finding") -> "Text":
-    from rich.text import Text
-
+def _mark(finding: "Finding") -> Text:
     if finding.ok and finding.warns:
         return Text("warning", "yellow")
     return Text("ok", "green") if finding.ok else Text("NO", "bold red")
 
 
-def _conclusion(report: "CheckReport") -> "Iterator[Text]":
-    from rich.text import Text
-
+def _conclusion(report: "CheckReport") -> Iterator[Text]:
     both = f"The pipeline demands {report.demanded.value} and gives {report.given.value}"
     if report.too_weak:
         yield Text(f"{both}: a start would be refused.", "bold red")
@@ -128,12 +114,7 @@ def _conclusion(report: "CheckReport") -> "Iterator[Text]":
         yield Text(f"{formatting.counted(len(wrong), 'thing')} must be mended before a start: see NO above.", "bold red")
 
 
-def _explanation(found: "Explanation") -> "RenderableType":
-    from rich.console import Group
-    from rich.text import Text
-
-    from penstock.cli.table import facts, table
-
+def _explanation(found: "Explanation") -> RenderableType:
     scans = ", ".join(f"{name} {'once' if times == 1 else f'{times} times'}" for name, times in found.scans.items())
     pairs = (
         ("reads per batch", scans),
@@ -167,9 +148,3 @@ def _costs(costs: "Costs") -> str:
 
 def _rounded(requests: float) -> str:
     return f"{round(requests, 1):,g}"
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the verbs to `app`."""
-    for verb in (check, explain):
-        app.command(rich_help_panel="Begin")(verb)

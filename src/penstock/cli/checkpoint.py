@@ -5,16 +5,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
 
 from penstock.cli import formatting
-from penstock.cli.options import Json
+from penstock.cli.opening import Json
 from penstock.cli.output import show
+from penstock.cli.table import facts, table
 from penstock.errors import Usage
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.text import Text
-
     from penstock.checkpoint.explanation import Explanation
     from penstock.checkpoint.inspection import Inspection
 
@@ -49,7 +49,10 @@ def _inspected(path: str, given: Sequence[str] | None) -> "Inspection":
     from penstock.spec import load
     from penstock.spec.state_location import Checkpoint
 
-    options = _options(given or ())
+    pairs = [text.partition("=") for text in given or ()]
+    if not all(key and equals for key, equals, _ in pairs):
+        raise Usage("--option should be KEY=VALUE, found something else.", remedy="Write it like --option region=eu-west-1.")
+    options = {key: value for key, _, value in pairs}
     if path.endswith(_PIPELINE_FILES):
         place = load(path).checkpoint
         return inspect_checkpoint(place.url, options={**place.options, **options})
@@ -61,19 +64,8 @@ def _inspected(path: str, given: Sequence[str] | None) -> "Inspection":
     return inspect_checkpoint(path)
 
 
-def _options(given: Sequence[str]) -> dict[str, str]:
-    pairs = [text.partition("=") for text in given]
-    if not all(key and equals for key, equals, _ in pairs):
-        raise Usage("--option should be KEY=VALUE, found something else.", remedy="Write it like --option region=eu-west-1.")
-    return {key: value for key, _, value in pairs}
-
-
-def _inspection(found: "Inspection") -> "RenderableType":
-    from rich.console import Group
-    from rich.text import Text
-
+def _inspection(found: "Inspection") -> RenderableType:
     from penstock.checkpoint.explanation import explain as explain_inspection
-    from penstock.cli.table import facts, table
 
     parts: list[RenderableType] = [
         Text(found.location, "bold"),
@@ -90,7 +82,10 @@ def _inspection(found: "Inspection") -> "RenderableType":
     if found.operators:
         columns = ("state operator", "store", "provider", "partitions", "complete version", "newest version", "size")
         parts += [Text(), table(columns, _stores(found))]
-    parts += [Text(), *_anomalies(found)]
+    parts.append(Text() if found.anomalies else Text("\nNothing is odd about it.", "green"))
+    for odd in found.anomalies:
+        head = (f"{odd.severity.value}  ", _STYLES[odd.severity.value])
+        parts.append(Text.assemble(head, (odd.place, "bold"), f"  {odd.message} {odd.remedy}"))
     return Group(*parts)
 
 
@@ -115,20 +110,7 @@ def _stores(found: "Inspection") -> Iterator[tuple[object, ...]]:
             yield (name, store.name, operator.provider, store.partitions, *versions, formatting.size(store.size_bytes))
 
 
-def _anomalies(found: "Inspection") -> "Iterator[Text]":
-    from rich.text import Text
-
-    if not found.anomalies:
-        yield Text("Nothing is odd about it.", "green")
-    for odd in found.anomalies:
-        head = (f"{odd.severity.value}  ", _STYLES[odd.severity.value])
-        yield Text.assemble(head, (odd.place, "bold"), f"  {odd.message} {odd.remedy}")
-
-
-def _explanation(found: "Explanation") -> "RenderableType":
-    from rich.console import Group
-    from rich.text import Text
-
+def _explanation(found: "Explanation") -> RenderableType:
     sections = (("Why", found.why), ("Input", found.input), ("Notes", found.notes), ("Problems", found.problems))
     parts = [Text(found.headline, "bold")]
     for title, lines in sections:
@@ -136,11 +118,3 @@ def _explanation(found: "Explanation") -> "RenderableType":
             parts.append(Text(f"\n{title}", "bold red" if title == "Problems" else "dim"))
             parts.extend(Text(f"- {line}") for line in lines)
     return Group(*parts)
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the group to `app`."""
-    group = typer.Typer(name="checkpoint", help="Look into a Spark checkpoint, without Java.", no_args_is_help=True)
-    group.command()(inspect)
-    group.command()(explain)
-    app.add_typer(group, rich_help_panel="Look")

@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
 
-from penstock.cli.options import Json
+from penstock.cli.opening import Json
 from penstock.cli.output import show
+from penstock.cli.table import table
 from penstock.errors import Usage
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,20 +54,10 @@ def fault_list() -> FaultList:
     return FaultList(points=listed, not_imported=not_imported)
 
 
-def _text(found: FaultList) -> "RenderableType":
-    from rich.console import Group
-    from rich.text import Text
-
-    from penstock.cli.table import table
-
+def _text(found: FaultList) -> RenderableType:
     rows: Sequence[Sequence[object]] = [(point.name, point.meaning, ", ".join(point.kinds)) for point in found.points]
     missing = (
         [Text(f"Not looked into, since a package is missing: {', '.join(found.not_imported)}")] if found.not_imported else []
     )
     usage = Text('\nArm them with PENSTOCK_FAULTS="point=kind[@occurrence][,…]"; stall takes seconds: stall:5.', "dim")
     return Group(table(("point", "meaning", "kinds"), rows), usage, *missing)
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the verb to `app`."""
-    app.command(rich_help_panel="Test")(crashtest)

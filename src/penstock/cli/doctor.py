@@ -4,19 +4,17 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
 
 from penstock.cli import formatting
-from penstock.cli.opening import pipeline
-from penstock.cli.options import File, Json, Overrides
+from penstock.cli.opening import File, Json, Overrides, pipeline
 from penstock.cli.output import show
+from penstock.cli.table import facts, table
 from penstock.errors import Failed
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.text import Text
-
-    from penstock.core.open_transaction import OpenTransaction
-    from penstock.run.doctor import AccountState, Diagnosis, PendingPieces
+    from penstock.run.doctor import Diagnosis
 
 _STYLES = {
     "published": "green",
@@ -26,10 +24,6 @@ _STYLES = {
     "behind": "bold red",
     "unreachable": "bold red",
 }
-_DECIDED = "of the newest decision"
-_RUNNING = "of the running generation"
-_DEAD = "dead"
-
 
 End = Annotated[
     str | None,
@@ -53,14 +47,11 @@ def doctor(*, file: File, overrides: Overrides = None, end: End = None, as_json:
         raise typer.Exit(Failed.exit_code)
 
 
-def text_of(found: "Diagnosis") -> "RenderableType":
+def text_of(found: "Diagnosis") -> RenderableType:
     """Render a diagnosis: facts, accounts, pending pieces, and what to do."""
-    from rich.console import Group
-    from rich.text import Text
-
-    from penstock.cli.table import facts, table
-
-    accounts = [(one.sink, one.account, _state(one), one.mark, one.batch_id) for one in found.accounts]
+    accounts = [
+        (one.sink, one.account, Text(one.state, _STYLES.get(one.state, "")), one.mark, one.batch_id) for one in found.accounts
+    ]
     parts: list[RenderableType] = [
         Text(found.pipeline, "bold"),
         facts(_facts(found)),
@@ -72,7 +63,13 @@ def text_of(found: "Diagnosis") -> "RenderableType":
     if heaps:
         parts += [table(("sink", "account", "pending", "pieces", "size", "oldest"), heaps), Text()]
     if found.transactions:
-        parts += [table(("open transaction", "since", "held up from", "ends"), map(_transaction, found.transactions)), Text()]
+        rows = []
+        for one in found.transactions:
+            ends = "never by itself" if one.timeout_ms is None else f"{formatting.duration(one.timeout_ms)} after its begin"
+            place = f"{one.topic}-{one.partition} offset {one.offset}"
+            rows.append((one.name, f"{formatting.duration(one.open_ms)} ago", place, ends))
+        parts += [table(("open transaction", "since", "held up from", "ends"), rows), Text()]
+    parts += [Text(f"{one.sink} {one.account}: {one.trouble}", "red") for one in found.accounts if one.trouble is not None]
     return Group(*parts, *_advice(found, pending=bool(heaps)))
 
 
@@ -86,44 +83,30 @@ def _facts(found: "Diagnosis") -> list[tuple[str, object]]:
     ]
 
 
-def _state(one: "AccountState") -> "Text":
-    from rich.text import Text
-
-    return Text(one.state, _STYLES.get(one.state, ""))
-
-
 def _heaps(found: "Diagnosis") -> Iterator[tuple[object, ...]]:
     for one in found.accounts:
-        for kind, pending in ((_DECIDED, one.decided), (_RUNNING, one.running), (_DEAD, one.dead)):
+        kinds = (("of the newest decision", one.decided), ("of the running generation", one.running), ("dead", one.dead))
+        for kind, pending in kinds:
             if pending.pieces:
                 size = None if pending.size_bytes is None else formatting.size(pending.size_bytes)
-                yield one.sink, one.account, kind, formatting.count(pending.pieces), size, _oldest(pending)
+                batch, generation = pending.oldest_batch, pending.oldest_generation
+                oldest = None if batch is None else f"batch {batch}, generation {generation}"
+                yield one.sink, one.account, kind, formatting.count(pending.pieces), size, oldest
 
 
-def _transaction(one: "OpenTransaction") -> tuple[object, ...]:
-    ends = "never by itself" if one.timeout_ms is None else f"{formatting.duration(one.timeout_ms)} after its begin"
-    return one.name, f"{formatting.duration(one.open_ms)} ago", f"{one.topic}-{one.partition} offset {one.offset}", ends
-
-
-def _oldest(pending: "PendingPieces") -> str | None:
-    return None if pending.oldest_batch is None else f"batch {pending.oldest_batch}, generation {pending.oldest_generation}"
-
-
-def _advice(found: "Diagnosis", *, pending: bool) -> "Iterator[Text]":
-    from rich.text import Text
-
-    for one in found.accounts:
-        if one.trouble is not None:
-            yield Text(f"{one.sink} {one.account}: {one.trouble}", "red")
-    waiting = [f"{one.sink} {one.account}".rstrip() for one in found.accounts if one.state == "outstanding"]
-    if waiting:
-        sentence = f"Batch {found.batch_id} is decided and not published in {', '.join(waiting)}"
+def _advice(found: "Diagnosis", *, pending: bool) -> Iterator[Text]:
+    if waiting := _in_state(found, "outstanding"):
+        sentence = f"Batch {found.batch_id} is decided and not published in {waiting}"
         yield Text(f"{sentence}: unless a driver runs, `penstock recover` publishes it, or the next start.", "yellow")
-    gone = [f"{one.sink} {one.account}".rstrip() for one in found.accounts if one.state == "lost"]
-    if gone:
-        sentence = f"Batch {found.batch_id} was published in {', '.join(gone)}, and the mark that says so there is not"
+    if gone := _in_state(found, "lost"):
+        sentence = f"Batch {found.batch_id} was published in {gone}, and the mark that says so there is not"
         yield Text(f"{sentence}: mount it, or restore its newest copy, before the next start.", "red")
-    yield from (Text(sentence, "red") for sentence in _of_other_ledgers(found))
+    if foreign := _in_state(found, "foreign"):
+        filled = f"Another ledger of pipeline {found.pipeline!r} filled {foreign}"
+        yield Text(f"{filled}: put that ledger in the place of {found.ledger}; a start with this one is refused.", "red")
+    if ahead := _in_state(found, "behind"):
+        sentence = f"{found.ledger} is an older copy: {ahead} shows batches that it does not hold"
+        yield Text(f"{sentence}. Put the newest ledger in its place; a start with this one is refused.", "red")
     if any(one.dead.pieces for one in found.accounts):
         yield Text("What is dead can never be published: the next start collects it, or `penstock sweep --yes`.")
     for name in dict.fromkeys(one.name for one in found.transactions if one.hangs):
@@ -137,19 +120,5 @@ def _advice(found: "Diagnosis", *, pending: bool) -> "Iterator[Text]":
         yield Text("Nothing is pending.", "green")
 
 
-def _of_other_ledgers(found: "Diagnosis") -> Iterator[str]:
-    foreign, ahead = (
-        ", ".join(f"{one.sink} {one.account}".rstrip() for one in found.accounts if one.state == state)
-        for state in ("foreign", "behind")
-    )
-    if foreign:
-        filled = f"Another ledger of pipeline {found.pipeline!r} filled {foreign}"
-        yield f"{filled}: put that ledger in the place of {found.ledger}; a start with this one is refused."
-    if ahead:
-        sentence = f"{found.ledger} is an older copy: {ahead} shows batches that it does not hold"
-        yield f"{sentence}. Put the newest ledger in its place; a start with this one is refused."
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the verb to `app`."""
-    app.command(rich_help_panel="Look")(doctor)
+def _in_state(found: "Diagnosis", state: str) -> str:
+    return ", ".join(f"{one.sink} {one.account}".rstrip() for one in found.accounts if one.state == state)

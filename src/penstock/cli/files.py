@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.opening import pipeline
-from penstock.cli.options import File, Json, Overrides
+from penstock.cli.opening import File, Json, Overrides, pipeline
 from penstock.cli.output import show
 from penstock.support.printable import printable
 
@@ -51,8 +50,3 @@ def files(
     else:
         shown = printable if sys.stdout.isatty() else str
         sys.stdout.writelines(f"{shown(url)}\n" for url in found.urls())
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the verb to `app`."""
-    app.command(rich_help_panel="Look")(files)

@@ -4,15 +4,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Group, RenderableType
 
 from penstock.cli import formatting
-from penstock.cli.opening import pipeline
-from penstock.cli.options import File, Json, Overrides
+from penstock.cli.opening import File, Json, Overrides, pipeline
 from penstock.cli.output import show
+from penstock.cli.table import Fitting, table
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from penstock.observe.history import HistoryRow
 
 _SHOWN = 20
@@ -44,9 +43,7 @@ def offsets(
     show(pipeline(file, overrides).offsets(batch), as_json=as_json, text=_offsets)
 
 
-def _table(rows: "Sequence[HistoryRow]") -> "RenderableType":
-    from penstock.cli.table import Fitting
-
+def _table(rows: "Sequence[HistoryRow]") -> RenderableType:
     if not rows:
         return "The ledger is empty."
     columns = ("position", "entry", "written", "batch", "rows", "files", "size", "stage", "publish")
@@ -76,17 +73,13 @@ def _row(row: "HistoryRow") -> Sequence[object]:
     return (*head, row.batch_id, formatting.count(row.rows_in), formatting.count(files), formatting.size(size_bytes), *spent)
 
 
-def _batch(rows: "Sequence[HistoryRow]") -> "RenderableType":
-    from rich.console import Group
-
+def _batch(rows: "Sequence[HistoryRow]") -> RenderableType:
     if not rows:
         return "The ledger holds no decision of this batch. It may be older than what the ledger retains."
     return Group(*(part for row in rows for part in (_table([row]), "", _sinks(row), "", _offsets(row))))
 
 
-def _sinks(row: "HistoryRow") -> "RenderableType":
-    from penstock.cli.table import Fitting
-
+def _sinks(row: "HistoryRow") -> RenderableType:
     lines = [
         (
             sink,
@@ -105,24 +98,11 @@ def _sinks(row: "HistoryRow") -> "RenderableType":
     return Fitting(columns, lines, ("digest", "size"))
 
 
-def _offsets(row: "HistoryRow") -> "RenderableType":
-    from rich.console import Group
-
-    from penstock.cli.table import table
-
+def _offsets(row: "HistoryRow") -> RenderableType:
     lines = [(each.source, each.start or "(beginning)", each.end or "(nothing)") for each in row.offsets]
     offsets = table(("source", "after", "up to and including"), lines)
-    return offsets if not row.gaps else Group(offsets, "", _gaps(row))
-
-
-def _gaps(row: "HistoryRow") -> "RenderableType":
-    from penstock.cli.table import table
-
-    lines = [(gap.source, gap.topic, gap.partition, gap.kind.value, gap.first, gap.end - 1) for gap in row.gaps]
-    return table(("source", "topic", "partition", "never delivered", "from offset", "to offset"), lines)
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the verbs to `app`."""
-    app.command(rich_help_panel="Look")(history)
-    app.command(rich_help_panel="Look")(offsets)
+    if not row.gaps:
+        return offsets
+    gaps = [(gap.source, gap.topic, gap.partition, gap.kind.value, gap.first, gap.end - 1) for gap in row.gaps]
+    columns = ("source", "topic", "partition", "never delivered", "from offset", "to offset")
+    return Group(offsets, "", table(columns, gaps))

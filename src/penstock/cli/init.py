@@ -6,16 +6,13 @@ from dataclasses import dataclass
 from enum import Enum
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from penstock.cli.options import Json
+from penstock.cli.opening import Json
 from penstock.cli.output import show
 from penstock.errors import Failed, Usage
-
-if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
 
 _SHARED = "shared"
 _SCHEMA = "pipeline.schema.json"
@@ -41,8 +38,9 @@ class Project:
 
 def make_project(directory: Path, template: Template) -> Project:
     """Write the files of `template` into `directory`. Raises Usage, and writes nothing, if one of them exists."""
-    name = _pipeline_name(directory)
-    texts = {path: _filled(text, name) for path, text in _texts(template)}
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", directory.absolute().name).strip("-.")[:100] or "pipeline"
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "pipeline"
+    texts = {path: text.replace("{{name}}", name).replace("{{slug}}", slug) for path, text in _texts(template)}
     there = sorted(path for path in texts if (directory / path).exists())
     if there:
         raise Usage(f"{directory / there[0]} exists already.", remedy="Choose an empty directory: penstock init DIR.")
@@ -61,22 +59,10 @@ def make_project(directory: Path, template: Template) -> Project:
 def _texts(template: Template) -> Iterator[tuple[str, str]]:
     root = resources.files("penstock.cli") / "templates"
     for folder in (root / _SHARED, root / template.value):
-        yield from ((_HIDDEN.get(file.name, file.name), file.read_text(encoding="utf-8")) for file in _files(folder))
+        for file in folder.iterdir():
+            if file.is_file() and not file.name.endswith(".pyc"):
+                yield _HIDDEN.get(file.name, file.name), file.read_text(encoding="utf-8")
     yield _SCHEMA, (resources.files("penstock.spec") / _SCHEMA).read_text(encoding="utf-8")
-
-
-def _files(folder: "Traversable") -> "Iterator[Traversable]":
-    return (file for file in folder.iterdir() if file.is_file() and not file.name.endswith(".pyc"))
-
-
-def _filled(text: str, name: str) -> str:
-    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-    return text.replace("{{name}}", name).replace("{{slug}}", slug or "pipeline")
-
-
-def _pipeline_name(directory: Path) -> str:
-    cleaned = re.sub(r"[^A-Za-z0-9_.-]+", "-", directory.absolute().name).strip("-.")
-    return cleaned[:100] or "pipeline"
 
 
 def _text(project: Project) -> str:
@@ -95,8 +81,3 @@ def init(
 ) -> None:
     """Make a project that runs: pipeline file, sample data, Makefile, container and Kubernetes recipes."""
     show(make_project(directory, template), as_json=as_json, text=_text)
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the verb to `app`."""
-    app.command(rich_help_panel="Begin")(init)

@@ -24,7 +24,12 @@ def plain(value: object) -> Any:
 
 def _structure(value: object) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
-        return {name: _field(name, content) for name, content in _content(value)}
+        derived = [name for name, member in vars(type(value)).items() if isinstance(member, property) and name[0] != "_"]
+        found = {name: getattr(value, name) for name in (*(field.name for field in fields(value)), *derived)}
+        return {
+            name: hexadecimal(content) if name.startswith("digest") and isinstance(content, int) else plain(content)
+            for name, content in found.items()
+        }
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, Set):
@@ -42,17 +47,3 @@ def line(value: object) -> str:
 def hexadecimal(digest: int) -> str:
     """Return a content digest as 16 hexadecimal digits."""
     return f"{digest % DIGEST_MODULUS:016x}"
-
-
-def _content(value: Any) -> list[tuple[str, object]]:
-    stored = [(field.name, getattr(value, field.name)) for field in fields(value)]
-    derived = [
-        (name, getattr(value, name))
-        for name, member in vars(type(value)).items()
-        if isinstance(member, property) and not name.startswith("_")
-    ]
-    return stored + derived
-
-
-def _field(name: str, content: object) -> Any:
-    return hexadecimal(content) if name.startswith("digest") and isinstance(content, int) else plain(content)

@@ -4,17 +4,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
 
 from penstock.cli import formatting
-from penstock.cli.opening import pipeline
-from penstock.cli.options import File, Json, Overrides, Yes
+from penstock.cli.opening import File, Json, Overrides, Yes, pipeline
 from penstock.cli.output import show
+from penstock.cli.table import table
 from penstock.core.model import Published
 from penstock.errors import Usage
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from penstock.commit.outcome import Recovered
     from penstock.run.adoption import Adoption
 
@@ -56,12 +56,7 @@ def _recovery(found: "Recovered") -> Recovery:
     )
 
 
-def _recovery_text(done: Recovery) -> "RenderableType":
-    from rich.console import Group
-    from rich.text import Text
-
-    from penstock.cli.table import table
-
+def _recovery_text(done: Recovery) -> RenderableType:
     warnings = [Text(f"warning: {warning}", "yellow") for warning in done.warnings]
     swept = [Text(f"Swept {formatting.counted(len(done.swept), 'piece')} of dead staging.")] if done.swept else []
     if done.batch_id is None:
@@ -91,9 +86,7 @@ def adopt(
     show(pipeline(file, overrides).adopt(reason=reason, yes=yes), as_json=as_json, text=_adoption_text)
 
 
-def _adoption_text(adoption: "Adoption") -> "RenderableType":
-    from rich.text import Text
-
+def _adoption_text(adoption: "Adoption") -> RenderableType:
     text = Text("\n").join(Text(line) for line in adoption.consequences)
     if adoption.done:
         return Text.assemble(text, "\n", (f"Adopted: the pipeline goes on with batch {adoption.next_batch_id}.", "green"))
@@ -115,9 +108,3 @@ def _swept_text(swept: Swept) -> str:
     if swept.done:
         return f"Collected:\n{listed}"
     return f"Would collect:\n{listed}\nNothing was changed. Do it with --yes."
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the verbs to `app`."""
-    for verb in (recover, adopt, sweep):
-        app.command(rich_help_panel="Repair")(verb)

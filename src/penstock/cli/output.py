@@ -1,56 +1,86 @@
 """Prints results on stdout as text or JSON, and errors on stderr in one style."""
 
 import sys
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
 from penstock.cli import json_text
 from penstock.errors import PenstockError
 from penstock.support.printable import printable
-
-if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+from penstock.support.secret import scrub
 
 Value = TypeVar("Value")
 _WIDTH_ELSEWHERE = 120
 
 
-def console() -> "Console":
+def console() -> Console:
     """Return a console on stdout. Only on a terminal is text cut to the terminal's width."""
-    from penstock.cli.safe_console import SafeConsole
-
     on_terminal = sys.stdout.isatty()
     return SafeConsole(highlight=False, soft_wrap=not on_terminal, width=None if on_terminal else _WIDTH_ELSEWHERE)
 
 
-def show(value: Value, *, as_json: bool, text: "Callable[[Value], RenderableType]") -> None:
+def print_line(value: object) -> None:
+    """Print `value` as one line of JSON."""
+    sys.stdout.write(json_text.line(value) + "\n")
+    sys.stdout.flush()
+
+
+def show(value: Value, *, as_json: bool, text: Callable[[Value], RenderableType]) -> None:
     """Print `value` as one line of JSON, or as `text` renders it for people."""
     if as_json:
-        sys.stdout.write(json_text.line(value) + "\n")
-        sys.stdout.flush()
+        print_line(value)
     else:
         console().print(text(value), markup=False)
 
 
 def show_error(error: PenstockError, *, as_json: bool) -> None:
     """Print what happened and what to do on stderr; with `as_json` also as the last object on stdout."""
-    from penstock.support.secret import scrub
-
     message, remedy = scrub(error.message), scrub(error.remedy)
     if as_json:
-        sys.stdout.write(json_text.line({"error": _as_json(error)}) + "\n")
-        sys.stdout.flush()
+        by_sink = {sink: _scrubbed(fields) for sink, fields in error.by_sink.items()}
+        print_line({"error": {**_scrubbed(error.as_fields()), **({"sinks": by_sink} if by_sink else {})}})
     bold, red, end = ("\033[1m", "\033[1;31m", "\033[0m") if sys.stderr.isatty() else ("", "", "")
     sys.stderr.write(f"{red}error:{end} {bold}{printable(message)}{end}\n{printable(remedy)}\n")
     sys.stderr.flush()
 
 
-def _as_json(error: PenstockError) -> dict[str, object]:
-    by_sink = {sink: _scrubbed(fields) for sink, fields in error.by_sink.items()}
-    return {**_scrubbed(error.as_fields()), **({"sinks": by_sink} if by_sink else {})}
-
-
 def _scrubbed(fields: Mapping[str, object]) -> dict[str, object]:
-    from penstock.support.secret import scrub
-
     return {name: scrub(value) if isinstance(value, str) else value for name, value in fields.items()}
+
+
+class SafeConsole(Console):
+    """The console of rich, with the control characters of any text escaped."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Escape every text that rich renders; all of it passes here. Segments with `control` are rich's own."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+
+LEFT_OUT = "(its words are left out, since they can name values of rows; `--show-values` prints them)"
+
+
+def traceback_of(error: BaseException, *, values: bool) -> str:
+    """Return the traceback of `error` and of all that it was raised from, without secrets and control characters.
+
+    `values` includes what a database or library said, such as "Key (id)=(17) already exists".
+    """
+    whole = traceback.TracebackException.from_exception(error)
+    if not values:
+        _leave_out(whole, error)
+    return printable(scrub("".join(whole.format())))
+
+
+def _leave_out(part: traceback.TracebackException, error: BaseException) -> None:
+    if not isinstance(error, PenstockError):
+        part._str = LEFT_OUT  # type: ignore[attr-defined]  # no public way; a test of every Python looks at the result
+        part.__notes__ = None  # type: ignore[attr-defined, unused-ignore]
+    for of_part, of_error in ((part.__cause__, error.__cause__), (part.__context__, error.__context__)):
+        if of_part is not None and of_error is not None:
+            _leave_out(of_part, of_error)
+    for of_part, of_error in zip(getattr(part, "exceptions", None) or (), getattr(error, "exceptions", ()), strict=False):
+        _leave_out(of_part, of_error)

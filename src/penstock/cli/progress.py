@@ -1,21 +1,20 @@
 """Shows the batches that `penstock run` delivers, on a terminal as text, otherwise as JSON lines."""
 
-import sys
 import threading
 import time
 from collections.abc import Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.text import Text
 from typing_extensions import Self
 
-from penstock.cli import formatting, json_text
-from penstock.cli.output import console
+from penstock.cli import formatting
+from penstock.cli.output import console, print_line
+from penstock.cli.table import table
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.text import Text
-
     from penstock.observe.progress import BatchProgress, RunSummary, SinkProgress
 
 _FRAMES_PER_S = 8
@@ -23,62 +22,42 @@ _STARTING = "starting Spark"
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
-class Progress(Protocol):
-    """Shows a run. Entered before Spark starts. `batch` is called by another thread than the other methods."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None: ...
-
-    def started(self) -> None:
-        """The query runs; batches follow once there is input."""
-        ...
-
-    def batch(self, progress: "BatchProgress") -> None:
-        """A batch was delivered, or recognised as already committed."""
-        ...
-
-    def stopping(self) -> None:
-        """A stop was requested; the current batch is finished first."""
-        ...
-
-    def end(self, summary: "RunSummary") -> None:
-        """The run ended without an error."""
-        ...
-
-
-class JsonLines:
-    """Prints one object per batch, and the summary as the last line."""
+class Progress:
+    """Shows a run; this one shows nothing. Entered before Spark starts. `batch` is called by another thread than the others."""
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+    def __exit__(self, *raised: object) -> None:
         return None
 
     def started(self) -> None:
-        """Print nothing: batches follow."""
+        """The query runs; batches follow once there is input."""
 
     def batch(self, progress: "BatchProgress") -> None:
-        self._print(progress)
+        """A batch was delivered, or recognised as already committed."""
 
     def stopping(self) -> None:
-        """Print nothing: the summary follows."""
+        """A stop was requested; the current batch is finished first."""
 
     def end(self, summary: "RunSummary") -> None:
-        self._print(summary)
-
-    def _print(self, value: object) -> None:
-        sys.stdout.write(json_text.line(value) + "\n")
-        sys.stdout.flush()
+        """The run ended without an error."""
 
 
-class Terminal:
+class JsonLines(Progress):
+    """Prints one object per batch, and the summary as the last line."""
+
+    def batch(self, progress: "BatchProgress") -> None:
+        print_line(progress)
+
+    def end(self, summary: "RunSummary") -> None:
+        print_line(summary)
+
+
+class Terminal(Progress):
     """Prints a line per batch, and below them a line with what the run is doing now."""
 
     def __init__(self, pipeline: str) -> None:
-        from rich.live import Live
-
         self._pipeline = pipeline
         self._started_s = time.monotonic()
         self._lock = threading.Lock()
@@ -92,7 +71,7 @@ class Terminal:
         self._live.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._live.stop()
 
     def started(self) -> None:
@@ -113,13 +92,10 @@ class Terminal:
             self._doing = "stopping after the current batch (once more: stop at once, the next start recovers)"
 
     def end(self, summary: "RunSummary") -> None:
-        """Replace the running line by the totals."""
         self._live.stop()
         self._live.console.print(summary_text(summary, spent_s=time.monotonic() - self._started_s, stopped=self._stopping))
 
-    def _now(self) -> "Text":
-        from rich.text import Text
-
+    def _now(self) -> Text:
         spent_s = time.monotonic() - self._started_s
         frame = _FRAMES[int(spent_s * _FRAMES_PER_S) % len(_FRAMES)]
         with self._lock:
@@ -127,30 +103,20 @@ class Terminal:
             return Text.assemble((f"{frame} ", "cyan"), (self._pipeline, "bold"), f"  {self._doing}  ", (total, "dim"))
 
 
-def batch_line(progress: "BatchProgress") -> "RenderableType":
+def batch_line(progress: "BatchProgress") -> RenderableType:
     """Render a batch as one line (more on a narrow terminal), with a line below it for each warning."""
-    line = _batch_text(progress)
+    line = Text.assemble("batch ", (f"{progress.batch_id:>4}", "bold"), "  ")
+    if progress.already:
+        line.append("already committed", "yellow").append(f"  nothing written: {', '.join(progress.sinks)}")
+    elif progress.recovered:
+        line.append("recovered", "yellow").append(f"  decided by an earlier run, published now: {_shares(progress.sinks)}")
+    else:
+        spent_ms = progress.stage_ms + progress.decide_ms + progress.publish_ms
+        rows, spent = formatting.counted(progress.rows_in, "row"), formatting.duration(spent_ms)
+        line.append(f"{rows:>12} {progress.rows_per_s:>7,.0f} rows/s {spent:>7}  {_shares(progress.sinks)}")
     for warning in progress.warnings:
         line.append(f"\n            warning: {warning}", "yellow")
     return line
-
-
-def _batch_text(progress: "BatchProgress") -> "Text":
-    from rich.text import Text
-
-    head = Text.assemble("batch ", (f"{progress.batch_id:>4}", "bold"), "  ")
-    if progress.already:
-        return head.append("already committed", "yellow").append(_rest(progress, "  nothing written: "))
-    if progress.recovered:
-        return head.append("recovered", "yellow").append(_rest(progress, "  decided by an earlier run, published now: "))
-    spent_ms = progress.stage_ms + progress.decide_ms + progress.publish_ms
-    rows, spent = formatting.counted(progress.rows_in, "row"), formatting.duration(spent_ms)
-    speed = f"{rows:>12} {progress.rows_per_s:>7,.0f} rows/s {spent:>7}  "
-    return head.append(speed).append(_shares(progress.sinks))
-
-
-def _rest(progress: "BatchProgress", text: str) -> str:
-    return text + ", ".join(progress.sinks) if progress.already else text + _shares(progress.sinks)
 
 
 def _shares(sinks: "Mapping[Any, SinkProgress]") -> str:
@@ -164,13 +130,8 @@ def _share(share: "SinkProgress") -> str:
     return f"{formatting.counted(share.rows, 'row')}{files}"
 
 
-def summary_text(summary: "RunSummary", *, spent_s: float, stopped: bool = False) -> "RenderableType":
+def summary_text(summary: "RunSummary", *, spent_s: float, stopped: bool = False) -> RenderableType:
     """Render the totals of a run."""
-    from rich.console import Group
-    from rich.text import Text
-
-    from penstock.cli.table import table
-
     rows = [
         (
             name,

@@ -5,15 +5,14 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Group, RenderableType
 
 from penstock.cli import formatting
-from penstock.cli.opening import pipeline
-from penstock.cli.options import File, Json, Overrides
+from penstock.cli.opening import File, Json, Overrides, pipeline
 from penstock.cli.output import show
+from penstock.cli.table import Fitting, facts
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from penstock.run.quarantine_content import QuarantinedRecord
 
 _ROW_BYTES = 16
@@ -51,9 +50,7 @@ def show_(
     show(found, as_json=as_json, text=_record)
 
 
-def _table(records: "Sequence[QuarantinedRecord]") -> "RenderableType":
-    from penstock.cli.table import Fitting
-
+def _table(records: "Sequence[QuarantinedRecord]") -> RenderableType:
     if not records:
         return "The quarantine is empty."
     return Fitting(_COLUMNS, [_row(record) for record in records], _DISPENSABLE)
@@ -65,11 +62,7 @@ def _row(record: "QuarantinedRecord") -> Sequence[object]:
     return (*head, record.undecodable, record.schema_id, record.error)
 
 
-def _record(record: "QuarantinedRecord") -> "RenderableType":
-    from rich.console import Group
-
-    from penstock.cli.table import facts
-
+def _record(record: "QuarantinedRecord") -> RenderableType:
     head = facts(
         [
             ("source", record.source),
@@ -86,21 +79,9 @@ def _part(name: str, encoded: str | None) -> Iterator[str]:
         return
     data = b64decode(encoded)
     yield f"\n{name}, {formatting.counted(len(data), 'byte')}:"
-    yield from _dump(data[:_SHOWN_BYTES])
-    if len(data) > _SHOWN_BYTES:
-        yield f"… --json has all {len(data)} bytes."
-
-
-def _dump(data: bytes) -> Iterator[str]:
-    for start in range(0, len(data), _ROW_BYTES):
+    for start in range(0, min(len(data), _SHOWN_BYTES), _ROW_BYTES):
         row = data[start : start + _ROW_BYTES]
         text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
         yield f"{start:08x}  {row.hex(' '):<{3 * _ROW_BYTES}} {text}"
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the group to `app`."""
-    group = typer.Typer(help="Records that could not be decoded, and were put aside.", no_args_is_help=True)
-    group.command("list")(list_)
-    group.command("show")(show_)
-    app.add_typer(group, name="quarantine", rich_help_panel="Look")
+    if len(data) > _SHOWN_BYTES:
+        yield f"… --json has all {len(data)} bytes."

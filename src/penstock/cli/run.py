@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.opening import debugging, pipeline, quiet_spark
-from penstock.cli.options import File, Json, Overrides
+from penstock.cli.opening import File, Json, Overrides, debugging, pipeline, quiet_spark
 from penstock.cli.progress import JsonLines, Progress, Terminal
 from penstock.cli.spark_log import SparkLog
 from penstock.cli.stopping import StopSignals
@@ -58,8 +57,3 @@ def _deliver(chosen: "Pipeline", shown: Progress, *, batches: int | None, grace_
         summary = query.summary()
         if summary is not None:
             shown.end(summary)
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the verb to `app`."""
-    app.command(rich_help_panel="Run")(run)

@@ -3,7 +3,6 @@
 import os
 import sys
 from pathlib import Path
-from types import TracebackType
 
 from typing_extensions import Self
 
@@ -37,7 +36,7 @@ class SparkLog:
             os.dup2(file.fileno(), _STDERR)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+    def __exit__(self, *raised: object) -> None:
         if self._terminal is not None:
             sys.stderr.flush()
             os.dup2(self._terminal, _STDERR)

@@ -3,18 +3,20 @@
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.text import Text
 
 from penstock.cli import formatting, json_text
-from penstock.cli.opening import pipeline
-from penstock.cli.options import File, Json, Overrides
+from penstock.cli.opening import File, Json, Overrides, pipeline
 from penstock.cli.output import console, show
+from penstock.cli.table import facts, table
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from penstock.observe.status import PlaceState, Status
     from penstock.run.pipeline import Pipeline
     from penstock.source.kafka.lag import TopicLag
@@ -41,13 +43,13 @@ def watch(
 ) -> None:
     """The same as status, kept up to date until Ctrl-C. With --json a line whenever something changed."""
     looks = _looks(pipeline(file, overrides), interval_s=interval)
-    try:
+    with suppress(KeyboardInterrupt):
         if as_json or not sys.stdout.isatty():
             _print_changes(looks)
-        else:
-            _show_live(looks)
-    except KeyboardInterrupt:
-        return
+            return
+        with Live(console=console(), auto_refresh=False) as live:
+            for look in looks:
+                live.update(text_of(look), refresh=True)
 
 
 def _looks(watched: "Pipeline", *, interval_s: float) -> "Iterator[Status]":
@@ -69,32 +71,22 @@ def _print_changes(looks: "Iterator[Status]") -> None:
     for look in looks:
         line = json_text.line(look)
         if line != last:
-            sys.stdout.write(line + "\n")
+            sys.stdout.write(f"{line}\n")
             sys.stdout.flush()
         last = line
 
 
-def _show_live(looks: "Iterator[Status]") -> None:
-    from rich.live import Live
-
-    with Live(console=console(), auto_refresh=False) as live:
-        for look in looks:
-            live.update(text_of(look), refresh=True)
-
-
-def text_of(found: "Status") -> "RenderableType":
+def text_of(found: "Status") -> RenderableType:
     """Render a status for people."""
-    from rich.console import Group
-    from rich.text import Text
-
-    from penstock.cli.table import facts, table
-
     head = Text.assemble((found.pipeline, "bold"), "  ", (found.health, _STYLES.get(found.health, "")), "\n", found.text, "\n")
     parts: list[RenderableType] = [head, facts(_facts(found))]
     rows = list(_accounts(found))
     if rows:
         parts += [Text(), table(("sink", "account", "decided", "files", "size", "position", ""), rows)]
-    parts += [Text(_named(place), _PLACE_STYLES.get(place.state, "")) for place in found.places if place.trouble is not None]
+    for place in found.places:
+        if place.trouble is not None:
+            name = " ".join(filter(None, (place.sink, place.account)))
+            parts.append(Text(f"{name}: {place.trouble}", _PLACE_STYLES.get(place.state, "")))
     if found.lag:
         parts += [Text(), table(("source", "topic", "records behind", "oldest", "lost", "time to loss"), map(_lag, found.lag))]
     parts += [Text(f"not known how far behind: {why}", "yellow") for why in found.lag_unknown]
@@ -103,24 +95,19 @@ def text_of(found: "Status") -> "RenderableType":
 
 def _accounts(found: "Status") -> "Iterator[tuple[object, ...]]":
     """Yield for each account what is decided, and the position up to which its own marker shows it."""
-    from rich.text import Text
-
     marks = {(place.sink, place.account): place for place in found.places}
     for sink, accounts in found.totals.items():
         for account, totals in accounts.items():
             sizes = (formatting.count(totals.rows), formatting.count(totals.files), formatting.size(totals.size_bytes))
             place = marks.pop((sink, account), None)
-            state = None if place is None or place.state == "own" else Text(place.state, _PLACE_STYLES.get(place.state, ""))
-            yield sink, account, *sizes, None if place is None else place.mark, state
+            yield sink, account, *sizes, None if place is None else place.mark, _state(place)
     for place in marks.values():
         if place.state != "empty":
-            state = None if place.state == "own" else Text(place.state, _PLACE_STYLES.get(place.state, ""))
-            yield place.sink, place.account, None, None, None, place.mark, state
+            yield place.sink, place.account, None, None, None, place.mark, _state(place)
 
 
-def _named(place: "PlaceState") -> str:
-    name = place.sink if not place.account else f"{place.sink} {place.account}"
-    return f"{name}: {place.trouble}"
+def _state(place: "PlaceState | None") -> Text | None:
+    return None if place is None or place.state == "own" else Text(place.state, _PLACE_STYLES.get(place.state, ""))
 
 
 def _lag(lag: "TopicLag") -> Sequence[object]:
@@ -162,9 +149,3 @@ def _published(found: "Status") -> str | None:
     if found.unsettled is None:
         return "everything"
     return f"everything before batch {found.unsettled}; of that one `penstock doctor` tells"
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the verbs to `app`."""
-    app.command(rich_help_panel="Look")(status)
-    app.command(rich_help_panel="Look")(watch)

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from typing_extensions import Self
@@ -25,19 +25,15 @@ class StopSignals:
         self._before = {number: signal.signal(number, self._stop) for number in _SIGNALS}
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+    def __exit__(self, *raised: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
     def _stop(self, number: int, _frame: FrameType | None) -> None:
         if self.wanted:
-            _leave(128 + number)
+            # Like a kill, without waiting for Spark: the next start recovers. The JVM ends when its input closes.
+            if sys.stdout.isatty():
+                os.write(sys.stdout.fileno(), _SHOW_CURSOR)
+            os._exit(128 + number)
         self.wanted = True
         self._on_stop()
-
-
-def _leave(code: int) -> None:
-    """End the process without waiting for Spark, like a kill: the next start recovers. The JVM ends when its input closes."""
-    if sys.stdout.isatty():
-        os.write(sys.stdout.fileno(), _SHOW_CURSOR)
-    os._exit(code)

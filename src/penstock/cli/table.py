@@ -52,16 +52,15 @@ class Fitting:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         without = range(len(self.dispensable) + 1)
-        made = [self._without(self.dispensable[:number]) for number in without]
+        made = []
+        for number in without:
+            kept = [index for index, column in enumerate(self.columns) if column not in self.dispensable[:number]]
+            made.append(table([self.columns[index] for index in kept], [[row[index] for index in kept] for row in self.rows]))
         widths = [console.measure(each, options=options.update(max_width=_ANY_WIDTH)).maximum for each in made]
         left_out = next((number for number in without if widths[number] <= options.max_width), len(self.dispensable))
         yield made[left_out]
         if left_out:
             yield Text(f"Not shown, for want of width: {', '.join(self.dispensable[:left_out])}.", "dim")
-
-    def _without(self, names: Sequence[str]) -> Table:
-        kept = [index for index, column in enumerate(self.columns) if column not in names]
-        return table([self.columns[index] for index in kept], [[row[index] for index in kept] for row in self.rows])
 
 
 def facts(pairs: Iterable[tuple[str, object]]) -> Table:
@@ -71,5 +70,5 @@ def facts(pairs: Iterable[tuple[str, object]]) -> Table:
     made.add_column(overflow="fold")
     for name, value in pairs:
         if value is not None:
-            made.add_row(name, value if isinstance(value, Text) else Text(printable(str(value))))
+            made.add_row(name, _cell(value))
     return made

@@ -5,17 +5,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
 
 from penstock.cli import formatting
 from penstock.cli.json_text import hexadecimal
-from penstock.cli.opening import pipeline
-from penstock.cli.options import File, Json, Overrides
+from penstock.cli.opening import File, Json, Overrides, pipeline
 from penstock.cli.output import show
+from penstock.cli.table import table
 from penstock.core.model import AccountReport, Problem, RowDigest, SinkReport, Totals
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from penstock.run.operations import Verification
 
 DIFFERENCE = 5
@@ -135,12 +135,7 @@ def verify(
         raise typer.Exit(DIFFERENCE)
 
 
-def _text(found: Verdict) -> "RenderableType":
-    from rich.console import Group
-    from rich.text import Text
-
-    from penstock.cli.table import table
-
+def _text(found: Verdict) -> RenderableType:
     lines = [
         (
             name,
@@ -148,7 +143,7 @@ def _text(found: Verdict) -> "RenderableType":
             formatting.count(each.rows_expected),
             formatting.count(each.rows_found),
             _digest(each, sink),
-            _mark(ok=each.ok),
+            Text("ok", "green") if each.ok else Text("DIFFERENT", "bold red"),
         )
         for name, sink in found.sinks.items()
         for account, each in (sink.accounts or {"": sink}).items()
@@ -181,12 +176,6 @@ def _digest(each: Compared, sink: SinkVerdict) -> str:
     return f"{each.digest_found}, expected {each.digest_expected}"
 
 
-def _mark(*, ok: bool) -> "RenderableType":
-    from rich.text import Text
-
-    return Text("ok", "green") if ok else Text("DIFFERENT", "bold red")
-
-
 def _compared_at(found: Verdict) -> Iterator[str]:
     """Yield one line per position that sinks were compared as of, and one for an unsettled batch."""
     names: dict[ComparedAt, list[str]] = {}
@@ -203,9 +192,7 @@ def _compared_at(found: Verdict) -> Iterator[str]:
         )
 
 
-def _conclusion(found: Verdict) -> "RenderableType":
-    from rich.text import Text
-
+def _conclusion(found: Verdict) -> RenderableType:
     if not found.ok:
         return Text.assemble(("The sinks do not hold what the ledger says.\n", "bold red"), _REMEDY)
     compared = [sink for sink in found.sinks.values() if sink.as_of is not None]
@@ -220,9 +207,7 @@ def _conclusion(found: Verdict) -> "RenderableType":
     )
 
 
-def _problem(sink: str, problem: Problem) -> "RenderableType":
-    from rich.text import Text
-
+def _problem(sink: str, problem: Problem) -> RenderableType:
     place = " ".join(
         part
         for part in (
@@ -233,8 +218,3 @@ def _problem(sink: str, problem: Problem) -> "RenderableType":
         if part
     )
     return Text.assemble((f"{sink}: ", "bold"), problem.message, f" ({place})" if place else "")
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the verb to `app`."""
-    app.command(rich_help_panel="Look")(verify)

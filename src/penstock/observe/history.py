@@ -1,11 +1,10 @@
 """The ledger as rows for people: one row per retained entry, newest first."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from penstock.core.model import (
     AccountName,
-    Adopted,
     BatchId,
     Decided,
     Decision,
@@ -65,32 +64,22 @@ def history(newest_first: Iterable[Entry], *, batch_id: BatchId | None = None) -
     """Yield rows for the entries of a ledger, lazily; with `batch_id` only the decisions of that batch."""
     after: Decision | None = None
     for entry in newest_first:
-        row = _row(entry, after)
-        if isinstance(entry.body, Decided):
-            after = entry.body.decision
+        body = entry.body
+        if isinstance(body, Decided):
+            row, after = _decided(entry, body.decision, after), body.decision
+        elif isinstance(body, Opened):
+            row = _acted(entry, "opened", f"by {body.owner} on checkpoint {body.checkpoint}")
+        else:
+            query = "a new query" if body.query_id is None else f"query {body.query_id}"
+            text = f"{query} from batch {body.next_batch_id} by {body.operator}: {body.reason}"
+            row = _acted(entry, "adopted", text, gaps=body.gaps)
         if batch_id is None or (row.kind == "decided" and row.batch_id == batch_id):
             yield row
 
 
-def _row(entry: Entry, after: Decision | None) -> HistoryRow:
-    body = entry.body
-    if isinstance(body, Decided):
-        return _decided(entry, body.decision, after)
-    if isinstance(body, Opened):
-        return _plain(entry, "opened", f"by {body.owner} on checkpoint {body.checkpoint}")
-    return _adopted(entry, body)
-
-
-def _plain(entry: Entry, kind: str, text: str) -> HistoryRow:
-    return HistoryRow(
-        position=entry.position, generation=entry.generation, kind=kind, written_at_ms=entry.written_at_ms, text=text
-    )
-
-
-def _adopted(entry: Entry, body: Adopted) -> HistoryRow:
-    query = "a new query" if body.query_id is None else f"query {body.query_id}"
-    row = _plain(entry, "adopted", f"{query} from batch {body.next_batch_id} by {body.operator}: {body.reason}")
-    return replace(row, gaps=body.gaps)
+def _acted(entry: Entry, kind: str, text: str, gaps: tuple[GapAccepted, ...] = ()) -> HistoryRow:
+    at = entry.written_at_ms
+    return HistoryRow(position=entry.position, generation=entry.generation, kind=kind, written_at_ms=at, text=text, gaps=gaps)
 
 
 def _decided(entry: Entry, decision: Decision, after: Decision | None) -> HistoryRow:

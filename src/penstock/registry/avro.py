@@ -10,16 +10,17 @@ from dataclasses import dataclass
 from datetime import datetime, time
 from decimal import Context, Decimal
 from io import BytesIO
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import fastavro
 
 from penstock.core.model import Json
 from penstock.errors import Usage
 from penstock.registry.place import Registered
-from penstock.registry.wire import HEAD, Undecodable, without_pairs
+from penstock.registry.wire import HEAD, Undecodable, first_line, without_pairs
 
 Schema: TypeAlias = Any
+T = TypeVar("T")
 Make: TypeAlias = Callable[[Any], Any]
 Require: TypeAlias = Callable[[Any], None]
 
@@ -31,7 +32,7 @@ _PLAIN: Mapping[str, str] = {
     "bytes": "binary",
 }
 _WIDER = (("int", "long"), ("float", "double"))
-_NESTED = frozenset({"array", "map", "record", "error"})
+_RECORDS = frozenset({"record", "error"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ def parsed(schema: Registered, named: dict[str, Schema] | None = None) -> Schema
         return fastavro.parse_schema(json.loads(schema.text), named_schemas=names)
     except (ValueError, fastavro.schema.SchemaParseException, fastavro.schema.UnknownType) as error:
         raise Usage(
-            f"The schema with id {schema.schema_id} is no schema of Avro: {_first_line(error)}.",
+            f"The schema with id {schema.schema_id} is no schema of Avro: {first_line(error)}.",
             remedy="Name another `subject` or `version`, or its real `format`.",
         ) from error
 
@@ -113,10 +114,10 @@ class AvroReader:
 
     def _reason(self, error: Exception) -> str:
         if isinstance(error, fastavro.read.SchemaResolutionError):
-            return f"it cannot be read by the schema with id {self._reader.schema_id}: {_first_line(error)}"
+            return f"it cannot be read by the schema with id {self._reader.schema_id}: {first_line(error)}"
         if isinstance(error, EOFError | IndexError):
-            return f"it ends too early for its schema: {_first_line(error)}"
-        return f"it is no value of its schema: {_first_line(error)}"
+            return f"it ends too early for its schema: {first_line(error)}"
+        return f"it is no value of its schema: {first_line(error)}"
 
 
 class _Types:
@@ -133,16 +134,11 @@ class _Types:
         kind = schema["type"]
         if isinstance(kind, dict | list):
             return self.of(kind, path, above)
-        if kind in _NESTED:
-            return self._nested(schema, kind, path, above)
-        return self._of_logical(schema, kind, path)
-
-    def _nested(self, schema: Schema, kind: str, path: str, above: tuple[str, ...]) -> AvroType:
         if kind == "array":
             return _array(self.of(schema["items"], f"{path}.element", above))
         if kind == "map":
             return _map(self.of(schema["values"], f"{path}.value", above))
-        return self._record(schema, path, above)
+        return self._record(schema, path, above) if kind in _RECORDS else self._of_logical(schema, kind, path)
 
     def _named_or_plain(self, name: str, path: str, above: tuple[str, ...]) -> AvroType:
         if name in _PLAIN:
@@ -176,11 +172,12 @@ class _Types:
             if sorted(map(str, others)) == sorted(wider):
                 return AvroType(wider[1])
         if len(others) != 1:
-            kinds = ", ".join(_kind(branch) for branch in branches)
+            kinds = ", ".join(one if isinstance(one, str) else str(one.get("name", one["type"])) for one in branches)
             raise self._refused(path, f"it is a union of {kinds}", "Give it one type, and null if it may be missing.")
         inner = self.of(others[0], path, above)
-        make = None if inner.make is None else _or_null(inner.make)
-        return AvroType(inner.spark, make, None if inner.require is None else _unless_null(inner.require, branches))
+        make = None if inner.make is None else _unless_null(inner.make)
+        require = inner.require
+        return AvroType(inner.spark, make, require if require is None or "null" not in branches else _unless_null(require))
 
     def _decimal(self, schema: Schema, path: str) -> AvroType:
         precision, scale = schema["precision"], schema.get("scale", 0)
@@ -193,10 +190,6 @@ class _Types:
     def _refused(self, path: str, because: str, remedy: str) -> Usage:
         where = f"Field {path!r} of" if path else "The schema of"
         return Usage(f"{where} subject {self._subject!r} has no Spark type: {because}.", remedy=remedy)
-
-
-def _kind(schema: Schema) -> str:
-    return schema if isinstance(schema, str) else str(schema.get("name", schema["type"]))
 
 
 def _array(element: AvroType) -> AvroType:
@@ -244,18 +237,14 @@ def _require_each(require: Require | None, *, of: Callable[[Any], Iterable[Any]]
     return required
 
 
-def _unless_null(require: Require, branches: Sequence[Schema]) -> Require:
-    return (lambda value: None if value is None else require(value)) if "null" in branches else require
+def _unless_null(act: Callable[[Any], T]) -> Callable[[Any], T | None]:
+    return lambda value: None if value is None else act(value)
 
 
 def _no_null(value: Any) -> None:
     """Raise ValueError for None, which fastavro would write as false."""
     if value is None:
         raise ValueError("a boolean is null, which the schema does not allow")
-
-
-def _or_null(make: Make) -> Make:
-    return lambda value: None if value is None else make(value)
 
 
 def _decimal(scale: int) -> Make:
@@ -287,10 +276,6 @@ def _micros_of_day(value: time | int) -> int:
     if not isinstance(value, time):
         return value
     return ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300].rstrip(".")
 
 
 _LOGICAL: Mapping[tuple[str, str | None], AvroType] = {

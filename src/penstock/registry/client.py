@@ -32,7 +32,14 @@ class Registry:
 
     def __init__(self, place: RegistryPlace) -> None:
         self._place = place
-        self._session = _session(place)
+        self._session = requests.Session()
+        self._session.headers["Accept"] = f"{_TYPE}, application/json"
+        if place.user is not None:
+            self._session.auth = (place.user, place.password or "")
+        elif place.token is not None:
+            self._session.auth = _Bearer(place.token)
+        if place.certificate_file is not None:
+            self._session.cert = (place.certificate_file, place.key_file) if place.key_file else place.certificate_file
         self._verify = place.ca_file  # passed with each request: REQUESTS_CA_BUNDLE overrides that of a session
         self._by_id: dict[int, Registered] = {}
 
@@ -105,7 +112,11 @@ class Registry:
                     remedy="Name its authority by `ca_file`, and the client certificate that it asks for by `certificate_file`.",
                 ) from error
             except (requests.RequestException, Retryable) as error:
-                failure = _no_answer(self._place, error)
+                reason = error.message if isinstance(error, Retryable) else _innermost_reason(error)
+                failure = Retryable(
+                    f"The schema registry {self._place.name} does not answer: {reason}.",
+                    remedy="Start again when it does: nothing was passed over.",
+                )
             except OSError as error:  # `requests` raises it for a missing file
                 raise Failed(
                     f"The schema registry {self._place.name} cannot be asked: {error}.",
@@ -154,18 +165,6 @@ class _Bearer(AuthBase):
         return request
 
 
-def _session(place: RegistryPlace) -> requests.Session:
-    session = requests.Session()
-    session.headers["Accept"] = f"{_TYPE}, application/json"
-    if place.user is not None:
-        session.auth = (place.user, place.password or "")
-    elif place.token is not None:
-        session.auth = _Bearer(place.token)
-    if place.certificate_file is not None:
-        session.cert = (place.certificate_file, place.key_file) if place.key_file else place.certificate_file
-    return session
-
-
 def _body(answer: requests.Response) -> Mapping[str, Any] | None:
     try:
         body = answer.json()
@@ -178,14 +177,6 @@ def _is_schema(body: Mapping[str, Any]) -> bool:
     references = body.get("references") or []
     named = isinstance(references, list) and all(isinstance(one, dict) and one.keys() >= _OF_REFERENCE for one in references)
     return named and isinstance(body.get("schema"), str) and isinstance(body.get("schemaType") or _AVRO, str)
-
-
-def _no_answer(place: RegistryPlace, error: Exception) -> Retryable:
-    reason = error.message if isinstance(error, Retryable) else _innermost_reason(error)
-    return Retryable(
-        f"The schema registry {place.name} does not answer: {reason}.",
-        remedy="Start again when it does: nothing was passed over.",
-    )
 
 
 def _innermost_reason(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""Spark pass that decodes the records of a topic, in the tasks that read them. The same object runs for every task."""
+"""Spark passes that decode the records of a topic, or collect those that cannot be decoded, in the tasks that read them."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -7,13 +7,14 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from penstock.core.bad_record import PACKED, RAW, SCHEMA_CHECKED
 from penstock.core.model import Json
 from penstock.errors import DependencyMissing, PenstockError, StageFailed, Usage
 from penstock.registry.avro import AvroReader
 from penstock.registry.client import Registry, SchemaUnknown, registry
 from penstock.registry.json_schema import JsonReader
 from penstock.registry.place import Registered, RegistryPlace
-from penstock.registry.wire import Undecodable, schema_id_of
+from penstock.registry.wire import Undecodable, first_line, schema_id_of
 from penstock.spark.schema import arrow_schema
 from penstock.support.error_transport import through_spark
 
@@ -24,20 +25,16 @@ class Reader(Protocol):
     @property
     def kind(self) -> str:
         """The registry's name of the format."""
-        ...
 
     @property
     def spark(self) -> Json:
         """The type of the values in Spark's JSON."""
-        ...
 
     def read(self, value: bytes, writer: Registered) -> Any:
         """Decode a whole value of the wire format, written by `writer`, into one that Arrow takes. Raises Undecodable."""
-        ...
 
     def write(self, value: Any) -> bytes:
         """Encode a value from Arrow, without the schema's id. Raises what its library raises for a value that does not fit."""
-        ...
 
 
 def _protobuf(schema: Registered, *, subject: str) -> Reader:
@@ -188,10 +185,12 @@ class _Column:
             return pa.array(found, self._type)
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
             for row, value in enumerate(found):
-                reason = _misfit(value, self._type)
-                if reason is not None:
+                try:
+                    pa.array([value], self._type)
+                except (pa.ArrowException, TypeError, ValueError, OverflowError) as misfit:
                     found[row] = None
-                    bad[row] = Undecodable(f"it does not fit the schema it is read by: {reason}", schema_id=_id(values[row]))
+                    reason = f"it does not fit the schema it is read by: {first_line(misfit)}"
+                    bad[row] = Undecodable(reason, schema_id=schema_id_of(values[row].as_py()))
         return pa.array(found, self._type)
 
 
@@ -199,18 +198,6 @@ def arrow_type(spark: Json) -> "pa.DataType":
     """Return Arrow's type for one of Spark's, given as JSON."""
     field = {"name": "value", "type": spark, "nullable": True, "metadata": {}}
     return arrow_schema(json.dumps({"type": "struct", "fields": [field]})).field(0).type
-
-
-def _misfit(value: object, kind: "pa.DataType") -> str | None:
-    try:
-        pa.array([value], kind)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        return str(error).split("\n", maxsplit=1)[0][:300].rstrip(".")
-    return None
-
-
-def _id(value: "pa.Scalar") -> int:
-    return schema_id_of(value.as_py())
 
 
 def _failed(source: str, batch: "pa.RecordBatch", row: int, bad: Bad) -> StageFailed:
@@ -231,3 +218,64 @@ def schema_after(schema: Mapping[str, Json], coded: Sequence[CodedColumn]) -> st
     fields: Any = schema["fields"]
     changed = [{**field, "type": types.get(field["name"], field["type"])} for field in fields]
     return json.dumps({**schema, "fields": changed})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantinePass:
+    """Finds undecodable records with `mapInArrow` over the columns of Spark's Kafka source, headers included. Picklable.
+
+    Yields rows of SCHEMA_CHECKED as Arrow IPC bytes in the one column PACKED: Spark cannot pass on all that may be null in them.
+    A task yields no more once it has found more than `at_most`.
+    """
+
+    decode: DecodePass
+    at_most: int
+
+    def __call__(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        try:
+            yield from self._found(batches)
+        except PenstockError as error:
+            raise DecodingFailed(through_spark(error)) from None
+
+    def _found(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        decoder = Decoder(self.decode)
+        left = self.at_most
+        for batch in batches:
+            decoded = decoder.decoded(batch)
+            if decoded.bad and left >= 0:
+                left -= len(decoded.bad)
+                yield _packed(_bad_rows(self.decode.source, batch, decoded))
+
+
+def _bad_rows(source: str, batch: "pa.RecordBatch", decoded: Decoded) -> "pa.RecordBatch":
+    """Return the undecodable rows of `batch`, each with its reason."""
+    rows = pa.array(decoded.bad.keys(), pa.int64())
+    schema = arrow_schema(SCHEMA_CHECKED)
+    bad = list(decoded.bad.values())
+    columns = {
+        "source": [source] * len(bad),
+        **{name: batch.column(name).take(rows) for name in RAW},
+        "undecodable": [each.column for each in bad],
+        "schema_id": [each.reason.schema_id for each in bad],
+        "error": [each.reason.reason for each in bad],
+        "unknown": [each.reason.unknown for each in bad],
+    }
+    arrays = [
+        pa.array(values, field.type) if isinstance(values, list) else values.cast(field.type)
+        for field in schema
+        for values in (columns[field.name],)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _packed(rows: "pa.RecordBatch") -> "pa.RecordBatch":
+    written = pa.BufferOutputStream()
+    with pa.ipc.new_stream(written, rows.schema) as stream:
+        stream.write_batch(rows)
+    return pa.RecordBatch.from_pydict({PACKED: [written.getvalue().to_pybytes()]})
+
+
+def unpacked(found: Iterable[bytes]) -> "pa.Table":
+    """Return the rows that the tasks of the pass found, as one table."""
+    tables = [pa.ipc.open_stream(one).read_all() for one in found]
+    return pa.concat_tables([arrow_schema(SCHEMA_CHECKED).empty_table(), *tables])

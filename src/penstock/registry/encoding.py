@@ -3,18 +3,15 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from penstock.core.model import Json
 from penstock.errors import PenstockError, StageFailed, Usage
-from penstock.registry.decoding import CodedColumn, DecodingFailed
-from penstock.registry.wire import framed
+from penstock.registry.decoding import CodedColumn, DecodingFailed, Reader
+from penstock.registry.wire import first_line, framed
 from penstock.support.error_transport import through_spark
-
-if TYPE_CHECKING:
-    from penstock.registry.decoding import Reader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,15 +33,14 @@ class EncodePass:
             raise DecodingFailed(through_spark(error)) from None
 
 
-def _encoded(values: list[Any], coded: CodedColumn, reader: "Reader") -> Iterator[bytes | None]:
+def _encoded(values: list[Any], coded: CodedColumn, reader: Reader) -> Iterator[bytes | None]:
     for value in values:
         try:  # a value that the schema does not allow can raise any exception
             yield None if value is None else framed(coded.schema.schema_id, reader.write(value))
         except Exception as error:
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:300].rstrip(".")
             raise StageFailed(
                 f"A value of column {coded.column!r} cannot be written by the schema with id {coded.schema.schema_id} of subject "
-                f"{coded.subject!r}: {reason}.",
+                f"{coded.subject!r}: {first_line(error)}.",
                 remedy="Nothing of the batch was decided. Correct the value in the transform.",
             ) from error
 
@@ -77,7 +73,8 @@ def _require_fitting(found: Json, coded: CodedColumn) -> None:
 def _misfit(expected: Any, found: Any, path: str) -> str | None:
     """Return the first difference of the type `found` from the expected one, None if there is none. Nullability is ignored."""
     if not isinstance(expected, dict) or not isinstance(found, dict) or expected["type"] != found["type"]:
-        return None if expected == found else f"{path} is {_named(found)}, expected {_named(expected)}"
+        found_kind, kind = (str(each["type"]) if isinstance(each, dict) else str(each) for each in (found, expected))
+        return None if expected == found else f"{path} is {found_kind}, expected {kind}"
     if expected["type"] == "struct":
         return _misfit_of_fields(expected["fields"], found["fields"], path)
     inner = {"array": ("elementType",), "map": ("keyType", "valueType")}[expected["type"]]
@@ -96,7 +93,3 @@ def _misfit_of_fields(expected: list[Any], found: list[Any], path: str) -> str |
         if misfit is not None:
             return misfit
     return None
-
-
-def _named(kind: Any) -> str:
-    return str(kind["type"]) if isinstance(kind, dict) else str(kind)

@@ -7,7 +7,7 @@ rules for reading by another schema than the writer's: fields are found by name,
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -94,7 +94,10 @@ class _Types:
         if choices or "allOf" in schema:
             parts = choices or schema["allOf"]
             return self.of(parts[0], above) if len(parts) == 1 else _TEXT
-        return self._plain(schema, _kind_of(schema), above)
+        kind = _kind_of(schema)
+        if kind == "array" and isinstance(schema.get("items"), dict):
+            return _array(self.of(schema["items"], above))
+        return self._object(schema, above) if kind == "object" else _PLAIN.get(kind or "", _TEXT)
 
     def _referred(self, reference: str, above: tuple[str, ...]) -> JsonType:
         if reference in above or len(above) > _DEEPEST:
@@ -105,13 +108,6 @@ class _Types:
             found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
         return self.of(found, (*above, reference))
 
-    def _plain(self, schema: Schema, kind: str | None, above: tuple[str, ...]) -> JsonType:
-        if kind == "object":
-            return self._object(schema, above)
-        if kind == "array" and isinstance(schema.get("items"), dict):
-            return _array(self.of(schema["items"], above))
-        return _PLAIN.get(kind or "", _TEXT)
-
     def _object(self, schema: Schema, above: tuple[str, ...]) -> JsonType:
         fields, others = schema.get("properties") or {}, schema.get("additionalProperties")
         if fields:
@@ -121,13 +117,11 @@ class _Types:
 
 def _kind_of(schema: Schema) -> str | None:
     """Return the one type of all values that are not null, None if there can be several."""
-    given = schema.get("type", "string" if _are_texts(schema.get("enum") or ()) else None)
+    values = schema.get("enum") or ()
+    texts = bool(values) and all(isinstance(value, str) for value in values)
+    given = schema.get("type", "string" if texts else None)
     kinds = [kind for kind in (given if isinstance(given, list) else [given]) if kind != "null"]
     return kinds[0] if len(kinds) == 1 else None
-
-
-def _are_texts(values: Sequence[Any]) -> bool:
-    return bool(values) and all(isinstance(value, str) for value in values)
 
 
 def _record(fields: Mapping[str, JsonType]) -> JsonType:
@@ -172,14 +166,6 @@ def _taken(value: Any, kind: type, expected: str, place: str) -> Any:
     if not isinstance(value, kind):
         raise _misfit(value, expected, place)
     return value
-
-
-def _text(value: Any, place: str) -> str:
-    return str(_taken(value, str, "a text", place))
-
-
-def _flag(value: Any, place: str) -> bool:
-    return bool(_taken(value, bool, "true or false", place))
 
 
 def _whole(value: Any, place: str) -> int:
@@ -229,8 +215,8 @@ def _no_constant(name: str) -> float:
 
 _TEXT = JsonType("string", _as_json, json.loads)
 _PLAIN: Mapping[str, JsonType] = {
-    "string": JsonType("string", _text),
+    "string": JsonType("string", lambda value, place: _taken(value, str, "a text", place)),
     "integer": JsonType("long", _whole),
     "number": JsonType("double", _number),
-    "boolean": JsonType("boolean", _flag),
+    "boolean": JsonType("boolean", lambda value, place: _taken(value, bool, "true or false", place)),
 }

@@ -108,7 +108,12 @@ class ProtobufReader:
 @cache
 def compiled(schema: Registered) -> FileDescriptor:
     """Compile a schema with all that it imports. Raises Usage for an invalid one, Retryable if protoc does not work here."""
-    _require_inside(schema)
+    outside = [one.name for one in schema.references if Path(one.name).is_absolute() or ".." in Path(one.name).parts]
+    if outside:
+        raise Usage(
+            f"The schema with id {schema.schema_id} imports {outside[0]!r}, which is no name of a file below another.",
+            remedy="Register it with names like shop/address.proto.",
+        )
     with TemporaryDirectory(prefix="penstock-protobuf-") as directory:
         for name, text in [*((one.name, one.text) for one in schema.references), (_MAIN, schema.text)]:
             file = Path(directory, name)
@@ -158,16 +163,6 @@ def _require_working(directory: str) -> None:
         f"Schemas of Protobuf cannot be compiled in {directory}: {why}.",
         remedy="Give the machine of this task room for temporary files (TMPDIR) and start again: nothing was passed over.",
     )
-
-
-def _require_inside(schema: Registered) -> None:
-    """Raise Usage if an imported file would be written outside the directory that protoc reads from."""
-    outside = [one.name for one in schema.references if Path(one.name).is_absolute() or ".." in Path(one.name).parts]
-    if outside:
-        raise Usage(
-            f"The schema with id {schema.schema_id} imports {outside[0]!r}, which is no name of a file below another.",
-            remedy="Register it with names like shop/address.proto.",
-        )
 
 
 def _path_in(value: bytes) -> tuple[list[int], int]:

@@ -26,6 +26,11 @@ class Undecodable(Exception):
         """Whether the registry has no such schema, which may change."""
 
 
+def first_line(error: Exception) -> str:
+    """Return what a library says of a value, in one line, as a part of a sentence."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300].rstrip(".")
+
+
 def schema_id_of(value: bytes) -> int:
     """Return the schema's id in front of `value`. Raises Undecodable."""
     if len(value) < HEAD:

@@ -22,9 +22,8 @@ from penstock.run.runtime import Runtime
 from penstock.run.user_sink import user_written
 from penstock.source.kafka.records_again import KafkaRecords
 from penstock.spark.column_name import quoted
-from penstock.spec.account import FAIL, Route, ShortAccount
+from penstock.spec.account import FAIL, Quarantine, Route, ShortAccount
 from penstock.spec.pipeline import DeliverySettings, PipelineSettings, quarantined
-from penstock.spec.quarantine import Quarantine
 from penstock.stage.quarantine import QuarantineMember
 
 if TYPE_CHECKING:

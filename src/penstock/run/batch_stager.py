@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping
 
 from pyspark.sql import DataFrame
 
-from penstock.checkpoint.input_check import require_unchanged
-from penstock.checkpoint.planned_input import planned_input
+from penstock.checkpoint.input_listing import planned_input, require_unchanged
 from penstock.checkpoint.source_log import InputFile
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
 from penstock.core.model import Batch, BatchId, Generation, Guarantee, OffsetRange, RowDigest, SourceName

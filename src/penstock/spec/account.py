@@ -3,17 +3,20 @@
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
 from penstock.spec.complaint import complaint_error
 from penstock.spec.place import AccountUrl, local_path
-from penstock.spec.settings import ONE_KEY, Settings
+from penstock.spec.settings import OneKey, Settings
 from penstock.spec.source import Option
 from penstock.spec.state_location import url_mapping
 from penstock.support.secret import remember_options
+
+if TYPE_CHECKING:
+    from os import PathLike
 
 FAIL = "fail"
 QUARANTINE = "quarantine"
@@ -57,10 +60,8 @@ GivenColumns: TypeAlias = tuple[str, ...] | list[str]
 """Names of columns as code passes them."""
 
 
-class Route(Settings):
+class Route(OneKey):
     """How a row finds its account. Exactly one of the keys."""
-
-    model_config: ClassVar[ConfigDict] = ONE_KEY
 
     column: str | None = Field(default=None, min_length=1, description="The column that holds the account's name.")
     hash: Columns | None = Field(default=None, description="Spread rows evenly over the accounts by a hash of these columns.")
@@ -77,11 +78,39 @@ class Route(Settings):
         ) -> None: ...
 
     @model_validator(mode="after")
-    def _exactly_one(self) -> Self:
-        given = [name for name in type(self).model_fields if getattr(self, name) is not None]
-        if len(given) != 1:
-            message = f"has {' and '.join(given)}" if given else "is empty"
-            raise complaint_error(message, remedy="Give exactly one of column, hash, sql.")
+    def _hash_has_columns(self) -> Self:
         if self.hash is not None and not self.hash:
             raise complaint_error("should name at least one column", remedy="Write hash: [column].", at=("hash",))
         return self
+
+
+class Quarantine(Account):
+    """Where records go that cannot be decoded: Parquet files, committed with the batch that they came with."""
+
+    max_rows: int = Field(
+        default=10_000,
+        ge=1,
+        description="More such records in one batch fail it: then more is wrong than some records.",
+    )
+    max_share: float = Field(
+        default=1.0,
+        gt=0,
+        le=1,
+        strict=False,
+        description="As `max_rows`, as a share of the offsets that the batch reads of the sources that decode.",
+    )
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            url: "str | PathLike[str]",
+            options: Mapping[str, Any] = ...,
+            max_rows: int = 10_000,
+            max_share: float = 1.0,
+        ) -> None: ...
+
+
+ShortQuarantine = Annotated[Quarantine, BeforeValidator(url_mapping, json_schema_input_type=str | Quarantine)]
+"""A quarantine, or just its URL."""

@@ -21,12 +21,8 @@ def mode_complaints(sinks: Mapping[str, Sink], output_mode: str) -> Iterator[Com
             yield Complaint(
                 message=f"does not go with output_mode: {output_mode}: {reason[0]}",
                 remedy=reason[1],
-                at=("sinks", name, _mode_key(sink)),
+                at=("sinks", name, "write" if isinstance(sink, Table) else "type"),
             )
-
-
-def _mode_key(sink: Sink) -> str:
-    return "write" if isinstance(sink, Table) else "type"
 
 
 def _mode_misfit(sink: Sink, output_mode: str) -> tuple[str, str] | None:
@@ -58,7 +54,12 @@ def place_complaints(sinks: Mapping[str, Sink], own: Mapping[str, str]) -> list[
     for path, url in accounts.items():
         inside = [(name, place) for name, place in own.items() if same_or_nested(url, place)]
         found += [_overlap(path, url, name, place) for name, place in inside]
-    return found + _table_complaints(sinks) + _topic_complaints(sinks) + _own_complaints(own)
+    of_own = [
+        _overlap((name,), place, other, other_place)
+        for (other, other_place), (name, place) in combinations(own.items(), 2)
+        if same_or_nested(other_place, place)
+    ]
+    return found + _table_complaints(sinks) + _topic_complaints(sinks) + of_own
 
 
 def account_urls(sinks: Mapping[str, Sink]) -> Mapping[KeyPath, str]:
@@ -109,12 +110,4 @@ def _topic_complaints(sinks: Mapping[str, Sink]) -> list[Complaint]:
         )
         for (other, first), (name, sink) in combinations(filled, 2)
         if sink.is_topic_of(first)
-    ]
-
-
-def _own_complaints(own: Mapping[str, str]) -> list[Complaint]:
-    return [
-        _overlap((name,), place, other, other_place)
-        for (other, other_place), (name, place) in combinations(own.items(), 2)
-        if same_or_nested(other_place, place)
     ]

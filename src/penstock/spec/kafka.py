@@ -1,19 +1,19 @@
 """Settings of the Kafka sink."""
 
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError
 from typing_extensions import Self
 
 from penstock.spec.account import Columns, GivenColumns, as_tuple
-from penstock.spec.complaint import complaint_error
-from penstock.spec.connection_string import ConnectionString, hubs_of
-from penstock.spec.describe import described
+from penstock.spec.complaint import complaint_error, described
+from penstock.spec.kafka_options import ConnectionString, hubs_of
 from penstock.spec.quantity import Duration, Size
 from penstock.spec.registry import Encode, require_subjects
-from penstock.spec.settings import ONE_KEY, Settings
+from penstock.spec.settings import OneKey, Settings
 from penstock.spec.source import Option
 from penstock.support.secret import remember_options, scheme_only
 
@@ -89,10 +89,8 @@ def _value(value: Any) -> Any:
     return value
 
 
-class RecordValue(Settings):
+class RecordValue(OneKey):
     """What a record's value is made of. Exactly one of the keys."""
-
-    model_config: ClassVar[ConfigDict] = ONE_KEY
 
     json_of: Annotated[Columns, BeforeValidator(_columns_of_json, json_schema_input_type=list[str] | Literal["all"])] | None = (
         Field(default=None, alias="json", description="Columns that become one JSON object, in this order; `all` of them.")
@@ -105,11 +103,8 @@ class RecordValue(Settings):
 
         def __init__(self, *, json: GivenColumns | Literal["all"] | None = None, column: str | None = None) -> None: ...
 
-    @model_validator(mode="after")
-    def _exactly_one(self) -> Self:
-        if (self.json_of is None) == (self.column is None):
-            raise complaint_error("should have json or column", remedy=f"Write value: json, {_OF_COLUMNS}.")
-        return self
+    def _not_one(self, given: Sequence[str]) -> PydanticCustomError:  # noqa: ARG002 - one complaint for none and for both
+        return complaint_error("should have json or column", remedy=f"Write value: json, {_OF_COLUMNS}.")
 
 
 Value = Annotated[RecordValue, BeforeValidator(_value, json_schema_input_type=Literal["json"] | RecordValue)]

@@ -7,10 +7,14 @@ that it does not know, so a misspelt `startingOffsets` would silently read from 
 import difflib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Annotated, Any
 
-from penstock.spec.complaint import Complaint
-from penstock.spec.describe import described
+from pydantic import PlainValidator, WithJsonSchema
+
+from penstock.errors import Usage
+from penstock.kafka.event_hubs import EventHubs, event_hubs_of
+from penstock.spec.complaint import Complaint, complaint_error, described
 from penstock.spec.settings import nearest, unknown_key
 
 CONSUMER = "kafka."
@@ -36,63 +40,20 @@ _SPARKS_OWN = {
     "kafka.enable.auto.commit": "Spark commits no offsets; mirror_offsets_to: GROUP shows them to lag tools.",
     "kafka.interceptor.classes": "Spark takes none.",
 }
-_CONSUMERS = tuple(
-    CONSUMER + name
-    for name in [
-        "allow.auto.create.topics",
-        "auto.commit.interval.ms",
-        "bootstrap.servers",
-        "check.crcs",
-        "client.dns.lookup",
-        "client.id",
-        "client.rack",
-        "connections.max.idle.ms",
-        "default.api.timeout.ms",
-        "exclude.internal.topics",
-        "fetch.max.bytes",
-        "fetch.max.wait.ms",
-        "fetch.min.bytes",
-        "group.id",
-        "heartbeat.interval.ms",
-        "isolation.level",
-        "max.partition.fetch.bytes",
-        "max.poll.interval.ms",
-        "max.poll.records",
-        "metadata.max.age.ms",
-        "metric.reporters",
-        "receive.buffer.bytes",
-        "reconnect.backoff.max.ms",
-        "reconnect.backoff.ms",
-        "request.timeout.ms",
-        "retry.backoff.ms",
-        "sasl.client.callback.handler.class",
-        "sasl.jaas.config",
-        "sasl.kerberos.service.name",
-        "sasl.login.callback.handler.class",
-        "sasl.login.class",
-        "sasl.mechanism",
-        "sasl.oauthbearer.scope.claim.name",
-        "sasl.oauthbearer.token.endpoint.url",
-        "security.protocol",
-        "send.buffer.bytes",
-        "session.timeout.ms",
-        "ssl.cipher.suites",
-        "ssl.enabled.protocols",
-        "ssl.endpoint.identification.algorithm",
-        "ssl.key.password",
-        "ssl.keystore.certificate.chain",
-        "ssl.keystore.key",
-        "ssl.keystore.location",
-        "ssl.keystore.password",
-        "ssl.keystore.type",
-        "ssl.protocol",
-        "ssl.provider",
-        "ssl.truststore.certificates",
-        "ssl.truststore.location",
-        "ssl.truststore.password",
-        "ssl.truststore.type",
-    ]
-)
+_CONSUMERS = tuple(CONSUMER + name for name in (
+    "allow.auto.create.topics", "auto.commit.interval.ms", "bootstrap.servers", "check.crcs", "client.dns.lookup",
+    "client.id", "client.rack", "connections.max.idle.ms", "default.api.timeout.ms", "exclude.internal.topics",
+    "fetch.max.bytes", "fetch.max.wait.ms", "fetch.min.bytes", "group.id", "heartbeat.interval.ms", "isolation.level",
+    "max.partition.fetch.bytes", "max.poll.interval.ms", "max.poll.records", "metadata.max.age.ms", "metric.reporters",
+    "receive.buffer.bytes", "reconnect.backoff.max.ms", "reconnect.backoff.ms", "request.timeout.ms",
+    "retry.backoff.ms", "sasl.client.callback.handler.class", "sasl.jaas.config", "sasl.kerberos.service.name",
+    "sasl.login.callback.handler.class", "sasl.login.class", "sasl.mechanism", "sasl.oauthbearer.scope.claim.name",
+    "sasl.oauthbearer.token.endpoint.url", "security.protocol", "send.buffer.bytes", "session.timeout.ms",
+    "ssl.cipher.suites", "ssl.enabled.protocols", "ssl.endpoint.identification.algorithm", "ssl.key.password",
+    "ssl.keystore.certificate.chain", "ssl.keystore.key", "ssl.keystore.location", "ssl.keystore.password",
+    "ssl.keystore.type", "ssl.protocol", "ssl.provider", "ssl.truststore.certificates", "ssl.truststore.location",
+    "ssl.truststore.password", "ssl.truststore.type",
+))  # fmt: skip
 _OF_THE_CONNECTOR = {
     "minOffsetsPerTrigger": "Let the trigger be rarer.",
     "maxTriggerDelay": "Let the trigger be rarer.",
@@ -124,9 +85,14 @@ def kafka_complaints(options: Mapping[str, str]) -> Iterator[Complaint]:
     given = {name.lower(): name for name in options}
     for name, value in options.items():
         yield from _of_one(name, value)
-    yield from _of_topics([name for name in TOPICS if name.lower() in given])
+    topics = [name for name in TOPICS if name.lower() in given]
+    if len(topics) != 1:
+        yield Complaint(
+            message=f"name topics by one of {', '.join(TOPICS)}, found {' and '.join(topics) or 'none of them'}",
+            remedy="Keep one: subscribe takes names with commas in between.",
+        )
     if _SERVERS not in given:
-        yield _missing(f"has no {_SERVERS}", f"Add {_SERVERS}: host:9092.")
+        yield Complaint(message=f"has no {_SERVERS}", remedy=f"Add {_SERVERS}: host:9092.")
 
 
 def python_complaints(options: Mapping[str, str]) -> Iterator[Complaint]:
@@ -136,18 +102,6 @@ def python_complaints(options: Mapping[str, str]) -> Iterator[Complaint]:
         if name.lower() in lacks:
             remedy = f"{lacks[name.lower()]} Or take Spark's connector (`reader: spark`)."
             yield Complaint(message="is not done by Penstock's own reader", remedy=remedy, at=(name,))
-
-
-def _missing(message: str, remedy: str) -> Complaint:
-    return Complaint(message=message, remedy=remedy)
-
-
-def _of_topics(given: list[str]) -> Iterator[Complaint]:
-    if len(given) != 1:
-        found = " and ".join(given) or "none of them"
-        yield _missing(
-            f"name topics by one of {', '.join(TOPICS)}, found {found}", "Keep one: subscribe takes names with commas in between."
-        )
 
 
 def _of_one(name: str, value: str) -> Iterator[Complaint]:
@@ -160,9 +114,12 @@ def _of_one(name: str, value: str) -> Iterator[Complaint]:
     elif lower not in known:
         yield from _unknown(name)
     else:
-        expected = _CHECKS.get(known[lower], _not_empty)(value)
-        if expected is not None:
-            yield Complaint(message=f"should be {expected}, found {described(value)}", remedy=_remedy(known[lower]), at=(name,))
+        fits, expected = _CHECKS.get(known[lower], (lambda text: bool(text.strip()), "a value"))
+        if not fits(value):
+            guess = nearest(value, (COMMITTED, UNCOMMITTED)) if known[lower] == ISOLATION else None
+            expected += f" (did you mean {guess}?)" if guess else ""
+            remedy = f"For example {known[lower]}: {_EXAMPLES.get(known[lower], 'value')}."
+            yield Complaint(message=f"should be {expected}, found {described(value)}", remedy=remedy, at=(name,))
 
 
 def _unknown(name: str) -> Iterator[Complaint]:
@@ -174,57 +131,12 @@ def _unknown(name: str) -> Iterator[Complaint]:
         yield Complaint(message="is no property of Kafka's consumer", remedy=f"Did you mean {close[0]}?", at=(name,))
 
 
-def _remedy(option: str) -> str:
-    return f"For example {option}: {_EXAMPLES.get(option, 'value')}."
-
-
-def _not_empty(value: str) -> str | None:
-    return None if value.strip() else "a value"
-
-
-def _count(value: str) -> str | None:
-    return None if value.isdecimal() and int(value) > 0 else "a whole number above 0"
-
-
-def _flag(value: str) -> str | None:
-    return None if value.lower() in {"true", "false"} else "true or false"
-
-
-def _isolation(value: str) -> str | None:
-    if value in {COMMITTED, UNCOMMITTED}:
-        return None
-    guess = nearest(value, (COMMITTED, UNCOMMITTED))
-    return f"{COMMITTED} or {UNCOMMITTED}" + (f" (did you mean {guess}?)" if guess else "")
-
-
-def _starting(value: str) -> str | None:
-    if value.lower() in {"earliest", "latest"} or _is_by_partition(value, int):
-        return None
-    return 'earliest, latest, or JSON such as {"topic": {"0": 23, "1": -2}}'
-
-
-def _by_timestamp(value: str) -> str | None:
-    return None if _is_by_partition(value, int) else 'JSON such as {"topic": {"0": 1767225600000}}, in milliseconds'
-
-
-def _is_by_partition(value: str, kind: type) -> bool:
+def _is_by_partition(value: str) -> bool:
     found = _json(value)
     return isinstance(found, dict) and all(
-        isinstance(parts, dict) and all(part.isdecimal() and type(offset) is kind for part, offset in parts.items())
+        isinstance(parts, dict) and all(part.isdecimal() and type(offset) is int for part, offset in parts.items())
         for parts in found.values()
     )
-
-
-def _assigned(value: str) -> str | None:
-    found = _json(value)
-    fits = isinstance(found, dict) and all(
-        isinstance(parts, list) and all(type(part) is int for part in parts) for parts in found.values()
-    )
-    return None if fits and found else 'JSON such as {"topic": [0, 1]}'
-
-
-def _strategy(value: str) -> str | None:
-    return None if value.lower() in {"error", "latest"} else "error or latest"
 
 
 def _json(value: str) -> object:
@@ -234,16 +146,32 @@ def _json(value: str) -> object:
         return None
 
 
-_CHECKS: Mapping[str, Callable[[str], str | None]] = {
-    **dict.fromkeys(_COUNTS, _count),
-    **dict.fromkeys(_FLAGS, _flag),
-    ISOLATION: _isolation,
-    "assign": _assigned,
-    "startingOffsets": _starting,
-    "startingTimestamp": _count,
-    "startingOffsetsByTimestamp": _by_timestamp,
-    "startingOffsetsByTimestampStrategy": _strategy,
+def _is_assignment(value: str) -> bool:
+    found = _json(value)
+    return (
+        isinstance(found, dict)
+        and bool(found)
+        and all(isinstance(parts, list) and all(type(part) is int for part in parts) for parts in found.values())
+    )
+
+
+def _is_count(value: str) -> bool:
+    return value.isdecimal() and int(value) > 0
+
+
+_CHECKS: Mapping[str, tuple[Callable[[str], bool], str]] = {
+    **dict.fromkeys((*_COUNTS, "startingTimestamp"), (_is_count, "a whole number above 0")),
+    **dict.fromkeys(_FLAGS, (lambda value: value.lower() in {"true", "false"}, "true or false")),
+    ISOLATION: (lambda value: value in {COMMITTED, UNCOMMITTED}, f"{COMMITTED} or {UNCOMMITTED}"),
+    "assign": (_is_assignment, 'JSON such as {"topic": [0, 1]}'),
+    "startingOffsets": (
+        lambda value: value.lower() in {"earliest", "latest"} or _is_by_partition(value),
+        'earliest, latest, or JSON such as {"topic": {"0": 23, "1": -2}}',
+    ),
+    "startingOffsetsByTimestamp": (_is_by_partition, 'JSON such as {"topic": {"0": 1767225600000}}, in milliseconds'),
+    "startingOffsetsByTimestampStrategy": (lambda value: value.lower() in {"error", "latest"}, "error or latest"),
 }
+"""Whether a value fits an option, and what is expected; other options take any text that is not empty."""
 _EXAMPLES: Mapping[str, str] = {
     **dict.fromkeys(_COUNTS, "10000"),
     **dict.fromkeys(_FLAGS, "true"),
@@ -257,3 +185,22 @@ _EXAMPLES: Mapping[str, str] = {
     "startingOffsetsByTimestampStrategy": "latest",
     _SERVERS: "host:9092",
 }
+
+
+ConnectionString = Annotated[str, PlainValidator(lambda value: value), WithJsonSchema({"type": "string"})]
+"""A string that `hubs_of` accepted. What came from the environment stays a secret."""
+
+
+def hubs_of(given: Mapping[str, Any], *, instead_of: Collection[str]) -> EventHubs:
+    """Return the Event Hubs that `connection_string` names. Raises pydantic's custom error, also if `instead_of` is given too."""
+    doubled = next((name for name in instead_of if given.get(name)), None)
+    if doubled is not None:
+        raise complaint_error(f"is there, and `{doubled}` too", remedy="Keep one of them.", at=("connection_string",))
+    text = given["connection_string"]
+    if not isinstance(text, str):
+        message = f"should be a text, found {described(text)}"
+        raise complaint_error(message, remedy="Write it like ${EVENT_HUBS}.", at=("connection_string",))
+    try:
+        return event_hubs_of(text)
+    except Usage as refused:
+        raise complaint_error(refused.message, remedy=refused.remedy, at=("connection_string",)) from refused

@@ -1,20 +1,19 @@
 """Loads settings from a pipeline file, with errors that name file, line and key."""
 
 import os
+import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import ValidationError
 
 from penstock.errors import Usage
-from penstock.spec.complaint import Complaint, KeyPath
+from penstock.spec.complaint import Complaint, KeyPath, complaints, dotted, key_path, sentence
 from penstock.spec.document import Document, parse, scalar
-from penstock.spec.interpolation import interpolate
-from penstock.spec.overrides import overridden, override
 from penstock.spec.pipeline import PipelineSettings
-from penstock.spec.validation import complaints, key_path, sentence
-from penstock.support.secret import Interpolated
+from penstock.support.secret import Interpolated, Secret, remember, remember_given
 
 _RETYPED: Final[Mapping[str, type | tuple[type, ...]]] = {
     "int_type": int,
@@ -35,7 +34,12 @@ def load(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Pipelin
     content = interpolate(document, os.environ).content
     context = {"base": Path(file).absolute().parent}
     try:
-        return _validated(content, context)
+        try:
+            return PipelineSettings.model_validate(content, context=context)
+        except ValidationError as error:
+            if not _retype(content, error):
+                raise
+        return PipelineSettings.model_validate(content, context=context)
     except ValidationError as error:
         raise _usage(document, complaints(error, content), overrides) from None
 
@@ -57,40 +61,22 @@ def _read(file: str) -> str:
         raise Usage(f"{file} cannot be read: {error.strerror}.", remedy="Check its permissions.") from None
 
 
-def _validated(content: dict[str, Any], context: dict[str, Any]) -> PipelineSettings:
-    try:
-        return PipelineSettings.model_validate(content, context=context)
-    except ValidationError as error:
-        if not _retype(content, error):
-            raise
-    return PipelineSettings.model_validate(content, context=context)
-
-
 def _retype(content: dict[str, Any], error: ValidationError) -> bool:
     """Let `${N}` stand for a number or a truth value where one is expected. Return whether anything was changed."""
     changed = False
     for detail in error.errors(include_url=False):
         value = detail["input"]
         if isinstance(value, Interpolated) and detail["type"] in _RETYPED:
-            typed = _typed(str(value))
-            if isinstance(typed, _RETYPED[detail["type"]]):
-                _replace(content, key_path(detail["loc"], content), typed)
-                changed = True
+            with suppress(Usage):  # a text that is not YAML, as a password can be, stays a text
+                typed = scalar(str(value))
+                if isinstance(typed, _RETYPED[detail["type"]]):
+                    *above, key = key_path(detail["loc"], content)
+                    place: Any = content
+                    for step in above:
+                        place = place[step]
+                    place[key] = typed
+                    changed = True
     return changed
-
-
-def _typed(text: str) -> Any:
-    """Return the value that `text` has in YAML, or `text` if it is not YAML, as a password can be."""
-    try:
-        return scalar(text)
-    except Usage:
-        return text
-
-
-def _replace(content: Any, path: KeyPath, value: Any) -> None:
-    for step in path[:-1]:
-        content = content[step]
-    content[path[-1]] = value
 
 
 def _usage(document: Document, found: Sequence[Complaint], overrides: Sequence[str]) -> Usage:
@@ -107,3 +93,104 @@ def _located(document: Document, complaint: Complaint, overrides: Sequence[str])
     given = overridden(complaint.at, overrides)
     where = f"--set {given.partition('=')[0]}" if given else f"{document.file}:{document.line(complaint.at)}"
     return f"{where}: {sentence(complaint)}"
+
+
+_FLAT = frozenset({"options", "conf"})
+"""Mappings whose keys contain dots: the rest of the path is one key."""
+
+
+def override(document: Document, overrides: Sequence[str]) -> Document:
+    """Return `document` with each `key.path=value` in place, values read as YAML. Raises Usage, which shows no value."""
+    content = document.content
+    for text in overrides:
+        path, value = _parse(text)
+        content = _put(content, path, value, text.partition("=")[0].strip())
+    return Document(document.file, content, document.lines)
+
+
+def _parse(text: str) -> tuple[list[str], Any]:
+    key, equals, value = text.partition("=")
+    steps = key.strip().split(".")
+    if not equals or not all(steps):
+        found = f"the key {key.strip()!r}" if equals else "a text without ="
+        raise Usage(f"--set should be key=value, found {found}.", remedy="Write it like --set trigger.processing_time=10s.")
+    flat = next((index + 1 for index, step in enumerate(steps) if step in _FLAT and index + 1 < len(steps)), len(steps))
+    return [*steps[:flat], *([".".join(steps[flat:])] if steps[flat:] else [])], scalar(value)
+
+
+def _put(here: Any, path: Sequence[str], value: Any, key: str) -> Any:
+    if not path:
+        return value
+    step, rest = path[0], path[1:]
+    if isinstance(here, list):
+        index = int(step) if step.isdecimal() else -1
+        if not 0 <= index < len(here):
+            raise Usage(f"--set {key}: there is no item {step} in a list of {len(here)}.", remedy=f"Use 0 to {len(here) - 1}.")
+        return [_put(item, rest, value, key) if at == index else item for at, item in enumerate(here)]
+    if here is not None and not isinstance(here, dict):
+        raise Usage(
+            f"--set {key}: {key.rpartition(f'.{step}')[0]} is a single value, nothing below it is called {step}.",
+            remedy="Correct the key path.",
+        )
+    content = dict(here or {})
+    return {**content, step: _put(content.get(step), rest, value, key)}
+
+
+def overridden(path: KeyPath, overrides: Sequence[str]) -> str | None:
+    """Return the override that gave the value at `path`, None if none did."""
+    for text in reversed(overrides):
+        steps = tuple(_parse(text)[0])
+        if tuple(str(step) for step in path[: len(steps)]) == steps:
+            return text
+    return None
+
+
+_REFERENCE = re.compile(r"\$(\$\{)|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|([^}]*)(\}?))")
+
+
+def interpolate(document: Document, environ: Mapping[str, str]) -> Document:
+    """Return `document` with every reference replaced from `environ`. Raises Usage that names the variable and the line."""
+
+    def walk(value: Any, path: KeyPath) -> Any:
+        if isinstance(value, dict):
+            return {key: walk(item, (*path, key)) for key, item in value.items()}
+        if isinstance(value, list):
+            return [walk(item, (*path, index)) for index, item in enumerate(value)]
+        return _replaced(value, path, document, environ) if isinstance(value, str) and "${" in value else value
+
+    return Document(document.file, walk(document.content, ()), document.lines)
+
+
+def _replaced(text: str, path: KeyPath, document: Document, environ: Mapping[str, str]) -> str:
+    where = f"{document.file}:{document.line(path)}: {dotted(path)}"
+    given: list[str] = []
+
+    def replacement(found: re.Match[str]) -> str:
+        escaped, name, default, malformed, closed = found.groups()
+        if escaped:
+            return "${"
+        if name is None:
+            shown = f"${{{malformed}}}" if closed else "${ without }"
+            raise Usage(
+                f"{where} holds {shown}, which is no reference to an environment variable.",
+                remedy="Write ${NAME} or ${NAME:-default}; write $${ for a plain ${.",
+            )
+        value = environ.get(name)
+        if default is not None and not value:
+            return str(default)
+        if value is None:
+            raise Usage(
+                f"{where} needs the environment variable {name}, which is not set.",
+                remedy=f"Set {name}, or write ${{{name}:-default}}.",
+            )
+        given.append(value)
+        return value
+
+    result = _REFERENCE.sub(replacement, text)
+    if not given:
+        return Interpolated(result)
+    remember_given(result, given)
+    if path[-1:] == ("sql",):  # errors quote parts of the SQL
+        for value in given:
+            remember(Secret(value))
+    return Secret(result)

@@ -1,24 +1,23 @@
 """Settings of `merge`, the user's own SQL over a batch's rows."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from pydantic import ConfigDict, Field, model_validator
-from typing_extensions import Self
+from pydantic import Field
+from pydantic_core import PydanticCustomError
 
 from penstock.errors import Usage
 from penstock.spec.complaint import complaint_error
 from penstock.spec.place import FilePath
-from penstock.spec.settings import ONE_KEY, Settings
+from penstock.spec.settings import OneKey
 
 if TYPE_CHECKING:
     from os import PathLike
 
 
-class Merge(Settings):
+class Merge(OneKey):
     """SQL that is run over the staged rows, in the transaction that publishes them."""
-
-    model_config: ClassVar[ConfigDict] = ONE_KEY
 
     sql: str | None = Field(
         default=None,
@@ -32,12 +31,10 @@ class Merge(Settings):
 
         def __init__(self, *, sql: str | None = None, file: "str | PathLike[str] | None" = None) -> None: ...
 
-    @model_validator(mode="after")
-    def _exactly_one(self) -> Self:
-        if (self.sql is None) == (self.file is None):
-            has = "has both sql and file" if self.sql else "has neither sql nor file"
-            raise complaint_error(has, remedy="Keep exactly one of them.")
-        return self
+    def _not_one(self, given: Sequence[str]) -> PydanticCustomError:
+        return complaint_error(
+            "has both sql and file" if given else "has neither sql nor file", remedy="Keep exactly one of them."
+        )
 
     def text(self) -> str:
         """Return the SQL. Raises Usage for a file that cannot be read."""

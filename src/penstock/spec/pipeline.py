@@ -9,12 +9,12 @@ from typing_extensions import Self
 
 from penstock.core.bad_record import NAME
 from penstock.core.model import Guarantee
+from penstock.spec.account import Quarantine, ShortQuarantine
 from penstock.spec.combinations import mode_complaints, own_output_complaints, place_complaints
 from penstock.spec.complaint import Complaint, KeyPath, complaints_error
 from penstock.spec.kafka import Kafka
 from penstock.spec.name import Name, ViewName
 from penstock.spec.place import Directory
-from penstock.spec.quarantine import Quarantine, ShortQuarantine
 from penstock.spec.settings import Settings
 from penstock.spec.sink import GivenSink, Sink
 from penstock.spec.source import Option, Source
@@ -33,18 +33,6 @@ _Place: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 
 def _below(values: Mapping[str, Any], name: str) -> str:
     return os.path.join(values.get("home", ""), name)
-
-
-def _checkpoint(values: dict[str, Any]) -> Checkpoint:
-    return Checkpoint(url=_below(values, "checkpoint"))
-
-
-def _ledger(values: dict[str, Any]) -> LedgerPlace:
-    return LedgerPlace(url=f"sqlite:///{_below(values, 'ledger.db')}")
-
-
-def _spool(values: dict[str, Any]) -> SpoolPlace:
-    return SpoolPlace(url=_below(values, "spool"))
 
 
 class Spark(Settings):
@@ -90,18 +78,18 @@ class DeliverySettings(Settings):
         min_length=1, description="Name of each sink and its settings. One pass over the data feeds all of them."
     )
     checkpoint: ShortCheckpoint = Field(
-        default_factory=_checkpoint,
+        default_factory=lambda values: Checkpoint(url=_below(values, "checkpoint")),
         description="Spark's checkpoint: a directory or a URL of a store; or a mapping as below.",
         json_schema_extra={"x-default": "<home>/checkpoint"},
     )
     ledger: ShortLedger = Field(
-        default_factory=_ledger,
+        default_factory=lambda values: LedgerPlace(url=f"sqlite:///{_below(values, 'ledger.db')}"),
         description="The ledger: a SQLite file (`sqlite:///path`), a directory, `postgresql://…`, `mysql://…` or a URL of a "
         "store; or a mapping as below.",
         json_schema_extra={"x-default": "sqlite:///<home>/ledger.db"},
     )
     spool: ShortSpool = Field(
-        default_factory=_spool,
+        default_factory=lambda values: SpoolPlace(url=_below(values, "spool")),
         description="Where batches wait for sinks that cannot hold data invisibly: a directory, shared storage if executors are "
         "elsewhere, or a URL of a store; or a mapping as below.",
         json_schema_extra={"x-default": "<home>/spool"},
@@ -210,21 +198,16 @@ def quarantine_complaints(settings: PipelineSettings) -> list[Complaint]:
 
 def encode_complaints(sinks: Mapping[str, Any]) -> list[Complaint]:
     """Return complaints about sinks that encode a column in another way than a sink before them: all get the same rows."""
-    given = [(name, sink) for name, sink in sinks.items() if isinstance(sink, Kafka) and sink.encode is not None]
-    return [
-        Complaint(
-            message=f"differs from that of sinks.{given[0][0]}, and every sink gets the same rows",
-            remedy="Write the same, with `subject`; or make two pipelines of them.",
-            at=("sinks", name, "encode"),
-        )
-        for name, sink in given[1:]
-        if _is_other(given[0][1], sink)
-    ]
-
-
-def _is_other(one: Kafka, other: Kafka) -> bool:
-    by_topic = other.encode is not None and any(coded.subject is None for coded in other.encode.columns.values())
-    return one.encode != other.encode or (by_topic and one.topic != other.topic)
+    given = [(name, sink, sink.encode) for name, sink in sinks.items() if isinstance(sink, Kafka) and sink.encode is not None]
+    found = []
+    for name, sink, encode in given[1:]:
+        first_name, first, first_encode = given[0]
+        by_topic = any(coded.subject is None for coded in encode.columns.values())
+        if encode != first_encode or (by_topic and sink.topic != first.topic):
+            message = f"differs from that of sinks.{first_name}, and every sink gets the same rows"
+            remedy = "Write the same, with `subject`; or make two pipelines of them."
+            found.append(Complaint(message=message, remedy=remedy, at=("sinks", name, "encode")))
+    return found
 
 
 def quarantined(settings: PipelineSettings) -> tuple[str, ...]:

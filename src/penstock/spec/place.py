@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -15,8 +16,7 @@ from pydantic_core import PydanticCustomError
 
 from penstock.blob.url import MISSPELT, is_blob, is_misspelt, parse, scheme_of
 from penstock.errors import Usage
-from penstock.spec.complaint import complaint_error
-from penstock.spec.describe import described
+from penstock.spec.complaint import complaint_error, described
 from penstock.support.secret import remember, scheme_only
 
 _SUPPORTED = "This version supports directories on this machine or mounted on it: a path or file:///path"
@@ -41,7 +41,6 @@ _SQLITE, _DUCKDB = "sqlite:///", "duckdb:///"
 _POSTGRES = ("postgresql://", "postgres://")
 _MYSQL = ("mysql://", "mariadb://")
 _CASSANDRA = "cassandra://"
-_REDSHIFT, _SQLSERVER = "redshift://", "sqlserver://"
 
 
 def local_path(place: str) -> Path | None:
@@ -61,12 +60,8 @@ def same_or_nested(one: str, other: str) -> bool:
 
 def is_read_from(url: str, pattern: str) -> bool:
     """Return whether a file source at `pattern`, a path or URL with or without wildcards, reads `url` or a part of it."""
-    place = _parts(url)
-    return any(all(map(fnmatchcase, place, _parts(one))) for one in _alternatives(pattern))
-
-
-def _parts(place: str) -> list[str]:
-    return _resolved(place).replace("[^", "[!").split("/")
+    place, *patterns = (_resolved(one).replace("[^", "[!").split("/") for one in (url, *_alternatives(pattern)))
+    return any(all(map(fnmatchcase, place, one)) for one in patterns)
 
 
 def _alternatives(pattern: str) -> Iterator[str]:
@@ -89,11 +84,6 @@ def _resolved(place: str) -> str:
         return place.rstrip("/")
 
 
-def _base(info: ValidationInfo) -> Path:
-    context = info.context
-    return context["base"] if isinstance(context, dict) and "base" in context else Path.cwd()
-
-
 def _absolute(path: str, info: ValidationInfo) -> str:
     if scheme_of(path):
         raise _unknown(path)
@@ -103,11 +93,8 @@ def _absolute(path: str, info: ValidationInfo) -> str:
         raise complaint_error(f"is neither a URL nor likely a directory, found {scheme_only(path)}", remedy=MISSPELT)
     if _IN_NO_PATH.search(path):
         raise complaint_error("holds a character that no path has: NUL, or half of a pair", remedy="Write it without.")
-    return os.path.normpath(_base(info) / Path(path).expanduser())
-
-
-def _plain(value: object) -> object:
-    return os.fspath(value) if isinstance(value, os.PathLike) else value
+    base: Path = (info.context or {}).get("base", Path.cwd())
+    return os.path.normpath(base / Path(path).expanduser())
 
 
 def _file_path(url: str, info: ValidationInfo) -> str:
@@ -166,10 +153,6 @@ def _unknown(place: str) -> PydanticCustomError:
     )
 
 
-def _own_directory(value: str, info: ValidationInfo) -> str:
-    return _directory(value, info)
-
-
 def _account_url(value: str, info: ValidationInfo) -> str:
     return _blob_url(value) if is_blob(value) else f"file://{_directory(value, info, also=_STORES)}"
 
@@ -192,14 +175,6 @@ def _spool_url(value: str, info: ValidationInfo) -> str:
     return _blob_url(value) if is_blob(value) else _directory(value, info, also=_STORES)
 
 
-def _sqlite_url(value: str, info: ValidationInfo) -> str:
-    return _file_url(value, info, prefix=_SQLITE, database="SQLite")
-
-
-def _duckdb_url(value: str, info: ValidationInfo) -> str:
-    return _file_url(value, info, prefix=_DUCKDB, database="DuckDB")
-
-
 def _file_url(value: str, info: ValidationInfo, *, prefix: str, database: str) -> str:
     if not value.startswith(prefix) or not value[len(prefix) :].strip("/"):
         raise complaint_error(
@@ -209,28 +184,16 @@ def _file_url(value: str, info: ValidationInfo, *, prefix: str, database: str) -
     return prefix + _absolute(value[len(prefix) :], info)
 
 
+_sqlite_url = partial(_file_url, prefix=_SQLITE, database="SQLite")
+_duckdb_url = partial(_file_url, prefix=_DUCKDB, database="DuckDB")
+
+
 def is_postgres(place: str) -> bool:
     """Return whether `place` is the URL of a PostgreSQL database."""
     return place.startswith(_POSTGRES)
 
 
-def _postgres_url(value: str) -> str:
-    return _server_url(value, _POSTGRES, database="PostgreSQL", port=5432)
-
-
-def _mysql_url(value: str) -> str:
-    return _server_url(value, _MYSQL, database="MySQL", port=3306)
-
-
-def _redshift_url(value: str) -> str:
-    return _server_url(value, (_REDSHIFT,), database="Redshift", port=5439)
-
-
-def _sqlserver_url(value: str) -> str:
-    return _server_url(value, (_SQLSERVER,), database="SQL Server", port=1433)
-
-
-def _server_url(value: str, prefixes: tuple[str, ...], *, database: str, port: int) -> str:
+def _server_url(value: str, *, prefixes: tuple[str, ...], database: str, port: int) -> str:
     remember(value)
     authority, _, path = value.partition("://")[2].partition("?")[0].partition("/")
     if not value.startswith(prefixes) or not path.strip("/") or not _has_hosts(authority):
@@ -239,6 +202,12 @@ def _server_url(value: str, prefixes: tuple[str, ...], *, database: str, port: i
             remedy=f"Write {prefixes[0]}user:password@host:{port}/database, the password best as ${{VARIABLE}}.",
         )
     return value
+
+
+_postgres_url = partial(_server_url, prefixes=_POSTGRES, database="PostgreSQL", port=5432)
+_mysql_url = partial(_server_url, prefixes=_MYSQL, database="MySQL", port=3306)
+_redshift_url = partial(_server_url, prefixes=("redshift://",), database="Redshift", port=5439)
+_sqlserver_url = partial(_server_url, prefixes=("sqlserver://",), database="SQL Server", port=1433)
 
 
 def _has_hosts(authority: str) -> bool:
@@ -283,50 +252,50 @@ def _source_path(value: str, info: ValidationInfo) -> str:
     return value if scheme_of(value) and known_to_spark else _absolute(value, info)
 
 
-def _kind(example: str) -> WithJsonSchema:
+def _like(example: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "examples": [example]})
 
 
-_TEXT = BeforeValidator(_plain)
+_TEXT = BeforeValidator(lambda value: os.fspath(value) if isinstance(value, os.PathLike) else value)
 
-Directory = Annotated[str, _TEXT, AfterValidator(_own_directory), _kind("./state/flights")]
+Directory = Annotated[str, _TEXT, AfterValidator(_directory), _like("./state/flights")]
 """A directory of Penstock's own: an absolute plain path."""
 
-FilePath = Annotated[str, _TEXT, AfterValidator(_own_directory), _kind("./merge.sql")]
+FilePath = Annotated[str, _TEXT, AfterValidator(_directory), _like("./merge.sql")]
 """A file of the user's: an absolute plain path."""
 
-AccountUrl = Annotated[str, _TEXT, AfterValidator(_account_url), _kind("file:///data/ewr")]
+AccountUrl = Annotated[str, _TEXT, AfterValidator(_account_url), _like("file:///data/ewr")]
 """Root of an account: `file://` and an absolute path, or a URL of a store as `penstock.blob.url` writes it."""
 
-SqliteUrl = Annotated[str, _TEXT, AfterValidator(_sqlite_url), _kind("sqlite:///state/flights.db")]
+SqliteUrl = Annotated[str, _TEXT, AfterValidator(_sqlite_url), _like("sqlite:///state/flights.db")]
 """A SQLite file: always `sqlite:///` and an absolute path (so four slashes)."""
 
-DuckdbUrl = Annotated[str, _TEXT, AfterValidator(_duckdb_url), _kind("duckdb:///state/flights.duckdb")]
+DuckdbUrl = Annotated[str, _TEXT, AfterValidator(_duckdb_url), _like("duckdb:///state/flights.duckdb")]
 """A DuckDB file: always `duckdb:///` and an absolute path (so four slashes)."""
 
-PostgresUrl = Annotated[str, AfterValidator(_postgres_url), _kind("postgresql://user:${PASSWORD}@db.example.com:5432/shop")]
+PostgresUrl = Annotated[str, AfterValidator(_postgres_url), _like("postgresql://user:${PASSWORD}@db.example.com:5432/shop")]
 """A PostgreSQL database, as libpq takes it."""
 
-MysqlUrl = Annotated[str, AfterValidator(_mysql_url), _kind("mysql://user:${PASSWORD}@db.example.com:3306/shop")]
+MysqlUrl = Annotated[str, AfterValidator(_mysql_url), _like("mysql://user:${PASSWORD}@db.example.com:3306/shop")]
 """A database of MySQL or MariaDB."""
 
-RedshiftUrl = Annotated[str, AfterValidator(_redshift_url), _kind("redshift://user:${PASSWORD}@cluster.example.com:5439/shop")]
+RedshiftUrl = Annotated[str, AfterValidator(_redshift_url), _like("redshift://user:${PASSWORD}@cluster.example.com:5439/shop")]
 """A database of Redshift."""
 
-SqlServerUrl = Annotated[str, AfterValidator(_sqlserver_url), _kind("sqlserver://user:${PASSWORD}@db.example.com:1433/shop")]
+SqlServerUrl = Annotated[str, AfterValidator(_sqlserver_url), _like("sqlserver://user:${PASSWORD}@db.example.com:1433/shop")]
 """A database of SQL Server or Azure SQL."""
 
-CassandraUrl = Annotated[str, AfterValidator(_cassandra_url), _kind("cassandra://user:${PASSWORD}@node1:9042,node2/shop")]
+CassandraUrl = Annotated[str, AfterValidator(_cassandra_url), _like("cassandra://user:${PASSWORD}@node1:9042,node2/shop")]
 """A keyspace of Cassandra."""
 
-CheckpointUrl = Annotated[str, _TEXT, AfterValidator(_checkpoint_url), _kind("./state/flights/checkpoint")]
+CheckpointUrl = Annotated[str, _TEXT, AfterValidator(_checkpoint_url), _like("./state/flights/checkpoint")]
 """Spark's checkpoint: an absolute plain path, or a URL of a store, unchanged."""
 
-LedgerUrl = Annotated[str, _TEXT, AfterValidator(_ledger), _kind("sqlite:///state/flights/ledger.db")]
+LedgerUrl = Annotated[str, _TEXT, AfterValidator(_ledger), _like("sqlite:///state/flights/ledger.db")]
 """Where the ledger is: an absolute `sqlite:////path`, an absolute directory, a URL of PostgreSQL, MySQL or of a store."""
 
-SpoolUrl = Annotated[str, _TEXT, AfterValidator(_spool_url), _kind("./state/flights/spool")]
+SpoolUrl = Annotated[str, _TEXT, AfterValidator(_spool_url), _like("./state/flights/spool")]
 """Where the spool is: an absolute directory, or a URL of a store."""
 
-SourcePath = Annotated[str, _TEXT, AfterValidator(_source_path), _kind("./incoming")]
+SourcePath = Annotated[str, _TEXT, AfterValidator(_source_path), _like("./incoming")]
 """What Spark reads: an absolute path or any URL that Spark understands; wildcards are allowed."""

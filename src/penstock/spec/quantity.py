@@ -6,8 +6,7 @@ from typing import Annotated, Final
 
 from pydantic import BeforeValidator, WithJsonSchema
 
-from penstock.spec.complaint import complaint_error
-from penstock.spec.describe import described
+from penstock.spec.complaint import complaint_error, described
 
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 

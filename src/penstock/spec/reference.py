@@ -3,17 +3,16 @@
 `python -m penstock.spec.reference [PROJECT]` is the Makefile's `docs` target.
 """
 
+import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from penstock.spec.account import Account, Route
-from penstock.spec.json_schema import SCHEMA_FILE, schema_text
+from penstock.spec.account import Account, Quarantine, Route
 from penstock.spec.kafka import Kafka, RecordValue
 from penstock.spec.merge import Merge
 from penstock.spec.pipeline import PipelineSettings, Spark
-from penstock.spec.quarantine import Quarantine
 from penstock.spec.registry import Coded, Decode, Encode, Registry
 from penstock.spec.settings import Settings
 from penstock.spec.sink import PLANNED, SUPPORTED, Console, Memory, Parquet, PythonSink
@@ -24,6 +23,7 @@ from penstock.spec.transform import Transform
 from penstock.spec.trigger import Trigger
 
 REFERENCE: Final = Path("docs/reference/pipeline-file.md")
+SCHEMA_FILE: Final = "pipeline.schema.json"
 SCHEMA: Final = Path("src/penstock/spec") / SCHEMA_FILE
 
 _SECTIONS: Final[tuple[tuple[str, type[Settings]], ...]] = (
@@ -114,11 +114,7 @@ def _sink_types() -> Iterator[str]:
 
 def _default(part: Mapping[str, Any]) -> str:
     default = part.get("x-default", part.get("default"))
-    return "" if default is None or default == [] else f"`{_yaml(default)}`"
-
-
-def _yaml(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return "" if default is None or default == [] else f"`{str(default).lower() if isinstance(default, bool) else default}`"
 
 
 def _value(part: Mapping[str, Any]) -> str:
@@ -131,11 +127,73 @@ def _value(part: Mapping[str, Any]) -> str:
     if "$ref" in first:
         return "`exactly_once`, `at_least_once`" if "Guarantee" in first["$ref"] else "mapping"
     if "enum" in first or "const" in first:
-        named = [f"`{_yaml(choice)}`" for choice in first.get("enum", [first.get("const")])]
+        named = ["`true`" if choice is True else f"`{choice}`" for choice in first.get("enum", [first.get("const")])]
         if any(choice.get("type") == "object" for choice in choices):
             named.append("mapping")
         return ", ".join(named)
     return _KINDS[first["type"]]
+
+
+_REFERENCE: Final = {"type": "string", "pattern": r"\$\{.+\}"}
+_TYPED: Final = ("integer", "number", "boolean")
+
+
+def schema() -> dict[str, Any]:
+    """Return the schema as JSON values. Wherever a value is checked, a `${VAR}` reference is allowed in its place."""
+    made = PipelineSettings.model_json_schema(by_alias=True, mode="validation")
+    definitions = {name: _definition(name, part) for name, part in made.pop("$defs").items()}
+    whole = _definition("", made)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Penstock pipeline file",
+        **{key: value for key, value in whole.items() if key != "title"},
+        "$defs": definitions,
+    }
+
+
+def schema_text() -> str:
+    """Return the text of the schema file."""
+    return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _definition(name: str, part: Mapping[str, Any]) -> dict[str, Any]:
+    if "properties" not in part:
+        return dict(_referable(part))
+    properties = {key: _property(value) for key, value in part["properties"].items()}
+    made = {**part, "properties": properties}
+    if part["properties"].get("type", {}).get("const") in SUPPORTED:
+        made["required"] = ["type", *part.get("required", [])]
+    if name == "PythonSink":
+        made["not"] = {"required": ["type"]}
+    return made
+
+
+def _property(part: Mapping[str, Any]) -> dict[str, Any]:
+    made = {key: value for key, value in part.items() if key not in {"title", "x-default", "x-kind", "discriminator"}}
+    if "oneOf" in made:
+        made["anyOf"] = made.pop("oneOf")
+    if "anyOf" in made:
+        made["anyOf"] = [_property(choice) for choice in made["anyOf"] if choice != {"type": "null"}]
+        if len(made["anyOf"]) == 1:
+            made = {**made.pop("anyOf")[0], **made}
+    for key in ("items", "additionalProperties"):
+        if isinstance(made.get(key), Mapping):
+            made[key] = _property(made[key])
+    if "patternProperties" in made:
+        made["patternProperties"] = {pattern: _property(value) for pattern, value in made["patternProperties"].items()}
+        made["additionalProperties"] = False
+    if made.get("default", "") is None or made.get("default") == []:
+        del made["default"]
+    return _referable(made)
+
+
+def _referable(part: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `part`; if it would refuse the text of a `${VAR}` reference, a choice between both."""
+    made = dict(part)
+    if not ({"pattern", "enum"} & made.keys() or made.get("type") in _TYPED or made.get("const") is True):
+        return made
+    kept: dict[str, Any] = {key: made.pop(key) for key in ("description", "default") if key in made}
+    return {**kept, "anyOf": [made, dict(_REFERENCE)]}
 
 
 def main(project: Path) -> None:

@@ -83,10 +83,6 @@ class Registry(Settings):
         return self
 
 
-def _mapping(value: Any) -> Any:
-    return {"format": value} if isinstance(value, str) else value
-
-
 class Coded(Settings):
     """How a key or a value is written."""
 
@@ -105,7 +101,10 @@ class Coded(Settings):
         def __init__(self, *, format: Format, subject: str | None = None, version: int | None = None) -> None: ...  # noqa: A002
 
 
-ShortCoded = Annotated[Coded, BeforeValidator(_mapping, json_schema_input_type=Format | Coded)]
+ShortCoded = Annotated[
+    Coded,
+    BeforeValidator(lambda value: {"format": value} if isinstance(value, str) else value, json_schema_input_type=Format | Coded),
+]
 """A format, or a mapping of format, subject and version."""
 
 
@@ -171,13 +170,11 @@ class Encode(ByRegistry):
 def require_subjects(decode: ByRegistry, topic: str | None, *, at: str = "decode") -> None:
     """Raise pydantic's custom error if a subject is missing and `topic` is None: several topics or a pattern give none."""
     missing = [column for column, coded in decode.columns.items() if coded.subject is None] if topic is None else []
-    if missing:
-        raise complaints_error([_without_subject(column, decode.columns[column].format, at) for column in missing])
-
-
-def _without_subject(column: str, kind: str, at: str) -> Complaint:
-    return Complaint(
-        message="names no subject, and there may be several topics",
-        remedy=f"Write {column}: {{format: {kind}, subject: NAME}}; that one's schema is for all records.",
-        at=(at, column),
-    )
+    found = []
+    for column in missing:
+        example = f"{column}: {{format: {decode.columns[column].format}, subject: NAME}}"
+        remedy = f"Write {example}; that one's schema is for all records."
+        message = "names no subject, and there may be several topics"
+        found.append(Complaint(message=message, remedy=remedy, at=(at, column)))
+    if found:
+        raise complaints_error(found)

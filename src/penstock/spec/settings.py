@@ -1,20 +1,18 @@
 """Base class of all settings: frozen, strict, no unknown keys, readable errors, hidden secrets."""
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+from typing_extensions import Self
 
 from penstock.core.model import Json
 from penstock.errors import Usage
-from penstock.spec.complaint import Complaint, complaints_error
-from penstock.spec.validation import complaints, sentence
+from penstock.spec.complaint import Complaint, complaint_error, complaints, complaints_error, sentence
 from penstock.support.secret import shown_text
-
-ONE_KEY = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
-"""Configuration of settings that take exactly one key."""
 
 
 def nearest(name: str, valid: Iterable[str]) -> str | None:
@@ -37,7 +35,9 @@ class Settings(BaseModel):
             try:
                 super().__init__(**values)
             except ValidationError as error:
-                raise _usage(type(self), error, values) from None
+                found = complaints(error, values)
+                message = "\n".join(f"{type(self).__name__}: {sentence(complaint)}." for complaint in found)
+                raise Usage(message, remedy=found[0].remedy) from None
 
         __init__.__pydantic_base_init__ = True
 
@@ -66,6 +66,24 @@ class Settings(BaseModel):
         return {fields[name].alias or name if name in fields else name: _shown(value, name) for name, value in self}
 
 
+class OneKey(Settings):
+    """Base of settings that take exactly one of their keys."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        given = [name for name in type(self).model_fields if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise self._not_one(given)
+        return self
+
+    def _not_one(self, given: Sequence[str]) -> PydanticCustomError:
+        """Return the complaint about settings with the keys `given`, of which there are none or several."""
+        message = f"has {' and '.join(given)}" if given else "is empty"
+        return complaint_error(message, remedy=f"Give exactly one of {', '.join(type(self).model_fields)}.")
+
+
 def unknown_key(key: str, valid: Iterable[str]) -> Complaint:
     """Return the complaint about a key that does not exist."""
     keys = list(valid)
@@ -92,8 +110,3 @@ def _hidden(value: object, name: str) -> object:
     if isinstance(value, Mapping):
         return {key: _hidden(item, str(key)) for key, item in value.items()}
     return shown_text(value, name=name) if isinstance(value, str) and not isinstance(value, Enum) else value
-
-
-def _usage(kind: type[Settings], error: ValidationError, values: Mapping[str, object]) -> Usage:
-    found = complaints(error, values)
-    return Usage("\n".join(f"{kind.__name__}: {sentence(complaint)}." for complaint in found), remedy=found[0].remedy)

@@ -9,8 +9,7 @@ from typing_extensions import Self
 
 from penstock.core.model import Json
 from penstock.spec.account import FAIL, QUARANTINE, Account, Columns, GivenColumns, Route, ShortAccount
-from penstock.spec.complaint import complaint_error
-from penstock.spec.describe import described
+from penstock.spec.complaint import complaint_error, described
 from penstock.spec.kafka import Kafka
 from penstock.spec.name import PYTHON_SCHEMA, AccountKey, python_name
 from penstock.spec.quantity import Size
@@ -219,20 +218,8 @@ class PythonSink(Settings):
 
 
 SUPPORTED: Final = (
-    *(
-        "parquet",
-        "postgres",
-        "mysql",
-        "redshift",
-        "sqlserver",
-        "sqlite",
-        "duckdb",
-        "cassandra",
-        "dbapi",
-        "kafka",
-        "console",
-        "memory",
-    ),
+    *("parquet", "postgres", "mysql", "redshift", "sqlserver", "sqlite"),
+    *("duckdb", "cassandra", "dbapi", "kafka", "console", "memory"),
 )
 
 

@@ -7,10 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 from typing_extensions import Self
 
-from penstock.spec.complaint import Complaint, complaint_error, complaints_error
-from penstock.spec.connection_string import ConnectionString, hubs_of
-from penstock.spec.describe import described
-from penstock.spec.kafka_options import TOPICS, kafka_complaints, python_complaints, secrets_in, single_topic
+from penstock.spec.complaint import Complaint, complaint_error, complaints_error, described
+from penstock.spec.kafka_options import (
+    TOPICS,
+    ConnectionString,
+    hubs_of,
+    kafka_complaints,
+    python_complaints,
+    secrets_in,
+    single_topic,
+)
 from penstock.spec.place import SourcePath
 from penstock.spec.quantity import Duration
 from penstock.spec.registry import Decode, require_subjects
@@ -172,18 +178,17 @@ class Source(Settings):
         fixed = "Take it out: the columns are key, value, topic, partition, offset, timestamp, timestampType (and headers)."
         found = [Complaint(message="does not go with format: kafka", remedy=fixed, at=(key,)) for key in given]
         of_options = [*kafka_complaints(self.options), *(python_complaints(self.options) if self.reader == "python" else ())]
-        return found + [complaint.below(("options",)) for complaint in of_options] + self._of_quarantine()
+        found += [complaint.below(("options",)) for complaint in of_options]
+        if self.puts_aside and self.reader == "python":
+            message = "is python, and undecodable: quarantine reads such records once more by Spark's connector"
+            remedy = "Take reader: spark, or undecodable: fail."
+            found.append(Complaint(message=message, remedy=remedy, at=("reader",)))
+        return found
 
     @property
     def puts_aside(self) -> bool:
         """Whether undecodable records go into the quarantine, for which Spark's connector reads them once more."""
         return self.decode is not None and self.decode.undecodable == "quarantine"
-
-    def _of_quarantine(self) -> list[Complaint]:
-        if not self.puts_aside or self.reader != "python":
-            return []
-        message = "is python, and undecodable: quarantine reads such records once more by Spark's connector"
-        return [Complaint(message=message, remedy="Take reader: spark, or undecodable: fail.", at=("reader",))]
 
     def _only_for_kafka(self) -> list[Complaint]:
         ours = (

@@ -8,8 +8,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
 from penstock.blob.url import is_blob
-from penstock.spec.complaint import complaint_error
-from penstock.spec.describe import described
+from penstock.spec.complaint import complaint_error, described
 from penstock.spec.place import CheckpointUrl, LedgerUrl, SpoolUrl, is_postgres
 from penstock.spec.settings import Settings
 from penstock.spec.source import Option

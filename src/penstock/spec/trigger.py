@@ -1,20 +1,16 @@
 """Settings of the trigger, which determines when Spark plans the next batch."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
-from pydantic import ConfigDict, Field, model_validator
-from typing_extensions import Self
+from pydantic import Field
 
-from penstock.spec.complaint import complaint_error
 from penstock.spec.quantity import Duration
-from penstock.spec.settings import ONE_KEY, Settings
+from penstock.spec.settings import OneKey
 
 
-class Trigger(Settings):
+class Trigger(OneKey):
     """When the next batch starts. Exactly one of the keys."""
-
-    model_config: ClassVar[ConfigDict] = ONE_KEY
 
     processing_time: Duration | None = Field(
         default=None, description="A batch at this interval, such as `10s`; `0` starts the next one as soon as the last is done."
@@ -45,23 +41,10 @@ class Trigger(Settings):
             real_time: int | str | None = None,
         ) -> None: ...
 
-    @model_validator(mode="after")
-    def _exactly_one(self) -> Self:
-        given = [name for name in type(self).model_fields if getattr(self, name) is not None]
-        if len(given) != 1:
-            message = f"has {' and '.join(given)}" if given else "is empty"
-            raise complaint_error(message, remedy=f"Give exactly one of {', '.join(type(self).model_fields)}.")
-        return self
-
     @property
     def batches_have_identity(self) -> bool:
         """Whether Spark logs a batch's offsets before it runs, so that a repeated batch can be recognised."""
         return self.continuous is None and self.real_time is None
-
-    @property
-    def ends_by_itself(self) -> bool:
-        """Whether the query stops once everything that is there now is delivered."""
-        return self.available_now is not None or self.once is not None
 
     def spark_arguments(self) -> Mapping[str, str | bool]:
         """Return the keyword argument for `DataStreamWriter.trigger`."""

@@ -14,7 +14,7 @@ from penstock.core.bad_record import PACKED, UNKNOWN
 from penstock.core.model import OffsetRange, SourceName
 from penstock.errors import Refused, Retryable, StageFailed
 from penstock.protocols import Sink
-from penstock.spec.quarantine import Quarantine
+from penstock.spec.account import Quarantine
 from penstock.stage.spark_failure import from_spark
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class QuarantineMember:
         """
         if not self.sources:
             return None
-        from penstock.registry.bad_records import unpacked
+        from penstock.registry.decoding import unpacked
 
         require_read_once(self.sources, [each.source for each in ranges])
         ours = [each for each in ranges if each.source in self.sources]
@@ -96,7 +96,7 @@ class QuarantineMember:
             )
 
     def _read(self, spark: "SparkSession", each: OffsetRange, *, at_most: int) -> Sequence[bytes]:
-        from penstock.registry.bad_records import QuarantinePass
+        from penstock.registry.decoding import QuarantinePass
 
         frame = self.sources[each.source].between(spark, each)
         if frame is None:

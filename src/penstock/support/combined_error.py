@@ -42,18 +42,9 @@ def merge(found: Sequence[PenstockError]) -> PenstockError:
 def join(ranked: Sequence[PenstockError], *, message: str) -> PenstockError:
     """Return an error of the class of the first of `ranked`, with `message` and the remedies and causes of all."""
     remedies = dict.fromkeys(error.remedy for error in ranked)
-    joined = _public(type(ranked[0]))(message, remedy=" ".join(islice(remedies, _SHOWN)))
-    joined.__cause__ = _group(ranked)
-    return joined
-
-
-def _public(kind: type[PenstockError]) -> type[PenstockError]:
-    """Return the class of penstock.errors that `kind` is or refines: docs/ERRORS.md names no others."""
-    known: type[PenstockError] = next(one for one in kind.__mro__ if vars(errors).get(one.__name__) is one)
-    return known
-
-
-def _group(found: Sequence[PenstockError]) -> BaseException:
+    # The class is one of penstock.errors: docs/ERRORS.md names no others.
+    kind: type[PenstockError] = next(one for one in type(ranked[0]).__mro__ if vars(errors).get(one.__name__) is one)
+    joined = kind(message, remedy=" ".join(islice(remedies, _SHOWN)))
     group = getattr(builtins, "ExceptionGroup", None)  # since Python 3.11
-    grouped: BaseException = found[0] if group is None else group("several errors", list(found))
-    return grouped
+    joined.__cause__ = ranked[0] if group is None else group("several errors", list(ranked))
+    return joined

@@ -1,4 +1,4 @@
-"""A connection that stays open between uses and is dropped after any failure."""
+"""A connection that stays open between uses and is dropped after any failure, and what clients say of certificates."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -45,3 +45,11 @@ class ServerConnection(ReusedConnection):
             if isinstance(translated, Conflict) and not runs_again:
                 raise Retryable(f"{self.place} rolled back: {translated}.", remedy="Try again.") from cause
             raise translated from cause
+
+
+def is_untrusted_certificate(reason: str) -> bool:
+    """Return whether a client's message is about an untrusted certificate.
+
+    OpenSSL says so of a certificate of another host, of an unknown authority or out of date; most clients give no other reason.
+    """
+    return "CERTIFICATE_VERIFY_FAILED" in reason

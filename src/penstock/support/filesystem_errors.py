@@ -21,32 +21,26 @@ class PathProblem:
 
 
 FULL = PathProblem(reason="the disk is full", advice="Make room on it (bytes and inodes)")
-_QUOTA = PathProblem(reason="the quota is used up", advice="Make room or raise the quota")
-_BROKEN = PathProblem(reason="the disk reports an input/output error", advice="Mend or replace the disk")
 _DENIED = PathProblem(reason="permission is denied", advice="Grant this user access")
 _READ_ONLY = PathProblem(reason="the file system is read-only", advice="Mount it for writing")
-_MISSING = PathProblem(reason="a directory on the way is missing", advice="Create or mount the directory")
 _A_FILE = PathProblem(reason="a file is where a directory is expected", advice="Move that file away")
 _A_DIRECTORY = PathProblem(reason="a directory is where a file is expected", advice="Name a file, or move that directory away")
-_TOO_LONG = PathProblem(reason="the name is too long for the file system", advice="Use shorter names")
-_ELSEWHERE = PathProblem(reason="it is on another file system or mount", advice="Move it to the file system of the account")
-_TOO_LARGE = PathProblem(reason="the file is larger than allowed", advice="Raise the limit on file sizes")
 
 _PROBLEMS: Mapping[int, PathProblem] = {
     errno.ENOSPC: FULL,
-    errno.EDQUOT: _QUOTA,
-    errno.EIO: _BROKEN,
+    errno.EDQUOT: PathProblem(reason="the quota is used up", advice="Make room or raise the quota"),
+    errno.EIO: PathProblem(reason="the disk reports an input/output error", advice="Mend or replace the disk"),
     errno.EACCES: _DENIED,
     errno.EPERM: PathProblem(reason="the operation is not permitted", advice=_DENIED.advice),
     errno.EROFS: _READ_ONLY,
-    errno.ENOENT: _MISSING,
+    errno.ENOENT: PathProblem(reason="a directory on the way is missing", advice="Create or mount the directory"),
     errno.ENOTDIR: _A_FILE,
     errno.EEXIST: _A_FILE,  # what mkdir says
     errno.EISDIR: _A_DIRECTORY,
-    errno.ENAMETOOLONG: _TOO_LONG,
-    errno.EXDEV: _ELSEWHERE,
+    errno.ENAMETOOLONG: PathProblem(reason="the name is too long for the file system", advice="Use shorter names"),
+    errno.EXDEV: PathProblem(reason="it is on another file system or mount", advice="Move it to the file system of the account"),
     errno.ELOOP: PathProblem(reason="links lead in a circle", advice="Remove one of them"),
-    errno.EFBIG: _TOO_LARGE,
+    errno.EFBIG: PathProblem(reason="the file is larger than allowed", advice="Raise the limit on file sizes"),
 }
 
 
@@ -70,7 +64,9 @@ def path_problem(path: str | Path) -> PathProblem | None:
         return _READ_ONLY
     if not os.access(here, os.W_OK | os.X_OK) or (place.exists() and not os.access(place, os.W_OK)):
         return _DENIED
-    return FULL if _is_full(here) else None
+    found = os.statvfs(here)
+    is_full = found.f_bavail * found.f_frsize < _LITTLE_BYTES or (found.f_files > 0 and found.f_favail == 0)
+    return FULL if is_full else None
 
 
 def directory_problem(directory: str | Path) -> PathProblem | None:
@@ -93,8 +89,3 @@ def _above(missing: Path) -> PathProblem:
     if not nearest.is_dir():
         return _A_FILE
     return PathProblem(reason=f"the directory {missing} does not exist", advice="Create or mount it")
-
-
-def _is_full(directory: Path) -> bool:
-    found = os.statvfs(directory)
-    return found.f_bavail * found.f_frsize < _LITTLE_BYTES or (found.f_files > 0 and found.f_favail == 0)

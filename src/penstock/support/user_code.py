@@ -75,11 +75,8 @@ def _is_installed(file: str) -> bool:
 
 
 def _is_users(file: str) -> bool:
-    return not (file.startswith("<") or _is_installed(file) or Path(__file__).parent in Path(file).parents or _is_pythons(file))
-
-
-def _is_pythons(file: str) -> bool:
-    return Path(traceback.__file__).parent in Path(file).parents
+    others = {Path(__file__).parent, Path(traceback.__file__).parent}
+    return not (file.startswith("<") or _is_installed(file) or others & set(Path(file).parents))
 
 
 def _broken(name: str, key: str, error: Exception) -> Failed:

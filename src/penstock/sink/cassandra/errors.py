@@ -18,7 +18,7 @@ from cassandra.protocol import ErrorMessage, ProtocolException, SyntaxException
 
 from penstock.errors import Failed, OutcomeUnknown, PenstockError, Retryable
 from penstock.sql.url import UNTRUSTED_CERTIFICATE
-from penstock.support.tls import is_untrusted_certificate
+from penstock.support.connection import is_untrusted_certificate
 
 DRIVER_ERRORS = (DriverException, NoHostAvailable, ErrorMessage, ConnectionException, NoConnectionsAvailable)
 _TOO_LARGE = "Batch too large"

@@ -13,7 +13,7 @@ from pymysql.constants import CR
 from penstock.errors import Conflict, Failed, PenstockError
 from penstock.sql.errors import ServerError
 from penstock.sql.url import UNTRUSTED_CERTIFICATE
-from penstock.support.tls import is_untrusted_certificate
+from penstock.support.connection import is_untrusted_certificate
 
 DUPLICATE = 1062
 DENIED = frozenset({1044, 1142, 1143, 1227})

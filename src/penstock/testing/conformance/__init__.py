@@ -39,15 +39,18 @@ import pytest
 pytest.register_assert_rewrite(
     *(
         f"{__name__}.{part}"
-        for part in ("crashes", "identity", "own", "publishing", "racing", "running", "staging", "sweeping", "verifying")
+        for part in ("crashes", "contract", "identity", "publishing", "racing", "running", "staging", "sweeping", "verifying")
     )
 )
 
 from penstock.testing.conformance.bench import Bench, Shown  # noqa: E402 - after the assertions are made to tell more
-from penstock.testing.conformance.contract import SinkContract  # noqa: E402
+from penstock.testing.conformance.contract import (  # noqa: E402
+    OwnSinkContract,
+    OwnSinkRig,
+    SinkContract,
+)
 from penstock.testing.conformance.crashes import CrashContract  # noqa: E402
 from penstock.testing.conformance.identity import IdentityContract  # noqa: E402
-from penstock.testing.conformance.own import OwnSinkContract, OwnSinkRig  # noqa: E402
 from penstock.testing.conformance.publishing import StagingLossContract  # noqa: E402
 from penstock.testing.conformance.rig import DAMAGES, PIPELINE, SinkRig  # noqa: E402
 from penstock.testing.conformance.rows import (  # noqa: E402

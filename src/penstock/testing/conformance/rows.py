@@ -16,36 +16,10 @@ Row: TypeAlias = Mapping[str, Any]
 Content: TypeAlias = "Counter[tuple[str, ...]]"
 
 HOSTILE = (
-    *(
-        "",
-        " ",
-        "plain",
-        "a'b\"c`d",
-        "'; DROP TABLE rows; --",
-        "a/b/../c",
-        "..",
-        "x=y",
-        "%2F",
-        "100%",
-        "\\",
-        "\t\r\n",
-        "null",
-        "NULL",
-    ),
-    *(
-        "__HIVE_DEFAULT_PARTITION__",
-        "nul\0byte",
-        "007",
-        "1e5",
-        "NaN",
-        "é",
-        "e\u0301",
-        "\U0001f600",
-        "\u202eabc",
-        "\ufeffx",
-        "z" * 200,
-    ),
-)
+    "", " ", "plain", "a'b\"c`d", "'; DROP TABLE rows; --", "a/b/../c", "..", "x=y", "%2F", "100%", "\\", "\t\r\n",
+    "null", "NULL", "__HIVE_DEFAULT_PARTITION__", "nul\0byte", "007", "1e5", "NaN", "é", "e\u0301", "\U0001f600",
+    "\u202eabc", "\ufeffx", "z" * 200,
+)  # fmt: skip
 """Texts that break quoting, paths, number guessing or Unicode handling somewhere."""
 
 _DOUBLES = (0.1, 5e-324, 1.7976931348623157e308, math.nan, math.inf, -math.inf, 2.0**53 + 2, None)
@@ -83,22 +57,21 @@ SCHEMA = json.dumps(
 
 def make_rows(ids: Iterable[int]) -> list[Row]:
     """Return one row for each id, always the same for the same id; neighbours differ in every column."""
-    return [_row(number) for number in ids]
-
-
-def _row(number: int) -> Row:
-    return {
-        "id": number,
-        "place": HOSTILE[number % 7 + 2],
-        "name": HOSTILE[number % len(HOSTILE)] if number % 11 else None,
-        "number": _LONGS[number % len(_LONGS)],
-        "amount": _DOUBLES[number % len(_DOUBLES)],
-        "price": _PRICES[number % len(_PRICES)],
-        "day": _DAYS[number % len(_DAYS)],
-        "seen": _MOMENTS[number % len(_MOMENTS)],
-        "flag": (True, False, None)[number % 3],
-        "raw": bytes([number % 256, 0, 255]) if number % 5 else None,
-    }
+    return [
+        {
+            "id": number,
+            "place": HOSTILE[number % 7 + 2],
+            "name": HOSTILE[number % len(HOSTILE)] if number % 11 else None,
+            "number": _LONGS[number % len(_LONGS)],
+            "amount": _DOUBLES[number % len(_DOUBLES)],
+            "price": _PRICES[number % len(_PRICES)],
+            "day": _DAYS[number % len(_DAYS)],
+            "seen": _MOMENTS[number % len(_MOMENTS)],
+            "flag": (True, False, None)[number % 3],
+            "raw": bytes([number % 256, 0, 255]) if number % 5 else None,
+        }
+        for number in ids
+    ]
 
 
 SWAPPED = 1015

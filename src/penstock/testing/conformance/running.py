@@ -9,16 +9,15 @@ from typing import Any, Protocol
 
 import pytest
 
-from penstock.commit.coordinator import Coordinator
 from penstock.commit.outcome import StagedBatch
 from penstock.commit.sink_decisions import LedgerDecisions
 from penstock.commit.verification import verify_sink
-from penstock.core.model import Generation, Opened, Position, SinkReport
+from penstock.core.model import Generation, Position, SinkReport
 from penstock.protocols import Sink
 from penstock.testing.conformance.bench import Bench
 from penstock.testing.conformance.processes import clean_context, end, start
-from penstock.testing.conformance.rig import PIPELINE, SinkRig
-from penstock.testing.conformance.story import batch_of, wait
+from penstock.testing.conformance.rig import SinkRig
+from penstock.testing.conformance.story import batch_of, driver, wait
 
 _ROWS = 4
 _BEGINNING_S = 120.0
@@ -94,20 +93,13 @@ class VerifyBesideDriverContract:
 
 def drive(rig: SinkRig, free: Permits, over: Any, begun: Any) -> None:
     """Run a driver that delivers a batch for every permit, until `over` is set."""
-    bench, ledger = Bench(rig), rig.ledger()
-    try:
-        sink = bench.sink()
-        coordinator = Coordinator(pipeline=PIPELINE, ledger=ledger, sinks=[sink], now_ms=lambda: 0, sleep=wait)
-        coordinator.open(Opened(owner="suite", checkpoint="none", pipeline_digest="0" * 16, sinks=(sink.name,)))
+    with driver(rig, rig.ledger()) as (bench, sink, coordinator):
         for number in count():
             free.acquire()
             if over.is_set():
                 return
             coordinator.deliver(batch_of(number), partial(_staged, bench, sink, number))
             begun.set()
-    finally:
-        bench.close()
-        ledger.close()
 
 
 def _staged(bench: Bench, sink: Sink, number: int, generation: Generation) -> StagedBatch:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 from penstock.commit.coordinator import Coordinator
@@ -44,17 +45,24 @@ def live(
     Uses `ledger`, or the rig's, and closes it. Every partition is staged by several attempts, of which one counts. Raises what
     ends a driver.
     """
-    bench, ledger = Bench(rig), ledger or rig.ledger()
-    try:
-        sink = bench.sink()
-        coordinator = Coordinator(pipeline=PIPELINE, ledger=ledger, sinks=[sink], now_ms=lambda: 0, sleep=wait)
-        coordinator.open(_opened(sink))
+    with driver(rig, ledger or rig.ledger()) as (bench, sink, coordinator):
         if once_open is not None:
             once_open()
         for number in batches:
             coordinator.deliver(batch_of(number), partial(_staged, bench, sink, number))
         if tidy:
             coordinator.sweep(dry_run=False)
+
+
+@contextmanager
+def driver(rig: SinkRig, ledger: Ledger) -> Iterator[tuple[Bench, Sink, Coordinator]]:
+    """Open a generation, and close what it used. Yields the bench, its sink and the coordinator."""
+    bench = Bench(rig)
+    try:
+        sink = bench.sink()
+        coordinator = Coordinator(pipeline=PIPELINE, ledger=ledger, sinks=[sink], now_ms=lambda: 0, sleep=wait)
+        coordinator.open(Opened(owner="suite", checkpoint="none", pipeline_digest="0" * 16, sinks=(sink.name,)))
+        yield bench, sink, coordinator
     finally:
         bench.close()
         ledger.close()
@@ -74,10 +82,6 @@ def verify(rig: SinkRig) -> SinkReport:
 def wait(seconds: float) -> None:
     """Sleep in place of the coordinator, 0.05 seconds at most."""
     threading.Event().wait(min(seconds, 0.05))
-
-
-def _opened(sink: Sink) -> Opened:
-    return Opened(owner="suite", checkpoint="none", pipeline_digest="0" * 16, sinks=(sink.name,))
 
 
 def batch_of(number: int) -> Batch:

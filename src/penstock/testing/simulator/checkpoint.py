@@ -1,17 +1,18 @@
-"""A fake Spark: a source that can be read again, and a checkpoint that plans before a batch and commits after it.
+"""A fake Spark: a source that can be read again, and a checkpoint, which people and crashes change between runs.
 
 As in Spark, `offsets/N` is written before batch N runs, and `commits/N` after the sink returned, each only if absent. A start
 takes the newest offsets; if they have no commit, that batch runs again with the same range. Plans differ from driver to driver.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 
 from penstock.core.model import Batch, BatchId, OffsetRange, QueryId, SourceName
-from penstock.testing.simulator.errors import SparkStoppedError
-from penstock.testing.simulator.stepping import Stepper
+from penstock.testing.simulator.history import History
+from penstock.testing.simulator.schedule import Shape
+from penstock.testing.simulator.stepping import SparkStoppedError, Stepper, ViolationError
 
 _SOURCE = SourceName("events")
 
@@ -57,12 +58,11 @@ class Query:
             text = None if start is None else str(start)
             offsets = (OffsetRange(source=_SOURCE, start=text, end=str(end)),)
             yield Batch(query_id=self._logs.query_id, batch_id=BatchId(number), offsets=offsets)
-            self._do("commit", str(number), partial(self._write_commit, number))
+            self._stepper.do("commit", str(number), partial(self._write_commit, number))
             number += 1
 
     def _first(self) -> int:
-        self._do("read", "offsets")
-        newest = max(self._logs.ends, default=-1)
+        newest = self._stepper.do("read", "offsets", lambda: max(self._logs.ends, default=-1))
         self._replay = newest >= 0 and newest not in self._logs.commits
         return newest if self._replay else newest + 1
 
@@ -74,7 +74,7 @@ class Query:
         if start >= self._rows:
             return None
         end = min(self._rows, start + self._random.randint((self._batch_rows + 1) // 2, self._batch_rows))
-        self._do("plan", str(number), partial(self._write_end, number, end))
+        self._stepper.do("plan", str(number), partial(self._write_end, number, end))
         return end
 
     def _write_end(self, number: int, end: int) -> None:
@@ -87,8 +87,57 @@ class Query:
             raise SparkStoppedError(f"commits/{number} is there already: another query runs on this checkpoint")
         self._logs.commits.add(number)
 
-    def _do(self, operation: str, subject: str, act: Callable[[], None] = lambda: None) -> None:
-        fault = self._stepper.before(operation, subject)
-        act()
-        if fault is not None:
-            self._stepper.after(fault, operation)
+
+class Checkpoints:
+    """The checkpoint in use, which may be a wrong one for one run. A running driver stays with the one it started with."""
+
+    def __init__(self, shape: Shape, random: Random, history: History) -> None:
+        self._shape = shape
+        self._random = random
+        self._history = history
+        self.logs = self._right = Logs(QueryId("query-0"))
+        self.refusal_expected = False
+        self._older = self.logs.copy()
+        self._every = [self.logs]
+        self._committed_before = 0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether Spark would find no more work, and the checkpoint is the right one."""
+        return self.logs.is_done(self._shape.rows) and self._agrees(self.logs)
+
+    def before_start(self) -> None:
+        """Restore the right checkpoint if a wrong one was tried; then perhaps replace it or lose its newest commit."""
+        self._restore()
+        if self._happens(self._shape.wrong_checkpoint):
+            query_id = QueryId(f"query-{len(self._every)}")
+            started_anew, without_metadata = Logs(query_id), replace(self.logs.copy(), query_id=query_id)
+            self._replace(self._random.choice((self._older.copy(), started_anew, without_metadata)))
+        elif self._happens(self._shape.lose_commit):
+            self.logs.lose_newest_commit()
+        self._older = self.logs.copy()
+
+    def _replace(self, wrong: Logs) -> None:
+        self.logs = wrong
+        self._every.append(wrong)
+        self._committed_before = len(wrong.commits)
+        self.refusal_expected = True
+
+    def _restore(self) -> None:
+        """Take the checkpoint that agrees with the ledger, as an operator would: the right one, or one that was accepted."""
+        tried = self.logs
+        agreeing = next((logs for logs in (self._right, *self._every) if self._agrees(logs)), None)
+        if agreeing is None:
+            raise ViolationError("I8: the ledger continues no checkpoint that ever was")
+        self.logs = self._right = agreeing
+        if tried.query_id != self.logs.query_id and len(tried.commits) > self._committed_before:
+            raise ViolationError(f"I1: batches of {tried.query_id} were taken for those of {self.logs.query_id}")
+
+    def _agrees(self, logs: Logs) -> bool:
+        return all(
+            decided.query_id == logs.query_id and logs.ends.get(decided.batch_id) == decided.end
+            for decided in self._history.decided.values()
+        )
+
+    def _happens(self, probability: float) -> bool:
+        return probability > 0 and self._random.random() < probability

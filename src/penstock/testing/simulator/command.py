@@ -5,11 +5,10 @@ import sys
 from collections.abc import Sequence
 
 from penstock.errors import Usage
-from penstock.testing.simulator.campaign import conduct, interleaving_work, pair_work, random_work, single_work
-from penstock.testing.simulator.errors import ViolationError
-from penstock.testing.simulator.explore import shape
+from penstock.testing.simulator.explore import conduct, interleaving_work, pair_work, random_work, shape, single_work
 from penstock.testing.simulator.schedule import Schedule, draw, parse_faults
 from penstock.testing.simulator.simulation import Simulation
+from penstock.testing.simulator.stepping import ViolationError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

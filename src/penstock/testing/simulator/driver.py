@@ -2,27 +2,28 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from random import Random
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from greenlet import greenlet
 
 from penstock.commit.coordinator import Coordinator
-from penstock.commit.outcome import Delivered, StagedBatch
+from penstock.commit.executor import Task
+from penstock.commit.outcome import StagedBatch
 from penstock.core.model import Attempt, Batch, Generation, Nonce, Opened, PipelineName, Staged
 from penstock.errors import ContentConflict, Fenced, OutcomeUnknown, PenstockError, Refused, Retryable, StagedDataLost
 from penstock.testing.simulator.checkpoint import Query
-from penstock.testing.simulator.deferred_publish import SimulatedDeferredPublish
-from penstock.testing.simulator.errors import KilledError, SparkStoppedError, ViolationError
-from penstock.testing.simulator.rows import Row
 from penstock.testing.simulator.schedule import Kind
 from penstock.testing.simulator.sinks import FilesSink, KeyedSink, SteppedSink, TableSink
-from penstock.testing.simulator.store import SteppedStore
-from penstock.testing.simulator.watched_ledger import WatchedLedger
+from penstock.testing.simulator.stepping import KilledError, SparkStoppedError, ViolationError
+from penstock.testing.simulator.store import SteppedStore, WatchedLedger
+from penstock.testing.simulator.targets import Row
 
 if TYPE_CHECKING:
     from penstock.testing.simulator.simulation import Simulation
 
 PIPELINE = PipelineName("simulated")
+T = TypeVar("T")
 
 
 class Driver:
@@ -33,11 +34,11 @@ class Driver:
         self.killed = False
         self.ended: BaseException | None = None
         self._simulation, self._world = simulation, simulation.world
-        self.greenlet = greenlet(self._recover if recover_only else self._run, simulation.hub)
+        self.greenlet = greenlet(partial(self._guarded, self._open if recover_only else self._deliver_all), simulation.hub)
         shape = simulation.schedule.shape
         targets = self._world.targets
         history = self._world.history
-        self._sinks: tuple[SteppedSink, ...] = (
+        self._sinks: tuple[SteppedSink[Any], ...] = (
             FilesSink(targets.files, history, self),
             TableSink(targets.table, history, self),
             KeyedSink(targets.keyed, history, self),
@@ -48,42 +49,32 @@ class Driver:
             ledger=WatchedLedger(SteppedStore(self._world.store, history, self), history, pipeline=PIPELINE),
             sinks=self._sinks,
             now_ms=self._world.now_ms,
-            sleep=_no_sleep,
+            sleep=lambda _seconds: None,
             deferred=self._beside,
             retained=shape.retained,
             prune_every=1,
         )
 
-    # --- as a Stepper
-
-    def before(self, operation: str, subject: str) -> Kind | None:
+    def do(self, operation: str, subject: str, act: Callable[[], T]) -> T:
         if self.killed:
             raise KilledError
         if self._beside is not None:
             self._beside.perhaps()
         fault = self._simulation.step(self, operation, subject)
-        if fault is None:
-            return None
         if fault is Kind.KILL:
             self.killed = True
             raise KilledError
         if fault is Kind.ERROR:
             raise Retryable(f"{operation} failed before it did anything.", remedy="Try again.")
-        return fault
-
-    def after(self, fault: Kind, operation: str) -> None:
+        result = act()
         if fault is Kind.KILL_AFTER:
             self.killed = True
             raise KilledError
-        raise OutcomeUnknown(f"The answer of {operation} was lost.", remedy="Read the store and compare.")
+        if fault is not None:
+            raise OutcomeUnknown(f"The answer of {operation} was lost.", remedy="Read the store and compare.")
+        return result
 
     # --- the program
-
-    def _run(self) -> None:
-        self._guarded(self._deliver_all)
-
-    def _recover(self) -> None:
-        self._guarded(self._open)
 
     def _guarded(self, program: Callable[[], None]) -> None:
         try:
@@ -124,7 +115,7 @@ class Driver:
             stepper=self,
         )
         for batch in query.batches():
-            self._coordinator.begin(batch, partial(self._stage, batch), on_delivered=_unheard)
+            self._coordinator.begin(batch, partial(self._stage, batch), on_delivered=lambda _delivered: None)
         self._coordinator.wait()
 
     # --- the pass
@@ -163,9 +154,33 @@ class Driver:
         return [sink.stage(attempt, rows, inline=inline) for sink in self._sinks]
 
 
-def _no_sleep(_seconds: float) -> None:
-    return None
+class SimulatedDeferredPublish:
+    """The `DeferredPublish` of a coordinator: one task at a time, which begins with probability `chance` before each step."""
 
+    def __init__(self, *, chance: float, random: Random) -> None:
+        self._chance, self._random = chance, random
+        self._task: Task | None = None
+        self._failure: PenstockError | None = None
 
-def _unheard(_delivered: Delivered) -> None:
-    return None
+    def __call__(self, task: Task) -> Task:
+        """Schedule `task`, and return a function that runs it if it has not run yet, and raises what it raised."""
+        self._task = task
+        return self._wait
+
+    def perhaps(self) -> None:
+        """Begin the task by chance. The driver calls it before each of its steps, including the task's own."""
+        if self._task is not None and self._random.random() < self._chance:
+            self._begin()
+
+    def _wait(self) -> None:
+        self._begin()
+        if self._failure is not None:
+            raise self._failure
+
+    def _begin(self) -> None:
+        task, self._task = self._task, None
+        try:
+            if task is not None:
+                task()
+        except PenstockError as failure:  # KilledError and ViolationError must reach the simulation
+            self._failure = failure

@@ -1,9 +1,13 @@
-"""Enumeration of all schedules of a kind: single faults, ordered pairs, and two drivers interleaved at every step."""
+"""All schedules of a kind (single faults, ordered pairs, two drivers interleaved at every step), and campaigns of them."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+from time import perf_counter
 
-from penstock.testing.simulator.schedule import SMALL, Fault, Kind, Schedule, Shape
+from penstock.testing.simulator.schedule import SMALL, Fault, Kind, Schedule, Shape, draw
 from penstock.testing.simulator.simulation import Outcome, run
 
 LASTING: dict[Kind, tuple[int | None, ...]] = {Kind.STALL: (1, 12, 40, None), Kind.OUTAGE: (5, 12)}
@@ -57,3 +61,72 @@ def interleavings(world: Shape, *, seed: int = 0) -> Iterator[Schedule]:
         alone = run(Schedule(seed, world, (Fault(step, Kind.STALL),)))
         for steps in range(1, alone.steps - step + 1):
             yield Schedule(seed, world, (Fault(step, Kind.STALL, steps),))
+
+
+CHUNK = 250
+
+Work = Callable[[], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How many schedules passed, and how long they took."""
+
+    schedules: int
+    took_s: float
+
+    @property
+    def per_minute(self) -> float:
+        return self.schedules / self.took_s * 60
+
+
+def conduct(work: Iterable[Work], *, processes: int) -> Result:
+    """Do all `work`. Raises the first ViolationError, which holds the command that replays it."""
+    started = perf_counter()
+    with ProcessPoolExecutor(processes) as pool:
+        running = [pool.submit(part) for part in work]
+        try:
+            done = sum(part.result() for part in as_completed(running))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return Result(done, perf_counter() - started)
+
+
+def random_work(*, first_seed: int, schedules: int) -> Iterator[Work]:
+    """Return work on random schedules of consecutive seeds."""
+    end = first_seed + schedules
+    return (partial(_run_seeds, seed, min(seed + CHUNK, end)) for seed in range(first_seed, end, CHUNK))
+
+
+def single_work() -> Iterator[Work]:
+    """Return work on every single fault, in every world."""
+    return _chunks(chain.from_iterable(map(singles, worlds())))
+
+
+def interleaving_work() -> Iterator[Work]:
+    """Return work on two drivers, interleaved at every step, in every world."""
+    return _chunks(chain.from_iterable(map(interleavings, worlds())))
+
+
+def pair_work() -> Iterator[Work]:
+    """Return work on every ordered pair of faults, in every world."""
+    firsts = chain.from_iterable(map(singles, worlds()))
+    return (partial(_run_pairs, first) for first in firsts)
+
+
+def _chunks(schedules: Iterator[Schedule]) -> Iterator[Work]:
+    every = list(schedules)
+    return (partial(_run_all, tuple(every[start : start + CHUNK])) for start in range(0, len(every), CHUNK))
+
+
+def _run_seeds(start: int, end: int) -> int:
+    return _run_all(map(draw, range(start, end)))
+
+
+def _run_pairs(first: Schedule) -> int:
+    return 1 + _run_all(seconds(first, run(first)))
+
+
+def _run_all(schedules: Iterable[Schedule]) -> int:
+    return sum(1 for _ in map(run, schedules))

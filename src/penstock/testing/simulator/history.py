@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.testing.simulator.errors import ViolationError
+from penstock.testing.simulator.stepping import ViolationError
 from penstock.testing.simulator.targets import Targets
 
 

@@ -7,8 +7,8 @@ from random import Random
 from greenlet import getcurrent
 
 from penstock.testing.simulator.driver import Driver
-from penstock.testing.simulator.errors import ViolationError
 from penstock.testing.simulator.schedule import Fault, Kind, Schedule
+from penstock.testing.simulator.stepping import ViolationError
 from penstock.testing.simulator.world import World
 
 LONGEST_RUN = 5_000

@@ -1,10 +1,14 @@
-"""The ledger's store in single steps, observed by the history."""
+"""The real log ledger over a store in single steps: both are checked against the true history; invariant I12."""
 
 from collections.abc import Iterator
+from functools import partial
 
+from penstock.core.model import Entry, PipelineName, Position
+from penstock.ledger.log import LogLedger
 from penstock.ledger.memory import MemoryStore
+from penstock.protocols import Within
 from penstock.testing.simulator.history import History
-from penstock.testing.simulator.stepping import Stepper
+from penstock.testing.simulator.stepping import Stepper, ViolationError
 
 
 class SteppedStore:
@@ -18,44 +22,75 @@ class SteppedStore:
         self._stepper = stepper
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
-        fault = self._stepper.before("put_if_absent", key)
+        return self._stepper.do("put_if_absent", key, partial(self._create, key, data))
+
+    def get(self, key: str) -> bytes | None:
+        return self._stepper.do("get", key, partial(self._shared.get, key))
+
+    def put(self, key: str, data: bytes) -> None:
+        self._stepper.do("put", key, partial(self._overwrite, key, data))
+
+    def delete(self, key: str) -> None:
+        self._stepper.do("delete", key, partial(self._delete, key))
+
+    def keys(self, folder: str) -> Iterator[str]:
+        return self._stepper.do("keys", folder, partial(self._shared.keys, folder))
+
+    def _create(self, key: str, data: bytes) -> bool:
         created = self._shared.put_if_absent(key, data)
         if created:
             self._history.created(key, data)
-        if fault is not None:
-            self._stepper.after(fault, "put_if_absent")
         return created
 
-    def get(self, key: str) -> bytes | None:
-        fault = self._stepper.before("get", key)
-        data = self._shared.get(key)
-        if fault is not None:
-            self._stepper.after(fault, "get")
-        return data
-
-    def put(self, key: str, data: bytes) -> None:
-        fault = self._stepper.before("put", key)
+    def _overwrite(self, key: str, data: bytes) -> None:
         self._history.overwritten(key)
         self._shared.put(key, data)
-        if fault is not None:
-            self._stepper.after(fault, "put")
 
-    def delete(self, key: str) -> None:
-        fault = self._stepper.before("delete", key)
+    def _delete(self, key: str) -> None:
         self._history.deleted(key)
         self._shared.delete(key)
-        if fault is not None:
-            self._stepper.after(fault, "delete")
-
-    def keys(self, folder: str) -> Iterator[str]:
-        fault = self._stepper.before("keys", folder)
-        keys = self._shared.keys(folder)
-        if fault is not None:
-            self._stepper.after(fault, "keys")
-        return keys
 
     def sweep(self) -> None:
         """Do nothing: puts in memory leave nothing behind."""
 
     def close(self) -> None:
         """Do nothing: nothing is open."""
+
+
+class WatchedLedger(LogLedger):
+    """A `LogLedger` whose wrong answers are found when they are given, not when they do harm."""
+
+    def __init__(self, store: SteppedStore, history: History, *, pipeline: PipelineName) -> None:
+        super().__init__(store, pipeline=pipeline)
+        self._history = history
+
+    def append(self, entry: Entry, *, within: Within | None = None) -> None:
+        """Check that an acknowledged entry is in the ledger."""
+        super().append(entry, within=within)
+        self._require_real(entry, "appended")
+
+    def tail(self) -> Entry | None:
+        """Check that the tail is no older than it was at the call."""
+        before = self._history.length
+        entry = super().tail()
+        if entry is not None:
+            self._require_real(entry, "the tail")
+        if (0 if entry is None else entry.position) < before:
+            raise ViolationError(f"I12: the tail is told to be {entry and entry.position}, but it was {before}")
+        return entry
+
+    def read(self, position: Position) -> Entry | None:
+        """Check that an entry reported absent is not written yet, or no longer retained."""
+        before = self._history.length
+        entry = super().read(position)
+        if entry is not None:
+            self._require_real(entry, "read")
+        elif self._history.floor <= position <= before:
+            raise ViolationError(f"I12: entry {position} is told to be absent")
+        return entry
+
+    def _require_real(self, entry: Entry, how: str) -> None:
+        if self._history.nonces.get(entry.position) != entry.nonce:
+            raise ViolationError(
+                f"I12: entry {entry.position} of generation {entry.generation} is told to be {how}, but it is none"
+            )

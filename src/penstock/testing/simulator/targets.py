@@ -1,14 +1,42 @@
-"""Targets of the three kinds of sink, shared by all drivers; checks of invariants I1-I3, I6, I8 and I10.
+"""Rows, and the targets of the three kinds of sink, shared by all drivers; checks of invariants I1-I3, I6, I8 and I10.
 
 Only decided rows may become visible, only maintenance removes what is visible, and staging that may still be needed stays.
 """
 
 from collections import Counter
+from dataclasses import dataclass
 from random import Random
 
-from penstock.core.model import Attempt, SinkName
-from penstock.testing.simulator.errors import ViolationError
-from penstock.testing.simulator.rows import Row
+from penstock.core.model import DIGEST_MODULUS, Attempt, SinkName, Totals
+from penstock.testing.simulator.stepping import ViolationError
+
+_PRIME = 0x9E37_79B9_7F4A_7C15
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Row:
+    """Row `number` of the source, with the salt of the attempt that staged it: rows differ from attempt to attempt."""
+
+    number: int
+    salt: int
+
+
+def totals_of(rows: tuple[Row, ...]) -> Totals:
+    """Return the totals that a stage writer would count."""
+    digest = sum((row.number + 1) * _PRIME ^ row.salt for row in rows) % DIGEST_MODULUS
+    return Totals(rows=len(rows), files=1, size_bytes=16 * len(rows), digest=digest)
+
+
+def to_bytes(rows: tuple[Row, ...]) -> bytes:
+    """Return the rows as the content of an inline piece."""
+    return ",".join(f"{row.number}:{row.salt}" for row in rows).encode()
+
+
+def from_bytes(data: bytes) -> tuple[Row, ...]:
+    """Return the rows of an inline piece."""
+    pairs = (pair.split(":") for pair in data.decode().split(","))
+    return tuple(Row(int(number), int(salt)) for number, salt in pairs)
+
 
 Rows = tuple[Row, ...]
 
@@ -27,11 +55,13 @@ class Target:
         self.decided: dict[str, int] = {}
         self.marked = 0
 
-    def stage(self, name: str, rows: Rows) -> None:
-        """Store the piece of a task attempt. Its rows are remembered for ever."""
+    def stage(self, name: str, rows: Rows, *, kept: bool = True) -> None:
+        """Store the piece of a task attempt, unless it is not `kept` but inline. Its rows are remembered for ever."""
         if name in self.wrote:
             raise ViolationError(f"I3: two attempts share the name {name}")
-        self.wrote[name] = self.staged[name] = rows
+        self.wrote[name] = rows
+        if kept:
+            self.staged[name] = rows
 
     def raise_marker(self, position: int) -> None:
         """Raise the marker to `position` unless it is greater: one atomic operation, as in every real target."""

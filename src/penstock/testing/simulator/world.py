@@ -6,12 +6,11 @@ from random import Random
 from penstock.core.codec import decode_entry
 from penstock.core.model import Attempt, Entry, Totals
 from penstock.ledger.memory import MemoryStore
-from penstock.testing.simulator.errors import ViolationError
+from penstock.testing.simulator.checkpoint import Checkpoints
 from penstock.testing.simulator.history import History
-from penstock.testing.simulator.rows import totals_of
 from penstock.testing.simulator.schedule import Shape
-from penstock.testing.simulator.surgery import Checkpoints
-from penstock.testing.simulator.targets import Target, Targets
+from penstock.testing.simulator.stepping import ViolationError
+from penstock.testing.simulator.targets import Target, Targets, totals_of
 
 
 class World:
