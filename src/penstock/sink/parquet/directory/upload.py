@@ -11,8 +11,8 @@ from typing import BinaryIO
 from penstock.core.faults import FaultPoint
 from penstock.errors import StageFailed
 from penstock.sink.parquet.account import Finished
-from penstock.sink.parquet.directory.filesystem import io_error, sync_directory
 from penstock.sink.parquet.inline_budget import Allowance
+from penstock.support.durable import io_error, sync_directory
 from penstock.support.filesystem_errors import problem_of
 
 OPEN = FaultPoint("parquet.stage.open", "A task creates a staged file.")
