@@ -10,7 +10,7 @@ from penstock.blob import open_store
 from penstock.core.model import AccountName, Attempt, BatchId, Generation, PipelineName, SinkName, SweepCut, new_nonce
 from penstock.ledger.blob import BlobLedgerStore
 from penstock.sink.parquet import object_account
-from penstock.sink.parquet.inline_budget import Allowance
+from penstock.sink.parquet.account import Allowance
 from penstock.sink.parquet.layout import file_name, owner_of
 from penstock.sink.parquet.object.area import ObjectArea
 from penstock.testing.conformance.rig import LEDGER_ID

@@ -94,8 +94,8 @@ MUTANTS_OF_KAFKA = (
         bug=5,
         name="a-producer-whose-commit-was-not-answered-is-used-on",
         file=LANE,
-        find="        if kind is not None:\n            self._lane.drop()",
-        replace="        if kind is KeyboardInterrupt:\n            self._lane.drop()",
+        find="        except BaseException:\n            self.drop()",
+        replace="        except KeyboardInterrupt:\n            self.drop()",
         tests=(f"{OF_PUBLISHING}::test_after_a_lost_answer_the_producer_is_dropped_and_the_marker_decides",),
     ),
     Mutant(

@@ -157,7 +157,7 @@ def test_googles_certificate_that_is_not_trusted_does_not_pass(untrusted: str) -
     with pytest.raises(requests.ConnectionError) as caught:
         requests.get(f"{untrusted}/storage", timeout=5)
     for cause in (caught.value, google.RetryError("Timeout of 120.0s exceeded", cause=caught.value)):
-        error = error_for(GcsStore._failure_of(cause), act="write", where="there", changes=True)
+        error = error_for(*GcsStore._failure_of(cause), act="write", where="there", changes=True)
         assert isinstance(error, Failed)
         assert error.remedy.startswith("Have this machine trust the authority")
 
@@ -170,11 +170,11 @@ def test_googles_certificate_that_is_not_trusted_does_not_pass(untrusted: str) -
     ],
 )
 def test_a_login_to_aws_that_has_run_out_is_told_as_such(cause: Exception) -> None:
-    error = error_for(S3Store._failure_of(cause), act="write", where="there", changes=True)
+    error = error_for(*S3Store._failure_of(cause), act="write", where="there", changes=True)
     assert isinstance(error, Failed)
     assert "credentials" in error.remedy
 
 
 def test_credentials_that_a_machine_does_not_give_now_it_may_give_in_a_moment() -> None:
     cause = CredentialRetrievalError(provider="iam-role", error_msg="no answer")
-    assert isinstance(error_for(S3Store._failure_of(cause), act="write", where="there", changes=True), Retryable)
+    assert isinstance(error_for(*S3Store._failure_of(cause), act="write", where="there", changes=True), Retryable)

@@ -9,7 +9,7 @@ import google.api_core.exceptions as google
 import pytest
 import requests
 
-from penstock.blob.errors import StoreFailure, error_for
+from penstock.blob.errors import Failure, error_for
 from penstock.blob.gcs import GcsStore
 from penstock.blob.hdfs import HdfsStore
 from penstock.blob.open import open_store
@@ -94,7 +94,8 @@ def test_a_name_that_no_bucket_can_have() -> None:
 
 def test_a_request_is_told_without_its_query() -> None:
     error = error_for(
-        StoreFailure.unchanged("404 GET http://host/b/o?prefix=x%2F&sig=geheim%2Fnis: Not Found"),
+        Failure.UNCHANGED,
+        "404 GET http://host/b/o?prefix=x%2F&sig=geheim%2Fnis: Not Found",
         act="list",
         where="gs://b/x",
         changes=False,
@@ -131,7 +132,7 @@ def test_what_hdfs_forbids_and_what_it_could_not_do_have_one_status(exception: s
     answer.status_code, answer.reason = 403, "Forbidden"
     answer._content = json.dumps({"RemoteException": {"exception": exception, "message": "so"}} if exception else {}).encode()
     failure = HdfsStore._failure_of(RefusedError(answer))
-    assert remedy in error_for(failure, act="write", where="there", changes=True).remedy
+    assert remedy in error_for(*failure, act="write", where="there", changes=True).remedy
 
 
 def test_what_google_asked_in_vain_is_told_in_plain_words() -> None:
@@ -139,5 +140,5 @@ def test_what_google_asked_in_vain_is_told_in_plain_words() -> None:
     with pytest.raises(requests.ConnectionError) as caught:
         requests.get(f"{closed_port()}/storage", timeout=5)
     gave_up = google.RetryError("Timeout of 120.0s exceeded", cause=caught.value)
-    reason = GcsStore._failure_of(gave_up).reason
+    _, reason = GcsStore._failure_of(gave_up)
     assert re.search(r"^127\.0\.0\.1:\d+: [^()]*Connection refused$", reason), reason

@@ -4,8 +4,8 @@ A store holds whole objects under keys below one root, and **uploads** in parts 
 it matters, no outcome is concluded from a status code: callers read the object's tag with `head` and compare it.
 """
 
-from penstock.blob.expiry import Expiry, expiry_finding
+from penstock.blob.expiry import expiry_finding
 from penstock.blob.open import open_store
-from penstock.blob.store import BlobStore, Found, Pending, RequestsEach
+from penstock.blob.store import BlobStore, Expiry, Found, Pending, RequestsEach
 
 __all__ = ["BlobStore", "Expiry", "Found", "Pending", "RequestsEach", "expiry_finding", "open_store"]

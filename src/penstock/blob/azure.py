@@ -25,12 +25,11 @@ from azure.core.pipeline.transport import RequestsTransport
 from azure.storage.blob import BlobBlock, BlobPrefix, BlobServiceClient, ContainerClient, ExponentialRetry
 
 from penstock.blob.base_store import TAG, PlacedStore, unix_ms
-from penstock.blob.errors import StoreFailure
-from penstock.blob.expiry import Expiry
+from penstock.blob.errors import Failure
 from penstock.blob.http import KeepClientAuth, read_refusals
 from penstock.blob.options import require_known
 from penstock.blob.request_counter import sent
-from penstock.blob.store import Found, Pending, RequestsEach
+from penstock.blob.store import Expiry, Found, Pending, RequestsEach
 from penstock.blob.url import BlobUrl
 from penstock.core.model import new_nonce
 from penstock.errors import DependencyMissing, Usage
@@ -89,7 +88,10 @@ class AzureStore(PlacedStore):
             _unless_absent(self._blob(key).delete_blob)
 
     def list(self, folder: str = "", *, limit: int | None = None) -> Iterator[Found]:
-        for found in islice(self._listed(folder, min(limit or _PAGE, _PAGE)), limit):
+        prefix, page = self.place.key(folder), min(limit or _PAGE, _PAGE)
+        blobs = self._container.list_blobs(name_starts_with=prefix, results_per_page=page, include=["metadata"])
+        files = (found for found in self._each("list", folder, blobs) if not _is_folder(found))
+        for found in islice(files, limit):
             yield self._found(found, self.place.name(found.name))
 
     def children(self, folder: str = "") -> Iterator[Found]:
@@ -151,28 +153,21 @@ class AzureStore(PlacedStore):
     def _blob(self, key: str) -> Any:
         return self._container.get_blob_client(self.place.key(key))
 
-    def _listed(self, folder: str, page: int) -> Iterator[Any]:
-        prefix = self.place.key(folder)
-        blobs = self._container.list_blobs(name_starts_with=prefix, results_per_page=page, include=["metadata"])
-        for found in self._each("list", folder, blobs):
-            if not _is_folder(found):
-                yield found
-
     @staticmethod
     def _found(blob: Any, key: str) -> Found:
         tag = (blob.metadata or {}).get(TAG)
         return Found(key=key, size_bytes=blob.size, tag=tag, modified_ms=unix_ms(blob.last_modified))
 
     @staticmethod
-    def _failure_of(cause: Exception) -> StoreFailure:
+    def _failure_of(cause: Exception) -> tuple[Failure, str]:
         reason = (str(cause).splitlines() or [type(cause).__name__])[0]
         if isinstance(cause, HttpResponseError):
             if isinstance(cause, ClientAuthenticationError) or cause.status_code in _FORBIDDEN:
-                return StoreFailure.credentials(reason)
+                return Failure.CREDENTIALS, reason
             if _code_of(cause) in _MISSING:
-                return StoreFailure.missing(reason)
-            return StoreFailure.unchanged(reason) if cause.status_code in _UNCHANGED else StoreFailure.unknown(reason)
-        return StoreFailure.unchanged(reason) if isinstance(cause, ServiceRequestError) else StoreFailure.unknown(reason)
+                return Failure.MISSING, reason
+            return Failure.UNCHANGED if cause.status_code in _UNCHANGED else Failure.UNKNOWN, reason
+        return Failure.UNCHANGED if isinstance(cause, ServiceRequestError) else Failure.UNKNOWN, reason
 
 
 def azure_store(place: BlobUrl, options: Mapping[str, str]) -> AzureStore:
@@ -180,7 +175,9 @@ def azure_store(place: BlobUrl, options: Mapping[str, str]) -> AzureStore:
     require_known(options, OPTIONS, place=place)
     if "connection_string" in options:
         _require_one_account(options["connection_string"], options, place=place)
-    return AzureStore(place=place, options=dict(options), dates_requests=_signs_by_key(options))
+    # Azure refuses requests after a quarter of an hour only with Shared Key.
+    signs = "account_key" in options or "accountkey=" in options.get("connection_string", "").lower()
+    return AzureStore(place=place, options=dict(options), dates_requests=signs)
 
 
 def _require_one_account(connection: str, options: Mapping[str, str], *, place: BlobUrl) -> None:
@@ -204,11 +201,6 @@ def _account_of(connection: str) -> str:
     parts = {name.strip().lower(): value for name, _, value in (part.partition("=") for part in connection.split(";"))}
     account, blob, _ = (urlsplit(parts.get("blobendpoint", "")).hostname or "").partition(".blob.")
     return parts.get("accountname") or (account if blob else "")
-
-
-def _signs_by_key(options: Mapping[str, str]) -> bool:
-    """Return whether old requests are refused: Azure refuses them after a quarter of an hour only with Shared Key."""
-    return "account_key" in options or "accountkey=" in options.get("connection_string", "").lower()
 
 
 class _RetryPolicy(ExponentialRetry):

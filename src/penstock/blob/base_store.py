@@ -9,7 +9,7 @@ from typing import ClassVar, TypeVar
 
 from typing_extensions import Self
 
-from penstock.blob.errors import StoreFailure, error_for
+from penstock.blob.errors import Failure, error_for
 from penstock.blob.request_counter import asking
 from penstock.blob.url import BlobUrl
 from penstock.errors import Usage
@@ -58,8 +58,8 @@ class PlacedStore(ABC):
 
     @staticmethod
     @abstractmethod
-    def _failure_of(cause: Exception) -> StoreFailure:
-        """Classify one of `failures`."""
+    def _failure_of(cause: Exception) -> tuple[Failure, str]:
+        """Return what one of `failures` says, and its own text for people."""
 
     @property
     def _settings(self) -> tuple[tuple[str, str], ...]:
@@ -86,7 +86,8 @@ class PlacedStore(ABC):
             with asking(self.url):
                 yield
         except self.failures as cause:
-            raise error_for(self._failure_of(cause), act=act, where=f"{self.url}/{key}", changes=changes) from cause
+            failure, reason = self._failure_of(cause)
+            raise error_for(failure, reason, act=act, where=f"{self.url}/{key}", changes=changes) from cause
 
     def _each(self, act: str, key: str, lazily: Iterable[_T]) -> Iterator[_T]:
         """Yield from `lazily`, with `_translate_errors` around each step, which may send a request."""

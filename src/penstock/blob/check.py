@@ -25,16 +25,15 @@ class StoreCheck:
 
 def check_store(store: BlobStore, *, subject: str, folder: str) -> Finding:
     """Return whether objects can be written, created once, listed, read and deleted in a scratch folder."""
-    key = f"{folder}check/{new_nonce()}"
     try:
-        wrong = _tried(store, key)
+        wrong = _tried(store, f"{folder}check/")
     except PenstockError as error:
         return Finding(subject=subject, ok=False, message=f"{error.message} {error.remedy}")
     return Finding(subject=subject, ok=wrong is None, message=wrong or "can be written, read, listed and deleted from.")
 
 
-def _tried(store: BlobStore, key: str) -> str | None:
-    folder = key.rpartition("/")[0] + "/"
+def _tried(store: BlobStore, folder: str) -> str | None:
+    key = f"{folder}{new_nonce()}"
     created = store.put_if_absent(key, b"first", tag="check")
     twice = store.put_if_absent(key, b"second", tag="check")
     listed = any(found.key == key for found in store.list(folder))

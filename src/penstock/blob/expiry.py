@@ -4,9 +4,9 @@ Source: Amazon S3 API reference, GetBucketLifecycleConfiguration; Cloud Storage 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
+from penstock.blob.store import BlobStore, Expiry
 from penstock.core.model import Finding
 from penstock.errors import PenstockError
 
@@ -17,34 +17,6 @@ _LOST = "rows that are decided and wait longer to be published are lost."
 
 _OF_OLD_VERSIONS = frozenset({"numNewerVersions", "daysSinceNoncurrentTime", "noncurrentTimeBefore"})
 _OF_CUSTOM_TIME = frozenset({"daysSinceCustomTime", "customTimeBefore"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expiry:
-    """One rule: whatever lies below a prefix of whole keys is deleted after `days`. None: by date, which may be today.
-
-    `of_uploads`: the rule is for uploads that were begun and not completed, else for objects.
-    """
-
-    rule: str
-    of_uploads: bool
-    prefix: str = ""
-    days: int | None = None
-
-    def covers(self, folder: str) -> bool:
-        """Return whether the rule may delete something below `folder`, which is a prefix of whole keys, too."""
-        return folder.startswith(self.prefix) or self.prefix.startswith(folder)
-
-
-class Expiring(Protocol):
-    """The methods of a store that the findings need."""
-
-    @property
-    def url(self) -> str:
-        """The root, for people."""
-        ...
-
-    def deletes_by_itself(self, folder: str = "") -> Sequence[Expiry]: ...
 
 
 def expiries_of_s3(rules: Sequence[Mapping[str, Any]]) -> Iterator[Expiry]:
@@ -74,7 +46,7 @@ def expiries_of_gcs(rules: Sequence[Mapping[str, Any]]) -> Iterator[Expiry]:
             yield Expiry(rule=f"number {number}", of_uploads=False, prefix=prefix, days=condition.get("age"))
 
 
-def expiry_finding(store: Expiring, *, kept: str, called: str, uploads: bool) -> Finding:
+def expiry_finding(store: BlobStore, *, kept: str, called: str, uploads: bool) -> Finding:
     """Return whether the store deletes uploads too early (if `uploads`), or ever objects in `kept`, shown as `called`."""
     subject = f"lifecycle of {store.url}"
     try:
@@ -83,7 +55,7 @@ def expiry_finding(store: Expiring, *, kept: str, called: str, uploads: bool) ->
             rules = [*(rule for rule in store.deletes_by_itself() if rule.of_uploads), *rules]
     except PenstockError as error:
         return Finding(subject=subject, ok=True, message=_unknown_rules(error))
-    wrong = [_complaint(rule, called) for rule in rules if not rule.of_uploads or _is_short(rule)]
+    wrong = [_complaint(rule, called) for rule in rules if not rule.of_uploads or rule.days is None or rule.days < OUTAGE_DAYS]
     if wrong:
         return Finding(subject=subject, ok=True, warns=True, message=" ".join(wrong))
     waits = min((rule.days for rule in rules if rule.days is not None), default=None)
@@ -91,15 +63,19 @@ def expiry_finding(store: Expiring, *, kept: str, called: str, uploads: bool) ->
     return Finding(subject=subject, ok=True, message=f"nothing that must stay is deleted{after}.")
 
 
-def waiting_finding(store: Expiring, *, folder: str = "") -> Finding:
-    """Return whether the store ever deletes objects that wait in `folder` to be published, however long they wait."""
+def waiting_finding(store: BlobStore) -> Finding:
+    """Return whether the store ever deletes objects that wait to be published, however long they wait."""
     subject = f"lifecycle of {store.url}"
     try:
-        rules = [rule for rule in store.deletes_by_itself(folder) if not rule.of_uploads]
+        rules = [rule for rule in store.deletes_by_itself() if not rule.of_uploads]
     except PenstockError as error:
         return Finding(subject=subject, ok=True, message=_unknown_rules(error))
     if rules:
-        return Finding(subject=subject, ok=True, warns=True, message=" ".join(_emptying(rule) for rule in rules))
+        emptying = [
+            f"Rule {rule.rule} deletes objects {_when(rule)} they were written: {_LOST} Except this place from it."
+            for rule in rules
+        ]
+        return Finding(subject=subject, ok=True, warns=True, message=" ".join(emptying))
     return Finding(subject=subject, ok=True, message="nothing is deleted while a batch waits to be published.")
 
 
@@ -107,25 +83,13 @@ def _unknown_rules(error: PenstockError) -> str:
     return f"it does not tell what it deletes by itself, so see to it yourself: {error.message}"
 
 
-def _is_short(rule: Expiry) -> bool:
-    return rule.days is None or rule.days < OUTAGE_DAYS
-
-
 def _complaint(rule: Expiry, called: str) -> str:
     if rule.of_uploads:
-        return _too_short(rule)
+        return f"Rule {rule.rule} ends uploads {_when(rule)} they began: {_LOST} Give them {OUTAGE_DAYS} days or more."
     return (
         f"Rule {rule.rule} deletes objects {_when(rule)} they were written, {called} too, which must stay. "
         "Except that folder from it."
     )
-
-
-def _too_short(rule: Expiry) -> str:
-    return f"Rule {rule.rule} ends uploads {_when(rule)} they began: {_LOST} Give them {OUTAGE_DAYS} days or more."
-
-
-def _emptying(rule: Expiry) -> str:
-    return f"Rule {rule.rule} deletes objects {_when(rule)} they were written: {_LOST} Except this place from it."
 
 
 def _when(rule: Expiry) -> str:

@@ -19,11 +19,11 @@ from google.auth.exceptions import GoogleAuthError, TransportError
 from google.cloud import storage
 
 from penstock.blob.base_store import STAGING, TAG, PlacedStore, unix_ms
-from penstock.blob.errors import StoreFailure
-from penstock.blob.expiry import Expiry, expiries_of_gcs
+from penstock.blob.errors import Failure
+from penstock.blob.expiry import expiries_of_gcs
 from penstock.blob.http import CountedRequests, KeepClientAuth, first_line_of, never_sent, read_refusals
 from penstock.blob.options import require_known
-from penstock.blob.store import Found, Pending, RequestsEach
+from penstock.blob.store import Expiry, Found, Pending, RequestsEach
 from penstock.blob.url import BlobUrl
 from penstock.core.model import new_nonce
 from penstock.errors import Usage
@@ -196,16 +196,16 @@ class GcsStore(PlacedStore):
         _unless_absent(lambda: self._blob(name).delete(timeout=self._timeout_s))
 
     @staticmethod
-    def _failure_of(cause: Exception) -> StoreFailure:
+    def _failure_of(cause: Exception) -> tuple[Failure, str]:
         reason = first_line_of(cause.cause if isinstance(cause, google.RetryError) else cause)
         if isinstance(cause, google.Forbidden | google.Unauthorized):
-            return StoreFailure.credentials(reason)
+            return Failure.CREDENTIALS, reason
         if isinstance(cause, GoogleAuthError) and not isinstance(cause, TransportError):
-            return StoreFailure.credentials(reason)
+            return Failure.CREDENTIALS, reason
         if isinstance(cause, google.NotFound):
-            return StoreFailure.missing(reason)
+            return Failure.MISSING, reason
         busy = isinstance(cause, google.TooManyRequests | google.ServiceUnavailable | TransportError) or never_sent(cause)
-        return StoreFailure.unchanged(reason) if busy else StoreFailure.unknown(reason)
+        return Failure.UNCHANGED if busy else Failure.UNKNOWN, reason
 
 
 def gcs_store(place: BlobUrl, options: Mapping[str, str]) -> GcsStore:

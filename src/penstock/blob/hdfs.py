@@ -18,13 +18,12 @@ from typing import Any, ClassVar
 import requests
 
 from penstock.blob.base_store import STAGING, TAG, PlacedStore
-from penstock.blob.errors import StoreFailure
-from penstock.blob.expiry import Expiry
+from penstock.blob.errors import Failure
 from penstock.blob.http import first_line_of, never_sent
 from penstock.blob.options import require_known
-from penstock.blob.store import Found, Pending, RequestsEach
+from penstock.blob.store import Expiry, Found, Pending, RequestsEach
 from penstock.blob.url import BlobUrl
-from penstock.blob.webhdfs import RefusedError, WebHdfs, connect
+from penstock.blob.webhdfs import RefusedError, WebHdfs
 from penstock.core.model import new_nonce
 from penstock.errors import Usage
 
@@ -109,8 +108,13 @@ class HdfsStore(PlacedStore):
 
     def complete(self, key: str, upload: str, parts: Sequence[str], *, tag: str) -> None:  # noqa: ARG002 - the file has them
         path = self._staged(key, upload)
+
+        def tag_and_place() -> bytes:
+            self._hdfs.ask("PUT", "SETXATTR", path, _tagged(tag))
+            return self._place(path, key, how="NONE")
+
         with self._translate_errors("complete", key, changes=True):
-            _unless(_ABSENT | _TAKEN, lambda: self._tagged_and_placed(path, key, tag))
+            _unless(_ABSENT | _TAKEN, tag_and_place)
 
     def is_pending(self, key: str, upload: str) -> bool:
         with self._translate_errors("look at an upload of", key):
@@ -172,10 +176,6 @@ class HdfsStore(PlacedStore):
             self._hdfs.ask("PUT", "SETXATTR", path, _tagged(tag))
         return path
 
-    def _tagged_and_placed(self, path: str, key: str, tag: str) -> bytes:
-        self._hdfs.ask("PUT", "SETXATTR", path, _tagged(tag))
-        return self._place(path, key, how="NONE")
-
     def _place(self, path: str, key: str, *, how: str) -> bytes:
         target = self._path(key)
         self._hdfs.ask("PUT", "MKDIRS", target.rpartition("/")[0])
@@ -211,12 +211,12 @@ class HdfsStore(PlacedStore):
                 yield path, status
 
     @staticmethod
-    def _failure_of(cause: Exception) -> StoreFailure:
+    def _failure_of(cause: Exception) -> tuple[Failure, str]:
         if isinstance(cause, RefusedError):
             if cause.exception in _FORBIDDEN or (cause.status in {401, 403} and not cause.exception):
-                return StoreFailure.credentials(cause.reason)
-            return StoreFailure.unchanged(cause.reason) if cause.exception in _UNCHANGED else StoreFailure.unknown(cause.reason)
-        return StoreFailure.unchanged(first_line_of(cause)) if never_sent(cause) else StoreFailure.unknown(first_line_of(cause))
+                return Failure.CREDENTIALS, cause.reason
+            return Failure.UNCHANGED if cause.exception in _UNCHANGED else Failure.UNKNOWN, cause.reason
+        return Failure.UNCHANGED if never_sent(cause) else Failure.UNKNOWN, first_line_of(cause)
 
 
 def hdfs_store(place: BlobUrl, options: Mapping[str, str]) -> HdfsStore:
@@ -245,13 +245,18 @@ def _plain(directory: str) -> str:
 @lru_cache(maxsize=64)
 def _client(process: int, host: str, given: tuple[tuple[str, str], ...]) -> WebHdfs:  # noqa: ARG001 - never shared by a fork
     options = dict(given)
-    return connect(_endpoints(host, options), options)
-
-
-def _endpoints(host: str, options: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the NameNodes' WebHDFS addresses: those given, else that of the URL's host at the default port."""
-    given = options.get("webhdfs", f"http://{host.partition(':')[0]}:{_HTTP_PORT}")
-    return tuple(endpoint.strip().rstrip("/") for endpoint in given.split(","))
+    endpoints = options.get("webhdfs", f"http://{host.partition(':')[0]}:{_HTTP_PORT}")
+    asked = {}  # a delegation token, else the user's name, which only an unsecured cluster accepts
+    if "delegation_token" in options:
+        asked["delegation"] = options["delegation_token"]
+    elif "user" in options:
+        asked["user.name"] = options["user"]
+    return WebHdfs(
+        tuple(endpoint.strip().rstrip("/") for endpoint in endpoints.split(",")),
+        asked=asked,
+        attempts=int(options.get("attempts", "5")),
+        timeout_s=float(options.get("timeout_s", "60")),
+    )
 
 
 def _found(key: str, status: Mapping[str, Any], *, tag: str | None = None) -> Found:

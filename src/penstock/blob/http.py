@@ -33,12 +33,12 @@ def read_refusals(session: Session) -> None:
     The clients of Azure and Google retry a refused download without reading it: each retry would open a new connection, and the
     old one would stay open until it is garbage-collected.
     """
-    session.hooks["response"].append(_read_refusal)
 
+    def read(answer: Response, **_: Any) -> None:
+        if not answer.ok:
+            answer.content  # noqa: B018 - reads it
 
-def _read_refusal(answer: Response, **_: Any) -> None:
-    if not answer.ok:
-        answer.content  # noqa: B018 - reads it
+    session.hooks["response"].append(read)
 
 
 _SPEAKER = re.compile(r"^HTTPS?Connection(?:Pool)?\(host='(?P<host>[^']*)', port=(?P<port>\d+)\): ")

@@ -21,25 +21,17 @@ def require_known(options: Mapping[str, str], known: tuple[str, ...], *, place: 
         meant = f"Did you mean {close[0]}? " if close else ""
         raise Usage(f"{place} has no option {unknown!r}.", remedy=f"{meant}It has {', '.join(known)}.")
     for name in _NUMBERS.keys() & options.keys():
-        _require_number(name, options[name], place=place)
+        kind, given = _NUMBERS[name], options[name]
+        try:
+            fine = 0 < kind(given) < float("inf")
+        except ValueError:
+            fine = False
+        if not fine:
+            what = "a whole number above 0" if kind is int else "a number above 0"
+            raise Usage(f"The option {name!r} of {place} is {given!r}, expected {what}.", remedy="Correct it.")
     for name in _ADDRESSES & options.keys():
-        _require_addresses(name, options[name], place=place)
-
-
-def _require_addresses(name: str, given: str, *, place: BlobUrl) -> None:
-    if not all(_ADDRESS.fullmatch(address.strip()) for address in given.split(",")):
-        raise Usage(
-            f"The option {name!r} of {place} is {scheme_only(given)}, expected a URL without user and password.",
-            remedy="Write http://HOST:PORT or https://HOST.",
-        )
-
-
-def _require_number(name: str, given: str, *, place: BlobUrl) -> None:
-    kind = _NUMBERS[name]
-    try:
-        fine = 0 < kind(given) < float("inf")
-    except ValueError:
-        fine = False
-    if not fine:
-        what = "a whole number above 0" if kind is int else "a number above 0"
-        raise Usage(f"The option {name!r} of {place} is {given!r}, expected {what}.", remedy="Correct it.")
+        if not all(_ADDRESS.fullmatch(address.strip()) for address in options[name].split(",")):
+            raise Usage(
+                f"The option {name!r} of {place} is {scheme_only(options[name])}, expected a URL without user and password.",
+                remedy="Write http://HOST:PORT or https://HOST.",
+            )

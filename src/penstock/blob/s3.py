@@ -28,11 +28,11 @@ from botocore.exceptions import (
 )
 
 from penstock.blob.base_store import TAG, PlacedStore, unix_ms
-from penstock.blob.errors import StoreFailure
-from penstock.blob.expiry import Expiry, expiries_of_s3
+from penstock.blob.errors import Failure
+from penstock.blob.expiry import expiries_of_s3
 from penstock.blob.options import require_known
 from penstock.blob.request_counter import sent
-from penstock.blob.store import Found, Pending, RequestsEach
+from penstock.blob.store import Expiry, Found, Pending, RequestsEach
 from penstock.blob.url import BlobUrl
 
 OPTIONS = (
@@ -175,20 +175,20 @@ class S3Store(PlacedStore):
         return {"Bucket": self.place.bucket, "Key": self.place.key(key)}
 
     @staticmethod
-    def _failure_of(cause: Exception) -> StoreFailure:
+    def _failure_of(cause: Exception) -> tuple[Failure, str]:
         reason = str(cause)
         if isinstance(cause, ClientError):
             code = _code_of(cause)
             if code in _CREDENTIALS:
-                return StoreFailure.credentials(reason)
+                return Failure.CREDENTIALS, reason
             if code in _MISSING:
-                return StoreFailure.missing(reason)
-            return StoreFailure.unchanged(reason) if code in _UNCHANGED else StoreFailure.unknown(reason)
+                return Failure.MISSING, reason
+            return Failure.UNCHANGED if code in _UNCHANGED else Failure.UNKNOWN, reason
         if isinstance(cause, _WITHOUT_CREDENTIALS):
-            return StoreFailure.credentials(reason)
+            return Failure.CREDENTIALS, reason
         if isinstance(cause, ParamValidationError):
-            return StoreFailure.missing("no bucket can have this name")
-        return StoreFailure.unchanged(reason) if isinstance(cause, _NEVER_SENT) else StoreFailure.unknown(reason)
+            return Failure.MISSING, "no bucket can have this name"
+        return Failure.UNCHANGED if isinstance(cause, _NEVER_SENT) else Failure.UNKNOWN, reason
 
 
 def s3_store(place: BlobUrl, options: Mapping[str, str]) -> S3Store:

@@ -4,8 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from penstock.blob.expiry import Expiry
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
@@ -46,6 +44,23 @@ class Pending:
     key: str
     upload: str
     size_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expiry:
+    """One rule: whatever lies below a prefix of whole keys is deleted after `days`. None: by date, which may be today.
+
+    `of_uploads`: the rule is for uploads that were begun and not completed, else for objects.
+    """
+
+    rule: str
+    of_uploads: bool
+    prefix: str = ""
+    days: int | None = None
+
+    def covers(self, folder: str) -> bool:
+        """Return whether the rule may delete something below `folder`, which is a prefix of whole keys, too."""
+        return folder.startswith(self.prefix) or self.prefix.startswith(folder)
 
 
 class BlobStore(Protocol):

@@ -32,7 +32,7 @@ class WebHdfs:
 
     def __init__(self, endpoints: tuple[str, ...], *, asked: Mapping[str, str], attempts: int, timeout_s: float) -> None:
         self._endpoints = endpoints
-        self._asked = dict(asked)
+        self._asked = asked
         self._timeout_s = timeout_s
         self._session = requests.Session()
         again = Retry(
@@ -75,15 +75,3 @@ class WebHdfs:
 
     def _send(self, method: str, url: str, **what: Any) -> "requests.Response":
         return self._session.request(method, url, timeout=self._timeout_s, allow_redirects=False, **what)
-
-
-def connect(endpoints: tuple[str, ...], options: Mapping[str, str]) -> WebHdfs:
-    """Return a new pool. A delegation token authenticates, else the user's name, which only an unsecured cluster accepts."""
-    asked: dict[str, Any] = {}
-    if "delegation_token" in options:
-        asked["delegation"] = options["delegation_token"]
-    elif "user" in options:
-        asked["user.name"] = options["user"]
-    return WebHdfs(
-        endpoints, asked=asked, attempts=int(options.get("attempts", "5")), timeout_s=float(options.get("timeout_s", "60"))
-    )

@@ -18,6 +18,7 @@ from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.core.kafka_offset import moved
 from penstock.core.model import BatchId, SourceName, new_nonce
 from penstock.errors import Refused
+from penstock.support.durable import sync_directory
 from penstock.support.private_files import make_private_directory
 
 Moves = Mapping[SourceName, Mapping[str, Mapping[int, int]]]
@@ -71,11 +72,7 @@ def _replace(folder: Path, batch_id: BatchId, keys: Mapping[str, Mapping[str, Ma
     _write(hidden, _moved(data.decode(), keys).encode())
     (folder / f".{batch_id}.crc").unlink(missing_ok=True)
     hidden.replace(path)
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sync_directory(folder)
 
 
 def _moved(text: str, keys: Mapping[str, Mapping[str, Mapping[int, int]]]) -> str:

@@ -1,6 +1,7 @@
 """The connection and the SQL that a ledger needs from a database server."""
 
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from penstock.errors import Failed
@@ -62,30 +63,20 @@ class LedgerDatabase(Protocol[C]):
         ...
 
 
-class LedgerStatements(Protocol):
-    """The SQL on the ledger's table that all databases share, each in its own dialect. The insert is not among it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerStatements:
+    """The SQL on the ledger's table, in the dialect of its database.
 
-    @property
-    def tail(self) -> Any:
-        """Select position and text of a pipeline's newest entry: one look at the end of the key."""
-        ...
+    `tail` and `at` select the position and the text of a pipeline's newest entry, and of the entry at a position.
+    `newest_positions` selects the two newest. `prune` deletes entries of a pipeline below a position, `prune_proofs` rows of
+    killed self-tests: those with a name that begins with `prefix`, and a position below `below`.
+    """
 
-    @property
-    def at(self) -> Any:
-        """Select position and text of the entry at a position."""
-        ...
-
-    @property
-    def newest_positions(self) -> Any:
-        """Select the two newest positions."""
-        ...
-
-    @property
-    def prune(self) -> Any:
-        """Delete entries of a pipeline below a position."""
-        ...
-
-    @property
-    def prune_proofs(self) -> Any:
-        """Delete rows of killed self-tests: those with a name that begins with `prefix`, and a position below `below`."""
-        ...
+    create_ledger: Any
+    create_history: Any
+    tail: Any
+    at: Any
+    newest_positions: Any
+    insert: Any
+    prune: Any
+    prune_proofs: Any

@@ -5,25 +5,24 @@ commits its rows in the ledger's transaction. Reading creates nothing. From one 
 needed but its settings. Each statement sees what was committed before it began (`READ COMMITTED`).
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from abc import abstractmethod
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from threading import RLock
 from typing import Any, Generic, TypeVar
 
 from penstock.core.codec import encode_entry
 from penstock.core.model import Entry, PipelineName, Position
-from penstock.errors import Failed, PositionTaken, Retryable
-from penstock.ledger.database import LedgerDatabase, LedgerStatements, Session
+from penstock.errors import Failed, LedgerMismatch, PositionTaken, Retryable
+from penstock.ledger.base_ledger import BaseLedger, require_tail_kept
+from penstock.ledger.database import LEDGER_TABLE, LedgerDatabase, LedgerStatements, Session
 from penstock.ledger.database_self_test import prefix_of, prove_writers
-from penstock.ledger.newest_first import newest_first, require_tail_kept
-from penstock.ledger.ownership import gap, own_entry, require_pipeline
 from penstock.protocols import Within
 
 C = TypeVar("C", bound=Session)
 
 
-class DatabaseLedger(ABC, Generic[C]):
+class DatabaseLedger(BaseLedger, Generic[C]):
     """A `Ledger` in the table `penstock_ledger`, which also holds other pipelines' ledgers.
 
     Thread-safe: one connection, one call at a time. Waits for another session that is writing the same position as long as the
@@ -62,17 +61,10 @@ class DatabaseLedger(ABC, Generic[C]):
     def _settling(self) -> AbstractContextManager[None]:
         """Surround a COMMIT. Raises OutcomeUnknown if the answer was lost."""
 
-    @abstractmethod
-    def _inserting(self) -> AbstractContextManager[None]:
-        """The fault point around the insert of an entry."""
-
-    @abstractmethod
-    def _committing(self) -> AbstractContextManager[None]:
-        """The fault point around the COMMIT of an entry."""
-
-    @abstractmethod
-    def _pruning(self) -> AbstractContextManager[None]:
-        """The fault point around the deletion of old entries."""
+    _inserting: Callable[[], AbstractContextManager[None]]
+    _committing: Callable[[], AbstractContextManager[None]]
+    _pruning: Callable[[], AbstractContextManager[None]]
+    """The fault points around an entry's insert and COMMIT, and around the deletion of old ones."""
 
     # --- as `Ledger`
 
@@ -94,7 +86,7 @@ class DatabaseLedger(ABC, Generic[C]):
 
     def append(self, entry: Entry, *, within: Within | None = None) -> None:
         """An exception of `within` is raised unchanged, and nothing is written."""
-        require_pipeline(entry.pipeline, pipeline=self._pipeline, location=self.location)
+        self._require_pipeline(entry.pipeline)
         with self._lock, self._database.dropping_on_error():
             connection = self._writable()
             with self._database.translate_errors(Failed), self._inserting():
@@ -104,10 +96,6 @@ class DatabaseLedger(ABC, Generic[C]):
                 within(connection)
             with self._settling(), self._committing():
                 self._commit(connection)
-
-    def newest_first(self) -> Iterator[Entry]:
-        """Reads entry by entry, so that no transaction is open in between."""
-        return newest_first(self)
 
     def prove(self) -> None:
         """Requires a server that persists what it commits, a table with its key, and exactly one winner among racing writers."""
@@ -145,10 +133,7 @@ class DatabaseLedger(ABC, Generic[C]):
                 if not stood_idle:
                     raise
                 row = self._look(statement, values)  # the idle connection had broken unnoticed
-        if row is None:
-            return None
-        position, text = row
-        return own_entry(text.encode(), pipeline=self._pipeline, position=position, location=self.location)
+        return None if row is None else self._decode(row[1].encode(), row[0])
 
     def _look(self, statement: Any, values: tuple[str | int, ...]) -> tuple[int, str] | None:
         with self._database.dropping_on_error(), self._database.translate_errors(Failed):
@@ -162,7 +147,7 @@ class DatabaseLedger(ABC, Generic[C]):
         if newest[0] != entry.position:  # the position was taken before, and pruned
             raise PositionTaken
         if entry.position > 1 and newest[1:] != [entry.position - 1]:
-            raise gap(entry, location=self.location)
+            raise self._gap(entry)
 
     def _writable(self) -> C:
         connection = self._database.writable(Failed)
@@ -171,3 +156,9 @@ class DatabaseLedger(ABC, Generic[C]):
                 self._require_table(connection)
             self._checked = connection
         return connection
+
+    def _no_ledger_table(self) -> LedgerMismatch:
+        return LedgerMismatch(
+            f"{LEDGER_TABLE} of the ledger {self.location} is no table with the primary key (pipeline, position).",
+            remedy="Restore the table from a backup, with its key.",
+        )

@@ -9,12 +9,13 @@ import errno
 import os
 import re
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from penstock.core.faults import FaultPoint
 from penstock.core.model import new_nonce
 from penstock.errors import Failed, OutcomeUnknown, PenstockError, Retryable, StoreIgnoresConditions
+from penstock.support.durable import io_error, sync_directory
 from penstock.support.filesystem_errors import problem_of
 from penstock.support.private_files import make_private_directory, open_private
 
@@ -54,33 +55,26 @@ class DirectoryStore:
         created = self._link(temporary, path)
         if created:
             self._sync(path.parent)
-        with suppress(OSError), UNLINK.around(error=_broken_disk, lost=_broken_disk):  # garbage, which `sweep` collects
+        with suppress(OSError), UNLINK.around(error=io_error, lost=io_error):  # garbage, which `sweep` collects
             temporary.unlink()
         return created
 
     def get(self, key: str) -> bytes | None:
-        try:
+        with self._translate_errors("read", key), suppress(FileNotFoundError):
             return (self._root / key).read_bytes()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise self._error_for("read", key, error) from error
+        return None
 
     def put(self, key: str, data: bytes) -> None:
         """Not forced to the disk."""
         path = self._root / key
         self._make(path.parent)
         temporary = self._write(data, durably=False)
-        try:
+        with self._translate_errors("write", key):
             temporary.replace(path)
-        except OSError as error:
-            raise self._error_for("write", key, error) from error
 
     def delete(self, key: str) -> None:
-        try:
+        with self._translate_errors("delete", key):
             (self._root / key).unlink(missing_ok=True)
-        except OSError as error:
-            raise self._error_for("delete", key, error) from error
 
     def keys(self, folder: str) -> Iterator[str]:
         for name, is_folder in self._names(folder):
@@ -108,24 +102,22 @@ class DirectoryStore:
             return
         missing = [parent for parent in (folder, *folder.parents) if not parent.is_dir()]
         inside = [parent for parent in (folder, *folder.parents) if self._root in parent.parents]
-        try:
+        with self._translate_errors("create", str(folder)):
             for private in (self._root, folder, self._root / _TEMPORARY):
                 make_private_directory(private)
             for new in {*missing, *inside}:  # another run may have made the inner ones and died before it synced them
-                _sync_folder(new.parent)
-        except OSError as error:
-            raise self._error_for("create", str(folder), error) from error
+                sync_directory(new.parent)
         self._made.add(folder)
 
     def _write(self, data: bytes, *, durably: bool) -> Path:
         path = self._root / _TEMPORARY / new_nonce()
         try:
             with open_private(path, "xb") as file:
-                with WRITE.around(error=_full_disk, lost=_broken_disk):
+                with WRITE.around(error=_full_disk, lost=io_error):
                     WRITE.write(file, data)
                 file.flush()
                 if durably:
-                    with SYNC_FILE.around(error=_broken_disk, lost=_broken_disk):
+                    with SYNC_FILE.around(error=io_error, lost=io_error):
                         os.fsync(file.fileno())
         except FileNotFoundError as error:
             raise Failed(f"{path.parent} was removed while in use.", remedy="Restore the directory from a backup.") from error
@@ -158,8 +150,8 @@ class DirectoryStore:
 
     def _sync(self, folder: Path) -> None:
         try:
-            with SYNC.around(error=_broken_disk, lost=_broken_disk):
-                _sync_folder(folder)
+            with SYNC.around(error=io_error, lost=io_error):
+                sync_directory(folder)
         except OSError as error:
             raise Failed(
                 f"{folder} could not be forced to the disk ({error.strerror}): a power cut may undo what was just written.",
@@ -167,13 +159,9 @@ class DirectoryStore:
             ) from error
 
     def _names(self, folder: str) -> list[tuple[str, bool]]:
-        try:
-            with os.scandir(self._root / folder) as found:
-                return sorted((item.name, item.is_dir(follow_symlinks=False)) for item in found)
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise self._error_for("list", folder, error) from error
+        with self._translate_errors("list", folder), suppress(FileNotFoundError), os.scandir(self._root / folder) as found:
+            return sorted((item.name, item.is_dir(follow_symlinks=False)) for item in found)
+        return []
 
     def _remove_if_empty(self, folder: Path) -> None:
         try:
@@ -184,6 +172,13 @@ class DirectoryStore:
         else:
             self._made.discard(folder)
 
+    @contextmanager
+    def _translate_errors(self, act: str, what: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise self._error_for(act, what, error) from error
+
     def _error_for(self, act: str, what: str, error: OSError) -> PenstockError:
         problem = problem_of(error)
         message = f"The ledger {self._root} cannot be used: could not {act} {what!r}, {problem.reason}."
@@ -192,17 +187,5 @@ class DirectoryStore:
         return Failed(message, remedy=f"{problem.advice}, then start again: nothing that was decided is lost.")
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _full_disk(point: str) -> OSError:
     return OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)} at {point}")
-
-
-def _broken_disk(point: str) -> OSError:
-    return OSError(errno.EIO, f"{os.strerror(errno.EIO)} at {point}")

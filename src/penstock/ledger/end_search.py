@@ -21,10 +21,7 @@ def last_present(look: Callable[[int], _T | None], start: int) -> tuple[int, _T]
     low, newest, step = start, found, 1
     while (further := look(low + step)) is not None:
         low, newest, step = low + step, further, step * 2
-    return _bisect(look, low, newest, absent=low + step)
-
-
-def _bisect(look: Callable[[int], _T | None], low: int, newest: _T, *, absent: int) -> tuple[int, _T]:
+    absent = low + step
     while absent - low > 1:
         middle = (low + absent) // 2
         found = look(middle)

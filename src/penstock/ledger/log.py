@@ -14,16 +14,15 @@ the floor after it looked at the object, for the same reason. The next `prune` c
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 
 from penstock.core.codec import decode_document, encode_document, encode_entry
 from penstock.core.faults import FaultPoint
 from penstock.core.model import Entry, PipelineName, Position, RequestEstimate
 from penstock.errors import Failed, LedgerMismatch, OutcomeUnknown, PositionTaken, Refused, Retryable
+from penstock.ledger.base_ledger import BaseLedger, require_tail_kept
 from penstock.ledger.end_search import last_present
-from penstock.ledger.newest_first import newest_first, require_tail_kept
-from penstock.ledger.ownership import gap, own_entry, require_pipeline
 from penstock.ledger.self_test import prove_conditions
 from penstock.ledger.store import BillingStore, ConditionalStore
 from penstock.protocols import Within
@@ -44,7 +43,7 @@ _ABSENT = 1
 _NUMBER = re.compile(r"/(\d{12})(?!\d)")
 
 
-class LogLedger:
+class LogLedger(BaseLedger):
     """A `Ledger` over a `ConditionalStore`. Reading is thread-safe; one thread appends."""
 
     home = None
@@ -66,7 +65,11 @@ class LogLedger:
                 self._newest = newest
                 return newest
             if newest is None and self._floor() == floor:
-                self._require_unpruned(floor)
+                if floor != _FIRST:
+                    raise LedgerMismatch(
+                        f"The ledger at {self.location} was pruned below position {floor}, but nothing is at that position.",
+                        remedy="Entries were removed by hand: restore the ledger from a backup.",
+                    )
                 return None
 
     def read(self, position: Position) -> Entry | None:
@@ -79,7 +82,7 @@ class LogLedger:
         """Raises ValueError for `within`: there is no transaction to join."""
         if within is not None:
             raise ValueError("this ledger has no transaction to join")
-        require_pipeline(entry.pipeline, pipeline=self._pipeline, location=self.location)
+        self._require_pipeline(entry.pipeline)
         self._require_follows(entry)
         with APPEND.around():
             created = self._store.put_if_absent(_key(entry.position), encode_entry(entry))  # I7
@@ -87,10 +90,6 @@ class LogLedger:
             raise PositionTaken
         self._newest = entry
         self._leave_hint(entry.position)
-
-    def newest_first(self) -> Iterator[Entry]:
-        """Stops where another run prunes meanwhile."""
-        return newest_first(self)
 
     def prove(self) -> None:
         """A later `prune` collects the scratch keys of a killed run."""
@@ -125,9 +124,6 @@ class LogLedger:
     def _get(self, position: int) -> bytes | None:
         return self._store.get(_key(position)) if position >= _FIRST else None
 
-    def _decode(self, data: bytes, position: int) -> Entry:
-        return own_entry(data, pipeline=self._pipeline, position=position, location=self.location)
-
     def _require_follows(self, entry: Entry) -> None:
         newest = self._newest
         if entry.position == _FIRST or (newest is not None and entry.position <= newest.position + 1):
@@ -135,7 +131,7 @@ class LogLedger:
         if self._get(entry.position - 1) is None:
             if entry.position <= self._floor():
                 raise PositionTaken
-            raise gap(entry, location=self.location)
+            raise self._gap(entry)
 
     # --- the tail
 
@@ -146,13 +142,6 @@ class LogLedger:
             return known if found is None else self._decode(found[1], found[0])
         found = last_present(self._get, max(floor, self._hint())) or last_present(self._get, floor)
         return None if found is None else self._decode(found[1], found[0])
-
-    def _require_unpruned(self, floor: Position) -> None:
-        if floor != _FIRST:
-            raise LedgerMismatch(
-                f"The ledger at {self.location} was pruned below position {floor}, but nothing is at that position.",
-                remedy="Entries were removed by hand: restore the ledger from a backup.",
-            )
 
     def _hint(self) -> Position:
         data = self._store.get("hint")

@@ -6,15 +6,16 @@ committed before it.
 """
 
 from contextlib import AbstractContextManager
+from functools import partial
 
 import pymysql
 
 from penstock.core.faults import FaultPoint
 from penstock.core.model import PipelineName
-from penstock.errors import Failed, GuaranteeTooWeak, LedgerMismatch
+from penstock.errors import Failed, GuaranteeTooWeak
 from penstock.ledger.database import HISTORY_VIEW, KEY, LEDGER_TABLE
 from penstock.ledger.database_ledger import DatabaseLedger
-from penstock.ledger.mysql_statements import MysqlStatements
+from penstock.ledger.mysql_statements import STATEMENTS
 from penstock.sql.mysql.catalog import ENGINE, kind_of, uniques_of
 from penstock.sql.mysql.connection import Connection
 from penstock.sql.mysql.database import Database, one_at_a_time
@@ -37,11 +38,13 @@ class MysqlLedger(DatabaseLedger[Connection]):
     """
 
     _database: Database
-    _sql: MysqlStatements
+    _inserting = staticmethod(partial(INSERT.around, error=connection_lost, lost=connection_lost))
+    _committing = staticmethod(partial(COMMIT.around, error=connection_lost, lost=connection_lost))
+    _pruning = staticmethod(partial(PRUNE.around, error=connection_lost, lost=connection_lost))
 
     def __init__(self, url: str, *, pipeline: PipelineName, lock_timeout_s: float = LOCK_TIMEOUT_S) -> None:
         database = Database(url, application=f"penstock:{pipeline}", lock_timeout_s=lock_timeout_s)
-        super().__init__(database, MysqlStatements(), pipeline=pipeline, location=f"mysql://{database.place}")
+        super().__init__(database, STATEMENTS, pipeline=pipeline, location=f"mysql://{database.place}")
 
     def _fetch(self, connection: Connection, statement: str, values: tuple[str | int, ...]) -> tuple[int, str] | None:
         try:
@@ -82,15 +85,6 @@ class MysqlLedger(DatabaseLedger[Connection]):
     def _settling(self) -> AbstractContextManager[None]:
         return self._database.unknown_if_cut("the newest entry", read="the ledger")
 
-    def _inserting(self) -> AbstractContextManager[None]:
-        return INSERT.around(error=connection_lost, lost=connection_lost)
-
-    def _committing(self) -> AbstractContextManager[None]:
-        return COMMIT.around(error=connection_lost, lost=connection_lost)
-
-    def _pruning(self) -> AbstractContextManager[None]:
-        return PRUNE.around(error=connection_lost, lost=connection_lost)
-
     def _require_table(self, connection: Connection) -> None:
         if None in {kind_of(connection, LEDGER_TABLE), kind_of(connection, HISTORY_VIEW)}:
             self._create(connection)
@@ -104,10 +98,7 @@ class MysqlLedger(DatabaseLedger[Connection]):
                 remedy=f"ALTER TABLE {LEDGER_TABLE} ENGINE = {ENGINE}.",
             )
         if kind != "table" or KEY not in uniques_of(connection, LEDGER_TABLE).values():
-            raise LedgerMismatch(
-                f"{LEDGER_TABLE} of the ledger {self.location} is no table with the primary key (pipeline, position).",
-                remedy="Restore the table from a backup, with its key.",
-            )
+            raise self._no_ledger_table()
 
     def _create(self, connection: Connection) -> None:
         with CREATE.around(error=connection_lost, lost=connection_lost), one_at_a_time(connection):

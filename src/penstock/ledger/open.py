@@ -31,9 +31,13 @@ def open_ledger(place: str, *, pipeline: PipelineName, options: Mapping[str, Any
     if is_blob(place):
         return LogLedger(BlobLedgerStore(open_store(place, options=options)), pipeline=pipeline)
     if place.startswith(_POSTGRES):
-        return _in_postgres(place, pipeline, options or {})
+        with _installed_by("postgres", "PostgreSQL"):
+            from penstock.ledger.postgres import PostgresLedger  # noqa: PLC0415 - its client is an extra
+        return PostgresLedger(place, pipeline=pipeline, **(options or {}))
     if place.startswith(_MYSQL):
-        return _in_mysql(place, pipeline)
+        with _installed_by("mysql", "MySQL"):
+            from penstock.ledger.mysql import MysqlLedger  # noqa: PLC0415 - its client is an extra
+        return MysqlLedger(place, pipeline=pipeline)
     path = place.removeprefix(_SQLITE)
     if place.startswith(_SQLITE) and path.strip("/"):
         return SqliteLedger(Path(path), pipeline=pipeline)
@@ -42,18 +46,6 @@ def open_ledger(place: str, *, pipeline: PipelineName, options: Mapping[str, Any
     if place and (place.startswith("/") or ":" not in place):
         return LogLedger(DirectoryStore(Path(place)), pipeline=pipeline)
     raise Usage(f"A ledger cannot be kept at {scheme_only(place)}.", remedy=f"In this version, name {SUPPORTED}.")
-
-
-def _in_postgres(url: str, pipeline: PipelineName, options: Mapping[str, Any]) -> Ledger:
-    with _installed_by("postgres", "PostgreSQL"):
-        from penstock.ledger.postgres import PostgresLedger  # noqa: PLC0415 - its client is an extra
-    return PostgresLedger(url, pipeline=pipeline, **options)
-
-
-def _in_mysql(url: str, pipeline: PipelineName) -> Ledger:
-    with _installed_by("mysql", "MySQL"):
-        from penstock.ledger.mysql import MysqlLedger  # noqa: PLC0415 - its client is an extra
-    return MysqlLedger(url, pipeline=pipeline)
 
 
 @contextmanager

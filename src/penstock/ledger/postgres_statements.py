@@ -4,11 +4,9 @@ One table holds the ledgers of many pipelines, distinguished by the first column
 stay as written. `penstock_history` is for people and their programs; Penstock never reads it.
 """
 
-from dataclasses import dataclass
+from psycopg.sql import SQL, Identifier
 
-from psycopg.sql import SQL, Composed, Identifier
-
-from penstock.ledger.database import HISTORY_VIEW, LEDGER_TABLE
+from penstock.ledger.database import HISTORY_VIEW, LEDGER_TABLE, LedgerStatements
 
 _HISTORY = """
 CREATE VIEW {history} AS
@@ -26,50 +24,22 @@ WHERE read.entry -> 'body' IS NOT NULL
 """`OFFSET 0` makes PostgreSQL parse each entry once. Rows of the self-test have no body."""
 
 
-@dataclass(frozen=True, slots=True)
-class PostgresStatements:
-    """The `LedgerStatements` of PostgreSQL, and its statements that create and insert, for the table in `schema`."""
+_TEXTS = {
+    "create_ledger": "CREATE TABLE {ledger} (pipeline text NOT NULL, position bigint NOT NULL, entry text NOT NULL, "
+    "PRIMARY KEY (pipeline, position))",
+    "create_history": _HISTORY,
+    "tail": "SELECT position, entry FROM {ledger} WHERE pipeline = %s ORDER BY position DESC LIMIT 1",
+    "at": "SELECT position, entry FROM {ledger} WHERE pipeline = %s AND position = %s",
+    "newest_positions": "SELECT position FROM {ledger} WHERE pipeline = %s ORDER BY position DESC LIMIT 2",
+    # Waits for a concurrent insert at the same position. Returns no row if the position is taken.
+    "insert": "INSERT INTO {ledger} (pipeline, position, entry) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING RETURNING position",
+    "prune": "DELETE FROM {ledger} WHERE pipeline = %s AND position < %s",
+    "prune_proofs": "DELETE FROM {ledger} WHERE starts_with(pipeline, %(prefix)s) AND position < %(below)s",
+}
 
-    schema: str
 
-    def _of(self, text: str) -> Composed:
-        schema = self.schema.replace("%", "%%")  # all statements are executed with a sequence of values, even an empty one
-        return SQL(text).format(ledger=Identifier(schema, LEDGER_TABLE), history=Identifier(schema, HISTORY_VIEW))
-
-    @property
-    def create_ledger(self) -> Composed:
-        return self._of(
-            "CREATE TABLE {ledger} (pipeline text NOT NULL, position bigint NOT NULL, entry text NOT NULL, "
-            "PRIMARY KEY (pipeline, position))"
-        )
-
-    @property
-    def create_history(self) -> Composed:
-        return self._of(_HISTORY)
-
-    @property
-    def tail(self) -> Composed:
-        return self._of("SELECT position, entry FROM {ledger} WHERE pipeline = %s ORDER BY position DESC LIMIT 1")
-
-    @property
-    def at(self) -> Composed:
-        return self._of("SELECT position, entry FROM {ledger} WHERE pipeline = %s AND position = %s")
-
-    @property
-    def newest_positions(self) -> Composed:
-        return self._of("SELECT position FROM {ledger} WHERE pipeline = %s ORDER BY position DESC LIMIT 2")
-
-    @property
-    def insert(self) -> Composed:
-        """Waits for a concurrent insert at the same position. Returns no row if the position is taken."""
-        return self._of(
-            "INSERT INTO {ledger} (pipeline, position, entry) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING RETURNING position"
-        )
-
-    @property
-    def prune(self) -> Composed:
-        return self._of("DELETE FROM {ledger} WHERE pipeline = %s AND position < %s")
-
-    @property
-    def prune_proofs(self) -> Composed:
-        return self._of("DELETE FROM {ledger} WHERE starts_with(pipeline, %(prefix)s) AND position < %(below)s")
+def statements_in(schema: str) -> LedgerStatements:
+    """Return the statements for the table in `schema`."""
+    escaped = schema.replace("%", "%%")  # all statements are executed with a sequence of values, even an empty one
+    names = {"ledger": Identifier(escaped, LEDGER_TABLE), "history": Identifier(escaped, HISTORY_VIEW)}
+    return LedgerStatements(**{statement: SQL(text).format(**names) for statement, text in _TEXTS.items()})

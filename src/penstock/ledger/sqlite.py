@@ -6,7 +6,6 @@ creates nothing.
 """
 
 import sqlite3
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from threading import RLock
@@ -16,8 +15,7 @@ from penstock.core.codec import encode_entry
 from penstock.core.faults import FaultPoint
 from penstock.core.model import Entry, PipelineName, Position
 from penstock.errors import Failed, OutcomeUnknown, PositionTaken, StoreIgnoresConditions
-from penstock.ledger.newest_first import newest_first, require_tail_kept
-from penstock.ledger.ownership import gap, own_entry, require_pipeline
+from penstock.ledger.base_ledger import BaseLedger, require_tail_kept
 from penstock.ledger.sqlite_errors import require_not_emptied, translate_error, translate_errors
 from penstock.ledger.sqlite_self_test import collect_proofs, prove_locks, prove_undamaged, prove_writers
 from penstock.protocols import Within
@@ -41,7 +39,7 @@ _INSERT = "INSERT INTO penstock_ledger (position, pipeline, entry) VALUES (?, ?,
 _PRUNE = "DELETE FROM penstock_ledger WHERE position < ?"
 
 
-class SqliteLedger:
+class SqliteLedger(BaseLedger):
     """A `Ledger` in the SQLite file at `path`. Thread-safe: one connection, one call at a time.
 
     Waits `busy_timeout_s` for another writer of the file, then raises Retryable.
@@ -88,10 +86,6 @@ class SqliteLedger:
                 raise
             self._commit(connection)
 
-    def newest_first(self) -> Iterator[Entry]:
-        """Reads entry by entry, so that no lock is held in between."""
-        return newest_first(self)
-
     def prove(self) -> None:
         """Requires write-ahead mode, an undamaged table, locks that hold between processes, and one winner of a race."""
         with self._lock, translate_errors(self.location):
@@ -124,27 +118,25 @@ class SqliteLedger:
 
     def _select(self, statement: str, *values: int) -> Entry | None:
         with self._lock:
-            connection = self._open_for_reading()
-            if connection is None:
+            if self._connection is None and self._path.exists():
+                self._connection = self._connect("rw")
+            if self._connection is None:
                 return None
             with translate_errors(self.location):
-                if not _has_table(connection):
+                if not _has_table(self._connection):
                     return None
-                row = connection.execute(statement, values).fetchone()
-        if row is None:
-            return None
-        position, text = row
-        return own_entry(text.encode(), pipeline=self._pipeline, position=position, location=self.location)
+                row = self._connection.execute(statement, values).fetchone()
+        return None if row is None else self._decode(row[1].encode(), row[0])
 
     def _insert(self, connection: sqlite3.Connection, entry: Entry, data: str) -> None:
         row = connection.execute(_OWNER).fetchone()
         tail, pipeline = row or (0, entry.pipeline)
         for name in (entry.pipeline, pipeline):
-            require_pipeline(name, pipeline=self._pipeline, location=self.location)
+            self._require_pipeline(name)
         if entry.position <= tail:
             raise PositionTaken
         if entry.position != tail + 1:
-            raise gap(entry, location=self.location)
+            raise self._gap(entry)
         connection.execute(_INSERT, (entry.position, entry.pipeline, data))
 
     def _commit(self, connection: sqlite3.Connection) -> None:
@@ -162,11 +154,6 @@ class SqliteLedger:
             raise
 
     # --- the connection
-
-    def _open_for_reading(self) -> sqlite3.Connection | None:
-        if self._connection is None and self._path.exists():
-            self._connection = self._connect("rw")
-        return self._connection
 
     def _open_for_writing(self) -> sqlite3.Connection:
         if self._connection is None or not self._writable:

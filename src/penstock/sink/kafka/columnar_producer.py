@@ -68,11 +68,10 @@ class ColumnarProducer:
 
     def send(self, rows: "pa.RecordBatch", *, topic: str) -> None:
         """Enqueue a record for each row, to `topic` unless the rows have a topic column; in order within each partition."""
-        for named, partition, group in _groups(rows, topic):
-            if HEADERS in group.schema.names:
-                self._send_with_headers(group, self._topic(named), partition)
-            else:
-                self._send(group, self._topic(named), partition)
+        for named, of_topic in _by(rows, TOPIC, other=topic):
+            for partition, group in _by(of_topic, PARTITION, other=BY_KEY):
+                send = self._send_with_headers if HEADERS in group.schema.names else self._send
+                send(group, self._topic(named), partition)
 
     def _send(self, rows: "pa.RecordBatch", topic: int, partition: int) -> None:
         messages = np.zeros(rows.num_rows, c.MESSAGE)
@@ -145,14 +144,8 @@ def _end(library: Librdkafka, client: int, queues: Sequence[int], topics: Mappin
     library.destroy(client)
 
 
-def _groups(rows: "pa.RecordBatch", topic: str) -> "Iterator[tuple[str, int, pa.RecordBatch]]":
-    """Yield the rows by topic and partition, each group for one call of the client and in the order of the rows."""
-    for named, of_topic in _by(rows, TOPIC, other=topic):
-        for partition, group in _by(of_topic, PARTITION, other=BY_KEY):
-            yield named, partition, group
-
-
 def _by(rows: "pa.RecordBatch", name: str, *, other: Any) -> "Iterator[tuple[Any, pa.RecordBatch]]":
+    """Yield the rows of each value of column `name`, in their order; all for `other` if there is no such column."""
     if name not in rows.schema.names:
         yield other, rows
         return

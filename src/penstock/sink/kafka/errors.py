@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 from confluent_kafka import KafkaError, KafkaException
 
 from penstock.errors import Failed, OutcomeUnknown, PenstockError, PublishFailed, Retryable, Usage
 from penstock.kafka.login_errors import DISCONNECTED
 from penstock.sink.kafka.acl_errors import command
+from penstock.sink.kafka.clients import Clients
 
 _STARTS = "and start again: what was decided is published then."
 _FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError._FATAL}
@@ -59,16 +59,6 @@ _SILENCE = {
 """Errors of a request that got no answer; the client reports the reason through `error_cb`."""
 
 
-class Cluster(Protocol):
-    """The cluster that a request was sent to."""
-
-    place: str
-
-    def heard(self) -> KafkaError | None:
-        """Return the client's newest recent error from `error_cb`."""
-        ...
-
-
 class Overtaken(Retryable):
     """Another producer of this lane started: a newer run's, or another one that publishes the same batch. The marker decides."""
 
@@ -101,7 +91,7 @@ def is_forbidden(cause: Exception) -> bool:
 
 @contextmanager
 def translate_errors(
-    of: Cluster, kind: type[Failed] = PublishFailed, *, in_doubt: bool = False, timed_out: Callable[[], bool] = bool
+    of: Clients, kind: type[Failed] = PublishFailed, *, in_doubt: bool = False, timed_out: Callable[[], bool] = bool
 ) -> Iterator[None]:
     """Raise the client's errors as Penstock's.
 
@@ -119,7 +109,7 @@ def translate_errors(
         ) from cause
 
 
-def _cause(raised: KafkaException, of: Cluster) -> KafkaException:
+def _cause(raised: KafkaException, of: Clients) -> KafkaException:
     """Return the login error from `error_cb` if `raised` only says that no answer came, else `raised`."""
     reason = of.heard() if code_of(raised) in _SILENCE else None
     return raised if reason is None or reason.code() not in _SECURITY or DISCONNECTED in reason.str() else KafkaException(reason)

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 from penstock.core.model import Publication
 from penstock.sink.kafka.clients import Clients
 from penstock.sink.kafka.errors import translate_errors
-from penstock.sink.kafka.records import Record, records_of
+from penstock.sink.kafka.records import records_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,7 +38,8 @@ class KeyedProducer:
     def send(self, rows: "pa.RecordBatch", *, topic: str, names: Iterable[bytes] = ()) -> None:
         """Enqueue a record for each row, with its name in a header; `settle` reports what became of them."""
         for record, name in zip_longest(records_of(rows, topic=topic), islice(names, rows.num_rows)):
-            self._producer.enqueue(record if name is None else _named(record, name), on_delivery=self._delivered)
+            named = record if name is None else (*record[:4], [*(record[4] or ()), (HEADER, name)])
+            self._producer.enqueue(named, on_delivery=self._delivered)
             self._producer.poll(0)
 
     def settle(self) -> None:
@@ -68,7 +69,3 @@ def names_of(publication: Publication, *, lane: int, first: int) -> Iterator[byt
     """
     begin = f"{publication.pipeline}={publication.sink}={publication.position:012d}={lane}="
     return (f"{begin}{number}".encode() for number in count(first))
-
-
-def _named(record: Record, name: bytes) -> Record:
-    return (*record[:4], [*(record[4] or ()), (HEADER, name)])

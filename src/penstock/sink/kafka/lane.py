@@ -1,7 +1,7 @@
 """A lane of the Kafka sink: commits its share of a batch and its marker together. After any failure the marker decides."""
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +69,9 @@ class Lane:
         """
         with self._dropping_on_error():
             if self._transactions is None:
-                self._begin()
+                self._transactions = self._producer()
+                with translate_errors(self._clients), READ.around(error=connection_lost, lost=connection_lost):
+                    self._mark = self._closed()
             elif self._limits.keyed:
                 self._mark = self._look()
         return self._mark
@@ -135,11 +137,6 @@ class Lane:
 
     # --- steps
 
-    def _begin(self) -> None:
-        self._transactions = self._producer()
-        with translate_errors(self._clients), READ.around(error=connection_lost, lost=connection_lost):
-            self._mark = self._closed()
-
     def _producer(self) -> Transactions | KeyedProducer:
         timeout_ms = self._limits.timeout_ms
         largest = self._limits.record_bytes
@@ -191,16 +188,14 @@ class Lane:
         with translate_errors(self._clients, timed_out=transactions.timed_out), rows(publication) as batches:
             number = there
             for chunk in _chunks(_after(batches, there), self._limits.transaction_bytes):
-                if transactions.is_open and (self._is_full(chunk) or transactions.is_due):
+                is_full = self._sent_bytes + chunk.nbytes > self._limits.transaction_bytes
+                if transactions.is_open and (is_full or transactions.is_due):
                     self._end_part(publication, number)
                 transactions.begin()
                 self._send(chunk, publication, number)
                 number += chunk.num_rows
             transactions.begin()
         return Loaded(rows=number, displaced=Totals())
-
-    def _is_full(self, chunk: "pa.RecordBatch") -> bool:
-        return bool(self._sent_bytes + chunk.nbytes > self._limits.transaction_bytes)
 
     def _send(self, chunk: "pa.RecordBatch", publication: Publication, number: int) -> None:
         self._sent_bytes += chunk.nbytes
@@ -246,19 +241,14 @@ class Lane:
         assert self._transactions is not None, "a lane is opened before it is used"
         return self._transactions
 
-    def _dropping_on_error(self) -> "AbstractContextManager[None]":
-        return _Dropping(self)
-
-
-class _Dropping(AbstractContextManager[None]):
-    """Drops a lane on any exception: a producer that raised is never used again."""
-
-    def __init__(self, lane: Lane) -> None:
-        self._lane = lane
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is not None:
-            self._lane.drop()
+    @contextmanager
+    def _dropping_on_error(self) -> Iterator[None]:
+        """Drop the lane on any exception: a producer that raised is never used again."""
+        try:
+            yield
+        except BaseException:
+            self.drop()
+            raise
 
 
 def look(

@@ -61,7 +61,10 @@ def prepare_place(clients: Clients, wanted: Wanted) -> Place:
 
 def prepare_lanes(clients: Clients, wanted: Wanted, lanes: Sequence[Lane], place: Place, schema: str) -> None:
     """Write a marker in each lane that has none, check that others continue. Raises Refused, Retryable, KafkaException."""
-    begun = {name: _beginning(clients, topic) for name, topic in place.topics.items()}
+    begun = {
+        name: Beginning(identity=topic.identity, offsets=tuple(written(clients.admin, name, range(topic.partitions))))
+        for name, topic in place.topics.items()
+    }
     map_concurrently(lambda lane: _prepare_lane(lane, wanted, begun, schema), lanes)
 
 
@@ -147,10 +150,6 @@ def max_record_bytes(topics: Iterable[Topic]) -> int:
     return min(topic.number("max.message.bytes", MAX_RECORD_BYTES) for topic in topics)
 
 
-def _beginning(clients: Clients, topic: Topic) -> Beginning:
-    return Beginning(identity=topic.identity, offsets=tuple(written(clients.admin, topic.name, range(topic.partitions))))
-
-
 def _prepare_lane(lane: Lane, wanted: Wanted, begun: Mapping[str, Beginning], schema: str) -> None:
     mark = lane.open()
     if mark is None:
@@ -159,17 +158,13 @@ def _prepare_lane(lane: Lane, wanted: Wanted, begun: Mapping[str, Beginning], sc
         )
         lane.keep(LaneMarker(lane=lane.number, mark=Mark(marker=marker, batches={}), topics=begun))
         return
-    _require_continued(mark, wanted, schema)
-    topics = {**mark.topics, **dict(_changed(mark, begun))}
-    if topics != dict(mark.topics):
-        lane.keep(replace(mark, topics=topics))
-
-
-def _require_continued(mark: LaneMarker, wanted: Wanted, schema: str) -> None:
     if mark.marker.table_name != wanted.target.topic:
         raise other_table(mark.marker, wanted.target.topic)
     if mark.marker.schema is not None:
         require_continued(arrow_schema(mark.marker.schema), arrow_schema(schema), wanted.target.topic)
+    topics = {**mark.topics, **dict(_changed(mark, begun))}
+    if topics != dict(mark.topics):
+        lane.keep(replace(mark, topics=topics))
 
 
 def _changed(mark: LaneMarker, begun: Mapping[str, Beginning]) -> Iterator[tuple[str, Beginning]]:

@@ -51,7 +51,9 @@ class RecordColumns:
         for own, column in ((HEADERS, self.headers), (PARTITION, self.partition)):
             if column is not None:
                 made[own] = quoted(column), fields[column]["type"]
-        return OwnRows(columns={name: sql for name, (sql, _) in made.items()}, schema=_schema_of(made))
+        parts = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, (_, kind) in made.items()]
+        columns = {name: sql for name, (sql, _) in made.items()}
+        return OwnRows(columns=columns, schema=json.dumps({"type": "struct", "fields": parts}))
 
 
 def _json_of(columns: tuple[str, ...]) -> tuple[str, object]:
@@ -68,8 +70,3 @@ def _as_bytes(field: Mapping[str, Any], sink: SinkName) -> tuple[str, object]:
     if kind == "timestamp":  # a cast would show it in the session's time zone
         return f"get_json_object(to_json(struct({name} AS at), {_OPTIONS}), '$.at')", "string"
     return (name, kind) if kind == "binary" else (f"CAST({name} AS STRING)", "string")
-
-
-def _schema_of(made: Mapping[str, tuple[str, object]]) -> str:
-    fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, (_, kind) in made.items()]
-    return json.dumps({"type": "struct", "fields": fields})

@@ -1,6 +1,6 @@
 """Converts rows to Kafka records, and records back to the rows that they were made of."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, TypeAlias
@@ -24,14 +24,9 @@ def records_of(rows: "pa.RecordBatch", *, topic: str) -> Iterator[Record]:
     topics = _column(rows, TOPIC) or repeat(topic)
     partitions = _column(rows, PARTITION) or repeat(BY_KEY)
     keys = _column(rows, KEY) or repeat(None)
-    return zip(topics, _column(rows, VALUE), keys, partitions, _headers(rows), strict=False)
-
-
-def _headers(rows: "pa.RecordBatch") -> "Iterable[list[Header] | None]":
-    given = _column(rows, HEADERS)
-    if not given:
-        return repeat(None)
-    return (None if row is None else [(header["key"], header["value"]) for header in row] for row in given)
+    given = _column(rows, HEADERS) or repeat(None)
+    headers = (None if row is None else [(header["key"], header["value"]) for header in row] for row in given)
+    return zip(topics, _column(rows, VALUE), keys, partitions, headers, strict=False)
 
 
 def rows_of(messages: Sequence[Any], schema: "pa.Schema") -> "pa.RecordBatch":
@@ -69,18 +64,14 @@ def _column(rows: "pa.RecordBatch", name: str) -> list[Any]:
     return values
 
 
-def _headers_in(message: Any) -> "list[dict[str, Any]] | None":
-    """Return None where there are no headers: Kafka does not tell that from an empty array (`HeadersHashed`)."""
-    return [{"key": key, "value": value} for key, value in message.headers() or ()] or None
-
-
 def _restored(part: "pa.Field", messages: Sequence[Any]) -> "pa.Array":
     if part.name == PARTITION:
         return pa.array([message.partition() for message in messages], pa.int32())
     if part.name == TOPIC:
         return pa.array([message.topic() for message in messages], pa.string())
     if part.name == HEADERS:
-        headers = [_headers_in(message) for message in messages]
+        # None where there are no headers: Kafka does not tell that from an empty array (`HeadersHashed`).
+        headers = [[{"key": key, "value": value} for key, value in message.headers() or ()] or None for message in messages]
         return pa.array(headers, part.type)
     assert is_bytes(part.type)
     values = [message.key() if part.name == KEY else message.value() for message in messages]

@@ -92,7 +92,11 @@ def marker_problems(
     newest = position(marks)
     late = [publication for publication in known if publication.position > newest]
     if late:
-        return [_unpublished(publication, topic) for publication in late]
+        lacks = f"is decided but not published in topic {topic!r}."
+        return [
+            Problem(message=f"Batch {batch.batch_id} with {rows} rows {lacks}", file=topic, batch_id=batch.batch_id)
+            for batch, rows in ((each.batch, each.totals.rows) for each in late)
+        ]
     counted = f"The markers of topic {topic!r} are at position {newest} and count {there.rows} rows"
     return [Problem(message=f"{counted}; the ledger counts {expected.rows}, or another digest.", file=topic)]
 
@@ -102,14 +106,14 @@ def content_problems(found: Totals, marks: Sequence[LaneMarker], *, topic: str) 
     wanted = decided(marks)
     surplus = found.rows - wanted.rows
     if surplus > 0:
-        return [
-            Problem(message=f"Topic {topic!r} holds {surplus} records more than were published: doubled or foreign.", file=topic)
-        ]
-    if surplus < 0:
-        return [Problem(message=f"Topic {topic!r} lacks {-surplus} of the records that were published.", file=topic)]
-    if found.digest != wanted.digest:
-        return [Problem(message=f"Topic {topic!r} holds as many records as were published, but others.", file=topic)]
-    return []
+        what = f"holds {surplus} records more than were published: doubled or foreign"
+    elif surplus < 0:
+        what = f"lacks {-surplus} of the records that were published"
+    elif found.digest != wanted.digest:
+        what = "holds as many records as were published, but others"
+    else:
+        return []
+    return [Problem(message=f"Topic {topic!r} {what}.", file=topic)]
 
 
 def require_comparable(found: Totals, marks: Sequence[LaneMarker], at: Cut, decisions: SinkDecisions, *, topic: str) -> None:
@@ -123,13 +127,6 @@ def require_comparable(found: Totals, marks: Sequence[LaneMarker], at: Cut, deci
         f"Batch {newest.batch.batch_id} was being published into topic {topic!r} while its records were read.",
         remedy="Verify again. If no driver runs, `penstock recover` publishes the batch first.",
     )
-
-
-def _unpublished(publication: Publication, topic: str) -> Problem:
-    batch_id = publication.batch.batch_id
-    rows = publication.totals.rows
-    message = f"Batch {batch_id} with {rows} rows is decided but not published in topic {topic!r}."
-    return Problem(message=message, file=topic, batch_id=batch_id)
 
 
 def beginnings(marks: Sequence[LaneMarker]) -> Mapping[str, Beginning]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import Enum
+from threading import Lock
 from typing import BinaryIO, Protocol
 
 from penstock.core.high_water_mark import AccountOwner, Marker
@@ -24,7 +25,6 @@ from penstock.core.model import (
     Waiting,
 )
 from penstock.protocols import TaskCheck
-from penstock.sink.parquet.inline_budget import Allowance
 
 
 class PieceState(str, Enum):
@@ -51,23 +51,36 @@ class Finished:
     inline: bytes | None = None
 
 
+class Allowance:
+    """Bytes left for inline files of one attempt. Shared by all threads that finish files of it."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._left_bytes = limit_bytes
+        self._lock = Lock()
+
+    def take(self, size_bytes: int) -> bool:
+        """Spend `size_bytes` if they fit; return whether they did."""
+        with self._lock:
+            if size_bytes > self._left_bytes:
+                return False
+            self._left_bytes -= size_bytes
+            return True
+
+
 class Upload(Protocol):
     """One file on its way into an account, invisible until published. Used by one thread at a time."""
 
     size_bytes: int
+    closed: bool = False
+    """Asked by pyarrow. A Parquet writer dropped after an error still finds a file; what it writes then is thrown away."""
 
     def write(self, data: bytes) -> int:
         """Append bytes; called by pyarrow. Raises StageFailed."""
         ...
 
     def flush(self) -> None:
-        """Called by pyarrow. Only `finish` makes bytes durable."""
-        ...
-
-    @property
-    def closed(self) -> bool:
-        """Whether the file is closed; called by pyarrow."""
-        ...
+        """Called by pyarrow; does nothing. Only `finish` makes bytes durable."""
+        return
 
     def finish(self) -> Finished:
         """Make the bytes durable, or return them to travel in the decision. Raises StageFailed."""

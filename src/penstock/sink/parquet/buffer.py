@@ -48,8 +48,10 @@ class Buffer:
 
     def due(self) -> Iterator[RowGroup]:
         """Yield whole row groups and, where memory runs short, the largest others."""
-        for place in [place for place, waiting in self._waiting.items() if self._is_whole(waiting)]:
-            yield self._take(place)
+        rows, size_bytes = self._settings.row_group_rows, self._settings.row_group_bytes
+        for place, waiting in list(self._waiting.items()):
+            if waiting.rows >= rows or waiting.size_bytes >= size_bytes:
+                yield self._take(place)
         if self._held_bytes > self._settings.buffer_bytes:
             yield from self._make_room()
 
@@ -57,9 +59,6 @@ class Buffer:
         """Yield everything that still waits."""
         for place in list(self._waiting):
             yield self._take(place)
-
-    def _is_whole(self, waiting: _Waiting) -> bool:
-        return waiting.rows >= self._settings.row_group_rows or waiting.size_bytes >= self._settings.row_group_bytes
 
     def _make_room(self) -> Iterator[RowGroup]:
         """Yield the largest row groups until half of the limit is free, so that the next chunk makes no small ones again."""

@@ -27,17 +27,13 @@ def require_continued(area: Area, rows: "pa.Schema", partition_by: Sequence[str]
     the newest.
     """
     seen = list(islice(area.files(), FILES_LOOKED_AT))
-    _require_no_others([file.name for file in seen], owner, account)
+    # In an account that an older Penstock filled, only file names tell the owner.
+    other = next((file.name for file in seen if owner_in(file.name) not in {None, owner}), None)
+    if other is not None:
+        raise Refused(f"Account {account!r} holds {other}, which another sink or pipeline delivered.", remedy=REMEDY)
     names = sorted((age, file.name) for file in seen if (age := order_of(file.name)) is not None)
     for _, name in dict.fromkeys((*names[:1], *names[-1:])):
         _require_alike(area, name, rows, partition_by, account=account)
-
-
-def _require_no_others(names: Sequence[str], owner: str, account: AccountName) -> None:
-    """Raise Refused for files of another owner. In an account that an older Penstock filled, only file names tell it."""
-    other = next((name for name in names if owner_in(name) not in {None, owner}), None)
-    if other is not None:
-        raise Refused(f"Account {account!r} holds {other}, which another sink or pipeline delivered.", remedy=REMEDY)
 
 
 def _require_alike(area: Area, name: str, rows: "pa.Schema", partition_by: Sequence[str], *, account: AccountName) -> None:

@@ -47,14 +47,6 @@ class Encodings:
         }
 
 
-def encoding_settings(column_encoding: "str | Mapping[str, str]", *, dictionary_pagesize_limit_bytes: int) -> EncodingSettings:
-    """Return the settings of the keys `column_encoding` and `dictionary_pagesize_limit` of the pipeline file."""
-    limit = dictionary_pagesize_limit_bytes
-    if isinstance(column_encoding, str):
-        return EncodingSettings(default=column_encoding, dictionary_pagesize_limit_bytes=limit)
-    return EncodingSettings(columns=dict(column_encoding), dictionary_pagesize_limit_bytes=limit)
-
-
 def leaf_columns(path: str, column: "pa.Array") -> "Iterator[tuple[str, pa.Array]]":
     """Yield the leaf columns that Parquet makes of `column`, with their paths. Of a list, it yields the elements of all rows."""
     kind = column.type

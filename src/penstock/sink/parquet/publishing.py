@@ -42,7 +42,20 @@ class AccountPublication:
         gone = self.area.show(self.pieces)
         if gone:
             self._require_marked(gone)
-        self.area.advance(self._mark())
+        publication = self.publication
+        files = [MarkedFile(name=piece.name, rows=piece.totals.rows, size_bytes=piece.totals.size_bytes) for piece in self.pieces]
+        marker = Marker(
+            pipeline=publication.pipeline,
+            sink=publication.sink,
+            account=self.account,
+            position=publication.position,
+            generation=publication.generation,
+            query_id=publication.batch.query_id,
+            batch_id=publication.batch.batch_id,
+            ledger_id=publication.ledger_id,
+            files=tuple(files),
+        )
+        self.area.advance(marker)
 
     def _is_marked(self) -> bool:
         marker = self.area.marker()
@@ -95,19 +108,4 @@ class AccountPublication:
             f"Batch {batch.batch_id} at position {self.publication.position} is not published in account {self.account!r}, but "
             f"its marker stands at position {marker.position} (batch {marker.batch_id}): another ledger delivered there.",
             remedy="Use the ledger that belongs to these accounts, or give the sink another name and empty accounts.",
-        )
-
-    def _mark(self) -> Marker:
-        return Marker(
-            pipeline=self.publication.pipeline,
-            sink=self.publication.sink,
-            account=self.account,
-            position=self.publication.position,
-            generation=self.publication.generation,
-            query_id=self.publication.batch.query_id,
-            batch_id=self.publication.batch.batch_id,
-            ledger_id=self.publication.ledger_id,
-            files=tuple(
-                MarkedFile(name=piece.name, rows=piece.totals.rows, size_bytes=piece.totals.size_bytes) for piece in self.pieces
-            ),
         )

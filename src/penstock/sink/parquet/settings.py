@@ -4,12 +4,13 @@ from dataclasses import dataclass, field
 
 from penstock.core.model import NEWEST_ROW_DIGEST, AccountName, RowDigest, SinkName
 from penstock.sink.parquet.encoding import EncodingSettings
-from penstock.sink.parquet.inline_budget import INLINE_LIMIT_BYTES
 
 ROW_GROUP_ROWS = 1 << 20
 ROW_GROUP_BYTES = 64 * 1024 * 1024
 BUFFER_BYTES = 128 * 1024 * 1024
 OPEN_FILES = 64
+INLINE_LIMIT_BYTES = 100 * 1024
+"""Per attempt, however many files it has, as for the spool. A decision holds up to this much for each of its tasks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

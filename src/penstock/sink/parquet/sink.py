@@ -31,14 +31,13 @@ from penstock.protocols import Signature, SinkDecisions, TaskCheck
 from penstock.sink.concurrent import map_concurrently
 from penstock.sink.parquet.account import Account, Area, UploadArea
 from penstock.sink.parquet.continuity import require_continued
-from penstock.sink.parquet.encoding import AUTO, DICTIONARY_PAGESIZE_LIMIT, encoding_settings, require_encodable
+from penstock.sink.parquet.encoding import AUTO, DICTIONARY_PAGESIZE_LIMIT, EncodingSettings, require_encodable
 from penstock.sink.parquet.hive import partition_columns
-from penstock.sink.parquet.inline_budget import INLINE_LIMIT_BYTES
 from penstock.sink.parquet.layout import owner_of
 from penstock.sink.parquet.ownership import claim_account, require_apart, require_own_account, require_unfilled
 from penstock.sink.parquet.part_file import stored_schema
 from penstock.sink.parquet.publishing import AccountPublication
-from penstock.sink.parquet.settings import WriteSettings
+from penstock.sink.parquet.settings import INLINE_LIMIT_BYTES, WriteSettings
 from penstock.sink.parquet.stager import ParquetStager
 from penstock.sink.parquet.table import Table
 from penstock.sink.parquet.verification import verify_accounts
@@ -83,7 +82,11 @@ class ParquetSink:
             partition_by=tuple(partition_by),
             null_for_lost_texts=null_for_lost_texts,
             compression=compression,
-            encoding=encoding_settings(column_encoding, dictionary_pagesize_limit_bytes=dictionary_pagesize_limit_bytes),
+            encoding=EncodingSettings(
+                default=column_encoding if isinstance(column_encoding, str) else AUTO,
+                columns={} if isinstance(column_encoding, str) else dict(column_encoding),
+                dictionary_pagesize_limit_bytes=dictionary_pagesize_limit_bytes,
+            ),
             target_file_size_bytes=target_file_size_bytes,
             inline_limit_bytes=inline_limit_bytes,
         )
@@ -294,14 +297,10 @@ class ParquetSink:
             raise Usage(
                 f"Sink {self._name!r} has the compression {settings.compression!r}.", remedy=f"Use {', '.join(COMPRESSIONS)}."
             )
-        for one, other in combinations_with_replacement(self._accounts, 2):
-            self._require_apart(one, other)
-
-    def _require_apart(self, one: AccountName, other: AccountName) -> None:
-        first, second = self._accounts[one], self._accounts[other]
-        why = first.overlaps(second) or second.overlaps(first)
-        if why is not None:
-            raise Usage(
-                f"The accounts {one!r} and {other!r} of sink {self._name!r} overlap: {why}.",
-                remedy="Give every account a directory of its own, and `staging` one outside of all of them.",
-            )
+        for (one, first), (other, second) in combinations_with_replacement(self._accounts.items(), 2):
+            why = first.overlaps(second) or second.overlaps(first)
+            if why is not None:
+                raise Usage(
+                    f"The accounts {one!r} and {other!r} of sink {self._name!r} overlap: {why}.",
+                    remedy="Give every account a directory of its own, and `staging` one outside of all of them.",
+                )

@@ -13,11 +13,11 @@ from penstock.core.model import AccountName
 from penstock.core.row_hash import digest, row_hashes
 from penstock.errors import StageFailed
 from penstock.sink.parquet.hive import PartitionColumn, Value, is_lost_as_directory, partition_columns
-from penstock.sink.parquet.routing import Router
 from penstock.sink.parquet.settings import WriteSettings
 
 _OWN_SHARE = 16
 _REMEMBERED_NAMES = 10_000
+_SHOWN = 60
 _LARGEST_NUMBER = (1 << 63) - 1
 
 Numbers = npt.NDArray[np.int64]
@@ -95,7 +95,7 @@ class Splitter:
 
     def __init__(self, settings: WriteSettings, schema: "pa.Schema") -> None:
         self._settings, self._schema = settings, schema
-        self._router = Router(settings)
+        self._accounts = pa.array(settings.accounts, pa.string())
         self._columns = partition_columns(schema, settings.partition_by)
         indexes = {column.index for column in self._columns}
         self._data = [index for index in range(len(schema)) if index not in indexes]
@@ -122,7 +122,7 @@ class Splitter:
 
     def _numbers(self, chunk: Chunk) -> "tuple[Numbers | None, list[_Coded]]":
         """Return one number per row for its account and partition values; None if all rows go to the same place."""
-        numbers = self._router.numbers(chunk.accounts)
+        numbers = self._account_numbers(chunk.accounts)
         coded = list[_Coded]()
         span = len(self._settings.accounts)
         for column in self._columns:
@@ -136,6 +136,25 @@ class Splitter:
             numbers, span = indices if numbers is None else numbers * values + indices, span * values
             coded.append(_Coded(encoded.dictionary, before))
         return numbers, coded
+
+    def _account_numbers(self, accounts: "pa.ChunkedArray | None") -> "Numbers | None":
+        """Return the account of each row by its number, None if all go to the only one. Raises StageFailed for rows without."""
+        if accounts is None:
+            return None
+        settings = self._settings
+        found = pc.index_in(accounts, value_set=self._accounts)
+        if found.null_count and settings.unrouted is None:
+            strange = accounts.filter(pc.is_null(found))
+            name = strange[0].as_py()
+            shown = "null" if name is None else repr(name[:_SHOWN])
+            rows = f"{len(strange)} rows route" if len(strange) > 1 else "A row routes"
+            raise StageFailed(
+                f"{rows} to the account {shown}, but sink {settings.sink!r} has {', '.join(settings.accounts)}.",
+                remedy="Correct the route, add the account, or let `unrouted` name an account that takes such rows.",
+            )
+        if settings.unrouted is not None:
+            found = pc.fill_null(found, settings.accounts.index(settings.unrouted))
+        return np.asarray(found, dtype=np.int64)
 
     def _parts(self, numbers: Numbers, coded: list[_Coded], hashes: npt.NDArray[np.uint64]) -> tuple[Numbers, list[_Part]]:
         present, ranks = np.unique(numbers, return_inverse=True) if int(numbers.max()) > 0xFFFF else (None, numbers)

@@ -1,20 +1,18 @@
 """The task side of the Parquet sink: writes an attempt's rows as files, one or more per account and partition directory."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.core.model import AccountName, Attempt, Staged
 from penstock.errors import StageFailed
-from penstock.sink.parquet.account import Upload, UploadArea
+from penstock.sink.parquet.account import Allowance, Upload, UploadArea
 from penstock.sink.parquet.buffer import Buffer, Place, RowGroup
 from penstock.sink.parquet.encoding import Encodings
 from penstock.sink.parquet.encoding_choice import choose_encodings
-from penstock.sink.parquet.inline_budget import Allowance
 from penstock.sink.parquet.layout import file_name
 from penstock.sink.parquet.part_file import PartFile, notes_for, stored_schema
 from penstock.sink.parquet.settings import WriteSettings
@@ -75,7 +73,8 @@ class ParquetStageWriter:
         if self._chunk.rows:
             self._split()
         for group in self._buffer.rest():
-            self._submit(self._complete, group, self._open.pop(group.place, None) or self._name(group.place))
+            file = self._open.pop(group.place, None) or self._name(group.place)
+            self._finished.append(self._pool.submit(self._complete, group, file))
         for place in list(self._open):
             self._finish(place)
         staged = [future.result() for future in self._finished]
@@ -99,7 +98,7 @@ class ParquetStageWriter:
             self._write(row_group)
 
     def _write(self, group: RowGroup) -> None:
-        file = self._open.pop(group.place, None) or self._begin(self._name(group.place))
+        file = self._open.pop(group.place, None) or self._begin(*self._name(group.place))
         _append(file, group)
         self._open[group.place] = file
         if file.size_bytes >= self._settings.target_file_size_bytes:
@@ -107,17 +106,16 @@ class ParquetStageWriter:
         elif len(self._open) > self._settings.open_files:
             self._finish(next(iter(self._open)))
 
-    def _name(self, place: Place) -> "_Named":
+    def _name(self, place: Place) -> tuple[AccountName, str]:
+        """Return account and name of a new file."""
         account, directories = place
+        settings, number = self._settings, self._files
         self._files += 1
-        owner = self._settings.owner
-        compression = self._settings.compression
-        number = self._files - 1
-        name = file_name(self._attempt, number=number, owner=owner, compression=compression, directories=directories)
-        return _Named(account, name)
+        return account, file_name(
+            self._attempt, number=number, owner=settings.owner, compression=settings.compression, directories=directories
+        )
 
-    def _begin(self, named: "_Named") -> PartFile:
-        account, name = named
+    def _begin(self, account: AccountName, name: str) -> PartFile:
         upload = self._areas[account].open(name, allowance=self._allowance)
         self._uploads.append(upload)
         assert self._encodings is not None
@@ -134,27 +132,20 @@ class ParquetStageWriter:
     def _finish(self, place: Place) -> None:
         file = self._open.pop(place)
         file.close()
-        self._submit(self._durable, file)
+        self._finished.append(self._pool.submit(self._durable, file))
 
-    def _submit(self, work: "Callable[..., Staged]", *arguments: object) -> None:
-        self._finished.append(self._pool.submit(work, *arguments))
+    def _complete(self, group: RowGroup, file: PartFile | tuple[AccountName, str]) -> Staged:
+        """Write the last rows of a file, in a thread of the pool: compressing lets the threads of other files run.
 
-    def _complete(self, group: RowGroup, file: "PartFile | _Named") -> Staged:
-        """Write the last rows of a file, in a thread of the pool: compressing lets the threads of other files run."""
-        opened = file if isinstance(file, PartFile) else self._begin(file)
+        A new file is opened here, so that no more files are open than threads run.
+        """
+        opened = file if isinstance(file, PartFile) else self._begin(*file)
         _append(opened, group)
         opened.close()
         return self._durable(opened)
 
     def _durable(self, file: PartFile) -> Staged:
         return file.finish(sink=self._settings.sink, attempt=self._attempt.token)
-
-
-class _Named(NamedTuple):
-    """A file that a thread of the pool opens later, so that no more files are open than threads run."""
-
-    account: AccountName
-    name: str
 
 
 class _Gathering:
@@ -184,11 +175,6 @@ def _append(file: PartFile, group: RowGroup) -> None:
     try:
         file.write(group.rows, digest=group.digest)
     except pa.ArrowException as cause:
-        raise _unwritable(cause) from cause
-
-
-def _unwritable(cause: Exception) -> StageFailed:
-    return StageFailed(
-        f"Rows cannot be written as Parquet: {cause}.",
-        remedy="Repair or cast the column in the transform.",
-    )
+        raise StageFailed(
+            f"Rows cannot be written as Parquet: {cause}.", remedy="Repair or cast the column in the transform."
+        ) from cause

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from penstock.sink.spool.place import ID_SUFFIX, Spooled
+from penstock.support.durable import sync_directory
 from penstock.support.private_files import create_private, make_private_directory, open_private
 
 
@@ -37,7 +38,7 @@ class DirectoryPlace:
         path = Path(self.directory, name)
         create_private(path)
         for directory in list(path.parents)[:3]:
-            _sync(directory)
+            sync_directory(directory)
 
     def holds(self, name: str) -> bool:
         return Path(self.directory, name).exists()
@@ -77,17 +78,8 @@ class DirectoryFile:
     def finish(self) -> None:
         self._file.flush()
         os.fsync(self._file.fileno())
-        _sync(self._directory)
+        sync_directory(self._directory)
         self._file.close()
 
     def drop(self) -> None:
         self._file.close()
-
-
-def _sync(path: "str | Path") -> None:
-    """Make the names in a directory durable."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -52,18 +52,13 @@ class DirectoryAccount:
         return "one move a file"
 
     def area(self, *, pipeline: PipelineName, sink: SinkName, account: AccountName) -> DirectoryArea:
-        """Return the part of one sink. The option `staging` may serve several accounts, so each has a directory there."""
+        """Return the part of one sink. The option `staging` may serve several accounts: each has a directory and a file there."""
         staging = Path(self.staging, _segment(pipeline), _segment(sink))
+        owner_file = Path(self.staging, _OWNER)
         if self.own_staging is not None:
             staging /= _segment(account or "only")
-        return DirectoryArea(root=self.root, staging=staging, owner_file=self._owner_file, publish=self.publish)
-
-    @property
-    def _owner_file(self) -> Path:
-        """The file that notes the owner. The option `staging` may serve several accounts, so each has a file there."""
-        if self.own_staging is None:
-            return Path(self.staging, _OWNER)
-        return self.own_staging / f".owner-{sha256(os.fsencode(self.root)).hexdigest()[:16]}.json"
+            owner_file = self.own_staging / f".owner-{sha256(os.fsencode(self.root)).hexdigest()[:16]}.json"
+        return DirectoryArea(root=self.root, staging=staging, owner_file=owner_file, publish=self.publish)
 
     def enclosing(self) -> Iterator[tuple[str, AccountOwner]]:
         """Yield claimed accounts above this one, by the given path and by the path that links lead to.

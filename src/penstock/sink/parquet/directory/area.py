@@ -15,19 +15,14 @@ from penstock.errors import Failed, Refused, Retryable
 from penstock.sink.concurrent import map_concurrently
 from penstock.sink.parquet.account import PieceState, StoredFile
 from penstock.sink.parquet.directory.check import DirectoryCheck, check_area, open_directory_check
-from penstock.sink.parquet.directory.filesystem import (
-    create_durably,
-    io_error,
-    is_one_mount,
-    publishing_failed,
-    sync_directory,
-)
+from penstock.sink.parquet.directory.filesystem import create_durably, is_one_mount, publishing
 from penstock.sink.parquet.directory.marker import raise_marker, read_marker, read_marker_of, read_markers, unplaced_marks
 from penstock.sink.parquet.directory.owner import place_owner, read_owner, unplaced_owners
 from penstock.sink.parquet.directory.rename import Move, forget, state_of
 from penstock.sink.parquet.directory.upload import PIECES, SUFFIX, DirectoryUploads, staged_name
 from penstock.sink.parquet.layout import is_hidden
 from penstock.sink.parquet.ownership import is_anothers
+from penstock.support.durable import io_error, sync_directory
 from penstock.support.filesystem_errors import problem_of
 from penstock.support.private_files import create_private, make_private_directory
 
@@ -64,7 +59,10 @@ class DirectoryArea:
                 create_durably(self.staging, make_private_directory)
                 create_durably(self.staging / PIECES, make_private_directory)
                 identities = [path.name for path in self.staging.glob(f"*{_IDENTITY_SUFFIX}")]
-                identity = min(identities, default=None) or self._create_identity()
+                if not identities:
+                    identities = [new_nonce() + _IDENTITY_SUFFIX]
+                    create_private(self.staging / identities[0])
+                    sync_directory(self.staging)
             one_mount = is_one_mount(self.staging, self.root)
         except OSError as cause:
             problem = problem_of(cause)
@@ -77,73 +75,59 @@ class DirectoryArea:
                 f"The account {self.root} and its staging {self.staging} are on different file systems or mounts.",
                 remedy="Set the account's option `staging` to a directory on the mount of the account, outside of it.",
             )
-        return DirectoryUploads(directory=str(self.staging), identity=identity)
+        return DirectoryUploads(directory=str(self.staging), identity=min(identities))
 
     @property
     def claim_place(self) -> str:
         return str(self.owner_file)
 
     def claimed_by(self) -> AccountOwner | None:
-        try:
+        with publishing(f"Reading whose the account {self.root} is"):
             return read_owner(self.owner_file)
-        except OSError as cause:
-            raise publishing_failed(f"Reading whose the account {self.root} is", cause) from cause
 
     def claim(self, owner: AccountOwner) -> None:
-        try:
+        with publishing(f"Claiming the account {self.root}"):
             place_owner(self.owner_file, owner)
-        except OSError as cause:
-            raise publishing_failed(f"Claiming the account {self.root}", cause) from cause
 
     def marker(self) -> Marker | None:
-        try:
+        with publishing(f"Reading the marker in {self.staging}"):
             return read_marker(self.staging)
-        except OSError as cause:
-            raise publishing_failed(f"Reading the marker in {self.staging}", cause) from cause
 
     def marker_of(self, position: Position) -> Marker | None:
-        try:
+        with publishing(f"Reading a marker in {self.staging}"):
             return read_marker_of(self.staging, position)
-        except OSError as cause:
-            raise publishing_failed(f"Reading a marker in {self.staging}", cause) from cause
 
     def manifests(self) -> Iterator[Marker]:
-        try:
+        with publishing(f"Reading the markers in {self.staging}"):
             yield from read_markers(self.staging)
-        except OSError as cause:
-            raise publishing_failed(f"Reading the markers in {self.staging}", cause) from cause
 
     def state(self, piece: Staged) -> PieceState:
-        try:
+        with publishing(f"Looking for {self.root / piece.name}"):
             return state_of(self._staged(piece), self.root / piece.name, size_bytes=piece.totals.size_bytes)
-        except OSError as cause:
-            raise publishing_failed(f"Looking for {self.root / piece.name}", cause) from cause
 
     def show(self, pieces: Sequence[Staged]) -> Sequence[Staged]:
         """Move all pieces, then make the directories durable up to the root. Return the pieces that are gone."""
-        self._make_directories(pieces)
+        with publishing(f"Creating partition directories in {self.root}"), MAKE.around(error=io_error, lost=io_error):
+            for directory in dict.fromkeys((self.root / piece.name).parent for piece in pieces):
+                directory.mkdir(parents=True, exist_ok=True)
         shown = map_concurrently(self._show_one, pieces)
         gone = [piece for piece, is_shown in zip(pieces, shown, strict=True) if not is_shown]
         map_concurrently(self._seal, self._directories_of([piece for piece in pieces if piece not in gone]))
         return gone
 
     def advance(self, marker: Marker) -> None:
-        try:
+        with publishing(f"Writing the marker in {self.staging}"):
             raise_marker(self.staging, marker)
-        except OSError as cause:
-            raise publishing_failed(f"Writing the marker in {self.staging}", cause) from cause
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
         """Remove staged files of dead attempts, and markers and claims that never counted. Raises PublishFailed, Retryable."""
-        try:
+        with publishing(f"Sweeping {self.staging}"):
             dead = [path for path, attempt in self._staged_files() if attempt is None or cut.is_dead(attempt)]
             if is_anothers(self.claimed_by(), cut):
                 return []
             for path in () if dry_run else dead:
                 with SWEEP.around(error=io_error, lost=io_error):
                     path.unlink(missing_ok=True)
-        except OSError as cause:
-            raise publishing_failed(f"Sweeping {self.staging}", cause) from cause
         return [str(path) for path in dead]
 
     def task_check(self) -> AbstractContextManager[DirectoryCheck | None]:
@@ -152,12 +136,10 @@ class DirectoryArea:
 
     def waiting(self) -> Iterator[Waiting]:
         """Yield staged files, and markers and claims that never counted. Raises PublishFailed, Retryable."""
-        try:
+        with publishing(f"Looking for what waits in {self.staging}"):
             for path, attempt in self._staged_files():
                 with suppress(FileNotFoundError):  # published meanwhile
                     yield Waiting(name=str(path), attempt=attempt, size_bytes=path.lstat().st_size)
-        except OSError as cause:
-            raise publishing_failed(f"Looking for what waits in {self.staging}", cause) from cause
 
     def lifecycle(self) -> Sequence[Finding]:
         """Return nothing: a directory deletes nothing by itself."""
@@ -190,14 +172,6 @@ class DirectoryArea:
             problem = problem_of(cause)
             raise Failed(f"{cause.filename} cannot be listed: {problem.reason}.", remedy=f"{problem.advice}, and try again.")
 
-    # --- preparing
-
-    def _create_identity(self) -> str:
-        name = new_nonce() + _IDENTITY_SUFFIX
-        create_private(self.staging / name)
-        sync_directory(self.staging)
-        return name
-
     # --- sweeping
 
     def _staged_files(self) -> Iterator[tuple[Path, Attempt | None]]:
@@ -215,17 +189,9 @@ class DirectoryArea:
     def _staged(self, piece: Staged) -> Path:
         return self.staging / PIECES / str(piece.ref.get("staged", staged_name(piece.name)))
 
-    def _make_directories(self, pieces: Sequence[Staged]) -> None:
-        try:
-            with MAKE.around(error=io_error, lost=io_error):
-                for directory in dict.fromkeys((self.root / piece.name).parent for piece in pieces):
-                    directory.mkdir(parents=True, exist_ok=True)
-        except OSError as cause:
-            raise publishing_failed(f"Creating partition directories in {self.root}", cause) from cause
-
     def _show_one(self, piece: Staged) -> bool:
         staged, target = self._staged(piece), self.root / piece.name
-        try:
+        with publishing(f"Publishing {target}"):
             if state_of(staged, target, size_bytes=piece.totals.size_bytes) is PieceState.STAGED:
                 with suppress(FileExistsError, FileNotFoundError):  # another publisher did it: the second look tells
                     self.publish(staged, target)  # I3, I6: whole, and only what was decided
@@ -234,8 +200,6 @@ class DirectoryArea:
                 raise Retryable(f"The directory of {target} was removed while it was published.", remedy="Try again.")
             if state is PieceState.SHOWN and os.path.lexists(staged):
                 forget(staged)
-        except OSError as cause:
-            raise publishing_failed(f"Publishing {target}", cause) from cause
         return state is PieceState.SHOWN
 
     def _directories_of(self, pieces: Sequence[Staged]) -> Sequence[Path]:
@@ -251,13 +215,12 @@ class DirectoryArea:
         return list(found)
 
     def _seal(self, directory: Path) -> None:
-        try:
-            with SEAL.around(error=io_error, lost=io_error):
-                sync_directory(directory)
-        except FileNotFoundError:  # maintenance removed it meanwhile
-            return
-        except OSError as cause:
-            raise publishing_failed(f"Making the names in {directory} durable", cause) from cause
+        with (
+            publishing(f"Making the names in {directory} durable"),
+            suppress(FileNotFoundError),  # maintenance removed it meanwhile
+            SEAL.around(error=io_error, lost=io_error),
+        ):
+            sync_directory(directory)
 
 
 def _size_of(path: Path) -> int:

@@ -3,12 +3,14 @@
 import ctypes
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
 from penstock.core.model import new_nonce
 from penstock.errors import PenstockError, PublishFailed, Retryable
+from penstock.support.durable import sync_directory
 from penstock.support.filesystem_errors import problem_of
 
 _AT_FDCWD = -100
@@ -28,18 +30,13 @@ def publishing_failed(doing: str, cause: OSError) -> PenstockError:
     )
 
 
-def io_error(point: str) -> OSError:
-    """Return the error that an armed fault point raises, as a disk would."""
-    return OSError(errno.EIO, f"{os.strerror(errno.EIO)} at {point}")
-
-
-def sync_directory(path: "str | Path") -> None:
-    """Make the names in a directory durable."""
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+@contextmanager
+def publishing(doing: str) -> Iterator[None]:
+    """Raise an OSError of a step of publishing as `publishing_failed`."""
     try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        yield
+    except OSError as cause:
+        raise publishing_failed(doing, cause) from cause
 
 
 def create_durably(directory: Path, make: Callable[[Path], None] | None = None) -> None:

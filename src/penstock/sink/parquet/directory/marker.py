@@ -14,8 +14,8 @@ from penstock.core.faults import FaultPoint
 from penstock.core.high_water_mark import Marker
 from penstock.core.model import Position, new_nonce
 from penstock.errors import LedgerMismatch
-from penstock.sink.parquet.directory.filesystem import io_error, sync_directory
 from penstock.sink.parquet.directory.owner import place_or_leave
+from penstock.support.durable import io_error, sync_directory
 from penstock.support.private_files import open_private
 
 READ = FaultPoint("parquet.marker.read", "The high-water mark of an account is read.")

@@ -8,7 +8,8 @@ from penstock.core.codec import decode_owner, encode_owner
 from penstock.core.faults import FaultPoint
 from penstock.core.high_water_mark import AccountOwner
 from penstock.core.model import new_nonce
-from penstock.sink.parquet.directory.filesystem import create_durably, io_error, rename_or_refuse, sync_directory
+from penstock.sink.parquet.directory.filesystem import create_durably, rename_or_refuse
+from penstock.support.durable import io_error, sync_directory
 from penstock.support.private_files import make_private_directory, open_private
 
 WRITE = FaultPoint("claim.write", "Whose an account is, is written under a name that does not count.", tears=True)

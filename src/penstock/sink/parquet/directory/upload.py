@@ -10,9 +10,8 @@ from typing import BinaryIO
 
 from penstock.core.faults import FaultPoint
 from penstock.errors import StageFailed
-from penstock.sink.parquet.account import Finished
-from penstock.sink.parquet.directory.filesystem import io_error, sync_directory
-from penstock.sink.parquet.inline_budget import Allowance
+from penstock.sink.parquet.account import Allowance, Finished, Upload
+from penstock.support.durable import io_error, sync_directory
 from penstock.support.filesystem_errors import problem_of
 
 OPEN = FaultPoint("parquet.stage.open", "A task creates a staged file.")
@@ -65,7 +64,7 @@ class DirectoryUploads:
             )
 
 
-class DirectoryUpload:
+class DirectoryUpload(Upload):
     """One staged file being written."""
 
     def __init__(self, path: Path) -> None:
@@ -81,11 +80,6 @@ class DirectoryUpload:
             self.abandon()
             raise _failed(self._path, cause) from cause
 
-    @property
-    def closed(self) -> bool:
-        """False: a Parquet writer dropped after an error still finds a file. What it writes then is thrown away."""
-        return False
-
     def write(self, data: bytes) -> int:
         if self._file is not None:
             try:
@@ -95,9 +89,6 @@ class DirectoryUpload:
                 raise _failed(self._path, cause) from cause
         self.size_bytes += len(data)
         return len(data)
-
-    def flush(self) -> None:
-        """Do nothing: `finish` flushes."""
 
     def finish(self) -> Finished:
         """Make the bytes durable. Raises StageFailed; a failed fsync is never repeated."""

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from penstock.blob import BlobStore
 from penstock.blob.request_counter import requests_to
 from penstock.blob.upload import PartedUpload, staging
-from penstock.sink.parquet.account import Finished
-from penstock.sink.parquet.inline_budget import Allowance
+from penstock.sink.parquet.account import Allowance, Finished, Upload
 from penstock.sink.parquet.object.layout import tag_of
 
 
@@ -28,7 +27,7 @@ class ObjectUploads:
         return {self.store.url: requests_to(self.store.url)}
 
 
-class ObjectUpload:
+class ObjectUpload(Upload):
     """One file: in memory while it is small, then in parts."""
 
     def __init__(self, store: BlobStore, name: str, *, allowance: Allowance) -> None:
@@ -40,11 +39,6 @@ class ObjectUpload:
         self._upload = PartedUpload(store, name, tag=tag_of(name))
         self._abandoned = False
 
-    @property
-    def closed(self) -> bool:
-        """False: a Parquet writer dropped after an error still finds a file. What it writes then is thrown away."""
-        return False
-
     def write(self, data: bytes) -> int:
         """Append bytes; wait if the store is slower than the writer. Raises StageFailed."""
         if not self._abandoned:
@@ -53,9 +47,6 @@ class ObjectUpload:
                 self._send()
         self.size_bytes += len(data)
         return len(data)
-
-    def flush(self) -> None:
-        """Do nothing: a part is sent when it is whole."""
 
     def finish(self) -> Finished:
         """Send the rest and wait for all parts, or return a small file's bytes. Raises StageFailed.
