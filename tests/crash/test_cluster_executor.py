@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.crash.commandline import penstock
 from tests.crash.killing import await_another_executor, executors
 from tests.crash.probe import Probe
 from tests.crash.world import World, make_world
@@ -48,7 +49,7 @@ def test_executors_killed_in_mid_run_lose_nothing_and_double_nothing(tmp_path: P
         out, err = process.communicate(timeout=400)
         assert process.returncode == 0, out + err
     assert probe.violations == []
-    swept = world.run("sweep", str(world.file), "--yes", "--json")
-    assert swept.returncode == 0, swept.stdout + swept.stderr
+    swept = penstock("sweep", str(world.file), "--yes", "--json")
+    assert swept.code == 0, str(swept)
     world.assert_exact()
     world.assert_verified()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.crash.commandline import penstock
 from tests.crash.killing import await_session_end, kill_at_random, kill_server
 from tests.crash.probe import Probe
 from tests.crash.shop import assert_sold, new_shop, written
@@ -27,7 +28,13 @@ DATABASES = (*SERVERS, "duckdb")
 TOLD = {0, 1, 75}
 """Done, failed, or told to try again: nothing is refused, and nothing is said to be lost or doubled."""
 
-pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.campaign, pytest.mark.timeout(3600)]
+pytestmark = [
+    pytest.mark.crash,
+    pytest.mark.spark,
+    pytest.mark.campaign,
+    pytest.mark.timeout(3600),
+    pytest.mark.usefixtures("spark"),
+]
 
 
 @pytest.mark.parametrize("victim", ["driver", *SERVERS])
@@ -54,9 +61,9 @@ def test_a_cluster_that_is_down_keeps_nobody_else_back(tmp_path: Path) -> None:
         cluster.start()
     assert process.returncode == 1, out + err
     assert "Start the cluster" in err
-    done = world.run("run", str(world.file), "--json")
-    assert done.returncode == 0, done.stdout + done.stderr
-    shares = json.loads(done.stdout.splitlines()[0])["sinks"]
+    done = penstock("run", str(world.file), "--json")
+    assert done.code == 0, str(done)
+    shares = json.loads(done.out.splitlines()[0])["sinks"]
     assert {name for name, share in shares.items() if share["already_committed"]} == {*shares} - {"cassandra"}
     assert shares["cassandra"]["rows"] == ROWS_PER_FILE
     _assert_exact(world, shops)

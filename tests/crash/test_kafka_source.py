@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.crash.commandline import penstock
 from tests.crash.kafka_watch import Watch
 from tests.crash.kafka_world import (
     add_topic_sink,
@@ -41,7 +42,13 @@ ROWS = 600
 TOLD = {0, 1, 75}
 """Done, failed, or told to try again: nothing is refused, and nothing is said to be lost or doubled."""
 
-pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.campaign, pytest.mark.timeout(3600)]
+pytestmark = [
+    pytest.mark.crash,
+    pytest.mark.spark,
+    pytest.mark.campaign,
+    pytest.mark.timeout(3600),
+    pytest.mark.usefixtures("spark"),
+]
 
 
 @pytest.mark.parametrize(("victim", "reader"), CHOSEN)
@@ -59,8 +66,8 @@ def test_kills_lose_nothing_and_double_nothing(tmp_path: Path, victim: str, read
     assert_sold("postgres", shop, sum(world.expected.values(), Counter[Row]()))
     assert_shipped(world, shipped)
     world.assert_verified()
-    diagnosis = world.run("doctor", str(world.file), "--json")
-    assert (diagnosis.returncode, json.loads(diagnosis.stdout)["transactions"]) == (0, []), diagnosis
+    diagnosis = penstock("doctor", str(world.file), "--json")
+    assert (diagnosis.code, json.loads(diagnosis.out)["transactions"]) == (0, []), str(diagnosis)
 
 
 def more(world: World, topic: str, generator: random.Random) -> None:
@@ -100,6 +107,6 @@ def test_rows_of_aborted_transactions_come_out_only_if_asked_for(tmp_path: Path)
     expect(world, rows)
     transact(topic, rows[:30], commit=False)
     produce(topic, rows[30:])
-    done = world.run("run", str(world.file), "--available-now", "--json")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = penstock("run", str(world.file), "--available-now", "--json")
+    assert done.code == 0, str(done)
     world.assert_exact()

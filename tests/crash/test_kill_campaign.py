@@ -20,7 +20,13 @@ KILLS_PER_WORLD = 10
 DRIVER, DISTRIBUTED = (20, 200, 2), (6, 110_000, 1)
 """Files, rows a file and files a batch: batches that the driver stages, and batches that tasks stage."""
 
-pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.campaign, pytest.mark.timeout(3600)]
+pytestmark = [
+    pytest.mark.crash,
+    pytest.mark.spark,
+    pytest.mark.campaign,
+    pytest.mark.timeout(3600),
+    pytest.mark.usefixtures("spark"),
+]
 
 
 @pytest.mark.parametrize("part", range(-(-KILLS // KILLS_PER_WORLD)))

@@ -44,7 +44,13 @@ SCHEMA = {
 }
 NAMES = tuple(str(field["name"]) for field in SCHEMA["fields"])  # type: ignore[index]
 
-pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.campaign, pytest.mark.timeout(3600)]
+pytestmark = [
+    pytest.mark.crash,
+    pytest.mark.spark,
+    pytest.mark.campaign,
+    pytest.mark.timeout(3600),
+    pytest.mark.usefixtures("spark"),
+]
 
 Bad = Counter[tuple[int, int, bytes]]
 
@@ -97,12 +103,6 @@ class Town:
 
 
 QUERY = "SELECT CAST(value.id AS INT) AS id, value.origin, value.month, value.payload, value.amount FROM flights"
-
-
-def run(world: World, *, faults: str = "", once: Path | None = None) -> int:
-    done = world.run("run", str(world.file), "--available-now", "--json", faults=faults, once=once)
-    assert done.returncode in TOLD, done.stdout + done.stderr
-    return done.returncode
 
 
 @pytest.mark.parametrize("fault", CHOSEN)

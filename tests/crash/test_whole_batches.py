@@ -22,7 +22,13 @@ from tests.servers.fixtures import accounts_on
 
 KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "4"))
 
-pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.campaign, pytest.mark.timeout(3600)]
+pytestmark = [
+    pytest.mark.crash,
+    pytest.mark.spark,
+    pytest.mark.campaign,
+    pytest.mark.timeout(3600),
+    pytest.mark.usefixtures("spark"),
+]
 
 
 class WholeReader(Poller):

@@ -3,10 +3,10 @@
 import csv
 import hashlib
 import io
-import json
 import os
 import random
 import re
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -19,6 +19,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from tests.crash import shared_java
+from tests.crash.commandline import penstock
 from tests.servers.server import Outside, Place
 
 Row = tuple[object, ...]
@@ -122,11 +124,18 @@ class World:
         out, err = process.communicate(timeout=300)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
+    def kill(self, fault: str) -> None:
+        """`penstock run` in a process of its own, which dies there."""
+        process = self.start("run", str(self.file), "--json", faults=fault, **shared_java.environment())
+        out, err = process.communicate(timeout=300)
+        shared_java.end_application()
+        assert process.returncode == -signal.SIGKILL, out + err
+
     def run_to_the_end(self) -> None:
         """One more run that nobody disturbs, and what attempts left is collected."""
         for command in (("run", "--available-now"), ("sweep", "--yes")):
-            done = self.run(command[0], str(self.file), *command[1:], "--json")
-            assert done.returncode == 0, done.stdout + done.stderr
+            done = penstock(command[0], str(self.file), *command[1:], "--json")
+            assert done.code == 0, str(done)
 
     def rewrite(self, *changes: tuple[str, str]) -> None:
         """Change the pipeline file."""
@@ -156,9 +165,9 @@ class World:
 
     def assert_verified(self) -> None:
         """`penstock verify` agrees, by its own reading."""
-        done = self.run("verify", str(self.file), "--json")
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert json.loads(done.stdout)["ok"] is True
+        done = penstock("verify", str(self.file), "--json")
+        assert done.code == 0, str(done)
+        assert done.last["ok"] is True
 
     def _row(self, generator: random.Random, index: int) -> Row:
         ident = index if generator.random() < 0.9 else generator.randrange(20)  # one row in ten is likely to be there twice
