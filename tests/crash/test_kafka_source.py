@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.crash import shared_java
 from tests.crash.commandline import penstock
 from tests.crash.kafka_watch import Watch
 from tests.crash.kafka_world import (
@@ -33,7 +34,7 @@ from tests.crash.world import Row, World
 from tests.seed import SEED
 from tests.servers.fixtures import server
 
-KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "2"))
+KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "1"))
 VICTIMS, READERS = ("driver", "broker"), ("spark", "python")
 CASES = [(victim, reader) for victim in VICTIMS for reader in READERS]
 CHOSEN = CASES if "PENSTOCK_SOAK_KILLS" in os.environ else list(zip(VICTIMS, random.Random(SEED).sample(READERS, 2), strict=True))
@@ -84,7 +85,8 @@ def _kill_often(world: World, topic: str, victim: str, generator: random.Random)
     """How the runs ended under which something was killed; then one more to the end."""
     ends = Counter[int]()
     while ends.total() < KILLS:
-        process = world.start("run", str(world.file), "--available-now", "--json")
+        java = {} if victim == "driver" else shared_java.environment()
+        process = world.start("run", str(world.file), "--available-now", "--json", **java)
         if victim == "driver":
             hit, allowed = kill_at_random(process, generator) is not None, {*TOLD, -signal.SIGKILL}
         else:

@@ -20,7 +20,7 @@ from tests.crash.world import Row, World, assert_same, make_world, rows_of
 from tests.seed import SEED
 from tests.servers.fixtures import accounts_on
 
-KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "4"))
+KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "2"))
 
 pytestmark = [
     pytest.mark.crash,

@@ -20,7 +20,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from tests.crash import shared_java
-from tests.crash.commandline import penstock
+from tests.crash.commandline import Ended, penstock
 from tests.servers.server import Outside, Place
 
 Row = tuple[object, ...]
@@ -54,6 +54,10 @@ sinks:
 trigger: {{available_now: true}}
 {extra}
 """
+
+
+STAGED_BY_TASKS = ("-c", "from penstock.stage import path; path.DRIVER_ROWS = 0; import penstock.__main__")
+"""A `World.program` whose batches are never small enough for the driver."""
 
 
 @dataclass(frozen=True)
@@ -124,12 +128,17 @@ class World:
         out, err = process.communicate(timeout=300)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
-    def kill(self, fault: str) -> None:
-        """`penstock run` in a process of its own, which dies there."""
-        process = self.start("run", str(self.file), "--json", faults=fault, **shared_java.environment())
+    def run_with(self, fault: str, *, once: Path | None = None) -> Ended:
+        """`penstock run` in a process of its own, on the shared Java process: the fault may kill it."""
+        process = self.start("run", str(self.file), "--json", faults=fault, once=once, **shared_java.environment())
         out, err = process.communicate(timeout=300)
         shared_java.end_application()
-        assert process.returncode == -signal.SIGKILL, out + err
+        return Ended(process.returncode, out, err)
+
+    def kill(self, fault: str) -> None:
+        """A run that dies there."""
+        killed = self.run_with(fault)
+        assert killed.code == -signal.SIGKILL, str(killed)
 
     def run_to_the_end(self) -> None:
         """One more run that nobody disturbs, and what attempts left is collected."""
