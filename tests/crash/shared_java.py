@@ -1,8 +1,8 @@
 """One Java process a test worker, for drivers that are killed: starting Spark in a warm one costs a fifth of starting another.
 
 A driver that is given it takes it for spark-submit's. The driver alone is killed; Java and its Python workers go on as zombies
-until `end_application`, as those of a lost machine may. One driver at a time. Where Java itself shall die, or two drivers run, or
-Spark needs other jars than Kafka's, a driver starts a Java process of its own.
+until `end_application`, as those of a lost machine may. One driver at a time. Where Java itself shall die, or Spark needs other
+jars than Kafka's, a driver starts a Java process of its own, and so does the second one of two.
 """
 
 import os
@@ -24,7 +24,12 @@ def _gateway() -> JavaGateway:
     use_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf(loadDefaults=False).set("spark.jars", ",".join(map(str, connector())))
-    return launch_gateway(conf, popen_kwargs={"stderr": subprocess.DEVNULL})
+    return launch_gateway(conf, popen_kwargs={"stderr": subprocess.DEVNULL, "start_new_session": True})
+
+
+def leader() -> int:
+    """Of the session of this Java process and its Python workers."""
+    return int(_gateway().proc.pid)
 
 
 def environment() -> Mapping[str, str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tests.crash import shared_java
 from tests.crash.commandline import Ended
 from tests.crash.killing import DEADLINE_S, await_that, kill_session, session_of
 from tests.crash.world import World
@@ -16,13 +17,18 @@ STALL_S = 2 * DEADLINE_S
 
 
 class StoppedDriver:
-    """`penstock run` in a process of its own, to be stopped before the operation of `fault`, for example `rename.move@14`."""
+    """`penstock run` in a process of its own, to be stopped before the operation of `fault`, for example `rename.move@14`.
 
-    def __init__(self, world: World, fault: str, *, whole: bool, once: Path) -> None:
+    `beside`: of two at the same time the second one, which has a Java process of its own.
+    """
+
+    def __init__(self, world: World, fault: str, *, whole: bool, beside: bool, once: Path) -> None:
         point, _, occurrence = fault.partition("@")
         once.mkdir()
         faults = f"{point}=stall:{STALL_S}@{occurrence}"
-        self._process = world.start("run", str(world.file), "--json", faults=faults, once=once)
+        java = {} if beside else shared_java.environment()
+        self._process = world.start("run", str(world.file), "--json", faults=faults, once=once, **java)
+        self._leaders = [self._process.pid, *([] if beside else [shared_java.leader()])]
         self._reached, self._whole, self._slept_at = once / f"{point}=stall", whole, 0.0
 
     def await_that(self, happened: Callable[[], bool], *, what: str) -> None:
@@ -61,18 +67,24 @@ class StoppedDriver:
     def end(self) -> None:
         """Kill what is left of it."""
         kill_session(self._process)
+        if len(self._leaders) > 1:
+            self._signal(signal.SIGCONT)
+            shared_java.end_application()
 
     def _signal(self, number: signal.Signals) -> None:
         """To the driver, or to its JVM and Python workers too, as where a whole machine sleeps."""
-        for pid in session_of(self._process.pid) if self._whole else [self._process.pid]:
+        whole = (pid for leader in self._leaders for pid in session_of(leader))
+        for pid in whole if self._whole else [self._process.pid]:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
 
 
 @contextmanager
-def started(world: World, fault: str, *, whole: bool = True) -> Iterator[StoppedDriver]:
+def started(world: World, fault: str, *, whole: bool = True, beside: bool = False) -> Iterator[StoppedDriver]:
     """A driver on its way to `fault`; killed at the end if it still runs."""
-    driver = StoppedDriver(world, fault, whole=whole, once=world.root / f"once-{len(list(world.root.glob('once-*')))}")
+    driver = StoppedDriver(
+        world, fault, whole=whole, beside=beside, once=world.root / f"once-{len(list(world.root.glob('once-*')))}"
+    )
     try:
         yield driver
     finally:

@@ -2,13 +2,15 @@
 
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.crash.commandline import penstock
 from tests.crash.killing import await_another_executor, executors
 from tests.crash.probe import Probe
-from tests.crash.world import World, make_world
+from tests.crash.world import STAGED_BY_TASKS, World, make_world
 from tests.spark.cluster import Cluster
 
 pytestmark = [pytest.mark.crash, pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -33,11 +35,11 @@ def on_cluster(world: World, url: str) -> None:
 
 
 def test_executors_killed_in_mid_run_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
-    world = make_world(tmp_path / "world", files=5, rows_per_file=110_000, seed=11, per_trigger=1)
+    world = make_world(tmp_path / "world", files=5, rows_per_file=8_000, seed=11, per_trigger=1, wide=True)
     before = set(executors())
     with Cluster(tmp_path) as cluster, Probe(world) as probe:
         on_cluster(world, cluster.url)
-        process = world.start("run", str(world.file), "--json")
+        process = replace(world, program=STAGED_BY_TASKS).start("run", str(world.file), "--json")
         assert process.stdout is not None
         killed = []
         for _ in range(2):
@@ -48,7 +50,7 @@ def test_executors_killed_in_mid_run_lose_nothing_and_double_nothing(tmp_path: P
         out, err = process.communicate(timeout=400)
         assert process.returncode == 0, out + err
     assert probe.violations == []
-    swept = world.run("sweep", str(world.file), "--yes", "--json")
-    assert swept.returncode == 0, swept.stdout + swept.stderr
+    swept = penstock("sweep", str(world.file), "--yes", "--json")
+    assert swept.code == 0, str(swept)
     world.assert_exact()
     world.assert_verified()

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.crash import shared_java
+from tests.crash.commandline import penstock
 from tests.crash.killing import await_session_end, kill_at_random, kill_server
 from tests.crash.probe import Probe
 from tests.crash.shop import assert_sold, new_shop, written
@@ -27,7 +29,13 @@ DATABASES = (*SERVERS, "duckdb")
 TOLD = {0, 1, 75}
 """Done, failed, or told to try again: nothing is refused, and nothing is said to be lost or doubled."""
 
-pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.campaign, pytest.mark.timeout(3600)]
+pytestmark = [
+    pytest.mark.crash,
+    pytest.mark.spark,
+    pytest.mark.campaign,
+    pytest.mark.timeout(3600),
+    pytest.mark.usefixtures("spark"),
+]
 
 
 @pytest.mark.parametrize("victim", ["driver", *SERVERS])
@@ -44,7 +52,8 @@ def test_kills_lose_nothing_and_double_nothing_in_any_database(tmp_path: Path, v
 def test_a_cluster_that_is_down_keeps_nobody_else_back(tmp_path: Path) -> None:
     """The batch waits for it, then fails; on the replay the other sinks have it already, and this one gets it."""
     world, shops = _everywhere(tmp_path)
-    process, cluster = world.start("run", str(world.file), "--json"), server("cassandra")
+    world.rewrite(("wait: 40s", "wait: 5s"))
+    process, cluster = world.start("run", str(world.file), "--json", **shared_java.environment()), server("cassandra")
     assert process.stdout is not None
     process.stdout.readline()
     cluster.kill()
@@ -54,9 +63,9 @@ def test_a_cluster_that_is_down_keeps_nobody_else_back(tmp_path: Path) -> None:
         cluster.start()
     assert process.returncode == 1, out + err
     assert "Start the cluster" in err
-    done = world.run("run", str(world.file), "--json")
-    assert done.returncode == 0, done.stdout + done.stderr
-    shares = json.loads(done.stdout.splitlines()[0])["sinks"]
+    done = penstock("run", str(world.file), "--json")
+    assert done.code == 0, str(done)
+    shares = json.loads(done.out.splitlines()[0])["sinks"]
     assert {name for name, share in shares.items() if share["already_committed"]} == {*shares} - {"cassandra"}
     assert shares["cassandra"]["rows"] == ROWS_PER_FILE
     _assert_exact(world, shops)
@@ -74,7 +83,8 @@ def _kill_often(world: World, victim: str, generator: random.Random) -> "Counter
     """How the runs ended under which something was killed; then one more to the end."""
     ends = Counter[int]()
     while ends.total() < KILLS:
-        process = world.start("run", str(world.file), "--available-now", "--json")
+        java = {} if victim == "driver" else shared_java.environment()
+        process = world.start("run", str(world.file), "--available-now", "--json", **java)
         if victim == "driver":
             hit, allowed = kill_at_random(process, generator) is not None, {*TOLD, -signal.SIGKILL}
         else:

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from azure.storage.blob import AccessPolicy, generate_container_sas
 
-from tests.crash.commandline import Ended
+from tests.crash.commandline import Ended, penstock
 from tests.crash.stopping import stopped
 from tests.crash.world import World, make_world
 from tests.servers import az
 from tests.servers.fixtures import server, unique
 from tests.servers.server import Outside, Place
 
-pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.timeout(600), pytest.mark.usefixtures("spark")]
 
 SEED = 3
 HOUR = timedelta(hours=1)
@@ -101,12 +101,12 @@ def expired(world: World, container: Container, fault: str) -> Ended:
 
 def renew_and_finish(world: World, container: Container) -> None:
     """It stays refused until it is renewed, by a policy, and so a token, of another name."""
-    again = world.run("recover", str(world.file), "--json")
-    assert again.returncode == 1, again.stdout + again.stderr
+    again = penstock("recover", str(world.file), "--json")
+    assert again.code == 1, str(again)
     renewed = Container(container.name, policy="renewed")
     renewed.lasts(HOUR)
     world.rewrite((container.place("").options["sas_token"], renewed.place("").options["sas_token"]))
-    done = world.run("run", str(world.file), "--json")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = penstock("run", str(world.file), "--json")
+    assert done.code == 0, str(done)
     world.assert_exact()
     world.assert_verified()

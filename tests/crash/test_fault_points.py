@@ -18,7 +18,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.cli.crashtest import fault_list
-from tests.crash import shared_java
 from tests.crash.commandline import penstock
 from tests.crash.oldledgers import write_old_ledger
 from tests.crash.probe import Probe
@@ -328,18 +327,9 @@ def end_with_fault(world: World, case: Case) -> str:
         assert ended.code in ({0} if case.kind == "stall" else {0, 1, 75}), str(ended)
         assert_told(ended.code, ended.err)
         return f"exit {ended.code} {ended.err}"
-    process = world.start(
-        "run",
-        str(world.file),
-        "--json",
-        faults=case.faults,
-        once=Path(os.environ["PENSTOCK_FAULTS_ONCE"]),
-        **shared_java.environment(),
-    )
-    out, err = process.communicate(timeout=120)
-    assert process.returncode in {-signal.SIGKILL, 1}, f"{process.returncode} {out}{err}"
-    shared_java.end_application()
-    return f"exit {process.returncode} {err}"
+    ended = world.run_with(case.faults, once=Path(os.environ["PENSTOCK_FAULTS_ONCE"]))
+    assert ended.code in {-signal.SIGKILL, 1}, str(ended)
+    return f"exit {ended.code} {ended.err}"
 
 
 def assert_told(code: int, err: str) -> None:

@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -117,8 +116,7 @@ def test_a_topic_that_was_created_again_under_a_planned_batch(tmp_path: Path, re
     rows = rows_of(world, random.Random(SEED), first=0, count=60)
     produce(topic, rows)
     expect(world, rows[:30])
-    killed = world.run("run", str(world.file), "--available-now", faults="ledger.sqlite_commit=kill@3")
-    assert killed.returncode == -signal.SIGKILL
+    world.kill("ledger.sqlite_commit=kill@3")
     recreate(topic)
     new = rows_of(world, random.Random(SEED), first=1000, count=90)
     produce(topic, new)
@@ -189,8 +187,7 @@ def test_what_only_state_still_needs_is_missed_under_every_policy(tmp_path: Path
     (tmp_path / "deduplicating.py").write_text(DEDUPLICATING)
     [line] = [line for line in world.file.read_text().splitlines() if line.startswith("transform:")]
     world.rewrite((line, "transform: {python: 'deduplicating:unique'}"))
-    killed = world.run("run", str(world.file), "--available-now", faults="sqlite.move=kill")
-    assert killed.returncode == -signal.SIGKILL
+    world.kill("sqlite.move=kill")
     delete_records(topic, {0: 5})
     told(world, 3, "partition 0 offsets 0 to 4", "needs them once more for the query's state")
 

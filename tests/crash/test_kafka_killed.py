@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.crash import shared_java
+from tests.crash.commandline import penstock
 from tests.crash.kafka_watch import Watch
 from tests.crash.killing import await_session_end, kill_at_random, let_pass
 from tests.seed import SEED
@@ -45,7 +47,12 @@ def test_one_fault_loses_nothing_and_doubles_nothing(tmp_path: Path, fault: str)
     place = Place(tmp_path, partitions=2, topic="lanes: 2")
     sent = feed(tmp_path / "incoming")
     with Watch(place.running.bootstrap, place.topic, distinct=True) as watch:
-        place.run("penstock run kafka.yaml", faults=fault)
+        if fault.endswith("kill"):
+            place.environment.update(shared_java.environment())
+            assert place.run("penstock run kafka.yaml", faults=fault).returncode == -signal.SIGKILL
+            shared_java.end_application()
+        else:
+            penstock("run", "kafka.yaml", faults=fault, directory=tmp_path, environment=place.environment)
         done = place.run("penstock run kafka.yaml")
         assert done.returncode == 0, done.stdout + done.stderr
     assert watch.violations == []
@@ -83,6 +90,7 @@ def _kill_often(place: Place, victim: str, *, more: Callable[[], object]) -> Non
     generator, ends = random.Random(f"{SEED} {victim}"), Counter[int]()
     while ends.total() < KILLS:
         more()
+        place.environment.update({} if victim == "driver" else shared_java.environment())
         process = place.start()
         hit = kill_at_random(process, generator) is not None if victim == "driver" else _kill_broker(place, process, generator)
         out, err = process.communicate(timeout=300)

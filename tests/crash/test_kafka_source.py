@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.crash import shared_java
+from tests.crash.commandline import penstock
 from tests.crash.kafka_watch import Watch
 from tests.crash.kafka_world import (
     add_topic_sink,
@@ -32,7 +34,7 @@ from tests.crash.world import Row, World
 from tests.seed import SEED
 from tests.servers.fixtures import server
 
-KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "2"))
+KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "1"))
 VICTIMS, READERS = ("driver", "broker"), ("spark", "python")
 CASES = [(victim, reader) for victim in VICTIMS for reader in READERS]
 CHOSEN = CASES if "PENSTOCK_SOAK_KILLS" in os.environ else list(zip(VICTIMS, random.Random(SEED).sample(READERS, 2), strict=True))
@@ -41,7 +43,13 @@ ROWS = 600
 TOLD = {0, 1, 75}
 """Done, failed, or told to try again: nothing is refused, and nothing is said to be lost or doubled."""
 
-pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.campaign, pytest.mark.timeout(3600)]
+pytestmark = [
+    pytest.mark.crash,
+    pytest.mark.spark,
+    pytest.mark.campaign,
+    pytest.mark.timeout(3600),
+    pytest.mark.usefixtures("spark"),
+]
 
 
 @pytest.mark.parametrize(("victim", "reader"), CHOSEN)
@@ -59,8 +67,8 @@ def test_kills_lose_nothing_and_double_nothing(tmp_path: Path, victim: str, read
     assert_sold("postgres", shop, sum(world.expected.values(), Counter[Row]()))
     assert_shipped(world, shipped)
     world.assert_verified()
-    diagnosis = world.run("doctor", str(world.file), "--json")
-    assert (diagnosis.returncode, json.loads(diagnosis.stdout)["transactions"]) == (0, []), diagnosis
+    diagnosis = penstock("doctor", str(world.file), "--json")
+    assert (diagnosis.code, json.loads(diagnosis.out)["transactions"]) == (0, []), str(diagnosis)
 
 
 def more(world: World, topic: str, generator: random.Random) -> None:
@@ -77,7 +85,8 @@ def _kill_often(world: World, topic: str, victim: str, generator: random.Random)
     """How the runs ended under which something was killed; then one more to the end."""
     ends = Counter[int]()
     while ends.total() < KILLS:
-        process = world.start("run", str(world.file), "--available-now", "--json")
+        java = {} if victim == "driver" else shared_java.environment()
+        process = world.start("run", str(world.file), "--available-now", "--json", **java)
         if victim == "driver":
             hit, allowed = kill_at_random(process, generator) is not None, {*TOLD, -signal.SIGKILL}
         else:
@@ -100,6 +109,6 @@ def test_rows_of_aborted_transactions_come_out_only_if_asked_for(tmp_path: Path)
     expect(world, rows)
     transact(topic, rows[:30], commit=False)
     produce(topic, rows[30:])
-    done = world.run("run", str(world.file), "--available-now", "--json")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = penstock("run", str(world.file), "--available-now", "--json")
+    assert done.code == 0, str(done)
     world.assert_exact()

@@ -4,7 +4,6 @@ readers take turns.
 
 import json
 import random
-import signal
 from pathlib import Path
 
 import pytest
@@ -55,7 +54,7 @@ def test_topics_and_partitions_of_a_pattern_that_appear_later(spark: SparkSessio
     expect(world, added)
     produce(first, added, partition=PARTITIONS)
     feed(world, second, rows.more(150))
-    kill(world)
+    world.kill(KILL)
     world.rewrite(("reader: spark", "reader: python"))
     assert_run(world)
     world.assert_exact()
@@ -74,7 +73,7 @@ def test_assigned_partitions_to_which_one_is_added(spark: SparkSession, tmp_path
     for partition, part in enumerate(parts):
         produce(topic, part, partition=partition)
     expect(world, parts[0] + parts[2])
-    kill(world)
+    world.kill(KILL)
     assert_run(world)
     world.assert_exact()
     assert_read_to(world, {topic: (0, 2)})
@@ -93,11 +92,6 @@ def assert_run(world: World) -> Ended:
     done = penstock("run", str(world.file), "--json")
     assert done.code == 0, str(done)
     return done
-
-
-def kill(world: World) -> None:
-    killed = world.run("run", str(world.file), "--json", faults=KILL)
-    assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
 
 
 def assert_read_to(world: World, partitions: dict[str, "range | tuple[int, ...]"]) -> None:

@@ -6,7 +6,6 @@ Spark needs connectors: tests/conformance/test_checkpoint_on_stores.py tests eve
 
 import json
 import re
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,16 +41,15 @@ def _checkpoint() -> tuple[Place, Outside]:
     return accounts_on(checkpoint="hdfs")["checkpoint"]
 
 
-def test_killed_on_a_checkpoint_in_hdfs(tmp_path: Path, checkpoint: tuple[Place, Outside]) -> None:
+def test_killed_on_a_checkpoint_in_hdfs(spark: SparkSession, tmp_path: Path, checkpoint: tuple[Place, Outside]) -> None:
     place, store = checkpoint
     world = made(tmp_path, checkpoint=place)
     for fault in ("ledger.sqlite_commit=kill@3", "rename.move=kill@4", "sqlite.commit=kill@2"):
-        killed = world.run("run", str(world.file), "--json", faults=fault)
-        assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
-        planned = json.loads(world.run("checkpoint", "inspect", str(world.file), "--json").stdout)
+        world.kill(fault)
+        planned = json.loads(penstock("checkpoint", "inspect", str(world.file), "--json").out)
         assert planned["ok"], planned
-    done = world.run("run", str(world.file), "--json")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = run(world)
+    assert done.code == 0, str(done)
     world.assert_exact()
     world.assert_verified()
     assert not world.checkpoint.exists()
@@ -159,7 +157,7 @@ def assert_refused(ended: Ended, kind: str) -> None:
 
 
 @pytest.fixture(name="beside")
-def _beside(tmp_path: Path, checkpoint: tuple[Place, Outside]) -> tuple[World, HdfsOutside]:
+def _beside(spark: SparkSession, tmp_path: Path, checkpoint: tuple[Place, Outside]) -> tuple[World, HdfsOutside]:
     """The input is in HDFS, too, and two of its four files are planned, staged and not decided."""
     place, _ = checkpoint
     incoming = Place(f"{place.url.removesuffix('table')}incoming with spaces", place.options)
@@ -170,8 +168,7 @@ def _beside(tmp_path: Path, checkpoint: tuple[Place, Outside]) -> tuple[World, H
     for file in (world.root / "incoming").iterdir():
         store.put(file.name, file.read_bytes())
     world.rewrite(("path: ./incoming", f'path: "{incoming.url}"'))
-    killed = world.run("run", str(world.file), "--json", faults="ledger.sqlite_commit=kill@2")
-    assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
+    world.kill("ledger.sqlite_commit=kill@2")
     return world, store
 
 
@@ -188,8 +185,8 @@ def test_input_that_changes_under_a_batch_is_refused(beside: tuple[World, HdfsOu
     assert (again.code, again.last["error"]["kind"]) == (1, "InputChanged"), str(again)
     (planned_ms,) = re.findall(r"expected: (\d+) ms, by the operation SETTIMES", again.err)
     store.set_modified(name, planned_ms)
-    done = world.run("run", str(world.file), "--json")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = run(world)
+    assert done.code == 0, str(done)
     world.assert_exact()
 
 
@@ -202,8 +199,7 @@ def test_a_ledger_in_a_store_with_options_of_its_own(spark: SparkSession, tmp_pa
     world = made(tmp_path, ledger=place)
     stopped = run(world, "--batches", "2")
     assert (stopped.code, stopped.last["batches"]) == (0, 2), str(stopped)
-    killed = world.run("run", str(world.file), "--json", faults="sqlite.commit=kill@2")
-    assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
+    world.kill("sqlite.commit=kill@2")
     recovered = penstock("recover", str(world.file), "--json")
     assert (recovered.code, recovered.last["sinks"]["warehouse"]["already"]) == (0, False), str(recovered)
     done = run(world)

@@ -5,22 +5,29 @@ CI runs a slice; `make soak` runs PENSTOCK_SOAK_KILLS of them. The seed is print
 
 import os
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.crash.killing import kill_often
 from tests.crash.probe import Probe
-from tests.crash.world import make_world
+from tests.crash.world import STAGED_BY_TASKS, make_world
 from tests.seed import SEED
 
-KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "6"))
+KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "3"))
 KILLS_PER_WORLD = 10
 
-DRIVER, DISTRIBUTED = (20, 200, 2), (6, 110_000, 1)
+DRIVER, DISTRIBUTED = (20, 200, 2), (6, 4_000, 1)
 """Files, rows a file and files a batch: batches that the driver stages, and batches that tasks stage."""
 
-pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.campaign, pytest.mark.timeout(3600)]
+pytestmark = [
+    pytest.mark.crash,
+    pytest.mark.spark,
+    pytest.mark.campaign,
+    pytest.mark.timeout(3600),
+    pytest.mark.usefixtures("spark"),
+]
 
 
 @pytest.mark.parametrize("part", range(-(-KILLS // KILLS_PER_WORLD)))
@@ -28,7 +35,9 @@ def test_random_kills_lose_nothing_and_double_nothing(tmp_path: Path, part: int)
     seed = SEED + part
     generator = random.Random(seed)
     files, rows, per_trigger = DRIVER if part % 2 else DISTRIBUTED
-    world = make_world(tmp_path, files=files, rows_per_file=rows, seed=seed, per_trigger=per_trigger)
+    world = make_world(tmp_path, files=files, rows_per_file=rows, seed=seed, per_trigger=per_trigger, wide=True)
+    if rows == DISTRIBUTED[1]:
+        world = replace(world, program=STAGED_BY_TASKS)
     is_behind = generator.random() < 0.5
     if is_behind:
         world.rewrite(("trigger:", "publish_behind: true\ntrigger:"))

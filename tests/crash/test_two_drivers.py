@@ -180,7 +180,7 @@ def test_of_two_that_start_at_the_same_moment_one_is_fenced(spark: SparkSession,
     world = a_world(tmp_path / "world")
     with Probe(world) as probe:
         for _ in range(RACES):
-            with started(world, "sqlite.prepare@1") as one, started(world, "sqlite.prepare@1") as other:
+            with started(world, "sqlite.prepare@1") as one, started(world, "sqlite.prepare@1", beside=True) as other:
                 for each in (one, other):
                     each.stop()
                 for each in (other, one):

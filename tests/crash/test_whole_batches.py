@@ -20,9 +20,15 @@ from tests.crash.world import Row, World, assert_same, make_world, rows_of
 from tests.seed import SEED
 from tests.servers.fixtures import accounts_on
 
-KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "4"))
+KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "2"))
 
-pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.campaign, pytest.mark.timeout(3600)]
+pytestmark = [
+    pytest.mark.crash,
+    pytest.mark.spark,
+    pytest.mark.campaign,
+    pytest.mark.timeout(3600),
+    pytest.mark.usefixtures("spark"),
+]
 
 
 class WholeReader(Poller):

@@ -3,10 +3,10 @@
 import csv
 import hashlib
 import io
-import json
 import os
 import random
 import re
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -19,6 +19,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from tests.crash import shared_java
+from tests.crash.commandline import Ended, penstock
 from tests.servers.server import Outside, Place
 
 Row = tuple[object, ...]
@@ -52,6 +54,10 @@ sinks:
 trigger: {{available_now: true}}
 {extra}
 """
+
+
+STAGED_BY_TASKS = ("-c", "from penstock.stage import path; path.DRIVER_ROWS = 0; import penstock.__main__")
+"""A `World.program` whose batches are never small enough for the driver."""
 
 
 @dataclass(frozen=True)
@@ -122,11 +128,23 @@ class World:
         out, err = process.communicate(timeout=300)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
+    def run_with(self, fault: str, *, once: Path | None = None) -> Ended:
+        """`penstock run` in a process of its own, on the shared Java process: the fault may kill it."""
+        process = self.start("run", str(self.file), "--json", faults=fault, once=once, **shared_java.environment())
+        out, err = process.communicate(timeout=300)
+        shared_java.end_application()
+        return Ended(process.returncode, out, err)
+
+    def kill(self, fault: str) -> None:
+        """A run that dies there."""
+        killed = self.run_with(fault)
+        assert killed.code == -signal.SIGKILL, str(killed)
+
     def run_to_the_end(self) -> None:
         """One more run that nobody disturbs, and what attempts left is collected."""
         for command in (("run", "--available-now"), ("sweep", "--yes")):
-            done = self.run(command[0], str(self.file), *command[1:], "--json")
-            assert done.returncode == 0, done.stdout + done.stderr
+            done = penstock(command[0], str(self.file), *command[1:], "--json")
+            assert done.code == 0, str(done)
 
     def rewrite(self, *changes: tuple[str, str]) -> None:
         """Change the pipeline file."""
@@ -156,9 +174,9 @@ class World:
 
     def assert_verified(self) -> None:
         """`penstock verify` agrees, by its own reading."""
-        done = self.run("verify", str(self.file), "--json")
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert json.loads(done.stdout)["ok"] is True
+        done = penstock("verify", str(self.file), "--json")
+        assert done.code == 0, str(done)
+        assert done.last["ok"] is True
 
     def _row(self, generator: random.Random, index: int) -> Row:
         ident = index if generator.random() < 0.9 else generator.randrange(20)  # one row in ten is likely to be there twice
