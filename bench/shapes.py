@@ -60,7 +60,7 @@ def measure(bench: Bench) -> Iterator[Table]:
 
 
 def _case(bench: Bench, shape: _Shape, *, first: bool) -> Case:
-    rows = bench.sized(shape.rows, 200)
+    rows = bench.sized(shape.rows, 20)
     lake = Lake(root=bench.scratch / shape.name.replace(" ", "-"), accounts=shape.accounts, partition_by=shape.partition_by)
     write_input(bench.spark, lake.root / "input", rows=rows, columns=shape.columns, files=bench.sized(FILES, 1))
     read = bench.spark.read.parquet(str(lake.root / "input"))

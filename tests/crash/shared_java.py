@@ -8,8 +8,9 @@ jars than Kafka's, a driver starts a Java process of its own, and so does the se
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
+from pathlib import Path
 
 from py4j.java_gateway import JavaGateway
 from pyspark import SparkConf
@@ -37,6 +38,16 @@ def environment() -> Mapping[str, str]:
     parameters = _gateway().gateway_parameters
     end_application()
     return {"PYSPARK_GATEWAY_PORT": str(parameters.port), "PYSPARK_GATEWAY_SECRET": parameters.auth_token}
+
+
+def run(words: Sequence[str], *, directory: Path, more: Mapping[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
+    """`python WORDS` in `directory`, with `more` in its environment, to its end; nothing of it runs on in this Java process."""
+    given = {**os.environ, "PYSPARK_PYTHON": sys.executable, **(more or {}), **environment()}
+    hadoop = _gateway().jvm.org.apache.hadoop
+    hadoop.fs.FileSystem.getLocal(hadoop.conf.Configuration()).setWorkingDirectory(hadoop.fs.Path(str(directory)))
+    done = subprocess.run([sys.executable, *words], cwd=directory, env=given, capture_output=True, text=True, check=False)
+    end_application()
+    return done
 
 
 def end_application() -> None:

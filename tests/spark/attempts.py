@@ -14,7 +14,7 @@ def main(master: str, directory: str, conf: str) -> None:
     for key, value in json.loads(conf).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
-    rows = spark.range(0, 40_000, 1, 4).selectExpr("id", "concat('row ', id) AS s")
+    rows = spark.range(0, 4_000, 1, 4).selectExpr("id", "concat('row ', id) AS s")
     lake = Lake(Path(directory), "a", "b", route="IF(id % 2 = 0, 'a', 'b')")
     staged = lake.stage(rows)
     pieces = len(lake.staged())

@@ -1,16 +1,15 @@
 """A page of docs/howto, followed as it stands: its pipeline file, its commands in a directory, its queries in a database."""
 
 import json
-import os
 import re
 import shlex
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.architecture.reading import ROOT
+from tests.crash import shared_java
 from tests.crash.commandline import penstock
 from tests.spark.test_readme import lake
 
@@ -32,10 +31,8 @@ class Page:
 
 def run(directory: Path, command: str, *, faults: str = "", environment: Mapping[str, str] | None = None) -> Done:
     """One command in a process of its own, which must not print a password."""
-    words = [sys.executable, "-m", *shlex.split(command)]
-    given = {**os.environ, **(environment or {}), "PENSTOCK_FAULTS": faults}
-    done = subprocess.run(words, cwd=directory, env=given, capture_output=True, text=True, check=False)
-    return without_secrets(done)
+    given = {**(environment or {}), "PENSTOCK_FAULTS": faults}
+    return without_secrets(shared_java.run(["-m", *shlex.split(command)], directory=directory, more=given))
 
 
 def run_beside(directory: Path, command: str, *, environment: Mapping[str, str] | None = None) -> Done:

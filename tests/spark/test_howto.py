@@ -3,22 +3,21 @@
 import io
 import json
 import re
-import shlex
 import shutil
-import subprocess
-import sys
 from collections import Counter
 from operator import itemgetter
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.architecture.reading import ROOT
+from tests.crash import shared_java
 from tests.servers import az, s3
 from tests.servers.fixtures import server
 from tests.servers.server import Outside, Place
-from tests.spark.page import run, run_beside
+from tests.spark.page import run_beside
 from tests.spark.test_readme import feed
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -68,8 +67,10 @@ def prepared_hdfs() -> tuple[dict[str, str], dict[str, Outside]]:
 @pytest.mark.parametrize(
     ("page", "prepared"), [("s3", prepared_s3), ("azure", prepared_azure), ("gcs", prepared_gcs), ("hdfs", prepared_hdfs)]
 )
-def test_the_page_works(tmp_path: Path, page: str, prepared) -> None:
+def test_the_page_works(tmp_path: Path, page: str, prepared, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     environment, accounts = prepared()
+    for name, value in environment.items():  # Python workers find credentials in the environment that Spark was started with
+        monkeypatch.setitem(spark.sparkContext.environment, name, value)
     sent = Counter(row for row in feed(tmp_path / "incoming").elements() if row[1] in accounts)
     whole, kept, *_ = blocks(page, "yaml")
     whole += "transform: {sql: SELECT * FROM flights WHERE origin != 'LGA'}\n"
@@ -78,8 +79,7 @@ def test_the_page_works(tmp_path: Path, page: str, prepared) -> None:
     assert len(commands) == 5
 
     def follow(command: str) -> str:
-        apart = page in CREDENTIALS_OF_THE_MACHINE and shlex.split(command)[1] in {"check", "run"}
-        done = (run if apart else run_beside)(tmp_path, command, environment=environment)
+        done = run_beside(tmp_path, command, environment=environment)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
         assert not [value for value in environment.values() if "Key" in value and value in done.stdout + done.stderr]
         return done.stdout
@@ -97,9 +97,6 @@ def test_the_page_works(tmp_path: Path, page: str, prepared) -> None:
     assert follow(f"penstock status {file.name} --json") == said
     assert "goes on with batch 1" in "".join(map(follow, commands[3:]))
 
-
-CREDENTIALS_OF_THE_MACHINE = {"s3", "gcs"}
-"""Where Python workers find them in the environment that Spark was started with."""
 
 SPARK_WRITES_TO = {"hdfs"}
 """Where Spark can keep a checkpoint by itself; elsewhere it needs a connector."""
@@ -147,7 +144,7 @@ def test_the_page_on_reading_works(tmp_path: Path) -> None:
         block + "".join(more for begin, more in COUNTED.items() if begin in block) for block in blocks("reading", "python")
     )
     (tmp_path / "page.py").write_text(text + PRINT_EACH)
-    program = subprocess.run([sys.executable, "page.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    program = shared_java.run(["page.py"], directory=tmp_path)
     assert program.returncode == 0, program.stderr
     *shown, last = program.stdout.splitlines()
     pandas, late, duckdb, spark = json.loads(last)

@@ -2,12 +2,14 @@
 
 import json
 import re
+import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.spark.page import Page, run
+from tests.spark.page import Page, run, run_beside
 from tests.spark.test_readme import feed, lake
 
 PAGE = Page("own_sink")
@@ -28,11 +30,13 @@ class Checked(JsonLines):
 
 
 @pytest.fixture(name="project")
-def _project(tmp_path: Path) -> Path:
+def _project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "flights.yaml").write_text(PIPELINE)
     (tmp_path / "json_lines.py").write_text(SINK)
     (tmp_path / "test_json_lines.py").write_text(SUITE)
-    return tmp_path
+    yield tmp_path
+    sys.modules.pop("json_lines", None)
 
 
 def shown(directory: Path) -> "Counter[tuple[object, ...]]":
@@ -40,11 +44,12 @@ def shown(directory: Path) -> "Counter[tuple[object, ...]]":
     return Counter(tuple(json.loads(line)[name] for name in ("id", "origin", "month", "delay")) for line in lines)
 
 
+@pytest.mark.usefixtures("spark")
 def test_the_page_works_and_a_killed_run_is_finished_by_the_next(project: Path) -> None:
     assert len(SINK.splitlines()) < 60
     sent = feed(project / "incoming")
     assert run(project, "penstock run flights.yaml", faults="own.mark=kill").returncode != 0
-    followed = [run(project, f"{command} --json") for command in PAGE.commands]
+    followed = [run_beside(project, f"{command} --json") for command in PAGE.commands]
     assert [done.returncode for done in followed] == [0, 0, 0], "".join(done.stdout + done.stderr for done in followed)
     assert shown(project) == lake(project / "lake") == sent
     claims = json.loads(followed[0].stdout)["claims"]
@@ -53,7 +58,7 @@ def test_the_page_works_and_a_killed_run_is_finished_by_the_next(project: Path) 
     assert claim["why"].startswith("The same batch writes the same keys with the same values")
     newest = max((project / "lines").glob("*.jsonl"))
     newest.write_text("".join(newest.read_text().splitlines(keepends=True)[1:]))
-    verified = run(project, "penstock verify flights.yaml --json")
+    verified = run_beside(project, "penstock verify flights.yaml --json")
     assert verified.returncode == 5
     assert not json.loads(verified.stdout)["sinks"]["lines"]["ok"]
 

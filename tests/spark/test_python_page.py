@@ -1,13 +1,11 @@
 """The page about Python, followed as it stands: a drop-in, a pipeline in code and a sink as an object deliver each row once."""
 
 import json
-import os
 import sqlite3
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
+from tests.crash import shared_java
 from tests.spark.page import Page
 from tests.spark.test_readme import feed, lake
 
@@ -34,8 +32,7 @@ def test_the_page_delivers_each_row_once_in_every_way(tmp_path: Path) -> None:
     sent = feed(tmp_path / "incoming")
     (tmp_path / "json_lines.py").write_text(SINK)
     (tmp_path / "job.py").write_text(JOB)
-    env = {**os.environ, "PYSPARK_PYTHON": sys.executable}
-    done = subprocess.run([sys.executable, "job.py"], cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    done = shared_java.run(["job.py"], directory=tmp_path)
     assert done.returncode == 0, done.stderr
     assert sum((lake(tmp_path / "lake" / account) for account in ("ewr", "jfk", "lga")), Counter()) == sent
     assert rows(tmp_path / "warehouse.db", "flights") == sent

@@ -14,6 +14,7 @@ import pyarrow.dataset
 import pytest
 
 from tests.architecture.reading import ROOT
+from tests.crash import shared_java
 from tests.seed import SEED
 
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
@@ -59,9 +60,7 @@ def test_the_pipeline_file_and_the_commands(tmp_path: Path) -> None:
     commands = [line.split("#")[0] for block in blocks("sh") for line in block.splitlines() if line.startswith("penstock")]
     assert len(commands) >= 4
     for command in commands:
-        done = subprocess.run(
-            [sys.executable, "-m", *shlex.split(command)], cwd=tmp_path, capture_output=True, text=True, check=False
-        )
+        done = shared_java.run(["-m", *shlex.split(command)], directory=tmp_path)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     delivered = sum((lake(tmp_path / "lake" / account) for account in ("ewr", "jfk", "lga")), Counter())
     assert delivered == Counter({row: count for row, count in sent.items() if row[3] is not None})
@@ -71,7 +70,7 @@ def test_the_drop_in(tmp_path: Path) -> None:
     sent = feed(tmp_path / "incoming")
     first, second = blocks("python")
     (tmp_path / "job.py").write_text(AROUND_PYTHON.format(first=first, second=second))
-    env = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    env = {**os.environ, "PYSPARK_PYTHON": sys.executable}  # and Java, too, is started as a user starts it
     done = subprocess.run([sys.executable, "job.py"], cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert lake(tmp_path / "lake") == sent

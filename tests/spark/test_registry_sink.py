@@ -1,10 +1,7 @@
 """Rows of a real query, written by a schema of a real registry into a real topic; killed in the middle of a commit, too."""
 
 import io
-import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -14,9 +11,12 @@ import pytest
 from penstock.registry.wire import HEAD, schema_id_of
 from tests.servers.fixtures import server, unique
 from tests.servers.kafka import records
+from tests.spark.page import Done, run, run_beside
 from tests.spark.test_readme import feed
 from tests.spark.test_registry_page import PAGE
 from tests.unit.registry_values import record
+
+pytestmark = pytest.mark.usefixtures("spark")
 
 PIPELINE = PAGE.blocks("yaml")[2]
 FLIGHT = record(
@@ -40,11 +40,12 @@ class Flights:
     def register(self, schema: object) -> int:
         return int(server("registry").register(f"{self.topic}-value", schema))
 
-    def run(self, verb: str, *, faults: str = "") -> "subprocess.CompletedProcess[str]":
-        places = {"KAFKA": server("kafka").bootstrap, "REGISTRY": server("registry").url, "PENSTOCK_FAULTS": faults}
-        command = [sys.executable, "-m", "penstock", verb, "out.yaml"]
-        environment = {**os.environ, **places}
-        return subprocess.run(command, cwd=self.directory, env=environment, capture_output=True, text=True, check=False)
+    def run(self, verb: str, *, faults: str = "") -> Done:
+        places = {"KAFKA": server("kafka").bootstrap, "REGISTRY": server("registry").url}
+        command = f"penstock {verb} out.yaml"
+        if faults:
+            return run(self.directory, command, faults=faults, environment=places)
+        return run_beside(self.directory, command, environment=places)
 
     def rows(self, schema_id: int) -> "Counter[tuple[object, ...]]":
         found = Counter[tuple[object, ...]]()

@@ -2,10 +2,9 @@
 
 import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
@@ -18,7 +17,7 @@ from penstock.core import faults
 from penstock.core.model import SourceName
 from penstock.errors import PenstockError
 from tests.crash.commandline import penstock
-from tests.spark import stateful
+from tests.spark import page, stateful
 from tests.spark.stateful import PROVIDER, ROCKSDB, Build
 from tests.spark.streams import forget_commit, put, run
 from tests.spark.target import Rows, Target
@@ -52,17 +51,32 @@ trigger: {available_now: true}
 """
 
 
+@contextmanager
+def conf(spark: SparkSession, **settings: str) -> Iterator[None]:
+    before = {name: spark.conf.get(name) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+
+
 class Died(BaseException):
     """In place of SIGKILL: nothing of the product is to handle it."""
 
 
 @pytest.fixture(name="dying")
-def _dying(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _dying(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """With one partition: each has a store of its own to write for every batch, and functions a Python worker to start."""
+
     def die() -> None:
         raise Died
 
     monkeypatch.setattr(faults, "_kill", die)
-    yield
+    with conf(spark, **{"spark.sql.shuffle.partitions": "1"}):
+        yield
     faults.arm("")
 
 
@@ -158,18 +172,6 @@ def survive(spark: SparkSession, root: Path, build: Build, *, sources: tuple[str
     print(f"batches without input died at {sorted(dying.died_without_input)}")
 
 
-@pytest.fixture(name="rocksdb")
-def _rocksdb(spark: SparkSession) -> Iterator[None]:
-    """The store that timers need, and one partition: each starts a Python worker for every batch."""
-    settings = {PROVIDER: ROCKSDB, "spark.sql.shuffle.partitions": "1"}
-    before = {name: spark.conf.get(name) for name in settings}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    yield
-    for name, value in before.items():
-        spark.conf.set(name, value)
-
-
 @pytest.mark.usefixtures("dying")
 def test_windows_that_close_without_input(spark: SparkSession, tmp_path: Path) -> None:
     survive(spark, tmp_path, stateful.tumbling)
@@ -190,10 +192,11 @@ def test_state_that_times_out_without_input(spark: SparkSession, tmp_path: Path)
     survive(spark, tmp_path, stateful.counted_in_pandas)
 
 
-@pytest.mark.usefixtures("rocksdb", "dying")
+@pytest.mark.usefixtures("dying")
 @pytest.mark.parametrize("build", [stateful.counted_by_timers, stateful.counted_by_timers_in_pandas])
 def test_timers_that_fire_without_input(spark: SparkSession, tmp_path: Path, build: Build) -> None:
-    survive(spark, tmp_path, build)
+    with conf(spark, **{PROVIDER: ROCKSDB}):
+        survive(spark, tmp_path, build)
 
 
 def test_a_driver_that_is_killed_while_it_publishes_what_came_without_input(spark: SparkSession, tmp_path: Path) -> None:
@@ -203,14 +206,7 @@ def test_a_driver_that_is_killed_while_it_publishes_what_came_without_input(spar
         feed(target.root, phase)
         file.write_text(PIPELINE)
         if phase == 0:
-            killed = subprocess.run(
-                [sys.executable, "-m", "penstock", "run", file.name],
-                cwd=target.root,
-                env={**os.environ, faults.VARIABLE: "sqlite.commit=kill@3"},
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            killed = page.run(target.root, f"penstock run {file.name}", faults="sqlite.commit=kill@3")
             assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
             assert is_without_input(target, ("events",))
         done = penstock("run", str(file), "--json")
