@@ -83,6 +83,12 @@ class Pipeline:
         with self._started(schema=self.schema) as (sink, coordinator):
             yield partial(self._deliver, sink, coordinator)
 
+    @contextmanager
+    def staging(self) -> "Iterator[Callable[[pa.RecordBatch], object]]":
+        """One that has started, and stages a batch when it is told to, which is never decided."""
+        with self._started(schema=self.schema) as (sink, coordinator):
+            yield lambda rows: self._staged(sink, coordinator, 0, rows, Generation(1))
+
     def recover(self) -> None:
         """As `penstock recover`."""
         with self._started(schema=None):

@@ -149,6 +149,8 @@ class TestCassandraAppending(PublishContract, IdentityContract):
 
 
 class TestCassandraBesideDriver(VerifyBesideDriverContract):
+    looks, batches = 25, 10  # of some milliseconds each
+
     @pytest.fixture(params=[UpsertRig], ids=named)
     def rig(self, request, tmp_path):
         return rig_on_server(request.param, tmp_path)

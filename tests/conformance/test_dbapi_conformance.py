@@ -221,6 +221,8 @@ class TestDbapiByKey(SinkContract):
 
 
 class TestDbapiBesideDriver(VerifyBesideDriverContract):
+    looks, batches = 25, 10  # of some milliseconds each
+
     @pytest.fixture(params=[SqliteRig, PostgresRig], ids=named)
     def rig(self, request, tmp_path):
         return rig_beside(request.param, tmp_path)

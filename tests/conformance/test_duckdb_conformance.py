@@ -133,6 +133,8 @@ class TestDuckdbByKey(SinkContract):
 
 
 class TestDuckdbBesideDriver(VerifyBesideDriverContract):
+    looks, batches = 25, 10  # of some milliseconds each
+
     @pytest.fixture(params=[SpooledRig], ids=named)
     def rig(self, request, tmp_path):
         return request.param(tmp_path)

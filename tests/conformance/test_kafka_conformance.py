@@ -66,6 +66,8 @@ class TestKafkaParts(PublishContract, RaceContract, IdentityContract):
 
 
 class TestKafkaBesideDriver(VerifyBesideDriverContract):
+    looks, batches = 25, 10  # of some milliseconds each
+
     @pytest.fixture(params=[LanesRig], ids=named)
     def rig(self, request, tmp_path):
         return rig_on_server(request.param, tmp_path)

@@ -121,7 +121,7 @@ def test_an_owner_that_was_left_aside_is_collected(tmp_path: Path) -> None:
 
 
 class TestObjectsBesideDriver(VerifyBesideDriverContract):
-    batches = 3  # of several files each, which every look reads
+    looks, batches = 25, 3  # of several files each, which every look reads
 
     @pytest.fixture(params=["s3", "az"])
     def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> ObjectRig:

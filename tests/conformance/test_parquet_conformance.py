@@ -146,7 +146,7 @@ class Linked:
 
 
 class TestParquetBesideDriver(VerifyBesideDriverContract):
-    batches = 15  # of several files each, which every look reads
+    looks, batches = 25, 10  # of several files each, which every look reads
 
     @pytest.fixture
     def rig(self, tmp_path: Path) -> FewFilesRig:

@@ -138,6 +138,8 @@ class TestPostgresMerge(SinkContract):
 
 
 class TestPostgresBesideDriver(VerifyBesideDriverContract):
+    looks, batches = 25, 10  # of some milliseconds each
+
     @pytest.fixture(params=[SpooledRig, RidingRig], ids=named)
     def rig(self, request, tmp_path):
         return rig_on_server(request.param, tmp_path)

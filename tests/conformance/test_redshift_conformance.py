@@ -126,6 +126,8 @@ class TestRedshiftByKey(SinkContract):
 
 
 class TestRedshiftBesideDriver(VerifyBesideDriverContract):
+    looks, batches = 25, 10  # of some milliseconds each
+
     @pytest.fixture(params=[SpooledRig], ids=named)
     def rig(self, request, tmp_path):
         return rig_on_server(request.param, tmp_path)

@@ -9,8 +9,9 @@ import subprocess
 import tempfile
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -158,9 +159,8 @@ class KafkaServer:
 
     def kill(self) -> None:
         """SIGKILL; what it acknowledged is in the page cache, and there when it starts again."""
-        self._send(signal.SIGKILL)
-        assert self._process is not None
-        self._process.wait()
+        if self._process is not None:
+            stop(self._process, by=signal.SIGKILL)
 
     def stop(self) -> None:
         """As it should be."""
@@ -200,9 +200,10 @@ class KafkaServer:
         from confluent_kafka import KafkaException
 
         try:
-            return all(ends_of(self.bootstrap, name, partition) for partition in range(partitions))
+            ends_of_each(self.bootstrap, name, range(partitions))
         except KafkaException:
             return False
+        return True
 
     def set_topic(self, name: str, **settings: str) -> None:
         """Other settings for a topic that is there."""
@@ -252,7 +253,7 @@ def running(directory: Path, **settings: str) -> Iterator[KafkaServer]:
         server.create(**settings)
         yield server
     finally:
-        server.stop()
+        server.kill()  # nobody needs its data any more
 
 
 # --- what tests do with topics, by a client of their own
@@ -269,8 +270,7 @@ def records(bootstrap: str, topic: str, *, isolation: str = "read_committed") ->
     consumer = Consumer({"bootstrap.servers": bootstrap, "log_level": 0, "fetch.wait.max.ms": 10, **settings})
     try:
         partitions = sorted(consumer.list_topics(topic, 60).topics[topic].partitions)
-        for partition in partitions:
-            _await_settled(bootstrap, topic, partition)
+        _await_settled(bootstrap, topic, partitions)
         consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
         found: dict[int, list[Any]] = {partition: [] for partition in partitions}
         ahead = set(partitions)
@@ -300,14 +300,10 @@ def send(bootstrap: str, topic: str, **record: Any) -> None:
 def remove_first(bootstrap: str, topic: str) -> None:
     """The oldest record of a topic: only those at the beginning of a partition can be removed."""
     from confluent_kafka import TopicPartition
-    from confluent_kafka.admin import AdminClient
 
     oldest = min(records(bootstrap, topic), key=lambda message: (message.partition(), message.offset()))
-    admin, place = (
-        AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}),
-        TopicPartition(topic, oldest.partition(), oldest.offset() + 1),
-    )
-    [future] = admin.delete_records([place]).values()
+    place = TopicPartition(topic, oldest.partition(), oldest.offset() + 1)
+    [future] = _admin(bootstrap).delete_records([place]).values()
     future.result(60)
 
 
@@ -333,39 +329,58 @@ def is_open(bootstrap: str, topic: str, partition: int = 0) -> bool:
 
 def await_settled(bootstrap: str, topic: str, partitions: int) -> None:
     """Until readers of committed records see the end of each partition: brokers answer to a commit before that."""
-    while any(is_open(bootstrap, topic, partition) for partition in range(partitions)):
+    while not _settled(bootstrap, topic, range(partitions)):
         time.sleep(0.01)
 
 
-def _await_settled(bootstrap: str, topic: str, partition: int) -> None:
+def _await_settled(bootstrap: str, topic: str, partitions: Sequence[int]) -> None:
     """Brokers answer to a commit before readers see it. What a driver left open that is gone is not waited for."""
-    _, written = ends_of(bootstrap, topic, partition)
     deadline = time.monotonic() + 2
-    while ends_of(bootstrap, topic, partition)[0] < written and time.monotonic() < deadline:
+    while not _settled(bootstrap, topic, partitions) and time.monotonic() < deadline:
         time.sleep(0.01)
+
+
+def _settled(bootstrap: str, topic: str, partitions: Sequence[int]) -> bool:
+    return all(settled == written for settled, written in ends_of_each(bootstrap, topic, partitions))
 
 
 def ends_of(bootstrap: str, topic: str, partition: int) -> tuple[int, int]:
-    """Where readers of what is committed stop, and where the last record is; asked again while a broker finds its place."""
+    """Where readers of what is committed stop, and where the last record is."""
+    [ends] = ends_of_each(bootstrap, topic, [partition])
+    return ends
+
+
+def ends_of_each(bootstrap: str, topic: str, partitions: Sequence[int]) -> list[tuple[int, int]]:
+    """The same of several partitions; asked again while a broker finds its place."""
     from confluent_kafka import KafkaError, KafkaException
 
     deadline = time.monotonic() + 30
     while True:
         try:
-            return _ends_now(bootstrap, topic, partition)
+            return _ends_now(bootstrap, topic, partitions)
         except KafkaException as error:
-            if error.args[0].code() != KafkaError.UNKNOWN_LEADER_EPOCH or time.monotonic() > deadline:
+            again = {KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.FENCED_LEADER_EPOCH, KafkaError._TIMED_OUT}
+            if error.args[0].code() not in again or time.monotonic() > deadline:
                 raise
+        _admin.cache_clear()
         time.sleep(0.1)
 
 
-def _ends_now(bootstrap: str, topic: str, partition: int) -> tuple[int, int]:
+def _ends_now(bootstrap: str, topic: str, partitions: Sequence[int]) -> list[tuple[int, int]]:
     from confluent_kafka import IsolationLevel, TopicPartition
-    from confluent_kafka.admin import AdminClient, OffsetSpec
+    from confluent_kafka.admin import OffsetSpec
 
-    admin, place = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}), TopicPartition(topic, partition)
-    levels = (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+    asked = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions}
     settled, written = (
-        admin.list_offsets({place: OffsetSpec.latest()}, isolation_level=level)[place].result(60).offset for level in levels
+        _admin(bootstrap).list_offsets(asked, isolation_level=level, request_timeout=10)
+        for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
     )
-    return int(settled), int(written)
+    return [(settled[place].result(60).offset, written[place].result(60).offset) for place in asked]
+
+
+@lru_cache(maxsize=4)
+def _admin(bootstrap: str) -> Any:
+    """Kept, since a new client takes longer than what it is asked; of the newest brokers, since many are started and stopped."""
+    from confluent_kafka.admin import AdminClient
+
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 100})
