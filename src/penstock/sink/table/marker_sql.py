@@ -62,6 +62,7 @@ class MarkerSql:
         return f"SELECT {columns} FROM {self.marker} {hint}WHERE {self.which}"
 
     def write_batch(self) -> str:
+        """Remember a batch."""
         values = ", ".join([*map(self.bound, (*_OWNER, *_OF_BATCH)), *self._now])
         return f"INSERT INTO {self.batch} (\n{self._list(*_OWNER, *_OF_BATCH, *self._at)}\n) VALUES (\n{values}\n)"
 

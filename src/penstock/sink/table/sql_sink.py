@@ -128,7 +128,8 @@ class SqlSink(ServerSink[C], Generic[C, T]):
             self._rehearse_staging(connection, rows)
             self._open_preparation(connection)
             markers = self._marker_store(connection)
-            marker = self._marker_store(connection, locking=self._is_ddl_in_transactions).read(pipeline, self._name)
+            readable = markers if self._is_ddl_in_transactions else self._marker_store(connection, locking=False)
+            marker = readable.read(pipeline, self._name)
             table_schema = self._table_schema(connection)
             require_not_lost(marker, self._target, exists=table_schema is not None)
             if marker is None:
