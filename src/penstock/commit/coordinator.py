@@ -18,7 +18,7 @@ from dataclasses import replace
 from functools import partial
 
 from penstock.commit.append import Sleep, Taken, append_once, fenced_by, patiently
-from penstock.commit.executor import DeferredPublish, Executor, Outstanding
+from penstock.commit.executor import DeferredPublish, Executor, Outstanding, all_published
 from penstock.commit.identity import recognise
 from penstock.commit.ledger_transaction import LedgerTransaction
 from penstock.commit.membership import joined_since, require_sinks_of, share_of
@@ -26,7 +26,6 @@ from penstock.commit.metering import PublicationMeter
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
 from penstock.commit.pruning import PRUNE_EVERY, RETAINED_ENTRIES, Pruning
 from penstock.commit.publication import decision_in, decision_of
-from penstock.commit.publication_errors import all_published
 from penstock.commit.summary import after_adoption, after_decision, after_opening
 from penstock.commit.sweeping import sweep_sinks
 from penstock.core.model import (

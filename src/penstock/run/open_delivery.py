@@ -21,7 +21,7 @@ from penstock.run.kafka_input import KafkaInput
 from penstock.run.kafka_mirror import Mirrors
 from penstock.run.preflight import require_continuation, require_sources, with_way_out
 from penstock.run.publisher_thread import Publisher
-from penstock.run.running_query import running_query
+from penstock.run.query_facts import running_query
 from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process, prepare
 from penstock.source.kafka.gaps import gap_descriptions
 
