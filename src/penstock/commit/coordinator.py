@@ -310,13 +310,8 @@ class Coordinator:
 
     def _decision_of(self, batch_id: BatchId) -> Decision | None:
         """The newest retained decision of that number since the last adoption."""
-        if self._newest is not None and decision_in(self._newest).batch.batch_id == batch_id and not self._adopted_since():
-            return decision_in(self._newest)
-        return decision_of(self._ledger, batch_id)
-
-    def _adopted_since(self) -> bool:
-        adopted_at, decided_at = self.summary.adopted_at, self.summary.decided_at
-        return adopted_at is not None and decided_at is not None and adopted_at > decided_at
+        newest = None if self._newest is None or self.summary.continued_from is None else decision_in(self._newest)
+        return newest if newest is not None and newest.batch.batch_id == batch_id else decision_of(self._ledger, batch_id)
 
     def _append(self, entry: Entry, *, within: Within | None = None) -> Entry:
         taken = append_once(self._ledger, entry, within=within, retrying=self._retrying)
