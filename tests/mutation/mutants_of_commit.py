@@ -231,7 +231,7 @@ MUTANTS_OF_COMMIT = (
     Mutant(
         bug=6,
         name="the-next-batch-does-not-wait-for-a-sink-that-failed",
-        file="src/penstock/commit/publication_errors.py",
+        file="src/penstock/commit/executor.py",
         find="""\
     if failures:
         raise _unpublished(batch_id, failures)
@@ -400,7 +400,7 @@ MUTANTS_OF_COMMIT = (
     Mutant(
         bug=41,
         name="only-the-first-sink-that-fails-is-told",
-        file="src/penstock/commit/publication_errors.py",
+        file="src/penstock/commit/executor.py",
         find="    if others:\n",
         replace="    if not first:\n",
         tests=("tests/unit/test_publication_errors.py::test_both_sinks_are_named_with_their_errors",),

@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.transform.noop import execute_as_noop
+from penstock.transform.apply import execute_as_noop
 from tests.spark.streams import put, run
 
 pytestmark = pytest.mark.spark

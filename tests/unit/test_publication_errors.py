@@ -8,7 +8,7 @@ import pytest
 from tests.unit.commit_bench import Bench, trouble
 
 from penstock.cli.output import show_error
-from penstock.commit.publication_errors import all_published
+from penstock.commit.executor import all_published
 from penstock.core.model import BatchId
 from penstock.errors import (
     ContentConflict,

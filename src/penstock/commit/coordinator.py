@@ -18,7 +18,7 @@ from dataclasses import replace
 from functools import partial
 
 from penstock.commit.append import Sleep, Taken, append_once, fenced_by, patiently
-from penstock.commit.executor import DeferredPublish, Executor, Outstanding
+from penstock.commit.executor import DeferredPublish, Executor, Outstanding, all_published
 from penstock.commit.identity import recognise
 from penstock.commit.ledger_transaction import LedgerTransaction
 from penstock.commit.membership import joined_since, require_sinks_of, share_of
@@ -26,7 +26,6 @@ from penstock.commit.metering import PublicationMeter
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
 from penstock.commit.pruning import PRUNE_EVERY, RETAINED_ENTRIES, Pruning
 from penstock.commit.publication import decision_in, decision_of
-from penstock.commit.publication_errors import all_published
 from penstock.commit.summary import after_adoption, after_decision, after_opening
 from penstock.commit.sweeping import sweep_sinks
 from penstock.core.model import (
@@ -311,13 +310,8 @@ class Coordinator:
 
     def _decision_of(self, batch_id: BatchId) -> Decision | None:
         """The newest retained decision of that number since the last adoption."""
-        if self._newest is not None and decision_in(self._newest).batch.batch_id == batch_id and not self._adopted_since():
-            return decision_in(self._newest)
-        return decision_of(self._ledger, batch_id)
-
-    def _adopted_since(self) -> bool:
-        adopted_at, decided_at = self.summary.adopted_at, self.summary.decided_at
-        return adopted_at is not None and decided_at is not None and adopted_at > decided_at
+        newest = None if self._newest is None or self.summary.continued_from is None else decision_in(self._newest)
+        return newest if newest is not None and newest.batch.batch_id == batch_id else decision_of(self._ledger, batch_id)
 
     def _append(self, entry: Entry, *, within: Within | None = None) -> Entry:
         taken = append_once(self._ledger, entry, within=within, retrying=self._retrying)

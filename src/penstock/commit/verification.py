@@ -2,6 +2,7 @@
 
 import inspect
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from penstock.commit.append import Sleep, patiently
@@ -16,13 +17,10 @@ _OLDER_ARGUMENT = "known"
 
 def verify_sink(sink: Sink, decisions: SinkDecisions, *, sleep: Sleep) -> SinkReport:
     """Return the sink's report. Raises what the sink raises; Retryable only if every try raised it."""
-    look = _verify_older if _OLDER_ARGUMENT in inspect.signature(sink.verify).parameters else _verify
-    report: SinkReport = patiently(TRIES, sleep)(look, sink, decisions)
+    older = _OLDER_ARGUMENT in inspect.signature(sink.verify).parameters
+    look = partial(_verify_older, sink) if older else sink.verify
+    report: SinkReport = patiently(TRIES, sleep)(look, decisions)
     return report
-
-
-def _verify(sink: Sink, decisions: SinkDecisions) -> SinkReport:
-    return sink.verify(decisions)
 
 
 def _verify_older(sink: Any, decisions: SinkDecisions) -> SinkReport:

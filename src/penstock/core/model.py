@@ -249,6 +249,11 @@ class Summary:
     adopted_at: Position | None = None
     totals: SinkTotals = field(default_factory=dict)
 
+    @property
+    def continued_from(self) -> Position | None:
+        """The position of the newest decision, None if another checkpoint was adopted since."""
+        return None if self.decided_at is None or (self.adopted_at or 0) > self.decided_at else self.decided_at
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:

@@ -17,10 +17,10 @@ from penstock.errors import DependencyMissing, GuaranteeTooWeak, Usage
 from penstock.ledger.open import open_ledger
 from penstock.protocols import Ledger, Sink
 from penstock.run.fault_points import require_known
-from penstock.run.kafka_watch import watch_of
 from penstock.run.runtime import Runtime
 from penstock.run.user_sink import user_written
 from penstock.source.kafka.records_again import KafkaRecords
+from penstock.source.kafka.watch import watch_of
 from penstock.spark.column_name import quoted
 from penstock.spec.account import FAIL, Quarantine, Route, ShortAccount
 from penstock.spec.pipeline import DeliverySettings, PipelineSettings, quarantined

@@ -15,7 +15,7 @@ from penstock.run.runtime import Runtime, now_ms
 from penstock.stage.batch import stage_batch
 from penstock.stage.path import BatchSize, is_small
 from penstock.stage.quarantine import BadRecords, QuarantineMember
-from penstock.transform.noop import execute_as_noop
+from penstock.transform.apply import execute_as_noop
 
 _ARROW_PER_STAGED = 4
 """How many times larger rows are in Arrow than compressed in a sink, roughly: the staging pass checks the guess anyway."""

@@ -123,8 +123,9 @@ class Delivery:
         schema = frame_of(writer).schema.json()
         with translate_start_errors():
             opened = self.open(schema=schema, observers=observers, batches=batches, behind=behind)
-        if is_of_client(writer):
-            self._leave_to_server(opened)
+        if is_of_client(writer):  # another process delivers the batches
+            self._plan = replace(self._plan, left=opened.newest_entry())
+            self.release()
         try:
             streaming = start_streaming(writer.foreachBatch(self), self._plan)
         except PenstockError as error:
@@ -158,11 +159,6 @@ class Delivery:
             raise
         self._open, self._failure = opened, None
         return opened
-
-    def _leave_to_server(self, opened: OpenDelivery) -> None:
-        """What was opened here: the batches of a session of Spark Connect are delivered by another process."""
-        self._plan = replace(self._plan, left=opened.newest_entry())
-        self.release()
 
     @property
     def opened(self) -> OpenDelivery | None:
@@ -206,7 +202,8 @@ class Delivery:
                     self._failure = cause
             failure = self._failure
         if failure is not None:
-            raise Undelivered(_one_line(failure)) from None
+            is_stop = isinstance(failure, StopRequested)
+            raise Undelivered("stopped on request" if is_stop else encode_error(error_from_exception(failure))) from None
 
     def _follow_run(self, rows: DataFrame) -> None:
         """Forget what was opened, and what failed, for an earlier run: a new one can be another query, and is checked as such."""
@@ -234,10 +231,3 @@ class Delivery:
 
     def __setstate__(self, state: dict[str, DeliveryPlan]) -> None:
         self._begin(state["plan"])
-
-
-def _one_line(failure: BaseException) -> str:
-    if isinstance(failure, StopRequested):
-        return "stopped on request"
-    error: PenstockError = error_from_exception(failure)
-    return encode_error(error)

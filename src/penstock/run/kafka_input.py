@@ -33,9 +33,7 @@ _log = logging.getLogger(__name__)
 
 def known_topics(ledger: Ledger, summary: Summary) -> tuple[TopicRead, ...]:
     """Return the topics as the newest decision read them; none if another checkpoint was adopted since."""
-    if summary.decided_at is None or (summary.adopted_at or 0) > summary.decided_at:
-        return ()
-    newest = ledger.read(summary.decided_at)
+    newest = None if summary.continued_from is None else ledger.read(summary.continued_from)
     return () if newest is None else decision_in(newest).evidence.topics
 
 

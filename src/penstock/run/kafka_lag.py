@@ -8,9 +8,9 @@ from penstock.core.topics import TopicRead
 from penstock.errors import PenstockError
 from penstock.protocols import Ledger
 from penstock.run.kafka_input import known_topics
-from penstock.run.kafka_watch import brokers_of, kafka_sources
 from penstock.source.kafka.formatting import describe_lag
 from penstock.source.kafka.lag import TopicLag, lag_of
+from penstock.source.kafka.watch import brokers_of, kafka_sources
 from penstock.spec.pipeline import DeliverySettings
 from penstock.spec.source import Source
 from penstock.support.secret import scrub

@@ -7,8 +7,8 @@ from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.core.kafka_offset import beginning_in
 from penstock.core.model import BatchId, Finding, SourceName
 from penstock.errors import Refused
-from penstock.run.kafka_watch import kafka_sources
 from penstock.source.kafka.reader.settings import FORMAT
+from penstock.source.kafka.watch import kafka_sources
 from penstock.spec.pipeline import DeliverySettings
 from penstock.transform.plan import plan_of
 

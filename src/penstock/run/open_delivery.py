@@ -1,8 +1,7 @@
 """A delivery that runs: one generation of one pipeline in this process, fed by Spark one micro-batch at a time."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
@@ -21,7 +20,7 @@ from penstock.run.kafka_input import KafkaInput
 from penstock.run.kafka_mirror import Mirrors
 from penstock.run.preflight import require_continuation, require_sources, with_way_out
 from penstock.run.publisher_thread import Publisher
-from penstock.run.running_query import running_query
+from penstock.run.query_facts import running_query
 from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process, prepare
 from penstock.source.kafka.gaps import gap_descriptions
 
@@ -106,7 +105,8 @@ class OpenDelivery:
         """One micro-batch, exactly once. Raises StopRequested instead once `drain` was called or the limit was reached."""
         if self._drain.is_set() or self.limit_reached.is_set():
             raise StopRequested
-        with self._busy():
+        self._idle.clear()
+        try:
             self._require_own_checkpoint(rows, batch_id)
             batch = self._runtime.checkpoint.batch(batch_id, self._runtime.source_names(batch_id))
             record = _BatchRecord()
@@ -122,6 +122,8 @@ class OpenDelivery:
                 self._coordinator.wait()
             if record.before is not None:
                 self._finish_replay(rows, record.before)
+        finally:
+            self._idle.set()
 
     def _delivered(self, delivered: Delivered, record: _BatchRecord) -> None:
         """Called where the batch was published: in this thread, or in the publisher's."""
@@ -255,14 +257,6 @@ class OpenDelivery:
                 raise
             return plan_adoption(self._runtime, summary)
         return None
-
-    @contextmanager
-    def _busy(self) -> Iterator[None]:
-        self._idle.clear()
-        try:
-            yield
-        finally:
-            self._idle.set()
 
     def _tell(self, delivered: Delivered, path: str) -> None:
         self._report(

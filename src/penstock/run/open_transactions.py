@@ -10,9 +10,9 @@ from penstock.protocols import Ledger, ListsOpenTransactions, Sink
 from penstock.run.assembly import DeliveryPlan, sinks_of
 from penstock.run.kafka_input import known_topics
 from penstock.run.kafka_lag import topics_named
-from penstock.run.kafka_watch import kafka_sources
 from penstock.run.operations import opened_ledger
 from penstock.source.kafka.options import client_options
+from penstock.source.kafka.watch import kafka_sources
 from penstock.spec.source import Source
 
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field, replace
 
 from penstock.commit.outcome import Recovered
@@ -44,14 +44,9 @@ class Verification:
         return all(report.ok for report in self.sinks.values())
 
 
-@contextmanager
-def opened_ledger(plan: DeliveryPlan) -> Iterator[Ledger]:
+def opened_ledger(plan: DeliveryPlan) -> AbstractContextManager[Ledger]:
     """Open the pipeline's ledger for the duration of a command."""
-    ledger = ledger_of(plan)
-    try:
-        yield ledger
-    finally:
-        ledger.close()
+    return closing(ledger_of(plan))
 
 
 @contextmanager

@@ -101,9 +101,9 @@ def require_sources(ledger: Ledger, checkpoint: SparkCheckpoint, sources: Sequen
     """
     tail = ledger.tail()
     planned = checkpoint.latest_offsets_id()
-    if tail is None or tail.summary.decided_at is None or (tail.summary.adopted_at or 0) > tail.summary.decided_at:
+    if tail is None or tail.summary.continued_from is None:
         return
-    newest = ledger.read(tail.summary.decided_at)
+    newest = ledger.read(tail.summary.continued_from)
     entry = None if planned is None else checkpoint.offsets(planned)
     if newest is None or not sources or entry is None or entry.named:
         return

@@ -3,14 +3,14 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JNetworkError
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.core.model import Nonce, OffsetRange
+from penstock.core.model import OffsetRange
 from penstock.errors import Failed, Fenced, PenstockError, Retryable
 from penstock.observe.history import HistoryRow, history
 from penstock.observe.progress import RunSummary
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from penstock.run.delivery import Delivery
-    from penstock.run.open_delivery import OpenDelivery
 
 POLL_S = 0.2
 FENCE_LOOK_S = 15.0
@@ -126,11 +125,8 @@ class Query:
 
     def history(self) -> list[HistoryRow]:
         """Return the ledger's retained entries, newest first."""
-        ledger = ledger_of(self._delivery.plan)
-        try:
+        with closing(ledger_of(self._delivery.plan)) as ledger:
             return list(history(ledger.newest_first()))
-        finally:
-            ledger.close()
 
     def offsets(self, batch_id: int) -> tuple[OffsetRange, ...]:
         """Return the offsets that `batch_id` was decided with. Raises Failed if the ledger does not retain it."""
@@ -143,17 +139,12 @@ class Query:
         """Return what this run did so far, None if it has not opened; on Spark Connect as far as the ledger shows."""
         opened = self._delivery.opened
         plan = self._delivery.plan
-        if opened is None:
-            return None if plan.left is None else self._summary_by_ledger(plan.left)
-        return opened.tally.summary(pipeline=self._delivery.plan.pipeline, generation=opened.generation)
-
-    def _summary_by_ledger(self, left: Nonce) -> RunSummary:
-        plan = self._delivery.plan
-        ledger = ledger_of(plan)
-        try:
-            return summary_of(ledger, left, pipeline=plan.pipeline, sinks=plan.settings.sinks)
-        finally:
-            ledger.close()
+        if opened is not None:
+            return opened.tally.summary(pipeline=plan.pipeline, generation=opened.generation)
+        if plan.left is None:
+            return None
+        with closing(ledger_of(plan)) as ledger:
+            return summary_of(ledger, plan.left, pipeline=plan.pipeline, sinks=plan.settings.sinks)
 
     def _wait(self) -> None:
         try:
@@ -212,12 +203,8 @@ class Query:
         if failure is not None and not isinstance(failure, StopRequested):
             self._delivery.release()
             raise error_from_exception(failure) from failure
-        if opened is not None:
-            _close(opened)
-
-
-def _close(opened: "OpenDelivery") -> None:
-    try:
-        opened.close()
-    except Exception as failure:
-        raise error_from_exception(failure) from failure
+        try:
+            if opened is not None:
+                opened.close()
+        except Exception as cause:
+            raise error_from_exception(cause) from cause

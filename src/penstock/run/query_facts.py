@@ -13,12 +13,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.core.guarantee import Claim
-from penstock.core.model import SourceName
+from penstock.core.model import QueryId, SourceName
 from penstock.errors import Usage
 from penstock.run.connect import frame_of, is_of_client
 from penstock.run.connect_sources import sources_of_client
-from penstock.run.running_query import running_query
-from penstock.source.foreign_source import OpenedSource, short_format
+from penstock.source.formats import OpenedSource, short_format
 from penstock.source.guarantee import opened_claims, relevant_confs, source_claims
 from penstock.spec.pipeline import PipelineSettings
 from penstock.spec.trigger import Trigger
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _ASYNC_CLASS = "AsyncProgressTracking"
+_QUERY_ID = "sql.streaming.queryId"
 _TRIGGERS: Mapping[str, Trigger] = {
     "ProcessingTimeTrigger": Trigger(processing_time=0),
     "AvailableNowTrigger": Trigger(available_now=True),
@@ -243,3 +243,13 @@ def _of_sources(opened: Sequence[OpenedSource] | None, names: Sequence[SourceNam
             *(f"what the brokers still hold for source {name}" for name in kafka),
         ),
     )
+
+
+def running_query(rows: DataFrame) -> QueryId | None:
+    """Return the query whose batch `rows` is: nothing else tells it apart from the query of some checkpoint.
+
+    None where Spark does not say: on Spark Connect, or outside a query's thread.
+    """
+    context = getattr(rows.sparkSession, "sparkContext", None)
+    found = None if context is None else context.getLocalProperty(_QUERY_ID)
+    return None if found is None else QueryId(found)

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.core.guarantee import Claim
 from penstock.core.model import Guarantee, SourceName
-from penstock.source.foreign_source import OpenedSource, short_format
-from penstock.source.formats import is_file_format
+from penstock.source.formats import OpenedSource, is_file_format, short_format
 from penstock.spec.kafka_options import COMMITTED, ISOLATION, UNCOMMITTED
 from penstock.spec.source import Source
 

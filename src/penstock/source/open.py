@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from penstock.core.model import SourceName
 from penstock.errors import DependencyMissing, Usage
-from penstock.source.formats import BINARY_FILE_SCHEMA, INFERENCE_CONF, is_file_format, needs_schema, unknown_format
+from penstock.source.formats import BINARY_FILE_SCHEMA, INFERENCE_CONF, needs_schema, unknown_format
 from penstock.source.kafka.connector import ENVIRONMENT, coordinate
 from penstock.source.kafka.decode import decode_passes, decoded
 from penstock.source.kafka.options import is_kafka, reader_options
@@ -158,8 +158,3 @@ def _not_enabled(name: str, source: Source, version: str) -> DependencyMissing:
         f"sources.{name}.format {source.format} needs a jar that Spark does not carry.",
         remedy=f'Add spark: {{packages: ["org.apache.spark:spark-avro_{SCALA}:{version}"]}} to the pipeline file.',
     )
-
-
-def reads_files(source: Source) -> bool:
-    """Return whether the source reads files below a path, so that a batch is a list of files."""
-    return source.format is not None and is_file_format(source.format)

@@ -54,3 +54,12 @@ def _require_all_used(frame: DataFrame, sources: Mapping[SourceName, DataFrame],
             f"The {key} leaves out {', '.join(unused)}, so nothing of it would be delivered.",
             remedy="Use it in the transform, or take it out of sources.",
         )
+
+
+def execute_as_noop(rows: DataFrame) -> None:
+    """Compute every row of the micro-batch and discard it.
+
+    Called for a replayed batch of a stateful query whose rows are delivered already: Spark's state store commits batch N only
+    if every partition of batch N was computed to its end. Raises what Spark raises.
+    """
+    rows.write.format("noop").mode("overwrite").save()

@@ -1,16 +1,21 @@
 """Checks that Kafka still has what is to be read next: before a start, before each batch, and after it was staged."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from penstock.core.kafka_offset import Positions, positions_in
 from penstock.core.model import OffsetRange, SourceName
 from penstock.core.topics import GapAccepted, PartitionRead, TopicRead
-from penstock.errors import PenstockError
+from penstock.errors import DependencyMissing, PenstockError
 from penstock.source.kafka.gaps import NowOf, gaps_of, truncated
+from penstock.source.kafka.options import client_options, is_kafka
 from penstock.source.kafka.topic import TopicNow
+from penstock.spec.pipeline import DeliverySettings
 from penstock.spec.source import Source
+
+if TYPE_CHECKING:
+    from penstock.source.kafka.broker import Broker
 
 
 class Brokers(Protocol):
@@ -97,3 +102,28 @@ def _read(source: SourceName, topic: str, start: Mapping[int, int], end: Mapping
             if (retained := now.partitions.get(number)) is not None
         },
     )
+
+
+def watch_of(settings: DeliverySettings) -> Watch | None:
+    """Return a watch over the pipeline's Kafka sources, None if there are none. Nothing is connected."""
+    sources = dict(kafka_sources(settings))
+    return Watch(sources, connect=brokers_of) if sources else None
+
+
+def kafka_sources(settings: DeliverySettings) -> Iterator[tuple[SourceName, Source]]:
+    """Yield the sources of a pipeline that are read from Kafka."""
+    for name, source in getattr(settings, "sources", {}).items():
+        if is_kafka(source):
+            yield SourceName(name), source
+
+
+def brokers_of(name: SourceName, source: Source) -> "Broker":
+    """Return the client of a Kafka source's brokers. Raises DependencyMissing, Usage, Failed."""
+    try:
+        from penstock.source.kafka.broker import Broker  # noqa: PLC0415 - whether its package is installed is the question
+    except ImportError as cause:
+        raise DependencyMissing(
+            f"Source {name!r} reads Kafka, and Penstock looks at it with the package confluent-kafka, which is not installed.",
+            remedy="Install it on the driver: pip install 'penstock[kafka]'.",
+        ) from cause
+    return Broker(name, client_options(name, source))
