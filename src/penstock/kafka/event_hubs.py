@@ -33,7 +33,6 @@ class EventHubs:
 
     @property
     def bootstrap(self) -> str:
-        """Host and port of its Kafka endpoint."""
         return f"{self.host}:{9092 if self.emulated else 9093}"
 
     @property

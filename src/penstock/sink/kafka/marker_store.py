@@ -58,7 +58,6 @@ class LaneMarker:
 
     @property
     def marker(self) -> TableMarker:
-        """What the lane has published."""
         return self.mark.marker
 
     def after(self, marker: TableMarker, publication: Publication) -> "LaneMarker":
@@ -66,7 +65,6 @@ class LaneMarker:
         return replace(self, mark=self.mark.after(marker, publication), part=None)
 
     def of_ledger(self, ledger_id: LedgerId | None) -> "LaneMarker":
-        """Return this marker with that ledger's identity."""
         return replace(self, mark=replace(self.mark, marker=replace(self.marker, ledger_id=ledger_id)))
 
     def rows_there(self, publication: Publication) -> int:

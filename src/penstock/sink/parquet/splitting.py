@@ -32,7 +32,6 @@ class Lease:
         self._taken = False
 
     def share_of(self, rows: int) -> int:
-        """Return the bytes of that many of the rows."""
         return self._size_bytes * rows // max(self._rows, 1)
 
     def take(self) -> int:
@@ -103,7 +102,6 @@ class Splitter:
 
     @property
     def data_schema(self) -> "pa.Schema":
-        """The schema of the rows without partition columns."""
         return pa.schema([self._schema.field(index) for index in self._data], metadata=self._schema.metadata)
 
     def split(self, chunk: Chunk) -> "list[Group]":
