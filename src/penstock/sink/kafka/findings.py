@@ -7,9 +7,8 @@ from confluent_kafka import KafkaException
 from penstock.core.model import Finding
 from penstock.errors import Failed, PenstockError
 from penstock.kafka.event_hubs import is_event_hubs
-from penstock.sink.kafka.acl_errors import command
 from penstock.sink.kafka.clients import Clients
-from penstock.sink.kafka.errors import translate_errors
+from penstock.sink.kafka.errors import command, translate_errors
 from penstock.sink.kafka.lane_producer import try_transactions
 from penstock.sink.kafka.marker_store import trial_id
 from penstock.sink.kafka.preparation import require_compacted, require_rights, require_topics

@@ -142,20 +142,18 @@ def _part(value: object) -> Part:
 
 
 def newest_mark(
-    admin: AdminClient,
-    consumer: Consumer,
-    topic: str,
-    lane: int,
-    *,
-    pipeline: PipelineName,
-    sink: SinkName,
-    below: int | None = None,
+    clients: Clients, topic: str, lane: int, *, pipeline: PipelineName, sink: SinkName, below: int | None = None
 ) -> LaneMarker | None:
-    """Return a lane's newest committed marker (`below` an offset, if given), None if it never had one.
+    """Return a lane's newest committed marker (`below` an offset, if given), whoever is at work; None if it never had one.
 
-    Raises Refused for a topic in which another sink has markers: its open transactions would hide ours.
+    Raises KafkaException, LedgerMismatch, and Refused for a topic in which another sink has markers: its open transactions would
+    hide ours.
     """
-    value = _newest(admin, consumer, topic, lane, key=mark_key(pipeline, sink), below=below)
+    consumer = clients.consumer()
+    try:
+        value = _newest(clients.admin, consumer, topic, lane, key=mark_key(pipeline, sink), below=below)
+    finally:
+        consumer.close()
     return None if value is None else decode_lane_marker(value, pipeline=pipeline, sink=sink)
 
 

@@ -9,9 +9,8 @@ from confluent_kafka import KafkaException
 from penstock.core.faults import FaultPoint
 from penstock.errors import PublishFailed, Refused
 from penstock.sink.concurrent import map_concurrently
-from penstock.sink.kafka.acl_errors import not_allowed
 from penstock.sink.kafka.clients import Clients
-from penstock.sink.kafka.errors import connection_lost
+from penstock.sink.kafka.errors import connection_lost, not_allowed
 from penstock.sink.kafka.lane import Lane
 from penstock.sink.kafka.marker_store import Beginning, LaneMarker
 from penstock.sink.kafka.row_validator import TopicRowValidator

@@ -8,8 +8,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
 from tenacity import Retrying, retry_if_exception, retry_if_exception_type, retry_if_result, stop_after_delay, wait_fixed
 
-from penstock.sink.kafka.acl_errors import not_allowed
-from penstock.sink.kafka.errors import code_of, is_forbidden, is_gone
+from penstock.sink.kafka.errors import code_of, is_forbidden, is_gone, not_allowed
 
 ANSWER_S = 20.0
 SETTLED_S = 10.0
