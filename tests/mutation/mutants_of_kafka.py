@@ -15,10 +15,10 @@ OF_REFUSALS = "tests/unit/test_kafka_refusals.py"
 
 PROJECTION = "src/penstock/stage/projection.py"
 SHAPE = "src/penstock/sink/kafka/record_columns.py"
-RIGHTS = "src/penstock/sink/kafka/acl_errors.py"
 TROUBLE = "src/penstock/sink/kafka/errors.py"
 OF_OWN_ROWS = "tests/spark/test_stage_own_rows.py"
 
+PREPARATION = "src/penstock/sink/kafka/preparation.py"
 TOPICS = "src/penstock/sink/kafka/topics.py"
 BROKER = "src/penstock/source/kafka/broker.py"
 OF_LEADERS = "tests/unit/test_kafka_leaders.py"
@@ -77,9 +77,9 @@ MUTANTS_OF_KAFKA = (
     Mutant(
         bug=4,
         name="a-right-that-is-missing-is-noticed-after-the-batch-was-decided",
-        file=RIGHTS,
-        find="        require(topic, WRITE)\n",
-        replace="        pass\n",
+        file=PREPARATION,
+        find="[(topic, WRITE) for topic in topics] + ",
+        replace="",
         tests=(f"{OF_REFUSALS}::test_a_right_that_is_missing_is_named",),
     ),
     Mutant(
@@ -277,7 +277,7 @@ MUTANTS_OF_KAFKA = (
     Mutant(
         bug=35,
         name="a-record-without-a-key-is-decided-for-a-compacted-topic",
-        file="src/penstock/sink/kafka/preparation.py",
+        file=PREPARATION,
         find="compacted=frozenset(name for name, topic in place.topics.items() if topic.is_compacted)",
         replace="compacted=frozenset()",
         tests=("tests/unit/test_kafka_refusals.py::test_tasks_refuse_a_row_without_a_key_for_a_compacted_topic",),

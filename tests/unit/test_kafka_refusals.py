@@ -12,8 +12,8 @@ from tests.unit.kafka_target import HEADERS, TopicTarget, topics, values
 from tests.unit.table_target import spark_schema
 
 from penstock.errors import Failed, OutcomeUnknown, PublishFailed, Refused, Retryable, StageFailed, Usage
-from penstock.sink.kafka.acl_errors import require_rights
 from penstock.sink.kafka.errors import Overtaken, translate_errors
+from penstock.sink.kafka.preparation import require_rights
 from penstock.sink.kafka.records import records_of
 from penstock.sink.kafka.row_validator import TopicRowValidator
 from penstock.sink.kafka.topics import Topic

@@ -149,7 +149,6 @@ class S3Store(PlacedStore):
             _unless(_NO_UPLOAD, abort, **self._object(pending.key))
 
     def deletes_by_itself(self, folder: str = "") -> Sequence[Expiry]:
-        """Return the bucket's lifecycle rules."""
         with self._translate_errors("read the lifecycle rules for", folder):
             asked = self._client.get_bucket_lifecycle_configuration
             found = _unless(_NO_RULES, asked, Bucket=self.place.bucket) or {"Rules": []}

@@ -64,7 +64,6 @@ class BlobUrl:
         return f"{self.prefix}/{name}" if self.prefix else name
 
     def name(self, key: str) -> str:
-        """Return `key` relative to the prefix, the inverse of `key()`."""
         return key[len(self.prefix) + 1 :] if self.prefix else key
 
 

@@ -33,7 +33,6 @@ class EventHubs:
 
     @property
     def bootstrap(self) -> str:
-        """Host and port of its Kafka endpoint."""
         return f"{self.host}:{9092 if self.emulated else 9093}"
 
     @property
@@ -78,8 +77,12 @@ def event_hubs_of(connection_string: str) -> EventHubs:
     remember(Secret(parts["SharedAccessKey"]))
     if '"' in connection_string or "\\" in connection_string:
         raise Usage("A connection string of Event Hubs has no quotes and no backslashes; this one has.", remedy=_COPY)
+    endpoint = _ENDPOINT.fullmatch(parts["Endpoint"])
+    if endpoint is None:
+        shown = scheme_only(parts["Endpoint"])
+        raise Usage(f"Endpoint should be sb://NAMESPACE.servicebus.windows.net/, found {shown}.", remedy=_COPY)
     return EventHubs(
-        host=_host(parts["Endpoint"]),
+        host=endpoint[1].lower(),
         hub=parts.get("EntityPath") or None,
         connection_string=connection_string,
         emulated=parts.get("UseDevelopmentEmulator", "").lower() == "true",
@@ -95,10 +98,3 @@ def _parts(connection_string: str) -> Mapping[str, str]:
             raise Usage(f"A connection string of Event Hubs has the parts {', '.join(_KNOWN)} only.", remedy=_COPY)
         found[names[name.strip().lower()]] = value.strip()
     return found
-
-
-def _host(endpoint: str) -> str:
-    found = _ENDPOINT.fullmatch(endpoint)
-    if found is None:
-        raise Usage(f"Endpoint should be sb://NAMESPACE.servicebus.windows.net/, found {scheme_only(endpoint)}.", remedy=_COPY)
-    return found[1].lower()

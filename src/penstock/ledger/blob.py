@@ -43,7 +43,6 @@ class BlobLedgerStore:
         return (found.key for found in self._store.list(folder))
 
     def sweep(self) -> None:
-        """Discard uploads that were never completed."""
         for folder in _OWN:
             for pending in self._store.pending(folder):
                 self._store.discard(pending)

@@ -78,7 +78,6 @@ class DatabaseLedger(BaseLedger, Generic[C]):
         return self._database.home
 
     def tail(self) -> Entry | None:
-        """Costs one look at the end of the primary key."""
         return self._select(self._sql.tail, self._pipeline)
 
     def read(self, position: Position) -> Entry | None:

@@ -79,7 +79,6 @@ class PostgresLedger(DatabaseLedger[Connection]):
             raise self._no_ledger_table()
 
     def _found(self, connection: Connection) -> tuple[Any, ...] | None:
-        """Return what has the name of the ledger's table."""
         return connection.execute(TABLE_KIND, (self._schema, LEDGER_TABLE)).fetchone()
 
     def _create(self, connection: Connection) -> None:

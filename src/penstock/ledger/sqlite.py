@@ -63,7 +63,6 @@ class SqliteLedger(BaseLedger):
         return f"sqlite:{self._path.resolve()}"
 
     def tail(self) -> Entry | None:
-        """Costs one look at the end of the primary key."""
         return self._select(_TAIL)
 
     def read(self, position: Position) -> Entry | None:

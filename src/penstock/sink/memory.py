@@ -126,7 +126,7 @@ class MemorySink(SpooledSink):
 
     def publish(self, publication: Publication) -> Published:
         """Add the rows unless the table shows them already. Raises StagedDataLost, ContentConflict, LedgerMismatch."""
-        batches = () if self._stands_at(publication.position) else tuple(self._read(publication))
+        batches = () if _kept[self._prepared()].position >= publication.position else tuple(self._read(publication))
         with _lock:
             published = self._show(publication, batches)
         self._spool.discard(publication.staged, pipeline=publication.pipeline)
@@ -166,9 +166,6 @@ class MemorySink(SpooledSink):
             return None if self._key is None else _kept.get(self._key)
         return _kept.get((self._spool.root.url, newest.pipeline, self._name))
 
-    def _stands_at(self, position: Position) -> bool:
-        return _kept[self._prepared()].position >= position
-
     def _prepared(self) -> _Key:
         if self._key is None:
             raise Failed(f"Sink {self._name!r} was not prepared.", remedy="Call prepare() first.")
@@ -192,7 +189,10 @@ class MemorySink(SpooledSink):
         identity = (publication.batch, _content(publication.totals))
         if kept.position >= position:
             if publication.staged and kept.published.get(position) != identity:
-                raise _other_ledger(publication)
+                raise LedgerMismatch(
+                    f"Memory sink {publication.sink!r} holds rows of another ledger, with another batch at position {position}.",
+                    remedy=f"Call penstock.clear_memory_table({publication.sink!r}) to start anew in this process.",
+                )
             return Published(totals=publication.totals, already=True)
         fresh = self._write == "replace"
         _kept[key] = _Content(
@@ -206,13 +206,6 @@ class MemorySink(SpooledSink):
 
 def _content(totals: Totals) -> Totals:
     return Totals(rows=totals.rows, digest=totals.digest)
-
-
-def _other_ledger(publication: Publication) -> LedgerMismatch:
-    return LedgerMismatch(
-        f"Memory sink {publication.sink!r} holds rows of another ledger, with another batch at position {publication.position}.",
-        remedy=f"Call penstock.clear_memory_table({publication.sink!r}) to start anew in this process.",
-    )
 
 
 def _not_shown(publication: Publication) -> Problem:

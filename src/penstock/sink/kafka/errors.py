@@ -7,8 +7,13 @@ from confluent_kafka import KafkaError, KafkaException
 
 from penstock.errors import Failed, OutcomeUnknown, PenstockError, PublishFailed, Retryable, Usage
 from penstock.kafka.login_errors import DISCONNECTED
-from penstock.sink.kafka.acl_errors import command
 from penstock.sink.kafka.clients import Clients
+
+
+def command(right: str, option: str) -> str:
+    """Return the command by which an administrator grants `right`."""
+    return f"kafka-acls --add --allow-principal User:NAME --operation {right} {option}"
+
 
 _STARTS = "and start again: what was decided is published then."
 _FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError._FATAL}
@@ -57,6 +62,11 @@ _SILENCE = {
     KafkaError._WAIT_COORD,
 }
 """Errors of a request that got no answer; the client reports the reason through `error_cb`."""
+
+
+def not_allowed(right: str, what: str, option: str) -> Failed:
+    """Return the error for a missing right, with the command that grants it."""
+    return Failed(f"The user of this sink lacks the right {right} on {what}.", remedy=f"{command(right, option)}.")
 
 
 class Overtaken(Retryable):

@@ -7,14 +7,13 @@ from confluent_kafka import KafkaException
 from penstock.core.model import Finding
 from penstock.errors import Failed, PenstockError
 from penstock.kafka.event_hubs import is_event_hubs
-from penstock.sink.kafka.acl_errors import require_rights, warnings_of
 from penstock.sink.kafka.clients import Clients
-from penstock.sink.kafka.errors import translate_errors
+from penstock.sink.kafka.errors import command, translate_errors
 from penstock.sink.kafka.lane_producer import try_transactions
 from penstock.sink.kafka.marker_store import trial_id
-from penstock.sink.kafka.preparation import require_compacted, require_topics
+from penstock.sink.kafka.preparation import require_compacted, require_rights, require_topics
 from penstock.sink.kafka.target import Wanted
-from penstock.sink.kafka.topics import Topic, described, require_creatable
+from penstock.sink.kafka.topics import DESCRIBE_CONFIGS, READ, Topic, described, require_creatable
 
 
 def findings_of(clients: Clients, wanted: Wanted, *, keyed: bool) -> Sequence[Finding]:
@@ -40,7 +39,7 @@ def findings_of(clients: Clients, wanted: Wanted, *, keyed: bool) -> Sequence[Fi
         message = f"topic {topic.name} with {topic.partitions} partitions in {clients.place}"
         found.append(Finding(subject=subject, ok=True, message=message))
     every = [*topics.values(), *([] if markers is None else [markers])]
-    warnings = [*(warning for topic in every for warning in _warnings(topic)), *warnings_of(every)]
+    warnings = [warning for warnings_of in (_warnings, _missing_rights) for topic in every for warning in warnings_of(topic)]
     return [*found, *(Finding(subject=subject, ok=True, warns=True, message=warning) for warning in warnings)]
 
 
@@ -65,3 +64,12 @@ def _warnings(topic: Topic) -> Iterator[str]:
         )
     if topic.settings.get("unclean.leader.election.enable") == "true":
         yield f"topic {topic.name} has unclean.leader.election.enable=true: acknowledged rows may be dropped"
+
+
+def _missing_rights(topic: Topic) -> Iterator[str]:
+    """Yield a warning for each missing right that delivery does without: Read (for `verify`) and DescribeConfigs."""
+    if topic.lacks(READ):
+        yield f"the user may not read topic {topic.name}, so that `verify` cannot: {command(READ, f'--topic {topic.name}')}"
+    if topic.lacks(DESCRIBE_CONFIGS):
+        how = command(DESCRIBE_CONFIGS, f"--topic {topic.name}")
+        yield f"the user may not see the settings of topic {topic.name}, so that nobody can tell what it keeps: {how}"

@@ -159,7 +159,7 @@ class Lane:
 
     def _look(self) -> LaneMarker | None:
         with translate_errors(self._clients):
-            return look(self._clients, self._target.markers, self.number, pipeline=self._pipeline, sink=self._sink)
+            return newest_mark(self._clients, self._target.markers, self.number, pipeline=self._pipeline, sink=self._sink)
 
     def _publish(self, publication: Publication, rows: Rows) -> Published:
         if self._mark is None:
@@ -249,20 +249,6 @@ class Lane:
         except BaseException:
             self.drop()
             raise
-
-
-def look(
-    clients: Clients, topic: str, lane: int, *, pipeline: PipelineName, sink: SinkName, below: int | None = None
-) -> LaneMarker | None:
-    """Return a lane's newest committed marker (`below` an offset, if given), whoever is at work.
-
-    Raises KafkaException, Refused, LedgerMismatch.
-    """
-    consumer = clients.consumer()
-    try:
-        return newest_mark(clients.admin, consumer, topic, lane, pipeline=pipeline, sink=sink, below=below)
-    finally:
-        consumer.close()
 
 
 def _never() -> Loaded:

@@ -42,7 +42,6 @@ class Transactions:
 
     @property
     def is_open(self) -> bool:
-        """Whether a transaction is open."""
         return self._began_s is not None
 
     @property

@@ -139,7 +139,6 @@ class Librdkafka:
             self.metadata_destroy(answer)
 
     def refused(self, code: int) -> KafkaException:
-        """Return the exception for an `rd_kafka_resp_err_t`."""
         return KafkaException(KafkaError(code, self.err2str(code).decode(errors="replace")))
 
 

@@ -58,7 +58,6 @@ class LaneMarker:
 
     @property
     def marker(self) -> TableMarker:
-        """What the lane has published."""
         return self.mark.marker
 
     def after(self, marker: TableMarker, publication: Publication) -> "LaneMarker":
@@ -66,7 +65,6 @@ class LaneMarker:
         return replace(self, mark=self.mark.after(marker, publication), part=None)
 
     def of_ledger(self, ledger_id: LedgerId | None) -> "LaneMarker":
-        """Return this marker with that ledger's identity."""
         return replace(self, mark=replace(self.mark, marker=replace(self.marker, ledger_id=ledger_id)))
 
     def rows_there(self, publication: Publication) -> int:
@@ -144,20 +142,18 @@ def _part(value: object) -> Part:
 
 
 def newest_mark(
-    admin: AdminClient,
-    consumer: Consumer,
-    topic: str,
-    lane: int,
-    *,
-    pipeline: PipelineName,
-    sink: SinkName,
-    below: int | None = None,
+    clients: Clients, topic: str, lane: int, *, pipeline: PipelineName, sink: SinkName, below: int | None = None
 ) -> LaneMarker | None:
-    """Return a lane's newest committed marker (`below` an offset, if given), None if it never had one.
+    """Return a lane's newest committed marker (`below` an offset, if given), whoever is at work; None if it never had one.
 
-    Raises Refused for a topic in which another sink has markers: its open transactions would hide ours.
+    Raises KafkaException, LedgerMismatch, and Refused for a topic in which another sink has markers: its open transactions would
+    hide ours.
     """
-    value = _newest(admin, consumer, topic, lane, key=mark_key(pipeline, sink), below=below)
+    consumer = clients.consumer()
+    try:
+        value = _newest(clients.admin, consumer, topic, lane, key=mark_key(pipeline, sink), below=below)
+    finally:
+        consumer.close()
     return None if value is None else decode_lane_marker(value, pipeline=pipeline, sink=sink)
 
 

@@ -9,14 +9,13 @@ from confluent_kafka import KafkaException
 from penstock.core.faults import FaultPoint
 from penstock.errors import PublishFailed, Refused
 from penstock.sink.concurrent import map_concurrently
-from penstock.sink.kafka.acl_errors import require_rights
 from penstock.sink.kafka.clients import Clients
-from penstock.sink.kafka.errors import connection_lost
+from penstock.sink.kafka.errors import connection_lost, not_allowed
 from penstock.sink.kafka.lane import Lane
 from penstock.sink.kafka.marker_store import Beginning, LaneMarker
 from penstock.sink.kafka.row_validator import TopicRowValidator
 from penstock.sink.kafka.target import KEY, Wanted, require_columns, require_continued
-from penstock.sink.kafka.topics import Topic, add_lanes, broker_setting, create_markers, described, written
+from penstock.sink.kafka.topics import READ, WRITE, Topic, add_lanes, broker_setting, create_markers, described, written
 from penstock.sink.table.document_marker import Mark
 from penstock.sink.table.marker import TableMarker
 from penstock.sink.table.preparation import settings_of
@@ -95,6 +94,14 @@ def require_topics(clients: Clients, wanted: Wanted) -> Mapping[str, Topic]:
             remedy="Lower it, or raise transaction.max.timeout.ms of the brokers.",
         )
     return {name: topic for name, topic in found.items() if topic is not None}
+
+
+def require_rights(topics: Iterable[Topic], markers: Topic | None) -> None:
+    """Raise Failed if the user is known to lack the right to write to `topics`, or to write and read `markers`."""
+    needed = [(topic, WRITE) for topic in topics] + [(markers, right) for right in (WRITE, READ) if markers is not None]
+    for topic, right in needed:
+        if topic.lacks(right):
+            raise not_allowed(right, f"topic {topic.name!r}", f"--topic {topic.name}")
 
 
 def require_topics_exist(clients: Clients, wanted: Wanted) -> None:

@@ -34,8 +34,8 @@ from penstock.sink.kafka.clients import Clients
 from penstock.sink.kafka.errors import translate_errors
 from penstock.sink.kafka.findings import findings_of
 from penstock.sink.kafka.keyed import HEADER
-from penstock.sink.kafka.lane import Lane, Limits, look
-from penstock.sink.kafka.marker_store import LaneMarker
+from penstock.sink.kafka.lane import Lane, Limits
+from penstock.sink.kafka.marker_store import LaneMarker, newest_mark
 from penstock.sink.kafka.preparation import (
     MAX_RECORD_BYTES,
     Place,
@@ -290,7 +290,9 @@ class KafkaSink(SpooledSink):
     def _markers_below(self, ends: Mapping[int, int | None]) -> Sequence[LaneMarker]:
         topic = self._wanted.target.markers
         pipeline = self._wanted.pipeline
-        found = [look(self._clients, topic, lane, pipeline=pipeline, sink=self._name, below=end) for lane, end in ends.items()]
+        found = [
+            newest_mark(self._clients, topic, lane, pipeline=pipeline, sink=self._name, below=end) for lane, end in ends.items()
+        ]
         return [mark for mark in found if mark is not None]
 
     def _read(self, decisions: SinkDecisions) -> tuple[Sequence[LaneMarker], Totals | None]:

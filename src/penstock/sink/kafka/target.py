@@ -34,7 +34,6 @@ class TopicTarget:
 
     @property
     def every(self) -> tuple[str, ...]:
-        """All topics that rows may go to."""
         return tuple(dict.fromkeys((self.topic, *self.topics)))
 
 

@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
 from tenacity import Retrying, retry_if_exception, retry_if_exception_type, retry_if_result, stop_after_delay, wait_fixed
 
-from penstock.sink.kafka.acl_errors import not_allowed
-from penstock.sink.kafka.errors import code_of, is_forbidden, is_gone
+from penstock.sink.kafka.errors import code_of, is_forbidden, is_gone, not_allowed
 
 ANSWER_S = 20.0
 SETTLED_S = 10.0
@@ -18,6 +17,10 @@ _SEEN_S = 15.0
 _LOOK_S = 0.05
 _SEGMENT_BYTES = 1_048_576
 """Small: the segment that is being written is never compacted, so a reader goes through all of it."""
+
+
+WRITE, READ, DESCRIBE_CONFIGS = "Write", "Read", "DescribeConfigs"
+_AS_BROKERS_SAY: Final = {WRITE: "WRITE", READ: "READ", DESCRIBE_CONFIGS: "DESCRIBE_CONFIGS"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +41,10 @@ class Topic:
         """Return a setting as an integer, `otherwise` if it is not known."""
         found = self.settings.get(name)
         return otherwise if found is None else int(found)
+
+    def lacks(self, right: str) -> bool:
+        """Return whether the user is known to lack `right`; False where brokers do not report rights."""
+        return bool(self.allowed) and _AS_BROKERS_SAY[right] not in self.allowed
 
     @property
     def keeps_everything(self) -> bool:

@@ -59,7 +59,6 @@ class Allowance:
         self._lock = Lock()
 
     def take(self, size_bytes: int) -> bool:
-        """Spend `size_bytes` if they fit; return whether they did."""
         with self._lock:
             if size_bytes > self._left_bytes:
                 return False

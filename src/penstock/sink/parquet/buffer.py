@@ -56,7 +56,6 @@ class Buffer:
             yield from self._make_room()
 
     def rest(self) -> Iterator[RowGroup]:
-        """Yield everything that still waits."""
         for place in list(self._waiting):
             yield self._take(place)
 

@@ -36,7 +36,12 @@ class LedgerFiles:
             files.newest = files.newest or publication
             files.oldest = publication
             for piece in publication.staged:
-                files._add(DecidedFile(piece=piece, publication=publication))
+                file = DecidedFile(piece=piece, publication=publication)
+                files.by_name[piece.account, piece.name] = file
+                files.by_content[piece.totals.rows, piece.totals.digest] = file
+                found = _STEM.search(piece.name)
+                if found is not None:
+                    files.by_stem[found[0]] = file
         return files
 
     def newer_than(self, position: Position, account: AccountName) -> frozenset[str]:
@@ -64,11 +69,3 @@ class LedgerFiles:
             return False
         oldest = self.oldest
         return (attempt.generation, attempt.batch_id) < (oldest.generation, oldest.batch.batch_id)
-
-    def _add(self, file: DecidedFile) -> None:
-        piece = file.piece
-        self.by_name[piece.account, piece.name] = file
-        self.by_content[piece.totals.rows, piece.totals.digest] = file
-        found = _STEM.search(piece.name)
-        if found is not None:
-            self.by_stem[found[0]] = file

@@ -46,7 +46,6 @@ class PartFile:
 
     @property
     def size_bytes(self) -> int:
-        """The bytes written so far."""
         return self._upload.size_bytes
 
     def write(self, rows: "pa.Table", *, digest: int) -> None:
@@ -57,7 +56,6 @@ class PartFile:
         self._digest += digest
 
     def close(self) -> None:
-        """Write the footer."""
         self._writer.close()
 
     def finish(self, *, sink: SinkName, attempt: str) -> Staged:

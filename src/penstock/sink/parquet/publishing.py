@@ -61,7 +61,13 @@ class AccountPublication:
         marker = self.area.marker()
         if marker is None:
             return False
-        self._require_named_ledger(marker)
+        # I2: at any position; a marker of an older Penstock names no ledger, and the start has compared it
+        if marker.ledger_id not in {None, self.publication.ledger_id}:
+            raise LedgerMismatch(
+                f"Account {self.account!r} shows what ledger {marker.ledger_id} decided, up to its position {marker.position}, "
+                f"but ledger {self.publication.ledger_id} publishes position {self.publication.position} there.",
+                remedy="Stop the run of the ledger that is not wanted: what one of them decided would be there twice.",
+            )
         if marker.position < self.publication.position:
             require_no_copy(self.publication, marker.position, place=f"Account {self.account!r}")
             return False
@@ -78,18 +84,6 @@ class AccountPublication:
             f"published, {gone[0].name} for one.",
             remedy="Restore the staging directory or the account from a backup, then run `penstock recover`.",
         )
-
-    def _require_named_ledger(self, marker: Marker) -> None:
-        """Raise LedgerMismatch if the marker names another ledger, whatever its position.
-
-        A marker of an older Penstock names no ledger; the start has compared it (I2).
-        """
-        if marker.ledger_id not in {None, self.publication.ledger_id}:
-            raise LedgerMismatch(
-                f"Account {self.account!r} shows what ledger {marker.ledger_id} decided, up to its position {marker.position}, "
-                f"but ledger {self.publication.ledger_id} publishes position {self.publication.position} there.",
-                remedy="Stop the run of the ledger that is not wanted: what one of them decided would be there twice.",
-            )
 
     def _require_same_ledger(self, marker: Marker) -> None:
         """Raise LedgerMismatch unless this position's marker is of this batch, and none of its pieces is still staged.

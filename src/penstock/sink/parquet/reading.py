@@ -1,12 +1,11 @@
 """Reads a published file back as the rows that were decided, with its columns in their order, and hashes them."""
 
-from dataclasses import dataclass
 from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.core.model import RowDigest
+from penstock.core.model import RowDigest, Totals
 from penstock.core.row_hash import digest, row_hashes
 from penstock.protocols import SCHEMA_KEY
 from penstock.sink.parquet.hive import PartitionColumn, Value, unescape
@@ -16,16 +15,8 @@ from penstock.spark.schema import arrow_schema
 _BATCH_ROWS = 1 << 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Content:
-    """What a file holds: the number of its rows and their digest."""
-
-    rows: int
-    digest: int
-
-
-def read_content(file: BinaryIO, *, name: str, schema: str, row_digest: RowDigest) -> Content:
-    """Return what a whole file holds; `name` is relative to the root and holds the partition values.
+def read_content(file: BinaryIO, *, name: str, schema: str, row_digest: RowDigest) -> Totals:
+    """Return the rows and the digest of a whole file; `name` is relative to the root and holds the partition values.
 
     `schema` is Spark's JSON of the rows. A schema in the file's footer takes precedence: the file may be of an unknown batch.
     Raises ValueError with the reason for a file that does not hold such rows, pa.ArrowException and OSError for one that cannot
@@ -38,11 +29,10 @@ def read_content(file: BinaryIO, *, name: str, schema: str, row_digest: RowDiges
     surplus = [column for column in parquet.schema_arrow.names if column not in rows.names or column in values]
     if missing or surplus:
         raise ValueError(f"its columns are {', '.join(parquet.schema_arrow.names)}, expected {', '.join(rows.names)}")
-    total, summed = 0, 0
+    found = Totals()
     for batch in parquet.iter_batches(_BATCH_ROWS, use_threads=False):
-        total += batch.num_rows
-        summed += digest(row_hashes(_restored(batch, rows, values), row_digest))
-    return Content(rows=total, digest=summed % (1 << 64))
+        found += Totals(rows=batch.num_rows, digest=digest(row_hashes(_restored(batch, rows, values), row_digest)))
+    return found
 
 
 def read_table(file: BinaryIO, *, name: str, schema: str) -> "pa.Table":

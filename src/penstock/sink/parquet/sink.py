@@ -117,7 +117,6 @@ class ParquetSink:
 
     @property
     def accounts(self) -> Sequence[AccountName]:
-        """All accounts, in the order of the pipeline file."""
         return list(self._accounts)
 
     def describe(self) -> Mapping[str, str]:

@@ -32,7 +32,6 @@ class Lease:
         self._taken = False
 
     def share_of(self, rows: int) -> int:
-        """Return the bytes of that many of the rows."""
         return self._size_bytes * rows // max(self._rows, 1)
 
     def take(self) -> int:
@@ -85,11 +84,6 @@ class _Coded(NamedTuple):
     before: "Numbers | None"
 
 
-class _Stored(NamedTuple):
-    values: tuple[Value, ...]
-    digest: int
-
-
 class Splitter:
     """Splits the chunks of one attempt. Not thread-safe."""
 
@@ -103,7 +97,6 @@ class Splitter:
 
     @property
     def data_schema(self) -> "pa.Schema":
-        """The schema of the rows without partition columns."""
         return pa.schema([self._schema.field(index) for index in self._data], metadata=self._schema.metadata)
 
     def split(self, chunk: Chunk) -> "list[Group]":
@@ -198,30 +191,31 @@ class Splitter:
         start = 0
         for part in small:
             rows = shared.slice(start, part.end - part.start)
-            yield self._group(part, self._stored_values(part, chunk, order), rows, lease)
+            yield self._group(part, rows, lease, chunk, order)
             start += len(rows)
 
     def _own(self, part: _Part, rows: "pa.Table", chunk: Chunk, order: Numbers | None) -> Group:
-        return self._group(part, self._stored_values(part, chunk, order), rows, Lease(rows))
+        return self._group(part, rows, Lease(rows), chunk, order)
 
-    def _group(self, part: _Part, stored: "_Stored", rows: "pa.Table", lease: Lease) -> Group:
+    def _group(self, part: _Part, rows: "pa.Table", lease: Lease, chunk: Chunk, order: Numbers | None) -> Group:
+        values, summed = self._stored_values(part, chunk, order)
         return Group(
             account=part.account,
-            directories="/".join(self._directory(place, value) for place, value in enumerate(stored.values)),
+            directories="/".join(self._directory(place, value) for place, value in enumerate(values)),
             rows=rows,
-            digest=stored.digest,
+            digest=summed,
             size_bytes=lease.share_of(len(rows)),
             lease=lease,
         )
 
-    def _stored_values(self, part: _Part, chunk: Chunk, order: Numbers | None) -> "_Stored":
+    def _stored_values(self, part: _Part, chunk: Chunk, order: Numbers | None) -> tuple[tuple[Value, ...], int]:
         """Return the partition values as readers will see them, and the digest of rows that have these."""
         lost = [place for place, value in enumerate(part.values) if is_lost_as_directory(value)]
         if not lost or order is None:
-            return _Stored(part.values, part.digest)
+            return part.values, part.digest
         rows = chunk.rows.take(pa.array(order[part.start : part.end]))
         values = tuple(None if place in lost else value for place, value in enumerate(part.values))
-        return _Stored(values, self._digest_with_nulls(lost, rows))
+        return values, self._digest_with_nulls(lost, rows)
 
     def _digest_with_nulls(self, lost: Sequence[int], rows: "pa.Table") -> int:
         """Return the digest of rows whose lost texts are null, as they will be stored. Raises StageFailed if they must not be."""

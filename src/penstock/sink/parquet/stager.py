@@ -107,7 +107,6 @@ class ParquetStageWriter:
             self._finish(next(iter(self._open)))
 
     def _name(self, place: Place) -> tuple[AccountName, str]:
-        """Return account and name of a new file."""
         account, directories = place
         settings, number = self._settings, self._files
         self._files += 1

@@ -66,7 +66,6 @@ class Table:
         return sorted(shown, key=lambda file: file.name)
 
     def file_of(self, piece: Staged) -> TableFile:
-        """Return the file that `piece` was published as."""
         return self._file(StoredFile(name=piece.name, size_bytes=piece.totals.size_bytes), piece.totals.rows)
 
     def read(self, file: TableFile, *, schema: str) -> "pa.Table":

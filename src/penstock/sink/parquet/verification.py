@@ -13,16 +13,16 @@ from penstock.protocols import SinkDecisions
 from penstock.sink.parquet.account import Area, StoredFile
 from penstock.sink.parquet.layout import attempt_of, is_parquet
 from penstock.sink.parquet.ledger_files import DecidedFile, LedgerFiles
-from penstock.sink.parquet.reading import Content, read_content
+from penstock.sink.parquet.reading import read_content
 from penstock.sink.parquet.table import Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """One file that readers find: what it holds, or why it cannot be read."""
+    """One file that readers find: the rows and the digest that it holds, or why it cannot be read."""
 
     file: StoredFile
-    content: Content | None
+    content: Totals | None
     problem: str | None
 
 
@@ -102,12 +102,8 @@ def _read(area: Area, file: StoredFile, schema: str, row_digest: RowDigest) -> S
 
 
 def _totals(seen: Sequence[Seen]) -> Totals:
-    found = (
-        Totals(rows=one.content.rows, files=1, size_bytes=one.file.size_bytes) + Totals(digest=one.content.digest)
-        for one in seen
-        if one.content is not None
-    )
-    return sum(found, Totals())
+    readable = ((one.file, one.content) for one in seen if one.content is not None)
+    return sum((content + Totals(files=1, size_bytes=file.size_bytes) for file, content in readable), Totals())
 
 
 class _Examination:
@@ -156,7 +152,7 @@ class _Examination:
             return None
         return self._problem(one.file.name, f"is foreign: no batch decided its {one.content.rows} rows.")
 
-    def _changed(self, decided: DecidedFile, content: Content) -> Problem | None:
+    def _changed(self, decided: DecidedFile, content: Totals) -> Problem | None:
         totals = decided.piece.totals
         if (content.rows, content.digest) == (totals.rows, totals.digest):
             return None

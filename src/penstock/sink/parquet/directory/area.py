@@ -112,7 +112,9 @@ class DirectoryArea:
                 directory.mkdir(parents=True, exist_ok=True)
         shown = map_concurrently(self._show_one, pieces)
         gone = [piece for piece, is_shown in zip(pieces, shown, strict=True) if not is_shown]
-        map_concurrently(self._seal, self._directories_of([piece for piece in pieces if piece not in gone]))
+        parents = (parent for piece in pieces if piece not in gone for parent in (self.root / piece.name).parents)
+        # all with new names, and up to the root: an earlier try may have made them
+        map_concurrently(self._seal, list(dict.fromkeys(parent for parent in parents if parent.is_relative_to(self.root))))
         return gone
 
     def advance(self, marker: Marker) -> None:
@@ -201,18 +203,6 @@ class DirectoryArea:
             if state is PieceState.SHOWN and os.path.lexists(staged):
                 forget(staged)
         return state is PieceState.SHOWN
-
-    def _directories_of(self, pieces: Sequence[Staged]) -> Sequence[Path]:
-        """Return all directories with new names and their parents up to the root: an earlier try may have made them."""
-        found: dict[Path, None] = {}
-        for piece in pieces:
-            directory = (self.root / piece.name).parent
-            while directory not in found:
-                found[directory] = None
-                if directory == self.root:
-                    break
-                directory = directory.parent
-        return list(found)
 
     def _seal(self, directory: Path) -> None:
         with (
