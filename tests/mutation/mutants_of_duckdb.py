@@ -4,7 +4,7 @@ from tests.mutation.mutant import Mutant
 
 DATABASE = "src/penstock/sink/duckdb/database.py"
 MOVE = "src/penstock/sink/duckdb/load.py"
-PREPARATION = "src/penstock/sink/duckdb/preparation.py"
+TABLE_SCHEMA = "src/penstock/sink/duckdb/table_schema.py"
 PUBLICATION = "src/penstock/sink/table/publication.py"
 SINK = "src/penstock/sink/duckdb/sink.py"
 STATEMENTS = "src/penstock/sink/duckdb/statements.py"
@@ -76,9 +76,9 @@ MUTANTS_OF_DUCKDB = (
     Mutant(
         bug=8,
         name="a-table-of-duckdb-is-not-tried-before-the-first-decision",
-        file=PREPARATION,
-        find="    _rehearse(connection, rows, target)\n    content",
-        replace="    content",
+        file=SINK,
+        find="        rehearse(connection, rows, self._target)\n",
+        replace="        pass\n",
         tests=(f"{OF_SINK}::test_a_table_that_does_not_fit[no key]",),
     ),
     Mutant(
@@ -133,8 +133,8 @@ MUTANTS_OF_DUCKDB = (
         bug=35,
         name="a-table-of-sqlite-is-not-looked-at-before-a-decided-batch",
         file="src/penstock/sink/sqlite/sink.py",
-        find="load(cursor, decided_rows(cursor, rows, publication.schema, target), target)",
-        replace="load(cursor, rows, target)",
+        find="        require_fit(table_schema, arrow_schema(publication.schema), target, decided=True)\n",
+        replace="",
         tests=(f"{OF_DECIDED}::test_a_table_that_would_hold_other_values_is_not_filled_by_recover[sqlite]",),
     ),
     Mutant(
@@ -204,7 +204,7 @@ MUTANTS_OF_DUCKDB = (
     Mutant(
         bug=35,
         name="a-key-of-duckdb-takes-different-texts-for-equal",
-        file=PREPARATION,
+        file=TABLE_SCHEMA,
         find="            if row is not None and row[0]:\n",
         replace="            if False:\n",
         tests=(f"{OF_SINK}::test_a_table_that_does_not_fit[collation]",),

@@ -175,9 +175,17 @@ MUTANTS_OF_IDENTITY = (
         bug=17,
         name="a-table-of-the-native-sink-is-filled-by-any-driver-too",
         file="src/penstock/sink/dbapi/preparation.py",
-        find="    if marker is None:\n        _require_unfilled_natively",
-        replace="    if False:\n        _require_unfilled_natively",
+        find="    if marker is None and has(session",
+        replace="    if False and has(session",
         tests=(f"{OF_KINDS}[sqlite-native-first]",),
+    ),
+    Mutant(
+        bug=17,
+        name="a-table-behind-any-driver-is-filled-by-sqlite-too",
+        file="src/penstock/sink/sqlite/sink.py",
+        find="if table_schema_of(plain_cursor(connection), DBAPI_MARKER_TABLE) is not None:",
+        replace="if False:",
+        tests=(f"{OF_KINDS}[sqlite-any-driver-first]",),
     ),
     *(
         Mutant(
@@ -189,12 +197,6 @@ MUTANTS_OF_IDENTITY = (
             tests=(f"{OF_KINDS}[{kind}-any-driver-first]",),
         )
         for kind, file, find, replace in (
-            (
-                "sqlite",
-                "sqlite/preparation",
-                "if marker is None and table_schema_of(cursor",
-                "if False and table_schema_of(cursor",
-            ),
             ("mysql", "mysql/sink", "if self._table_schema(connection, DBAPI_MARKER_TABLE) is not None:", "if False:"),
             ("postgres", "postgres/sink", "in connection.execute(sql.DBAPI_SCHEMAS).fetchall():", "in ():"),
         )

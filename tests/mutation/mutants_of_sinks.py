@@ -7,7 +7,7 @@ MEMORY = "src/penstock/sink/memory.py"
 MODEL = "src/penstock/core/model.py"
 PARQUET = "src/penstock/sink/parquet/publishing.py"
 MARKS = "src/penstock/sink/table/marker_store.py"
-SQLITE_SINK = "src/penstock/sink/sqlite/sink.py"
+SERVER = "src/penstock/sink/table/server.py"
 TABLE = "src/penstock/sink/table/publication.py"
 
 OF_FIRST_BATCH = "tests/conformance/test_first_batch_crashes.py::test_the_first_batch_survives"
@@ -135,11 +135,9 @@ MUTANTS_OF_SINKS = (
     Mutant(
         bug=12,
         name="the-spool-is-emptied-before-the-commit",
-        file=SQLITE_SINK,
+        file=SERVER,
         find="""\
-            self._commit(connection)
-            self._note(publication)
-        self._spool.discard(publication.staged, pipeline=publication.pipeline)
+            self._commit(connection)  # I6: rows and marker become visible together
 """,
         replace="""\
             self._spool.discard(publication.staged, pipeline=publication.pipeline)
@@ -251,13 +249,13 @@ MUTANTS_OF_SINKS = (
     Mutant(
         bug=14,
         name="published-spool-files-are-kept",
-        file=SQLITE_SINK,
+        file=SERVER,
         find="""\
-            self._note(publication)
+            published = self._publish(publication)
         self._spool.discard(publication.staged, pipeline=publication.pipeline)
 """,
         replace="""\
-            self._note(publication)
+            published = self._publish(publication)
 """,
         tests=(f"{OF_SQLITE}::test_a_decided_batch_survives_the_sweep_of_a_newer_generation",),
     ),
@@ -284,25 +282,17 @@ MUTANTS_OF_SINKS = (
     Mutant(
         bug=15,
         name="a-commit-without-an-answer-is-taken-for-done",
-        file=SQLITE_SINK,
-        find="""\
-        except sqlite3.Error as cause:
-            seen = diagnose_file(cause, self._database.path)
-            raise OutcomeUnknown(
-""",
-        replace="""\
-        except sqlite3.Error as cause:
-            return
-            raise OutcomeUnknown(
-""",
+        file="src/penstock/sink/table/file.py",
+        find="            seen = self._diagnose(self._reason(cause))\n",
+        replace="            return\n",
         tests=(f"{OF_FIRST_BATCH}[SpooledRig-sqlite.commit-error]",),
     ),
     Mutant(
         bug=15,
         name="the-marker-is-not-read-on-a-new-connection",
-        file=SQLITE_SINK,
-        find="        with self._fetched(publication), self._lock, self._database.dropping_on_error():\n",
-        replace="        with self._fetched(publication), self._lock:\n",
+        file=SERVER,
+        find="        with self._database.dropping_on_error():\n            connection = self._database.writable()\n",
+        replace="        with self._lock:\n            connection = self._database.writable()\n",
         tests=(f"{OF_SQLITE_PUBLISHING}::test_after_any_fault_the_next_try_shows_the_batch_once",),
     ),
     Mutant(

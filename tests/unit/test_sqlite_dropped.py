@@ -46,7 +46,8 @@ def test_a_ledger(tmp_path: Path) -> None:
 
 def test_a_database_of_a_sink(tmp_path: Path) -> None:
     database = Database(str(tmp_path / "data.db"))
-    connection = database.writable(create=True)
+    database.create()
+    connection = database.writable()
     connection.execute("CREATE TABLE t (n)")
     connection.execute("INSERT INTO t VALUES (1), (2)")
     connection.execute("BEGIN IMMEDIATE")

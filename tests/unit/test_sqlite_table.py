@@ -297,13 +297,13 @@ def refused(table, sink, column, message):
 @pytest.mark.parametrize("zone", [None, "UTC", "Asia/Kolkata"])
 def test_moments_outside_of_four_digit_years(target, moment, zone):
     table = target(schema=spark_schema(c="timestamp"))
-    refused(table, table.sink(), pa.array([0, moment]).cast(pa.timestamp("us", zone)), "'c' outside years 0001 to 9999")
+    refused(table, table.sink(), pa.array([0, moment]).cast(pa.timestamp("us", zone)), "'c' outside the years 0001 to 9999")
 
 
 @pytest.mark.parametrize("day", [-719_163, 2_932_897])
 def test_days_outside_of_four_digit_years(target, day):
     table = target(schema=spark_schema(c="date"))
-    refused(table, table.sink(), pa.array([0, day], pa.int32()).cast(pa.date32()), "'c' outside years 0001 to 9999")
+    refused(table, table.sink(), pa.array([0, day], pa.int32()).cast(pa.date32()), "'c' outside the years 0001 to 9999")
 
 
 def test_numbers_beyond_64_bits_with_sign(target):

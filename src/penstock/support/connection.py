@@ -26,7 +26,7 @@ class ReusedConnection(ABC):
 
 
 class ServerConnection(ReusedConnection):
-    """A `ReusedConnection` to the server at `place`, whose client raises `errors`."""
+    """A `ReusedConnection` to the server or file at `place`, whose client raises `errors`."""
 
     place: str
     errors: type[Exception] | tuple[type[Exception], ...]

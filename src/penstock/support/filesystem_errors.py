@@ -5,9 +5,12 @@ Examining serves where another program (SQLite, Spark) reports only that it fail
 
 import errno
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from penstock.errors import PenstockError
 
 _LITTLE_BYTES = 64 * 1024
 
@@ -47,6 +50,16 @@ _PROBLEMS: Mapping[int, PathProblem] = {
 def problem_of(cause: OSError) -> PathProblem:
     """Return the problem that `cause` reports."""
     return _PROBLEMS.get(cause.errno or 0, PathProblem(reason=cause.strerror or str(cause), advice="Mend it"))
+
+
+@contextmanager
+def translate_os_errors(kind: type[PenstockError], what: str, *, then: str) -> Iterator[None]:
+    """Raise an OSError as `kind`. `what` begins the message, which the reason ends; `then` ends the remedy."""
+    try:
+        yield
+    except OSError as cause:
+        problem = problem_of(cause)
+        raise kind(f"{what}: {problem.reason}.", remedy=f"{problem.advice}{then}") from cause
 
 
 def reason(cause: OSError) -> str:

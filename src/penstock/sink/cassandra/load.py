@@ -52,8 +52,8 @@ class Writer:
         """Write all rows, and return when every one was acknowledged. Raises PublishFailed."""
         for wave in _waves(batches):
             row_bytes = max(1, wave.nbytes // wave.num_rows)
-            left = chunked(_stamped(wave, at_us), self._partition, row_bytes=row_bytes)
-            self._land(left)
+            rows = [(*row, at_us) for row in zip(*map(bound, wave.columns), strict=True)]
+            self._land(chunked(rows, self._partition, row_bytes=row_bytes))
 
     def _land(self, chunks: list[Sequence[Row]]) -> None:
         left = chunks
@@ -63,7 +63,7 @@ class Writer:
             while left:
                 with WRITE.around(error=connection_lost, lost=connection_lost):
                     failed = connection.write(self._statements.insert, left)
-                left = [part for chunk, error in failed for part in _parts(chunk, error)]
+                left = [part for chunk, error in failed for part in (_cut(chunk, 1) if is_too_large(error) else [chunk])]
                 for chunk, error in failed:
                     if not (len(chunk) > 1 and is_too_large(error)):
                         raise error
@@ -130,16 +130,6 @@ def _waves(batches: Iterator["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
 def _joined(batches: Sequence["pa.RecordBatch"]) -> "pa.RecordBatch":
     [joined] = pa.Table.from_batches(batches).combine_chunks().to_batches()
     return joined
-
-
-def _stamped(wave: "pa.RecordBatch", at_us: int) -> list[Row]:
-    columns = [bound(column) for column in wave.columns]
-    return [(*row, at_us) for row in zip(*columns, strict=True)]
-
-
-def _parts(chunk: Sequence[Row], error: Exception) -> list[Sequence[Row]]:
-    """Split a chunk into single rows if the server found the request too large."""
-    return _cut(chunk, 1) if is_too_large(error) else [chunk]
 
 
 def _questions(keys: Iterator[Row]) -> list[Row]:

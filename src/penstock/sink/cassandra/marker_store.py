@@ -25,6 +25,7 @@ from penstock.sink.table.marker import (
     marker_values,
     place_of,
 )
+from penstock.sink.table.marker_statements import MARKER_COLUMNS
 from penstock.sink.table.marker_store import REMEMBERED_BATCHES
 
 STAMP = FaultPoint("cassandra.stamp", "The marker takes the time stamp of a batch, before its first row is written.")
@@ -88,7 +89,7 @@ class CassandraMarkerStore:
         if not rows:
             return None
         at_us, position, digest, displaced, displaced_digest = rows[0][-len(sql.STAMPED) :]
-        ledger_id = rows[0][len(sql.MARKED) - 1] if self._named else None
+        ledger_id = rows[0][len(MARKER_COLUMNS) - 1] if self._named else None
         marker = marker_from(rows[0], pipeline, sink, ledger_id=ledger_id)
         displaced_totals = Totals(rows=displaced, digest=int(displaced_digest, 16))
         self._position = marker.position
@@ -159,4 +160,4 @@ class CassandraMarkerStore:
 
 def _marked(marker: TableMarker) -> tuple[Any, ...]:
     values = marker_values(marker)
-    return tuple(values[name] for name in sql.MARKED)
+    return tuple(values[name] for name in MARKER_COLUMNS)

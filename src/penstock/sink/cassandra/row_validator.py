@@ -7,14 +7,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.sink.table.nested import to_json
-from penstock.sink.table.row_validator import Limits, TableRowValidator
+from penstock.sink.table.row_validator import YEARS_IN_MICROSECONDS, Limits, TableRowValidator
 
 MAX_ROW_BYTES = 8_000_000
 """Half of what a server accepts by default."""
 MAX_KEY_BYTES = 65_535
 _OVERHEAD_BYTES = 32
 """What each column of a key adds to its text, at most."""
-_MICROSECONDS = Limits(low=-62_135_596_800_000_000, high=253_402_300_799_999_999, description="the years 0001 to 9999")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,13 +26,19 @@ class RowValidator(TableRowValidator):
     def __call__(self, rows: "pa.RecordBatch") -> None:
         """Refuse what `TableRowValidator` refuses, and keys that are too long."""
         super(RowValidator, self).__call__(rows)
-        self._check_key(rows)
+        sized = [rows.column(name) for name in self.key if _is_sized(rows.column(name))]
+        longest = sum(pc.max(pc.binary_length(column)).as_py() or 0 for column in sized)
+        limit = MAX_KEY_BYTES - _OVERHEAD_BYTES * len(self.key)
+        if longest > limit:
+            raise self.refusal(
+                f"a key of up to {longest} bytes, where Cassandra takes {limit}", "Use a shorter key, a hash of it, say."
+            )
 
     def folded(self, name: str) -> str:
         return name
 
     def limits(self, kind: "pa.DataType") -> Limits | None:
-        return _MICROSECONDS if pa.types.is_timestamp(kind) else None
+        return YEARS_IN_MICROSECONDS if pa.types.is_timestamp(kind) else None
 
     def check_more(self, name: str, column: "pa.Array") -> None:
         """Refuse an empty partition key, parts of milliseconds, and values that have no JSON."""
@@ -46,15 +51,6 @@ class RowValidator(TableRowValidator):
             )
         if pa.types.is_nested(column.type):
             self.require_json(name, partial(to_json, column))
-
-    def _check_key(self, rows: "pa.RecordBatch") -> None:
-        sized = [rows.column(name) for name in self.key if _is_sized(rows.column(name))]
-        longest = sum(pc.max(pc.binary_length(column)).as_py() or 0 for column in sized)
-        limit = MAX_KEY_BYTES - _OVERHEAD_BYTES * len(self.key)
-        if longest > limit:
-            raise self.refusal(
-                f"a key of up to {longest} bytes, where Cassandra takes {limit}", "Use a shorter key, a hash of it, say."
-            )
 
 
 def _is_sized(column: "pa.Array") -> bool:

@@ -7,18 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.core.faults import FaultPoint
 from penstock.core.model import Finding, PipelineName, Publication, Published, RowDigest, SinkKind, Totals
-from penstock.errors import Conflict, PublishFailed, StagedDataLost
+from penstock.errors import Conflict, PublishFailed, Retryable, StagedDataLost
 from penstock.sink.cassandra.database import Around, Connection, Database, StepRetry
 from penstock.sink.cassandra.duplicate_keys import repeated_in, require_unique, without
 from penstock.sink.cassandra.errors import connection_lost
 from penstock.sink.cassandra.load import Writer, content_of
 from penstock.sink.cassandra.marker_store import CassandraMarkerStore, Replaced
-from penstock.sink.cassandra.preparation import prepare_table, readable_marker_store, require_schema_accepted
-from penstock.sink.cassandra.row_validator import RowValidator
-from penstock.sink.cassandra.table_schema import few_copies, misfit, require_fit, table_schema_of
-from penstock.sink.cassandra.target import CassandraTarget, target_of
+from penstock.sink.cassandra.preparation import create, create_own_tables, name_markers, require_allowed
+from penstock.sink.cassandra.row_validator import MAX_ROW_BYTES, RowValidator
+from penstock.sink.cassandra.statements import MARKER_TABLE
+from penstock.sink.cassandra.storage import storage_of
+from penstock.sink.cassandra.table_schema import TableSchema, few_copies, misfit, require_fit, table_schema_of
+from penstock.sink.cassandra.target import CassandraTarget, require_storable, target_of
+from penstock.sink.spool.writer import RowCheck
+from penstock.sink.table.prepared import PreparedSink
 from penstock.sink.table.publication import Loaded, apply, decided_target
-from penstock.sink.table.server import DatabaseSink
 from penstock.sink.table.sink import TableSinkArguments
 from penstock.spark.schema import arrow_schema
 
@@ -31,7 +34,7 @@ PREPARE = FaultPoint("cassandra.prepare", "Table and marker are created.")
 WAIT_S = 300.0
 
 
-class CassandraSink(DatabaseSink[Connection]):
+class CassandraSink(PreparedSink[Connection, TableSchema]):
     """Delivers into one table of Cassandra by keyed writes, whose result does not depend on how often they are repeated.
 
     `write` is `upsert` (a row replaces the one with its key; of several rows of one batch the last one counts) or `append` (no
@@ -81,7 +84,7 @@ class CassandraSink(DatabaseSink[Connection]):
         )
 
     def _existing_table(self, connection: Connection) -> tuple[str, bool] | None:
-        table_schema = table_schema_of(connection, self._target.table)
+        table_schema = self._table_schema(connection)
         if table_schema is None:
             return None
         unfit = misfit(table_schema, self._target.table)
@@ -91,19 +94,48 @@ class CassandraSink(DatabaseSink[Connection]):
             else (str(unfit), False)
         )
 
-    def _prepare_table(self, connection: Connection, pipeline: PipelineName, schema: str) -> RowValidator:
-        with PREPARE.around(error=connection_lost, lost=connection_lost):
-            return prepare_table(
-                connection, pipeline=pipeline, sink=self._name, schema=schema, target=self._keyed, create=self._create
-            )
+    def _name_markers(self, connection: Connection) -> None:
+        name_markers(connection)
 
-    def _require_schema_accepted(self, connection: Connection, pipeline: PipelineName, schema: str) -> None:
-        require_schema_accepted(
-            connection, pipeline=pipeline, sink=self._name, schema=schema, target=self._keyed, create=self._create
+    def _prepare_table(self, connection: Connection, pipeline: PipelineName, schema: str) -> RowCheck:
+        with PREPARE.around(error=connection_lost, lost=connection_lost):
+            self._storable(connection, schema)  # no transaction would undo what wrong settings leave behind
+            create_own_tables(connection)
+            try:
+                return self._prepared(connection, pipeline, schema)
+            except Conflict as conflict:
+                raise Retryable("Another run made the marker at the same time.", remedy="Try again.") from conflict
+
+    def _table_schema(self, connection: Connection) -> TableSchema | None:
+        return table_schema_of(connection, self._target.table)
+
+    def _require_storable(self, connection: Connection, rows: "pa.Schema") -> None:  # noqa: ARG002 - the types say it
+        require_storable(rows, self._keyed)
+
+    def _create_table(self, connection: Connection, rows: "pa.Schema") -> None:
+        declared = [storage_of(field.type).declared(field.type) for field in rows]
+        create(connection, self._keyed.statements(rows).create(declared, self._keyed.partition))
+
+    def _require_fit(self, connection: Connection, table_schema: TableSchema, rows: "pa.Schema") -> None:
+        require_fit(table_schema, rows, self._keyed)
+        require_allowed(connection, rows, self._keyed)
+
+    def _row_check(self, table_schema: TableSchema, rows: "pa.Schema") -> RowValidator:  # noqa: ARG002 - the key says it
+        return RowValidator(
+            sink=self._name,
+            table=self._keyed.table,
+            required=frozenset(self._keyed.key),
+            max_row_bytes=MAX_ROW_BYTES,
+            key=self._keyed.key,
+            lone=self._keyed.partition[0] if len(self._keyed.partition) == 1 else None,
         )
 
+    def _marker_store(self, connection: Connection) -> CassandraMarkerStore:
+        return CassandraMarkerStore(connection.execute)
+
     def _readable_marker_store(self, connection: Connection) -> CassandraMarkerStore | None:
-        return readable_marker_store(connection)
+        table_schema = table_schema_of(connection, MARKER_TABLE)
+        return None if table_schema is None else CassandraMarkerStore(connection.execute, named=table_schema.is_named)
 
     def _content(self, connection: Connection, schema: str) -> Totals:
         return content_of(connection, arrow_schema(schema), self._keyed)
@@ -155,7 +187,7 @@ class CassandraSink(DatabaseSink[Connection]):
     ) -> Loaded:
         """Write the rows, after another check of the table: an alteration since the start would change what it stores."""
         schema = arrow_schema(publication.schema)
-        patience(lambda connection: self._require_fit(connection, schema, target))
+        patience(lambda connection: self._require_still_fit(connection, schema, target))
         repeated = repeated_in(lambda: self._rows(publication), target)
         require_unique(repeated, target, publication.batch.batch_id)
         writer = Writer(patience, target, schema)
@@ -167,8 +199,8 @@ class CassandraSink(DatabaseSink[Connection]):
         writer.write(without(self._rows(publication), repeated), at_us=stamp.at_us)
         return Loaded(rows=repeated.rows, displaced=stamp.displaced + repeated.totals)
 
-    def _require_fit(self, connection: Connection, schema: "pa.Schema", target: CassandraTarget) -> None:
-        table_schema = table_schema_of(connection, self._target.table)
+    def _require_still_fit(self, connection: Connection, schema: "pa.Schema", target: CassandraTarget) -> None:
+        table_schema = self._table_schema(connection)
         if table_schema is None:
             raise PublishFailed(
                 f"Table {self._target.table!r} is gone.",

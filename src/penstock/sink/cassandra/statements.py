@@ -5,14 +5,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from penstock.sink.table.marker_statements import MARKER_COLUMNS
+from penstock.sql.table_name import in_double_quotes as quoted
+
 MARKER_TABLE, BATCH_TABLE = "penstock_marker", "penstock_batch"
 OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE})
 
-MARKED = (
-    "format_version", "table_name", "write", "position", "generation", "query_id", "batch_id", "offsets", "schema",
-    "rows_decided", "digest_decided", "rows_before", "digest_before", "rows_after", "digest_after", "ledger_id",
-)  # fmt: skip
-"""Columns of a marker, in the order of `marker_from`. A table of an older Penstock lacks the last one."""
 CLAIMED = ("format_version", "ledger_id")
 """Columns that say which ledger fills the table."""
 STAMPED = ("stamp", "stamped_position", "stamped_digest", "rows_displaced", "digest_displaced")
@@ -23,11 +21,6 @@ _TYPES = {
     **dict.fromkeys(("rows", "rows_decided", "rows_before", "rows_after", "rows_displaced"), "bigint"),
     "format_version": "int",
 }
-
-
-def quoted(name: str) -> str:
-    """Return a name quoted for CQL, in its own case."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -50,7 +43,7 @@ _OF = "WHERE pipeline = ? AND sink = ?"
 _UNCHANGED = "IF position = ? AND stamp = ?"
 
 CREATE_MARKER = (
-    f"CREATE TABLE IF NOT EXISTS {MARKER_TABLE} (pipeline text, sink text, {_declared(MARKED + STAMPED)}, "
+    f"CREATE TABLE IF NOT EXISTS {MARKER_TABLE} (pipeline text, sink text, {_declared(MARKER_COLUMNS + STAMPED)}, "
     "published_at timestamp, PRIMARY KEY ((pipeline, sink)))"
 )
 CREATE_BATCH = (
@@ -58,13 +51,13 @@ CREATE_BATCH = (
     "published_at timestamp, PRIMARY KEY ((pipeline, sink), position)) WITH CLUSTERING ORDER BY (position DESC)"
 )
 NAME_MARKERS = f"ALTER TABLE {MARKER_TABLE} ADD ledger_id text"
-READ_MARKER = f"SELECT {_listed(MARKED + STAMPED)} FROM {MARKER_TABLE} {_OF}"
-READ_UNNAMED = f"SELECT {_listed(MARKED[:-1] + STAMPED)} FROM {MARKER_TABLE} {_OF}"
+READ_MARKER = f"SELECT {_listed(MARKER_COLUMNS + STAMPED)} FROM {MARKER_TABLE} {_OF}"
+READ_UNNAMED = f"SELECT {_listed(MARKER_COLUMNS[:-1] + STAMPED)} FROM {MARKER_TABLE} {_OF}"
 MAKE_MARKER = (
-    f"INSERT INTO {MARKER_TABLE} (pipeline, sink, {_listed(MARKED + STAMPED)}) VALUES (?, ?, {_places(MARKED + STAMPED)}) "
-    "IF NOT EXISTS"
+    f"INSERT INTO {MARKER_TABLE} (pipeline, sink, {_listed(MARKER_COLUMNS + STAMPED)}) "
+    f"VALUES (?, ?, {_places(MARKER_COLUMNS + STAMPED)}) IF NOT EXISTS"
 )
-CHANGE_MARKER = f"UPDATE {MARKER_TABLE} SET {_set(MARKED)}, published_at = toTimestamp(now()) {_OF} {_UNCHANGED}"
+CHANGE_MARKER = f"UPDATE {MARKER_TABLE} SET {_set(MARKER_COLUMNS)}, published_at = toTimestamp(now()) {_OF} {_UNCHANGED}"
 STAMP_MARKER = f"UPDATE {MARKER_TABLE} SET {_set(STAMPED + CLAIMED)} {_OF} {_UNCHANGED}"
 OWNERS = f"SELECT pipeline, sink, table_name FROM {MARKER_TABLE}"
 NEWEST_BATCH = f"SELECT position FROM {BATCH_TABLE} {_OF} LIMIT 1"

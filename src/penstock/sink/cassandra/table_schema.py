@@ -10,7 +10,9 @@ from penstock.sink.cassandra.database import Connection
 from penstock.sink.cassandra.storage import storage_of
 from penstock.sink.cassandra.target import CassandraTarget
 from penstock.sink.table.columns import Alter, Columns, TableColumn, require_columns
+from penstock.sink.table.marker import LEDGER_ID
 from penstock.sink.table.target import not_a_table
+from penstock.sql.table_name import in_double_quotes
 
 _SAFE_COPIES = 3
 _ALTER = Alter(retype=None)
@@ -30,6 +32,11 @@ class TableSchema:
     lives_s: int = 0
     volatile_in: str | None = None
     """The keyspace, if it writes no commit log."""
+
+    @property
+    def is_named(self) -> bool:
+        """Whether this table of markers has the column `ledger_id`, which an older Penstock did not create."""
+        return any(column.name == LEDGER_ID for column in self.columns)
 
 
 def table_schema_of(connection: Connection, table: str) -> TableSchema | None:
@@ -95,7 +102,7 @@ def misfit(found: TableSchema, table: str) -> Refused | None:
         return Refused(
             f"Table {table!r} has a default_time_to_live of {found.lives_s} s: a repeated write would have its rows live longer, "
             "and nothing could be proved once they are gone.",
-            remedy=_TTL_REMEDY.format(table=sql.quoted(table)),
+            remedy=_TTL_REMEDY.format(table=in_double_quotes(table)),
         )
     return None
 
@@ -115,7 +122,7 @@ def require_fit(found: TableSchema, rows: "pa.Schema", target: CassandraTarget, 
             f"Column {static[0]!r} of table {target.table!r} is static: it belongs to a whole partition, not to a row.",
             remedy="Leave it out in the transform.",
         )
-    of = Columns(table=target.table, named=sql.quoted(target.table), alter=_ALTER, decided=decided)
+    of = Columns(table=target.table, named=in_double_quotes(target.table), alter=_ALTER, decided=decided)
     require_columns(found.columns, rows, of=of, storage_of=storage_of, folded=str)
 
 

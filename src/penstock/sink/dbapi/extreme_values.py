@@ -61,10 +61,6 @@ def _moments(kind: Any) -> Sequence[Any]:
     return [moment.replace(tzinfo=zone) for moment in moments]
 
 
-def _days(_: Any) -> Sequence[Any]:
-    return (*_DAYS, *(_DAYS[-1] - dt.timedelta(days=at) for at in _MORE))
-
-
 _EDGES: Final[Sequence[tuple[Callable[[Any], bool], Callable[[Any], Sequence[Any]]]]] = (
     (pa.types.is_boolean, lambda _: (True, False)),
     (pa.types.is_integer, _integers),
@@ -73,6 +69,6 @@ _EDGES: Final[Sequence[tuple[Callable[[Any], bool], Callable[[Any], Sequence[Any
     (pa.types.is_decimal, _decimals),
     (pa.types.is_string, lambda _: (*_TEXTS, *(str(9 + at) for at in _MORE))),
     (pa.types.is_binary, lambda _: (b"plain", b"", bytes(range(256)))),
-    (pa.types.is_date, _days),
+    (pa.types.is_date, lambda _: (*_DAYS, *(_DAYS[-1] - dt.timedelta(days=at) for at in _MORE))),
     (pa.types.is_timestamp, _moments),
 )

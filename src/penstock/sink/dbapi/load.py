@@ -88,15 +88,12 @@ def _insert_absent(
     places = [batch.schema.names.index(name) for name in statements.key]
     keys = [tuple(row[place] for place in places) for row in rows]
     for start, end in _spans(keys, statements.rows_at_once):
-        there = _present(session, keys[start:end], statements)
+        values = {f"r{row}k{at}": value for row, key in enumerate(keys[start:end]) for at, value in enumerate(key)}
+        found = session.execute(statements.present(end - start), values).fetchall()
+        there = {int(row) for (row,) in found}
         written += session.execute_many(statements.insert, [row for at, row in enumerate(rows[start:end]) if at not in there])
         skipped += [start + at for at in sorted(there)]
     return written, totals_of(iter([batch.take(pa.array(skipped, pa.int64()))]), row_digest)
-
-
-def _present(session: Session, keys: Sequence[Sequence[Any]], statements: TableStatements) -> set[int]:
-    values = {f"r{row}k{at}": value for row, key in enumerate(keys) for at, value in enumerate(key)}
-    return {int(found[0]) for found in session.execute(statements.present(len(keys)), values).fetchall()}
 
 
 def _spans(keys: Sequence[Sequence[Any]], most: int) -> Iterator[tuple[int, int]]:

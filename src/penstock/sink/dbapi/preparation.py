@@ -80,8 +80,11 @@ def prepare_table(session: Session, wanted: Wanted) -> RowValidator:
     marker = markers.read(wanted.pipeline, wanted.sink)
     session.rollback()
     require_not_lost(marker, wanted.target, exists=exists)
-    if marker is None:
-        _require_unfilled_natively(session, statements)
+    if marker is None and has(session, sql.is_there(statements.native_marker)):
+        owners = session.execute(statements.native_owners).fetchall()
+        session.rollback()
+        its_own = [(pipeline, sink, named.rpartition(".")[2], schema) for pipeline, sink, named, schema in owners]
+        require_unfilled(its_own, statements.table)
     require_same_types(marker, wanted.schema, wanted.target)  # else the trial could not read what is there
     if not exists:
         _create(session, wanted, statements)
@@ -173,14 +176,6 @@ def _define(session: Session, statement: Sql, table: str, there: Sql) -> None:
                 f"Table {table!r} cannot be created: {reason}. The statement was: {statement.plain}",
                 remedy="Give its columns the types of this database by `columns:`, or create the table yourself.",
             ) from cause
-
-
-def _require_unfilled_natively(session: Session, statements: TableStatements) -> None:
-    if has(session, sql.is_there(statements.native_marker)):
-        owners = session.execute(statements.native_owners).fetchall()
-        session.rollback()
-        its_own = [(pipeline, sink, named.rpartition(".")[2], schema) for pipeline, sink, named, schema in owners]
-        require_unfilled(its_own, statements.table)
 
 
 def _create(session: Session, wanted: Wanted, statements: TableStatements) -> None:

@@ -6,11 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.sink.table.row_validator import Limits, TableRowValidator
-
-_YEARS = "the years 0001 to 9999"
-_MICROSECONDS = Limits(low=-62_135_596_800_000_000, high=253_402_300_799_999_999, description=_YEARS)
-_DAYS = Limits(low=-719_162, high=2_932_896, description=_YEARS)
+from penstock.sink.table.row_validator import YEARS_IN_DAYS, YEARS_IN_MICROSECONDS, Limits, TableRowValidator
 
 NAN, INFINITY, NUL = "NaN", "an infinity", "the character NUL"
 
@@ -29,8 +25,8 @@ class RowValidator(TableRowValidator):
     def limits(self, kind: "pa.DataType") -> Limits | None:
         """Return the limits of Python's dates and times."""
         if pa.types.is_timestamp(kind):
-            return _MICROSECONDS
-        return _DAYS if pa.types.is_date32(kind) else None
+            return YEARS_IN_MICROSECONDS
+        return YEARS_IN_DAYS if pa.types.is_date32(kind) else None
 
     def check_more(self, name: str, column: "pa.Array") -> None:
         """Raise StageFailed for values that the database does not keep, and for longer ones than were tried."""

@@ -54,14 +54,12 @@ def _only(*kinds: type) -> Restore:
 
 
 def _moments(values: Values, kind: Any) -> "pa.Array":
-    naive = [None if value is None else _without_zone(value) for value in values]
+    naive = []
+    for value in values:
+        if not isinstance(value, datetime | None):
+            raise NotStoredError(f"expected a date and a time, found {type(value).__name__}")
+        naive.append(value.astimezone(timezone.utc).replace(tzinfo=None) if value is not None and value.tzinfo else value)
     return pa.array(naive, pa.timestamp("us")).cast(pa.timestamp("us", "UTC") if kind.tz else kind)
-
-
-def _without_zone(value: Any) -> datetime:
-    if not isinstance(value, datetime):
-        raise NotStoredError(f"expected a date and a time, found {type(value).__name__}")
-    return value.astimezone(timezone.utc).replace(tzinfo=None) if value.tzinfo else value
 
 
 def _octets(values: Values, kind: Any) -> "pa.Array":

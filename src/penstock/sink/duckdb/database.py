@@ -1,6 +1,7 @@
-"""The DuckDB file: open for one publication at a time, so that other programs can read it in between."""
+"""The DuckDB file: open for one publication at a time, so that other programs can read it in between; what its errors mean."""
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -10,13 +11,17 @@ from threading import RLock
 import duckdb
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 
-from penstock.errors import Conflict, Failed, PublishFailed, Retryable, Usage
+from penstock.errors import Conflict, Failed, PenstockError, PublishFailed, Retryable, Usage
 from penstock.sink.duckdb import statements as sql
-from penstock.sink.duckdb.errors import is_conflict, is_open_elsewhere, translate_error
-from penstock.support.connection import ReusedConnection
+from penstock.sink.table.file import BUSY_TIMEOUT_S, DatabaseFile
 
-BUSY_TIMEOUT_S = 10.0
 _LOOKS_EVERY_S = 0.1
+_OPEN_ELSEWHERE = ("Could not set lock on file", "Unique file handle conflict")
+_CONFLICT = ("conflict", "constraint", "other transaction", "different transaction")
+_QUOTED = re.compile(r'"[^"]*"')
+"""Names and values, which may contain any words."""
+_VALUES = (re.compile(r'(\bkey) ".*"', re.DOTALL | re.IGNORECASE), re.compile(r"(\bconvert string) '.*'", re.DOTALL))
+"""Values of rows, which no message shows; each with the words before it."""
 
 
 @cache
@@ -28,14 +33,19 @@ def lock_of(path: str) -> RLock:  # noqa: ARG001 - what the cache goes by
     return RLock()
 
 
-class Database(ReusedConnection):
-    """The file at `path`, which DuckDB commits durably. Not thread-safe by itself.
+class Database(DatabaseFile["duckdb.DuckDBPyConnection"]):
+    """A `DatabaseFile` of DuckDB, which commits durably.
 
     DuckDB lets one process in at a time: while another one has the file open, this one waits up to `busy_timeout_s`.
     """
 
-    def __init__(self, path: str, *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
-        self.path = self.place = os.path.realpath(path)
+    errors = duckdb.Error
+    refused = duckdb.ConstraintException
+    damaged = ("not a valid DuckDB database file", "Corrupt", "checksum")
+    full = "No space left"
+
+    def __init__(self, path: "str | os.PathLike[str]", *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
+        super().__init__(path)
         if "?" in str(Path(self.path).parent):
             raise Usage(
                 f"The folder of {self.path} has a ? in its name, at which DuckDB cuts the path of its log.",
@@ -47,20 +57,12 @@ class Database(ReusedConnection):
             wait=wait_random(0, _LOOKS_EVERY_S),
             reraise=True,
         )
-        self._connection: duckdb.DuckDBPyConnection | None = None
-
-    @property
-    def exists(self) -> bool:
-        return Path(self.path).exists()
 
     def create(self) -> None:
-        """Create the file if it is missing. Raise Failed."""
-        if not self.exists:
-            with self.translate_errors(Failed):
-                duckdb.connect(self.path).close()
+        with self.translate_errors(Failed):
+            duckdb.connect(self.path).close()
 
     def writable(self, kind: type[Failed] = PublishFailed) -> "duckdb.DuckDBPyConnection":
-        """Return the open connection, or a new one to a file that exists. Raise Retryable, `kind`."""
         if self._connection is None:
             if not self.exists:
                 raise kind(
@@ -79,7 +81,6 @@ class Database(ReusedConnection):
 
     @contextmanager
     def reader(self) -> Iterator["duckdb.DuckDBPyConnection"]:
-        """Open a separate connection that reads one snapshot; an empty database if there is no file."""
         with self.translate_errors(Failed):
             with lock_of(self.path):
                 connection = self._opened_to_read() if self.exists else duckdb.connect()
@@ -90,24 +91,47 @@ class Database(ReusedConnection):
                 with lock_of(self.path):
                     connection.close()
 
-    @contextmanager
-    def translate_errors(self, kind: type[Failed] = PublishFailed, *, runs_again: bool = False) -> Iterator[None]:
-        try:
-            yield
-        except duckdb.Error as cause:
-            if not is_conflict(cause):
-                raise translate_error(cause, self.path, kind) from cause
-            if runs_again:
-                raise Conflict(str(cause)) from cause
-            raise Retryable(f"Another transaction was in the way in {self.path}: {cause}.", remedy="Try again.") from cause
-
     def _opened_to_read(self) -> "duckdb.DuckDBPyConnection":
         try:
             return self._waiting(duckdb.connect, self.path, read_only=True)
         except duckdb.ConnectionException:  # open for writing in this process, and DuckDB wants one mode for all
             return duckdb.connect(self.path)
 
+    def _translate_error(self, cause: "duckdb.Error", kind: type[Failed]) -> PenstockError | Conflict:
+        if is_conflict(cause):
+            return Conflict(str(cause))
+        if is_open_elsewhere(cause) or isinstance(cause, duckdb.ConnectionException):
+            return Retryable(
+                f"The database {self.path} is open elsewhere: {self._reason(cause)}.",
+                remedy="Close it there: DuckDB lets one process in at a time, and one way of opening in a process. "
+                "Then try again.",
+            )
+        return super()._translate_error(cause, kind)
+
+    def _reason(self, cause: "duckdb.Error") -> str:
+        """Return the first line of DuckDB's message, without values of rows."""
+        reason = str(cause)
+        for values in _VALUES:
+            reason = values.sub(r"\1", reason)
+        return reason.partition("\n")[0].rstrip(".")
+
 
 def _in_utc(connection: "duckdb.DuckDBPyConnection") -> "duckdb.DuckDBPyConnection":
     connection.execute(sql.IN_UTC)
     return connection
+
+
+def is_open_elsewhere(cause: BaseException) -> bool:
+    """Return whether another process, or another thread at this very moment, keeps the file from being opened."""
+    return isinstance(cause, duckdb.Error) and any(sign in str(cause) for sign in _OPEN_ELSEWHERE)
+
+
+def is_conflict(cause: BaseException) -> bool:
+    """Return whether a transaction lost to another one. DuckDB raises the same class where a COMMIT could not be written."""
+    reason = _QUOTED.sub("", str(cause)).lower()
+    return isinstance(cause, duckdb.TransactionException) and any(sign in reason for sign in _CONFLICT)
+
+
+def disk_error(point: str) -> "duckdb.Error":
+    """Return the error that DuckDB would raise at a fault point if the disk failed."""
+    return duckdb.IOException(f"IO Error: Could not write to file ({point})")

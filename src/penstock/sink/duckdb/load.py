@@ -9,7 +9,7 @@ from penstock.core.faults import FaultPoint
 from penstock.core.model import Totals
 from penstock.errors import PenstockError
 from penstock.sink.duckdb import statements as sql
-from penstock.sink.duckdb.errors import disk_error
+from penstock.sink.duckdb.database import disk_error
 from penstock.sink.duckdb.statements import TableStatements
 from penstock.sink.duckdb.storage import restored, stored, stored_schema
 from penstock.sink.table.content import totals_under_key

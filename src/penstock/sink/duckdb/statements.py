@@ -10,7 +10,8 @@ read with the user's own SQL. Every user-given name goes through `quoted`. DuckD
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.sink.table.marker_store import MarkerStatements
+from penstock.sink.table.marker_statements import marker_statements
+from penstock.sql.table_name import in_double_quotes as quoted
 
 MARKER_TABLE = "penstock_marker"
 STAGE, INCOMING = "penstock_stage", "penstock_incoming"
@@ -62,41 +63,11 @@ CREATE_OWN = (_CREATE_MARKER_TABLE, _CREATE_BATCH_TABLE, _CREATE_OFFSETS_VIEW)
 
 ADD_LEDGER_ID = "ALTER TABLE penstock_marker ADD COLUMN IF NOT EXISTS ledger_id VARCHAR"
 
-_READ_MARKER = """
-SELECT format_version, table_name, write, position, generation, query_id, batch_id, offsets, schema,
-       rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after, ledger_id
-FROM penstock_marker WHERE pipeline = $pipeline AND sink = $sink
-"""
-_WRITE_MARKER = """
-INSERT OR REPLACE INTO penstock_marker (
-    pipeline, sink, table_name, write, format_version, position, generation, query_id, batch_id, offsets, schema,
-    rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after, published_at, ledger_id
-) VALUES (
-    $pipeline, $sink, $table_name, $write, $format_version, $position, $generation, $query_id, $batch_id, $offsets, $schema,
-    $rows_decided, $digest_decided, $rows_before, $digest_before, $rows_after, $digest_after, now(), $ledger_id
-)
-"""
-_OWNERS = "SELECT pipeline, sink FROM penstock_marker WHERE lower(table_name) = lower($table) ORDER BY pipeline, sink"
-_NEWEST_BATCH = "SELECT max(position) FROM penstock_batch WHERE pipeline = $pipeline AND sink = $sink"
-_READ_BATCH = """
-SELECT query_id, batch_id, offsets, rows, digest FROM penstock_batch
-WHERE pipeline = $pipeline AND sink = $sink AND position = $position
-"""
-_WRITE_BATCH = """
-INSERT INTO penstock_batch (pipeline, sink, position, generation, query_id, batch_id, offsets, rows, digest)
-VALUES ($pipeline, $sink, $position, $generation, $query_id, $batch_id, $offsets, $rows, $digest)
-"""
-_FORGET_BATCHES = "DELETE FROM penstock_batch WHERE pipeline = $pipeline AND sink = $sink AND position <= $position"
-MARKER_STATEMENTS = MarkerStatements(
-    read_marker=_READ_MARKER,
-    read_unnamed=_READ_MARKER.replace(", ledger_id\n", ", NULL\n"),
-    lock_marker=_READ_MARKER,
-    write_marker=_WRITE_MARKER,
-    owners=_OWNERS,
-    newest_batch=_NEWEST_BATCH,
-    read_batch=_READ_BATCH,
-    write_batch=_WRITE_BATCH,
-    forget_batches=_FORGET_BATCHES,
+MARKER_STATEMENTS = marker_statements(
+    schema="",
+    value="$",
+    now="now()",
+    owners="SELECT pipeline, sink FROM penstock_marker WHERE lower(table_name) = lower($table) ORDER BY pipeline, sink",
 )
 
 DESCRIBE_INCOMING = f"DESCRIBE SELECT * FROM {INCOMING}"
@@ -202,11 +173,6 @@ class TableStatements:
     def _chosen(self, which: str) -> str:
         ordinal = quoted(self.ordinal)
         return f"{ordinal} IN (SELECT {which}({ordinal}) FROM {STAGE} GROUP BY {_list(self.key)})"
-
-
-def quoted(name: str) -> str:
-    """Return the name as a quoted SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _list(names: Sequence[str]) -> str:

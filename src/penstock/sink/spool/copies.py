@@ -3,7 +3,7 @@
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import IO, BinaryIO
@@ -14,7 +14,7 @@ from penstock.errors import Retryable
 from penstock.sink.concurrent import map_concurrently
 from penstock.sink.spool.place import Place
 from penstock.sink.spool.reader import copy_piece, size_bytes_of
-from penstock.support.filesystem_errors import problem_of
+from penstock.support.filesystem_errors import translate_os_errors
 
 PARALLEL = 4
 """How many pieces are fetched at the same time; each takes some megabytes of memory meanwhile."""
@@ -64,13 +64,9 @@ def _write_all(handle: int, data: bytes, at: int) -> None:
         rest, at = rest[written:], at + written
 
 
-@contextmanager
-def _translate_errors() -> Iterator[None]:
-    try:
-        yield
-    except OSError as cause:
-        problem = problem_of(cause)
-        raise Retryable(
-            f"What is to be published cannot be fetched from the spool into {tempfile.gettempdir()}: {problem.reason}.",
-            remedy=f"{problem.advice}, or let TMPDIR name a directory with room for the largest batch; then try again.",
-        ) from cause
+def _translate_errors() -> AbstractContextManager[None]:
+    return translate_os_errors(
+        Retryable,
+        f"What is to be published cannot be fetched from the spool into {tempfile.gettempdir()}",
+        then=", or let TMPDIR name a directory with room for the largest batch; then try again.",
+    )

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from penstock.core.faults import FaultPoint
 from penstock.core.model import PipelineName, SinkName, new_nonce
 from penstock.errors import Failed, StageFailed
-from penstock.support.filesystem_errors import problem_of
+from penstock.support.filesystem_errors import translate_os_errors
 
 CLAIM = FaultPoint("spool.claim", "The driver creates the spool of a sink and its identity.")
 
@@ -120,18 +120,16 @@ def claim(place: Place) -> Claimed:
 
     In a store the identity is written again, since the store may delete old objects.
     """
-    try:
-        with CLAIM.around(error=OSError, lost=OSError):
-            there = [name for name in place.identities() if _IDENTITY.fullmatch(name)]
-            identity = min(there, default=new_nonce() + ID_SUFFIX)
-            if place.is_remote or not there:
-                place.identify(identity)
-    except OSError as cause:
-        problem = problem_of(cause)
-        raise Failed(
-            f"The spool directory {place.where} cannot be created or read: {problem.reason}.",
-            remedy=f"{problem.advice}, for the driver and the executors, or change `spool:`; then start again.",
-        ) from cause
+    unusable = translate_os_errors(
+        Failed,
+        f"The spool directory {place.where} cannot be created or read",
+        then=", for the driver and the executors, or change `spool:`; then start again.",
+    )
+    with unusable, CLAIM.around(error=OSError, lost=OSError):
+        there = [name for name in place.identities() if _IDENTITY.fullmatch(name)]
+        identity = min(there, default=new_nonce() + ID_SUFFIX)
+        if place.is_remote or not there:
+            place.identify(identity)
     return Claimed(place=place, identity=identity)
 
 

@@ -7,13 +7,14 @@ so are places that were made before there were signatures.
 
 import re
 from collections.abc import Iterable, Sequence, Set
+from contextlib import AbstractContextManager
 
 from penstock.core.faults import FaultPoint
 from penstock.core.model import Entry, Generation, LedgerId, Nonce, Position, SinkName
 from penstock.errors import LedgerMismatch, Retryable
 from penstock.protocols import Signature
 from penstock.sink.spool.place import ID_SUFFIX, Place, Spooled
-from penstock.support.filesystem_errors import problem_of
+from penstock.support.filesystem_errors import translate_os_errors
 
 SIGN = FaultPoint("spool.sign", "The spool of a sink is signed with an entry of the ledger.")
 
@@ -22,10 +23,8 @@ _NAME = re.compile(r"ledger-g(\d+)-(\d+)-([0-9a-f]{16})(?:-([0-9a-f]{32}))?" + r
 
 def signatures_in(place: Place) -> Sequence[Signature]:
     """Return the signatures in `place`. Raises Retryable, and what a store raises."""
-    try:
+    with _translate_errors(place):
         names = [spooled.name for spooled in place.spooled() if spooled.upload is None]
-    except OSError as cause:
-        raise _failed(place, cause) from cause
     return signatures_among(names, place)
 
 
@@ -48,7 +47,9 @@ def require_own_place(place: Place, *, own: Set[str], sink: SinkName, ledger_id:
     found = signatures_in(place)
     foreign = next((one for one in found if is_of_another(one, ledger_id)), None)
     if foreign is not None:
-        _withdraw(place, own)
+        with _translate_errors(place):
+            for name in own:
+                place.remove(Spooled(name=name))
         raise LedgerMismatch(
             f"Sink {sink!r} would stage into {place.where}, which ledger {foreign.ledger_id} signed, but this is ledger "
             f"{ledger_id}.",
@@ -63,25 +64,15 @@ def require_own_place(place: Place, *, own: Set[str], sink: SinkName, ledger_id:
         )
 
 
-def _withdraw(place: Place, own: Set[str]) -> None:
-    try:
-        for name in own:
-            place.remove(Spooled(name=name))
-    except OSError as cause:
-        raise _failed(place, cause) from cause
-
-
 def sign(place: Place, entry: Entry, *, instead_of: Set[str]) -> Set[str]:
     """Sign `place`, then remove the names `instead_of`. Return the names that count now. Raises as `signatures_in`."""
     whose = "" if entry.summary.ledger_id is None else f"-{entry.summary.ledger_id}"
     name = f"ledger-g{entry.generation}-{entry.position}-{entry.nonce}{whose}{ID_SUFFIX}"
-    try:
+    with _translate_errors(place):
         with SIGN.around(error=OSError, lost=OSError):
             place.identify(name)
         for former in instead_of - {name}:
             place.remove(Spooled(name=former))
-    except OSError as cause:
-        raise _failed(place, cause) from cause
     return frozenset({name})
 
 
@@ -97,9 +88,6 @@ def _signature(place: Place, found: "re.Match[str]") -> Signature:
     )
 
 
-def _failed(place: Place, cause: OSError) -> Retryable:
-    problem = problem_of(cause)
-    return Retryable(
-        f"Whose the spool {place.where} is cannot be read or written: {problem.reason}.",
-        remedy=f"{problem.advice}, then try again.",
-    )
+def _translate_errors(place: Place) -> AbstractContextManager[None]:
+    what = f"Whose the spool {place.where} is cannot be read or written"
+    return translate_os_errors(Retryable, what, then=", then try again.")

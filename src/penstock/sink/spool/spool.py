@@ -21,7 +21,7 @@ from penstock.sink.spool.root import SpoolRoot, root_at
 from penstock.sink.spool.row_cache import RowCache
 from penstock.sink.spool.signatures import is_of_another, require_own_place, sign, signatures_among, signatures_in
 from penstock.sink.spool.writer import INLINE_LIMIT_BYTES, RowCheck, SpoolStager
-from penstock.support.filesystem_errors import problem_of
+from penstock.support.filesystem_errors import translate_os_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -209,13 +209,8 @@ def _discard(piece: Staged, place: Place, is_stuck: threading.Event) -> None:
 
 
 def _remove(spooled: Spooled, place: Place) -> None:
-    try:
+    with translate_os_errors(Retryable, f"The spool file {place.where}/{spooled.name} cannot be removed", then="."):
         place.remove(spooled)
-    except OSError as cause:
-        problem = problem_of(cause)
-        raise Retryable(
-            f"The spool file {place.where}/{spooled.name} cannot be removed: {problem.reason}.", remedy=f"{problem.advice}."
-        ) from cause
 
 
 def _stuck(point: str) -> Retryable:

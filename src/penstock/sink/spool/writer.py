@@ -17,7 +17,7 @@ from penstock.errors import StageFailed
 from penstock.sink.spool.place import Claimed, PieceFile
 from penstock.sink.spool.row_cache import RowCache
 from penstock.sink.valid_text import require_valid
-from penstock.support.filesystem_errors import problem_of
+from penstock.support.filesystem_errors import translate_os_errors
 
 WRITE = FaultPoint("spool.write", "A task writes bytes of a spool piece.", tears=True)
 SYNC = FaultPoint("spool.sync", "A task makes a spool piece and its name durable.")
@@ -136,16 +136,12 @@ class SpoolWriter:
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        try:
-            with staging():
-                yield
-        except OSError as cause:
-            problem = problem_of(cause)
-            raise StageFailed(
-                f"The spool piece {self._name} of sink {self._stager.sink!r} cannot be written to "
-                f"{self._stager.claimed.place.where}: {problem.reason}.",
-                remedy=f"{problem.advice} and start again: nothing of the batch was decided.",
-            ) from cause
+        what = (
+            f"The spool piece {self._name} of sink {self._stager.sink!r} cannot be written to {self._stager.claimed.place.where}"
+        )
+        then = " and start again: nothing of the batch was decided."
+        with translate_os_errors(StageFailed, what, then=then), staging():
+            yield
 
 
 class _Target:

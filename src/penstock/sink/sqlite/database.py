@@ -3,41 +3,41 @@
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from penstock.errors import Failed, GuaranteeTooWeak, PenstockError, PublishFailed, Retryable
+from penstock.errors import Conflict, Failed, GuaranteeTooWeak, PenstockError, PublishFailed, Retryable
 from penstock.sink.sqlite import statements as sql
-from penstock.support.connection import ReusedConnection
-from penstock.support.filesystem_errors import FULL, PathProblem, file_problem
+from penstock.sink.table.file import BUSY_TIMEOUT_S, DatabaseFile
 
-BUSY_TIMEOUT_S = 10.0
-_DAMAGED = ("not a database", "malformed")
 _DURABLE_JOURNALS = frozenset({"wal", "delete", "truncate", "persist"})
 
 
-class Database(ReusedConnection):
-    """The file at `path`, with one connection kept open between publications. Not thread-safe by itself."""
+class Database(DatabaseFile[sqlite3.Connection]):
+    """A `DatabaseFile` of SQLite, whose connection is kept open between publications."""
 
-    def __init__(self, path: str, *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
-        self.path = os.path.realpath(path)
+    errors = sqlite3.Error
+    refused = sqlite3.IntegrityError
+    damaged = ("not a database", "malformed")
+    full = "full"
+
+    def __init__(self, path: "str | os.PathLike[str]", *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
+        super().__init__(path)
         self._busy_timeout_s = busy_timeout_s
-        self._connection: sqlite3.Connection | None = None
         self._opened: tuple[int, int] | None = None
 
-    @property
-    def home(self) -> str:
-        """The name of this database, which the coordinator compares with the ledger's."""
-        return f"sqlite:{self.path}"
+    def create(self) -> None:
+        with self.translate_errors(Failed):
+            self._open("rwc").close()
 
-    def writable(self, *, create: bool = False, kind: type[Failed] = PublishFailed) -> sqlite3.Connection:
-        """Return the open connection, made durable; `create` makes a missing file. Raises Retryable, `kind`, GuaranteeTooWeak.
+    def writable(self, kind: type[Failed] = PublishFailed) -> sqlite3.Connection:
+        """Return the open connection, made durable. Raises Retryable, `kind`, GuaranteeTooWeak.
 
         Raises `kind` if the file was replaced under the connection: nobody would see what is committed to the old file.
         """
         if self._connection is None:
             with self.translate_errors(kind):
-                self._connection = self._open("rwc" if create else "rw")
+                self._connection = self._open("rw")
                 require_durable(self._connection, self.path)
             self._opened = self._file()
         if self._file() != self._opened:
@@ -65,24 +65,20 @@ class Database(ReusedConnection):
                 connection.close()
 
     @contextmanager
-    def reader(self) -> Iterator[sqlite3.Cursor]:
-        """Yield a cursor on one snapshot of an existing file, through a connection of its own that cannot write."""
-        with self.translate_errors(Failed):
-            connection = self._open("rw")
-            try:
-                connection.execute(sql.READ_ONLY)
-                connection.execute(sql.BEGIN_READ)
-                yield connection.cursor()
-            finally:
-                connection.close()
+    def reader(self) -> Iterator[sqlite3.Connection]:
+        with (
+            self.translate_errors(Failed),
+            closing(self._open("rw") if self.exists else sqlite3.connect(":memory:", isolation_level=None)) as connection,
+        ):
+            connection.execute(sql.READ_ONLY)
+            connection.execute(sql.BEGIN_READ)
+            yield connection
 
-    @contextmanager
-    def translate_errors(self, kind: type[Failed] = PublishFailed) -> Iterator[None]:
-        """Raise SQLite's errors as Retryable or as `kind`."""
-        try:
-            yield
-        except sqlite3.Error as cause:
-            raise translate_error(cause, self.path, kind) from cause
+    def _translate_error(self, cause: sqlite3.Error, kind: type[Failed]) -> PenstockError | Conflict:
+        if "locked" in str(cause) or "busy" in str(cause):
+            message = f"The database {self.path} is locked by another writer: {cause}."
+            return Retryable(message, remedy="Try again when it is done.")
+        return super()._translate_error(cause, kind)
 
     def _open(self, mode: str) -> sqlite3.Connection:
         uri = f"{Path(self.path).as_uri()}?mode={mode}"
@@ -100,33 +96,11 @@ def require_durable(connection: sqlite3.Connection, path: str) -> None:
     connection.execute(sql.SYNC_EVERY_COMMIT)
 
 
-def translate_error(cause: sqlite3.Error, path: str, kind: type[Failed]) -> PenstockError:
-    """Return Penstock's error for an error of SQLite before COMMIT, when nothing was written."""
-    if "locked" in str(cause) or "busy" in str(cause):
-        return Retryable(f"The database {path} is locked by another writer: {cause}.", remedy="Try again when it is done.")
-    if isinstance(cause, sqlite3.IntegrityError):
-        return kind(
-            f"The table in {path} refused a row: {cause}.",
-            remedy="Drop the constraint or correct the table's rows, then start again: what was decided is published then.",
-        )
-    if any(sign in str(cause) for sign in _DAMAGED):
-        return kind(
-            f"The file {path} cannot be used as a database: {cause}.",
-            remedy="Restore it from a backup and start again: what was decided is published then.",
-        )
-    seen = diagnose_file(cause, path)
-    return kind(
-        f"The database {path} cannot be used: {seen.reason}.",
-        remedy=f"{seen.advice} and start again: what was decided is published then.",
-    )
-
-
-def diagnose_file(cause: sqlite3.Error, path: str) -> PathProblem:
-    """Return the problem that `cause` and a look at the file show together."""
-    seen = file_problem(path) or (FULL if "full" in str(cause) else None)
-    if seen is None:
-        return PathProblem(reason=str(cause), advice="Mend that")
-    return PathProblem(reason=f"{seen.reason} ({cause})", advice=seen.advice)
+def plain_cursor(connection: sqlite3.Connection) -> sqlite3.Cursor:
+    """Return a cursor whose rows are tuples, whatever the rows of the connection are: it may be the ledger's."""
+    cursor = connection.cursor()
+    cursor.row_factory = None
+    return cursor
 
 
 def disk_error(point: str) -> sqlite3.Error:

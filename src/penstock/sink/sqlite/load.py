@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 
 import pyarrow as pa
 
@@ -9,16 +10,16 @@ from penstock.core.faults import FaultPoint
 from penstock.core.model import Totals
 from penstock.sink.sqlite import statements as sql
 from penstock.sink.sqlite.database import disk_error
-from penstock.sink.sqlite.scan import scan
 from penstock.sink.sqlite.statements import TableStatements
-from penstock.sink.sqlite.storage import stored
+from penstock.sink.sqlite.storage import restored, stored
 from penstock.sink.table.content import totals_under_key
 from penstock.sink.table.publication import Loaded
+from penstock.sink.table.storage import batch_of
 from penstock.sink.table.target import Target
 
 _VARIABLES = 900
 """Values bound by one execution; SQLite before 3.32 takes 999. Several rows per statement save a third of the time."""
-
+_FETCHED_ROWS = 20_000
 
 MOVE = FaultPoint("sqlite.move", "The rows of a decided batch are written into the table, in an open transaction.")
 
@@ -36,15 +37,10 @@ def _load(cursor: sqlite3.Cursor, batches: Iterator["pa.RecordBatch"], target: T
     if first is None:
         return Loaded(rows=0, displaced=Totals())
     statements = TableStatements(target.table, tuple(first.schema.names), target.key)
-    batches = _prepended(first, batches)
+    batches = chain((first,), batches)
     if target.write in {"append", "replace"}:
         return Loaded(rows=_insert(cursor, statements.insert, batches), displaced=Totals())
     return _load_by_key(cursor, statements, batches, first.schema, target)
-
-
-def _prepended(first: "pa.RecordBatch", rest: Iterable["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
-    yield first
-    yield from rest
 
 
 def _load_by_key(
@@ -89,3 +85,10 @@ def _execute(cursor: sqlite3.Cursor, statement: str, values: list[object], width
         return 0
     cursor.executemany(statement, (values[start : start + width] for start in range(0, len(values), width)))
     return cursor.rowcount
+
+
+def scan(cursor: sqlite3.Cursor, query: str, schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
+    """Yield the rows of `query`, whose columns are those of `schema`. Raises NotStoredError, naming the column."""
+    cursor.execute(query)
+    while rows := cursor.fetchmany(_FETCHED_ROWS):
+        yield batch_of(rows, schema, restored)

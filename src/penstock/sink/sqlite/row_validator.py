@@ -6,13 +6,10 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.sink.sqlite.storage import MAX_INTEGER, is_nested, stored
-from penstock.sink.table.row_validator import Limits, TableRowValidator
+from penstock.sink.sqlite.storage import MAX_INTEGER, stored
+from penstock.sink.table.row_validator import YEARS_IN_DAYS, YEARS_IN_MICROSECONDS, Limits, TableRowValidator
 
-_YEARS = "years 0001 to 9999"
 _UNSIGNED = Limits(low=0, high=MAX_INTEGER, description="64 bits with sign")
-_MICROSECONDS = Limits(low=-62_135_596_800_000_000, high=253_402_300_799_999_999, description=_YEARS)
-_DAYS = Limits(low=-719_162, high=2_932_896, description=_YEARS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,12 +25,12 @@ class RowValidator(TableRowValidator):
         if pa.types.is_uint64(kind):
             return _UNSIGNED
         if pa.types.is_timestamp(kind):
-            return _MICROSECONDS
-        return _DAYS if pa.types.is_date32(kind) else None
+            return YEARS_IN_MICROSECONDS
+        return YEARS_IN_DAYS if pa.types.is_date32(kind) else None
 
     def check_more(self, name: str, column: "pa.Array") -> None:
         """Raise StageFailed for NaN in a STRICT table, and for values that have no JSON."""
         if pa.types.is_floating(column.type) and name.lower() in self.no_nan and pc.any(pc.is_nan(column)).as_py():
             raise self.refusal(f"NaN in column {name!r} of a STRICT table", "Turn NaN into NULL, or declare the column ANY.")
-        if is_nested(column.type):
+        if pa.types.is_nested(column.type):
             self.require_json(name, partial(stored, column))

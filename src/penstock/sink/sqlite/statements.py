@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.errors import Usage
-from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE, OWNERS_BY_DBAPI, MarkerStatements
+from penstock.sink.table.marker_statements import marker_statements
+from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE, OWNERS_BY_DBAPI
 
 MARKER_TABLE = "penstock_marker"
 BATCH_TABLE = "penstock_batch"
@@ -18,7 +19,6 @@ OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE, "penstock_ledger"})
 BEGIN = "BEGIN IMMEDIATE"
 BEGIN_READ = "BEGIN"
 COMMIT = "COMMIT"
-ROLLBACK = "ROLLBACK"
 WRITE_AHEAD = "PRAGMA journal_mode = WAL"
 SYNC_EVERY_COMMIT = "PRAGMA synchronous = EXTRA"
 READ_ONLY = "PRAGMA query_only = ON"
@@ -47,54 +47,12 @@ CREATE TABLE IF NOT EXISTS main.penstock_batch (
 
 ADD_LEDGER_ID = "ALTER TABLE main.penstock_marker ADD COLUMN ledger_id TEXT"
 
-_READ_MARKER = """
-SELECT format_version, table_name, write, position, generation, query_id, batch_id, offsets, schema,
-       rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after, ledger_id
-FROM main.penstock_marker WHERE pipeline = :pipeline AND sink = :sink
-"""
-
-_OWNERS = "SELECT pipeline, sink FROM main.penstock_marker WHERE table_name = :table COLLATE NOCASE"
-
-_WRITE_MARKER = """
-INSERT OR REPLACE INTO main.penstock_marker (
-    pipeline, sink, table_name, write, format_version, position, generation, query_id, batch_id, offsets, schema,
-    rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after, published_at, ledger_id
-) VALUES (
-    :pipeline, :sink, :table_name, :write, :format_version, :position, :generation, :query_id, :batch_id, :offsets, :schema,
-    :rows_decided, :digest_decided, :rows_before, :digest_before, :rows_after, :digest_after,
-    strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), :ledger_id
+MARKER_STATEMENTS = marker_statements(
+    schema="main.",
+    value=":",
+    now="strftime('%Y-%m-%dT%H:%M:%fZ', 'now')",
+    owners="SELECT pipeline, sink FROM main.penstock_marker WHERE table_name = :table COLLATE NOCASE",
 )
-"""
-
-_NEWEST_BATCH = "SELECT max(position) FROM main.penstock_batch WHERE pipeline = :pipeline AND sink = :sink"
-
-_READ_BATCH = """
-SELECT query_id, batch_id, offsets, rows, digest FROM main.penstock_batch
-WHERE pipeline = :pipeline AND sink = :sink AND position = :position
-"""
-
-_WRITE_BATCH = """
-INSERT INTO main.penstock_batch (pipeline, sink, position, generation, query_id, batch_id, offsets, rows, digest, published_at)
-VALUES (
-    :pipeline, :sink, :position, :generation, :query_id, :batch_id, :offsets, :rows, :digest,
-    strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
-)
-"""
-
-_FORGET_BATCHES = "DELETE FROM main.penstock_batch WHERE pipeline = :pipeline AND sink = :sink AND position <= :position"
-
-MARKER_STATEMENTS = MarkerStatements(
-    read_marker=_READ_MARKER,
-    read_unnamed=_READ_MARKER.replace(", ledger_id\n", ", NULL\n"),
-    lock_marker=_READ_MARKER,
-    write_marker=_WRITE_MARKER,
-    owners=_OWNERS,
-    newest_batch=_NEWEST_BATCH,
-    read_batch=_READ_BATCH,
-    write_batch=_WRITE_BATCH,
-    forget_batches=_FORGET_BATCHES,
-)
-
 OWNERS_OF_DBAPI = OWNERS_BY_DBAPI.format(schema="'main'", marker=f"main.{DBAPI_MARKER_TABLE}")
 
 TABLE_KIND = "SELECT type, sql FROM main.sqlite_master WHERE name = ? COLLATE NOCASE AND type IN ('table', 'view')"

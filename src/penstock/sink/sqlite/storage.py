@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.sink.table.nested import to_json
+from penstock.sink.table.numbers import to_reals
 from penstock.sink.table.storage import Restore, Storages, Values, to_flags, to_nested, to_texts, to_values
 from penstock.sink.table.target import NotStoredError
 
@@ -59,11 +60,6 @@ def restored(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
         names = ", ".join(sorted(kind.__name__ for kind in foreign))
         raise NotStoredError(f"expected {storage.declared} for {kind}, found a value of Python's {names}")
     return _STORAGES.restored(found, kind)
-
-
-def is_nested(kind: "pa.DataType") -> bool:
-    """Return whether values of `kind` are stored as JSON."""
-    return bool(pa.types.is_nested(kind))
 
 
 # --- storing
@@ -105,10 +101,6 @@ def _moment(column: "pa.Array") -> Values:
     return _as_is(pc.binary_join_element_wise(texts, "Z", "") if column.type.tz else texts)
 
 
-def _json(column: "pa.Array") -> Values:
-    return to_json(column)
-
-
 def _nothing(column: "pa.Array") -> Values:
     return [None] * len(column)
 
@@ -122,12 +114,7 @@ def _to_integer(values: Values, kind: "pa.DataType") -> "pa.Array":
 
 def _to_real(values: Values, kind: "pa.DataType") -> "pa.Array":
     plain = {float, NoneType}.issuperset(map(type, values))
-    found = pa.array(values if plain else [_number(value) for value in values], pa.float64())
-    narrow = found.cast(kind, safe=False)
-    rounded = pc.and_not(pc.not_equal(narrow.cast(pa.float64()), found), pc.is_nan(found))
-    if pc.any(rounded).as_py():
-        raise NotStoredError(f"expected numbers that {kind} can hold")
-    return narrow
+    return to_reals(values if plain else [_number(value) for value in values], kind)
 
 
 def _number(value: Any) -> Any:
@@ -172,7 +159,7 @@ _STORAGES = Storages(
     (_types.is_date, Storage("TEXT", _KEEP_TIMES, frozenset({str}), _text, to_texts)),
     (_types.is_timestamp, Storage("TEXT", _KEEP_TIMES, frozenset({str}), _moment, _to_moment)),
     (_types.is_time, Storage("TEXT", _KEEP_TIMES, frozenset({str}), _text, _to_time)),
-    (_types.is_nested, Storage("TEXT", _KEEP_TIMES, frozenset({str}), _json, to_nested)),
+    (_types.is_nested, Storage("TEXT", _KEEP_TIMES, frozenset({str}), to_json, to_nested)),
     (_types.is_null, Storage("TEXT", _KEEP_ANYTHING, frozenset(), _nothing, to_values)),
 )
 storage_of = _STORAGES.of

@@ -11,8 +11,9 @@ from penstock.errors import Refused, Usage
 from penstock.sink.sqlite import statements as sql
 from penstock.sink.sqlite.statements import OWN_TABLES, TableStatements
 from penstock.sink.sqlite.storage import storage_of
-from penstock.sink.table.columns import Alter, Columns
-from penstock.sink.table.target import not_a_table, require_distinct_fields, require_key_in
+from penstock.sink.table.columns import Alter, Columns, require_distinct_names
+from penstock.sink.table.marker import LEDGER_ID
+from penstock.sink.table.target import Target, not_a_table, require_distinct_fields, require_key_in
 
 MAX_COLUMNS = 2000
 _ALTER = Alter(nullable=None, retype=None)
@@ -43,6 +44,11 @@ class TableSchema:
     uniques: tuple[frozenset[str], ...]
 
     @property
+    def is_named(self) -> bool:
+        """Whether this table of markers has the column `ledger_id`, which an older Penstock did not create."""
+        return any(column.name == LEDGER_ID for column in self.columns)
+
+    @property
     def required(self) -> frozenset[str]:
         """The columns, in lower case, that hold no NULL, including the row number, in which SQLite would replace NULL."""
         return frozenset(column.name.lower() for column in self.columns if column.not_null or column is self.row_number)
@@ -59,7 +65,6 @@ class TableSchema:
 
 def table_schema_of(cursor: sqlite3.Cursor, table: str) -> TableSchema | None:
     """Read the table's schema, None if there is no such table."""
-    cursor.row_factory = None
     found = cursor.execute(sql.TABLE_KIND, (table,)).fetchone()
     if found is None:
         return None
@@ -76,14 +81,9 @@ def table_schema_of(cursor: sqlite3.Cursor, table: str) -> TableSchema | None:
         )
         for name, declared, not_null, place, hidden, default in rows
     )
-    return TableSchema(kind=kind, strict=_is_strict(cursor, table), columns=columns, uniques=_uniques(cursor, table, columns))
-
-
-def _is_strict(cursor: sqlite3.Cursor, table: str) -> bool:
-    if sqlite3.sqlite_version_info < _STRICT_SINCE:
-        return False
-    found = cursor.execute(sql.TABLE_STRICT, (table,)).fetchone()
-    return bool(found and found[0])
+    known = sqlite3.sqlite_version_info >= _STRICT_SINCE
+    strict = cursor.execute(sql.TABLE_STRICT, (table,)).fetchone() if known else None
+    return TableSchema(kind=kind, strict=bool(strict and strict[0]), columns=columns, uniques=_uniques(cursor, table, columns))
 
 
 def _uniques(cursor: sqlite3.Cursor, table: str, columns: tuple[Column, ...]) -> tuple[frozenset[str], ...]:
@@ -109,12 +109,7 @@ def require_storable(schema: "pa.Schema", table: str, key: tuple[str, ...]) -> N
     if table.lower() in OWN_TABLES or table.lower().startswith("sqlite_"):
         raise Usage(f"Table {table!r} is SQLite's or Penstock's own.", remedy="Choose another name for `table:`.")
     names = [name.lower() for name in schema.names]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise Usage(
-            f"The rows have column {twice[0]!r} twice, and SQLite does not tell upper from lower case in names.",
-            remedy="Rename one of them in the transform.",
-        )
+    require_distinct_names(names, database="SQLite")
     if not 0 < len(names) <= MAX_COLUMNS:
         raise Usage(f"The rows have {len(names)} columns, expected 1 to {MAX_COLUMNS}.", remedy="Select others in the transform.")
     require_key_in(schema, tuple(name.lower() for name in key), names)
@@ -127,10 +122,9 @@ def create_statement(schema: "pa.Schema", table: str, key: tuple[str, ...]) -> s
     return TableStatements(table, tuple(schema.names), key).create(declared)
 
 
-def require_fit(
-    table_schema: TableSchema, schema: "pa.Schema", table: str, key: tuple[str, ...], *, decided: bool = False
-) -> None:
+def require_fit(table_schema: TableSchema, schema: "pa.Schema", target: Target, *, decided: bool = False) -> None:
     """Raise Refused unless the table takes rows of `schema` and gives the same back. `decided`: see `Columns`."""
+    table, key = target.table, target.key
     if table_schema.kind != "table":
         raise not_a_table(table, f"a {table_schema.kind}")
     of = _columns(table, decided=decided)

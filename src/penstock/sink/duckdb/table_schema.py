@@ -1,29 +1,21 @@
-"""Preparation of a DuckDB table: it is created or checked, and its marker created, in one transaction."""
+"""Schema of a DuckDB table: read from the catalog, and checked to store every row unchanged and under its key."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 
 import duckdb
 import pyarrow as pa
 
-from penstock.core.model import PipelineName, SinkName, Totals
 from penstock.errors import Refused, Usage
 from penstock.sink.duckdb import statements as sql
-from penstock.sink.duckdb.load import load, scan
-from penstock.sink.duckdb.marker_store import DuckdbMarkerStore
-from penstock.sink.duckdb.row_validator import RowValidator
+from penstock.sink.duckdb.load import load
 from penstock.sink.duckdb.statements import TableStatements
 from penstock.sink.duckdb.storage import stored_schema
-from penstock.sink.table.columns import Alter, Columns
-from penstock.sink.table.content import totals_of
+from penstock.sink.table.columns import Alter, Columns, require_distinct_names
 from penstock.sink.table.marker import LEDGER_ID
-from penstock.sink.table.preparation import prepare_marker, require_not_lost, settings_of
-from penstock.sink.table.target import BY_KEY, Target, no_table, not_a_table, require_key_in
-from penstock.spark.schema import arrow_schema
-
-_ALTER = Alter()
+from penstock.sink.table.target import BY_KEY, Target, not_a_table, require_key_in
+from penstock.sql.table_name import in_double_quotes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +30,11 @@ class TableSchema:
     required: frozenset[str]
     empty: frozenset[str]
     filled: frozenset[str]
+
+    @property
+    def is_named(self) -> bool:
+        """Whether this table of markers has the column `ledger_id`, which an older Penstock did not create."""
+        return LEDGER_ID in self.columns
 
 
 def table_schema_of(connection: "duckdb.DuckDBPyConnection", table: str) -> TableSchema | None:
@@ -55,71 +52,12 @@ def table_schema_of(connection: "duckdb.DuckDBPyConnection", table: str) -> Tabl
     )
 
 
-def prepare_table(
-    connection: "duckdb.DuckDBPyConnection", *, pipeline: PipelineName, sink: SinkName, schema: str, target: Target, create: bool
-) -> RowValidator:
-    """Prepare the table for rows of Spark's `schema`, and its marker; return the check for the tasks. Raise Usage, Refused."""
-    rows = arrow_schema(schema)
-    with settings_of(sink):
-        declared = require_storable(connection, rows, target)
-    for statement in sql.CREATE_OWN:
-        connection.execute(statement)
-    markers, table_schema = DuckdbMarkerStore(connection), table_schema_of(connection, target.table)
-    require_not_lost(markers.read(pipeline, sink), target, exists=table_schema is not None)
-    table_schema = table_schema or _created(connection, rows, target, declared, create=create)
-    require_fit(table_schema, rows, target, declared)
-    require_exact_key(connection, rows, target)
-    _rehearse(connection, rows, target)
-    content = partial(content_of, connection, rows, target)
-    prepare_marker(markers, pipeline=pipeline, sink=sink, schema=schema, target=target, content=content)
-    required = table_schema.required | {name.lower() for name in target.key}
-    return RowValidator(sink=sink, table=target.table, required=required)
-
-
-def name_markers(connection: "duckdb.DuckDBPyConnection") -> None:
-    """Add the column `ledger_id` to the marker table if an older Penstock created it."""
-    table_schema = table_schema_of(connection, sql.MARKER_TABLE)
-    if table_schema is not None and LEDGER_ID not in table_schema.columns:
-        connection.execute(sql.ADD_LEDGER_ID)
-
-
-def readable_marker_store(connection: "duckdb.DuckDBPyConnection") -> DuckdbMarkerStore | None:
-    """Return the markers, also those of an older Penstock, or None if there are none yet."""
-    table_schema = table_schema_of(connection, sql.MARKER_TABLE)
-    return None if table_schema is None else DuckdbMarkerStore(connection, named=LEDGER_ID in table_schema.columns)
-
-
-def require_schema_accepted(
-    connection: "duckdb.DuckDBPyConnection", *, pipeline: PipelineName, sink: SinkName, schema: str, target: Target, create: bool
-) -> None:
-    """Raise what `prepare_table` would raise, as far as the catalog shows it, without changing anything."""
-    rows, table_schema = arrow_schema(schema), table_schema_of(connection, target.table)
-    with settings_of(sink):
-        declared = require_storable(connection, rows, target)
-    markers = readable_marker_store(connection)
-    if markers is not None:
-        require_not_lost(markers.read(pipeline, sink), target, exists=table_schema is not None)
-    if table_schema is not None:
-        require_fit(table_schema, rows, target, declared)
-        require_exact_key(connection, rows, target)
-    elif not create:
-        raise no_table(target.table)
-
-
-def content_of(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target) -> Totals:
-    """Return the totals of all rows of the table. Raise NotStoredError."""
-    query = TableStatements(target.table, tuple(rows.names)).read
-    return totals_of(scan(connection, query, rows), target.row_digest)
-
-
-def require_storable(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target) -> list[str]:
+def declared_for(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target) -> list[str]:
     """Return the column types for creating the table. Raise Usage for a name, a column or a key that no table can have."""
     if target.table.lower() in sql.OWN_TABLES:
         raise Usage(f"Table {target.table!r} is Penstock's own.", remedy="Choose another name for `table:`.")
     folded = [name.lower() for name in rows.names]
-    twice = sorted({name for name in folded if folded.count(name) > 1})
-    if twice:
-        raise Usage(f"The rows have column {twice[0]!r} twice.", remedy="Rename one of them in the transform.")
+    require_distinct_names(folded, database="DuckDB")
     if not all(rows.names):
         raise Usage("The rows have a column without a name.", remedy="Name it in the transform.")
     require_key_in(rows, target.key, [*rows.names, *folded, *(name for name in target.key if name.lower() in folded)])
@@ -141,12 +79,20 @@ def _declared(connection: "duckdb.DuckDBPyConnection", field: "pa.Field") -> str
 
 
 def require_fit(
-    table_schema: TableSchema, rows: "pa.Schema", target: Target, declared: Sequence[str], *, decided: bool = False
+    connection: "duckdb.DuckDBPyConnection",
+    table_schema: TableSchema,
+    rows: "pa.Schema",
+    target: Target,
+    *,
+    decided: bool = False,
 ) -> None:
-    """Raise Refused unless an existing table has the rows' columns with exactly their types. `decided`: see `Columns`."""
+    """Raise Refused unless an existing table has the rows' columns with exactly their types, and tells all keys apart.
+
+    `decided`: see `Columns`.
+    """
     if table_schema.kind != "table":
         raise not_a_table(target.table, f"a {table_schema.kind}")
-    of = _columns(target, decided=decided)
+    declared, of = declared_for(connection, rows, target), _columns(target, decided=decided)
     found = {name.lower(): name for name in table_schema.columns}
     ours = {name.lower() for name in rows.names}
     of.require_same(
@@ -159,12 +105,11 @@ def require_fit(
         column = found[field.name.lower()]
         if table_schema.columns[column] != kind:
             raise of.other_type(column, table_schema.columns[column], field.type, expected=kind, declared=kind)
+    _require_exact_key(connection, rows, target, of)
 
 
-def require_exact_key(
-    connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target, *, decided: bool = False
-) -> None:
-    """Raise Refused for a key whose collation takes different texts for equal. `decided`: see `Columns`."""
+def _require_exact_key(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target, of: Columns) -> None:
+    """Raise Refused for a key whose collation takes different texts for equal."""
     key, statements = {name.lower() for name in target.key}, TableStatements(target.table, tuple(rows.names))
     for field in rows:
         if field.name.lower() in key and pa.types.is_string(field.type):
@@ -173,7 +118,7 @@ def require_exact_key(
                 raise Refused(
                     f"Column {field.name!r} of the key of table {target.table!r} has a collation that takes different texts for "
                     "equal.",
-                    remedy=_columns(target, decided=decided).made_anew(field.name, "without COLLATE"),
+                    remedy=of.made_anew(field.name, "without COLLATE"),
                 )
 
 
@@ -181,11 +126,11 @@ def require_told_apart(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema
     """Raise Refused if a decided batch is to be written by a key for which the table no longer has a unique index."""
     statements = TableStatements(target.table, tuple(rows.names), target.key)
     if target.write in BY_KEY and not _runs(connection, statements.tells_apart):
-        columns = ", ".join(map(sql.quoted, target.key))
+        columns = ", ".join(map(in_double_quotes, target.key))
         raise Refused(
             f"Table {target.table!r} has no unique index on exactly ({columns}), so the rows of the decided batch cannot be told "
             "apart by this key.",
-            remedy=f"CREATE UNIQUE INDEX … ON {sql.quoted(target.table)} ({columns}). Then run `penstock recover`, which "
+            remedy=f"CREATE UNIQUE INDEX … ON {in_double_quotes(target.table)} ({columns}). Then run `penstock recover`, which "
             "publishes the batch, and start again.",
         )
 
@@ -209,22 +154,17 @@ def _runs(connection: "duckdb.DuckDBPyConnection", statement: str) -> bool:
 
 
 def _columns(target: Target, *, decided: bool) -> Columns:
-    return Columns(table=target.table, named=sql.quoted(target.table), alter=_ALTER, decided=decided)
+    return Columns(table=target.table, named=in_double_quotes(target.table), alter=Alter(), decided=decided)
 
 
-def _created(
-    connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target, declared: list[str], *, create: bool
-) -> TableSchema:
-    if not create:
-        raise no_table(target.table)
+def create_table(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target) -> None:
+    """Create the table. Raise Refused."""
+    declared = declared_for(connection, rows, target)
     with _refused(target):
         connection.execute(TableStatements(target.table, tuple(rows.names), target.key).create(declared))
-    table_schema = table_schema_of(connection, target.table)
-    assert table_schema is not None
-    return table_schema
 
 
-def _rehearse(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target) -> None:
+def rehearse(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target) -> None:
     """Run a publication's statements without rows: an unsuitable key, say, is reported before anything is decided."""
     tried = Target(table=target.table, write="append" if target.write == "replace" else target.write, key=target.key)
     with _refused(target):

@@ -1,0 +1,130 @@
+"""The common part of sinks into a table of a database that is one file, and what errors of such a file mean."""
+
+import os
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, Generic
+
+from penstock.core.model import Finding, PipelineName, SinkReport
+from penstock.errors import Conflict, Failed, OutcomeUnknown, PenstockError, PublishFailed, Usage
+from penstock.protocols import SinkDecisions
+from penstock.sink.table.prepared import PreparedSink, S
+from penstock.sink.table.server import C, ServerSink
+from penstock.sink.table.verification import without_marker
+from penstock.support.connection import ServerConnection
+from penstock.support.filesystem_errors import FULL, PathProblem, file_problem
+
+BUSY_TIMEOUT_S = 10.0
+
+
+class DatabaseFile(ServerConnection, Generic[C]):
+    """The database file at `path`, with one connection for publications. Not thread-safe by itself.
+
+    `refused`: what the database raises where a constraint refuses a row. Words of its errors: `damaged` where the file is no
+    database, `full` where the disk is.
+    """
+
+    refused: type[Exception]
+    damaged: tuple[str, ...]
+    full: str
+
+    def __init__(self, path: "str | os.PathLike[str]") -> None:
+        if os.fspath(path) in {"", ":memory:"}:
+            raise Usage("A database in memory is lost at exit.", remedy="Name a file, or use a sink of type memory.")
+        self.path = self.place = os.path.realpath(path)
+        self._connection: C | None = None
+
+    @property
+    def exists(self) -> bool:
+        return Path(self.path).exists()
+
+    @abstractmethod
+    def create(self) -> None:
+        """Create the file if it is missing. Raise Failed."""
+
+    @abstractmethod
+    def writable(self, kind: type[Failed] = PublishFailed) -> C:
+        """Return the open connection, or a new one to a file that exists. Raise Retryable, `kind`, GuaranteeTooWeak."""
+
+    @abstractmethod
+    def reader(self) -> AbstractContextManager[C]:
+        """Open a separate connection that reads one snapshot; an empty database if there is no file."""
+
+    def _reason(self, cause: Any) -> str:
+        """Return the database's own message."""
+        return str(cause)
+
+    def _translate_error(self, cause: Any, kind: type[Failed]) -> PenstockError | Conflict:
+        reason = self._reason(cause)
+        if isinstance(cause, self.refused):
+            return kind(
+                f"The table in {self.path} refused a row: {reason}.",
+                remedy="Drop the constraint or correct the table's rows, then start again: what was decided is published then.",
+            )
+        if any(sign in reason for sign in self.damaged):
+            return kind(
+                f"The file {self.path} cannot be used as a database: {reason}.",
+                remedy="Restore it from a backup and start again: what was decided is published then.",
+            )
+        seen = self._diagnose(reason)
+        return kind(
+            f"The database {self.path} cannot be used: {seen.reason}.",
+            remedy=f"{seen.advice} and start again: what was decided is published then.",
+        )
+
+    @contextmanager
+    def unknown_if_cut(self, table: str) -> Iterator[None]:
+        """Raise Conflict for a COMMIT that lost to another transaction, OutcomeUnknown for any other that failed.
+
+        After OutcomeUnknown, the marker, read over a new connection, shows whether it happened (I12).
+        """
+        try:
+            yield
+        except self.errors as cause:
+            translated = self._translate_error(cause, PublishFailed)
+            if isinstance(translated, Conflict):
+                raise translated from cause
+            seen = self._diagnose(self._reason(cause))
+            raise OutcomeUnknown(
+                f"The COMMIT of table {table!r} in {self.path} gave no answer: {seen.reason}.",
+                remedy=f"{seen.advice} and try again: the marker in the database says whether it happened.",
+            ) from cause
+
+    def _diagnose(self, reason: str) -> PathProblem:
+        """Return the problem that the database's message and a look at the file show together."""
+        seen = file_problem(self.path) or (FULL if self.full in reason else None)
+        if seen is None:
+            return PathProblem(reason=reason, advice="Mend that")
+        return PathProblem(reason=f"{seen.reason} ({reason})", advice=seen.advice)
+
+
+class FileSink(ServerSink[C], PreparedSink[C, S]):
+    """The common part of sinks into one table of a database file, which is created where it is missing."""
+
+    _database: DatabaseFile[C]
+
+    def check(self) -> Sequence[Finding]:
+        """Look at the file, or at the directory where it would be created."""
+        directory = Path(self._database.path).parent
+        if self._database.exists or (directory.is_dir() and os.access(directory, os.W_OK)):
+            return super().check()
+        message = f"{self._database.path} is missing and cannot be created in {directory}"
+        return [Finding(subject=f"sink {self._name}", ok=False, message=message)]
+
+    def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
+        """Create or check the file, the table and its marker. Raise Usage, Refused, Failed, Retryable."""
+        if not self._database.exists:
+            if schema is None:
+                self._spool.prepare(pipeline)
+                return
+            if self._create:
+                self._database.create()
+        super().prepare(pipeline=pipeline, schema=schema)
+
+    def verify(self, decisions: SinkDecisions) -> SinkReport:
+        """Compare the table with its marker, and the marker with the ledger."""
+        if not self._database.exists:
+            return without_marker(decisions, f"There is no database file {self._database.path}.")
+        return super().verify(decisions)
