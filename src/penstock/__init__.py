@@ -20,12 +20,11 @@ _MODULES: Final = {
     "penstock.spec.kafka": "Kafka RecordValue",
     "penstock.spec.merge": "Merge",
     "penstock.spec.pipeline": "PipelineSettings Spark",
+    "penstock.spec.query": "Transform Trigger",
     "penstock.spec.registry": "Coded Decode Encode Registry",
     "penstock.spec.sink": "Console Memory Parquet PythonSink",
     "penstock.spec.source": "Source Watermark",
     "penstock.spec.table": "Cassandra DBAPI DuckDB MySQL PostgreSQL Redshift SQLServer SQLite",
-    "penstock.spec.transform": "Transform",
-    "penstock.spec.trigger": "Trigger",
 }
 _HOMES: Final = {name: module for module, names in _MODULES.items() for name in names.split()}
 _RENAMED: Final = {
@@ -50,12 +49,11 @@ if TYPE_CHECKING:
     from penstock.spec.kafka import Kafka, RecordValue
     from penstock.spec.merge import Merge
     from penstock.spec.pipeline import PipelineSettings, Spark
+    from penstock.spec.query import Transform, Trigger
     from penstock.spec.registry import Coded, Decode, Encode, Registry
     from penstock.spec.sink import Console, Memory, Parquet, PythonSink
     from penstock.spec.source import Source, Watermark
     from penstock.spec.table import DBAPI, Cassandra, DuckDB, MySQL, PostgreSQL, Redshift, SQLite, SQLServer
-    from penstock.spec.transform import Transform
-    from penstock.spec.trigger import Trigger
 
 __all__ = [
     "DBAPI",

@@ -30,9 +30,8 @@ from penstock.testing.conformance import (
     make_rows,
     require_equal,
 )
-from penstock.testing.conformance.processes import end, start
 from penstock.testing.conformance.publishing import PublishContract
-from penstock.testing.conformance.story import live, rows_of, verify
+from penstock.testing.conformance.story import end, live, rows_of, start, verify
 
 KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "4"))
 

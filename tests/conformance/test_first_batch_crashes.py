@@ -11,8 +11,7 @@ from tests.conformance.test_parquet_conformance import FewFilesRig
 from tests.conformance.test_sqlite_conformance import RidingRig, SpooledRig, UpsertRig
 
 from penstock.testing.conformance import SinkRig, require_equal
-from penstock.testing.conformance.processes import RAISED, end, start
-from penstock.testing.conformance.story import live, rows_of, verify
+from penstock.testing.conformance.story import RAISED, end, live, rows_of, start, verify
 
 KILLED = -9
 STEPS = [

@@ -13,8 +13,7 @@ from penstock.core import faults
 from penstock.errors import GuaranteeTooWeak, OutcomeUnknown, PublishFailed
 from penstock.sink.sqlite.database import require_durable
 from penstock.testing.conformance import require_equal
-from penstock.testing.conformance.processes import end, start
-from penstock.testing.conformance.story import live, rows_of
+from penstock.testing.conformance.story import end, live, rows_of, start
 
 ROWS = [(1, "a"), (2, "b")]
 

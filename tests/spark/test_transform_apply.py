@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.core.model import SourceName
 from penstock.errors import Failed, PenstockError, Usage
 from penstock.source.open import open_sources
+from penstock.spec.query import Transform
 from penstock.spec.source import Source
-from penstock.spec.transform import Transform
 from penstock.transform.apply import apply_transform
 from penstock.transform.plan import plan_of, source_order
 from tests.spark.streams import everything, put

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cli.run import StopSignals
 from penstock.cli.spark_log import SparkLog
-from penstock.cli.stopping import StopSignals
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -23,7 +23,7 @@ def test_the_first_signal_asks_for_a_stop(number: signal.Signals) -> None:
 def test_the_second_signal_ends_the_process_at_once() -> None:
     script = """
 import signal
-from penstock.cli.stopping import StopSignals
+from penstock.cli.run import StopSignals
 with StopSignals(lambda: print("stopping", flush=True)):
     signal.raise_signal(signal.SIGTERM)
     signal.raise_signal(signal.SIGINT)

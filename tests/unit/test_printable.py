@@ -55,7 +55,7 @@ def unharmed(capsys: Captured) -> str:
 
 @pytest.mark.parametrize(
     "shown",
-    [HOSTILE, Text(HOSTILE), table((HOSTILE,), [(HOSTILE,), (Text(HOSTILE),)], title=HOSTILE), facts([(HOSTILE, HOSTILE)])],
+    [HOSTILE, Text(HOSTILE), table((HOSTILE,), [(HOSTILE,), (Text(HOSTILE),)]), facts([(HOSTILE, HOSTILE)])],
     ids=["text", "styled", "table", "facts"],
 )
 def test_verbs_show_it_as_text(capsys: Captured, shown: object) -> None:

@@ -5,7 +5,7 @@ import pytest
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.errors import Failed
 from penstock.run.failure import error_from_query
-from penstock.spark.connector import connector_remedy
+from penstock.spark.error import connector_remedy
 
 LACKS = """[CANNOT_LOAD_CHECKPOINT_FILE_MANAGER.UNCATEGORIZED] Error loading streaming checkpoint file manager for path={url}. \
 java.lang.ClassNotFoundException: Class org.apache.hadoop.fs.{name} not found SQLSTATE: 58030"""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from penstock.checkpoint.anomaly import restore_or_plan_anew
 from penstock.checkpoint.entries import ENTRY_ID, OffsetsEntry, Unreadable, entry_ids, parse_offsets, parse_query_id
-from penstock.checkpoint.files import Files, open_files
+from penstock.checkpoint.files import open_files
 from penstock.checkpoint.input_listing import InputListing
 from penstock.checkpoint.source_log import InputFile, SourceLog, fingerprint, log_offset
 from penstock.core.kafka_offset import beginning_in, without_notes
@@ -39,28 +39,23 @@ class SparkCheckpoint:
     """
 
     def __init__(self, path: str | Path, *, options: Mapping[str, str] | None = None) -> None:
-        self._files = open_files(path, options=options)
+        self.files = open_files(path, options=options)
         self.inputs = InputListing(str(path), options=options)
         """Looks up the input files that the checkpoint names."""
 
     @property
-    def files(self) -> Files:
-        """The checkpoint's files, for readers of its other parts."""
-        return self._files
-
-    @property
     def location(self) -> str:
-        return self._files.location
+        return self.files.location
 
     def exists(self) -> bool:
         """Return whether `metadata` or any entry of the offset or commit log exists."""
-        if self._files.size_bytes("metadata") is not None:
+        if self.files.size_bytes("metadata") is not None:
             return True
         return self.latest_offsets_id() is not None or self.latest_commit_id() is not None
 
     def query_id(self) -> QueryId | None:
         """Return the query that owns the checkpoint, None if `metadata` is missing. Raises CheckpointDamaged."""
-        data = self._files.read("metadata")
+        data = self.files.read("metadata")
         if data is None:
             return None
         try:
@@ -70,19 +65,19 @@ class SparkCheckpoint:
 
     def latest_offsets_id(self) -> BatchId | None:
         """Return the newest batch that Spark planned, None if there is none."""
-        return max(entry_ids(self._files.names("offsets")), default=None)
+        return max(entry_ids(self.files.names("offsets")), default=None)
 
     def latest_commit_id(self) -> BatchId | None:
         """Return the newest batch that Spark committed, None if there is none."""
-        return max(entry_ids(self._files.names("commits")), default=None)
+        return max(entry_ids(self.files.names("commits")), default=None)
 
     def has_state(self) -> bool:
         """Return whether the query keeps state: an operator has a directory below `state`."""
-        return len(entry_ids(self._files.names("state"))) > 0
+        return len(entry_ids(self.files.names("state"))) > 0
 
     def offsets(self, batch_id: BatchId) -> OffsetsEntry | None:
         """Return the entry `offsets/<batch_id>`, None if it does not exist. Raises CheckpointDamaged."""
-        data = self._files.read(f"offsets/{batch_id}")
+        data = self.files.read(f"offsets/{batch_id}")
         if data is None:
             return None
         try:
@@ -125,20 +120,19 @@ class SparkCheckpoint:
         Arguments and errors are those of `batch`.
         """
         entry = self._entry(batch_id)
-        found = {
-            place.name: beginning_in(place.offset(entry.offsets)) or self._noted(place.folder)
-            for place in self._places(batch_id, entry, source_names)
-        }
-        return {name: text for name, text in found.items() if text is not None}
+        found = {}
+        for place in self._places(batch_id, entry, source_names):
+            beginning = beginning_in(place.offset(entry.offsets))
+            if not beginning:
+                text = (self.files.read(f"sources/{place.folder}/0") or b"").decode("utf-8", "replace")
+                beginning = text[text.index("{") :].strip() if "{" in text else None
+            if beginning is not None:
+                found[place.name] = beginning
+        return found
 
     def keys(self, batch_id: BatchId, source_names: Sequence[SourceName]) -> Mapping[SourceName, tuple[str, ...]]:
         """Return the keys of each source in `offsets/<batch_id>`. Arguments and errors are those of `batch`."""
         return {place.name: place.keys for place in self._places(batch_id, self._entry(batch_id), source_names)}
-
-    def _noted(self, folder: str) -> str | None:
-        data = self._files.read(f"sources/{folder}/0")
-        text = "" if data is None else data.decode("utf-8", "replace")
-        return text[text.index("{") :].strip() if "{" in text else None
 
     def _around(self, batch_id: BatchId) -> tuple[Mapping[str, str | None], OffsetsEntry]:
         return self._entry(BatchId(batch_id - 1)).offsets if batch_id > 0 else {}, self._entry(batch_id)
@@ -168,7 +162,7 @@ class SparkCheckpoint:
             return fingerprint(files)
         if end is None or not ENTRY_ID.fullmatch(end):
             return None
-        origin = self._files.read(f"sources/{folder}/0")  # of a count (seconds, records), which does not say where it began
+        origin = self.files.read(f"sources/{folder}/0")  # of a count (seconds, records), which does not say where it began
         return None if origin is None else f"origin1:{hashlib.sha256(origin).hexdigest()}"
 
     def _input_files(self, folder: str, start: str | None, end: str | None) -> tuple[InputFile, ...] | None:
@@ -177,9 +171,9 @@ class SparkCheckpoint:
             return None
         first = log_offset(start) if start is not None else None
         try:
-            return SourceLog(self._files, f"sources/{folder}").between(after=-1 if first is None else first, up_to=last)
+            return SourceLog(self.files, f"sources/{folder}").between(after=-1 if first is None else first, up_to=last)
         except CheckpointDamaged:
-            if self._files.names(f"sources/{folder}"):
+            if self.files.names(f"sources/{folder}"):
                 raise
             raise SourcesChanged(
                 f"The checkpoint {self.location} has no log of files sources/{folder}, though the query has a source there.",

@@ -70,20 +70,16 @@ def _code(report: "CheckReport") -> int:
 
 def _report(report: "CheckReport") -> RenderableType:
     weak = set(report.too_weak)
-    claims = table(
-        ("part", "guarantee", "why"),
-        ((claim.subject, _given(claim, weak=claim in weak), _reason(claim)) for claim in report.claims),
-    )
+    rows = []
+    for claim in report.claims:
+        style = "bold red" if claim in weak else "green" if claim.guarantee.value == "exactly_once" else "yellow"
+        rows.append((claim.subject, Text(claim.guarantee.value, style), _reason(claim)))
+    claims = table(("part", "guarantee", "why"), rows)
     findings = table(
         ("looked at", "", "result"), ((finding.subject, _mark(finding), finding.message) for finding in report.findings)
     )
     costs = () if report.costs is None else (facts([("requests", _costs(report.costs))]), "")
     return Group(Text(report.pipeline, "bold"), "", claims, "", findings, "", *costs, *_conclusion(report))
-
-
-def _given(claim: "Claim", *, weak: bool) -> Text:
-    style = "green" if claim.guarantee.value == "exactly_once" else "yellow"
-    return Text(claim.guarantee.value, "bold red" if weak else style)
 
 
 def _reason(claim: "Claim") -> Text:

@@ -1,28 +1,13 @@
 """`penstock files`: prints the files of a table as of a batch, one URL per line, for other tools."""
 
 import sys
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from penstock.cli.opening import File, Json, Overrides, pipeline
-from penstock.cli.output import show
+from penstock.cli.output import print_line
 from penstock.support.printable import printable
-
-if TYPE_CHECKING:
-    from penstock.commit.as_of import AsOf
-    from penstock.sink.parquet.table import TableFile
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
-    """What `files --json` prints; `as_of` is None while nothing is published."""
-
-    pipeline: str
-    sink: str
-    as_of: "AsOf | None"
-    files: "tuple[TableFile, ...]"
 
 
 def files(
@@ -45,8 +30,7 @@ def files(
     opened = pipeline(file, overrides)
     found = opened.read(sink, account, batch, added=added, counted=as_json)
     if as_json:
-        listing = Listing(pipeline=opened.settings.pipeline, sink=found.sink, as_of=found.as_of, files=found.files)
-        show(listing, as_json=True, text=str)
+        print_line({"pipeline": opened.settings.pipeline, "sink": found.sink, "as_of": found.as_of, "files": found.files})
     else:
         shown = printable if sys.stdout.isatty() else str
         sys.stdout.writelines(f"{shown(url)}\n" for url in found.urls())

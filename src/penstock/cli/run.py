@@ -1,15 +1,22 @@
-"""`penstock run`: runs the pipeline and shows its progress."""
+"""`penstock run`: runs the pipeline and shows its progress, until it ends or a signal stops it.
 
+The first SIGTERM or Ctrl-C requests a clean stop, the second ends the process at once.
+"""
+
+import os
+import signal
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Annotated
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typing_extensions import Self
 
 from penstock.cli.opening import File, Json, Overrides, debugging, pipeline, quiet_spark
 from penstock.cli.progress import JsonLines, Progress, Terminal
 from penstock.cli.spark_log import SparkLog
-from penstock.cli.stopping import StopSignals
 from penstock.errors import Failed, Retryable
 
 if TYPE_CHECKING:
@@ -57,3 +64,33 @@ def _deliver(chosen: "Pipeline", shown: Progress, *, batches: int | None, grace_
         summary = query.summary()
         if summary is not None:
             shown.end(summary)
+
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SHOW_CURSOR = b"\x1b[?25h\n"
+
+
+class StopSignals:
+    """Handles both signals while entered, in the main thread only. Calls `on_stop` at the first signal."""
+
+    def __init__(self, on_stop: Callable[[], None]) -> None:
+        self._on_stop = on_stop
+        self.wanted = False
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
+        self._before = {number: signal.signal(number, self._stop) for number in _SIGNALS}
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _stop(self, number: int, _frame: FrameType | None) -> None:
+        if self.wanted:
+            # Like a kill, without waiting for Spark: the next start recovers. The JVM ends when its input closes.
+            if sys.stdout.isatty():
+                os.write(sys.stdout.fileno(), _SHOW_CURSOR)
+            os._exit(128 + number)
+        self.wanted = True
+        self._on_stop()

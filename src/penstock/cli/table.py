@@ -18,17 +18,9 @@ _NUMBERS = frozenset(
 _ANY_WIDTH = 10_000
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> Table:
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
     """Return a table of `rows`. Cells are shown as they are, never read as markup."""
-    made = Table(
-        box=box.SIMPLE_HEAD,
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-        show_edge=False,
-    )
+    made = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     for column in columns:
         made.add_column(column, justify="right" if column in _NUMBERS else "left", overflow="fold")
     for row in rows:

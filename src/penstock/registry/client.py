@@ -125,7 +125,11 @@ class Registry:
         raise failure or unknown or AssertionError("a registry without a URL")
 
     def _answered(self, answer: requests.Response) -> Mapping[str, Any]:
-        body = _body(answer)
+        try:
+            found = answer.json()
+        except ValueError:
+            found = None
+        body = found if isinstance(found, dict) else None
         if answer.ok and body is not None and _is_schema(body):
             return body
         code = None if body is None else body.get("error_code")
@@ -163,14 +167,6 @@ class _Bearer(AuthBase):
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         request.headers["Authorization"] = f"Bearer {self._token}"
         return request
-
-
-def _body(answer: requests.Response) -> Mapping[str, Any] | None:
-    try:
-        body = answer.json()
-    except ValueError:
-        return None
-    return body if isinstance(body, dict) else None
 
 
 def _is_schema(body: Mapping[str, Any]) -> bool:

@@ -244,7 +244,11 @@ class QuarantinePass:
             decoded = decoder.decoded(batch)
             if decoded.bad and left >= 0:
                 left -= len(decoded.bad)
-                yield _packed(_bad_rows(self.decode.source, batch, decoded))
+                rows = _bad_rows(self.decode.source, batch, decoded)
+                written = pa.BufferOutputStream()
+                with pa.ipc.new_stream(written, rows.schema) as stream:
+                    stream.write_batch(rows)
+                yield pa.RecordBatch.from_pydict({PACKED: [written.getvalue().to_pybytes()]})
 
 
 def _bad_rows(source: str, batch: "pa.RecordBatch", decoded: Decoded) -> "pa.RecordBatch":
@@ -266,13 +270,6 @@ def _bad_rows(source: str, batch: "pa.RecordBatch", decoded: Decoded) -> "pa.Rec
         for values in (columns[field.name],)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _packed(rows: "pa.RecordBatch") -> "pa.RecordBatch":
-    written = pa.BufferOutputStream()
-    with pa.ipc.new_stream(written, rows.schema) as stream:
-        stream.write_batch(rows)
-    return pa.RecordBatch.from_pydict({PACKED: [written.getvalue().to_pybytes()]})
 
 
 def unpacked(found: Iterable[bytes]) -> "pa.Table":

@@ -20,8 +20,7 @@ from penstock.errors import (
     PenstockError,
     Retryable,
 )
-from penstock.spark.connector import connector_remedy
-from penstock.spark.error import lacks_penstock, read_spark_failure
+from penstock.spark.error import connector_remedy, lacks_penstock, read_spark_failure
 from penstock.support.error_transport import decode_error
 from penstock.support.filesystem_errors import directory_problem
 

@@ -15,8 +15,7 @@ from penstock.source.kafka.connector import ENVIRONMENT, coordinate
 from penstock.source.kafka.decode import decode_passes, decoded
 from penstock.source.kafka.options import is_kafka, reader_options
 from penstock.source.kafka.reader.opening import can_read, read_by_python
-from penstock.spark.connector import connector_remedy
-from penstock.spark.error import SparkError, read_spark_error
+from penstock.spark.error import SparkError, connector_remedy, read_spark_error
 from penstock.spec.source import Source
 
 if TYPE_CHECKING:

@@ -4,11 +4,10 @@ from penstock.spec.account import Account, Route
 from penstock.spec.kafka import Kafka
 from penstock.spec.load import load
 from penstock.spec.pipeline import DeliverySettings, PipelineSettings, Spark
+from penstock.spec.query import Transform, Trigger
 from penstock.spec.sink import Console, Memory, Parquet, PythonSink, Sink
 from penstock.spec.source import Source, Watermark
 from penstock.spec.table import DBAPI, Cassandra, DuckDB, MySQL, PostgreSQL, Redshift, ServedTable, SQLite, SQLServer, Table
-from penstock.spec.transform import Transform
-from penstock.spec.trigger import Trigger
 from penstock.support.secret import redact, scrub
 
 __all__ = [

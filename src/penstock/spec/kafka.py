@@ -61,13 +61,6 @@ Servers = Annotated[str, AfterValidator(_servers), WithJsonSchema({"type": "stri
 """Some brokers of a cluster."""
 
 
-def _reached(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the settings with brokers and credentials of their `connection_string`, and its topic unless they name one."""
-    hubs = hubs_of(given, instead_of=("bootstrap",))
-    named = {"topic": hubs.hub} if hubs.hub and not given.get("topic") else {}
-    return {**given, **named, "bootstrap": hubs.bootstrap, "options": {**hubs.options, **(given.get("options") or {})}}
-
-
 def _columns_of_json(value: Any) -> Any:
     """Return columns as a tuple; an empty one stands for `all`."""
     if value == _ALL:
@@ -198,7 +191,12 @@ class Kafka(Settings):
     @model_validator(mode="before")
     @classmethod
     def _reached_by_connection_string(cls, given: Any) -> Any:
-        return _reached(given) if isinstance(given, Mapping) and given.get("connection_string") else given
+        """Add brokers and credentials of the `connection_string`, and its topic unless the settings name one."""
+        if not isinstance(given, Mapping) or not given.get("connection_string"):
+            return given
+        hubs = hubs_of(given, instead_of=("bootstrap",))
+        named = {"topic": hubs.hub} if hubs.hub and not given.get("topic") else {}
+        return {**given, **named, "bootstrap": hubs.bootstrap, "options": {**hubs.options, **(given.get("options") or {})}}
 
     @model_validator(mode="after")
     def _leads_somewhere(self) -> Self:

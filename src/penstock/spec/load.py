@@ -80,19 +80,18 @@ def _retype(content: dict[str, Any], error: ValidationError) -> bool:
 
 
 def _usage(document: Document, found: Sequence[Complaint], overrides: Sequence[str]) -> Usage:
+    located = []
+    for complaint in found:
+        given = overridden(complaint.at, overrides)
+        where = f"--set {given.partition('=')[0]}" if given else f"{document.file}:{document.line(complaint.at)}"
+        located.append(f"{where}: {sentence(complaint)}.")
     if len(found) == 1:
-        return Usage(f"{_located(document, found[0], overrides)}.", remedy=found[0].remedy)
-    lines = [f"{_located(document, complaint, overrides)}. {complaint.remedy}" for complaint in found]
+        return Usage(located[0], remedy=found[0].remedy)
+    lines = [f"{place} {complaint.remedy}" for place, complaint in zip(located, found, strict=True)]
     return Usage(
         f"{document.file} has {len(found)} mistakes:\n" + "\n".join(f"  {line}" for line in lines),
         remedy="Correct them and run `penstock check` again.",
     )
-
-
-def _located(document: Document, complaint: Complaint, overrides: Sequence[str]) -> str:
-    given = overridden(complaint.at, overrides)
-    where = f"--set {given.partition('=')[0]}" if given else f"{document.file}:{document.line(complaint.at)}"
-    return f"{where}: {sentence(complaint)}"
 
 
 _FLAT = frozenset({"options", "conf"})

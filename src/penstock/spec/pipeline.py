@@ -15,12 +15,11 @@ from penstock.spec.complaint import Complaint, KeyPath, complaints_error
 from penstock.spec.kafka import Kafka
 from penstock.spec.name import Name, ViewName
 from penstock.spec.place import Directory
+from penstock.spec.query import Transform, Trigger
 from penstock.spec.settings import Settings
 from penstock.spec.sink import GivenSink, Sink
 from penstock.spec.source import Option, Source
 from penstock.spec.state_location import Checkpoint, LedgerPlace, ShortCheckpoint, ShortLedger, ShortSpool, SpoolPlace
-from penstock.spec.transform import Transform
-from penstock.spec.trigger import Trigger
 from penstock.support.secret import remember_options
 
 _ORDER = (

@@ -58,15 +58,6 @@ class Watermark(Settings):
         def __init__(self, *, column: str, delay: int | str) -> None: ...
 
 
-def _reached(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the settings with brokers and credentials of their `connection_string`, and its topic unless they name any."""
-    options = given.get("options") or {}
-    hubs = hubs_of({**options, **given}, instead_of=("kafka.bootstrap.servers",))
-    chosen = {name.lower() for name in options} & {name.lower() for name in TOPICS}
-    named = {"subscribe": hubs.hub} if hubs.hub and not chosen else {}
-    return {**given, "options": {**hubs.spark_options, "kafka.bootstrap.servers": hubs.bootstrap, **named, **options}}
-
-
 class Source(Settings):
     """One replayable input, read by Spark Structured Streaming."""
 
@@ -146,7 +137,14 @@ class Source(Settings):
     @model_validator(mode="before")
     @classmethod
     def _reached_by_connection_string(cls, given: Any) -> Any:
-        return _reached(given) if isinstance(given, Mapping) and given.get("connection_string") else given
+        """Add brokers and credentials of the `connection_string`, and its topic unless the options name any."""
+        if not isinstance(given, Mapping) or not given.get("connection_string"):
+            return given
+        options = given.get("options") or {}
+        hubs = hubs_of({**options, **given}, instead_of=("kafka.bootstrap.servers",))
+        chosen = {name.lower() for name in options} & {name.lower() for name in TOPICS}
+        named = {"subscribe": hubs.hub} if hubs.hub and not chosen else {}
+        return {**given, "options": {**hubs.spark_options, "kafka.bootstrap.servers": hubs.bootstrap, **named, **options}}
 
     @model_validator(mode="after")
     def _one_kind_of_input(self) -> Self:

@@ -50,6 +50,11 @@ class Table(Settings):
 
     def is_table_of(self, other: "Table") -> bool:
         """Return whether both sinks fill one table, as far as names show."""
+        return type(other) is type(self) and self._identity == other._identity
+
+    @property
+    def _identity(self) -> tuple[object, ...]:
+        """Return the database and the table, in the same letters however they are written."""
         raise NotImplementedError
 
     @property
@@ -58,10 +63,19 @@ class Table(Settings):
         raise NotImplementedError
 
 
-class FileTable(Table):
-    """A table of a database that is one file."""
+class TableAtURL(Table):
+    """A table of a database that a URL names."""
 
     url: str
+
+    @property
+    def where(self) -> str:
+        return redact(self.url)
+
+
+class FileTable(TableAtURL):
+    """A table of a database that is one file."""
+
     write: Write = Field(
         default="append",
         description="`append` rows, `upsert` by key, `insert_if_absent` by key, or `replace` the whole content (complete mode).",
@@ -110,10 +124,9 @@ class DuckDB(FileTable):
         ) -> None: ...
 
 
-class ServedTable(Table):
+class ServedTable(TableAtURL):
     """A table of a database on a server."""
 
-    url: str
     write: ServedWrite = Field(
         default="append",
         description="`append` rows, `upsert` by key, `insert_if_absent` by key, `replace` the whole content (complete mode), or "
@@ -133,10 +146,6 @@ class ServedTable(Table):
                 f"is given, but write is {self.write}", remedy="Set write: merge, or leave it out.", at=("merge",)
             )
         return self
-
-    @property
-    def where(self) -> str:
-        return redact(self.url)
 
 
 class PostgreSQL(ServedTable):
@@ -165,12 +174,9 @@ class PostgreSQL(ServedTable):
             merge: Merge | Mapping[str, Any] | None = None,
         ) -> None: ...
 
-    def is_table_of(self, other: "Table") -> bool:
-        return isinstance(other, PostgreSQL) and self.url == other.url and self._qualified == other._qualified
-
     @property
-    def _qualified(self) -> str:
-        return self.table.removeprefix("public.")
+    def _identity(self) -> tuple[object, ...]:
+        return self.url, self.table.removeprefix("public.")
 
 
 class MySQL(ServedTable):
@@ -196,35 +202,23 @@ class MySQL(ServedTable):
             merge: Merge | Mapping[str, Any] | None = None,
         ) -> None: ...
 
-    def is_table_of(self, other: "Table") -> bool:
-        """Compare names without case, as some servers do."""
-        return isinstance(other, MySQL) and self._place == other._place and self.table.lower() == other.table.lower()
-
     @property
-    def _place(self) -> str:
-        return self.url.partition("://")[2]
+    def _identity(self) -> tuple[object, ...]:
+        return self.url.partition("://")[2], self.table.lower()  # some servers compare names without case
 
 
-class Warehouse(Table):
+class Warehouse(TableAtURL):
     """A table of a database that Penstock was not run against yet. Names are compared without case."""
 
-    url: str
     write: Write = Field(
         default="append",
         description="`append` rows, `upsert` by key, `insert_if_absent` by key, or `replace` the whole content (complete mode).",
     )
     default_schema: ClassVar[str]
 
-    def is_table_of(self, other: "Table") -> bool:
-        return isinstance(other, Warehouse) and self.url == other.url and self._qualified == other._qualified
-
     @property
-    def _qualified(self) -> str:
-        return self.table.lower().removeprefix(f"{self.default_schema}.")
-
-    @property
-    def where(self) -> str:
-        return redact(self.url)
+    def _identity(self) -> tuple[object, ...]:
+        return self.url, self.table.lower().removeprefix(f"{self.default_schema}.")
 
 
 class Redshift(Warehouse):
@@ -263,7 +257,7 @@ class SQLServer(Warehouse):
         ) -> None: ...
 
 
-class Cassandra(Table):
+class Cassandra(TableAtURL):
     """A table of Cassandra: keyed writes at one time stamp a batch, which may be repeated; readers may see a part of a batch."""
 
     type: Literal["cassandra"] = Field(default="cassandra", description="`cassandra`: a table of Cassandra.")
@@ -311,12 +305,9 @@ class Cassandra(Table):
             )
         return self
 
-    def is_table_of(self, other: "Table") -> bool:
-        return isinstance(other, Cassandra) and self.url == other.url and self.table == other.table
-
     @property
-    def where(self) -> str:
-        return redact(self.url)
+    def _identity(self) -> tuple[object, ...]:
+        return self.url, self.table
 
 
 class DBAPI(Table):
@@ -363,12 +354,9 @@ class DBAPI(Table):
         remember_options(self.connect)
         return self
 
-    def is_table_of(self, other: "Table") -> bool:
-        return isinstance(other, DBAPI) and (self.driver, self.connect, self.table.lower()) == (
-            other.driver,
-            other.connect,
-            other.table.lower(),
-        )
+    @property
+    def _identity(self) -> tuple[object, ...]:
+        return self.driver, self.connect, self.table.lower()
 
     @property
     def where(self) -> str:

@@ -61,13 +61,11 @@ def _load_module(name: str, key: str, modules: Path | None) -> ModuleType:
     except Exception as error:
         raise _broken(name, key, error) from error
     if modules is not None:
-        _beside.update(new for new in set(sys.modules) - before | {name} if _lies_in(modules, new))
+        for new in set(sys.modules) - before | {name}:
+            file = getattr(sys.modules[new], "__file__", None)
+            if file is not None and Path(file).resolve().is_relative_to(modules.resolve()) and not _is_installed(file):
+                _beside.add(new)
     return module
-
-
-def _lies_in(modules: Path, name: str) -> bool:
-    file = getattr(sys.modules[name], "__file__", None)
-    return file is not None and Path(file).resolve().is_relative_to(modules.resolve()) and not _is_installed(file)
 
 
 def _is_installed(file: str) -> bool:

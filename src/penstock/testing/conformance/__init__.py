@@ -37,10 +37,7 @@ there the real coordinator delivers over a real ledger, a process is killed at t
 import pytest
 
 pytest.register_assert_rewrite(
-    *(
-        f"{__name__}.{part}"
-        for part in ("crashes", "contract", "identity", "publishing", "racing", "running", "staging", "sweeping", "verifying")
-    )
+    *(f"{__name__}.{part}" for part in ("crashes", "contract", "identity", "publishing", "staging", "verifying"))
 )
 
 from penstock.testing.conformance.bench import Bench, Shown  # noqa: E402 - after the assertions are made to tell more
@@ -63,7 +60,7 @@ from penstock.testing.conformance.rows import (  # noqa: E402
     require_equal,
     swapped,
 )
-from penstock.testing.conformance.running import VerifyBesideDriverContract  # noqa: E402
+from penstock.testing.conformance.verifying import VerifyBesideDriverContract  # noqa: E402
 
 __all__ = [
     "DAMAGES",

@@ -10,14 +10,11 @@ from penstock.sink.own import OwnSink
 from penstock.spark.schema import arrow_schema
 from penstock.testing.conformance.crashes import CrashContract
 from penstock.testing.conformance.identity import IdentityContract
-from penstock.testing.conformance.publishing import PublishContract, StagingLossContract
-from penstock.testing.conformance.racing import RaceContract
+from penstock.testing.conformance.publishing import PublishContract, RaceContract, StagingLossContract
 from penstock.testing.conformance.rig import DAMAGES, PIPELINE, SinkRig
 from penstock.testing.conformance.rows import Row
-from penstock.testing.conformance.running import VerifyBesideDriverContract
-from penstock.testing.conformance.staging import StageContract
-from penstock.testing.conformance.sweeping import SweepContract
-from penstock.testing.conformance.verifying import VerifyContract
+from penstock.testing.conformance.staging import StageContract, SweepContract
+from penstock.testing.conformance.verifying import VerifyBesideDriverContract, VerifyContract
 
 
 class SinkContract(StageContract, PublishContract, RaceContract, SweepContract, VerifyContract):

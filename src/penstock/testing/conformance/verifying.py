@@ -1,11 +1,23 @@
-"""Tests of `verify`: no problem in good content, and a problem in any other."""
+"""Tests of `verify`, also beside a driver: no problem in good content, and a problem in any other."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import count
+from typing import Any, Protocol
 
 import pytest
 
-from penstock.core.model import RowDigest
+from penstock.commit.outcome import StagedBatch
+from penstock.commit.sink_decisions import LedgerDecisions
+from penstock.commit.verification import verify_sink
+from penstock.core.model import Generation, Position, RowDigest, SinkReport
+from penstock.protocols import Sink
 from penstock.testing.conformance.bench import Bench
-from penstock.testing.conformance.rig import DAMAGES
+from penstock.testing.conformance.rig import DAMAGES, SinkRig
 from penstock.testing.conformance.staging import Examined
+from penstock.testing.conformance.story import batch_of, clean_context, driver, end, start, wait
 
 
 class VerifyContract(Examined):
@@ -64,3 +76,138 @@ class VerifyContract(Examined):
         for at in (0, 1000):
             bench.deliver(sink, bench.rows(range(at, at + 50)), batch_id=at)
         assert not bench.verify(sink, ledger=bench.decided[:1]).ok
+
+
+_ROWS = 4
+_BEGINNING_S = 120.0
+
+
+class Permits(Protocol):
+    """A semaphore, of threads or of processes."""
+
+    def acquire(self) -> bool:
+        """Wait for a permit and take it."""
+
+    def release(self) -> None:
+        """Add a permit."""
+
+
+class VerifyBesideDriverContract:
+    """A driver delivers `batches` batches, in its own process unless `in_process`, while `verify` looks `looks` times."""
+
+    looks: int = 100
+    batches: int = 50
+    in_process: bool = False
+
+    def test_verify_beside_a_running_driver_finds_no_difference(self, rig: SinkRig) -> None:
+        """No look finds one, whatever is decided, staged or half published meanwhile, and the looks' positions never decrease."""
+        with self._driver(rig) as deliver:
+            positions = [Position(0)]
+            for number in range(self.looks):
+                if number * self.batches // self.looks != (number + 1) * self.batches // self.looks:
+                    deliver()
+                report = _look(rig)
+                assert report.ok, report
+                assert report.as_of is not None
+                positions.append(report.as_of)
+        assert positions == sorted(positions)
+        assert positions[-1] > positions[1]
+        last = _look(rig)
+        assert last.ok, last
+        assert sum(account.found.rows for account in last.accounts.values()) == len(list(rig.read_back()))
+
+    def test_a_row_that_is_lost_beside_a_running_driver_is_found(self, rig: SinkRig) -> None:
+        """A check that cannot fail proves nothing."""
+        with self._driver(rig) as deliver:
+            for _ in range(3):
+                deliver()
+                assert _look(rig).ok
+            rig.damage("lost")
+            for _ in range(3):
+                deliver()
+                report = _look(rig)
+                assert not report.ok
+                assert report.problems
+
+    @contextmanager
+    def _driver(self, rig: SinkRig) -> Iterator[Callable[[], None]]:
+        """Run a driver while the context is open. Yields a function that lets it deliver one more batch, and returns at once."""
+        run = _in_thread if self.in_process else _in_process
+        signals = threading if self.in_process else clean_context()
+        free = signals.Semaphore(0)
+        over = signals.Event()
+        begun = signals.Event()
+        ended = run(rig, free, over, begun)
+
+        try:
+            free.release()
+            assert begun.wait(_BEGINNING_S), "the driver did not deliver its first batch"
+            yield free.release
+        finally:
+            over.set()
+            free.release()
+            code = ended()
+        assert code == 0
+
+
+def drive(rig: SinkRig, free: Permits, over: Any, begun: Any) -> None:
+    """Run a driver that delivers a batch for every permit, until `over` is set."""
+    with driver(rig, rig.ledger()) as (bench, sink, coordinator):
+        for number in count():
+            free.acquire()
+            if over.is_set():
+                return
+            coordinator.deliver(batch_of(number), partial(_staged, bench, sink, number))
+            begun.set()
+
+
+def _staged(bench: Bench, sink: Sink, number: int, generation: Generation) -> StagedBatch:
+    start_at = number * 1000
+    pieces = [
+        piece
+        for partition in range(2)
+        for piece in bench.stage(
+            sink,
+            bench.rows(range(start_at + partition * 100, start_at + partition * 100 + _ROWS)),
+            batch_id=number,
+            generation=generation,
+            partition=partition,
+        )
+    ]
+    return StagedBatch(pieces=tuple(pieces), rows_in=2 * _ROWS, schema=bench.rig.schema)
+
+
+def _look(rig: SinkRig) -> SinkReport:
+    """Verify as the command does: with its own ledger, and its own sink that is not prepared."""
+    ledger, sink = rig.ledger(), rig.make_hashing()
+    try:
+        return verify_sink(sink, LedgerDecisions(ledger, sink.name, tail=ledger.tail()), sleep=wait)
+    finally:
+        sink.close()
+        ledger.close()
+
+
+def _in_process(rig: SinkRig, *signals: Any) -> Callable[[], int]:
+    process = start(drive, rig, *signals)
+    return partial(end, process)
+
+
+def _in_thread(rig: SinkRig, *signals: Any) -> Callable[[], int]:
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            drive(rig, *signals)
+        except BaseException as error:  # noqa: BLE001 - told by the test
+            raised.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+
+    def ended() -> int:
+        thread.join()
+        if raised:
+            pytest.fail(f"the driver raised {raised[0]!r}")
+        return 0
+
+    return ended

@@ -112,16 +112,13 @@ class Checkpoints:
         if self._happens(self._shape.wrong_checkpoint):
             query_id = QueryId(f"query-{len(self._every)}")
             started_anew, without_metadata = Logs(query_id), replace(self.logs.copy(), query_id=query_id)
-            self._replace(self._random.choice((self._older.copy(), started_anew, without_metadata)))
+            self.logs = self._random.choice((self._older.copy(), started_anew, without_metadata))
+            self._every.append(self.logs)
+            self._committed_before = len(self.logs.commits)
+            self.refusal_expected = True
         elif self._happens(self._shape.lose_commit):
             self.logs.lose_newest_commit()
         self._older = self.logs.copy()
-
-    def _replace(self, wrong: Logs) -> None:
-        self.logs = wrong
-        self._every.append(wrong)
-        self._committed_before = len(wrong.commits)
-        self.refusal_expected = True
 
     def _restore(self) -> None:
         """Take the checkpoint that agrees with the ledger, as an operator would: the right one, or one that was accepted."""

@@ -15,7 +15,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Return 0 if nothing was found, 1 if an invariant does not hold, 2 for wrong usage."""
     options = _parser().parse_args(arguments)
     try:
-        return _replay(_schedule(options), quiet=options.quiet) if options.seed is not None else _campaign(options)
+        if options.seed is None:
+            return _campaign(options)
+        if options.schedule is None:
+            return _replay(draw(options.seed), quiet=options.quiet)
+        world = shape(lose_commits=options.lose_commits, behind=options.behind)
+        return _replay(Schedule(options.seed, world, parse_faults(options.schedule)), quiet=options.quiet)
     except Usage as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
@@ -37,12 +42,6 @@ def _parser() -> argparse.ArgumentParser:
     many.add_argument("--interleavings", action="store_true", help="two drivers, interleaved at every step")
     many.add_argument("--processes", type=int, default=1, metavar="N", help="processes to use")
     return parser
-
-
-def _schedule(options: argparse.Namespace) -> Schedule:
-    if options.schedule is None:
-        return draw(options.seed)
-    return Schedule(options.seed, shape(lose_commits=options.lose_commits, behind=options.behind), parse_faults(options.schedule))
 
 
 def _replay(schedule: Schedule, *, quiet: bool) -> int:

@@ -80,7 +80,10 @@ class Driver:
         try:
             program()
         except Fenced as fenced:
-            self._require_newer(fenced)
+            if self._coordinator.generation >= self._world.history.generation:
+                raise ViolationError(
+                    f"I12: driver {self.number} was told of a newer run, but there is none: {fenced}"
+                ) from fenced
             self.ended = fenced
         except (StagedDataLost, ContentConflict) as error:
             raise ViolationError(f"I1: driver {self.number} found decided data lost: {error}") from error
@@ -94,10 +97,6 @@ class Driver:
             self.ended = error
         except Exception as error:
             raise ViolationError(f"driver {self.number} crashed: {error!r}") from error
-
-    def _require_newer(self, fenced: Fenced) -> None:
-        if self._coordinator.generation >= self._world.history.generation:
-            raise ViolationError(f"I12: driver {self.number} was told of a newer run, but there is none: {fenced}") from fenced
 
     def _open(self) -> None:
         owner = f"driver {self.number}"

@@ -40,7 +40,9 @@ class History:
         folder, _, _ = key.partition("/")
         number = int(key[-12:])
         if folder == "floor":
-            self._raise_floor(number)
+            if number > self.length:
+                raise ViolationError(f"I7: a floor at {number} forgets the tail at {self.length}")
+            self.floor = max(self.floor, number)
         elif number >= self.floor:  # below it the object is no entry, and its writer must get PositionTaken
             self._take(json.loads(data), number)
 
@@ -54,11 +56,6 @@ class History:
         if key.startswith("entries/") and int(key[-12:]) >= self.floor:
             raise ViolationError(f"I7: {key} is deleted, though nothing below {self.floor} may be forgotten")
 
-    def _raise_floor(self, floor: int) -> None:
-        if floor > self.length:
-            raise ViolationError(f"I7: a floor at {floor} forgets the tail at {self.length}")
-        self.floor = max(self.floor, floor)
-
     def _take(self, entry: dict[str, Any], position: int) -> None:
         if position != entry["position"] or position != self.length + 1:
             raise ViolationError(f"I7: entry {entry['position']} is written at {position} behind {self.length} entries")
@@ -66,14 +63,11 @@ class History:
         self.nonces[position] = entry["nonce"]
         body = entry["body"]
         if body["kind"] == "opened":
-            self._open(entry["generation"])
+            if entry["generation"] != self.generation + 1:
+                raise ViolationError(f"I7: generation {entry['generation']} follows generation {self.generation}")
+            self.generation = entry["generation"]
         elif body["kind"] == "decided":
             self._decide(position, entry["generation"], body["decision"])
-
-    def _open(self, generation: int) -> None:
-        if generation != self.generation + 1:
-            raise ViolationError(f"I7: generation {generation} follows generation {self.generation}")
-        self.generation = generation
 
     def _decide(self, position: int, generation: int, decision: dict[str, Any]) -> None:
         if generation != self.generation:
