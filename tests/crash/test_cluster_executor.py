@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import fast_spark
+from tests.crash import shared_java
 from tests.crash.commandline import penstock
 from tests.crash.killing import await_another_executor, executors
 from tests.crash.probe import Probe
@@ -23,6 +25,7 @@ spark:
     spark.driver.host: 127.0.0.1
     spark.driver.bindAddress: 127.0.0.1
     spark.executor.memory: 700m
+    spark.executor.extraJavaOptions: "{java}"
     spark.sql.shuffle.partitions: 2
     spark.log.level: "OFF"
 """
@@ -31,7 +34,9 @@ spark:
 def on_cluster(world: World, url: str) -> None:
     text = world.file.read_text()
     head, _, rest = text.partition("spark:\n")
-    world.file.write_text(head + CONF.format(url=url).lstrip() + "sources:\n" + rest.partition("sources:\n")[2])
+    world.file.write_text(
+        head + CONF.format(url=url, java=" ".join(fast_spark.JVM)).lstrip() + "sources:\n" + rest.partition("sources:\n")[2]
+    )
 
 
 def test_executors_killed_in_mid_run_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
@@ -39,7 +44,7 @@ def test_executors_killed_in_mid_run_lose_nothing_and_double_nothing(tmp_path: P
     before = set(executors())
     with Cluster(tmp_path) as cluster, Probe(world) as probe:
         on_cluster(world, cluster.url)
-        process = replace(world, program=STAGED_BY_TASKS).start("run", str(world.file), "--json")
+        process = replace(world, program=STAGED_BY_TASKS).start("run", str(world.file), "--json", **shared_java.environment())
         assert process.stdout is not None
         killed = []
         for _ in range(2):

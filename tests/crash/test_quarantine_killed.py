@@ -23,7 +23,7 @@ from tests.servers.fixtures import server
 from tests.unit.registry_values import avro
 
 KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "1"))
-ROWS, BATCH = 300, 100
+ROWS, BATCH = 200, 100
 POINTS = (
     *("stage.start", "stage.report", "stage.collect", "ledger.sqlite_insert", "ledger.sqlite_commit"),
     *("parquet.publish.directory", "parquet.publish.sync", "rename.move", "parquet.marker.place", "parquet.marker.write"),

@@ -15,6 +15,8 @@ from typing import Any
 
 import pyspark
 
+from tests import fast_spark
+
 HOME = Path(pyspark.__file__).parent
 _CLASS = "org.apache.spark.deploy"
 _PATIENCE = 600
@@ -70,6 +72,7 @@ class Cluster:
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": host,
             "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": " ".join(fast_spark.JVM),
             "SPARK_WORKER_DIR": str(self._directory / "work"),
         }
         environment.pop("PYSPARK_SUBMIT_ARGS", None)
