@@ -15,10 +15,10 @@ from tests.drawing import keep_some
 from tests.memory import in_memory
 from tests.seed import SEED
 
-LAYERS = ("unit", "architecture", "simulation", "conformance", "attack", "upgrade", "spark", "crash", "mutation")
+LAYERS = ("unit", "architecture", "simulation", "live", "conformance", "attack", "upgrade", "spark", "crash", "mutation")
 START_SPARK = {"spark", "crash"}
-HANGS_AFTER_S = {"unit": 120, "architecture": 120}
-"""Where a test takes milliseconds, a hang shall not cost the ten minutes that the other layers are given."""
+HANGS_AFTER_S = {"unit": 60, "architecture": 120, "live": 120}
+"""Where a test takes milliseconds or seconds, a hang shall not cost the ten minutes that the other layers are given."""
 
 WITH_SPARK_ONE_IN = 3
 

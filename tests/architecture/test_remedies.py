@@ -22,10 +22,10 @@ CARRIED_OUT = {
     "InputLost": "tests/crash/test_kafka_gaps.py::test_expired_records_are_counted_and_the_policy_decides",
     "OffsetsConflict": f"{SURGERY}::test_an_older_copy_is_recognised_or_refused",
     "BatchGap": f"{ATTACK}::test_a_gap_in_the_batches",
-    "LedgerMismatch": "tests/unit/test_parquet_ownership.py::test_where_the_ledger_is_lost_the_remedy_delivers_every_row_once",
+    "LedgerMismatch": "tests/live/test_parquet_ownership.py::test_where_the_ledger_is_lost_the_remedy_delivers_every_row_once",
     "Fenced": "tests/crash/test_two_drivers.py::test_of_two_that_start_at_the_same_moment_one_is_fenced",
-    "Retryable": "tests/unit/test_kafka_ledgers.py::test_a_part_of_a_batch_carries_it_too",
-    "OutcomeUnknown": "tests/unit/test_ledger_served.py::test_a_commit_without_an_answer_is_unknown_and_then_read_back",
+    "Retryable": "tests/live/test_kafka_ledgers.py::test_a_part_of_a_batch_carries_it_too",
+    "OutcomeUnknown": "tests/live/test_ledger_served.py::test_a_commit_without_an_answer_is_unknown_and_then_read_back",
     "PublishFailed": "tests/spark/test_delivery_failure.py::test_a_failed_publication_is_rolled_forward_by_the_next_start",
     "InputChanged": "tests/unit/test_checkpoint_input.py"
     "::test_a_file_that_was_cut_short_is_delivered_again_once_the_remedy_is_carried_out",

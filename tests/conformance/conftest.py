@@ -43,7 +43,7 @@ def _of_contract(item: pytest.Item) -> tuple[Path, str] | None:
 
 @pytest.fixture
 def tmp_path(tmp_path: Path) -> Iterator[Path]:
-    """In memory where the machine has such a place; `tests/unit`, `tests/spark` and `tests/crash` run on the disk."""
+    """In memory where the machine has such a place; `tests/live`, `tests/spark` and `tests/crash` run on the disk."""
     memory = in_memory()
     if memory is None:
         yield tmp_path

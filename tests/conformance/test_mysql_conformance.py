@@ -171,7 +171,7 @@ class TestMysqlStagingLost(StagingLossContract):
 
 
 class TestMysqlCrashes(CrashContract):
-    """By key, which takes the most steps; tests/unit/test_mysql_publish.py has every fault of the others."""
+    """By key, which takes the most steps; tests/live/test_mysql_publish.py has every fault of the others."""
 
     fault_parts = ("mysql",)
 

@@ -2,7 +2,7 @@
 
 from tests.mutation.mutant import Mutant
 
-OF_OWNERSHIP = "tests/unit/test_parquet_ownership.py"
+OF_OWNERSHIP = "tests/live/test_parquet_ownership.py"
 
 MUTANTS_OF_ACCOUNTS = (
     Mutant(

@@ -6,7 +6,7 @@ MARKS = "src/penstock/sink/cassandra/marker_store.py"
 REPEATED = "src/penstock/sink/cassandra/duplicate_keys.py"
 WRITING = "src/penstock/sink/cassandra/load.py"
 
-OF_SINK = "tests/unit/test_cassandra_publish.py"
+OF_SINK = "tests/live/test_cassandra_publish.py"
 
 MUTANTS_OF_CASSANDRA = (
     Mutant(

@@ -69,7 +69,7 @@ MUTANTS_OF_COMMIT = (
         file=COORDINATOR,
         find="        self._claim_places()\n        staged",
         replace="        staged",
-        tests=("tests/unit/test_parquet_ownership.py::test_another_ledger_sweeps_nothing_of_an_account",),
+        tests=("tests/live/test_parquet_ownership.py::test_another_ledger_sweeps_nothing_of_an_account",),
     ),
     Mutant(
         bug=31,

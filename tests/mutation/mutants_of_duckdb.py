@@ -12,7 +12,7 @@ STATEMENTS = "src/penstock/sink/duckdb/statements.py"
 OF_DECIDED = "tests/attack/test_decided_columns.py"
 OF_DECIDED_TABLES = "tests/attack/test_decided_tables.py"
 OF_SINK = "tests/unit/test_duckdb_sink.py"
-OF_SERVED = "tests/unit/test_served_table.py"
+OF_SERVED = "tests/live/test_served_table.py"
 
 OF_VALUES = "tests/attack/test_values.py::test_every_value_is_delivered_as_it_is_or_refused_before_the_decision"
 

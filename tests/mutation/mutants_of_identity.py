@@ -12,7 +12,7 @@ SERVER = "src/penstock/sink/table/server.py"
 OF_SQLITE = "tests/conformance/test_sqlite_conformance.py::TestSqlite"
 OF_DUCKDB = "tests/conformance/test_duckdb_conformance.py::TestDuckdb"
 OF_PARQUET = "tests/conformance/test_parquet_conformance.py::TestParquet"
-OF_OLDER = "tests/unit/test_older_markers.py"
+OF_OLDER = "tests/live/test_older_markers.py"
 
 SIGNATURES = "src/penstock/run/signatures.py"
 SIGNING = "src/penstock/sink/spool/signatures.py"
@@ -20,7 +20,7 @@ SPOOL = "src/penstock/sink/spool/spool.py"
 
 OF_PLACES = "tests/unit/test_marker_owners.py"
 OF_KINDS = "tests/attack/test_two_kinds_of_sinks.py::test_a_table_of_a_sink_of_one_kind_is_refused_to_the_other"
-OF_SIGNATURES = "tests/unit/test_run_signatures.py"
+OF_SIGNATURES = "tests/live/test_run_signatures.py"
 
 MUTANTS_OF_IDENTITY = (
     Mutant(
@@ -69,7 +69,7 @@ MUTANTS_OF_IDENTITY = (
         file=MARKS,
         find="len({*map(self._split_name, names)}) == 1",
         replace="len({*names}) == 1",
-        tests=("tests/unit/test_served_table.py::test_a_table_belongs_to_one_sink_however_it_is_named[postgres-public.t]",),
+        tests=("tests/live/test_served_table.py::test_a_table_belongs_to_one_sink_however_it_is_named[postgres-public.t]",),
     ),
     Mutant(
         bug=31,

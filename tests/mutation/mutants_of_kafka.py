@@ -8,10 +8,10 @@ SENDING = "src/penstock/sink/kafka/lane_producer.py"
 SINK = "src/penstock/sink/kafka/sink.py"
 
 CONFORMANCE = "tests/conformance/test_kafka_conformance.py"
-OF_LEDGERS = "tests/unit/test_kafka_ledgers.py"
+OF_LEDGERS = "tests/live/test_kafka_ledgers.py"
 OF_OWN_SINKS = "tests/conformance/test_own_sinks.py"
-OF_PUBLISHING = "tests/unit/test_kafka_publish.py"
-OF_REFUSALS = "tests/unit/test_kafka_refusals.py"
+OF_PUBLISHING = "tests/live/test_kafka_publish.py"
+OF_REFUSALS = "tests/live/test_kafka_refusals.py"
 
 PROJECTION = "src/penstock/stage/projection.py"
 SHAPE = "src/penstock/sink/kafka/record_columns.py"
@@ -23,7 +23,7 @@ TOPICS = "src/penstock/sink/kafka/topics.py"
 BROKER = "src/penstock/source/kafka/broker.py"
 OF_LEADERS = "tests/unit/test_kafka_leaders.py"
 COLUMNAR = "src/penstock/sink/kafka/columnar_producer.py"
-OF_PRODUCERS = "tests/unit/test_kafka_producers.py"
+OF_PRODUCERS = "tests/live/test_kafka_producers.py"
 
 MUTANTS_OF_KAFKA = (
     Mutant(
@@ -208,7 +208,7 @@ MUTANTS_OF_KAFKA = (
         file="src/penstock/sink/table/publication.py",
         find="        ledger_id=publication.ledger_id,\n",
         replace="",
-        tests=("tests/unit/test_older_markers.py::test_it_is_altered_once_and_then_of_one_ledger[sqlite]",),
+        tests=("tests/live/test_older_markers.py::test_it_is_altered_once_and_then_of_one_ledger[sqlite]",),
     ),
     Mutant(
         bug=31,
@@ -272,7 +272,7 @@ MUTANTS_OF_KAFKA = (
         file="src/penstock/sink/cassandra/marker_store.py",
         find="        claim = (1 if publication.ledger_id is None else FORMAT_VERSION, publication.ledger_id)",
         replace="        claim = (1, None)",
-        tests=("tests/unit/test_cassandra_ledgers.py::test_the_marker_takes_the_ledger_before_the_first_row_is_written",),
+        tests=("tests/live/test_cassandra_ledgers.py::test_the_marker_takes_the_ledger_before_the_first_row_is_written",),
     ),
     Mutant(
         bug=35,
@@ -280,7 +280,7 @@ MUTANTS_OF_KAFKA = (
         file=PREPARATION,
         find="compacted=frozenset(name for name, topic in place.topics.items() if topic.is_compacted)",
         replace="compacted=frozenset()",
-        tests=("tests/unit/test_kafka_refusals.py::test_tasks_refuse_a_row_without_a_key_for_a_compacted_topic",),
+        tests=("tests/live/test_kafka_refusals.py::test_tasks_refuse_a_row_without_a_key_for_a_compacted_topic",),
     ),
     Mutant(
         bug=37,
@@ -288,6 +288,6 @@ MUTANTS_OF_KAFKA = (
         file="src/penstock/sink/kafka/sink.py",
         find="                require_topics_exist(self._clients, self._wanted)\n",
         replace="",
-        tests=("tests/unit/test_kafka_refusals.py::test_a_topic_that_was_deleted_under_a_decided_batch_is_told_as_that",),
+        tests=("tests/live/test_kafka_refusals.py::test_a_topic_that_was_deleted_under_a_decided_batch_is_told_as_that",),
     ),
 )

@@ -5,7 +5,7 @@ from tests.mutation.mutant import Mutant
 GAPS = "src/penstock/source/kafka/gaps.py"
 OF_GAPS = "tests/unit/test_kafka_gaps.py"
 READER = "src/penstock/source/kafka/reader"
-OF_PLAN, OF_FETCH = "tests/unit/test_kafka_reader_plan.py", "tests/unit/test_kafka_reader_fetch.py"
+OF_PLAN, OF_FETCH = "tests/unit/test_kafka_reader_plan.py", "tests/live/test_kafka_reader_fetch.py"
 OF_INPUT = "tests/unit/test_kafka_input.py"
 OF_LEADERS = "tests/unit/test_kafka_leaders.py"
 OF_OPTIONS = "tests/unit/test_spec_kafka.py"

@@ -4,7 +4,6 @@ from tests.mutation.mutant import Mutant
 
 OWN = "src/penstock/sink/own/sink.py"
 OF_OWN = "tests/conformance/test_own_sinks.py::TestLines"
-OF_DBAPI = "tests/unit/test_dbapi"
 
 MUTANTS_OF_KIT = (
     Mutant(
@@ -21,7 +20,7 @@ MUTANTS_OF_KIT = (
         file="src/penstock/sink/dbapi/trial_rows.py",
         find='        return None if back == self._before + _totals(iter([batch])) else "it came back changed"',
         replace="        return None",
-        tests=(f"{OF_DBAPI}_trial.py::test_a_table_that_cuts_values_in_silence",),
+        tests=("tests/live/test_dbapi_trial.py::test_a_table_that_cuts_values_in_silence",),
     ),
     Mutant(
         bug=17,
@@ -29,6 +28,6 @@ MUTANTS_OF_KIT = (
         file="src/penstock/sink/dbapi/load.py",
         find="        if folded in seen or at - start == most:",
         replace="        if at - start == most:",
-        tests=(f"{OF_DBAPI}_sink.py::test_keys_that_the_database_takes_for_one",),
+        tests=("tests/unit/test_dbapi_sink.py::test_keys_that_the_database_takes_for_one",),
     ),
 )

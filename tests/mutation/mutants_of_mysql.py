@@ -13,13 +13,13 @@ SINK = "src/penstock/sink/mysql/sink.py"
 STATEMENTS = "src/penstock/sink/mysql/statements.py"
 TABLE_STATEMENTS = "src/penstock/sink/mysql/table_statements.py"
 
-OF_LEDGER = "tests/unit/test_ledger_mysql.py"
+OF_LEDGER = "tests/live/test_ledger_mysql.py"
 OF_LEDGERS = "tests/conformance/test_ledger_conformance.py"
 OF_NARROWED = "tests/attack/test_decided_narrowed.py"
-OF_PUBLISHING = "tests/unit/test_mysql_publish.py"
-OF_STORAGE = "tests/unit/test_mysql_storage.py"
-OF_SERVED = "tests/unit/test_served"
-OF_TABLES = "tests/unit/test_mysql_table.py"
+OF_PUBLISHING = "tests/live/test_mysql_publish.py"
+OF_STORAGE = "tests/live/test_mysql_storage.py"
+OF_SERVED = "tests/live/test_served"
+OF_TABLES = "tests/live/test_mysql_table.py"
 
 MUTANTS_OF_MYSQL = (
     Mutant(
@@ -113,7 +113,7 @@ MUTANTS_OF_MYSQL = (
         find="            self._rehearse_staging(connection, rows)\n",
         replace="",
         tests=(
-            "tests/unit/test_mysql_refusals.py::test_rows_that_fit_the_table_and_not_its_staging_are_refused_before_the_start",
+            "tests/live/test_mysql_refusals.py::test_rows_that_fit_the_table_and_not_its_staging_are_refused_before_the_start",
         ),
     ),
     Mutant(
@@ -146,7 +146,7 @@ MUTANTS_OF_MYSQL = (
         file=LEDGER,
         find='        if kind == "table" and engine.lower() != ENGINE.lower():\n',
         replace='        if engine == "none":\n',
-        tests=("tests/unit/test_ledger_served.py::test_a_table_that_loses_entries_is_refused[mysql-MyISAM]",),
+        tests=("tests/live/test_ledger_served.py::test_a_table_that_loses_entries_is_refused[mysql-MyISAM]",),
     ),
     Mutant(
         bug=17,
@@ -154,7 +154,7 @@ MUTANTS_OF_MYSQL = (
         file=SESSION_STATEMENTS,
         find='ROLLBACK = "ROLLBACK"',
         replace='ROLLBACK = "COMMIT"',
-        tests=("tests/unit/test_served_merge.py::test_what_was_tried_is_taken_back[mysql]",),
+        tests=("tests/live/test_served_merge.py::test_what_was_tried_is_taken_back[mysql]",),
     ),
     Mutant(
         bug=35,

@@ -14,13 +14,13 @@ STATEMENTS = "src/penstock/sink/postgres/statements.py"
 TABLE_STATEMENTS = "src/penstock/sink/postgres/table_statements.py"
 
 OF_LEDGER = "tests/conformance/test_ledger_conformance.py"
-OF_SERVED_LEDGER = "tests/unit/test_ledger_served.py"
-OF_MEMBERS = "tests/unit/test_postgres_members.py"
-OF_MERGE = "tests/unit/test_served_merge.py"
-OF_PUBLISHING = "tests/unit/test_postgres_publish.py"
-OF_RIDING = "tests/unit/test_served_ride.py"
-OF_SERVED = "tests/unit/test_served"
-OF_TABLES = "tests/unit/test_postgres_table.py"
+OF_SERVED_LEDGER = "tests/live/test_ledger_served.py"
+OF_MEMBERS = "tests/live/test_postgres_members.py"
+OF_MERGE = "tests/live/test_served_merge.py"
+OF_PUBLISHING = "tests/live/test_postgres_publish.py"
+OF_RIDING = "tests/live/test_served_ride.py"
+OF_SERVED = "tests/live/test_served"
+OF_TABLES = "tests/live/test_postgres_table.py"
 
 MUTANTS_OF_POSTGRES = (
     Mutant(
@@ -82,7 +82,7 @@ MUTANTS_OF_POSTGRES = (
         file="src/penstock/sink/postgres/storage.py",
         find='    return bare == staged or (staged == "text" and bare in _SENT_AS_TEXT)\n',
         replace="    return bool(bare)\n",
-        tests=("tests/unit/test_postgres_storage.py::test_values_come_back_from_other_columns_that_will_do",),
+        tests=("tests/live/test_postgres_storage.py::test_values_come_back_from_other_columns_that_will_do",),
     ),
     Mutant(
         bug=17,

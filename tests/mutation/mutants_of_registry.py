@@ -4,7 +4,7 @@ from tests.mutation.mutant import Mutant
 
 CLIENT, DECODING = "src/penstock/registry/client.py", "src/penstock/registry/decoding.py"
 OPEN_DELIVERY, OF_ASIDE = "src/penstock/run/open_delivery.py", "tests/spark/test_delivery_aside.py"
-OF_CLIENT, OF_QUARANTINE = "tests/unit/test_registry_client.py", "tests/unit/test_registry_quarantine.py"
+OF_CLIENT, OF_QUARANTINE = "tests/live/test_registry_client.py", "tests/live/test_registry_quarantine.py"
 
 MUTANTS_OF_REGISTRY = (
     Mutant(

@@ -28,7 +28,7 @@ MUTANTS_OF_SETTINGS = (
         file="src/penstock/sink/mysql/table_schema.py",
         find="    if table_schema.engine.lower() != ENGINE.lower():\n",
         replace="    if False:\n",
-        tests=("tests/unit/test_mysql_publish.py::test_a_column_that_was_altered_since_would_change_values_and_is_refused",),
+        tests=("tests/live/test_mysql_publish.py::test_a_column_that_was_altered_since_would_change_values_and_is_refused",),
     ),
     Mutant(
         bug=21,
@@ -36,7 +36,7 @@ MUTANTS_OF_SETTINGS = (
         file="src/penstock/sink/dbapi/preparation.py",
         find="    if not stayed:\n        session.rollback()\n",
         replace="    if True:\n        session.rollback()\n",
-        tests=("tests/unit/test_dbapi_trial.py",),
+        tests=("tests/live/test_dbapi_trial.py",),
     ),
     Mutant(
         bug=27,
@@ -53,7 +53,7 @@ MUTANTS_OF_SETTINGS = (
         find="    if found.volatile_in is not None:\n",
         replace="    if False:\n",
         tests=(
-            "tests/unit/test_cassandra_refusals.py::test_a_keyspace_without_a_commit_log_is_refused_until_the_remedy_was_run",
+            "tests/live/test_cassandra_refusals.py::test_a_keyspace_without_a_commit_log_is_refused_until_the_remedy_was_run",
         ),
     ),
     Mutant(
@@ -62,7 +62,7 @@ MUTANTS_OF_SETTINGS = (
         file="src/penstock/sql/mysql/server.py",
         find="    _require_redo_log(variables, place)\n",
         replace="",
-        tests=("tests/unit/test_mysql_refusals.py::test_settings_that_need_a_server_of_their_own",),
+        tests=("tests/live/test_mysql_refusals.py::test_settings_that_need_a_server_of_their_own",),
     ),
     Mutant(
         bug=32,

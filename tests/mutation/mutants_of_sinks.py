@@ -161,7 +161,7 @@ MUTANTS_OF_SINKS = (
 """,
         tests=(
             "tests/unit/test_sqlite_ride.py::test_the_files_of_a_ride_go_when_its_ledger_has_committed",
-            "tests/unit/test_served_ride.py::test_the_files_of_a_ride_go_when_its_ledger_has_committed",
+            "tests/live/test_served_ride.py::test_the_files_of_a_ride_go_when_its_ledger_has_committed",
         ),
     ),
     Mutant(
@@ -170,7 +170,7 @@ MUTANTS_OF_SINKS = (
         file="src/penstock/run/runtime.py",
         find="    require_own_staging(runtime.ledger, runtime.sinks, pipeline=runtime.pipeline)\n",
         replace="",
-        tests=("tests/unit/test_run_signatures.py::test_a_second_ledger_is_refused_and_takes_nothing[directory]",),
+        tests=("tests/live/test_run_signatures.py::test_a_second_ledger_is_refused_and_takes_nothing[directory]",),
     ),
     Mutant(
         bug=13,

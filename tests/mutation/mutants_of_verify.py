@@ -122,7 +122,7 @@ MUTANTS_OF_VERIFY = (
         find="is_whole=not (is_open or has_moved)",
         replace="is_whole=True",
         tests=(
-            "tests/unit/test_kafka_publish.py::test_a_batch_that_is_published_while_verify_looks_at_the_topics_is_no_difference",
+            "tests/live/test_kafka_publish.py::test_a_batch_that_is_published_while_verify_looks_at_the_topics_is_no_difference",
         ),
     ),
     Mutant(

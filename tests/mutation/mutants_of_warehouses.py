@@ -4,7 +4,7 @@ from tests.mutation.mutant import Mutant
 
 REDSHIFT, SQLSERVER = "src/penstock/sink/redshift", "src/penstock/sink/sqlserver"
 SESSION = "src/penstock/sql/session.py"
-OF_SERVED = "tests/unit/test_served_publish.py"
+OF_SERVED = "tests/live/test_served_publish.py"
 OF_SQLSERVER = "tests/unit/test_sqlserver_publish.py"
 OF_DIALOGUE = "tests/unit/test_sqlserver_dialogue.py"
 
@@ -31,7 +31,7 @@ MUTANTS_OF_WAREHOUSES = (
         file=f"{REDSHIFT}/load.py",
         find="    deleted = connection.execute(columns.statements.delete_there()).rowcount\n",
         replace="    deleted = there.rows\n",
-        tests=("tests/unit/test_redshift_table.py::test_a_table_with_a_key_twice_has_both_rows_replaced",),
+        tests=("tests/live/test_redshift_table.py::test_a_table_with_a_key_twice_has_both_rows_replaced",),
     ),
     Mutant(
         bug=17,

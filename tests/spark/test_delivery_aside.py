@@ -23,12 +23,12 @@ from penstock.sink.parquet import directory_account
 from penstock.sink.quarantine import QuarantineSink
 from penstock.spec.account import Quarantine
 from penstock.stage.quarantine import BadRecords, QuarantineMember
+from tests.live.test_registry_client import decode_pass, records
+from tests.live.test_registry_quarantine import found, with_headers
 from tests.servers.fixtures import server, unique
 from tests.spark import streams
 from tests.spark.target import Target
 from tests.unit.registry_values import ORDER
-from tests.unit.test_registry_client import decode_pass, records
-from tests.unit.test_registry_quarantine import found, with_headers
 
 pytestmark = pytest.mark.spark
 

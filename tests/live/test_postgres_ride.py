@@ -3,9 +3,9 @@
 from collections import Counter
 
 import pytest
+from tests.live.test_served_ride import Riding
 from tests.unit.postgres_target import targets
 from tests.unit.table_target import content
-from tests.unit.test_served_ride import Riding
 
 from penstock.errors import ContentConflict, Failed
 

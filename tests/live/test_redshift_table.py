@@ -7,10 +7,10 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
+from tests.live.test_postgres_storage import COLUMNS as SHARED
 from tests.servers.fixtures import server
 from tests.unit.redshift_target import targets
 from tests.unit.table_target import content, spark_schema
-from tests.unit.test_postgres_storage import COLUMNS as SHARED
 
 from penstock.core.model import RowDigest
 from penstock.core.row_hash import row_hashes

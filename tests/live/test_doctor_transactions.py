@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.live.test_kafka_transactions import lingering, options, stable_end
 from tests.servers.fixtures import server, unique
-from tests.unit.test_kafka_transactions import lingering, options, stable_end
 
 from penstock.cli.app import main
 from penstock.kafka import transactions

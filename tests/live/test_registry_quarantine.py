@@ -4,9 +4,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.live.test_registry_client import decode_pass, decoded, failed, place, records
 from tests.servers.fixtures import server, unique
 from tests.unit.registry_values import ORDER, avro
-from tests.unit.test_registry_client import decode_pass, decoded, failed, place, records
 
 from penstock.core.bad_record import NAME, SCHEMA, SCHEMA_CHECKED, UNKNOWN
 from penstock.core.model import NEWEST_ROW_DIGEST, BatchId, Generation, OffsetRange, PipelineName, SourceName

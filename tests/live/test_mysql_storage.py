@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pymysql
 import pytest
+from tests.live.test_postgres_storage import require_same
 from tests.servers.fixtures import server
-from tests.unit.test_postgres_storage import require_same
 from tests.unit.test_sqlite_storage import COLUMNS as SHARED
 
 from penstock.core.model import RowDigest, SinkName

@@ -1,6 +1,6 @@
 """The sinks whose servers cannot be had for the tests, on one of yours: name a database that may be filled and emptied.
 
-PENSTOCK_REDSHIFT_URL=redshift://… PENSTOCK_SQLSERVER_URL=sqlserver://… pytest tests/unit/test_live_servers.py
+PENSTOCK_REDSHIFT_URL=redshift://… PENSTOCK_SQLSERVER_URL=sqlserver://… pytest tests/live/test_live_servers.py
 """
 
 import os
