@@ -54,7 +54,7 @@ share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
 auto.create.topics.enable=false
-broker.session.timeout.ms=1500
+broker.session.timeout.ms=3000
 broker.heartbeat.interval.ms=300
 log.retention.check.interval.ms=1000
 log.initial.task.delay.ms=500
@@ -359,7 +359,7 @@ def ends_of_each(bootstrap: str, topic: str, partitions: Sequence[int]) -> list[
         try:
             return _ends_now(bootstrap, topic, partitions)
         except KafkaException as error:
-            again = {KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.FENCED_LEADER_EPOCH, KafkaError._TIMED_OUT}
+            again = {KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.FENCED_LEADER_EPOCH, KafkaError._TIMED_OUT, KafkaError._NOENT}
             if error.args[0].code() not in again or time.monotonic() > deadline:
                 raise
         _admin.cache_clear()
