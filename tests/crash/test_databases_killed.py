@@ -52,7 +52,7 @@ def test_kills_lose_nothing_and_double_nothing_in_any_database(tmp_path: Path, v
 def test_a_cluster_that_is_down_keeps_nobody_else_back(tmp_path: Path) -> None:
     """The batch waits for it, then fails; on the replay the other sinks have it already, and this one gets it."""
     world, shops = _everywhere(tmp_path)
-    world.rewrite(("wait: 40s", "wait: 5s"))
+    world.rewrite(("wait: 40s", "wait: 15s"))
     process, cluster = world.start("run", str(world.file), "--json", **shared_java.environment()), server("cassandra")
     assert process.stdout is not None
     process.stdout.readline()
