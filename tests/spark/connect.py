@@ -16,9 +16,9 @@ from pathlib import Path
 
 from tests.architecture.reading import ROOT
 from tests.crash.commandline import Ended
-from tests.fast_spark import CONF, JVM
 from tests.servers.server import free_port, started, stop
 from tests.spark.cluster import HOME
+from tests.spark.conftest import FILE_MANAGER, FILES
 
 _MAIN = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _PATIENCE_S = 300
@@ -37,13 +37,19 @@ class ConnectServer:
 
     @contextmanager
     def running(self) -> Iterator["ConnectServer"]:
-        bind = {"spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": str(self.port)}
-        few = {"spark.sql.shuffle.partitions": "2", "spark.sql.streaming.ui.enabled": "false", "spark.log.level": "WARN"}
-        conf = [part for key, value in {**CONF, **few, **bind}.items() for part in ("--conf", f"{key}={value}")]
-        command = [str(HOME / "bin/spark-submit"), "--class", _MAIN, "--master", "local[2]", *conf]
+        settings = {
+            "spark.connect.grpc.binding.address": "127.0.0.1",
+            "spark.connect.grpc.binding.port": str(self.port),
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.streaming.ui.enabled": "false",
+            "spark.log.level": "WARN",
+            FILES: FILE_MANAGER,
+        }
+        conf = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
+        fast = shlex.split(os.environ["PYSPARK_SUBMIT_ARGS"])[:-1]  # its last word is what a process of PySpark is started for
         env = {"SPARK_HOME": str(HOME), "PYSPARK_PYTHON": sys.executable, "PYSPARK_SUBMIT_ARGS": ""}
         process = started(
-            [*command, "--driver-java-options", " ".join(JVM), "spark-internal"],
+            [str(HOME / "bin/spark-submit"), "--class", _MAIN, "--master", "local[2]", *fast, *conf, "spark-internal"],
             port=self.port,
             log=self._directory / "connect.log",
             env={**env, "PYTHONPATH": _path(self._shadows)},

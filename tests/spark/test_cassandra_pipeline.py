@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash import shared_java
 from tests.servers.fixtures import server
 from tests.spark.page import Page, Place, Rows, assert_told
 from tests.spark.test_readme import feed, lake
@@ -76,7 +75,6 @@ def test_a_cluster_that_is_down_is_told_and_the_next_run_delivers_without_doubli
     once.mkdir()
     command = [sys.executable, "-m", "penstock", "run", "cassandra.yaml"]
     environment = {**os.environ, **place.environment, "PENSTOCK_FAULTS": faults, "PENSTOCK_FAULTS_ONCE": str(once)}
-    environment |= shared_java.environment()
     process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     waiting = threading.Event()
     while not (once / "cassandra.stamp=stall").exists():
