@@ -95,7 +95,7 @@ MUTANTS_OF_IDENTITY = (
         replace="",
         tests=(
             f"{OF_SQLITE}::test_of_two_homes_that_begin_at_once_the_first_one_that_publishes_delivers[SqliteRig-0]",
-            f"{OF_DUCKDB}::test_of_two_homes_that_begin_at_once_the_first_one_that_publishes_delivers[DuckdbRig-0]",
+            f"{OF_DUCKDB}::test_of_two_homes_that_begin_at_once_the_first_one_that_publishes_delivers[SpooledRig-0]",
         ),
     ),
     Mutant(
@@ -121,7 +121,7 @@ MUTANTS_OF_IDENTITY = (
         file=MARKS,
         find="marker_from(row, pipeline, sink, ledger_id=row[-1])",
         replace="marker_from(row, pipeline, sink)",
-        tests=(f"{OF_DUCKDB}::test_of_two_homes_that_publish_at_once_exactly_one_delivers[DuckdbRig-same]",),
+        tests=(f"{OF_DUCKDB}::test_of_two_homes_that_publish_at_once_exactly_one_delivers[SpooledRig-same]",),
     ),
     Mutant(
         bug=29,
@@ -169,7 +169,7 @@ MUTANTS_OF_IDENTITY = (
         file=DECISIONS,
         find="        previous=entry.summary.published_at or Position(0),  # all decisions before it are published\n",
         replace="",
-        tests=(f"{OF_DUCKDB}::test_of_a_ledger_and_its_copy_one_delivers_a_batch[DuckdbRig]",),
+        tests=(f"{OF_DUCKDB}::test_of_a_ledger_and_its_copy_one_delivers_a_batch[SpooledRig]",),
     ),
     Mutant(
         bug=17,
