@@ -27,7 +27,7 @@ class StoppedDriver:
         once.mkdir()
         faults = f"{point}=stall:{STALL_S}@{occurrence}"
         java = {} if beside else shared_java.environment()
-        self._process = world.start("run", str(world.file), "--json", faults=faults, once=once, **java)
+        self._process = world.start("run", str(world.file), "--json", faults=faults, once=once, java=java)
         self._leaders = [self._process.pid, *([] if beside else [shared_java.leader()])]
         self._reached, self._whole, self._slept_at = once / f"{point}=stall", whole, 0.0
 

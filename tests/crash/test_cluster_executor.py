@@ -44,9 +44,9 @@ def test_executors_killed_in_mid_run_lose_nothing_and_double_nothing(tmp_path: P
     before = set(executors())
     with Cluster(tmp_path) as cluster, Probe(world) as probe:
         on_cluster(world, cluster.url)
-        process = replace(world, program=STAGED_BY_TASKS).start("run", str(world.file), "--json", **shared_java.environment())
+        process = replace(world, program=STAGED_BY_TASKS).start("run", str(world.file), "--json", java=shared_java.environment())
         assert process.stdout is not None
-        killed = []
+        killed: list[int] = []
         for _ in range(2):
             assert process.stdout.readline(), process.stderr.read() if process.stderr else ""
             victim = await_another_executor(before | set(killed))

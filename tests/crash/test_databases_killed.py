@@ -53,7 +53,7 @@ def test_a_cluster_that_is_down_keeps_nobody_else_back(tmp_path: Path) -> None:
     """The batch waits for it, then fails; on the replay the other sinks have it already, and this one gets it."""
     world, shops = _everywhere(tmp_path)
     world.rewrite(("wait: 40s", "wait: 15s"))
-    process, cluster = world.start("run", str(world.file), "--json", **shared_java.environment()), server("cassandra")
+    process, cluster = world.start("run", str(world.file), "--json", java=shared_java.environment()), server("cassandra")
     assert process.stdout is not None
     process.stdout.readline()
     cluster.kill()
@@ -84,7 +84,7 @@ def _kill_often(world: World, victim: str, generator: random.Random) -> "Counter
     ends = Counter[int]()
     while ends.total() < KILLS:
         java = {} if victim == "driver" else shared_java.environment()
-        process = world.start("run", str(world.file), "--available-now", "--json", **java)
+        process = world.start("run", str(world.file), "--available-now", "--json", java=java)
         if victim == "driver":
             hit, allowed = kill_at_random(process, generator) is not None, {*TOLD, -signal.SIGKILL}
         else:

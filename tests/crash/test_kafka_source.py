@@ -86,7 +86,7 @@ def _kill_often(world: World, topic: str, victim: str, generator: random.Random)
     ends = Counter[int]()
     while ends.total() < KILLS:
         java = {} if victim == "driver" else shared_java.environment()
-        process = world.start("run", str(world.file), "--available-now", "--json", **java)
+        process = world.start("run", str(world.file), "--available-now", "--json", java=java)
         if victim == "driver":
             hit, allowed = kill_at_random(process, generator) is not None, {*TOLD, -signal.SIGKILL}
         else:

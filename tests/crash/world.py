@@ -107,9 +107,11 @@ class World:
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, *self.program, *arguments]
 
-    def start(self, *arguments: str, faults: str = "", once: Path | None = None, **more: str) -> "subprocess.Popen[str]":
-        """`penstock ARGUMENTS` in a session of its own, with `more` in its environment; the caller awaits or kills it."""
-        environment = {**os.environ, "PENSTOCK_FAULTS": faults, **more}
+    def start(
+        self, *arguments: str, faults: str = "", once: Path | None = None, java: Mapping[str, str] | None = None
+    ) -> "subprocess.Popen[str]":
+        """`penstock ARGUMENTS` in a session of its own, on `java` as its environment names it; the caller awaits or kills it."""
+        environment = {**os.environ, "PENSTOCK_FAULTS": faults, **(java or {})}
         if once is not None:
             environment["PENSTOCK_FAULTS_ONCE"] = str(once)
         return subprocess.Popen(
@@ -130,7 +132,7 @@ class World:
 
     def run_with(self, fault: str, *, once: Path | None = None) -> Ended:
         """`penstock run` in a process of its own, on the shared Java process: the fault may kill it."""
-        process = self.start("run", str(self.file), "--json", faults=fault, once=once, **shared_java.environment())
+        process = self.start("run", str(self.file), "--json", faults=fault, once=once, java=shared_java.environment())
         out, err = process.communicate(timeout=300)
         shared_java.end_application()
         return Ended(process.returncode, out, err)
