@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from penstock.testing.conformance.racing import RaceContract
 from tests.conformance.table_rig import (
     ForgottenSpool,
     InsertingIfAbsent,
@@ -27,7 +28,6 @@ from penstock.testing.conformance import (
     make_rows,
 )
 from penstock.testing.conformance.publishing import PublishContract
-from penstock.testing.conformance.racing import RaceContract
 from penstock.testing.conformance.verifying import VerifyContract
 
 SCHEMA, TABLE = "a schema%", 'a "table" of 100% -- order'
