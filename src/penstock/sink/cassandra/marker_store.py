@@ -25,7 +25,7 @@ from penstock.sink.table.marker import (
     marker_values,
     place_of,
 )
-from penstock.sink.table.marker_statements import MARKER_COLUMNS
+from penstock.sink.table.marker_sql import MARKER_COLUMNS
 from penstock.sink.table.marker_store import REMEMBERED_BATCHES
 
 STAMP = FaultPoint("cassandra.stamp", "The marker takes the time stamp of a batch, before its first row is written.")

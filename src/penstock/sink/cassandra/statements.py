@@ -5,7 +5,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.sink.table.marker_statements import MARKER_COLUMNS
+from penstock.sink.table.marker_sql import MARKER_COLUMNS
 from penstock.sql.table_name import in_double_quotes as quoted
 
 MARKER_TABLE, BATCH_TABLE = "penstock_marker", "penstock_batch"

@@ -10,7 +10,7 @@ read with the user's own SQL. Every user-given name goes through `quoted`. DuckD
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.sink.table.marker_statements import marker_statements
+from penstock.sink.table.marker_sql import MarkerSql
 from penstock.sql.table_name import in_double_quotes as quoted
 
 MARKER_TABLE = "penstock_marker"
@@ -63,10 +63,10 @@ CREATE_OWN = (_CREATE_MARKER_TABLE, _CREATE_BATCH_TABLE, _CREATE_OFFSETS_VIEW)
 
 ADD_LEDGER_ID = "ALTER TABLE penstock_marker ADD COLUMN IF NOT EXISTS ledger_id VARCHAR"
 
-MARKER_STATEMENTS = marker_statements(
-    schema="",
-    value="$",
-    now="now()",
+_MARKER_SQL = MarkerSql(marker="penstock_marker", batch="penstock_batch", now=None, bound="${}".format)
+MARKER_STATEMENTS = _MARKER_SQL.statements(
+    lock_marker=_MARKER_SQL.read(),
+    write_marker=_MARKER_SQL.upsert,
     owners="SELECT pipeline, sink FROM penstock_marker WHERE lower(table_name) = lower($table) ORDER BY pipeline, sink",
 )
 

@@ -150,9 +150,8 @@ class OwnStatements:
         """Return the statements about markers."""
         marker, batch = self._name(MARKER_TABLE, bound=True), self._name(BATCH_TABLE, bound=True)
         sql = MarkerSql(marker=marker, batch=batch, now=None)
-        write = f"{sql.into_marker} VALUES ({sql.values}) ON CONFLICT (pipeline, sink) DO UPDATE SET {sql.excluded}"
         return sql.statements(
             lock_marker=f"{sql.read()} FOR UPDATE",
-            write_marker=write,
-            advance=f"WITH marked AS ({write}), noted AS ({sql.write_batch()}) {sql.forget_batches('past')}",
+            write_marker=sql.upsert,
+            advance=f"WITH marked AS ({sql.upsert}), noted AS ({sql.write_batch()}) {sql.forget_batches('past')}",
         )

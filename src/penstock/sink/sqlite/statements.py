@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.errors import Usage
-from penstock.sink.table.marker_statements import marker_statements
+from penstock.sink.table.marker_sql import MarkerSql
 from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE, OWNERS_BY_DBAPI
 
 MARKER_TABLE = "penstock_marker"
@@ -47,10 +47,15 @@ CREATE TABLE IF NOT EXISTS main.penstock_batch (
 
 ADD_LEDGER_ID = "ALTER TABLE main.penstock_marker ADD COLUMN ledger_id TEXT"
 
-MARKER_STATEMENTS = marker_statements(
-    schema="main.",
-    value=":",
+_MARKER_SQL = MarkerSql(
+    marker="main.penstock_marker",
+    batch="main.penstock_batch",
     now="strftime('%Y-%m-%dT%H:%M:%fZ', 'now')",
+    bound=":{}".format,
+)
+MARKER_STATEMENTS = _MARKER_SQL.statements(
+    lock_marker=_MARKER_SQL.read(),
+    write_marker=_MARKER_SQL.upsert,
     owners="SELECT pipeline, sink FROM main.penstock_marker WHERE table_name = :table COLLATE NOCASE",
 )
 OWNERS_OF_DBAPI = OWNERS_BY_DBAPI.format(schema="'main'", marker=f"main.{DBAPI_MARKER_TABLE}")

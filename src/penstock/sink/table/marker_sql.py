@@ -1,4 +1,4 @@
-"""The SQL about markers, which is the same in all servers but for names, bound values and the present time."""
+"""The SQL about markers, which is the same in all databases but for names, bound values and the present time."""
 
 # ruff: noqa: S608 - every name in a statement is quoted or our own, every value is bound
 
@@ -12,6 +12,8 @@ _OWNER = ("pipeline", "sink")
 _NEWEST = ("position", "generation", "query_id", "batch_id", "offsets", "schema")
 _TOTALS = tuple(f"{kind}_{name}" for name in ("decided", "before", "after") for kind in ("rows", "digest"))
 _READ = ("format_version", "table_name", "write", *_NEWEST, *_TOTALS)
+MARKER_COLUMNS = (*_READ, LEDGER_ID)
+"""Columns of a marker, in the order of `marker_from`. A table of an older Penstock lacks the last one."""
 _WRITTEN = ("table_name", "write", "format_version", *_NEWEST, *_TOTALS)
 _OF_BATCH = ("position", "generation", "query_id", "batch_id", "offsets", "rows", "digest")
 _AT = "published_at"
@@ -52,9 +54,10 @@ class MarkerSql:
         return ", ".join([*map(self.bound, (*_OWNER, *_WRITTEN)), *self._now, self.bound(LEDGER_ID)])
 
     @property
-    def excluded(self) -> str:
-        """The assignments of an INSERT that updates the row that is there."""
-        return ", ".join(f"{name} = excluded.{name}" for name in (*_WRITTEN, _AT, LEDGER_ID))
+    def upsert(self) -> str:
+        """Write the marker, over the row that is there, in databases that have ON CONFLICT."""
+        changes = ", ".join(f"{name} = excluded.{name}" for name in (*_WRITTEN, _AT, LEDGER_ID))
+        return f"{self.into_marker} VALUES ({self.values}) ON CONFLICT (pipeline, sink) DO UPDATE SET {changes}"
 
     def read(self, *, hint: str = "", ledger_id: str | None = None) -> str:
         """Read the columns of `marker_from`, then `ledger_id`."""
