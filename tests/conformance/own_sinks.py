@@ -106,7 +106,7 @@ class LinesRig(OwnSinkRig):
     def read_back(self) -> Sequence[Row]:
         if not (self.directory / "lines.db").exists():
             return []
-        sink = self._made()
+        sink = self.make()
         with closing(sqlite3.connect(self.directory / "lines.db")) as connection:
             rows = Lines.read_rows(sink, connection, arrow_schema(self.schema))
             return [row for batch in rows for row in batch.to_pylist()]
