@@ -122,7 +122,10 @@ class Retryable(PenstockError):
 
 
 class OutcomeUnknown(Retryable):
-    """The answer was lost, so the operation may have happened. The caller reads the store and compares nonces."""
+    """The answer was lost, so the operation may have happened.
+
+    The caller reads what tells: the nonce at a position of the ledger, the marker of a table or lane, the target of a file.
+    """
 
 
 class Failed(PenstockError):

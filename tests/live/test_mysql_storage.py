@@ -24,7 +24,7 @@ from penstock.core.row_hash import row_hashes
 from penstock.errors import PublishFailed, StageFailed
 from penstock.sink.mysql.load import load
 from penstock.sink.mysql.row_validator import RowValidator
-from penstock.sink.mysql.storage import STORAGES, restored, storage_of
+from penstock.sink.mysql.storage import STORAGES, storage_of
 from penstock.sink.mysql.table_schema import statements_of, table_schema_of
 from penstock.sink.table.target import NotStoredError, Target
 from penstock.sql.mysql.database import Database
@@ -336,7 +336,7 @@ def test_tasks_need_no_client_of_mysql():
 
 def test_restoring_says_what_it_expected():
     with pytest.raises(NotStoredError, match="expected a stored decimal128"):
-        restored([Decimal("1.234")], pa.decimal128(12, 2))
+        STORAGES.restored([Decimal("1.234")], pa.decimal128(12, 2))
 
 
 def test_a_server_gets_no_file_that_it_asks_for_unasked(database):

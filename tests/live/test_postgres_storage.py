@@ -17,7 +17,7 @@ from penstock.errors import StageFailed
 from penstock.sink.postgres.load import load
 from penstock.sink.postgres.row_validator import RowValidator
 from penstock.sink.postgres.scan import scan
-from penstock.sink.postgres.storage import read_as, restored, storage_of
+from penstock.sink.postgres.storage import STORAGES, read_as, storage_of
 from penstock.sink.postgres.table_schema import statements_of, table_schema_of
 from penstock.sink.table.target import NotStoredError, Target
 from penstock.sql.postgres.database import Database
@@ -233,4 +233,4 @@ def test_tasks_need_no_client_of_postgresql():
 
 def test_restoring_says_what_it_expected():
     with pytest.raises(NotStoredError, match="expected a stored decimal128"):
-        restored([Decimal("1.234")], pa.decimal128(12, 2))
+        STORAGES.restored([Decimal("1.234")], pa.decimal128(12, 2))

@@ -7,7 +7,7 @@ MARKS = "src/penstock/sink/table/marker_store.py"
 PUBLICATION = "src/penstock/sink/table/publication.py"
 PARQUET = "src/penstock/sink/parquet/publishing.py"
 DECISIONS = "src/penstock/commit/publication.py"
-SERVER = "src/penstock/sink/table/server.py"
+SERVER = "src/penstock/sink/table/database_sink.py"
 
 OF_SQLITE = "tests/conformance/test_sqlite_conformance.py::TestSqlite"
 OF_DUCKDB = "tests/conformance/test_duckdb_conformance.py::TestDuckdb"

@@ -209,7 +209,7 @@ MUTANTS_OF_POSTGRES = (
     Mutant(
         bug=17,
         name="rows-that-only-the-user-knows-are-read-again",
-        file="src/penstock/sink/table/server.py",
+        file="src/penstock/sink/table/database_sink.py",
         find="        if marker.write == MERGE:\n",
         replace='        if marker.write == "none":\n',
         tests=(f"{OF_MERGE}::test_verify_compares_the_marker_with_the_ledger_and_leaves_the_rows_to_their_owner[postgres]",),

@@ -7,7 +7,7 @@ MEMORY = "src/penstock/sink/memory.py"
 MODEL = "src/penstock/core/model.py"
 PARQUET = "src/penstock/sink/parquet/publishing.py"
 MARKS = "src/penstock/sink/table/marker_store.py"
-SERVER = "src/penstock/sink/table/server.py"
+SERVER = "src/penstock/sink/table/database_sink.py"
 TABLE = "src/penstock/sink/table/publication.py"
 
 OF_FIRST_BATCH = "tests/conformance/test_first_batch_crashes.py::test_the_first_batch_survives"

@@ -171,7 +171,7 @@ MUTANTS_OF_STORES = (
     Mutant(
         bug=6,
         name="a-transaction-is-open-while-a-store-is-waited-for",
-        file="src/penstock/sink/table/server.py",
+        file="src/penstock/sink/table/database_sink.py",
         find="        with self._fetched(publication), self._lock:\n",
         replace="        with self._lock:\n",
         tests=("tests/conformance/test_spool_fetch.py::test_no_transaction_is_open_while_pieces_are_fetched_and_removed[mysql]",),

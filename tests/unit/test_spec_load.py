@@ -62,6 +62,15 @@ def _loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Loader:
     return loaded
 
 
+def test_a_file_is_read_from_a_directory_that_was_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a deployment that was replaced: the paths of the file lie beside it."""
+    (tmp_path / "f.yaml").write_text(FILE)
+    (tmp_path / "old").mkdir()
+    monkeypatch.chdir(tmp_path / "old")
+    (tmp_path / "old").rmdir()
+    assert load(tmp_path / "f.yaml", ()).sources["flights"].path == f"{tmp_path}/incoming"
+
+
 def test_the_whole_file(loaded: Loader, tmp_path: Path) -> None:
     settings = loaded(FILE)
     assert settings.pipeline == "flights"

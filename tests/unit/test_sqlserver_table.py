@@ -21,7 +21,7 @@ from penstock.sink.sqlserver.connection import bulk_type
 from penstock.sink.sqlserver.database import Database
 from penstock.sink.sqlserver.errors import translate_error
 from penstock.sink.sqlserver.names import split_name
-from penstock.sink.sqlserver.storage import STORAGES, declared_as_key, restored, storage_of, values_of
+from penstock.sink.sqlserver.storage import STORAGES, declared_as_key, storage_of, values_of
 from penstock.testing.conformance import PIPELINE
 
 target = pytest.fixture(targets)
@@ -43,7 +43,7 @@ COLUMNS = {name: finite(column) for name, column in SHARED.items() if name not i
 @pytest.mark.parametrize("name", COLUMNS)
 def test_values_come_back_as_they_went(name):
     column = COLUMNS[name]
-    back = restored(values_of(column), column.type)
+    back = STORAGES.restored(values_of(column), column.type)
     sent, found = (pa.RecordBatch.from_arrays([one], names=["c"]) for one in (column, back))
     assert row_hashes(found, RowDigest.XXHASH64_NULLS).tolist() == row_hashes(sent, RowDigest.XXHASH64_NULLS).tolist()
 

@@ -165,7 +165,18 @@ WRONG = [
             "  describe = check = prepare = stager = publish = sweep = verify = close = claim = lifecycle = 1"
         ),
         Usage,
-        "mine:Mine is no sink, since it lacks task_checks, signatures, sign, waiting. ",
+        "mine:Mine has claim, lifecycle of HasStaging, but lacks task_checks, signatures, sign, waiting. Define all members of ",
+    ),
+    (
+        "python: 'mine:Mine'",
+        (
+            "from penstock.protocols import HasStaging\n"
+            "class Mine(HasStaging):\n  def __init__(self, **given): ...\n"
+            "  name = kind = exactly_once = route_sql = accounts = 1\n"
+            "  describe = check = prepare = stager = publish = sweep = verify = close = sign = 1"
+        ),
+        Usage,
+        "mine:Mine has sign of HasStaging, but lacks task_checks, signatures, claim, waiting, lifecycle. ",
     ),
     (
         "python: 'mine:Mine'",

@@ -38,6 +38,10 @@ def debugging(context: typer.Context) -> bool:
 def quiet_spark() -> Iterator[None]:
     """Silence PySpark and py4j while a session is made: they log every error besides raising it."""
     logging.getLogger("py4j").addHandler(logging.NullHandler())
-    logging.getLogger().addFilter(lambda record: "py4j" not in Path(record.pathname).parts)
+    logging.getLogger().addFilter(_not_of_py4j)
     yield
     logging.getLogger("SQLQueryContextLogger").disabled = True  # only now: PySpark creates it with its own class
+
+
+def _not_of_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in Path(record.pathname).parts

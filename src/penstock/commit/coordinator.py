@@ -285,7 +285,7 @@ class Coordinator:
         entry = self._entry(Decided(decision=decision), summary=summary, after=tail)
         ledger_transaction = LedgerTransaction(self._sinks, entry, home=self._ledger.home)
         with ledger_transaction.entered(self._retrying):
-            self._append(entry, within=ledger_transaction.within)  # I2, I8: here the batch is delivered, and only once
+            self._append(entry, within=ledger_transaction.within)  # I2, I8: here the batch is decided, exactly once
             self._newest = entry
         return ledger_transaction.published
 

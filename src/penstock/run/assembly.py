@@ -134,8 +134,9 @@ def _quarantine_member(plan: DeliveryPlan, sinks: Sequence[Sink]) -> QuarantineM
     settings = plan.settings
     if not isinstance(settings, PipelineSettings) or settings.quarantine is None:
         return None
+    [quarantine] = [sink for sink in sinks if sink.name == NAME]
     read = {SourceName(name): KafkaRecords(settings.sources[name]) for name in quarantined(settings) if name in plan.decoding}
-    return QuarantineMember(sink=sinks[-1], settings=settings.quarantine, sources=read, passes=plan.decoding)
+    return QuarantineMember(sink=quarantine, settings=settings.quarantine, sources=read, passes=plan.decoding)
 
 
 def table_of(plan: DeliveryPlan, name: str | None) -> "ParquetSink":

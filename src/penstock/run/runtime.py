@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import penstock
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
@@ -83,7 +84,7 @@ def coordinator_of(runtime: Runtime, *, deferred: DeferredPublish | None = None)
         sinks=runtime.sinks,
         now_ms=now_ms,
         sleep=time.sleep,
-        executor=map_concurrently if len(runtime.sinks) > 1 else map,
+        executor=map if len(runtime.sinks) < 2 else partial(map_concurrently, parallel=len(runtime.sinks)),
         deferred=deferred,
     )
 

@@ -45,10 +45,20 @@ def user_written(
     except Exception as error:
         raise Failed(f"{key}: {reference} raised {raised(error)}", remedy="Correct the class or its options.") from error
     _require_members(key, reference, [member for member in _members(Sink) if not hasattr(sink, member)])
-    staging = _members(HasStaging)
-    missing = [member for member in staging if not hasattr(sink, member)]
-    _require_members(key, reference, missing if len(missing) < len(staging) else ())
+    _require_all_or_none(key, reference, sink)
     return sink
+
+
+def _require_all_or_none(key: str, reference: str, sink: Sink) -> None:
+    """Raise Usage for a sink that has some members of HasStaging: what it lacks would be passed over silently."""
+    has = {member: getattr(type(sink), member, getattr(sink, member, None)) for member in _members(HasStaging)}
+    missing = [member for member, found in has.items() if found in {None, getattr(HasStaging, member)}]
+    if 0 < len(missing) < len(has):
+        there = ", ".join(member for member in has if member not in missing)
+        raise Usage(
+            f"{key}: {reference} has {there} of HasStaging, but lacks {', '.join(missing)}.",
+            remedy="Define all members of penstock.protocols.HasStaging, or none.",
+        )
 
 
 def _own_sink(key: str, settings: PythonSink) -> "OwnSink[Any]":

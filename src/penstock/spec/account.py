@@ -15,9 +15,6 @@ from penstock.spec.source import Option
 from penstock.spec.state_location import url_mapping
 from penstock.support.secret import remember_options
 
-if TYPE_CHECKING:
-    from os import PathLike
-
 FAIL = "fail"
 QUARANTINE = "quarantine"
 

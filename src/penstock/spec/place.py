@@ -93,8 +93,10 @@ def _absolute(path: str, info: ValidationInfo) -> str:
         raise complaint_error(f"is neither a URL nor likely a directory, found {scheme_only(path)}", remedy=MISSPELT)
     if _IN_NO_PATH.search(path):
         raise complaint_error("holds a character that no path has: NUL, or half of a pair", remedy="Write it without.")
-    base: Path = (info.context or {}).get("base", Path.cwd())
-    return os.path.normpath(base / Path(path).expanduser())
+    expanded = Path(path).expanduser()
+    if not expanded.is_absolute():
+        expanded = (info.context["base"] if info.context and "base" in info.context else Path.cwd()) / expanded
+    return os.path.normpath(expanded)
 
 
 def _file_path(url: str, info: ValidationInfo) -> str:

@@ -43,7 +43,8 @@ class ServerConnection(ReusedConnection):
         except self.errors as cause:
             translated = self._translate_error(cause, kind)
             if isinstance(translated, Conflict) and not runs_again:
-                raise Retryable(f"{self.place} rolled back: {translated}.", remedy="Try again.") from cause
+                message = f"Another transaction was in the way in {self.place}: {translated}."
+                raise Retryable(message, remedy="Try again.") from cause
             raise translated from cause
 
 

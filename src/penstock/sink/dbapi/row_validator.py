@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.sink.table.row_validator import YEARS_IN_DAYS, YEARS_IN_MICROSECONDS, Limits, TableRowValidator
+from penstock.sink.table.row_validator import TableRowValidator
 
 NAN, INFINITY, NUL = "NaN", "an infinity", "the character NUL"
 
@@ -21,12 +21,6 @@ class RowValidator(TableRowValidator):
     def folded(self, name: str) -> str:
         """Return the name unchanged: whether case counts in this database is unknown."""
         return name
-
-    def limits(self, kind: "pa.DataType") -> Limits | None:
-        """Return the limits of Python's dates and times."""
-        if pa.types.is_timestamp(kind):
-            return YEARS_IN_MICROSECONDS
-        return YEARS_IN_DAYS if pa.types.is_date32(kind) else None
 
     def check_more(self, name: str, column: "pa.Array") -> None:
         """Raise StageFailed for values that the database does not keep, and for longer ones than were tried."""

@@ -28,8 +28,8 @@ from penstock.sink.dbapi.sql import Sql
 from penstock.sink.dbapi.statements import BATCH_TABLE, HAS_LEDGER_ID, MARKER_TABLE, TableStatements, is_there
 from penstock.sink.dbapi.trial import UNCONSTRAINED
 from penstock.sink.table.content import totals_of
+from penstock.sink.table.database_sink import TransactionalSink
 from penstock.sink.table.publication import Loaded
-from penstock.sink.table.server import ServerSink
 from penstock.sink.table.sink import TableSinkArguments
 from penstock.sink.table.target import NotStoredError, Target
 from penstock.sink.table.verification import compare
@@ -46,7 +46,7 @@ PREPARE = FaultPoint("dbapi.prepare", "Table and marker are made, and the table 
 LONGEST = 100_000
 
 
-class DbapiSink(ServerSink[Session]):
+class DbapiSink(TransactionalSink[Session]):
     """Delivers into one table, as described in `TableSink`, but without `upsert`: databases share no statement for it.
 
     `driver` names the module with `connect`, which is called with the arguments `connect`. `columns`: types for the table, if
@@ -187,7 +187,7 @@ class DbapiSink(ServerSink[Session]):
             with COMMIT.around(error=connection_lost, lost=connection_lost):
                 connection.commit()
         except (self._database.driver.error, OSError) as cause:
-            raise OutcomeUnknown(
+            raise OutcomeUnknown(  # I12
                 f"The COMMIT of table {self._target.table!r} gave no answer: {cause}.",
                 remedy="Try again: the marker in the database says whether it happened.",
             ) from cause

@@ -145,7 +145,7 @@ def translate_error(cause: KafkaException, place: str, kind: type[Failed], *, in
             f"The client of Kafka refuses its settings: {reason}.", remedy="Correct `options` or `bootstrap` of the sink."
         )
     if in_doubt:
-        return OutcomeUnknown(
+        return OutcomeUnknown(  # I12
             f"{place} did not say whether it committed: {reason}.", remedy="Look into the logs of its brokers, and try again."
         )
     return Retryable(

@@ -29,7 +29,6 @@ from penstock.sink.table.storage import (
 )
 from penstock.sink.table.texts import decimal_texts, moment_texts, texts_by_way_of, to_moments, to_times
 
-_types = pa.types
 _DECIMALS = Decimals("decimal", re.compile(r"decimal\((\d+),(\d+)\)"))
 _SIZE = re.compile(r"(?:varchar|varbinary)\((\d+)\)")
 _INTEGERS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
@@ -184,4 +183,4 @@ STORAGES = Storages.of_types(
     ),
     void=Storage(spark="void", declared=always("longtext"), takes=anything, encode=nothing, restore=to_values, also="any"),
 )
-storage_of, restored = STORAGES.of, STORAGES.restored
+storage_of = STORAGES.of

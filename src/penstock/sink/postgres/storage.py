@@ -231,4 +231,4 @@ STORAGES = Storages.of_types(
         also="any",
     ),
 )
-storage_of, restored = STORAGES.of, STORAGES.restored
+storage_of = STORAGES.of

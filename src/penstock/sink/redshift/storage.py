@@ -192,4 +192,4 @@ STORAGES = Storages.of_types(
         also="character varying(n)",
     ),
 )
-storage_of, restored = STORAGES.of, STORAGES.restored
+storage_of = STORAGES.of

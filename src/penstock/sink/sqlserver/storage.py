@@ -185,4 +185,4 @@ STORAGES: Storages[ColumnStorage] = Storages.of_types(
         also="nvarchar(n)",
     ),
 )
-storage_of, restored = STORAGES.of, STORAGES.restored
+storage_of = STORAGES.of

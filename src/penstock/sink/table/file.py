@@ -10,8 +10,8 @@ from typing import Any, Generic
 from penstock.core.model import Finding, PipelineName, SinkReport
 from penstock.errors import Conflict, Failed, OutcomeUnknown, PenstockError, PublishFailed, Usage
 from penstock.protocols import SinkDecisions
+from penstock.sink.table.database_sink import C, TransactionalSink
 from penstock.sink.table.prepared import PreparedSink, S
-from penstock.sink.table.server import C, ServerSink
 from penstock.sink.table.verification import without_marker
 from penstock.support.connection import ServerConnection
 from penstock.support.filesystem_errors import FULL, PathProblem, file_problem
@@ -78,7 +78,7 @@ class DatabaseFile(ServerConnection, Generic[C]):
     def unknown_if_cut(self, table: str) -> Iterator[None]:
         """Raise Conflict for a COMMIT that lost to another transaction, OutcomeUnknown for any other that failed.
 
-        After OutcomeUnknown, the marker, read over a new connection, shows whether it happened (I12).
+        After OutcomeUnknown, the marker, read over a new connection, shows whether it happened.
         """
         try:
             yield
@@ -87,7 +87,7 @@ class DatabaseFile(ServerConnection, Generic[C]):
             if isinstance(translated, Conflict):
                 raise translated from cause
             seen = self._diagnose(self._reason(cause))
-            raise OutcomeUnknown(
+            raise OutcomeUnknown(  # I12
                 f"The COMMIT of table {table!r} in {self.path} gave no answer: {seen.reason}.",
                 remedy=f"{seen.advice} and try again: the marker in the database says whether it happened.",
             ) from cause
@@ -100,7 +100,7 @@ class DatabaseFile(ServerConnection, Generic[C]):
         return PathProblem(reason=f"{seen.reason} ({reason})", advice=seen.advice)
 
 
-class FileSink(ServerSink[C], PreparedSink[C, S]):
+class FileSink(TransactionalSink[C], PreparedSink[C, S]):
     """The common part of sinks into one table of a database file, which is created where it is missing."""
 
     _database: DatabaseFile[C]

@@ -23,8 +23,8 @@ _AT = "published_at"
 class MarkerSql:
     """The statements about the tables `marker` and `batch`, named as in SQL.
 
-    `now`: the expression of the present time, None where the column's default is that. `quoted`: how a column is named.
-    `bound`: the expression of the value that is bound by a name.
+    `now`: the expression of the present time; None, where `changes` is not used, if the column's default is that.
+    `quoted`: how a column is named. `bound`: the expression of the value that is bound by a name.
     """
 
     marker: str

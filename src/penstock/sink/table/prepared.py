@@ -1,13 +1,13 @@
-"""The order in which a table and its marker are prepared, which is the same in every database."""
+"""The order in which sinks without a `Dialect` prepare a table and its marker: files, and Cassandra."""
 
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from penstock.core.model import PipelineName
 from penstock.sink.spool.writer import RowCheck
+from penstock.sink.table.database_sink import C, DatabaseSink
 from penstock.sink.table.marker import MarkerStore
 from penstock.sink.table.preparation import prepare_marker, require_not_lost, settings_of
-from penstock.sink.table.server import C, DatabaseSink
 from penstock.sink.table.target import no_table
 from penstock.spark.schema import arrow_schema
 

@@ -1,4 +1,4 @@
-"""The engine of all sinks into a SQL server: the table is prepared, and its rows and marker are written in one transaction."""
+"""The engine of sinks into SQL databases on a server: prepares the table, and writes its rows and marker in one transaction."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
@@ -10,12 +10,12 @@ import pyarrow as pa
 from penstock.core.model import PipelineName, Publication, Totals
 from penstock.sink.spool.writer import RowCheck
 from penstock.sink.table.content import totals_of
+from penstock.sink.table.database_sink import DatabaseConnections, TransactionalSink
 from penstock.sink.table.dialect import C, Dialect, FaultPoints, SqlConnection, T, TableSchema
 from penstock.sink.table.marker import LEDGER_ID
 from penstock.sink.table.marker_store import MARKER_TABLE, DatabaseMarkerStore, MarkerStatements
 from penstock.sink.table.preparation import prepare_marker, require_not_lost, settings_of, unnamed_markers
 from penstock.sink.table.publication import Loaded
-from penstock.sink.table.server import ServedDatabase, ServerSink
 from penstock.sink.table.sink import TableSinkArguments
 from penstock.sink.table.target import Target, no_table
 from penstock.spark.schema import arrow_schema
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-class SqlDatabase(ServedDatabase[C], Protocol):
+class SqlDatabase(DatabaseConnections[C], Protocol):
     """A database with transactions, whose driver raises `errors`."""
 
     @property
@@ -66,8 +66,8 @@ class SqlMarkerStore(DatabaseMarkerStore[Any]):
         return self._points.mark()
 
 
-class SqlSink(ServerSink[C], Generic[C, T]):
-    """The common part of sinks into one table of a SQL server, whose `_dialect` says what that server does in another way."""
+class SqlSink(TransactionalSink[C], Generic[C, T]):
+    """The common part of sinks into one table of a SQL database on a server. `_dialect` says what it does its own way."""
 
     _database: SqlDatabase[C]
     _dialect: ClassVar[Dialect[Any, Any]]
@@ -129,6 +129,7 @@ class SqlSink(ServerSink[C], Generic[C, T]):
             self._open_preparation(connection)
             markers = self._marker_store(connection)
             readable = markers if self._is_ddl_in_transactions else self._marker_store(connection, locking=False)
+            # before the catalog: it locks, and in some databases the first read fixes what the transaction sees
             marker = readable.read(pipeline, self._name)
             table_schema = self._table_schema(connection)
             require_not_lost(marker, self._target, exists=table_schema is not None)
@@ -148,10 +149,10 @@ class SqlSink(ServerSink[C], Generic[C, T]):
     def _require_schema_accepted(self, connection: C, pipeline: PipelineName, schema: str) -> None:
         rows = self._storable(schema)
         self._require_place(connection)
-        table_schema = self._table_schema(connection)
         markers = self._readable_marker_store(connection)
-        if markers is not None:
-            require_not_lost(markers.read(pipeline, self._name), self._target, exists=table_schema is not None)
+        marker = None if markers is None else markers.read(pipeline, self._name)
+        table_schema = self._table_schema(connection)  # after the marker: a first start may create both meanwhile
+        require_not_lost(marker, self._target, exists=table_schema is not None)
         if table_schema is not None:
             self._dialect.require_fit(connection, table_schema, rows, self._target)
             self._dialect.require_allowed(connection, table_schema, rows, self._target)
@@ -180,7 +181,7 @@ class SqlSink(ServerSink[C], Generic[C, T]):
     def _content(self, connection: C, schema: str) -> Totals:
         return totals_of(self._dialect.read(connection, arrow_schema(schema), self._target), self._target.row_digest)
 
-    # --- as `ServerSink`
+    # --- as `TransactionalSink`
 
     def _begin(self, connection: C) -> None:
         with self._dialect.points.begin():

@@ -63,8 +63,12 @@ class Database(Sessions[Connection]):
     def _open_publishing(self) -> Connection:
         """Open a session in which each statement sees what was committed before it."""
         connection = self._open()
-        connection.execute(sql.READ_COMMITTED)
-        connection.execute(sql.WAITS, {"lock_timeout": self._lock_timeout_s, "idle_timeout": IDLE_TIMEOUT_S})
+        try:
+            connection.execute(sql.READ_COMMITTED)
+            connection.execute(sql.WAITS, {"lock_timeout": self._lock_timeout_s, "idle_timeout": IDLE_TIMEOUT_S})
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def _open(self) -> Connection:

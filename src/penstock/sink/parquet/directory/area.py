@@ -195,7 +195,7 @@ class DirectoryArea:
         staged, target = self._staged(piece), self.root / piece.name
         with publishing(f"Publishing {target}"):
             if state_of(staged, target, size_bytes=piece.totals.size_bytes) is PieceState.STAGED:
-                with suppress(FileExistsError, FileNotFoundError):  # another publisher did it: the second look tells
+                with suppress(FileExistsError, FileNotFoundError):  # another publisher did it: I12, the target is looked at
                     self.publish(staged, target)  # I3, I6: whole, and only what was decided
             state = state_of(staged, target, size_bytes=piece.totals.size_bytes)
             if state is PieceState.STAGED:

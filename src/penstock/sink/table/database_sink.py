@@ -1,4 +1,4 @@
-"""The common part of sinks whose database is a server: one connection that publishes, readers, and transactions run again."""
+"""The common part of sinks into one table of a database: one connection that publishes, readers, and publications run again."""
 
 import logging
 from abc import abstractmethod
@@ -37,13 +37,13 @@ TRIES = 5
 _log = logging.getLogger(__name__)
 
 
-class ServedDatabase(Protocol[C_co]):
-    """A database on a server. After an error its connection is dropped: the marker, read over a new one, shows what happened."""
+class DatabaseConnections(Protocol[C_co]):
+    """The connections to a database. After an error one is dropped: the marker, read over a new one, shows what happened."""
 
     place: str
 
     def writable(self, kind: type[Failed] = ...) -> C_co:
-        """Return the open connection, or a new one to a server that commits durably. Raise Retryable, `kind`, Refused."""
+        """Return the open connection, or a new one to a database that commits durably. Raise Retryable, `kind`, Refused."""
         ...
 
     def drop(self) -> None:
@@ -66,7 +66,7 @@ class ServedDatabase(Protocol[C_co]):
 class DatabaseSink(TableSink, Generic[C]):
     """The common part of sinks into one table of a database that is reached by connections, with or without transactions."""
 
-    _database: ServedDatabase[C]
+    _database: DatabaseConnections[C]
     conflicts = 0
     """How often a publication was in conflict with another session and had to be run again."""
 
@@ -208,12 +208,12 @@ class DatabaseSink(TableSink, Generic[C]):
         return marker.before if marker.schema is None else self._content(connection, marker.schema)
 
 
-class ServerSink(DatabaseSink[C]):
+class TransactionalSink(DatabaseSink[C]):
     """The common part of sinks that write the rows and the marker of a batch in one transaction of the database."""
 
     @abstractmethod
     def _marker_store(self, connection: C) -> MarkerStore:
-        """Return the markers; reading one locks it."""
+        """Return the markers; reading one excludes other publishers until the end of the transaction."""
 
     @abstractmethod
     def _begin(self, connection: C) -> None:
