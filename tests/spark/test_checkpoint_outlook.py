@@ -1,7 +1,7 @@
 """Does Spark do what the outlook says? Every damage is done to a real checkpoint, and the query is started on it."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,10 +10,19 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from penstock.checkpoint.inspection import Next, inspect_checkpoint
+from tests.spark.conftest import FILE_MANAGER, FILES
 from tests.spark.streams import numbers, put, run
 
 BATCHES = 4
 Damage = Callable[[Path], object]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _files(spark: SparkSession) -> Iterator[None]:
+    """Spark's own way to its files, as users have it: the two differ in what they make of a checksum that does not fit."""
+    spark.conf.unset(FILES)
+    yield
+    spark.conf.set(FILES, FILE_MANAGER)
 
 
 @pytest.fixture(scope="module")
