@@ -7,7 +7,6 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pytest
-from penstock.testing.conformance.racing import RaceContract
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 from tests.conformance.table_rig import (
     DamagedSpool,
@@ -34,7 +33,7 @@ from penstock.testing.conformance import (
     StagingLossContract,
     VerifyBesideDriverContract,
 )
-from penstock.testing.conformance.publishing import PublishContract
+from penstock.testing.conformance.publishing import PublishContract, RaceContract
 from penstock.testing.conformance.verifying import VerifyContract
 
 TABLE = 'a "table" of -- order'

@@ -8,7 +8,6 @@ from urllib.parse import unquote, urlsplit
 
 import pymysql
 import pytest
-from penstock.testing.conformance.racing import RaceContract
 from tests.conformance.table_rig import (
     ForgottenSpool,
     InsertingIfAbsent,
@@ -34,7 +33,7 @@ from penstock.testing.conformance import (
     VerifyBesideDriverContract,
     make_rows,
 )
-from penstock.testing.conformance.publishing import PublishContract
+from penstock.testing.conformance.publishing import PublishContract, RaceContract
 from penstock.testing.conformance.verifying import VerifyContract
 
 TABLE = 'a `table` of 100% -- "order"'

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from penstock.testing.conformance.racing import RaceContract
 from tests.conformance.table_rig import (
     ForgottenSpool,
     InsertingIfAbsent,
@@ -27,7 +26,7 @@ from penstock.testing.conformance import (
     VerifyBesideDriverContract,
     make_rows,
 )
-from penstock.testing.conformance.publishing import PublishContract
+from penstock.testing.conformance.publishing import PublishContract, RaceContract
 from penstock.testing.conformance.verifying import VerifyContract
 
 SCHEMA, TABLE = "a schema%", 'a "table" of 100% -- order'

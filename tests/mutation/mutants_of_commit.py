@@ -370,7 +370,8 @@ MUTANTS_OF_COMMIT = (
         file=COORDINATOR,
         find="            self._append(entry, within=ledger_transaction.within)",
         replace="""\
-            self._publish(entry, self._sinks)
+            self._newest = entry
+            list(map(self._publish, self._sinks))
             self._append(entry, within=ledger_transaction.within)""",
     ),
     Mutant(

@@ -359,10 +359,10 @@ def ends_of_each(bootstrap: str, topic: str, partitions: Sequence[int]) -> list[
         try:
             return _ends_now(bootstrap, topic, partitions)
         except KafkaException as error:
+            _admin.cache_clear()  # what it knows of partitions and their leaders may be old
             again = {KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.FENCED_LEADER_EPOCH, KafkaError._TIMED_OUT, KafkaError._NOENT}
             if error.args[0].code() not in again or time.monotonic() > deadline:
                 raise
-        _admin.cache_clear()
         time.sleep(0.1)
 
 

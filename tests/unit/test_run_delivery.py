@@ -13,8 +13,8 @@ from penstock.errors import BatchFailed, Fenced, PenstockError, Retryable, Store
 from penstock.ledger.log import LogLedger
 from penstock.ledger.memory import MemoryStore
 from penstock.run.assembly import assemble
-from penstock.run.delivery import Delivery, Undelivered
-from penstock.run.failure import StopRequested, error_from_query
+from penstock.run.delivery import Delivery
+from penstock.run.failure import StopRequested, Undelivered, error_from_query
 from penstock.run.open_delivery import OpenDelivery
 from penstock.run.runtime import Runtime
 from penstock.support.error_transport import decode_error

@@ -12,7 +12,7 @@ from penstock.core.model import BatchId, Guarantee, SourceName
 from penstock.errors import PenstockError
 from penstock.run.assembly import DeliveryPlan, assemble
 from penstock.run.connect import frame_of, is_of_client, require_no_limit
-from penstock.run.failure import StopRequested, error_from_exception, translate_start_errors
+from penstock.run.failure import STOPPED, StopRequested, Undelivered, error_from_exception, translate_start_errors
 from penstock.run.open_delivery import Observer, OpenDelivery
 from penstock.run.publisher_thread import Publisher
 from penstock.run.query import Query, start_streaming
@@ -25,10 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from penstock.spec.sink import GivenSink
-
-
-class Undelivered(RuntimeError):
-    """What Spark is told when a batch failed. Its text carries the real error through Spark."""
 
 
 class Delivery:
@@ -202,8 +198,8 @@ class Delivery:
                     self._failure = cause
             failure = self._failure
         if failure is not None:
-            is_stop = isinstance(failure, StopRequested)
-            raise Undelivered("stopped on request" if is_stop else encode_error(error_from_exception(failure))) from None
+            text = STOPPED if isinstance(failure, StopRequested) else encode_error(error_from_exception(failure))
+            raise Undelivered(text) from None
 
     def _follow_run(self, rows: DataFrame) -> None:
         """Forget what was opened, and what failed, for an earlier run: a new one can be another query, and is checked as such."""

@@ -34,6 +34,14 @@ _LATE_WORKER = "waiting for the Python worker to connect back"
 _LOST_METADATA = "STREAMING_CHECKPOINT_MISSING_METADATA_FILE"
 
 
+class Undelivered(RuntimeError):
+    """What Spark is told when a batch failed. Its text carries the real error through Spark, or STOPPED."""
+
+
+STOPPED = "stopped on request"
+"""Sought behind the exception's name: Spark's text has the lines of code that raised it, too."""
+
+
 class StopRequested(BaseException):
     """Raised where a batch is dropped because the run is to stop. Nothing of the batch was decided."""
 

@@ -16,7 +16,7 @@ from penstock.observe.history import HistoryRow, history
 from penstock.observe.progress import RunSummary
 from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of
 from penstock.run.connect import is_of_client, summary_of
-from penstock.run.failure import StopRequested, error_from_exception, error_from_query
+from penstock.run.failure import STOPPED, StopRequested, Undelivered, error_from_exception, error_from_query
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -196,7 +196,7 @@ class Query:
         opened = self._delivery.opened
         failure = self._delivery.failure
         exception = self._streaming.exception()
-        if failure is None and exception is not None and "stopped on request" not in str(exception):
+        if failure is None and exception is not None and f"{Undelivered.__name__}: {STOPPED}" not in str(exception):
             error = self._delivery.diagnose(error_from_query(str(exception), checkpoint=checkpoint_of(self._delivery.plan)))
             self._delivery.release()
             raise error
