@@ -11,8 +11,8 @@ from threading import Barrier
 import pytest
 
 from penstock.blob import BlobStore, Pending
-from penstock.blob.object_reader import open_object
-from penstock.blob.request_counter import requests_to
+from penstock.blob.base_store import requests_to
+from penstock.blob.object_file import open_object
 
 HOSTILE = "table/month=%2E%2F/näme with spaces & 100%25+more/part-#1?.parquet"
 """What partition values and partition columns can make of a key."""

@@ -10,7 +10,7 @@ from tests.servers.server import Outside, Place
 
 from penstock.core.model import AccountName, SinkName
 from penstock.sink.parquet import ParquetSink, object_account
-from penstock.sink.parquet.hive import PartitionColumn
+from penstock.sink.parquet.layout import PartitionColumn
 from penstock.testing.conformance import SWAPPED, Row, SinkRig, swapped
 from penstock.testing.conformance.rig import PIPELINE
 

@@ -12,7 +12,7 @@ from tests.servers.fixtures import server, unique
 
 from penstock.core.model import Position, SinkName
 from penstock.sink.parquet import ParquetSink, object_account
-from penstock.sink.parquet.object.layout import OWNER, mark_key, own_folder
+from penstock.sink.parquet.object.area import OWNER, mark_key, own_folder
 from penstock.testing.conformance import CrashContract, IdentityContract, SinkContract, VerifyBesideDriverContract
 from penstock.testing.conformance.bench import Bench
 from penstock.testing.conformance.rig import PIPELINE

@@ -12,7 +12,7 @@ from tests.conformance.object_rig import swapped_in
 
 from penstock.core.model import AccountName, SinkName
 from penstock.sink.parquet import ParquetSink, directory_account
-from penstock.sink.parquet.hive import PartitionColumn
+from penstock.sink.parquet.layout import PartitionColumn
 from penstock.testing.conformance import (
     SWAPPED,
     CrashContract,

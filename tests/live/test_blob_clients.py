@@ -20,10 +20,10 @@ from tests.servers.proxy import before
 from tests.servers.serving import serving
 from urllib3.util.retry import Retry
 
-from penstock.blob.errors import error_for
+from penstock.blob.base_store import error_for
 from penstock.blob.gcs import GcsStore
-from penstock.blob.open import open_store
 from penstock.blob.s3 import S3Store
+from penstock.blob.store import open_store
 from penstock.errors import Failed, Retryable
 
 NOBODY = "http://127.0.0.1:1"

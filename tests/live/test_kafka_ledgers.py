@@ -12,7 +12,7 @@ from penstock.core.model import Generation, LedgerId
 from penstock.errors import Failed, LedgerMismatch, Refused, Retryable
 from penstock.kafka import transactions
 from penstock.kafka.transactions import end_transaction, open_transactions
-from penstock.sink.kafka import hanging_transactions, marker_store
+from penstock.sink.kafka import marker_store
 from penstock.sink.kafka.errors import Overtaken
 from penstock.testing.conformance import PIPELINE
 from penstock.testing.conformance.rig import LEDGER_ID
@@ -209,7 +209,7 @@ def test_who_may_not_list_transactions_is_told_that_one_is_open(topic, monkeypat
     def silent(*_):
         raise Failed("No answer.", remedy="Look.")
 
-    monkeypatch.setattr(hanging_transactions, "open_transactions", silent)
+    monkeypatch.setattr(marker_store, "open_transactions", silent)
     place = topic()
     place.sink().close()
     foreign = begun(place)

@@ -14,11 +14,10 @@ from tests.servers.fixtures import server, unique
 from tests.servers.kafka import records
 
 from penstock.sink.kafka import clients as making
-from penstock.sink.kafka.clients import Clients
+from penstock.sink.kafka.clients import Clients, OneByOneProducer
 from penstock.sink.kafka.columnar_producer import ColumnarProducer
 from penstock.sink.kafka.lane_producer import Transactions
 from penstock.sink.kafka.librdkafka import librdkafka
-from penstock.sink.kafka.row_producer import OneByOneProducer
 
 WAYS = ("columnar", "one by one")
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

@@ -20,7 +20,7 @@ from penstock.core import faults
 from penstock.errors import OutcomeUnknown, PublishFailed, Refused, Retryable
 from penstock.sink.kafka import marker_store, verification
 from penstock.sink.kafka.errors import Overtaken
-from penstock.sink.kafka.record_columns import RecordColumns
+from penstock.sink.kafka.records import RecordColumns
 from penstock.testing.conformance import PIPELINE
 from penstock.testing.conformance.bench import DecidedBatches, publish
 

@@ -14,8 +14,7 @@ from tests.unit.table_target import spark_schema
 from penstock.errors import Failed, OutcomeUnknown, PublishFailed, Refused, Retryable, StageFailed, Usage
 from penstock.sink.kafka.errors import Overtaken, translate_errors
 from penstock.sink.kafka.preparation import require_rights
-from penstock.sink.kafka.records import records_of
-from penstock.sink.kafka.row_validator import TopicRowValidator
+from penstock.sink.kafka.records import TopicRowValidator, records_of
 from penstock.sink.kafka.topics import Topic
 from penstock.source.kafka.broker import Broker
 from penstock.spec import Kafka

@@ -22,7 +22,7 @@ from penstock.core.model import AccountName, LedgerId, PipelineName, SinkName
 from penstock.errors import LedgerMismatch, PenstockError, Refused
 from penstock.run.operations import opened_runtime, recover, sweep, verify
 from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process, prepare
-from penstock.sink.parquet.directory import directory_account, owner
+from penstock.sink.parquet.directory import directory_account, marker
 
 A, B = "sqlite:///a.db", "sqlite:///b.db"
 
@@ -337,7 +337,7 @@ def test_a_claim_whose_file_a_sweep_of_the_owner_removed_is_told_as_a_second_led
 ) -> None:
     """No directory is missing, and nothing is to be created or mounted."""
     first, second = (Lake(tmp_path / "shop", ledger=ledger) for ledger in (A, B))
-    place = owner.place_or_leave
+    place = marker.place_or_leave
 
     def place_late(unplaced: Path, target: Path) -> bool:
         monkeypatch.undo()
@@ -345,7 +345,7 @@ def test_a_claim_whose_file_a_sweep_of_the_owner_removed_is_told_as_a_second_led
         assert str(unplaced) in sweep(first.pipeline.plan, dry_run=False)
         return place(unplaced, target)
 
-    monkeypatch.setattr(owner, "place_or_leave", place_late)
+    monkeypatch.setattr(marker, "place_or_leave", place_late)
     with pytest.raises(LedgerMismatch, match=r"is filled by ledger \w{32} of pipeline 'shop', but this is ledger") as told:
         second.run([0])
     assert "empty accounts" in told.value.remedy

@@ -80,7 +80,7 @@ MUTANTS_OF_ACCOUNTS = (
     Mutant(
         bug=31,
         name="the-last-one-that-claims-an-account-has-it",
-        file="src/penstock/sink/parquet/directory/owner.py",
+        file="src/penstock/sink/parquet/directory/marker.py",
         find="        place_or_leave(unplaced, target)",
         replace="        unplaced.replace(target)",
         tests=(f"{OF_OWNERSHIP}::test_of_many_that_claim_an_account_at_once_one_is_noted_whole",),
@@ -112,7 +112,7 @@ MUTANTS_OF_ACCOUNTS = (
     Mutant(
         bug=37,
         name="files-of-another-sink-say-nothing",
-        file="src/penstock/sink/parquet/continuity.py",
+        file="src/penstock/sink/parquet/ownership.py",
         find="    if other is not None:",
         replace="    if False:",
         tests=(f"{OF_OWNERSHIP}::test_a_place_that_another_sink_or_pipeline_filled_is_refused",),
@@ -120,7 +120,7 @@ MUTANTS_OF_ACCOUNTS = (
     Mutant(
         bug=31,
         name="a-claim-that-was-swept-is-told-as-a-missing-directory",
-        file="src/penstock/sink/parquet/directory/owner.py",
+        file="src/penstock/sink/parquet/directory/marker.py",
         find="        if not target.exists():\n",
         replace="        if True:\n",
         tests=(f"{OF_OWNERSHIP}::test_a_claim_whose_file_a_sweep_of_the_owner_removed_is_told_as_a_second_ledger",),

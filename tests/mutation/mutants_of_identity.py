@@ -15,7 +15,7 @@ OF_PARQUET = "tests/conformance/test_parquet_conformance.py::TestParquet"
 OF_OLDER = "tests/live/test_older_markers.py"
 
 SIGNATURES = "src/penstock/run/signatures.py"
-SIGNING = "src/penstock/sink/spool/signatures.py"
+SIGNING = "src/penstock/sink/spool/place.py"
 SPOOL = "src/penstock/sink/spool/spool.py"
 
 OF_PLACES = "tests/unit/test_marker_owners.py"

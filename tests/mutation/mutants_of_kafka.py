@@ -14,7 +14,7 @@ OF_PUBLISHING = "tests/live/test_kafka_publish.py"
 OF_REFUSALS = "tests/live/test_kafka_refusals.py"
 
 PROJECTION = "src/penstock/stage/projection.py"
-SHAPE = "src/penstock/sink/kafka/record_columns.py"
+SHAPE = "src/penstock/sink/kafka/records.py"
 TROUBLE = "src/penstock/sink/kafka/errors.py"
 OF_OWN_ROWS = "tests/spark/test_stage_own_rows.py"
 
@@ -110,7 +110,7 @@ MUTANTS_OF_KAFKA = (
         bug=7,
         name="the-marker-is-read-while-a-transaction-hides-a-newer-one",
         file=LANE,
-        find="        require_closed(self._clients, self._target.markers, self.number)\n",
+        find="        require_closed(self._clients, self._wanted.target.markers, self.number)\n",
         replace="",
         tests=(f"{OF_PUBLISHING}::test_a_marker_that_a_transaction_of_others_may_hide_is_not_read",),
     ),
@@ -158,7 +158,7 @@ MUTANTS_OF_KAFKA = (
         bug=17,
         name="records-are-never-read-back",
         file=SINK,
-        find="        if self._keyed or self._wanted.target.shared or verification",
+        find="        if self._wanted.keyed or self._wanted.target.shared or verification",
         replace="        if bool(marks) or verification",
         tests=("tests/conformance/test_kafka_conformance.py::TestKafka::test_damage_is_found[foreign]",),
     ),
@@ -197,7 +197,7 @@ MUTANTS_OF_KAFKA = (
     Mutant(
         bug=6,
         name="a-transaction-that-was-forgotten-is-waited-for-again-and-again",
-        file="src/penstock/sink/kafka/hanging_transactions.py",
+        file="src/penstock/sink/kafka/marker_store.py",
         find="    if hanging is not None:",
         replace="    if False:",
         tests=(f"{OF_LEDGERS}::test_a_start_names_the_transaction_that_no_broker_ends_and_the_command_that_does",),
@@ -214,15 +214,15 @@ MUTANTS_OF_KAFKA = (
         bug=31,
         name="each-lane-has-a-ledger-of-its-own",
         file="src/penstock/sink/kafka/sink.py",
-        find="        if lanes > 1 or self._keyed:",
-        replace="        if self._keyed:",
+        find="        if lanes > 1 or self._wanted.keyed:",
+        replace="        if self._wanted.keyed:",
         tests=(f"{OF_LEDGERS}::test_who_has_published_one_lane_has_all_of_them",),
     ),
     Mutant(
         bug=31,
         name="without-transactions-rows-come-before-the-ledger",
         file="src/penstock/sink/kafka/sink.py",
-        find="        if lanes > 1 or self._keyed:",
+        find="        if lanes > 1 or self._wanted.keyed:",
         replace="        if lanes > 1:",
         tests=(f"{OF_LEDGERS}::test_two_ledgers_of_one_name_do_not_both_deliver_by_a_keyed_sink",),
     ),
@@ -254,7 +254,7 @@ MUTANTS_OF_KAFKA = (
         bug=16,
         name="a-keyed-driver-trusts-the-marker-that-it-read-first",
         file="src/penstock/sink/kafka/lane.py",
-        find="            elif self._limits.keyed:",
+        find="            elif self._wanted.keyed:",
         replace="            elif False:",
         tests=(f"{OF_LEDGERS}::test_a_keyed_driver_reads_the_marker_before_each_batch",),
     ),

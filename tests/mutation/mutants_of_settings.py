@@ -41,7 +41,7 @@ MUTANTS_OF_SETTINGS = (
     Mutant(
         bug=27,
         name="a-rule-that-deletes-what-waits-is-not-told",
-        file="src/penstock/blob/expiry.py",
+        file="src/penstock/blob/check.py",
         find="    if wrong:\n",
         replace="    if False:\n",
         tests=("tests/conformance/test_blob_expiry.py::test_rules_of_s3_that_would_hurt_are_told",),

@@ -190,7 +190,7 @@ MUTANTS_OF_SINKS = (
     Mutant(
         bug=13,
         name="an-abandoned-spool-file-is-deleted",
-        file="src/penstock/sink/spool/directory.py",
+        file="src/penstock/sink/spool/root.py",
         find="""\
     def drop(self) -> None:
         self._file.close()
@@ -213,7 +213,7 @@ MUTANTS_OF_SINKS = (
     Mutant(
         bug=17,
         name="the-newest-rows-that-are-held-are-given-for-every-piece",
-        file="src/penstock/sink/spool/row_cache.py",
+        file="src/penstock/sink/spool/writer.py",
         find="return self._rows.get(piece.name)",
         replace="return next(reversed(self._rows.values()), None)",
         tests=(f"{OF_HELD}::test_held_and_other_pieces_come_in_their_frozen_order",),
@@ -325,7 +325,7 @@ MUTANTS_OF_SINKS = (
     Mutant(
         bug=30,
         name="a-slash-makes-a-directory",
-        file="src/penstock/sink/parquet/hive.py",
+        file="src/penstock/sink/parquet/layout.py",
         find="%'*/:=?",
         replace="%'*:=?",
         tests=(f"{OF_PARQUET}::test_what_was_decided_is_shown_value_by_value",),
@@ -333,7 +333,7 @@ MUTANTS_OF_SINKS = (
     Mutant(
         bug=30,
         name="a-name-may-have-any-length",
-        file="src/penstock/sink/parquet/hive.py",
+        file="src/penstock/sink/parquet/layout.py",
         find="        if size_bytes > NAME_LIMIT_BYTES:\n",
         replace="        if size_bytes > 10 * NAME_LIMIT_BYTES:\n",
         tests=("tests/unit/test_parquet_hive.py::test_a_name_may_be_as_long_as_file_systems_take",),

@@ -6,9 +6,8 @@ UPLOAD = "src/penstock/sink/parquet/object/upload.py"
 AREA = "src/penstock/sink/parquet/object/area.py"
 GCS = "src/penstock/blob/gcs.py"
 HDFS = "src/penstock/blob/hdfs.py"
-LAYOUT = "src/penstock/sink/parquet/object/layout.py"
 S3 = "src/penstock/blob/s3.py"
-SPOOL = "src/penstock/sink/spool/objects.py"
+SPOOL = "src/penstock/sink/spool/root.py"
 
 OF_OBJECTS = "tests/conformance/test_object_conformance.py::TestObjects"
 OF_PUBLISHING = "tests/conformance/test_object_publishing.py"
@@ -75,8 +74,8 @@ MUTANTS_OF_STORES = (
     Mutant(
         bug=9,
         name="the-oldest-mark-is-taken-for-the-newest",
-        file=LAYOUT,
-        find="{_LAST - position:012d}",
+        file=AREA,
+        find="{_LAST_POSITION - position:012d}",
         replace="{position:012d}",
         tests=(f"{OF_PUBLISHING}::test_a_late_mark_lowers_nothing[s3]",),
     ),

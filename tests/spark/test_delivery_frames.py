@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 import penstock
 from penstock import Delivery, Parquet
 from penstock.sink.parquet.directory import rename
-from penstock.sink.parquet.directory.filesystem import rename_or_refuse
+from penstock.sink.parquet.directory.rename import rename_or_refuse
 from tests.spark.streams import numbers, put
 
 pytestmark = pytest.mark.spark

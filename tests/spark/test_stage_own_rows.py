@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from penstock.core.model import NEWEST_ROW_DIGEST, BatchId, Generation, PipelineName, SinkName
 from penstock.core.row_hash import digest, row_hashes
 from penstock.protocols import OwnRows
-from penstock.sink.kafka.record_columns import RecordColumns
+from penstock.sink.kafka.records import RecordColumns
 from penstock.sink.memory import MemorySink
 from penstock.stage.batch import stage_batch
 from penstock.stage.path import BatchSize, StagePath

@@ -9,10 +9,10 @@ import google.api_core.exceptions as google
 import pytest
 import requests
 
-from penstock.blob.errors import Failure, error_for
+from penstock.blob.base_store import Failure, error_for
 from penstock.blob.gcs import GcsStore
 from penstock.blob.hdfs import HdfsStore
-from penstock.blob.open import open_store
+from penstock.blob.store import open_store
 from penstock.blob.webhdfs import RefusedError
 from penstock.errors import PenstockError, Retryable, Usage
 

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.table_target import spark_schema
 
 from penstock.errors import Usage
-from penstock.sink.kafka.record_columns import RecordColumns
+from penstock.sink.kafka.records import RecordColumns
 from penstock.sink.kafka.target import require_columns
 from penstock.spark.schema import arrow_schema
 from penstock.spec import Kafka

@@ -16,8 +16,7 @@ from tests.unit.parquet_target import PIPELINE, Target, stage
 
 import penstock
 from penstock.errors import Usage
-from penstock.sink.parquet.encoding import EncodingSettings
-from penstock.sink.parquet.encoding_choice import choose_encodings
+from penstock.sink.parquet.encoding import EncodingSettings, choose_encodings
 
 ROWS = 20_000
 NUMBERS = np.arange(ROWS)

@@ -10,7 +10,7 @@ import pytest
 from pyarrow import dataset, parquet
 
 from penstock.errors import StageFailed, Usage
-from penstock.sink.parquet.hive import NULL, PartitionColumn, escape, is_lost_as_directory, partition_columns, unescape
+from penstock.sink.parquet.layout import NULL, PartitionColumn, escape, is_lost_as_directory, partition_columns, unescape
 from penstock.testing.conformance.rows import HOSTILE
 
 HERE = PartitionColumn(name="place", index=0, kind=pa.string())

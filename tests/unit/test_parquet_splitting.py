@@ -12,8 +12,7 @@ from tests.unit.parquet_target import seeded
 from penstock.core.model import AccountName, SinkName
 from penstock.core.row_hash import digest, row_hashes
 from penstock.errors import StageFailed
-from penstock.sink.parquet.settings import WriteSettings
-from penstock.sink.parquet.splitting import Chunk, Group, Splitter
+from penstock.sink.parquet.splitting import Chunk, Group, Splitter, WriteSettings
 
 SCHEMA = pa.schema([("id", pa.int64()), ("place", pa.string()), ("flag", pa.bool_()), ("month", pa.int8())])
 ACCOUNTS = tuple(AccountName(name) for name in ("a", "b", "c"))

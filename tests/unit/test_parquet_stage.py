@@ -17,12 +17,10 @@ from penstock.core.model import AccountName, Attempt, SinkName
 from penstock.core.row_hash import digest, row_hashes
 from penstock.errors import StageFailed, Usage
 from penstock.protocols import SCHEMA_KEY
-from penstock.sink.parquet.buffer import Buffer
 from penstock.sink.parquet.encoding import EncodingSettings
 from penstock.sink.parquet.layout import owner_of
-from penstock.sink.parquet.settings import WriteSettings
-from penstock.sink.parquet.splitting import Group, Lease
-from penstock.sink.parquet.stager import CHUNK_ROWS, ParquetStager
+from penstock.sink.parquet.splitting import Group, Lease, WriteSettings
+from penstock.sink.parquet.stager import CHUNK_ROWS, Buffer, ParquetStager
 
 
 def numbers(start: int, count: int) -> pa.RecordBatch:
@@ -199,7 +197,7 @@ def test_a_broken_disk_fails_the_attempt_and_leaves_the_rest_to_the_sweep(tmp_pa
 
 
 def test_a_full_disk_is_told_plainly() -> None:
-    from penstock.sink.parquet.directory.filesystem import publishing_failed
+    from penstock.sink.parquet.directory.rename import publishing_failed
     from penstock.support.filesystem_errors import reason
 
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

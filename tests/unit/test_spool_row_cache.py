@@ -9,7 +9,7 @@ from tests.unit.test_spool import PIPELINE, SCHEMA, attempt, files, read, row_ha
 
 from penstock.core import faults
 from penstock.errors import Retryable, StagedDataLost, StageFailed
-from penstock.sink.spool.row_cache import RowCache
+from penstock.sink.spool.writer import RowCache
 from penstock.testing.conformance.bench import travelled
 
 
@@ -110,7 +110,7 @@ def test_no_more_is_held_than_is_published_and_staged(tmp_path):
 def test_a_piece_that_is_too_large_is_not_held(tmp_path, monkeypatch):
     """Where a transform makes many rows of few, memory is what is short."""
     spool, batch = spool_in(tmp_path), rows(10)
-    monkeypatch.setattr("penstock.sink.spool.row_cache._MOST_BYTES", batch.nbytes)
+    monkeypatch.setattr("penstock.sink.spool.writer._MOST_BYTES", batch.nbytes)
     fits, _ = stage_here(spool, batch), stage_here(spool, batch, rows(1))
     assert list(spool.stager().cache._rows) == [fits.name]
 

@@ -4,8 +4,7 @@ A store holds whole objects under keys below one root, and **uploads** in parts 
 it matters, no outcome is concluded from a status code: callers read the object's tag with `head` and compare it.
 """
 
-from penstock.blob.expiry import expiry_finding
-from penstock.blob.open import open_store
-from penstock.blob.store import BlobStore, Expiry, Found, Pending, RequestsEach
+from penstock.blob.check import expiry_finding
+from penstock.blob.store import BlobStore, Expiry, Found, Pending, RequestsEach, open_store
 
 __all__ = ["BlobStore", "Expiry", "Found", "Pending", "RequestsEach", "expiry_finding", "open_store"]

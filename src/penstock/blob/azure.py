@@ -24,11 +24,8 @@ from azure.core.exceptions import (
 from azure.core.pipeline.transport import RequestsTransport
 from azure.storage.blob import BlobBlock, BlobPrefix, BlobServiceClient, ContainerClient, ExponentialRetry
 
-from penstock.blob.base_store import TAG, PlacedStore, unix_ms
-from penstock.blob.errors import Failure
+from penstock.blob.base_store import TAG, Failure, PlacedStore, require_known, sent, unix_ms
 from penstock.blob.http import KeepClientAuth, read_refusals
-from penstock.blob.options import require_known
-from penstock.blob.request_counter import sent
 from penstock.blob.store import Expiry, Found, Pending, RequestsEach
 from penstock.blob.url import BlobUrl
 from penstock.core.model import new_nonce

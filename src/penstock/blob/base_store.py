@@ -1,19 +1,121 @@
-"""The common part of all stores: a place, its options, and the translation of client errors."""
+"""The common part of all stores: a place, its options, the number of its requests, and the translation of client errors."""
 
+import difflib
+import re
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from enum import Enum
+from threading import Lock, local
 from typing import ClassVar, TypeVar
 
 from typing_extensions import Self
 
-from penstock.blob.errors import Failure, error_for
-from penstock.blob.request_counter import asking
 from penstock.blob.url import BlobUrl
-from penstock.errors import Usage
-from penstock.support.secret import scrub
+from penstock.errors import Failed, OutcomeUnknown, PenstockError, Retryable, Usage
+from penstock.support.connection import is_untrusted_certificate
+from penstock.support.secret import scheme_only, scrub
+
+# All stores of a process share the clients, so a request is attributed by the thread that sends it. A store names itself around
+# each call, and the client's hook counts every request of that call, retries and redirects included.
+_lock = Lock()
+_sent: Counter[str] = Counter()
+_asking = local()
+
+
+@contextmanager
+def asking(url: str) -> Iterator[None]:
+    """Attribute this thread's requests to the store at `url` while the context is open."""
+    before = getattr(_asking, "url", None)
+    _asking.url = url
+    try:
+        yield
+    finally:
+        _asking.url = before
+
+
+def sent(*_: object, **__: object) -> None:
+    """Count one request. The clients' hooks call it for each request sent."""
+    url = getattr(_asking, "url", None)
+    if url is not None:
+        with _lock:
+            _sent[url] += 1
+
+
+def requests_to(url: str) -> int:
+    """Return how many requests were sent to the store at `url` since this process began. Never decreases."""
+    with _lock:
+        return _sent[url]
+
+
+_QUERY = re.compile(r"(?<=\S)\?\w[\w.~%+&=/;,@!$*-]*")
+"""The query of a request's URL: long, useless to people, and some clients write credentials there."""
+
+
+class Failure(Enum):
+    """What a client library's exception says of the request."""
+
+    CREDENTIALS = "the store does not know the caller or denies access: nothing was changed"
+    MISSING = "the bucket, container or file system does not exist"
+    UNCHANGED = "the store was not reached, or asked to retry later: nothing was changed"
+    UNKNOWN = "anything else: an answer that was lost or makes no sense"
+
+
+def error_for(failure: Failure, reason: str, *, act: str, where: str, changes: bool) -> PenstockError:
+    """Return the error for a failed attempt to `act` on `where`. `changes`: the operation was to change something.
+
+    `reason` is the client library's own text.
+    """
+    message = f"Could not {act} {where}: {scrub(_QUERY.sub('', reason)).rstrip('.')}."
+    if is_untrusted_certificate(reason):
+        return Failed(
+            message,
+            remedy="Have this machine trust the authority that signed the store's certificate, or correct the store's address "
+            "in the options, then start again: what was decided is not lost.",
+        )
+    if failure is Failure.CREDENTIALS:
+        return Failed(
+            message,
+            remedy="Renew or correct the account's credentials and permissions, then start again: what was decided is not lost.",
+        )
+    if failure is Failure.MISSING:
+        return Failed(message, remedy="Create the bucket or container, or correct the account's URL, then start again.")
+    if failure is Failure.UNKNOWN and changes:
+        return OutcomeUnknown(message, remedy="Try again: the store is looked at first.")
+    return Retryable(message, remedy="Try again; if it stays so, look at the network, the account's URL and its options.")
+
+
+_NUMBERS: Mapping[str, type[int] | type[float]] = {"attempts": int, "timeout_s": float}
+_ADDRESS = re.compile(r"https?://([^\s/@:?#]+|\[[0-9a-fA-F:.]+\])(:\d+)?(/[^\s?#@]*)?")
+_ADDRESSES = frozenset({"endpoint", "webhdfs"})
+
+
+def require_known(options: Mapping[str, str], known: tuple[str, ...], *, place: BlobUrl) -> None:
+    """Raise Usage for an unknown option, and for one that must be a number or an address and is not."""
+    unknown = next((name for name in options if name not in known), None)
+    if unknown is not None:
+        close = difflib.get_close_matches(unknown, known, n=1)
+        meant = f"Did you mean {close[0]}? " if close else ""
+        raise Usage(f"{place} has no option {unknown!r}.", remedy=f"{meant}It has {', '.join(known)}.")
+    for name in _NUMBERS.keys() & options.keys():
+        kind, given = _NUMBERS[name], options[name]
+        try:
+            fine = 0 < kind(given) < float("inf")
+        except ValueError:
+            fine = False
+        if not fine:
+            what = "a whole number above 0" if kind is int else "a number above 0"
+            raise Usage(f"The option {name!r} of {place} is {given!r}, expected {what}.", remedy="Correct it.")
+    for name in _ADDRESSES & options.keys():
+        if not all(_ADDRESS.fullmatch(address.strip()) for address in options[name].split(",")):
+            raise Usage(
+                f"The option {name!r} of {place} is {scheme_only(options[name])}, expected a URL without user and password.",
+                remedy="Write http://HOST:PORT or https://HOST.",
+            )
+
 
 TAG = "penstock"
 """Name of the metadata entry that holds the writer's tag on an object."""

@@ -18,11 +18,9 @@ from google.auth.credentials import AnonymousCredentials
 from google.auth.exceptions import GoogleAuthError, TransportError
 from google.cloud import storage
 
-from penstock.blob.base_store import STAGING, TAG, PlacedStore, unix_ms
-from penstock.blob.errors import Failure
-from penstock.blob.expiry import expiries_of_gcs
+from penstock.blob.base_store import STAGING, TAG, Failure, PlacedStore, require_known, unix_ms
+from penstock.blob.check import expiries_of_gcs
 from penstock.blob.http import CountedRequests, KeepClientAuth, first_line_of, never_sent, read_refusals
-from penstock.blob.options import require_known
 from penstock.blob.store import Expiry, Found, Pending, RequestsEach
 from penstock.blob.url import BlobUrl
 from penstock.core.model import new_nonce

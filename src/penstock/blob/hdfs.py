@@ -17,10 +17,8 @@ from typing import Any, ClassVar
 
 import requests
 
-from penstock.blob.base_store import STAGING, TAG, PlacedStore
-from penstock.blob.errors import Failure
+from penstock.blob.base_store import STAGING, TAG, Failure, PlacedStore, require_known
 from penstock.blob.http import first_line_of, never_sent
-from penstock.blob.options import require_known
 from penstock.blob.store import Expiry, Found, Pending, RequestsEach
 from penstock.blob.url import BlobUrl
 from penstock.blob.webhdfs import RefusedError, WebHdfs

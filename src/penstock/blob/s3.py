@@ -27,11 +27,8 @@ from botocore.exceptions import (
     UnauthorizedSSOTokenError,
 )
 
-from penstock.blob.base_store import TAG, PlacedStore, unix_ms
-from penstock.blob.errors import Failure
-from penstock.blob.expiry import expiries_of_s3
-from penstock.blob.options import require_known
-from penstock.blob.request_counter import sent
+from penstock.blob.base_store import TAG, Failure, PlacedStore, require_known, sent, unix_ms
+from penstock.blob.check import expiries_of_s3
 from penstock.blob.store import Expiry, Found, Pending, RequestsEach
 from penstock.blob.url import BlobUrl
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from penstock.blob import BlobStore, RequestsEach
-from penstock.blob.request_counter import requests_to
+from penstock.blob.base_store import requests_to
 from penstock.core.model import new_nonce
 
 _OWN = ("entries/", "floor/", "prove/", "hint")

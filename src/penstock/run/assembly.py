@@ -28,7 +28,7 @@ from penstock.stage.quarantine import QuarantineMember
 
 if TYPE_CHECKING:
     from penstock.registry.decoding import DecodePass
-    from penstock.sink.kafka.record_columns import RecordColumns
+    from penstock.sink.kafka.records import RecordColumns
     from penstock.sink.parquet import ParquetSink
     from penstock.sink.parquet.account import Account
     from penstock.sink.quarantine import QuarantineSink
@@ -277,7 +277,7 @@ def _kafka(name: SinkName, settings: settings_of.Kafka, plan: DeliveryPlan) -> S
 
 
 def _record_columns(settings: settings_of.Kafka) -> "RecordColumns | None":
-    from penstock.sink.kafka.record_columns import RecordColumns
+    from penstock.sink.kafka.records import RecordColumns
 
     value = settings.value
     if value is None:

@@ -49,7 +49,7 @@ class Reading:
         """Return all rows, partition columns included, read with the accounts' own credentials. Raises Failed, Retryable."""
         import pyarrow as pa
 
-        from penstock.sink.parquet.reading import table_schema
+        from penstock.sink.parquet.table import table_schema
 
         schema = self._known_schema()
         parts = map_concurrently(lambda file: self._tables[file.account].read(file, schema=schema), self.files)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.core.faults import FaultPoint
@@ -10,8 +10,7 @@ from penstock.core.model import PipelineName, Position, Publication, Published, 
 from penstock.errors import PublishFailed, StagedDataLost
 from penstock.sink.kafka.clients import Clients
 from penstock.sink.kafka.errors import Overtaken, connection_lost, translate_errors
-from penstock.sink.kafka.keyed import KeyedProducer, names_of
-from penstock.sink.kafka.lane_producer import Transactions
+from penstock.sink.kafka.lane_producer import KeyedProducer, Transactions, names_of
 from penstock.sink.kafka.marker_store import LaneMarker, Part, mark_row, newest_mark, require_closed, transactional_id
 from penstock.sink.kafka.target import Wanted
 from penstock.sink.table.marker import NOTHING_YET, TableMarker
@@ -32,29 +31,14 @@ _CHUNK_ROWS, _CHUNK_BYTES = 5_000, 500_000
 """Records made at once: as many as fit the cores' caches, since the client copies each right after it was made."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """When a transaction is committed and the rest of the batch goes into another one, and how large a record may be.
-
-    `keyed`: no transactions; each record has a name of its own instead.
-    """
-
-    transaction_bytes: int
-    timeout_ms: int
-    record_bytes: int
-    keyed: bool = False
-
-
 class Lane:
     """One lane of a sink. Its producer is created on first use. Used by one thread at a time."""
 
-    def __init__(self, clients: Clients, number: int, *, wanted: Wanted, limits: Limits) -> None:
+    def __init__(self, clients: Clients, number: int, *, wanted: Wanted, max_record_bytes: int) -> None:
         self._clients = clients
         self.number = number
-        self._pipeline = wanted.pipeline
-        self._sink = wanted.sink
-        self._target = wanted.target
-        self._limits = limits
+        self._wanted = wanted
+        self._max_record_bytes = max_record_bytes
         self._table = Target(table=wanted.target.topic, write="append", key=(), case_counts=True)
         self._transactions: Transactions | KeyedProducer | None = None
         self._mark: LaneMarker | None = None
@@ -72,7 +56,7 @@ class Lane:
                 self._transactions = self._producer()
                 with translate_errors(self._clients), READ.around(error=connection_lost, lost=connection_lost):
                     self._mark = self._closed()
-            elif self._limits.keyed:
+            elif self._wanted.keyed:
                 self._mark = self._look()
         return self._mark
 
@@ -138,16 +122,15 @@ class Lane:
     # --- steps
 
     def _producer(self) -> Transactions | KeyedProducer:
-        timeout_ms = self._limits.timeout_ms
-        largest = self._limits.record_bytes
-        if self._limits.keyed:
+        timeout_ms, largest = self._wanted.timeout_ms, self._max_record_bytes
+        if self._wanted.keyed:
             return KeyedProducer(self._clients, timeout_ms=timeout_ms, max_record_bytes=largest)
-        name = transactional_id(self._pipeline, self._sink, self.number)
+        name = transactional_id(self._wanted.pipeline, self._wanted.sink, self.number)
         return Transactions(self._clients, name=name, timeout_ms=timeout_ms, max_record_bytes=largest)
 
     def _closed(self) -> LaneMarker | None:
         """Return the newest marker, once no open transaction can hide a newer one."""
-        require_closed(self._clients, self._target.markers, self.number)
+        require_closed(self._clients, self._wanted.target.markers, self.number)
         return self._look()
 
     def _read_back(self) -> LaneMarker | None:
@@ -159,12 +142,12 @@ class Lane:
 
     def _look(self) -> LaneMarker | None:
         with translate_errors(self._clients):
-            return newest_mark(self._clients, self._target.markers, self.number, pipeline=self._pipeline, sink=self._sink)
+            return newest_mark(self._clients, self._wanted, self.number)
 
     def _publish(self, publication: Publication, rows: Rows) -> Published:
         if self._mark is None:
             raise PublishFailed(
-                f"Topic {self._target.markers!r} has no marker of lane {self.number} of sink {self._sink!r}.",
+                f"Topic {self._wanted.target.markers!r} has no marker of lane {self.number} of sink {self._wanted.sink!r}.",
                 remedy="Restore it: without it nobody can tell what was published. Or give the sink another name and topic.",
             )
         try:
@@ -187,8 +170,8 @@ class Lane:
         there = self._opened().rows_there(publication)
         with translate_errors(self._clients, timed_out=transactions.timed_out), rows(publication) as batches:
             number = there
-            for chunk in _chunks(_after(batches, there), self._limits.transaction_bytes):
-                is_full = self._sent_bytes + chunk.nbytes > self._limits.transaction_bytes
+            for chunk in _chunks(_after(batches, there), self._wanted.transaction_bytes):
+                is_full = self._sent_bytes + chunk.nbytes > self._wanted.transaction_bytes
                 if transactions.is_open and (is_full or transactions.is_due):
                     self._end_part(publication, number)
                 transactions.begin()
@@ -201,7 +184,7 @@ class Lane:
         self._sent_bytes += chunk.nbytes
         names = names_of(publication, lane=self.number, first=number)
         with ROWS.around(error=connection_lost, lost=connection_lost):
-            self._open_transactions().send(chunk, topic=self._target.topic, names=names)
+            self._open_transactions().send(chunk, topic=self._wanted.target.topic, names=names)
 
     def _end_part(self, publication: Publication, number: int) -> None:
         part = Part(position=publication.position, digest=publication.totals.digest, rows=number)
@@ -211,21 +194,21 @@ class Lane:
     def _keep(self, mark: LaneMarker) -> None:
         transactions = self._open_transactions()
         transactions.settle()
-        if self._limits.keyed:
+        if self._wanted.keyed:
             self._require_unmoved()
         with (
             translate_errors(self._clients, timed_out=transactions.timed_out),
             MARK.around(error=connection_lost, lost=connection_lost),
         ):
             transactions.begin()
-            transactions.send(mark_row(mark, self._pipeline, self._sink, lane=self.number), topic=self._target.markers)
+            transactions.send(mark_row(mark), topic=self._wanted.target.markers)
         self._mark = mark
 
     def _require_unmoved(self) -> None:
         """Raise Overtaken if the marker moved: without transactions, an older driver must not overwrite the marker of a newer."""
         if self._look() != self._mark:
             raise Overtaken(
-                f"Another run moved the marker of sink {self._sink!r} in topic {self._target.markers!r} meanwhile.",
+                f"Another run moved the marker of sink {self._wanted.sink!r} in topic {self._wanted.target.markers!r} meanwhile.",
                 remedy="Let one of them work, and stop the other one.",
             )
 

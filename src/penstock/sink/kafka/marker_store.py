@@ -12,14 +12,44 @@ from confluent_kafka.admin import AdminClient
 from penstock.core.codec.document import decode, encode_document
 from penstock.core.codec.fields import integer, items, mapping, optional, record, require_fields, text
 from penstock.core.model import Json, LedgerId, PipelineName, Position, Publication, SinkName
-from penstock.errors import LedgerMismatch, PublishFailed, Refused, Retryable
+from penstock.errors import LedgerMismatch, PenstockError, PublishFailed, Refused, Retryable
+from penstock.kafka.transactions import open_transactions
 from penstock.sink.kafka.clients import Clients
 from penstock.sink.kafka.errors import is_of_group
-from penstock.sink.kafka.hanging_transactions import not_closed
-from penstock.sink.kafka.target import KEY, PARTITION, VALUE
+from penstock.sink.kafka.target import KEY, PARTITION, VALUE, Wanted
 from penstock.sink.kafka.topics import ANSWER_S, await_settled, first, settled
 from penstock.sink.table.document_marker import MARK_FIELDS, NAMED_MARK_FIELDS, Mark, mark_fields, mark_from
 from penstock.sink.table.marker import TableMarker
+
+
+def not_closed(clients: Clients, topic: str, lane: int) -> PenstockError:
+    """Return the error for a transaction left open in partition `lane` of the markers' topic: Refused if brokers never end it.
+
+    A transaction that no coordinator knows is not ended here. Its partition does not tell whether it was committed or aborted
+    elsewhere, and ending it aborts it: rows that are committed in their own partitions would then be delivered twice.
+    """
+    try:
+        found = [one for one in open_transactions(clients.given, [topic]) if one.partition == lane]
+    except PenstockError:  # this connection or user cannot list them
+        found = []
+    hanging = next((one for one in found if one.hangs), None)
+    if hanging is not None:
+        return Refused(
+            f"Transaction {hanging.name!r} is open in the topic of markers, and no coordinator that this user may ask knows it: "
+            "brokers never end it by themselves, and the newest marker may be part of it.",
+            remedy=f"Run `penstock doctor FILE --end {hanging.name}`, which aborts it, and start again: the newest batch is "
+            "published then. If the last run reported that batch as delivered, compare the topic first, since its rows would "
+            "come twice.",
+        )
+    name, ends = "A transaction", ""
+    if found:
+        name = f"Transaction {found[0].name!r}"
+        ends = f" Brokers end it {(found[0].timeout_ms or 0) // 1000} seconds after its begin."
+    return Retryable(
+        f"{name} of somebody else is open in partition {lane} of topic {topic!r}, which only one sink may write to.{ends}",
+        remedy="Look who writes there by `penstock doctor FILE`, and give every sink a `marker_topic` of its own.",
+    )
+
 
 FORMAT = "penstock.kafka-marker"
 _UNNAMED, _NAMED = 1, 2
@@ -107,10 +137,12 @@ def encode_lane_marker(mark: LaneMarker) -> bytes:
     return encode_document(FORMAT, version, {**mark_fields(mark.mark), "lane": mark.lane, "part": part, "topics": topics})
 
 
-def mark_row(mark: LaneMarker, pipeline: PipelineName, sink: SinkName, *, lane: int) -> "pa.RecordBatch":
+def mark_row(mark: LaneMarker) -> "pa.RecordBatch":
     """Return the marker's record as a row, in the partition of its lane."""
-    columns = {VALUE: [encode_lane_marker(mark)], KEY: [mark_key(pipeline, sink)], PARTITION: pa.array([lane], pa.int32())}
-    return pa.RecordBatch.from_pydict(columns)
+    key = mark_key(mark.marker.pipeline, mark.marker.sink)
+    return pa.RecordBatch.from_pydict(
+        {VALUE: [encode_lane_marker(mark)], KEY: [key], PARTITION: pa.array([mark.lane], pa.int32())}
+    )
 
 
 def decode_lane_marker(data: bytes, *, pipeline: PipelineName, sink: SinkName) -> LaneMarker:
@@ -141,9 +173,7 @@ def _part(value: object) -> Part:
     )
 
 
-def newest_mark(
-    clients: Clients, topic: str, lane: int, *, pipeline: PipelineName, sink: SinkName, below: int | None = None
-) -> LaneMarker | None:
+def newest_mark(clients: Clients, wanted: Wanted, lane: int, *, below: int | None = None) -> LaneMarker | None:
     """Return a lane's newest committed marker (`below` an offset, if given), whoever is at work; None if it never had one.
 
     Raises KafkaException, LedgerMismatch, and Refused for a topic in which another sink has markers: its open transactions would
@@ -151,10 +181,11 @@ def newest_mark(
     """
     consumer = clients.consumer()
     try:
-        value = _newest(clients.admin, consumer, topic, lane, key=mark_key(pipeline, sink), below=below)
+        key = mark_key(wanted.pipeline, wanted.sink)
+        value = _newest(clients.admin, consumer, wanted.target.markers, lane, key=key, below=below)
     finally:
         consumer.close()
-    return None if value is None else decode_lane_marker(value, pipeline=pipeline, sink=sink)
+    return None if value is None else decode_lane_marker(value, pipeline=wanted.pipeline, sink=wanted.sink)
 
 
 def require_closed(clients: Clients, topic: str, lane: int) -> None:

@@ -1,4 +1,7 @@
-"""Prepares a Kafka sink: checks the topics of its rows, creates or checks the topic of markers, and gives each lane a marker."""
+"""Prepares a Kafka sink, and says for `penstock check` what would come of that.
+
+The topics of its rows are checked, the topic of markers is created or checked, and each lane gets a marker.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,15 +10,29 @@ import pyarrow as pa
 from confluent_kafka import KafkaException
 
 from penstock.core.faults import FaultPoint
-from penstock.errors import PublishFailed, Refused
+from penstock.core.model import Finding
+from penstock.errors import Failed, PenstockError, PublishFailed, Refused
+from penstock.kafka.event_hubs import is_event_hubs
 from penstock.sink.concurrent import map_concurrently
 from penstock.sink.kafka.clients import Clients
-from penstock.sink.kafka.errors import connection_lost, not_allowed
+from penstock.sink.kafka.errors import command, connection_lost, not_allowed, translate_errors
 from penstock.sink.kafka.lane import Lane
-from penstock.sink.kafka.marker_store import Beginning, LaneMarker
-from penstock.sink.kafka.row_validator import TopicRowValidator
+from penstock.sink.kafka.lane_producer import try_transactions
+from penstock.sink.kafka.marker_store import Beginning, LaneMarker, trial_id
+from penstock.sink.kafka.records import TopicRowValidator
 from penstock.sink.kafka.target import KEY, Wanted, require_columns, require_continued
-from penstock.sink.kafka.topics import READ, WRITE, Topic, add_lanes, broker_setting, create_markers, described, written
+from penstock.sink.kafka.topics import (
+    DESCRIBE_CONFIGS,
+    READ,
+    WRITE,
+    Topic,
+    add_lanes,
+    broker_setting,
+    create_markers,
+    described,
+    require_creatable,
+    written,
+)
 from penstock.sink.table.document_marker import Mark
 from penstock.sink.table.marker import TableMarker
 from penstock.sink.table.preparation import settings_of
@@ -186,3 +203,62 @@ def _changed(mark: LaneMarker, begun: Mapping[str, Beginning]) -> Iterator[tuple
             )
         if before is None or before.identity != beginning.identity:
             yield name, beginning
+
+
+def findings_of(clients: Clients, wanted: Wanted) -> Sequence[Finding]:
+    """Check whether the topics exist, what the user may do, and how safely the brokers keep what they acknowledge."""
+    subject = f"sink {wanted.sink}"
+    try:
+        with translate_errors(clients, Failed):
+            topics = require_topics(clients, wanted)
+            markers = described(clients.admin, [wanted.target.markers])[wanted.target.markers]
+            require_rights(topics.values(), markers)
+            if markers is not None:
+                require_compacted(markers)
+            else:
+                require_creatable(clients.admin, wanted.target.markers)
+            if not wanted.keyed:
+                try_transactions(clients, trial_id(wanted.pipeline, wanted.sink), timeout_ms=wanted.timeout_ms)
+    except (PenstockError, KafkaException) as error:
+        return [Finding(subject=subject, ok=False, message=str(error))]
+    found_hubs = [_tiers(subject)] if is_event_hubs(clients.given["bootstrap.servers"]) else []
+    there = "is there" if markers is not None else "will be created"
+    found = [*found_hubs, Finding(subject=subject, ok=True, message=f"topic {wanted.target.markers} for the markers {there}")]
+    for topic in topics.values():
+        message = f"topic {topic.name} with {topic.partitions} partitions in {clients.place}"
+        found.append(Finding(subject=subject, ok=True, message=message))
+    every = [*topics.values(), *([] if markers is None else [markers])]
+    warnings = [warning for warnings_of in (_warnings, _missing_rights) for topic in every for warning in warnings_of(topic)]
+    return [*found, *(Finding(subject=subject, ok=True, warns=True, message=warning) for warning in warnings)]
+
+
+def _tiers(subject: str) -> Finding:
+    return Finding(
+        subject=subject,
+        ok=True,
+        warns=True,
+        message="Event Hubs has transactions and compaction in its Premium and Dedicated tiers; in Standard the start is "
+        "refused, Basic has no Kafka endpoint. Not run against a live namespace yet",
+    )
+
+
+def _warnings(topic: Topic) -> Iterator[str]:
+    least = topic.number("min.insync.replicas", 1)
+    if topic.replicas == 1:
+        yield f"topic {topic.name} has one copy: a broker that is lost takes rows with it that it acknowledged"
+    elif least == 1:
+        yield (
+            f"topic {topic.name} has {topic.replicas} copies and min.insync.replicas=1: what one broker alone has acknowledged "
+            "is lost with it; set 2"
+        )
+    if topic.settings.get("unclean.leader.election.enable") == "true":
+        yield f"topic {topic.name} has unclean.leader.election.enable=true: acknowledged rows may be dropped"
+
+
+def _missing_rights(topic: Topic) -> Iterator[str]:
+    """Yield a warning for each missing right that delivery does without: Read (for `verify`) and DescribeConfigs."""
+    if topic.lacks(READ):
+        yield f"the user may not read topic {topic.name}, so that `verify` cannot: {command(READ, f'--topic {topic.name}')}"
+    if topic.lacks(DESCRIBE_CONFIGS):
+        how = command(DESCRIBE_CONFIGS, f"--topic {topic.name}")
+        yield f"the user may not see the settings of topic {topic.name}, so that nobody can tell what it keeps: {how}"

@@ -32,13 +32,13 @@ from penstock.sink.concurrent import map_concurrently
 from penstock.sink.kafka import verification
 from penstock.sink.kafka.clients import Clients
 from penstock.sink.kafka.errors import translate_errors
-from penstock.sink.kafka.findings import findings_of
-from penstock.sink.kafka.keyed import HEADER
-from penstock.sink.kafka.lane import Lane, Limits
+from penstock.sink.kafka.lane import Lane
+from penstock.sink.kafka.lane_producer import HEADER
 from penstock.sink.kafka.marker_store import LaneMarker, newest_mark
 from penstock.sink.kafka.preparation import (
     MAX_RECORD_BYTES,
     Place,
+    findings_of,
     max_record_bytes,
     prepare_lanes,
     prepare_place,
@@ -47,9 +47,7 @@ from penstock.sink.kafka.preparation import (
     require_topics_exist,
     row_validator_of,
 )
-from penstock.sink.kafka.record_columns import RecordColumns
-from penstock.sink.kafka.records import HeadersHashed
-from penstock.sink.kafka.row_validator import TopicRowValidator
+from penstock.sink.kafka.records import HeadersHashed, RecordColumns, TopicRowValidator
 from penstock.sink.kafka.target import TopicTarget, Wanted, require_columns
 from penstock.sink.kafka.topics import SETTLED_S, await_settled, described
 from penstock.sink.kafka.verification import LANES
@@ -96,10 +94,16 @@ class KafkaSink(SpooledSink):
         inline_limit_bytes: int = INLINE_LIMIT_BYTES,
     ) -> None:
         super().__init__(name=name, spool=Spool(root=spool, sink=name, inline_limit_bytes=inline_limit_bytes))
-        self._wanted = Wanted(pipeline=pipeline, sink=name, target=target, lanes=lanes, timeout_ms=timeout_ms)
+        self._wanted = Wanted(
+            pipeline=pipeline,
+            sink=name,
+            target=target,
+            lanes=lanes,
+            transaction_bytes=transaction_bytes,
+            timeout_ms=timeout_ms,
+            keyed=keyed,
+        )
         self._clients = Clients(bootstrap, options or {})
-        self._transaction_bytes = transaction_bytes
-        self._keyed = keyed
         self._record_columns = record_columns
         self._lanes: dict[int, Lane] = {}
         self._place: Place | None = None
@@ -114,12 +118,12 @@ class KafkaSink(SpooledSink):
     @property
     def kind(self) -> SinkKind:
         """Transactional: rows and marker commit together. If keyed, idempotent: readers recognise repetitions by the header."""
-        return SinkKind.IDEMPOTENT if self._keyed else SinkKind.TRANSACTIONAL
+        return SinkKind.IDEMPOTENT if self._wanted.keyed else SinkKind.TRANSACTIONAL
 
     @property
     def exactly_once(self) -> bool:
         """True for readers of committed records; False if keyed, since a record may come again."""
-        return not self._keyed
+        return not self._wanted.keyed
 
     def describe(self) -> Mapping[str, str]:
         limit = self._spool.inline_limit_bytes
@@ -127,7 +131,7 @@ class KafkaSink(SpooledSink):
         how = "one transaction" if lanes == 1 else f"{lanes} transactions at once, one for each lane"
         where = f"into topic {self._wanted.target.topic} of {self._clients.place}"
         publish = f"{how}: rows and marker {where}; who reads with isolation.level=read_committed sees neither or both"
-        if self._keyed:
+        if self._wanted.keyed:
             publish = f"records with the header {HEADER}, then the marker, {where}; after a crash a record may come again"
         return {
             "stage": f"inline in the decision up to {limit} bytes a task, else Arrow files in {self._spool.root.url}",
@@ -138,7 +142,7 @@ class KafkaSink(SpooledSink):
         return None if self._record_columns is None else self._record_columns.own_rows(schema, sink=self._name)
 
     def check(self) -> Sequence[Finding]:
-        return findings_of(self._clients, self._wanted, keyed=self._keyed)
+        return findings_of(self._clients, self._wanted)
 
     def high_water_mark(self, account: AccountName, *, pipeline: PipelineName) -> HighWaterMark | None:  # noqa: ARG002 - it has one
         """Return what the newest marker of all lanes says. Raises Failed, Retryable, FormatTooNew."""
@@ -234,7 +238,7 @@ class KafkaSink(SpooledSink):
         own = publication.staged[0].ref.get(SCHEMA)
         publication = publication if own is None else replace(publication, schema=str(own))
         shares = [replace(publication, staged=publication.staged[at::lanes]) for at in range(lanes)]
-        if lanes > 1 or self._keyed:  # else rows and identity are committed together
+        if lanes > 1 or self._wanted.keyed:  # else rows and identity are committed together
             self._lane(0).claim(publication)
         done = map_concurrently(
             lambda at: self._lane(at).publish(shares[at], self._rows), [at for at in range(lanes) if shares[at].staged]
@@ -264,16 +268,11 @@ class KafkaSink(SpooledSink):
 
     def _lane(self, number: int) -> Lane:
         if number not in self._lanes:
-            limits = Limits(
-                transaction_bytes=self._transaction_bytes,
-                timeout_ms=self._wanted.timeout_ms,
-                record_bytes=self._record_bytes(),
-                keyed=self._keyed,
-            )
-            self._lanes[number] = Lane(self._clients, number, wanted=self._wanted, limits=limits)
+            lane = Lane(self._clients, number, wanted=self._wanted, max_record_bytes=self._max_record_bytes())
+            self._lanes[number] = lane
         return self._lanes[number]
 
-    def _record_bytes(self) -> int:
+    def _max_record_bytes(self) -> int:
         if self._place is not None:
             return max_record_bytes(self._place.topics.values())
         found = described(self._clients.admin, self._wanted.target.every).values()
@@ -288,11 +287,7 @@ class KafkaSink(SpooledSink):
             return self._markers_below(dict.fromkeys(numbers))
 
     def _markers_below(self, ends: Mapping[int, int | None]) -> Sequence[LaneMarker]:
-        topic = self._wanted.target.markers
-        pipeline = self._wanted.pipeline
-        found = [
-            newest_mark(self._clients, topic, lane, pipeline=pipeline, sink=self._name, below=end) for lane, end in ends.items()
-        ]
+        found = [newest_mark(self._clients, self._wanted, lane, below=end) for lane, end in ends.items()]
         return [mark for mark in found if mark is not None]
 
     def _read(self, decisions: SinkDecisions) -> tuple[Sequence[LaneMarker], Totals | None]:
@@ -302,7 +297,7 @@ class KafkaSink(SpooledSink):
         markers = described(self._clients.admin, [self._wanted.target.markers])[self._wanted.target.markers]
         if markers is None or all(mark.marker.schema is None for mark in marks):
             return marks, Totals()
-        if self._keyed or self._wanted.target.shared or verification.readable(self._clients, begun) is not None:
+        if self._wanted.keyed or self._wanted.target.shared or verification.has_removed(self._clients, begun):
             return marks, None
         cut = verification.cut(self._clients, markers, list(begun))
         marks = self._markers_below(dict(enumerate(cut.markers)))

@@ -39,13 +39,19 @@ class TopicTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Settings of a sink for its topics and lanes. `sink` and `pipeline` name the markers."""
+    """Settings of a sink for its topics and lanes. `sink` and `pipeline` name the markers.
+
+    A transaction is committed and the rest of a lane's share goes into another one at `transaction_bytes`, or after half of
+    `timeout_ms`. `keyed`: no transactions; each record has a name of its own instead.
+    """
 
     pipeline: PipelineName
     sink: SinkName
     target: TopicTarget
     lanes: int
+    transaction_bytes: int
     timeout_ms: int
+    keyed: bool
 
 
 def require_columns(rows: "pa.Schema") -> None:

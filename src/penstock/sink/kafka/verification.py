@@ -140,12 +140,10 @@ def beginnings(marks: Sequence[LaneMarker]) -> Mapping[str, Beginning]:
     return found
 
 
-def readable(clients: Clients, begun: Mapping[str, Beginning]) -> str | None:
-    """Return why not every published record can be read back; None if it can, or if only a person can have removed one."""
-    for name, topic in described(clients.admin, list(begun)).items():
-        if topic is not None and not topic.keeps_everything and _has_lost(clients, topic, begun[name]):
-            return f"topic {name} has removed records by its retention or compaction"
-    return None
+def has_removed(clients: Clients, begun: Mapping[str, Beginning]) -> bool:
+    """Return whether a topic may have removed published records by its retention or compaction."""
+    topics = [topic for topic in described(clients.admin, list(begun)).values() if topic is not None]
+    return any(not topic.keeps_everything and _has_lost(clients, topic, begun[topic.name]) for topic in topics)
 
 
 def cut(clients: Clients, markers: Topic, names: Sequence[str]) -> Cut:

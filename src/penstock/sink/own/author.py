@@ -1,15 +1,43 @@
-"""The methods that the author of a user-written sink implements, to store rows and the mark that they are there."""
+"""What the author of a user-written sink implements, to store rows and the mark that they are there, and gets for that."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
-from penstock.sink.own.batch import OwnBatch
+from penstock.core.model import Batch, Publication
 from penstock.sink.spool.writer import RowCheck
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnBatch:
+    """One decided batch for one sink, identical at every repetition.
+
+    `key`: the name of the batch, unique among all batches of this sink; letters, digits and `._-=` only. `rows`: Arrow batches in
+    their frozen order, to be read once and to the end. `count`: the number of rows. `batch`: Spark's identity of the batch, with
+    the offsets of its sources.
+    """
+
+    key: str
+    rows: "Iterator[pa.RecordBatch]"
+    count: int
+    schema: "pa.Schema"
+    batch: Batch
+
+
+def mark_key(pipeline: str, sink: str) -> str:
+    """Return the key of a sink's mark. It is unambiguous: no pipeline or sink has a `=` in its name."""
+    return f"{pipeline}={sink}"
+
+
+def batch_key(publication: Publication) -> str:
+    """Return the key of a batch. As texts, keys sort in the order of the batches."""
+    return f"{mark_key(publication.pipeline, publication.sink)}={publication.position:012d}"
+
 
 T = TypeVar("T")
 

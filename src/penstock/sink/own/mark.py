@@ -9,8 +9,7 @@ from penstock.core.codec.fields import require_fields
 from penstock.core.faults import FaultPoint
 from penstock.core.model import PipelineName, Position, Publication, SinkName
 from penstock.errors import PublishFailed
-from penstock.sink.own.author import Author, T
-from penstock.sink.own.batch import mark_key
+from penstock.sink.own.author import Author, T, mark_key
 from penstock.sink.table.document_marker import MARK_FIELDS, NAMED_MARK_FIELDS, Mark, mark_fields, mark_from
 from penstock.sink.table.marker import TableMarker
 

@@ -26,8 +26,7 @@ from penstock.core.model import (
 )
 from penstock.errors import Failed, OutcomeUnknown, PenstockError, PublishFailed
 from penstock.protocols import SinkDecisions
-from penstock.sink.own.author import Author, T
-from penstock.sink.own.batch import OwnBatch, batch_key
+from penstock.sink.own.author import Author, OwnBatch, T, batch_key
 from penstock.sink.own.mark import OwnMarkerStore
 from penstock.sink.spool import INLINE_LIMIT_BYTES, SpoolRoot, SpoolStager
 from penstock.sink.table.content import totals_of

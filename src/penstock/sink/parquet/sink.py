@@ -30,14 +30,12 @@ from penstock.errors import Failed, LedgerMismatch, Usage
 from penstock.protocols import Signature, SinkDecisions, TaskCheck
 from penstock.sink.concurrent import map_concurrently
 from penstock.sink.parquet.account import Account, Area, UploadArea
-from penstock.sink.parquet.continuity import require_continued
 from penstock.sink.parquet.encoding import AUTO, DICTIONARY_PAGESIZE_LIMIT, EncodingSettings, require_encodable
-from penstock.sink.parquet.hive import partition_columns
-from penstock.sink.parquet.layout import owner_of
-from penstock.sink.parquet.ownership import claim_account, require_apart, require_own_account, require_unfilled
+from penstock.sink.parquet.layout import owner_of, partition_columns
+from penstock.sink.parquet.ownership import claim_account, require_apart, require_continued, require_own_account, require_unfilled
 from penstock.sink.parquet.part_file import stored_schema
 from penstock.sink.parquet.publishing import AccountPublication
-from penstock.sink.parquet.settings import INLINE_LIMIT_BYTES, WriteSettings
+from penstock.sink.parquet.splitting import INLINE_LIMIT_BYTES, WriteSettings
 from penstock.sink.parquet.stager import ParquetStager
 from penstock.sink.parquet.table import Table
 from penstock.sink.parquet.verification import verify_accounts

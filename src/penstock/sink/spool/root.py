@@ -1,23 +1,191 @@
-"""The root of a spool, as `spool:` of the pipeline file names it: opens the place of each sink, and checks the root itself."""
+"""The root of a spool, as `spool:` of the pipeline file names it, and the places in it: directories, or folders of a store.
+
+A directory is on this machine, or mounted at the same path on the driver and on every executor. On an object store or HDFS each
+piece is one object, which appears when its attempt has written all of it.
+"""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from penstock.blob import BlobStore, open_store
-from penstock.blob.check import StoreCheck, check_store
-from penstock.blob.expiry import waiting_finding
-from penstock.blob.request_counter import requests_to
+from penstock.blob import BlobStore, Pending, open_store
+from penstock.blob.base_store import requests_to
+from penstock.blob.check import StoreCheck, check_store, waiting_finding
+from penstock.blob.object_file import PartedUpload, open_object
 from penstock.blob.url import MISSPELT, is_blob, is_misspelt, scheme_of
 from penstock.core.model import Finding, PipelineName, SinkName
-from penstock.errors import Usage
+from penstock.errors import OutcomeUnknown, Usage
 from penstock.protocols import TaskCheck
-from penstock.sink.spool.directory import DirectoryPlace
-from penstock.sink.spool.objects import ObjectPlace
-from penstock.sink.spool.place import Place, segments
+from penstock.sink.spool.place import ID_SUFFIX, Place, Spooled, segments
+from penstock.support.durable import sync_directory
+from penstock.support.private_files import create_private, make_private_directory, open_private
 from penstock.support.secret import scheme_only
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryPlace:
+    """The directory that holds the spool files of one sink."""
+
+    directory: str
+
+    @property
+    def where(self) -> str:
+        return self.directory
+
+    @property
+    def sharing(self) -> str:
+        return "Put `spool:` on storage that is mounted at the same path on the driver and on every executor."
+
+    @property
+    def is_remote(self) -> bool:
+        return False
+
+    def identities(self) -> Sequence[str]:
+        make_private_directory(Path(self.directory))
+        return [path.name for path in Path(self.directory).glob(f"*{ID_SUFFIX}")]
+
+    def identify(self, name: str) -> None:
+        path = Path(self.directory, name)
+        create_private(path)
+        for directory in list(path.parents)[:3]:
+            sync_directory(directory)
+
+    def holds(self, name: str) -> bool:
+        return Path(self.directory, name).exists()
+
+    def create(self, name: str) -> "DirectoryFile":
+        return DirectoryFile(self.directory, name)
+
+    def open(self, name: str) -> BinaryIO:
+        return open(os.path.join(self.directory, name), "rb")
+
+    def spooled(self) -> Iterator[Spooled]:
+        directory = Path(self.directory)
+        for path in sorted(directory.iterdir()) if directory.exists() else ():
+            with suppress(FileNotFoundError):  # discarded meanwhile
+                yield Spooled(name=path.name, size_bytes=path.stat().st_size)
+
+    def remove(self, spooled: Spooled) -> None:
+        Path(self.directory, spooled.name).unlink(missing_ok=True)
+
+    def requests_sent(self) -> Mapping[str, int]:
+        return {}
+
+
+class DirectoryFile:
+    """A `PieceFile` in a directory."""
+
+    def __init__(self, directory: str, name: str) -> None:
+        self._directory = directory
+        self._file = open_private(Path(directory, name), "xb")
+
+    def write(self, data: bytes) -> int:
+        return self._file.write(data)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def finish(self) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        sync_directory(self._directory)
+        self._file.close()
+
+    def drop(self) -> None:
+        self._file.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectPlace:
+    """The spool objects of one sink, below `folder`, which ends with a slash."""
+
+    store: BlobStore
+    folder: str
+
+    @property
+    def where(self) -> str:
+        return f"{self.store.url}/{self.folder}".rstrip("/")
+
+    @property
+    def sharing(self) -> str:
+        return "Let tasks reach the same store as the driver: with the same endpoint, and the same account."
+
+    @property
+    def is_remote(self) -> bool:
+        return True
+
+    def identities(self) -> Sequence[str]:
+        return [spooled.name for spooled in self._objects() if spooled.name.endswith(ID_SUFFIX)]
+
+    def identify(self, name: str) -> None:
+        self.store.put(self.folder + name, b"", tag=name)
+
+    def holds(self, name: str) -> bool:
+        return self.store.head(self.folder + name) is not None
+
+    def create(self, name: str) -> "ObjectFile":
+        return ObjectFile(self.store, self.folder + name)
+
+    def open(self, name: str) -> BinaryIO:
+        return open_object(self.store, self.folder + name)
+
+    def spooled(self) -> Iterator[Spooled]:
+        yield from self._objects()
+        for pending in self.store.pending(self.folder):
+            yield Spooled(name=pending.key.removeprefix(self.folder), size_bytes=pending.size_bytes, upload=pending.upload)
+
+    def remove(self, spooled: Spooled) -> None:
+        key = self.folder + spooled.name
+        if spooled.upload is None:
+            self.store.delete(key)
+        else:
+            self.store.discard(Pending(key=key, upload=spooled.upload))
+
+    def requests_sent(self) -> Mapping[str, int]:
+        return {self.store.url: requests_to(self.store.url)}
+
+    def _objects(self) -> Iterator[Spooled]:
+        for found in self.store.list(self.folder):
+            yield Spooled(name=found.key.removeprefix(self.folder), size_bytes=found.size_bytes)
+
+
+class ObjectFile:
+    """A `PieceFile` in a store: one put if it is small, else an upload in parts. Attempts never share a key."""
+
+    def __init__(self, store: BlobStore, key: str) -> None:
+        self._store, self._key = store, key
+        self._tag = key.rpartition("/")[2]
+        self._upload = PartedUpload(store, key, tag=self._tag)
+
+    def write(self, data: bytes) -> int:
+        self._upload.write(data)
+        return len(data)
+
+    def flush(self) -> None:
+        """Do nothing: a part is sent when it is whole."""
+
+    def finish(self) -> None:
+        """Write the rest, then look for the object, however the store answered. Raises OutcomeUnknown if it is not there."""
+        with suppress(OutcomeUnknown):
+            self._place()
+        found = self._store.head(self._key)
+        if found is None or (found.size_bytes, found.tag) != (self._upload.size_bytes, self._tag):
+            raise OutcomeUnknown(
+                f"{self._store.url}/{self._key} was written with {self._upload.size_bytes} bytes, but what is there is {found}.",
+                remedy="Start again.",
+            )
+
+    def drop(self) -> None:
+        self._upload.abandon()
+
+    def _place(self) -> None:
+        if self._upload.name is None:
+            self._store.put(self._key, self._upload.unsent(), tag=self._tag)
+        else:
+            self._store.complete(self._key, self._upload.name, self._upload.parts(), tag=self._tag)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

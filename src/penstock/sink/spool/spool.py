@@ -14,13 +14,20 @@ from penstock.core.model import Attempt, Entry, LedgerId, PipelineName, SinkName
 from penstock.errors import Failed, Retryable
 from penstock.protocols import Signature
 from penstock.sink.concurrent import map_concurrently
-from penstock.sink.spool.copies import PARALLEL, copied
-from penstock.sink.spool.place import Claimed, Place, Spooled, claim
-from penstock.sink.spool.reader import read_cached, read_piece
+from penstock.sink.spool.place import (
+    Claimed,
+    Place,
+    Spooled,
+    claim,
+    is_of_another,
+    require_own_place,
+    sign,
+    signatures_among,
+    signatures_in,
+)
+from penstock.sink.spool.reader import PARALLEL, copied, read_cached, read_piece
 from penstock.sink.spool.root import SpoolRoot, root_at
-from penstock.sink.spool.row_cache import RowCache
-from penstock.sink.spool.signatures import is_of_another, require_own_place, sign, signatures_among, signatures_in
-from penstock.sink.spool.writer import INLINE_LIMIT_BYTES, RowCheck, SpoolStager
+from penstock.sink.spool.writer import INLINE_LIMIT_BYTES, RowCache, RowCheck, SpoolStager
 from penstock.support.filesystem_errors import translate_os_errors
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from penstock.core.model import AccountName, PipelineName, RequestEstimate, Sink
 from penstock.errors import PenstockError, Usage
 from penstock.sink.parquet.account import Account
 from penstock.sink.parquet.directory.area import DirectoryArea
-from penstock.sink.parquet.directory.owner import read_owner
+from penstock.sink.parquet.directory.marker import read_owner
 from penstock.sink.parquet.directory.rename import Move, move, move_by_link
-from penstock.sink.parquet.hive import escape
+from penstock.sink.parquet.layout import escape
 
 _STAGING, _OWNER = ".penstock-staging", ".owner.json"
 _MOVES: Mapping[str, Move] = {"rename": move, "link": move_by_link}

@@ -1,8 +1,10 @@
 """`DirectoryArea`, the driver side of a directory account for one sink: publishes, marks, sweeps, lists."""
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -14,16 +16,30 @@ from penstock.core.model import Attempt, Finding, Position, Staged, SweepCut, Wa
 from penstock.errors import Failed, Refused, Retryable
 from penstock.sink.concurrent import map_concurrently
 from penstock.sink.parquet.account import PieceState, StoredFile
-from penstock.sink.parquet.directory.check import DirectoryCheck, check_area, open_directory_check
-from penstock.sink.parquet.directory.filesystem import create_durably, is_one_mount, publishing
-from penstock.sink.parquet.directory.marker import raise_marker, read_marker, read_marker_of, read_markers, unplaced_marks
-from penstock.sink.parquet.directory.owner import place_owner, read_owner, unplaced_owners
-from penstock.sink.parquet.directory.rename import Move, forget, state_of
+from penstock.sink.parquet.directory.marker import (
+    place_owner,
+    raise_marker,
+    read_marker,
+    read_marker_of,
+    read_markers,
+    read_owner,
+    unplaced_marks,
+    unplaced_owners,
+)
+from penstock.sink.parquet.directory.rename import (
+    Move,
+    create_durably,
+    forget,
+    is_one_mount,
+    publishing,
+    rename_or_refuse,
+    state_of,
+)
 from penstock.sink.parquet.directory.upload import PIECES, SUFFIX, DirectoryUploads, staged_name
 from penstock.sink.parquet.layout import is_hidden
 from penstock.sink.parquet.ownership import is_anothers
 from penstock.support.durable import io_error, sync_directory
-from penstock.support.filesystem_errors import problem_of
+from penstock.support.filesystem_errors import problem_of, reason
 from penstock.support.private_files import create_private, make_private_directory
 
 PREPARE = FaultPoint("parquet.prepare", "The directories of an account and its staging are created.")
@@ -132,9 +148,19 @@ class DirectoryArea:
                     path.unlink(missing_ok=True)
         return [str(path) for path in dead]
 
-    def task_check(self) -> AbstractContextManager[DirectoryCheck | None]:
+    @contextmanager
+    def task_check(self) -> "Iterator[DirectoryCheck | None]":
         """Yield the driver's check for tasks, which also tells whether a task sees the same directory."""
-        return open_directory_check(self.root, self.staging)
+        there = _existing(self.staging)
+        if there is None or not check_area(self.root, self.staging).ok:
+            yield None
+            return
+        proof = there / f".penstock-check-{new_nonce()}"
+        make_private_directory(proof)
+        try:
+            yield DirectoryCheck(root=self.root, staging=self.staging, proof=proof)
+        finally:
+            proof.rmdir()
 
     def waiting(self) -> Iterator[Waiting]:
         """Yield staged files, and markers and claims that never counted. Raises PublishFailed, Retryable."""
@@ -219,3 +245,72 @@ def _size_of(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return path.lstat().st_size
+
+
+_LITTLE_SPACE_BYTES = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryCheck:
+    """The check as a task makes it. `proof` exists for just as long as the driver waits."""
+
+    root: Path
+    staging: Path
+    proof: Path
+
+    def findings(self) -> Sequence[Finding]:
+        if self.proof.is_dir():
+            return [check_area(self.root, self.staging)]
+        message = f"{self.proof.parent} there is not that of the driver: mount it at the same path on driver and executors."
+        return [Finding(subject=f"account {self.root}", ok=False, message=message)]
+
+
+def check_area(root: Path, staging: Path) -> Finding:
+    """Return whether both directories exist or can be created, on one file system with room, and files can be moved."""
+    subject = f"account {root}"
+    here, there = _existing(root), _existing(staging)
+    if here is None or there is None:
+        wrong = root if here is None else staging
+        return Finding(subject=subject, ok=False, message=f"{wrong} is a file, or lies below one; expected a directory.")
+    unwritable = next((path for path in (here, there) if not os.access(path, os.W_OK | os.X_OK)), None)
+    if unwritable is not None:
+        return Finding(subject=subject, ok=False, message=f"{unwritable} cannot be written: grant access, or use another path.")
+    if here.stat().st_dev != there.stat().st_dev:
+        message = f"staging {staging} is on another file system: set the account's option `staging` to a directory on its own."
+        return Finding(subject=subject, ok=False, message=message)
+    return _tried(subject, here, there)
+
+
+def _existing(path: Path) -> Path | None:
+    """Return the directory itself or the one below which it would be created, None if that is no directory."""
+    while not path.exists() and not path.is_symlink():
+        path = path.parent
+    return path if path.is_dir() else None
+
+
+def _tried(subject: str, here: Path, there: Path) -> Finding:
+    try:
+        with tempfile.TemporaryDirectory(prefix=".penstock-check-", dir=there) as name:
+            how = _try_to_move(Path(name))
+    except OSError as cause:
+        return Finding(subject=subject, ok=False, message=f"a file cannot be written below {there}: {reason(cause)}.")
+    if how is None:
+        message = f"{there} supports neither renames that refuse to replace nor hard links: use another file system."
+        return Finding(subject=subject, ok=False, message=message)
+    free_bytes = shutil.disk_usage(here).free
+    enough = free_bytes >= _LITTLE_SPACE_BYTES
+    advice = "." if enough else ": make room, staged and published files share this disk."
+    message = f"{here} can be written; files are published by {how}; {free_bytes / 1e9:.1f} GB free{advice}"
+    return Finding(subject=subject, ok=enough, message=message)
+
+
+def _try_to_move(directory: Path) -> str | None:
+    source, target = directory / "staged", directory / "shown"
+    source.write_bytes(b"")
+    if rename_or_refuse(source, target):
+        return "rename"
+    try:
+        os.link(source, target)
+    except OSError:
+        return None
+    return "hard link"

@@ -1,7 +1,8 @@
-"""Marker files of a directory account: the high-water mark of one area, which no late writer can lower.
+"""The owner and the marker files of a directory account: written whole under another name, then given their own, never replaced.
 
-Each is a file `marker-<position>`, written whole under another name and then given its own, which is never replaced. A listing
-finds the highest position, which counts. The newest are retained: each is the manifest of its publication.
+The owner is one file outside of the root. A marker is the high-water mark of one area, which no late writer can lower: a file
+`marker-<position>`. A listing finds the highest position, which counts. The newest are retained: each is the manifest of its
+publication.
 """
 
 import os
@@ -9,14 +10,66 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from penstock.core.codec import decode_marker, encode_marker
+from penstock.core.codec import decode_marker, decode_owner, encode_marker, encode_owner
 from penstock.core.faults import FaultPoint
-from penstock.core.high_water_mark import Marker
+from penstock.core.high_water_mark import AccountOwner, Marker
 from penstock.core.model import Position, new_nonce
 from penstock.errors import LedgerMismatch
-from penstock.sink.parquet.directory.owner import place_or_leave
+from penstock.sink.parquet.directory.rename import create_durably, rename_or_refuse
 from penstock.support.durable import io_error, sync_directory
-from penstock.support.private_files import open_private
+from penstock.support.private_files import make_private_directory, open_private
+
+WRITE_OWNER = FaultPoint("claim.write", "Whose an account is, is written under a name that does not count.", tears=True)
+PLACE_OWNER = FaultPoint("claim.place", "What says whose an account is gets its name, unless somebody was faster.")
+
+
+def read_owner(path: Path) -> AccountOwner | None:
+    """Return the owner of the account, None if it has none. Raises LedgerMismatch if damaged, FormatTooNew, OSError."""
+    try:
+        return decode_owner(path.read_bytes(), where=f"The file {path}")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def place_owner(target: Path, owner: AccountOwner) -> None:
+    """Note `owner` durably at `target` unless an owner is noted there. Raises OSError."""
+    create_durably(target.parent, make_private_directory)
+    unplaced = target.with_name(f"{target.name}.{new_nonce()}")
+    with open_private(unplaced, "xb") as file:
+        with WRITE_OWNER.around(error=io_error, lost=io_error):
+            WRITE_OWNER.write(file, encode_owner(owner))
+        file.flush()
+        os.fsync(file.fileno())
+    with PLACE_OWNER.around(error=io_error, lost=io_error):
+        place_or_leave(unplaced, target)
+    sync_directory(target.parent)
+
+
+def unplaced_owners(path: Path) -> Iterator[Path]:
+    """Yield the files of drivers that died before their claim counted, once the account has an owner."""
+    if path.exists():
+        yield from path.parent.glob(f"{path.name}.*")
+
+
+def place_or_leave(unplaced: Path, target: Path) -> bool:
+    """Give a file its name unless another has it; return whether it got it. Its old name is gone in any case. Raises OSError.
+
+    A sweep removes a file without its name once another one has that name.
+    """
+    try:
+        if rename_or_refuse(unplaced, target):
+            return True
+        os.link(unplaced, target)
+        placed = True
+    except FileExistsError:
+        placed = False
+    except FileNotFoundError:
+        if not target.exists():
+            raise
+        placed = False
+    unplaced.unlink(missing_ok=True)
+    return placed
+
 
 READ = FaultPoint("parquet.marker.read", "The high-water mark of an account is read.")
 WRITE = FaultPoint("parquet.marker.write", "A new high-water mark is written under a name that does not count.", tears=True)

@@ -7,15 +7,14 @@ from functools import partial
 from typing import Any
 
 from penstock.blob import BlobStore, open_store
-from penstock.blob.request_counter import requests_to
+from penstock.blob.base_store import requests_to
 from penstock.blob.url import BlobUrl, parse
 from penstock.core.high_water_mark import AccountOwner
 from penstock.core.model import AccountName, PipelineName, RequestEstimate, SinkName
 from penstock.errors import PenstockError, Usage
 from penstock.sink.parquet.account import Account
 from penstock.sink.parquet.layout import owner_of
-from penstock.sink.parquet.object.area import ObjectArea, owner_in
-from penstock.sink.parquet.object.layout import own_folder
+from penstock.sink.parquet.object.area import ObjectArea, own_folder, owner_in
 
 _UNORDERED = "--x-s3"
 """The suffix in the names of S3 directory buckets."""

@@ -1,4 +1,8 @@
-"""`ObjectArea`, the driver side of an account on an object store for one sink: completes uploads, marks, sweeps, lists."""
+"""`ObjectArea`, the driver side of an account on an object store for one sink: completes uploads, marks, sweeps, lists.
+
+What the sink stores beside a table lies below `_penstock/`, which readers of tables skip. Markers are named so that the newest
+comes first in a listing: one request finds it, however many there are.
+"""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -9,17 +13,16 @@ from typing import BinaryIO
 
 from penstock.blob import BlobStore, Found, Pending, expiry_finding
 from penstock.blob.check import StoreCheck, check_store
-from penstock.blob.object_reader import open_object
+from penstock.blob.object_file import open_object
 from penstock.core.codec import decode_marker, decode_owner, encode_marker, encode_owner
 from penstock.core.faults import FaultPoint
 from penstock.core.high_water_mark import AccountOwner, Marker
-from penstock.core.model import Attempt, Finding, Position, Staged, SweepCut, Waiting
+from penstock.core.model import Attempt, Finding, PipelineName, Position, SinkName, Staged, SweepCut, Waiting
 from penstock.errors import ContentConflict, OutcomeUnknown, Retryable
 from penstock.sink.concurrent import map_concurrently
 from penstock.sink.parquet.account import PieceState, StoredFile
-from penstock.sink.parquet.layout import attempt_of, is_hidden, is_owned
-from penstock.sink.parquet.object.layout import OWNER, mark_key, tag_of
-from penstock.sink.parquet.object.upload import ObjectUploads
+from penstock.sink.parquet.layout import attempt_of, escape, is_hidden, is_owned
+from penstock.sink.parquet.object.upload import ObjectUploads, tag_of
 from penstock.sink.parquet.ownership import is_anothers
 
 PREPARE = FaultPoint("object.prepare", "The driver writes to an account to see whether it may.")
@@ -31,9 +34,23 @@ READ_MARK = FaultPoint("object.mark.read", "The newest high-water mark of an acc
 WRITE_MARK = FaultPoint("object.mark.write", "A new high-water mark of an account is put.")
 DISCARD = FaultPoint("multipart.discard", "An upload that can never be decided any more is ended.")
 
+HIDDEN = "_penstock"
+OWNER = f"{HIDDEN}/.owner.json"
+"""The key of the object that names the owner of the account."""
 KEPT_MARKS = 1_000
+_LAST_POSITION = 10**12 - 1
 LOOKED_FOR_S = 10.0
 """After that long without reading the marker, a driver reads it before it puts a small file: it may have stood still."""
+
+
+def own_folder(pipeline: PipelineName, sink: SinkName) -> str:
+    """Return the folder for the own objects of one sink of one pipeline."""
+    return f"{HIDDEN}/{escape(pipeline)}/{escape(sink)}/"
+
+
+def mark_key(folder: str, position: Position) -> str:
+    """Return the key of the marker of the publication at `position`."""
+    return f"{folder}marks/{_LAST_POSITION - position:012d}.json"
 
 
 @dataclass(slots=True, kw_only=True)

@@ -4,10 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.blob import BlobStore
-from penstock.blob.request_counter import requests_to
-from penstock.blob.upload import PartedUpload, staging
+from penstock.blob.base_store import requests_to
+from penstock.blob.object_file import PartedUpload, staging
 from penstock.sink.parquet.account import Allowance, Finished, Upload
-from penstock.sink.parquet.object.layout import tag_of
+
+
+def tag_of(name: str) -> str:
+    """Return the tag noted on the object `name`, which tells our object from any other. No two files have the same."""
+    return name.rpartition("/")[2]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,20 +35,16 @@ class ObjectUpload(Upload):
     """One file: in memory while it is small, then in parts."""
 
     def __init__(self, store: BlobStore, name: str, *, allowance: Allowance) -> None:
-        self._store = store
-        self._name = name
-        self._allowance = allowance
+        self._store, self._name, self._allowance = store, name, allowance
         self.size_bytes = 0
-        self._held = bytearray()
         self._upload = PartedUpload(store, name, tag=tag_of(name))
         self._abandoned = False
 
     def write(self, data: bytes) -> int:
         """Append bytes; wait if the store is slower than the writer. Raises StageFailed."""
         if not self._abandoned:
-            self._held += data
-            if len(self._held) >= self._store.part_bytes:
-                self._send()
+            with staging():
+                self._upload.write(data)
         self.size_bytes += len(data)
         return len(data)
 
@@ -55,21 +55,13 @@ class ObjectUpload(Upload):
         """
         if self._abandoned:
             raise AssertionError(f"{self._name} was abandoned")
-        if self._upload.name is None and self._store.dates_requests and self._allowance.take(len(self._held)):
-            return Finished(inline=bytes(self._held))
-        if self._held:
-            self._send()
+        if self._upload.name is None and self._store.dates_requests and self._allowance.take(self.size_bytes):
+            return Finished(inline=self._upload.unsent())
         with staging():
-            return Finished(ref={"upload": self._upload.name, "parts": [*self._upload.parts()]})
+            parts = self._upload.parts()
+            return Finished(ref={"upload": self._upload.name, "parts": [*parts]})
 
     def abandon(self) -> None:
         """Leave the upload to the sweep: a part may be under way."""
         self._abandoned = True
-        self._held.clear()
         self._upload.abandon()
-
-    def _send(self) -> None:
-        data = bytes(self._held)
-        self._held.clear()
-        with staging():
-            self._upload.send(data)
