@@ -15,7 +15,7 @@ from tests.unit.parquet_target import ARROW, PIPELINE, SCHEMA, SINK, Target, att
 from penstock.core.faults import arm
 from penstock.core.model import AccountName, Attempt, SinkName
 from penstock.core.row_hash import digest, row_hashes
-from penstock.errors import StageFailed, Usage
+from penstock.errors import PublishFailed, StageFailed, Usage
 from penstock.protocols import SCHEMA_KEY
 from penstock.sink.parquet.encoding import EncodingSettings
 from penstock.sink.parquet.layout import owner_of
@@ -197,12 +197,14 @@ def test_a_broken_disk_fails_the_attempt_and_leaves_the_rest_to_the_sweep(tmp_pa
 
 
 def test_a_full_disk_is_told_plainly() -> None:
-    from penstock.sink.parquet.directory.rename import publishing_failed
+    from penstock.sink.parquet.directory.rename import publishing
     from penstock.support.filesystem_errors import reason
 
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert reason(full) == "the disk is full"
-    assert "the next start publishes it" in publishing_failed("Publishing x", full).remedy
+    with pytest.raises(PublishFailed) as failed, publishing("Publishing x"):
+        raise full
+    assert "the next start publishes it" in failed.value.remedy
 
 
 @pytest.mark.parametrize("column", ["place", "nested"])

@@ -35,7 +35,6 @@ OPTIONS = ("connection_string", "account_key", "sas_token", "endpoint", "api_ver
 _FOLDER = "hdi_isfolder"
 """Metadata of the directories that a hierarchical namespace lists among its blobs."""
 _PAGE = 5_000
-_PART_BYTES = 8 * 1024 * 1024
 _CONNECTIONS = 32
 """Pool size for all threads. The library's default of ten would drop the others' connections, each with a warning."""
 _PAUSE_S = 20.0
@@ -55,7 +54,7 @@ class AzureStore(PlacedStore):
 
     failures: ClassVar = (AzureError,)
     requests_each: ClassVar = RequestsEach()
-    part_bytes: int = _PART_BYTES
+    part_bytes: int = 8 << 20
     dates_requests: bool = True
     parts_at_once: int = 4
 

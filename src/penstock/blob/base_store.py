@@ -129,6 +129,15 @@ def unix_ms(moment: datetime) -> int:
     return int(moment.timestamp()) * 1000
 
 
+def require_prefix(place: BlobUrl, *, within: str) -> None:
+    """Raise Usage for a place without a prefix, on stores whose uploads lie beside it."""
+    if not place.prefix:
+        raise Usage(
+            f"{place} is a whole {within}, and what is staged must lie outside of the table.",
+            remedy=f"Give the table a place in it, such as {place}/table.",
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class PlacedStore(ABC):
     """Common base of every `BlobStore`."""

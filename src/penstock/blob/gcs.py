@@ -18,16 +18,14 @@ from google.auth.credentials import AnonymousCredentials
 from google.auth.exceptions import GoogleAuthError, TransportError
 from google.cloud import storage
 
-from penstock.blob.base_store import STAGING, TAG, Failure, PlacedStore, require_known, unix_ms
+from penstock.blob.base_store import STAGING, TAG, Failure, PlacedStore, require_known, require_prefix, unix_ms
 from penstock.blob.check import expiries_of_gcs
 from penstock.blob.http import CountedRequests, KeepClientAuth, first_line_of, never_sent, read_refusals
 from penstock.blob.store import Expiry, Found, Pending, RequestsEach
 from penstock.blob.url import BlobUrl
 from penstock.core.model import new_nonce
-from penstock.errors import Usage
 
 OPTIONS = ("project", "credentials_file", "endpoint", "timeout_s")
-_PART_BYTES = 16 * 1024 * 1024
 _COMPOSED_AT_ONCE = 32
 _T = TypeVar("_T")
 
@@ -38,7 +36,7 @@ class GcsStore(PlacedStore):
 
     failures: ClassVar = (google.GoogleAPIError, GoogleAuthError, requests.RequestException)
     requests_each: ClassVar = RequestsEach(complete=2)
-    part_bytes: int = _PART_BYTES
+    part_bytes: int = 16 << 20
     dates_requests: bool = False
     parts_at_once: int = 4
 
@@ -209,11 +207,7 @@ class GcsStore(PlacedStore):
 def gcs_store(place: BlobUrl, options: Mapping[str, str]) -> GcsStore:
     """Return the store at `place`. Raises Usage."""
     require_known(options, OPTIONS, place=place)
-    if not place.prefix:
-        raise Usage(
-            f"{place} is a whole bucket, and what is staged must lie outside of the table.",
-            remedy=f"Give the table a place in it, such as {place}/table.",
-        )
+    require_prefix(place, within="bucket")
     return GcsStore(place=place, options=dict(options))
 
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import requests
 
-from penstock.blob.base_store import STAGING, TAG, Failure, PlacedStore, require_known
+from penstock.blob.base_store import STAGING, TAG, Failure, PlacedStore, require_known, require_prefix
 from penstock.blob.http import first_line_of, never_sent
 from penstock.blob.store import Expiry, Found, Pending, RequestsEach
 from penstock.blob.url import BlobUrl
@@ -27,7 +27,6 @@ from penstock.errors import Usage
 
 OPTIONS = ("webhdfs", "user", "delegation_token", "staging", "attempts", "timeout_s")
 _XATTR = f"user.{TAG}"
-_PART_BYTES = 16 * 1024 * 1024
 _HTTP_PORT = 9870
 _ABSENT = frozenset({"FileNotFoundException"})
 _TAKEN = frozenset({"FileAlreadyExistsException"})
@@ -43,7 +42,7 @@ class HdfsStore(PlacedStore):
 
     failures: ClassVar = (RefusedError, requests.RequestException)
     requests_each: ClassVar = RequestsEach(put=5, get=2, look=2, part=2, complete=3)
-    part_bytes: int = _PART_BYTES
+    part_bytes: int = 16 << 20
     dates_requests: bool = False
     parts_at_once: int = 1
 
@@ -220,11 +219,7 @@ class HdfsStore(PlacedStore):
 def hdfs_store(place: BlobUrl, options: Mapping[str, str]) -> HdfsStore:
     """Return the store at `place`. Raises Usage."""
     require_known(options, OPTIONS, place=place)
-    if not place.prefix:
-        raise Usage(
-            f"{place} is a whole file system, and what is staged must lie outside of the table.",
-            remedy=f"Give the table a place in it, such as {place}/table.",
-        )
+    require_prefix(place, within="file system")
     store = HdfsStore(place=place, options=dict(options))
     staging = options.get("staging")
     if staging is not None and (not staging.startswith("/") or _plain(staging).startswith(_plain(store._root))):

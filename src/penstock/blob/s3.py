@@ -37,7 +37,6 @@ OPTIONS = (
     "attempts", "timeout_s",
 )  # fmt: skip
 _PAGE = 1_000
-_PART_BYTES = 8 * 1024 * 1024
 _ABSENT = frozenset({"404", "NoSuchKey", "NotFound"})
 _NO_UPLOAD = frozenset({"NoSuchUpload", "404", "NotFound", "NoSuchKey"})
 _CONSUMED = frozenset({*_NO_UPLOAD, "403", "AccessDenied", "InvalidPart", "InternalError", "500"})
@@ -66,7 +65,7 @@ class S3Store(PlacedStore):
 
     failures: ClassVar = (ClientError, BotoCoreError)
     requests_each: ClassVar = RequestsEach(begin=1)
-    part_bytes: int = _PART_BYTES
+    part_bytes: int = 8 << 20
     dates_requests: bool = True
     parts_at_once: int = 4
 

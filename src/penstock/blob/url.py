@@ -109,11 +109,7 @@ def parse(url: str) -> BlobUrl:
 
 def hadoop_url(url: str) -> str:
     """Return `url` for Hadoop's file systems, and so Spark, whose scheme for Azure differs."""
-    if url.partition("://")[0].lower() != "az":
-        return url
-    found = parse(url)
-    host = found.host.replace(".blob.", ".dfs.") if "." in found.host else f"{found.host}.dfs.core.windows.net"
-    return f"abfss://{found.bucket}@{host}/{found.prefix}"
+    return parse(url).for_hadoop if url.partition("://")[0].lower() == "az" else url
 
 
 def _azure_host(host: str) -> str:

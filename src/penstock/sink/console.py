@@ -23,14 +23,12 @@ from penstock.core.model import (
     SinkName,
     SinkReport,
     Staged,
-    SweepCut,
     Totals,
 )
 from penstock.core.row_hash import digest
 from penstock.errors import Retryable
 from penstock.protocols import SinkDecisions, StageWriter
-from penstock.sink.spool import Spool, SpoolRoot, SpoolStager
-from penstock.sink.spool.sink import SpooledSink
+from penstock.sink.spool import Spool, SpooledSink, SpoolRoot, SpoolStager
 from penstock.support.printable import printable
 
 PRINT = FaultPoint("console.print", "The rows of a decided batch are printed.")
@@ -91,15 +89,9 @@ class ConsoleSink(SpooledSink):
         self._newest = publication.staged  # stays in the spool for the next start, which prints it again
         return Published(totals=publication.totals, already=False)
 
-    def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
-        return self._spool.sweep(cut, dry_run=dry_run)
-
     def verify(self, decisions: SinkDecisions) -> SinkReport:  # noqa: ARG002
         """Return a report without accounts: nothing is stored, so there is nothing to compare."""
         return SinkReport(accounts={}, problems=())
-
-    def close(self) -> None:
-        """Do nothing: there is nothing to release."""
 
     def _print(self, publication: Publication) -> None:
         pieces = [piece for piece in publication.staged if piece.ref]

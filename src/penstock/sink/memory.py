@@ -27,14 +27,12 @@ from penstock.core.model import (
     SinkKind,
     SinkName,
     SinkReport,
-    SweepCut,
     Totals,
 )
 from penstock.core.row_hash import digest, row_hashes
 from penstock.errors import ContentConflict, Failed, LedgerMismatch, Usage
 from penstock.protocols import SinkDecisions
-from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpoolRoot, SpoolStager
-from penstock.sink.spool.sink import SpooledSink
+from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpooledSink, SpoolRoot, SpoolStager
 from penstock.spark.schema import arrow_schema
 
 Write: TypeAlias = Literal["append", "replace"]
@@ -132,9 +130,6 @@ class MemorySink(SpooledSink):
         self._spool.discard(publication.staged, pipeline=publication.pipeline)
         return published
 
-    def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
-        return self._spool.sweep(cut, dry_run=dry_run)
-
     def verify(self, decisions: SinkDecisions) -> SinkReport:
         """Compare the rows of this process with the decisions. Without rows in this process, the report has no accounts."""
         kept = self._found(decisions)
@@ -152,10 +147,15 @@ class MemorySink(SpooledSink):
         recent = takewhile(
             lambda publication: publication.position > kept.position, chain(() if newest is None else [newest], known)
         )
-        return _report(wanted, found, [_not_shown(publication) for publication in recent if publication.staged], as_of=position)
-
-    def close(self) -> None:
-        """Do nothing: the rows stay."""
+        not_shown = [publication.batch.batch_id for publication in recent if publication.staged]
+        problems = [
+            Problem(message=f"Batch {batch_id} is decided but not shown in this process.", batch_id=batch_id)
+            for batch_id in not_shown
+        ]
+        account = AccountReport(expected=wanted, found=found)
+        if not account.ok and not problems:
+            problems = [Problem(message=f"This process shows {found.rows} rows, the ledger decided {wanted.rows}.")]
+        return SinkReport(accounts={ONLY_ACCOUNT: account}, problems=tuple(problems), as_of=position)
 
     # --- steps
 
@@ -206,15 +206,3 @@ class MemorySink(SpooledSink):
 
 def _content(totals: Totals) -> Totals:
     return Totals(rows=totals.rows, digest=totals.digest)
-
-
-def _not_shown(publication: Publication) -> Problem:
-    batch_id = publication.batch.batch_id
-    return Problem(message=f"Batch {batch_id} is decided but not shown in this process.", batch_id=batch_id)
-
-
-def _report(expected: Totals, found: Totals, problems: list[Problem], *, as_of: Position) -> SinkReport:
-    account = AccountReport(expected=expected, found=found)
-    if not account.ok and not problems:
-        problems = [Problem(message=f"This process shows {found.rows} rows, the ledger decided {expected.rows}.")]
-    return SinkReport(accounts={ONLY_ACCOUNT: account}, problems=tuple(problems), as_of=as_of)

@@ -41,7 +41,7 @@ from penstock.spark.schema import arrow_schema
 
 PREPARE = FaultPoint("kafka.prepare", "Topics are looked at, and the topic of the markers is made.")
 
-MAX_RECORD_BYTES = 1_000_000
+_MAX_RECORD_BYTES = 1_000_000
 """Limit of a topic whose settings the user may not read."""
 _LONGEST_MS = 900_000
 """The brokers' default for transaction.max.timeout.ms."""
@@ -169,9 +169,10 @@ def row_validator_of(wanted: Wanted, place: Place) -> TopicRowValidator:
     )
 
 
-def max_record_bytes(topics: Iterable[Topic]) -> int:
-    """Return the largest record size that every one of `topics` accepts."""
-    return min(topic.number("max.message.bytes", MAX_RECORD_BYTES) for topic in topics)
+def max_record_bytes(topics: Iterable[Topic | None]) -> int:
+    """Return the largest record size that every one of `topics` accepts that exist."""
+    sizes = (topic.number("max.message.bytes", _MAX_RECORD_BYTES) for topic in topics if topic is not None)
+    return min(sizes, default=_MAX_RECORD_BYTES)
 
 
 def _prepare_lane(lane: Lane, wanted: Wanted, begun: Mapping[str, Beginning], schema: str) -> None:

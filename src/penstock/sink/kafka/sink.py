@@ -21,7 +21,6 @@ from penstock.core.model import (
     SinkKind,
     SinkName,
     SinkReport,
-    SweepCut,
     Totals,
 )
 from penstock.core.open_transaction import OpenTransaction
@@ -36,7 +35,6 @@ from penstock.sink.kafka.lane import Lane
 from penstock.sink.kafka.lane_producer import HEADER
 from penstock.sink.kafka.marker_store import LaneMarker, newest_mark
 from penstock.sink.kafka.preparation import (
-    MAX_RECORD_BYTES,
     Place,
     findings_of,
     max_record_bytes,
@@ -51,8 +49,7 @@ from penstock.sink.kafka.records import HeadersHashed, RecordColumns, TopicRowVa
 from penstock.sink.kafka.target import TopicTarget, Wanted, require_columns
 from penstock.sink.kafka.topics import SETTLED_S, await_settled, described
 from penstock.sink.kafka.verification import LANES
-from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpoolRoot, SpoolStager
-from penstock.sink.spool.sink import SpooledSink
+from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpooledSink, SpoolRoot, SpoolStager
 from penstock.sink.table.preparation import settings_of
 from penstock.spark.schema import arrow_schema
 
@@ -194,9 +191,6 @@ class KafkaSink(SpooledSink):
         self._spool.discard(publication.staged, pipeline=publication.pipeline)
         return published
 
-    def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
-        return self._spool.sweep(cut, dry_run=dry_run)
-
     def verify(self, decisions: SinkDecisions) -> SinkReport:
         """Compare the topics with the markers and the markers with the ledger.
 
@@ -273,10 +267,8 @@ class KafkaSink(SpooledSink):
         return self._lanes[number]
 
     def _max_record_bytes(self) -> int:
-        if self._place is not None:
-            return max_record_bytes(self._place.topics.values())
-        found = described(self._clients.admin, self._wanted.target.every).values()
-        return max_record_bytes([topic for topic in found if topic is not None]) if any(found) else MAX_RECORD_BYTES
+        found = self._place.topics if self._place is not None else described(self._clients.admin, self._wanted.target.every)
+        return max_record_bytes(found.values())
 
     def _markers(self) -> Sequence[LaneMarker]:
         topic = self._wanted.target.markers

@@ -142,8 +142,15 @@ def beginnings(marks: Sequence[LaneMarker]) -> Mapping[str, Beginning]:
 
 def has_removed(clients: Clients, begun: Mapping[str, Beginning]) -> bool:
     """Return whether a topic may have removed published records by its retention or compaction."""
-    topics = [topic for topic in described(clients.admin, list(begun)).values() if topic is not None]
-    return any(not topic.keeps_everything and _has_lost(clients, topic, begun[topic.name]) for topic in topics)
+    for name, topic in described(clients.admin, list(begun)).items():
+        if topic is None or topic.keeps_everything:
+            continue
+        if topic.is_compacted:
+            return True
+        oldest = first(clients.admin, name, range(topic.partitions))
+        if any(low > _start(begun[name], number) for number, low in enumerate(oldest)):
+            return True
+    return False
 
 
 def cut(clients: Clients, markers: Topic, names: Sequence[str]) -> Cut:
@@ -183,13 +190,6 @@ def content(
     ranges = [part for name, reached in ends.items() for part in _ranges(clients, name, begun[name], reached)]
     rows = arrow_schema(schema)
     return totals_of((rows_of(messages, rows) for messages in _committed(clients, ranges)), row_digest)
-
-
-def _has_lost(clients: Clients, topic: Topic, begun: Beginning) -> bool:
-    if topic.is_compacted:
-        return True
-    oldest = first(clients.admin, topic.name, range(topic.partitions))
-    return any(low > _start(begun, number) for number, low in enumerate(oldest))
 
 
 def _start(begun: Beginning, partition: int) -> int:

@@ -21,7 +21,6 @@ from penstock.core.model import (
     SinkKind,
     SinkName,
     SinkReport,
-    SweepCut,
     Totals,
 )
 from penstock.errors import Failed, OutcomeUnknown, PenstockError, PublishFailed
@@ -156,9 +155,6 @@ class OwnSink(TableSink, Author[T], Generic[T]):
         self._spool.discard(publication.staged, pipeline=publication.pipeline)
         return published
 
-    def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
-        return self._spool.sweep(cut, dry_run=dry_run)
-
     def verify(self, decisions: SinkDecisions) -> SinkReport:
         """Compare the target with its mark, and the mark with the ledger."""
         with self._translate_errors(Failed), self._lock:
@@ -173,9 +169,6 @@ class OwnSink(TableSink, Author[T], Generic[T]):
                     content=lambda marker: self._content(transaction, marker.schema),
                     whole_batches=not self.idempotent,
                 )
-
-    def close(self) -> None:
-        """Do nothing, unless the author has something to close."""
 
     # --- steps
 

@@ -1,4 +1,7 @@
-"""The settings that tasks of the Parquet sink need; picklable."""
+"""What the tasks of the Parquet sink are set to, and the first that they do: they split the rows that arrive.
+
+A chunk of rows is split by account and partition directory, with one sort of small numbers and one `take`.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,17 +18,13 @@ from penstock.errors import StageFailed
 from penstock.sink.parquet.encoding import EncodingSettings
 from penstock.sink.parquet.layout import PartitionColumn, Value, is_lost_as_directory, partition_columns
 
-ROW_GROUP_ROWS = 1 << 20
-ROW_GROUP_BYTES = 64 * 1024 * 1024
-BUFFER_BYTES = 128 * 1024 * 1024
-OPEN_FILES = 64
 INLINE_LIMIT_BYTES = 100 * 1024
 """Per attempt, however many files it has, as for the spool. A decision holds up to this much for each of its tasks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteSettings:
-    """How files are written.
+    """How files are written; picklable, for the tasks.
 
     `unrouted` takes rows whose route names no account; with None such rows fail the batch. `null_for_lost_texts` stores texts
     that no partition directory can express (the empty one) as null instead of failing. Sizes of row groups and buffers are of
@@ -43,10 +42,10 @@ class WriteSettings:
     compression: str = "zstd"
     encoding: EncodingSettings = field(default_factory=EncodingSettings)
     target_file_size_bytes: int = 128_000_000
-    row_group_rows: int = ROW_GROUP_ROWS
-    row_group_bytes: int = ROW_GROUP_BYTES
-    buffer_bytes: int = BUFFER_BYTES
-    open_files: int = OPEN_FILES
+    row_group_rows: int = 1 << 20
+    row_group_bytes: int = 64 << 20
+    buffer_bytes: int = 128 << 20
+    open_files: int = 64
     inline_limit_bytes: int = INLINE_LIMIT_BYTES
     row_digest: RowDigest = NEWEST_ROW_DIGEST
 

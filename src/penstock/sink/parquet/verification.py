@@ -113,7 +113,7 @@ def verify_accounts(tables: Mapping[AccountName, Table], decisions: SinkDecision
         expected = decisions.totals(found.as_of).get(account, Totals())
         reports[account] = report = AccountReport(expected=expected, found=_totals(seen))
         problems += [found.problem] if found.problem else []
-        problems += _Examination(account, seen, ledger, report, as_of=found.as_of).problems()
+        problems += _Examination(account=account, seen=seen, ledger=ledger, report=report, as_of=found.as_of).problems()
     as_of = [ledger.unchanged_until(found.as_of, account) for account, found in listed.items()]
     for account, totals in decisions.totals(decisions.published_at).items():
         if account not in tables and totals.rows:
@@ -168,31 +168,29 @@ def _totals(seen: Sequence[Seen]) -> Totals:
     return sum((content + Totals(files=1, size_bytes=file.size_bytes) for file, content in readable), Totals())
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Examination:
     """Compares one account's files with the ledger's."""
 
-    def __init__(
-        self, account: AccountName, seen: Sequence[Seen], ledger: LedgerFiles, report: AccountReport, *, as_of: Position
-    ) -> None:
-        self._account = account
-        self._seen = seen
-        self._ledger = ledger
-        self._report = report
-        self._as_of = as_of
+    account: AccountName
+    seen: Sequence[Seen]
+    ledger: LedgerFiles
+    report: AccountReport
+    as_of: Position
 
     def problems(self) -> list[Problem]:
         """Return unreadable files always; if sums differ, also every file that explains it, or the sums if none does."""
-        found = [problem for one in self._seen if (problem := self._unreadable(one)) is not None]
-        if self._report.ok:
+        found = [problem for one in self.seen if (problem := self._unreadable(one)) is not None]
+        if self.report.ok:
             return found
-        found += [problem for one in self._seen if (problem := self._strange(one)) is not None]
+        found += [problem for one in self.seen if (problem := self._strange(one)) is not None]
         found += self._missing()
         return found or [self._sums()]
 
     def _unreadable(self, one: Seen) -> Problem | None:
         if one.problem is None:
             return None
-        decided = self._ledger.by_name.get((self._account, one.file.name))
+        decided = self.ledger.by_name.get((self.account, one.file.name))
         if decided is None:
             return self._problem(one.file.name, f"is foreign and {one.problem}.")
         size_bytes = decided.piece.totals.size_bytes
@@ -203,14 +201,14 @@ class _Examination:
     def _strange(self, one: Seen) -> Problem | None:
         if one.content is None:
             return None
-        decided = self._ledger.by_name.get((self._account, one.file.name))
+        decided = self.ledger.by_name.get((self.account, one.file.name))
         if decided is not None:
             return self._changed(decided, one.content)
-        original = self._ledger.original_of(one.file.name, (one.content.rows, one.content.digest))
+        original = self.ledger.original_of(one.file.name, (one.content.rows, one.content.digest))
         if original is not None:
             copied = f"is a copy of {original.piece.name} of account {original.piece.account!r}, {one.content.rows} rows twice."
             return self._problem(one.file.name, copied)
-        if self._ledger.is_forgotten(one.file.name):
+        if self.ledger.is_forgotten(one.file.name):
             return None
         return self._problem(one.file.name, f"is foreign: no batch decided its {one.content.rows} rows.")
 
@@ -223,24 +221,24 @@ class _Examination:
         return self._problem(decided.piece.name, f"was changed: the content of its {content.rows} rows is another one.")
 
     def _missing(self) -> list[Problem]:
-        there = {one.file.name for one in self._seen}
+        there = {one.file.name for one in self.seen}
         return [
             self._problem(name, f"is missing, with {decided.piece.totals.rows} rows.")
-            for (account, name), decided in self._ledger.by_name.items()
-            if account == self._account and name not in there and decided.publication.position <= self._as_of
+            for (account, name), decided in self.ledger.by_name.items()
+            if account == self.account and name not in there and decided.publication.position <= self.as_of
         ]
 
     def _sums(self) -> Problem:
-        found, expected = self._report.found, self._report.expected
+        found, expected = self.report.found, self.report.expected
         rows = (
             f"holds {found.rows} rows where {expected.rows} were decided" if found.rows != expected.rows else "holds other rows"
         )
         return Problem(
             message=f"The account {rows}; all retained batches are intact, so the difference is older than the ledger's memory.",
-            account=self._account,
+            account=self.account,
         )
 
     def _problem(self, name: str, what: str) -> Problem:
-        decided = self._ledger.by_name.get((self._account, name))
+        decided = self.ledger.by_name.get((self.account, name))
         of = decided.publication.batch if decided else attempt_of(name)
-        return Problem(message=f"{name} {what}", account=self._account, file=name, batch_id=of.batch_id if of else None)
+        return Problem(message=f"{name} {what}", account=self.account, file=name, batch_id=of.batch_id if of else None)

@@ -17,7 +17,7 @@ from typing import BinaryIO, Protocol
 from urllib.parse import quote
 
 from penstock.core.faults import FaultPoint
-from penstock.core.model import Entry, Generation, LedgerId, Nonce, PipelineName, Position, SinkName, new_nonce
+from penstock.core.model import Entry, Generation, LedgerId, Nonce, Position, SinkName, new_nonce
 from penstock.errors import Failed, LedgerMismatch, Retryable, StageFailed
 from penstock.protocols import Signature
 from penstock.support.filesystem_errors import translate_os_errors
@@ -140,12 +140,8 @@ def claim(place: Place) -> Claimed:
     return Claimed(place=place, identity=identity)
 
 
-def segments(pipeline: PipelineName, sink: SinkName) -> tuple[str, str]:
-    """Return the names of the folders below the root, with characters escaped that could lead out of it."""
-    return _segment(pipeline), _segment(sink)
-
-
-def _segment(name: str) -> str:
+def folder_name(name: str) -> str:
+    """Return `name` as that of a folder below the root, with characters escaped that could lead out of it."""
     return quote(name, safe=" ").replace(".", "%2E") if name.startswith(".") else quote(name, safe=" ")
 
 

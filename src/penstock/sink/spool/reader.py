@@ -7,7 +7,7 @@ import hashlib
 import io
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
@@ -58,13 +58,6 @@ def read_cached(piece: Staged, rows: "Sequence[pa.RecordBatch]", place: Place) -
     with _translate_errors(piece, place), _open(piece, place) as file:
         _require_size(piece, file.seek(0, io.SEEK_END), place)
         yield from rows
-
-
-def copy_piece(piece: Staged, place: Place, write: Callable[[bytes], None]) -> None:
-    """Pass all bytes of the piece to `write`, in order. Raises as `read_piece`, at the end at the latest."""
-    with _translate_errors(piece, place), _open(piece, place) as file:
-        for chunk in _verified(piece, file, place):
-            write(chunk)
 
 
 @contextmanager
@@ -148,14 +141,11 @@ class Copies:
     def add(self, piece: Staged, place: Place) -> None:
         """Fetch `piece` and verify it. Raises as `read_piece`."""
         at = self.starts[piece.name]
-
-        def write(data: bytes) -> None:
-            nonlocal at
-            with _copying():
-                _write_all(self.file.fileno(), data, at)
-            at += len(data)
-
-        copy_piece(piece, place, write)
+        with _translate_errors(piece, place), _open(piece, place) as file:
+            for chunk in _verified(piece, file, place):
+                with _copying():
+                    _write_all(self.file.fileno(), chunk, at)
+                at += len(chunk)
 
 
 @contextmanager

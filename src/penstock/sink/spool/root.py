@@ -19,7 +19,7 @@ from penstock.blob.url import MISSPELT, is_blob, is_misspelt, scheme_of
 from penstock.core.model import Finding, PipelineName, SinkName
 from penstock.errors import OutcomeUnknown, Usage
 from penstock.protocols import TaskCheck
-from penstock.sink.spool.place import ID_SUFFIX, Place, Spooled, segments
+from penstock.sink.spool.place import ID_SUFFIX, Place, Spooled, folder_name
 from penstock.support.durable import sync_directory
 from penstock.support.private_files import create_private, make_private_directory, open_private
 from penstock.support.secret import scheme_only
@@ -200,7 +200,7 @@ class SpoolRoot:
 
     def place_of(self, pipeline: PipelineName, sink: SinkName) -> Place:
         """Return the place of one sink. Nothing is connected or created yet."""
-        folders = segments(pipeline, sink)
+        folders = folder_name(pipeline), folder_name(sink)
         if not is_blob(self.url):
             return DirectoryPlace(directory=os.path.join(self.url, *folders))
         return ObjectPlace(store=self.store(), folder="/".join((*folders, "")))

@@ -1,18 +1,30 @@
-"""`Spool`, through which a sink stages, reads, discards and sweeps its pieces."""
+"""`Spool`, through which a sink stages, reads, discards and sweeps its pieces, and the base class of sinks that do."""
 
 import logging
 import os
 import threading
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence, Set
-from contextlib import contextmanager, nullcontext
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.core.faults import FaultPoint
-from penstock.core.model import Attempt, Entry, LedgerId, PipelineName, SinkName, Staged, SweepCut, Waiting
+from penstock.core.model import (
+    ONLY_ACCOUNT,
+    AccountName,
+    Attempt,
+    Entry,
+    Finding,
+    LedgerId,
+    PipelineName,
+    SinkName,
+    Staged,
+    SweepCut,
+    Waiting,
+)
 from penstock.errors import Failed, Retryable
-from penstock.protocols import Signature
+from penstock.protocols import Signature, TaskCheck
 from penstock.sink.concurrent import map_concurrently
 from penstock.sink.spool.place import (
     Claimed,
@@ -194,6 +206,55 @@ class Spool:
         if self._claimed is None:
             raise Failed(f"Sink {self._sink!r} was not prepared.", remedy="Call prepare() first.")
         return self._claimed
+
+
+class SpooledSink:
+    """The common part of a `Sink` over one spool. Implements `HasStaging` and `CountsRequests` for the spool."""
+
+    def __init__(self, *, name: SinkName, spool: Spool) -> None:
+        self._name, self._spool = name, spool
+
+    @property
+    def name(self) -> SinkName:
+        return self._name
+
+    @property
+    def route_sql(self) -> str | None:
+        return None
+
+    @property
+    def accounts(self) -> Sequence[AccountName]:
+        return [ONLY_ACCOUNT]
+
+    def waiting(self, account: AccountName, *, pipeline: PipelineName) -> Iterator[Waiting]:  # noqa: ARG002 - there is one
+        return self._spool.waiting(pipeline)
+
+    def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
+        return self._spool.sweep(cut, dry_run=dry_run)
+
+    def signatures(self, *, pipeline: PipelineName) -> Sequence[Signature]:
+        return self._spool.signatures(pipeline)
+
+    def sign(self, entry: Entry) -> None:
+        self._spool.sign(entry)
+
+    def claim(self, ledger_id: LedgerId) -> None:
+        """Check the signatures: the opening has signed the spool, and another ledger's may have at the same moment."""
+        self._spool.claim(ledger_id)
+
+    def task_checks(self) -> AbstractContextManager[Sequence[TaskCheck]]:
+        """Give none: the spool is checked once for all sinks."""
+        return nullcontext(())
+
+    def lifecycle(self) -> Sequence[Finding]:
+        """Return nothing: targets delete nothing, and the spool is checked once for all sinks."""
+        return []
+
+    def requests_sent(self) -> Mapping[str, int]:
+        return self._spool.root.requests_sent()
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to release."""
 
 
 def _of_attempts(there: Iterable[Spooled]) -> Iterator[tuple[Spooled, Attempt]]:

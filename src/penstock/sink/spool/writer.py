@@ -159,7 +159,8 @@ class SpoolWriter:
     def _open_stream(self) -> Any:
         if self._stream is None:
             self._target = _Target(self._stager, self._name)
-            self._target.write(_header(self._attempt, self._stager.sink))
+            header = {"sink": self._stager.sink, "attempt": self._attempt.token}
+            self._target.write(encode_document(FORMAT, VERSION, header) + b"\n")
             options = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level=1), use_threads=False)
             self._stream = pa.ipc.new_stream(pa.PythonFile(self._target, mode="w"), self._schema, options=options)
         return self._stream
@@ -238,10 +239,6 @@ class _Target:
     def _write_file(self, file: PieceFile, data: bytes) -> None:
         with WRITE.around(error=OSError, lost=OSError):
             WRITE.write(file, data)
-
-
-def _header(attempt: Attempt, sink: SinkName) -> bytes:
-    return encode_document(FORMAT, VERSION, {"sink": sink, "attempt": attempt.token}) + b"\n"
 
 
 def _types(schema: "pa.Schema") -> str:

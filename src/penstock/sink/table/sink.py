@@ -10,8 +10,7 @@ from typing import ClassVar, TypedDict
 from penstock.core.high_water_mark import HighWaterMark
 from penstock.core.model import ONLY_ACCOUNT, AccountName, PipelineName, Publication, Published, RowDigest, SinkKind, SinkName
 from penstock.errors import Failed, StagedDataLost
-from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpoolRoot, SpoolStager
-from penstock.sink.spool.sink import SpooledSink
+from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpooledSink, SpoolRoot, SpoolStager
 from penstock.sink.spool.writer import RowCheck
 from penstock.sink.table.marker import NOTHING_YET
 from penstock.sink.table.preparation import settings_of

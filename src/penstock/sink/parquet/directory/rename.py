@@ -11,7 +11,7 @@ from pathlib import Path
 
 from penstock.core.faults import FaultPoint
 from penstock.core.model import new_nonce
-from penstock.errors import ContentConflict, PenstockError, PublishFailed, Retryable, StagedDataLost
+from penstock.errors import ContentConflict, PublishFailed, Retryable, StagedDataLost
 from penstock.sink.parquet.account import PieceState
 from penstock.support.durable import io_error, sync_directory
 from penstock.support.filesystem_errors import problem_of
@@ -22,24 +22,19 @@ _UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNO
 _PASSING = frozenset({errno.EAGAIN, errno.EBUSY, errno.EMFILE, errno.ENFILE, errno.ESTALE, errno.ETIMEDOUT, errno.ENOMEM})
 
 
-def publishing_failed(doing: str, cause: OSError) -> PenstockError:
-    """Return the error for a failed step of publishing: Retryable if trying again may help, else PublishFailed."""
-    problem = problem_of(cause)
-    if cause.errno in _PASSING:
-        return Retryable(f"{doing} failed: {problem.reason}.", remedy="Try again.")
-    return PublishFailed(
-        f"{doing} failed: {problem.reason}.",
-        remedy=f"{problem.advice} and start again: the batch is decided, and the next start publishes it.",
-    )
-
-
 @contextmanager
 def publishing(doing: str) -> Iterator[None]:
-    """Raise an OSError of a step of publishing as `publishing_failed`."""
+    """Raise an OSError of a step of publishing as Retryable if trying again may help, else as PublishFailed."""
     try:
         yield
     except OSError as cause:
-        raise publishing_failed(doing, cause) from cause
+        problem = problem_of(cause)
+        if cause.errno in _PASSING:
+            raise Retryable(f"{doing} failed: {problem.reason}.", remedy="Try again.") from cause
+        raise PublishFailed(
+            f"{doing} failed: {problem.reason}.",
+            remedy=f"{problem.advice} and start again: the batch is decided, and the next start publishes it.",
+        ) from cause
 
 
 def create_durably(directory: Path, make: Callable[[Path], None] | None = None) -> None:
