@@ -11,9 +11,8 @@ import requests
 
 from penstock.blob.base_store import Failure, error_for
 from penstock.blob.gcs import GcsStore
-from penstock.blob.hdfs import HdfsStore
+from penstock.blob.hdfs import HdfsStore, RefusedError
 from penstock.blob.store import open_store
-from penstock.blob.webhdfs import RefusedError
 from penstock.errors import PenstockError, Retryable, Usage
 
 PLACES = {

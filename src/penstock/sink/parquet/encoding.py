@@ -26,7 +26,6 @@ AUTO, DICTIONARY, PLAIN = "auto", "dictionary", "plain"
 DELTA_BINARY_PACKED, BYTE_STREAM_SPLIT = "delta_binary_packed", "byte_stream_split"
 DELTA_BYTE_ARRAY, DELTA_LENGTH_BYTE_ARRAY = "delta_byte_array", "delta_length_byte_array"
 
-FOR_ALL_COLUMNS: Final = (AUTO, DICTIONARY, PLAIN)
 DICTIONARY_PAGESIZE_LIMIT: Final = 1 << 20
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, ClassVar
 
 from penstock.blob import BlobStore, Pending, open_store
 from penstock.blob.base_store import requests_to
@@ -29,19 +29,14 @@ from penstock.support.secret import scheme_only
 class DirectoryPlace:
     """The directory that holds the spool files of one sink."""
 
+    sharing: ClassVar = "Put `spool:` on storage that is mounted at the same path on the driver and on every executor."
+    is_remote: ClassVar = False
+
     directory: str
 
     @property
     def where(self) -> str:
         return self.directory
-
-    @property
-    def sharing(self) -> str:
-        return "Put `spool:` on storage that is mounted at the same path on the driver and on every executor."
-
-    @property
-    def is_remote(self) -> bool:
-        return False
 
     def identities(self) -> Sequence[str]:
         make_private_directory(Path(self.directory))
@@ -102,20 +97,15 @@ class DirectoryFile:
 class ObjectPlace:
     """The spool objects of one sink, below `folder`, which ends with a slash."""
 
+    sharing: ClassVar = "Let tasks reach the same store as the driver: with the same endpoint, and the same account."
+    is_remote: ClassVar = True
+
     store: BlobStore
     folder: str
 
     @property
     def where(self) -> str:
         return f"{self.store.url}/{self.folder}".rstrip("/")
-
-    @property
-    def sharing(self) -> str:
-        return "Let tasks reach the same store as the driver: with the same endpoint, and the same account."
-
-    @property
-    def is_remote(self) -> bool:
-        return True
 
     def identities(self) -> Sequence[str]:
         return [spooled.name for spooled in self._objects() if spooled.name.endswith(ID_SUFFIX)]

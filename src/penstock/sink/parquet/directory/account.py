@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from penstock.core.high_water_mark import AccountOwner
 from penstock.core.model import AccountName, PipelineName, RequestEstimate, SinkName
@@ -25,6 +25,8 @@ _OPTIONS = ("staging", "publish_by")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryAccount:
     """`root` holds the table. Staged files wait in `own_staging` if given, else beside the root."""
+
+    publishing: ClassVar = "one move a file"
 
     root: Path
     own_staging: Path | None = None
@@ -46,10 +48,6 @@ class DirectoryAccount:
     def staging(self) -> str:
         """The directory below which every pipeline and sink has its own."""
         return str(self.own_staging or self.root.parent / _STAGING / self.root.name)
-
-    @property
-    def publishing(self) -> str:
-        return "one move a file"
 
     def area(self, *, pipeline: PipelineName, sink: SinkName, account: AccountName) -> DirectoryArea:
         """Return the part of one sink. The option `staging` may serve several accounts: each has a directory and a file there."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, ClassVar
 
 from penstock.core.faults import FaultPoint
 from penstock.core.high_water_mark import AccountOwner, Marker
@@ -58,14 +58,12 @@ class DirectoryArea:
     `owner_file` notes the owner of the account; it is the same for every pipeline and sink.
     """
 
+    is_remote: ClassVar = False
+
     root: Path
     staging: Path
     owner_file: Path
     publish: Move
-
-    @property
-    def is_remote(self) -> bool:
-        return False
 
     def prepare(self) -> DirectoryUploads:
         """Create root and staging, and prove that a rename leads from staging to root. Raises Refused, Failed."""
@@ -267,18 +265,33 @@ class DirectoryCheck:
 
 def check_area(root: Path, staging: Path) -> Finding:
     """Return whether both directories exist or can be created, on one file system with room, and files can be moved."""
-    subject = f"account {root}"
+    ok, message = _checked(root, staging)
+    return Finding(subject=f"account {root}", ok=ok, message=message)
+
+
+def _checked(root: Path, staging: Path) -> tuple[bool, str]:
     here, there = _existing(root), _existing(staging)
     if here is None or there is None:
-        wrong = root if here is None else staging
-        return Finding(subject=subject, ok=False, message=f"{wrong} is a file, or lies below one; expected a directory.")
+        return False, f"{root if here is None else staging} is a file, or lies below one; expected a directory."
     unwritable = next((path for path in (here, there) if not os.access(path, os.W_OK | os.X_OK)), None)
     if unwritable is not None:
-        return Finding(subject=subject, ok=False, message=f"{unwritable} cannot be written: grant access, or use another path.")
+        return False, f"{unwritable} cannot be written: grant access, or use another path."
     if here.stat().st_dev != there.stat().st_dev:
-        message = f"staging {staging} is on another file system: set the account's option `staging` to a directory on its own."
-        return Finding(subject=subject, ok=False, message=message)
-    return _tried(subject, here, there)
+        return (
+            False,
+            f"staging {staging} is on another file system: set the account's option `staging` to a directory on its own.",
+        )
+    try:
+        with tempfile.TemporaryDirectory(prefix=".penstock-check-", dir=there) as name:
+            how = _try_to_move(Path(name))
+    except OSError as cause:
+        return False, f"a file cannot be written below {there}: {reason(cause)}."
+    if how is None:
+        return False, f"{there} supports neither renames that refuse to replace nor hard links: use another file system."
+    free_bytes = shutil.disk_usage(here).free
+    enough = free_bytes >= _LITTLE_SPACE_BYTES
+    advice = "." if enough else ": make room, staged and published files share this disk."
+    return enough, f"{here} can be written; files are published by {how}; {free_bytes / 1e9:.1f} GB free{advice}"
 
 
 def _existing(path: Path) -> Path | None:
@@ -286,22 +299,6 @@ def _existing(path: Path) -> Path | None:
     while not path.exists() and not path.is_symlink():
         path = path.parent
     return path if path.is_dir() else None
-
-
-def _tried(subject: str, here: Path, there: Path) -> Finding:
-    try:
-        with tempfile.TemporaryDirectory(prefix=".penstock-check-", dir=there) as name:
-            how = _try_to_move(Path(name))
-    except OSError as cause:
-        return Finding(subject=subject, ok=False, message=f"a file cannot be written below {there}: {reason(cause)}.")
-    if how is None:
-        message = f"{there} supports neither renames that refuse to replace nor hard links: use another file system."
-        return Finding(subject=subject, ok=False, message=message)
-    free_bytes = shutil.disk_usage(here).free
-    enough = free_bytes >= _LITTLE_SPACE_BYTES
-    advice = "." if enough else ": make room, staged and published files share this disk."
-    message = f"{here} can be written; files are published by {how}; {free_bytes / 1e9:.1f} GB free{advice}"
-    return Finding(subject=subject, ok=enough, message=message)
 
 
 def _try_to_move(directory: Path) -> str | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import BinaryIO
+from typing import BinaryIO, ClassVar
 
 from penstock.blob import BlobStore, Found, Pending, expiry_finding
 from penstock.blob.check import StoreCheck, check_store
@@ -61,16 +61,14 @@ class ObjectArea:
     makes the store in a task; it is picklable also where the client library is missing.
     """
 
+    is_remote: ClassVar = True
+
     store: BlobStore
     folder: str
     owner: str
     reopen: Callable[[], BlobStore] = field(repr=False)
     _looked_s: float = 0.0
     _seen: Marker | None = None
-
-    @property
-    def is_remote(self) -> bool:
-        return True
 
     def prepare(self) -> ObjectUploads:
         """Write an object, to see whether the account can be written. Raises Failed, Retryable."""
