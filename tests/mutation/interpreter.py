@@ -6,6 +6,7 @@ a request a line from standard input, and answers each with a line: the program'
 
 import json
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -27,13 +28,13 @@ class Interpreter:
             [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
         )
 
-    def run(self, program: str, *arguments: str, cwd: Path, env: dict[str, str], output: Path, longest_s: float) -> int:
-        """Run `program`, as `python -c` does, with `env` as its environment; both its outputs go to the file `output`.
+    def run(self, program: Path, *arguments: str, cwd: Path, env: dict[str, str], output: Path, longest_s: float) -> int:
+        """Run the file `program` with `env` as its environment; both its outputs go to the file `output`.
 
         Returns the exit code, or the negative number of the signal that ended it: SIGKILL after `longest_s`, with all that it
         started.
         """
-        request = {"program": program, "arguments": arguments, "cwd": str(cwd), "env": env, "output": str(output)}
+        request = {"program": str(program), "arguments": arguments, "cwd": str(cwd), "env": env, "output": str(output)}
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps({**request, "longest_s": longest_s}) + "\n")
@@ -71,14 +72,16 @@ def _become(request: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(request["env"])
     _redirect(request["output"])
-    sys.argv = ["-c", *request["arguments"]]
+    sys.argv = [request["program"], *request["arguments"]]
     sys.path[:0] = ["", *_paths(request["env"])]
     code: Any = 1
     try:
-        exec(compile(request["program"], "<string>", "exec"), {"__name__": "__main__"})
+        runpy.run_path(request["program"], run_name="__main__")
         code = 0
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        if isinstance(ended.code, str):
+            print(ended.code)
     except BaseException:  # noqa: BLE001 - as Python itself does
         sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
     finally:

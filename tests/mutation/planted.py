@@ -20,22 +20,13 @@ from tests.servers.server import HOME
 
 ROOT = Path(__file__).parents[2]
 LINKED = ("src", "tests", "pyproject.toml")
+BOOT = Path(__file__).with_name("boot.py")
 LONGEST_S = 180
 SCHEDULES = 2_000
 """So many random schedules must do for the simulator; most mutants break an invariant in the first few."""
 
 _PARSING = Lock()
 """ast.parse is not safe in several threads before Python 3.12."""
-_WRONG_COPY = 97
-_BOOT = f"""
-import runpy, sys, penstock
-package, module, *arguments = sys.argv[1:]
-if not penstock.__file__.startswith(package):
-    sys.stderr.write(f"{{penstock.__file__}} was imported, not the package in {{package}}")
-    sys.exit({_WRONG_COPY})
-sys.argv = [module, *arguments]
-runpy.run_module(module, run_name="__main__", alter_sys=True)
-"""
 _VIOLATION = re.compile(r"(?<!\w)I\d+(/I\d+)*: ")
 _BROKEN_CODE = re.compile(r"([\w.]*\.)?(Import|ModuleNotFound|Syntax|Indentation|Name|UnboundLocal|Attribute|Type)Error\b")
 
@@ -127,7 +118,7 @@ class Copy:
         package, output = self._root / "src" / "penstock", self._root / "output.txt"
         env = _environment(PYTHONPATH=str(self._root / "src"))
         code = self._interpreter.run(
-            _BOOT, str(package), module, *arguments, cwd=self._root, env=env, output=output, longest_s=LONGEST_S
+            BOOT, str(package), module, *arguments, cwd=self._root, env=env, output=output, longest_s=LONGEST_S
         )
         ended = "" if code >= 0 else f"\nended by signal {-code}, or within {LONGEST_S} s not at all"
         return code, output.read_text(encoding="utf-8", errors="replace") + ended

@@ -91,10 +91,11 @@ def test_a_text_that_is_not_there_once_is_told(copy: Copy, find: str) -> None:
 
 
 def test_a_run_without_an_end_is_killed_with_what_it_started(interpreter: Interpreter, tmp_path: Path) -> None:
-    program = "import subprocess, time; print(subprocess.Popen(['sleep', '600']).pid, flush=True); time.sleep(600)"
-    output = tmp_path / "output.txt"
+    program, output = tmp_path / "program.py", tmp_path / "output.txt"
+    program.write_text("import subprocess, time; print(subprocess.Popen(['sleep', '600']).pid, flush=True); time.sleep(600)")
     code = interpreter.run(program, cwd=tmp_path, env=dict(os.environ), output=output, longest_s=1)
     assert code == -signal.SIGKILL
     while Path(f"/proc/{output.read_text().strip()}/exe").exists():
         os.sched_yield()
-    assert interpreter.run("raise SystemExit(3)", cwd=tmp_path, env={}, output=output, longest_s=60) == 3
+    program.write_text("raise SystemExit(3)")
+    assert interpreter.run(program, cwd=tmp_path, env={}, output=output, longest_s=60) == 3
