@@ -21,6 +21,7 @@ from penstock.errors import OutcomeUnknown, PublishFailed, Refused, Retryable
 from penstock.sink.kafka import marker_store, verification
 from penstock.sink.kafka.errors import Overtaken
 from penstock.sink.kafka.records import RecordColumns
+from penstock.sink.kafka.topics import written
 from penstock.testing.conformance import PIPELINE
 from penstock.testing.conformance.bench import DecidedBatches, publish
 
@@ -229,6 +230,20 @@ def test_a_broker_that_is_frozen_leaves_the_outcome_to_the_marker(topic):
             sink.publish(publication)
     assert place.content() == values(range(10))
     assert place.verify(sink).ok
+
+
+def test_a_client_that_knows_the_leaders_from_before_a_kill_asks_who_leads_now(topic):
+    """It would be told that its epoch is an older one for as long as it lives."""
+    running, place = server("kafka"), topic()
+    sink = place.sink()
+    place.put(sink, range(10), batch_id=0)
+    place.await_open(is_so=False)
+    admin, name = sink._clients.admin, place.rig.topic
+    before = written(admin, name, [0])
+    running.kill()
+    running.start()
+    running.await_led(name, 1)
+    assert written(admin, name, [0]) == before
 
 
 # --- lanes and parts

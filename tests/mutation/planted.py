@@ -1,42 +1,32 @@
 """The product with a mutant planted in it, and what the tests say of it.
 
 A mutant has a tree of its own: symbolic links to the repository, and directories only on the way to the changed file. Every run
-is a process of its own with that tree first on its path; it refuses to go on if another product is imported.
+is a process of its own, forked from one that has the libraries only, with that tree first on its path; it refuses to go on if
+another product is imported.
 """
 
 import ast
 import os
 import re
-import signal
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
+from tests.mutation.interpreter import Interpreter
 from tests.mutation.mutant import Mutant
 from tests.servers.server import HOME
 
 ROOT = Path(__file__).parents[2]
 LINKED = ("src", "tests", "pyproject.toml")
+BOOT = Path(__file__).with_name("boot.py")
 LONGEST_S = 180
 SCHEDULES = 2_000
 """So many random schedules must do for the simulator; most mutants break an invariant in the first few."""
 
 _PARSING = Lock()
 """ast.parse is not safe in several threads before Python 3.12."""
-_WRONG_COPY = 97
-_BOOT = f"""
-import runpy, sys, penstock
-package, module, *arguments = sys.argv[1:]
-if not penstock.__file__.startswith(package):
-    sys.stderr.write(f"{{penstock.__file__}} was imported, not the package in {{package}}")
-    sys.exit({_WRONG_COPY})
-sys.argv = [module, *arguments]
-runpy.run_module(module, run_name="__main__", alter_sys=True)
-"""
 _VIOLATION = re.compile(r"(?<!\w)I\d+(/I\d+)*: ")
 _BROKEN_CODE = re.compile(r"([\w.]*\.)?(Import|ModuleNotFound|Syntax|Indentation|Name|UnboundLocal|Attribute|Type)Error\b")
 
@@ -67,8 +57,8 @@ class Outcome:
 class Copy:
     """The sources and tests as they are now, seen from `directory`. `archive` holds what makes Spark start fast."""
 
-    def __init__(self, directory: Path, *, archive: Path) -> None:
-        self._root = directory
+    def __init__(self, directory: Path, *, archive: Path, interpreter: Interpreter) -> None:
+        self._root, self._interpreter = directory, interpreter
         for name in LINKED:
             (directory / name).symlink_to(ROOT / name)
         cache = directory / ".pytest_cache" / "d"
@@ -125,23 +115,13 @@ class Copy:
         return Outcome(code=code, output=output, failed=told[:1], broken=broken)
 
     def _run(self, module: str, *arguments: str) -> tuple[int, str]:
-        package = self._root / "src" / "penstock"
-        process = subprocess.Popen(
-            [sys.executable, "-c", _BOOT, str(package), module, *arguments],
-            cwd=self._root,
-            env=_environment(PYTHONPATH=str(self._root / "src")),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
+        package, output = self._root / "src" / "penstock", self._root / "output.txt"
+        env = _environment(PYTHONPATH=str(self._root / "src"))
+        code = self._interpreter.run(
+            BOOT, str(package), module, *arguments, cwd=self._root, env=env, output=output, longest_s=LONGEST_S
         )
-        try:
-            output, _ = process.communicate(timeout=LONGEST_S)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            output = f"{process.communicate()[0]}\nno end after {LONGEST_S} s"
-        return process.returncode, output
+        ended = "" if code >= 0 else f"\nended by signal {-code}, or within {LONGEST_S} s not at all"
+        return code, output.read_text(encoding="utf-8", errors="replace") + ended
 
 
 def changed(mutant: Mutant, text: str) -> str:

@@ -8,11 +8,14 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from pathlib import Path
+from queue import Queue
 from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests.mutation.interpreter import Interpreter
 from tests.mutation.mutant import BUGS, Mutant
 from tests.mutation.mutants import MUTANTS
 from tests.mutation.planted import ROOT, Copy, Outcome, changed
@@ -38,17 +41,41 @@ def drawn(seed: int) -> list[Mutant]:
 CHOSEN = MUTANTS if EVERYTHING else drawn(SEED)
 
 
-def try_mutant(mutant: Mutant, archive: Path) -> Outcome:
-    with TemporaryDirectory(prefix="penstock-mutant-") as directory:
-        copy = Copy(Path(directory), archive=archive)
-        copy.plant(mutant)
-        return copy.run_tests(mutant.tests) if mutant.tests else copy.simulate()
+class Trials:
+    """Runs mutants, a few at once, each on one of the interpreters that were started for all."""
 
+    def __init__(self, archive: Path) -> None:
+        self._archive = archive
+        self._interpreters = Queue[Interpreter]()
+        for _ in range(os.cpu_count() or 1):
+            self._interpreters.put(Interpreter())
 
-def try_unchanged(archive: Path, *, simulate: bool) -> Outcome:
-    with TemporaryDirectory(prefix="penstock-unchanged-") as directory:
-        copy = Copy(Path(directory), archive=archive)
-        return copy.simulate() if simulate else copy.run_tests(sorted({test for mutant in CHOSEN for test in mutant.tests}))
+    def try_mutant(self, mutant: Mutant) -> Outcome:
+        with self._copy() as copy:
+            copy.plant(mutant)
+            return copy.run_tests(mutant.tests) if mutant.tests else copy.simulate()
+
+    def try_tests(self) -> Outcome:
+        """All that are to catch a mutant, without one."""
+        with self._copy() as copy:
+            return copy.run_tests(sorted({test for mutant in CHOSEN for test in mutant.tests}))
+
+    def try_simulator(self) -> Outcome:
+        with self._copy() as copy:
+            return copy.simulate()
+
+    @contextmanager
+    def _copy(self) -> Iterator[Copy]:
+        interpreter = self._interpreters.get()
+        try:
+            with TemporaryDirectory(prefix="penstock-mutant-") as directory:
+                yield Copy(Path(directory), archive=self._archive, interpreter=interpreter)
+        finally:
+            self._interpreters.put(interpreter)
+
+    def close(self) -> None:
+        while not self._interpreters.empty():
+            self._interpreters.get().close()
 
 
 @pytest.fixture(scope="module")
@@ -57,14 +84,14 @@ def outcomes(request: pytest.FixtureRequest) -> Iterator[Outcomes]:
     print(f"PENSTOCK_SEED={SEED}")
     names = Counter(item.name for item in request.session.items if item.module is request.module)
     asked = [mutant for mutant in CHOSEN if names[f"{test_the_suite_catches.__name__}[{mutant}]"]]
-    archive = request.config.cache.mkdir("spark")
-    pool = ThreadPoolExecutor(os.cpu_count())
-    running = {str(mutant): pool.submit(try_mutant, mutant, archive) for mutant in asked}
-    if names[test_without_a_mutant_the_same_tests_pass.__name__]:
-        running[UNCHANGED_TESTS] = pool.submit(try_unchanged, archive, simulate=False)
-        running[UNCHANGED_SIMULATOR] = pool.submit(try_unchanged, archive, simulate=True)
-    yield running
-    pool.shutdown(cancel_futures=True)
+    with closing(Trials(request.config.cache.mkdir("spark"))) as trials:
+        pool = ThreadPoolExecutor(os.cpu_count())
+        running = {str(mutant): pool.submit(trials.try_mutant, mutant) for mutant in asked}
+        if names[test_without_a_mutant_the_same_tests_pass.__name__]:
+            running[UNCHANGED_TESTS] = pool.submit(trials.try_tests)
+            running[UNCHANGED_SIMULATOR] = pool.submit(trials.try_simulator)
+        yield running
+        pool.shutdown(cancel_futures=True)
 
 
 def test_each_bug_is_planted() -> None:

@@ -1,10 +1,15 @@
 """The runner tells a caught mutant from one that survives, from one that does not even run, and from a wrong copy."""
 
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.mutation.interpreter import Interpreter
 from tests.mutation.mutant import Mutant
 from tests.mutation.planted import Copy, Outcome
 
@@ -24,11 +29,17 @@ NOT_IMPORTABLE = replace(CAUGHT, name="not-importable", find="def recognise(", r
 NO_SUCH_TEST = replace(CAUGHT, name="no-such-test", tests=("tests/unit/test_commit_identity.py::test_nothing",))
 
 
+@pytest.fixture(scope="module")
+def interpreter() -> Iterator[Interpreter]:
+    with closing(Interpreter()) as running:
+        yield running
+
+
 @pytest.fixture
-def copy(tmp_path: Path) -> Copy:
+def copy(tmp_path: Path, interpreter: Interpreter) -> Copy:
     (tmp_path / "archive").mkdir()
     (tmp_path / "copy").mkdir()
-    return Copy(tmp_path / "copy", archive=tmp_path / "archive")
+    return Copy(tmp_path / "copy", archive=tmp_path / "archive", interpreter=interpreter)
 
 
 def outcome_of(copy: Copy, mutant: Mutant) -> Outcome:
@@ -77,3 +88,14 @@ def test_another_copy_than_this_one_is_not_tested(copy: Copy, tmp_path: Path) ->
 def test_a_text_that_is_not_there_once_is_told(copy: Copy, find: str) -> None:
     with pytest.raises(AssertionError, match="the mutant no longer applies"):
         copy.plant(replace(CAUGHT, find=find))
+
+
+def test_a_run_without_an_end_is_killed_with_what_it_started(interpreter: Interpreter, tmp_path: Path) -> None:
+    program, output = tmp_path / "program.py", tmp_path / "output.txt"
+    program.write_text("import subprocess, time; print(subprocess.Popen(['sleep', '600']).pid, flush=True); time.sleep(600)")
+    code = interpreter.run(program, cwd=tmp_path, env=dict(os.environ), output=output, longest_s=1)
+    assert code == -signal.SIGKILL
+    while Path(f"/proc/{output.read_text().strip()}/exe").exists():
+        os.sched_yield()
+    program.write_text("raise SystemExit(3)")
+    assert interpreter.run(program, cwd=tmp_path, env={}, output=output, longest_s=60) == 3

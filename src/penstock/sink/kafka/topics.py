@@ -17,7 +17,13 @@ _SEEN_S = 15.0
 _LOOK_S = 0.05
 _SEGMENT_BYTES = 1_048_576
 """Small: the segment that is being written is never compacted, so a reader goes through all of it."""
-
+_OUTDATED: Final = {
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError._NOENT,
+}
+"""Errors of an admin client whose metadata are older than the newest change of leaders: it does not ask for newer ones itself."""
 
 WRITE, READ, DESCRIBE_CONFIGS = "Write", "Read", "DescribeConfigs"
 _AS_BROKERS_SAY: Final = {WRITE: "WRITE", READ: "READ", DESCRIBE_CONFIGS: "DESCRIBE_CONFIGS"}
@@ -140,6 +146,20 @@ def _require_done(future: Any, *, right: str, name: str, fine: Sequence[int] = (
 
 
 def _offsets(admin: AdminClient, topic: str, partitions: Sequence[int], what: OffsetSpec, level: IsolationLevel) -> list[int]:
+    asking = Retrying(
+        retry=retry_if_exception(lambda cause: code_of(cause) in _OUTDATED),
+        before_sleep=lambda _: admin.list_topics(topic, ANSWER_S),
+        stop=stop_after_delay(_SEEN_S),
+        wait=wait_fixed(_LOOK_S),
+        reraise=True,
+    )
+    found: list[int] = asking(_offsets_by_metadata, admin, topic, partitions, what, level)
+    return found
+
+
+def _offsets_by_metadata(
+    admin: AdminClient, topic: str, partitions: Sequence[int], what: OffsetSpec, level: IsolationLevel
+) -> list[int]:
     wanted = {TopicPartition(topic, partition): what for partition in partitions}
     found = admin.list_offsets(wanted, isolation_level=level, request_timeout=ANSWER_S)
     by_number = {place.partition: _known(future.result().offset) for place, future in found.items()}
