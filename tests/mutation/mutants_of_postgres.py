@@ -11,7 +11,6 @@ MOVE = "src/penstock/sink/postgres/load.py"
 SHAPE = "src/penstock/sink/postgres/table_schema.py"
 SINK = "src/penstock/sink/postgres/sink.py"
 STATEMENTS = "src/penstock/sink/postgres/statements.py"
-TABLE_STATEMENTS = "src/penstock/sink/postgres/table_statements.py"
 
 OF_LEDGER = "tests/conformance/test_ledger_conformance.py"
 OF_SERVED_LEDGER = "tests/live/test_ledger_served.py"
@@ -63,8 +62,8 @@ MUTANTS_OF_POSTGRES = (
         bug=17,
         name="nobody-counts-the-rows-that-postgres-took",
         file=MOVE,
-        find="        return Loaded(rows=connection.execute(statements.insert(columns.casts)).rowcount, displaced=Totals())\n",
-        replace="        connection.execute(statements.insert(columns.casts))\n"
+        find="        return Loaded(rows=connection.execute(statements.insert_cast(casts)).rowcount, displaced=Totals())\n",
+        replace="        connection.execute(statements.insert_cast(casts))\n"
         "        return Loaded(rows=staged, displaced=Totals())\n",
         tests=(f"{OF_PUBLISHING}::test_a_trigger_that_drops_rows_is_noticed_and_nothing_is_shown[numeric]",),
     ),
@@ -104,16 +103,16 @@ MUTANTS_OF_POSTGRES = (
         bug=17,
         name="a-table-is-looked-at-and-not-held",
         file="src/penstock/sink/postgres/table_schema.py",
-        find='SQL("{}; {}").format(statements.lock(), ',
-        replace='SQL("{}; {}").format(SQL("SELECT 1"), ',
+        find="{statements.lock()}; {query}",
+        replace="SELECT 1; {query}",
         tests=(f"{OF_PUBLISHING}::test_a_column_that_is_altered_while_the_table_is_waited_for_is_seen_as_it_is_then",),
     ),
     Mutant(
         bug=17,
         name="the-first-of-several-rows-with-one-key-counts",
-        file=TABLE_STATEMENTS,
-        find='SQL("max" if last else "min")',
-        replace='SQL("min")',
+        file=STATEMENTS,
+        find="{'max' if last else 'min'}",
+        replace="min",
         tests=(f"{OF_SERVED}_table.py::test_keys_that_come_again_and_again[postgres-0-upsert]",),
     ),
     Mutant(
@@ -193,7 +192,7 @@ MUTANTS_OF_POSTGRES = (
     Mutant(
         bug=17,
         name="what-was-tried-stays-in-postgres",
-        file=TABLE_STATEMENTS,
+        file=STATEMENTS,
         find="ROLLBACK TO SAVEPOINT penstock_rehearsal",
         replace="RELEASE SAVEPOINT penstock_rehearsal",
         tests=(f"{OF_MERGE}::test_what_was_tried_is_taken_back[postgres]",),
@@ -281,7 +280,7 @@ MUTANTS_OF_POSTGRES = (
     Mutant(
         bug=32,
         name="a-rule-sends-rows-elsewhere",
-        file="src/penstock/sink/postgres/rules.py",
+        file="src/penstock/sink/postgres/table_schema.py",
         find="        if rule.is_instead and",
         replace="        if False and",
         tests=("tests/attack/test_decided_tables.py::test_a_decided_batch_goes_where_no_rule_sends_it[postgres]",),

@@ -10,9 +10,8 @@ from penstock.core.model import Publication, Published
 from penstock.errors import Refused
 from penstock.sink.mysql import statements as sql
 from penstock.sink.mysql import table_schema as tables
-from penstock.sink.mysql.load import content, write
-from penstock.sink.mysql.rehearsal import rehearse, rehearse_merge
-from penstock.sink.mysql.syntax import MYSQL as SYNTAX
+from penstock.sink.mysql.load import content, rehearse, rehearse_merge, write
+from penstock.sink.mysql.statements import SYNTAX
 from penstock.sink.mysql.table_schema import TableSchema
 from penstock.sink.table.dialect import Dialect, ErrorCodes, FaultPoints
 from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE
@@ -23,8 +22,8 @@ from penstock.sql.mysql.catalog import ENGINE
 from penstock.sql.mysql.connection import Connection
 from penstock.sql.mysql.database import Database, one_at_a_time
 from penstock.sql.mysql.errors import DENIED, code_of, connection_lost, reason_of, without_view
-from penstock.sql.mysql.names import require_table_name
 from penstock.sql.mysql.statements import COMMIT as END_SNAPSHOT
+from penstock.sql.mysql.statements import require_table_name
 from penstock.sql.session import LOCK_TIMEOUT_S
 
 if TYPE_CHECKING:

@@ -14,13 +14,14 @@ import pyarrow as pa
 from penstock.sink.table.numbers import to_reals
 from penstock.sink.table.storage import (
     ColumnStorage,
+    ColumnStorages,
     Decimals,
-    Storages,
     always,
     anything,
     as_is,
     json_texts,
     nothing,
+    size_in,
     to_durations,
     to_flags,
     to_nested,
@@ -41,12 +42,10 @@ KEY_SIZE = 255
 class Storage(ColumnStorage):
     """A `ColumnStorage` for MySQL; `declared` is the type in the staging table, too.
 
-    `encode` produces the texts or bytes that are sent; `in_quotes`: they can hold any character. `read`: the expression that
-    reads the column, with `{}` for its name.
+    `encode` produces the texts or bytes that are sent; `in_quotes`: they can hold any character.
     """
 
     in_quotes: bool = False
-    read: str = "{}"
 
 
 def encoded(column: "pa.Array") -> "pa.Array":
@@ -62,8 +61,7 @@ def declared_as_key(kind: "pa.DataType") -> str:
 
 def most_characters(declared: str) -> int | None:
     """Return the most characters (bytes of a varbinary) that the column type takes, None if only bytes are limited."""
-    found = _SIZE.fullmatch(declared)
-    return int(found[1]) if found else None
+    return size_in(_SIZE, declared)
 
 
 def most_bytes(declared: str) -> int | None:
@@ -113,7 +111,7 @@ _integers = partial(
 )
 
 
-STORAGES = Storages.of_types(
+STORAGES = ColumnStorages.of_types(
     "MySQL",
     short=_integers("byte, short", "smallint"),
     integer=_integers("integer", "int"),

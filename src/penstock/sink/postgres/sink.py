@@ -11,7 +11,7 @@ from penstock.sink.postgres import statements as sql
 from penstock.sink.postgres import table_schema as tables
 from penstock.sink.postgres.load import content, load, rehearse
 from penstock.sink.postgres.members import require_none_filled
-from penstock.sink.postgres.syntax import POSTGRES as SYNTAX
+from penstock.sink.postgres.statements import SYNTAX
 from penstock.sink.postgres.table_schema import TableSchema
 from penstock.sink.table.dialect import Dialect, ErrorCodes, FaultPoints
 from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_TABLE

@@ -15,15 +15,16 @@ import pyarrow.compute as pc
 from penstock.sink.table.numbers import to_reals
 from penstock.sink.table.storage import (
     ColumnStorage,
+    ColumnStorages,
     Decimals,
     Encode,
-    Storages,
     Values,
     always,
     anything,
     as_is,
     json_texts,
     nothing,
+    size_in,
     to_durations,
     to_nested,
     to_texts,
@@ -51,7 +52,7 @@ class Storage(ColumnStorage):
     """A `ColumnStorage` for PostgreSQL.
 
     `staged`: the type in the staging table, whose binary form `encode` produces. `cast`: staged values need an explicit cast into
-    the column's type, and are read back as text.
+    the column's type.
     """
 
     staged: str
@@ -73,19 +74,13 @@ def copies_as_is(declared: str, kind: "pa.DataType") -> bool:
 
 
 def cast_into(declared: str, kind: "pa.DataType") -> str:
-    """Return the cast of staged values into a column of type `declared`; empty if assignment converts them or refuses."""
-    return declared if storage_of(kind).cast else ""
-
-
-def read_as(kind: "pa.DataType") -> str:
-    """Return the cast with which values are read back; empty for none."""
-    return "text" if storage_of(kind).cast else ""
+    """Return the expression of staged values for a column of type `declared`: a cast, unless assignment converts or refuses."""
+    return "{}::" + declared.replace("{", "{{").replace("}", "}}") if storage_of(kind).cast else "{}"
 
 
 def longest_text(declared: str) -> int | None:
     """Return how many characters a column of type `declared` takes, None if the number is unlimited."""
-    found = _SIZE.fullmatch(declared)
-    return int(found[1]) if found else None
+    return size_in(_SIZE, declared)
 
 
 def has_map(kind: "pa.DataType") -> bool:
@@ -167,7 +162,7 @@ def _moments(spark: str, declared: str) -> Storage:
     return _one_of(spark, declared, same=[of_microseconds], encode=_encode_moment, restore=_to_moment, refused=_BEFORE)
 
 
-STORAGES = Storages.of_types(
+STORAGES = ColumnStorages.of_types(
     "PostgreSQL",
     short=_integers("byte, short", "smallint"),
     integer=_integers("integer", "integer"),
@@ -217,6 +212,7 @@ STORAGES = Storages.of_types(
         encode=json_texts,
         restore=to_nested,
         cast=True,
+        read="{}::text",
         also="text; jsonb, unless a map is inside: jsonb does not keep its order",
         refused="times outside the years 0001 to 9999; NUL in jsonb",
     ),
@@ -228,6 +224,7 @@ STORAGES = Storages.of_types(
         encode=nothing,
         restore=to_values,
         cast=True,
+        read="{}::text",
         also="any",
     ),
 )

@@ -8,12 +8,11 @@ from penstock.core.faults import FaultPoint
 from penstock.errors import Refused
 from penstock.sink.redshift import statements as sql
 from penstock.sink.redshift import table_schema as tables
-from penstock.sink.redshift.connection import Connection
-from penstock.sink.redshift.database import Database
+from penstock.sink.redshift.database import Connection, Database
 from penstock.sink.redshift.errors import FORBIDDEN, MADE_MEANWHILE, code_of, connection_lost, reason_of
 from penstock.sink.redshift.load import content, load
 from penstock.sink.redshift.marker_store import RedshiftMarkerStore
-from penstock.sink.redshift.names import split_name
+from penstock.sink.redshift.statements import split_name
 from penstock.sink.redshift.table_schema import TableSchema
 from penstock.sink.table.dialect import Dialect, ErrorCodes, FaultPoints
 from penstock.sink.table.sink import TableSinkArguments

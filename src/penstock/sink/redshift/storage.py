@@ -14,16 +14,17 @@ import pyarrow as pa
 from penstock.sink.table.numbers import to_reals
 from penstock.sink.table.storage import (
     ColumnStorage,
+    ColumnStorages,
     Decimals,
     Encode,
     Restore,
-    Storages,
     Takes,
     Values,
     always,
     as_is,
     json_texts,
     nothing,
+    size_in,
     to_durations,
     to_nested,
     to_texts,
@@ -47,11 +48,10 @@ _LONG_TEXT = f"character varying({MOST_TEXT_BYTES})"
 class Storage(ColumnStorage):
     """A `ColumnStorage` in which `declared` is the staging table's type, too, and `encode` returns what Python binds.
 
-    `bound`: how a bound value becomes the column's; `{}` is its type. `read`: how the column is read; `{}` is its name.
+    `bound`: how a bound value becomes the column's; `{}` is its type.
     """
 
     bound: str = "CAST(%s AS {})"
-    read: str = "{}"
 
 
 def values_of(column: "pa.Array") -> list[Any]:
@@ -68,11 +68,9 @@ def bound_as(kind: "pa.DataType") -> str:
 
 def most_bytes(declared: str) -> int | None:
     """Return how many bytes a column so declared takes, None for as many as its type allows."""
-    found = _SIZE.fullmatch(declared)
-    if found is None:
-        return None
     most = MOST_TEXT_BYTES if declared.startswith("character") else MOST_BINARY_BYTES
-    return min(most, int(found[1]))
+    found = size_in(_SIZE, declared)
+    return None if found is None else min(most, found)
 
 
 # --- which columns will do
@@ -123,7 +121,7 @@ def _moment(spark: str, declared: str, *, encode: Encode, restore: Restore) -> S
     return _one_of(spark, declared, encode=encode, restore=restore, refused=_YEARS, read="CAST({} AS varchar(40))")
 
 
-STORAGES = Storages.of_types(
+STORAGES = ColumnStorages.of_types(
     "Redshift",
     short=_integers("byte, short", "smallint"),
     integer=_integers("integer", "integer"),

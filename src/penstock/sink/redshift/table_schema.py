@@ -8,11 +8,10 @@ import pyarrow.compute as pc
 from penstock.core.model import SinkName
 from penstock.errors import Refused, Usage
 from penstock.sink.redshift import statements as sql
-from penstock.sink.redshift.connection import Connection
-from penstock.sink.redshift.names import folded, quoted, require_name, split_name
+from penstock.sink.redshift.database import Connection
 from penstock.sink.redshift.row_validator import MAX_ROW_BYTES, RowValidator
-from penstock.sink.redshift.storage import MOST_SCALE, most_bytes, storage_of
-from penstock.sink.redshift.table_statements import TableStatements
+from penstock.sink.redshift.statements import TableStatements, folded, quoted, require_name, split_name
+from penstock.sink.redshift.storage import MOST_SCALE, STORAGES, most_bytes, storage_of
 from penstock.sink.table.columns import (
     Alter,
     Columns,
@@ -85,17 +84,12 @@ def require_storable(schema: "pa.Schema", target: Target) -> None:
 
 def statements_of(schema: "pa.Schema", target: Target) -> TableStatements:
     """Return the SQL about the target for rows of `schema`."""
-    return TableStatements(*split_name(target.table), tuple(schema.names), target.key)
-
-
-def declared_for(schema: "pa.Schema") -> list[str]:
-    """Return the column types of a table that is created, and of the staging table."""
-    return [storage_of(field.type).declared(field.type) for field in schema]
+    return TableStatements(*split_name(target.table), tuple(schema.names), target.key, STORAGES.read_as(schema))
 
 
 def create_table(connection: Connection, schema: "pa.Schema", target: Target) -> None:
     """Create the table."""
-    connection.execute(statements_of(schema, target).create(declared_for(schema)))
+    connection.execute(statements_of(schema, target).create(STORAGES.declared(schema)))
 
 
 def hold(connection: Connection, schema: "pa.Schema", target: Target) -> TableSchema:

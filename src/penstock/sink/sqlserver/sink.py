@@ -8,11 +8,10 @@ from penstock.core.faults import FaultPoint
 from penstock.errors import Refused
 from penstock.sink.sqlserver import statements as sql
 from penstock.sink.sqlserver import table_schema as tables
-from penstock.sink.sqlserver.connection import Connect, Connection
-from penstock.sink.sqlserver.database import Database
+from penstock.sink.sqlserver.database import Connect, Connection, Database
 from penstock.sink.sqlserver.errors import FORBIDDEN, MADE_MEANWHILE, code_of, connection_lost, reason_of
 from penstock.sink.sqlserver.load import content, load
-from penstock.sink.sqlserver.names import folded_name, split_name
+from penstock.sink.sqlserver.statements import folded_name, split_name
 from penstock.sink.sqlserver.table_schema import TableSchema
 from penstock.sink.table.dialect import Dialect, ErrorCodes, FaultPoints
 from penstock.sink.table.sink import TableSinkArguments

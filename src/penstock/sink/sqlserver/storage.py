@@ -14,15 +14,16 @@ import pyarrow.compute as pc
 from penstock.sink.table.numbers import to_reals
 from penstock.sink.table.storage import (
     ColumnStorage,
+    ColumnStorages,
     Decimals,
     Encode,
-    Storages,
     Takes,
     Values,
     always,
     as_is,
     json_texts,
     nothing,
+    size_in,
     to_durations,
     to_nested,
     to_texts,
@@ -54,8 +55,7 @@ def declared_as_key(kind: "pa.DataType") -> str:
 
 def most_units(declared: str) -> int | None:
     """Return how many UTF-16 units of a text, or bytes, a column so declared takes; None if it has no limit."""
-    found = _SIZE.fullmatch(declared)
-    return int(found[1]) if found else None
+    return size_in(_SIZE, declared)
 
 
 def units_of(texts: "pa.Array") -> "pa.Array":
@@ -112,7 +112,7 @@ _one_of = ColumnStorage.one_of
 _integers = partial(ColumnStorage.integers, takes=_takes_integer, encode=as_is, also="wider integers, decimal with enough digits")
 
 
-STORAGES: Storages[ColumnStorage] = Storages.of_types(
+STORAGES: ColumnStorages[ColumnStorage] = ColumnStorages.of_types(
     "SQL Server",
     short=_integers("byte, short", "smallint"),
     integer=_integers("integer", "int"),

@@ -11,11 +11,10 @@ import pyarrow as pa
 from penstock.core.model import SinkName
 from penstock.errors import Refused, Usage
 from penstock.sink.sqlserver import statements as sql
-from penstock.sink.sqlserver.connection import Connection
-from penstock.sink.sqlserver.names import folded, quoted, require_name, split_name
+from penstock.sink.sqlserver.database import Connection
 from penstock.sink.sqlserver.row_validator import RowValidator
-from penstock.sink.sqlserver.storage import declared_as_key, most_units, storage_of, units_of
-from penstock.sink.sqlserver.table_statements import TableStatements
+from penstock.sink.sqlserver.statements import TableStatements, folded, quoted, require_name, split_name
+from penstock.sink.sqlserver.storage import STORAGES, declared_as_key, most_units, storage_of, units_of
 from penstock.sink.table.columns import (
     Alter,
     Columns,
@@ -139,7 +138,7 @@ def require_storable(schema: "pa.Schema", target: Target) -> None:
 
 def statements_of(schema: "pa.Schema", target: Target) -> TableStatements:
     """Return the SQL about the target for rows of `schema`."""
-    return TableStatements(*split_name(target.table), tuple(schema.names), target.key)
+    return TableStatements(*split_name(target.table), tuple(schema.names), target.key, STORAGES.read_as(schema))
 
 
 def create_table(connection: Connection, schema: "pa.Schema", target: Target) -> None:

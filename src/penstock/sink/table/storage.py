@@ -113,8 +113,8 @@ class ColumnStorage:
     """How one group of Arrow types is stored in a column of a database that has types of its own.
 
     `declared`: the type of a column that is created. `takes`: whether an existing column will do. `encode` converts to the
-    values that are sent, `restore` converts back. For people: `spark` names the types, `also` the other columns that will do,
-    `refused` the values that will not.
+    values that are sent, `restore` converts back what `read` selects, in which `{}` is the column. For people: `spark` names the
+    types, `also` the other columns that will do, `refused` the values that will not.
     """
 
     spark: str
@@ -122,6 +122,7 @@ class ColumnStorage:
     takes: Takes
     encode: Encode
     restore: Restore
+    read: str = "{}"
     also: str = ""
     refused: str = ""
 
@@ -155,7 +156,28 @@ class ColumnStorage:
         return cls(spark=spark, declared=always(declared), takes=takes, encode=encode, restore=to_integers, also=also, **own)
 
 
+K = TypeVar("K", bound=ColumnStorage)
+
+
+class ColumnStorages(Storages[K]):
+    """`Storages` of a database that has types of its own."""
+
+    def declared(self, schema: "pa.Schema") -> list[str]:
+        """Return the types of the columns that are created for rows of `schema`."""
+        return [self.of(field.type).declared(field.type) for field in schema]
+
+    def read_as(self, schema: "pa.Schema") -> tuple[str, ...]:
+        """Return the expressions that select the columns for `batches`."""
+        return tuple(self.of(field.type).read for field in schema)
+
+
 # --- which columns are created, and which will do
+
+
+def size_in(pattern: "re.Pattern[str]", declared: str) -> int | None:
+    """Return the size that `pattern` finds in a column's type, None if it does not match."""
+    found = pattern.fullmatch(declared)
+    return int(found[1]) if found else None
 
 
 def always(name: str) -> Declares:
