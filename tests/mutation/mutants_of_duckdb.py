@@ -252,7 +252,7 @@ MUTANTS_OF_DUCKDB = (
     Mutant(
         bug=43,
         name="an-altered-table-behind-any-driver-is-not-read-back",
-        file="src/penstock/sink/dbapi/declared_columns.py",
+        file="src/penstock/sink/dbapi/trial_record.py",
         find="    if not kept:\n",
         replace="    if target.write == 'none':\n",
         tests=("tests/attack/test_altered_behind_any_driver.py::test_a_decided_batch_is_read_back_from_an_altered_table",),

@@ -74,7 +74,7 @@ MUTANTS_OF_IDENTITY = (
     Mutant(
         bug=31,
         name="a-table-in-other-letters-is-nobodys",
-        file="src/penstock/sink/dbapi/marker_store.py",
+        file="src/penstock/sink/dbapi/database.py",
         find='    return "", name.lower()',
         replace='    return "", name',
         tests=("tests/unit/test_dbapi_sink.py::test_a_table_of_another_sink_is_refused_in_other_letters_too",),

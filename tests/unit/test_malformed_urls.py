@@ -19,7 +19,7 @@ from penstock.sink.sqlserver.database import address_of as sqlserver_address
 from penstock.spec import Account, Cassandra, Kafka, MySQL, PostgreSQL, Redshift, SQLite, SQLServer
 from penstock.spec.registry import Registry
 from penstock.spec.state_location import LedgerPlace
-from penstock.sql.mysql.address import address_of as mysql_address
+from penstock.sql.mysql.connection import address_of as mysql_address
 from penstock.sql.mysql.database import Database as MysqlDatabase
 from penstock.sql.postgres.database import Database as PostgresDatabase
 

@@ -9,11 +9,9 @@ from penstock.core.faults import FaultPoint
 from penstock.core.model import PipelineName, Publication, SinkReport, Totals
 from penstock.errors import Conflict, Failed, OutcomeUnknown, PublishFailed, Usage
 from penstock.protocols import SinkDecisions
-from penstock.sink.dbapi.database import Database, connection_lost, has, inserts_of, quotes_of
-from penstock.sink.dbapi.declared_columns import catalog_of, declared_of, read_back
+from penstock.sink.dbapi.database import Database, DbapiMarkerStore, connection_lost, has, inserts_of, quotes_of
 from penstock.sink.dbapi.driver import Driver, Session
 from penstock.sink.dbapi.load import load, scan
-from penstock.sink.dbapi.marker_store import DbapiMarkerStore
 from penstock.sink.dbapi.preparation import (
     Wanted,
     generated_columns_refused,
@@ -24,9 +22,9 @@ from penstock.sink.dbapi.preparation import (
     require_schema_accepted,
 )
 from penstock.sink.dbapi.row_validator import RowValidator
-from penstock.sink.dbapi.sql import Sql
-from penstock.sink.dbapi.statements import BATCH_TABLE, HAS_LEDGER_ID, MARKER_TABLE, TableStatements, is_there
+from penstock.sink.dbapi.statements import BATCH_TABLE, HAS_LEDGER_ID, MARKER_TABLE, Sql, TableStatements, is_there
 from penstock.sink.dbapi.trial import UNCONSTRAINED
+from penstock.sink.dbapi.trial_record import catalog_of, declared_of, read_back
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.database_sink import TransactionalSink
 from penstock.sink.table.publication import Loaded

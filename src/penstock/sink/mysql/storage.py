@@ -19,12 +19,9 @@ from penstock.sink.table.storage import (
     always,
     anything,
     as_is,
-    json_texts,
-    nothing,
     size_in,
     to_durations,
     to_flags,
-    to_nested,
     to_texts,
     to_values,
 )
@@ -127,20 +124,12 @@ STORAGES = ColumnStorages.of_types(
     ),
     double=_one_of("double", "double", encode=texts_by_way_of(), restore=to_values, refused=_NOT_FINITE),
     boolean=_one_of("boolean", "tinyint(1)", "tinyint", encode=texts_by_way_of(pa.int8()), restore=to_flags),
-    decimal=Storage(
-        spark="decimal(p,s)",
-        declared=_DECIMALS.declared,
-        takes=_DECIMALS.takes,
-        encode=decimal_texts,
-        restore=to_values,
-        also="decimal with at least as many digits before and after the point",
+    decimal=Storage.decimals(
+        _DECIMALS, encode=decimal_texts, also="decimal with at least as many digits before and after the point"
     ),
-    string=Storage(
-        spark="string",
-        declared=always("longtext"),
+    string=Storage.texts(
+        "longtext",
         takes=_takes_text,
-        encode=as_is,
-        restore=to_texts,
         in_quotes=True,
         also=f"varchar(n), tinytext, text, mediumtext, {_UTF8}",
         refused="more than n characters, or bytes than the column takes",
@@ -169,16 +158,13 @@ STORAGES = ColumnStorages.of_types(
     interval=_one_of(
         "interval day to second", "bigint", encode=texts_by_way_of(pa.duration("us"), pa.int64()), restore=to_durations
     ),
-    nested=Storage(
-        spark="struct, array, map, variant",
-        declared=always("longtext"),
+    nested=Storage.json(
+        "longtext",
         takes=_takes_json,
-        encode=json_texts,
-        restore=to_nested,
         in_quotes=True,
         also=f"tinytext, text, mediumtext, {_UTF8}; MariaDB's json",
         refused="times outside the years 0001 to 9999; more bytes than the column takes",
     ),
-    void=Storage(spark="void", declared=always("longtext"), takes=anything, encode=nothing, restore=to_values, also="any"),
+    void=Storage.nulls("longtext", takes=anything, also="any"),
 )
 storage_of = STORAGES.of

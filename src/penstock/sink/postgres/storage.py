@@ -19,15 +19,10 @@ from penstock.sink.table.storage import (
     Decimals,
     Encode,
     Values,
-    always,
     anything,
     as_is,
-    json_texts,
-    nothing,
     size_in,
     to_durations,
-    to_nested,
-    to_texts,
     to_values,
     without_negative_scale,
 )
@@ -38,7 +33,6 @@ _DECIMALS = Decimals("numeric", re.compile(r"numeric\((\d+),(-?\d+)\)"), unlimit
 _SIZE = re.compile(r"character varying\((\d+)\)")
 _MODIFIER = re.compile(r"\([\d,-]+\)")
 _SENT_AS_TEXT = frozenset({"text", "character varying", "json"})
-_WIDER = {8: ("smallint", "integer", "bigint"), 16: ("smallint", "integer", "bigint"), 32: ("integer", "bigint"), 64: ("bigint",)}
 
 EPOCH_DAYS = 10_957
 EPOCH_MICROSECONDS = EPOCH_DAYS * 86_400_000_000
@@ -90,9 +84,7 @@ def has_map(kind: "pa.DataType") -> bool:
 
 # --- column types that keep every value
 
-
-def _takes_integer(declared: str, kind: Any) -> bool:
-    return declared in _WIDER[kind.bit_width] or _DECIMALS.takes_integers(declared, kind)
+_takes_integer = _DECIMALS.or_integers(smallint=16, integer=32, bigint=64)
 
 
 def _takes_text(declared: str, _: Any) -> bool:
@@ -170,22 +162,17 @@ STORAGES = ColumnStorages.of_types(
     float=_one_of("float", "real", "double precision", encode=as_is, restore=to_reals),
     double=_one_of("double", "double precision", encode=as_is, restore=to_values),
     boolean=_one_of("boolean", "boolean", encode=as_is, restore=to_values),
-    decimal=Storage(
-        spark="decimal(p,s)",
+    decimal=Storage.decimals(
+        _DECIMALS,
         staged="numeric",
-        declared=_DECIMALS.declared,
-        takes=_DECIMALS.takes,
         encode=without_negative_scale,
         restore=_to_decimal,
         also="numeric, numeric with at least as many digits before and after the point",
     ),
-    string=Storage(
-        spark="string",
+    string=Storage.texts(
+        "text",
         staged="text",
-        declared=always("text"),
         takes=_takes_text,
-        encode=as_is,
-        restore=to_texts,
         also="character varying, character varying(n)",
         refused="NUL (U+0000); more than n characters",
     ),
@@ -204,28 +191,15 @@ STORAGES = ColumnStorages.of_types(
     interval=_one_of(
         "interval day to second", "interval", same=["interval(6)"], encode=_to_type(pa.duration("us")), restore=to_durations
     ),
-    nested=Storage(
-        spark="struct, array, map, variant",
+    nested=Storage.json(
+        "json",
         staged="text",
-        declared=always("json"),
         takes=_takes_json,
-        encode=json_texts,
-        restore=to_nested,
         cast=True,
         read="{}::text",
         also="text; jsonb, unless a map is inside: jsonb does not keep its order",
         refused="times outside the years 0001 to 9999; NUL in jsonb",
     ),
-    void=Storage(
-        spark="void",
-        staged="text",
-        declared=always("text"),
-        takes=anything,
-        encode=nothing,
-        restore=to_values,
-        cast=True,
-        read="{}::text",
-        also="any",
-    ),
+    void=Storage.nulls("text", staged="text", takes=anything, cast=True, read="{}::text", also="any"),
 )
 storage_of = STORAGES.of

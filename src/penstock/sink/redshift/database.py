@@ -9,7 +9,6 @@ from typing import Any, Final
 import redshift_connector
 from redshift_connector.error import Error
 
-from penstock.errors import Conflict, Failed, PenstockError
 from penstock.sink.redshift import statements as sql
 from penstock.sink.redshift.errors import is_conflict, reason_of, translate_error
 from penstock.sql.session import LOCK_TIMEOUT_S, Sessions
@@ -94,6 +93,10 @@ class Connection:
 class Database(Sessions[Connection]):
     """The database at `url`. Raises Usage."""
 
+    _error_at = staticmethod(translate_error)
+    _reason = staticmethod(reason_of)
+    _rolled_back = staticmethod(is_conflict)
+
     def __init__(self, url: str, *, application: str, lock_timeout_s: float = LOCK_TIMEOUT_S) -> None:
         self._address, self._application = address_of(url), application
         super().__init__(place=self._address.place, errors=ERRORS, lock_timeout_s=lock_timeout_s)
@@ -117,12 +120,3 @@ class Database(Sessions[Connection]):
 
     def _require_durable(self, session: Connection) -> None:
         """Accept every cluster: Redshift answers a COMMIT when it is durable, and has no setting that changes that."""
-
-    def _translate_error(self, cause: Exception, kind: type[Failed]) -> PenstockError | Conflict:
-        return translate_error(cause, self.place, kind)
-
-    def _reason(self, cause: Exception) -> str:
-        return reason_of(cause)
-
-    def _rolled_back(self, cause: Exception) -> bool:
-        return is_conflict(cause)

@@ -17,7 +17,7 @@ import OpenSSL.SSL
 import pytds
 from pytds import tds_types
 
-from penstock.errors import Conflict, Failed, GuaranteeTooWeak, PenstockError, PublishFailed, Refused, Usage
+from penstock.errors import GuaranteeTooWeak, PublishFailed, Refused, Usage
 from penstock.sink.sqlserver import statements as sql
 from penstock.sink.sqlserver.errors import is_conflict, reason_of, translate_error
 from penstock.sql.session import LOCK_TIMEOUT_S, Sessions
@@ -156,6 +156,10 @@ def bulk_type(declared: str) -> Any:
 class Database(Sessions[Connection]):
     """The database at `url`. Raises Usage."""
 
+    _error_at = staticmethod(translate_error)
+    _reason = staticmethod(reason_of)
+    _rolled_back = staticmethod(is_conflict)
+
     def __init__(
         self, url: str, *, application: str, lock_timeout_s: float = LOCK_TIMEOUT_S, connect: Connect = pytds.connect
     ) -> None:
@@ -194,12 +198,3 @@ class Database(Sessions[Connection]):
                 f"{self.place} has DELAYED_DURABILITY = FORCED, so a crash could lose what it committed.",
                 remedy="ALTER DATABASE … SET DELAYED_DURABILITY = ALLOWED or DISABLED.",
             )
-
-    def _translate_error(self, cause: Exception, kind: type[Failed]) -> PenstockError | Conflict:
-        return translate_error(cause, self.place, kind)
-
-    def _reason(self, cause: Exception) -> str:
-        return reason_of(cause)
-
-    def _rolled_back(self, cause: Exception) -> bool:
-        return is_conflict(cause)

@@ -23,8 +23,8 @@ _AT = "published_at"
 class MarkerSql:
     """The statements about the tables `marker` and `batch`, named as in SQL.
 
-    `now`: the expression of the present time; None, where `changes` is not used, if the column's default is that.
-    `quoted`: how a column is named. `bound`: the expression of the value that is bound by a name.
+    `now`: the expression of the present time; None if the column's default is that, or if there is no such column. `quoted`:
+    how a column is named. `bound`: the expression of the value that is bound by a name.
     """
 
     marker: str
@@ -41,12 +41,18 @@ class MarkerSql:
     @property
     def changes(self) -> str:
         """The assignments of an UPDATE."""
-        return ", ".join([*map(self._is, _WRITTEN), f"{self.quoted(_AT)} = {self.now}", self._is(LEDGER_ID)])
+        now = [f"{self.quoted(name)} = {self.now}" for name in self._at]
+        return ", ".join([*map(self._is, _WRITTEN), *now, self._is(LEDGER_ID)])
 
     @property
     def into_marker(self) -> str:
         """The beginning of an INSERT, before its values."""
-        return f"INSERT INTO {self.marker} (\n{self._list(*_OWNER, *_WRITTEN, *self._at, LEDGER_ID)}\n)"
+        return f"INSERT INTO {self.marker} (\n{self.columns}\n)"
+
+    @property
+    def columns(self) -> str:
+        """The columns of an INSERT."""
+        return self._list(*_OWNER, *_WRITTEN, *self._at, LEDGER_ID)
 
     @property
     def values(self) -> str:

@@ -155,6 +155,28 @@ class ColumnStorage:
         """Return a storage for integers, which are created as `declared` and stored in columns that `takes` accepts."""
         return cls(spark=spark, declared=always(declared), takes=takes, encode=encode, restore=to_integers, also=also, **own)
 
+    @classmethod
+    def decimals(cls, kinds: "Decimals", *, encode: Encode, restore: Restore | None = None, **own: Any) -> "Self":
+        """Return a storage for decimals in columns that have all their digits."""
+        declared, takes, restore = kinds.declared, kinds.takes, restore or to_values
+        return cls(spark="decimal(p,s)", declared=declared, takes=takes, encode=encode, restore=restore, **own)
+
+    @classmethod
+    def texts(cls, declared: str, *, takes: Takes, **own: Any) -> "Self":
+        """Return a storage for texts."""
+        return cls(spark="string", declared=always(declared), takes=takes, encode=as_is, restore=to_texts, **own)
+
+    @classmethod
+    def json(cls, declared: str, *, takes: Takes, **own: Any) -> "Self":
+        """Return a storage for nested values as JSON."""
+        nested = "struct, array, map, variant"
+        return cls(spark=nested, declared=always(declared), takes=takes, encode=json_texts, restore=to_nested, **own)
+
+    @classmethod
+    def nulls(cls, declared: str, *, takes: Takes, also: str, **own: Any) -> "Self":
+        """Return a storage for columns without values."""
+        return cls(spark="void", declared=always(declared), takes=takes, encode=nothing, restore=to_values, also=also, **own)
+
 
 K = TypeVar("K", bound=ColumnStorage)
 
@@ -165,6 +187,11 @@ class ColumnStorages(Storages[K]):
     def declared(self, schema: "pa.Schema") -> list[str]:
         """Return the types of the columns that are created for rows of `schema`."""
         return [self.of(field.type).declared(field.type) for field in schema]
+
+    def values_of(self, column: "pa.Array") -> list[Any]:
+        """Return the values that are sent."""
+        values: list[Any] = self.of(column.type).encode(column).to_pylist()
+        return values
 
     def read_as(self, schema: "pa.Schema") -> tuple[str, ...]:
         """Return the expressions that select the columns for `batches`."""
@@ -221,6 +248,10 @@ class Decimals:
     def takes_integers(self, declared: str, kind: Any) -> bool:
         """Return whether a column has the digits of an integer type."""
         return self._has(declared, INTEGER_DIGITS[kind.bit_width], 0)
+
+    def or_integers(self, **bits: int) -> Takes:
+        """Return a function that accepts integer columns with enough of these `bits`, and decimals with enough digits."""
+        return lambda declared, kind: bits.get(declared, 0) >= kind.bit_width or self.takes_integers(declared, kind)
 
     def _has(self, declared: str, before: int, after: int) -> bool:
         found = self.places.fullmatch(declared)
