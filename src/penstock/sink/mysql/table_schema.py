@@ -16,7 +16,7 @@ from penstock.sink.mysql.row_validator import RowValidator
 from penstock.sink.mysql.statements import TableStatements
 from penstock.sink.mysql.storage import STORAGES, declared_as_key, most_bytes, most_characters, storage_of
 from penstock.sink.table.columns import Alter, Columns, TableColumn, require_columns, require_distinct_names, require_keyed
-from penstock.sink.table.lengths import Lengths, lengths_of
+from penstock.sink.table.lengths import Lengths, lengths_of, sizes_of
 from penstock.sink.table.target import PRIVILEGES, Target, not_a_table
 from penstock.sql.mysql.catalog import ENGINE, kind_of, uniques_of
 from penstock.sql.mysql.connection import CHARSET, Connection
@@ -156,11 +156,7 @@ def require_fit(
         return
     _require_exact_key(table_schema, target, connection.server)
     if not table_schema.tells_apart_by(target.key):
-        columns = ", ".join(map(quoted, target.key))
-        raise Refused(
-            f"Table {table!r} has no unique index on exactly ({columns}), so its rows cannot be told apart by this key.",
-            remedy=f"ALTER TABLE {of.named} ADD UNIQUE ({columns}), of whole columns.",
-        )
+        raise of.no_unique_index(target.key, remedy="ALTER TABLE {table} ADD UNIQUE ({columns}), of whole columns.")
 
 
 def _columns(target: Target, *, decided: bool, alter: Alter = _ALTER) -> Columns:
@@ -195,14 +191,12 @@ def row_validator(connection: Connection, table_schema: TableSchema, sink: SinkN
     """Return the check of rows for an existing table."""
     tried = target.merge is not None  # the staging table takes all rows of a merge
     declared = {} if tried else {column.name.lower(): column.declared for column in table_schema.columns}
-    characters = {name: most_characters(kind) for name, kind in declared.items()}
-    octets = {name: most_bytes(kind) for name, kind in declared.items()}
     return RowValidator(
         sink=sink,
         table=target.table,
         required=frozenset() if tried else table_schema.required | frozenset(name.lower() for name in target.key),
-        characters={name: length for name, length in characters.items() if length is not None},
-        octets={name: length for name, length in octets.items() if length is not None},
+        characters=sizes_of(declared, most_characters),
+        octets=sizes_of(declared, most_bytes),
         since_1970=frozenset(name for name, kind in declared.items() if kind.startswith("timestamp")),
         max_value_bytes=connection.server.max_value_bytes,
         max_insert_bytes=connection.server.max_insert_bytes,

@@ -23,7 +23,7 @@ from penstock.sink.postgres.row_validator import RowValidator
 from penstock.sink.postgres.statements import OWN_TABLES, TableStatements
 from penstock.sink.postgres.storage import STORAGES, longest_text, storage_of
 from penstock.sink.table.columns import Alter, Columns, TableColumn, require_columns, require_keyed
-from penstock.sink.table.lengths import Lengths, lengths_of
+from penstock.sink.table.lengths import Lengths, lengths_of, sizes_of
 from penstock.sink.table.target import BY_KEY, PRIVILEGES, Target, not_a_table
 from penstock.sql.postgres.database import Connection
 from penstock.sql.postgres.names import quoted_table, require_name, split_name
@@ -162,11 +162,8 @@ def require_fit(_: Connection, table_schema: TableSchema, schema: "pa.Schema", t
     of = _columns(target, decided=decided)
     require_columns(table_schema.columns, schema, of=of, storage_of=storage_of, folded=str)
     if target.key and frozenset(target.key) not in table_schema.uniques:
-        columns = ", ".join(map(in_double_quotes, target.key))
-        raise Refused(
-            f"Table {table!r} has no unique index on exactly ({columns}), so its rows cannot be told apart by this key.",
-            remedy=f"CREATE UNIQUE INDEX ON {of.named} ({columns}), neither partial nor deferrable.",
-        )
+        remedy = "CREATE UNIQUE INDEX ON {table} ({columns}), neither partial nor deferrable."
+        raise of.no_unique_index(target.key, remedy=remedy)
 
 
 def lengths(table_schema: TableSchema, schema: "pa.Schema", target: Target) -> Lengths:
@@ -258,11 +255,11 @@ def _require_all_rows(connection: Connection, table_schema: TableSchema, table: 
 def row_validator(_: Connection, table_schema: TableSchema, sink: SinkName, target: Target) -> RowValidator:
     """Return the check of rows for an existing table."""
     columns = table_schema.columns if target.merge is None else ()  # the staging table takes all rows of a merge
-    lengths = ((column.name, longest_text(column.declared)) for column in columns)
+    declared = {column.name: column.declared for column in columns}
     return RowValidator(
         sink=sink,
         table=target.table,
         required=frozenset() if target.merge is not None else table_schema.required | frozenset(target.key),
-        longest={name: length for name, length in lengths if length is not None},
-        jsonb=frozenset(column.name for column in columns if column.declared == "jsonb"),
+        longest=sizes_of(declared, longest_text),
+        jsonb=frozenset(name for name, kind in declared.items() if kind == "jsonb"),
     )

@@ -21,7 +21,7 @@ from penstock.sink.table.columns import (
     require_exact_key,
     require_keyed,
 )
-from penstock.sink.table.lengths import Lengths, lengths_of
+from penstock.sink.table.lengths import Lengths, lengths_of, sizes_of
 from penstock.sink.table.storage import digits_of
 from penstock.sink.table.target import PRIVILEGES, Target, not_a_table
 
@@ -141,12 +141,11 @@ def require_allowed(connection: Connection, _: TableSchema, schema: "pa.Schema",
 def row_validator(_: Connection, table_schema: TableSchema, sink: SinkName, target: Target) -> RowValidator:
     """Return the check of rows for an existing table."""
     key = frozenset(map(folded, target.key))
-    octets = {column.name: most_bytes(column.declared) for column in table_schema.columns}
     return RowValidator(
         sink=sink,
         table=target.table,
         required=table_schema.required | key,
         key=key,
-        octets={name: most for name, most in octets.items() if most is not None},
+        octets=sizes_of({column.name: column.declared for column in table_schema.columns}, most_bytes),
         max_row_bytes=MAX_ROW_BYTES,
     )

@@ -137,6 +137,14 @@ class Columns:
             remedy=self._remedy(change, else_=""),
         )
 
+    def no_unique_index(self, key: Sequence[str], *, remedy: str) -> Refused:
+        """Return the error for a table without a unique index on the key. `remedy`: a template with `{table}` and `{columns}`."""
+        columns = ", ".join(map(self.alter.quoted, key))
+        return Refused(
+            f"Table {self.table!r} has no unique index on exactly ({columns}), so its rows cannot be told apart by this key.",
+            remedy=remedy.format(table=self.named, columns=columns),
+        )
+
     def require_not_generated(self, column: str, *, generated: bool) -> None:
         """Raise Refused if the database generates the values of a column that the rows have."""
         if generated:

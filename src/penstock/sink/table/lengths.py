@@ -36,3 +36,8 @@ def lengths_of(schema: "pa.Schema", length_of: Callable[[str], int | None]) -> M
     """Return the maximum length of each text column of `schema` for which `length_of` knows one by its name."""
     texts = [field.name for field in schema if pa.types.is_string(field.type) or pa.types.is_large_string(field.type)]
     return {name: most for name in texts if (most := length_of(name)) is not None}
+
+
+def sizes_of(declared: Mapping[str, str], size_of: Callable[[str], int | None]) -> Mapping[str, int]:
+    """Return the size of each column for which `size_of` knows one by its declared type."""
+    return {name: size for name, kind in declared.items() if (size := size_of(kind)) is not None}
