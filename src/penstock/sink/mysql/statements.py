@@ -85,12 +85,10 @@ class OwnStatements:
 
     @property
     def creates(self) -> dict[str, str]:
-        """Create each table if it is missing, by name."""
         return {MARKER_TABLE: CREATE_MARKER, BATCH_TABLE: CREATE_BATCH}
 
     @property
     def add_ledger_id(self) -> str:
-        """Add the column that tables of an older Penstock lack."""
         return ADD_LEDGER_ID
 
     def marker_statements(self) -> MarkerStatements[str]:
@@ -191,7 +189,6 @@ class TableStatements(StagedTableStatements):
         return f"DELETE c FROM {self._chosen_there}"
 
     def insert_chosen(self) -> str:
-        """Insert the chosen rows."""
         columns = self._list(self.columns, "s")
         return f"INSERT INTO {self.name} ({self._list(self.columns)}) SELECT {columns} FROM {self._staged_chosen}"
 

@@ -157,11 +157,9 @@ class OwnStatements:
 
     @property
     def add_ledger_id(self) -> str:
-        """Add the column that tables of an older Penstock lack."""
         return f"ALTER TABLE {self._name(MARKER_TABLE)} ADD COLUMN IF NOT EXISTS ledger_id text"
 
     def marker_statements(self) -> MarkerStatements[str]:
-        """Return the statements about markers."""
         marker, batch = self._name(MARKER_TABLE, bound=True), self._name(BATCH_TABLE, bound=True)
         sql = MarkerSql(marker=marker, batch=batch, now=None)
         return sql.statements(
@@ -210,7 +208,6 @@ class TableStatements(StagedTableStatements):
         return f"COPY {self.name} ({self._list(self.columns)}) FROM STDIN (FORMAT BINARY)"
 
     def insert_cast(self, casts: Sequence[str]) -> str:
-        """Insert the staged rows."""
         return f"INSERT INTO {self.name} ({self._list(self.columns)}) SELECT {self._cast(casts, self.columns)} FROM {STAGE}"
 
     def upsert(self, casts: Sequence[str]) -> str:

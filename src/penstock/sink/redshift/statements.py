@@ -145,7 +145,6 @@ class OwnStatements:
 
     @property
     def add_ledger_id(self) -> str:
-        """Add the column that an older Penstock did not create."""
         return self._of("ALTER TABLE {marker} ADD COLUMN ledger_id varchar(32)")
 
     @property

@@ -148,7 +148,6 @@ class OwnStatements:
 
     @property
     def creates(self) -> dict[str, str]:
-        """Create each table, by name."""
         return {
             MARKER_TABLE: f"CREATE TABLE {self._name(MARKER_TABLE)} ({_MARKER_COLUMNS})",
             BATCH_TABLE: f"CREATE TABLE {self._name(BATCH_TABLE)} ({_BATCH_COLUMNS})",
@@ -156,7 +155,6 @@ class OwnStatements:
 
     @property
     def add_ledger_id(self) -> str:
-        """Add the column that an older Penstock did not create."""
         return f"ALTER TABLE {self._name(MARKER_TABLE)} ADD [ledger_id] char(32) NULL"
 
     def marker_statements(self) -> MarkerStatements[str]:
