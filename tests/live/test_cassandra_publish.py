@@ -25,7 +25,7 @@ from penstock.sink.cassandra import sink as module
 from penstock.sink.cassandra.database import StepRetry
 from penstock.sink.cassandra.duplicate_keys import repeated_in, without
 from penstock.sink.cassandra.marker_store import CassandraMarkerStore
-from penstock.sink.cassandra.target import target_of
+from penstock.sink.cassandra.table_schema import target_of
 from penstock.spark.schema import arrow_schema
 
 target = pytest.fixture(targets)

@@ -25,11 +25,11 @@ def _folded(name: str) -> tuple[str, str]:
 class DbapiMarkerStore(DatabaseMarkerStore[Sql]):
     """The markers of the dbapi sink. A marker is locked before it is read, so that the newest committed one is read."""
 
-    def __init__(self, session: Session, *, locking: bool, named: bool = True) -> None:
+    def __init__(self, session: Session, *, locking: bool, has_ledger_id: bool = True) -> None:
         def execute(statement: Sql, values: Mapping[str, Any]) -> Session:
             return session.execute(statement, values)
 
-        super().__init__(execute, MARKER_STATEMENTS, locking=False, named=named, split_name=_folded)
+        super().__init__(execute, MARKER_STATEMENTS, locking=False, has_ledger_id=has_ledger_id, split_name=_folded)
         self._session, self._locks, self._exists = session, locking, False
 
     def read(self, pipeline: PipelineName, sink: SinkName) -> TableMarker | None:

@@ -205,4 +205,4 @@ class DbapiSink(TransactionalSink[Session]):
 
 def _unlocked_marker_store(session: Session, *, locking: bool) -> DbapiMarkerStore:
     """Return the markers, also those of an older Penstock."""
-    return DbapiMarkerStore(session, locking=locking, named=has(session, HAS_LEDGER_ID))
+    return DbapiMarkerStore(session, locking=locking, has_ledger_id=has(session, HAS_LEDGER_ID))

@@ -52,7 +52,7 @@ _SELECT_MARKER = (
     "rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after"
 )
 _READ_MARKER = statement(f"{_SELECT_MARKER}, ledger_id FROM penstock_dbapi_marker {_OWN}")
-_READ_UNNAMED = statement(f"{_SELECT_MARKER}, NULL FROM penstock_dbapi_marker {_OWN}")
+_READ_WITHOUT_LEDGER_ID = statement(f"{_SELECT_MARKER}, NULL FROM penstock_dbapi_marker {_OWN}")
 LOCK_MARKER = statement(f"UPDATE penstock_dbapi_marker SET turns = turns + 1 {_OWN}")
 INSERT_MARKER = statement(
     "INSERT INTO penstock_dbapi_marker (pipeline, sink, table_name, way, format_version, at_position, generation, query_id, "
@@ -81,7 +81,7 @@ DELETE_MARKER = statement(f"DELETE FROM penstock_dbapi_marker {_OWN}")
 
 MARKER_STATEMENTS = MarkerStatements(
     read_marker=_READ_MARKER,
-    read_unnamed=_READ_UNNAMED,
+    read_without_ledger_id=_READ_WITHOUT_LEDGER_ID,
     lock_marker=_READ_MARKER,
     write_marker=_UPDATE_MARKER,
     owners=statement("SELECT pipeline, sink, table_name FROM penstock_dbapi_marker ORDER BY pipeline, sink"),

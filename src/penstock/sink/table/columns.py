@@ -2,16 +2,24 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from penstock.errors import Refused, Usage
-from penstock.sink.table.storage import ColumnStorage
 from penstock.sink.table.target import require_distinct_fields, require_key_in
 from penstock.sql.table_name import in_double_quotes
 
-S = TypeVar("S", bound=ColumnStorage)
+
+class DeclaresColumn(Protocol):
+    """How values are stored, as far as a column's declaration is concerned; see `ColumnStorage`."""
+
+    @property
+    def declared(self) -> Callable[[Any], str]: ...
+    @property
+    def takes(self) -> Callable[[str, Any], bool]: ...
+    @property
+    def also(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +176,7 @@ def require_columns(
     schema: "pa.Schema",
     *,
     of: Columns,
-    storage_of: Callable[["pa.DataType"], S],
+    storage_of: Callable[["pa.DataType"], DeclaresColumn],
     folded: Callable[[str], str],
 ) -> None:
     """Raise Refused unless the table has the rows' columns, keeps their values, and fills the others by a default or NULL.
@@ -185,10 +193,10 @@ def require_columns(
         demanded=[column.name for column in left if column.not_null and not column.fills_itself],
     )
     for field in schema:
-        _require_kept(there[folded(field.name)], field, storage_of(field.type), of)
+        _require_lossless(there[folded(field.name)], field, storage_of(field.type), of)
 
 
-def _require_kept(column: TableColumn, field: "pa.Field", storage: ColumnStorage, of: Columns) -> None:
+def _require_lossless(column: TableColumn, field: "pa.Field", storage: DeclaresColumn, of: Columns) -> None:
     of.require_not_generated(column.name, generated=column.generated)
     if not storage.takes(column.declared, field.type):
         declared = storage.declared(field.type)

@@ -87,7 +87,7 @@ class MarkerSql:
         owned, found = self._list(*_OWNER), self._list("query_id", "batch_id", "offsets", "rows", "digest")
         return MarkerStatements(
             read_marker=self.read(),
-            read_unnamed=self.read(ledger_id=no_ledger_id),
+            read_without_ledger_id=self.read(ledger_id=no_ledger_id),
             lock_marker=lock_marker,
             write_marker=write_marker,
             make_marker=make_marker,

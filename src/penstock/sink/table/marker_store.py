@@ -24,7 +24,7 @@ Q = TypeVar("Q")
 class MarkerStatements(Generic[Q]):
     """All SQL about one database's markers; every statement takes its values by name.
 
-    `read_marker`, `read_unnamed` and `lock_marker` return the columns of `marker_from`, then `ledger_id`. `read_unnamed`
+    `read_marker`, `read_without_ledger_id` and `lock_marker` return the columns of `marker_from`, then `ledger_id`; the second
     returns NULL for it: a table of an older Penstock lacks that column. `lock_marker` reads the newest committed marker, which
     nobody else can lock or change until this transaction ends. `write_marker` replaces the old marker; where it changes no row
     because there is none, `make_marker` inserts the first one. `owners` returns pipeline and sink of the markers that name
@@ -34,7 +34,7 @@ class MarkerStatements(Generic[Q]):
     """
 
     read_marker: Q
-    read_unnamed: Q
+    read_without_ledger_id: Q
     lock_marker: Q
     write_marker: Q
     owners: Q
@@ -49,8 +49,8 @@ class MarkerStatements(Generic[Q]):
 class DatabaseMarkerStore(ABC, Generic[Q]):
     """A `MarkerStore` over `MarkerStatements`.
 
-    `locking`: reading a marker locks its row, after waiting for a transaction of another run that has locked it. `named`: the
-    marker table has the column `ledger_id`; `prepare` adds it, so only readers before that pass False. `split_name` returns
+    `locking`: reading a marker locks its row, after waiting for a transaction of another run that has locked it. `has_ledger_id`:
+    the marker table has that column; `prepare` adds it, so only readers before that pass False. `split_name` returns
     schema and table of a name, where a table can be named with or without its schema or quotes.
     """
 
@@ -60,11 +60,11 @@ class DatabaseMarkerStore(ABC, Generic[Q]):
         statements: MarkerStatements[Q],
         *,
         locking: bool,
-        named: bool = True,
+        has_ledger_id: bool = True,
         split_name: Callable[[str], tuple[str, str]] | None = None,
     ) -> None:
         self._execute, self._sql, self._locking, self._split_name = execute, statements, locking, split_name
-        self._read = statements.read_marker if named else statements.read_unnamed
+        self._read = statements.read_marker if has_ledger_id else statements.read_without_ledger_id
 
     @abstractmethod
     def _marking(self) -> AbstractContextManager[None]:
@@ -91,7 +91,7 @@ class DatabaseMarkerStore(ABC, Generic[Q]):
 
     def owners(self, table: str) -> Sequence[tuple[PipelineName, SinkName]]:
         rows = self._execute(self._sql.owners, {"table": table}).fetchall()
-        return [(PipelineName(pipeline), SinkName(sink)) for pipeline, sink, *named in rows if self._are_one(table, *named)]
+        return [(PipelineName(pipeline), SinkName(sink)) for pipeline, sink, *name in rows if self._are_one(table, *name)]
 
     def _are_one(self, *names: str) -> bool:
         return self._split_name is None or len({*map(self._split_name, names)}) == 1

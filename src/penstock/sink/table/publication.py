@@ -2,15 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from penstock.core.model import Json, Position, Publication, Published, Totals
 from penstock.errors import ContentConflict, LedgerMismatch, PublishFailed, Refused
 from penstock.sink.copied_ledger import require_no_copy
 from penstock.sink.table.marker import NOTHING_YET, MarkerTransaction, TableMarker, minus, offsets_json, require_same
 from penstock.sink.table.target import MERGE, Target
-
-T = TypeVar("T", bound=Target)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +54,7 @@ def decided_as(target: Target) -> Mapping[str, Json]:
     return {"write": target.write, "key": list(target.key)}
 
 
-def decided_target(publication: Publication, target: T) -> T:
+def decided_target(publication: Publication, target: Target) -> Target:
     """Return the target with the `write` and key of the decision, whatever the sink's settings are now (I8).
 
     Pieces of an older Penstock do not record them: they are written as configured, and so is a batch without pieces. Raises
@@ -95,13 +92,18 @@ def changes_table(publication: Publication, target: Target) -> bool:
 def _marker(markers: MarkerTransaction, publication: Publication, target: Target) -> TableMarker:
     marker = markers.read(publication.pipeline, publication.sink)
     if marker is None:
-        raise PublishFailed(
-            f"The database has no marker of pipeline {publication.pipeline!r} and sink {publication.sink!r}.",
-            remedy="Restore the table penstock_marker from a backup; it belongs to the rows.",
-        )
+        raise no_marker(publication)
     if not target.is_table(marker.table_name):
         raise other_table(marker, target.table)
     return marker
+
+
+def no_marker(publication: Publication) -> PublishFailed:
+    """Return the error for a missing marker, or table of markers: what the table shows of the decided batches is unknown."""
+    return PublishFailed(
+        f"The database has no marker of pipeline {publication.pipeline!r} and sink {publication.sink!r}.",
+        remedy="Restore the table penstock_marker from a backup; it belongs to the rows.",
+    )
 
 
 def require_same_ledger(marker: TableMarker, publication: Publication) -> None:

@@ -31,7 +31,8 @@ class Target:
     """The table and how rows are written into it. `case_counts`: whether names that differ only in case are two tables.
 
     `merge`: the user's SQL, which alone determines what becomes of the rows; only with the `write` of that name. `row_digest`:
-    how rows are hashed, as the ledger states. `has_staged`: whether this run has staged a batch; what is published before that
+    how rows are hashed, as the ledger states. `partition`: the first columns of the key that say on which nodes a row is, where
+    a database has such. `has_staged`: whether this run has staged a batch; what is published before that
     was decided by an earlier run, perhaps with other settings.
     """
 
@@ -41,6 +42,7 @@ class Target:
     merge: Script | None = None
     case_counts: bool = False
     row_digest: RowDigest = NEWEST_ROW_DIGEST
+    partition: tuple[str, ...] = ()
     has_staged: bool = False
 
     def is_table(self, name: str) -> bool:
