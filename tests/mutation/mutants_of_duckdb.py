@@ -180,7 +180,7 @@ MUTANTS_OF_DUCKDB = (
     Mutant(
         bug=43,
         name="blanks-are-cut-off-a-decided-text",
-        file="src/penstock/sink/table/lengths.py",
+        file="src/penstock/sink/table/columns.py",
         find="if found is not None and found > most:",
         replace="if False:",
         tests=(f"{OF_DECIDED_TABLES}::test_blanks_of_a_decided_text_are_not_cut_off[copied-postgres]",),

@@ -202,7 +202,7 @@ MUTANTS_OF_POSTGRES = (
         bug=15,
         name="sql-of-the-user-may-begin-with-anything",
         file="src/penstock/sink/table/script.py",
-        find="        if word is None or word[0].upper() not in dialect.starts:\n",
+        find="        if word is None or word[0].upper() not in syntax.starts:\n",
         replace="        if word is None:\n",
         tests=("tests/unit/test_table_script.py::test_a_statement_of_another_kind_is_refused_wherever_it_is",),
     ),

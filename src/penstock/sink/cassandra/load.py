@@ -12,7 +12,7 @@ from penstock.sink.cassandra.errors import connection_lost, is_too_large
 from penstock.sink.cassandra.marker_store import Replaced
 from penstock.sink.cassandra.statements import statements_of
 from penstock.sink.cassandra.storage import bound, restored
-from penstock.sink.table.content import totals_under_key
+from penstock.sink.table.publication import totals_under_key
 from penstock.sink.table.storage import batch_of
 from penstock.sink.table.target import Target
 

@@ -25,8 +25,7 @@ from penstock.sink.table.marker import (
     marker_values,
     place_of,
 )
-from penstock.sink.table.marker_sql import MARKER_COLUMNS
-from penstock.sink.table.marker_store import REMEMBERED_BATCHES
+from penstock.sink.table.marker_store import MARKER_COLUMNS, REMEMBERED_BATCHES
 
 STAMP = FaultPoint("cassandra.stamp", "The marker takes the time stamp of a batch, before its first row is written.")
 MARK = FaultPoint("cassandra.mark", "The marker is moved to the batch, after its last row is written.")

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.sink.table.marker_sql import MARKER_COLUMNS
-from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_TABLE
+from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_COLUMNS, MARKER_TABLE
 from penstock.sink.table.target import Target
 from penstock.sql.table_name import in_double_quotes as quoted
 

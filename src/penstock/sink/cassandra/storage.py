@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.sink.table.nested import to_json
-from penstock.sink.table.numbers import to_reals
 from penstock.sink.table.row_validator import YEARS_IN_MICROSECONDS, Limits, TableRowValidator
 from penstock.sink.table.storage import (
     SPARK_TYPES,
@@ -23,6 +22,7 @@ from penstock.sink.table.storage import (
     nothing,
     to_durations,
     to_nested,
+    to_reals,
     to_texts,
     to_values,
     without_negative_scale,

@@ -13,8 +13,7 @@ from penstock.sink.dbapi.driver import Session
 from penstock.sink.dbapi.sql import Sql
 from penstock.sink.dbapi.statements import TableStatements
 from penstock.sink.dbapi.storage import STORAGES, values_of
-from penstock.sink.table.content import totals_of
-from penstock.sink.table.publication import Loaded
+from penstock.sink.table.publication import Loaded, totals_of
 from penstock.sink.table.storage import batch_of
 from penstock.sink.table.target import Target
 

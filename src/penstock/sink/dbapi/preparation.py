@@ -25,7 +25,6 @@ from penstock.sink.dbapi.storage import STORAGES
 from penstock.sink.dbapi.trial import Trial, TrialResult
 from penstock.sink.dbapi.trial_record import decode_trial, encode_trial
 from penstock.sink.table.columns import Alter, Columns
-from penstock.sink.table.content import totals_of
 from penstock.sink.table.marker import TableMarker
 from penstock.sink.table.preparation import (
     ledger_id_missing,
@@ -35,6 +34,7 @@ from penstock.sink.table.preparation import (
     require_unfilled,
     settings_of,
 )
+from penstock.sink.table.publication import totals_of
 from penstock.sink.table.target import Target, no_table, require_key_in, table_gone
 from penstock.spark.schema import arrow_schema
 

@@ -27,9 +27,8 @@ from penstock.sink.dbapi.row_validator import RowValidator
 from penstock.sink.dbapi.sql import Sql
 from penstock.sink.dbapi.statements import BATCH_TABLE, HAS_LEDGER_ID, MARKER_TABLE, TableStatements, is_there
 from penstock.sink.dbapi.trial import UNCONSTRAINED
-from penstock.sink.table.content import totals_of
 from penstock.sink.table.database_sink import TransactionalSink
-from penstock.sink.table.publication import Loaded
+from penstock.sink.table.publication import Loaded, totals_of
 from penstock.sink.table.sink import TableSinkArguments
 from penstock.sink.table.target import NotStoredError, Target
 from penstock.sink.table.verification import compare

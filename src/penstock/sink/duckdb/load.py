@@ -12,8 +12,7 @@ from penstock.sink.duckdb import statements as sql
 from penstock.sink.duckdb.database import disk_error
 from penstock.sink.duckdb.statements import TableStatements, statements_of
 from penstock.sink.duckdb.storage import restored, stored, stored_schema
-from penstock.sink.table.content import totals_under_key
-from penstock.sink.table.publication import Loaded
+from penstock.sink.table.publication import Loaded, totals_under_key
 from penstock.sink.table.target import BY_KEY, NotStoredError, Target
 
 STAGE = FaultPoint("duckdb.stage", "The rows of a decided batch are copied into a temporary staging table.")

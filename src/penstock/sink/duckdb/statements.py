@@ -13,8 +13,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from penstock.sink.table.marker_sql import MarkerSql
-from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_TABLE, MarkerStatements
+from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_TABLE, MarkerSql, MarkerStatements
 from penstock.sink.table.table_statements import StagedTableStatements
 from penstock.sink.table.target import Target
 from penstock.sql.table_name import in_double_quotes as quoted

@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 
 from penstock.sink.mysql.storage import most_characters
 from penstock.sink.mysql.table_schema import ALTER, Column, TableSchema
-from penstock.sink.table.columns import Alter, Columns
-from penstock.sink.table.lengths import Lengths, lengths_of
+from penstock.sink.table.columns import Alter, Columns, Lengths, lengths_of
 from penstock.sink.table.target import Target
 from penstock.sql.mysql.names import quoted
 from penstock.sql.mysql.server import Server

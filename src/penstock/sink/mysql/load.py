@@ -18,8 +18,7 @@ from penstock.sink.mysql.storage import STORAGES, storage_of
 from penstock.sink.mysql.table_schema import TableSchema, statements_of
 from penstock.sink.mysql.table_statements import TableStatements
 from penstock.sink.mysql.wire import LOAD_OPTIONS, lines, numbered_lines, rows_of_insert
-from penstock.sink.table.content import totals_under_key
-from penstock.sink.table.publication import Loaded
+from penstock.sink.table.publication import Loaded, totals_under_key
 from penstock.sink.table.script import Script
 from penstock.sink.table.target import BY_KEY, Target
 from penstock.sql.mysql.connection import Connection, LoadAnswer

@@ -10,8 +10,14 @@ names are reserved words, hence the backticks.
 
 from dataclasses import dataclass
 
-from penstock.sink.table.marker_sql import MarkerSql
-from penstock.sink.table.marker_store import BATCH_TABLE, DBAPI_MARKER_TABLE, MARKER_TABLE, OWNERS_BY_DBAPI, MarkerStatements
+from penstock.sink.table.marker_store import (
+    BATCH_TABLE,
+    DBAPI_MARKER_TABLE,
+    MARKER_TABLE,
+    OWNERS_BY_DBAPI,
+    MarkerSql,
+    MarkerStatements,
+)
 from penstock.sql.mysql.statements import OWN_OPTIONS
 
 OFFSETS_VIEW = "penstock_offsets"

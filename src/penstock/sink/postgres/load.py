@@ -24,8 +24,7 @@ from penstock.sink.postgres.table_statements import (
     STAGE,
     TableStatements,
 )
-from penstock.sink.table.content import totals_under_key
-from penstock.sink.table.publication import Loaded
+from penstock.sink.table.publication import Loaded, totals_under_key
 from penstock.sink.table.script import Script
 from penstock.sink.table.target import BY_KEY, Target, merge_fails
 from penstock.sql.postgres.database import Connection

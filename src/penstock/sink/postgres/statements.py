@@ -10,8 +10,14 @@ from dataclasses import dataclass
 
 from psycopg.sql import SQL, Composed, Identifier, Literal, Placeholder
 
-from penstock.sink.table.marker_sql import MarkerSql
-from penstock.sink.table.marker_store import BATCH_TABLE, DBAPI_MARKER_TABLE, MARKER_TABLE, OWNERS_BY_DBAPI, MarkerStatements
+from penstock.sink.table.marker_store import (
+    BATCH_TABLE,
+    DBAPI_MARKER_TABLE,
+    MARKER_TABLE,
+    OWNERS_BY_DBAPI,
+    MarkerSql,
+    MarkerStatements,
+)
 
 OFFSETS_VIEW = "penstock_offsets"
 OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE, "penstock_ledger", "penstock_history", OFFSETS_VIEW})

@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.sink.table.numbers import to_reals
 from penstock.sink.table.storage import (
     ColumnStorage,
     Decimals,
@@ -26,6 +25,7 @@ from penstock.sink.table.storage import (
     nothing,
     to_durations,
     to_nested,
+    to_reals,
     to_texts,
     to_values,
     without_negative_scale,

@@ -15,8 +15,7 @@ Digests are 16 hexadecimal digits, because they do not fit a bigint. A text has 
 from dataclasses import dataclass
 
 from penstock.sink.redshift.names import quoted
-from penstock.sink.table.marker_sql import MarkerSql
-from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_TABLE, MarkerStatements
+from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_TABLE, MarkerSql, MarkerStatements
 
 FENCE_TABLE = "penstock_fence"
 OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE, FENCE_TABLE, "penstock_ledger", "penstock_history", "penstock_offsets"})

@@ -16,13 +16,14 @@ from penstock.sink.redshift.table_statements import TableStatements
 from penstock.sink.table.columns import (
     Alter,
     Columns,
+    Lengths,
     TableColumn,
+    lengths_of,
     require_columns,
     require_distinct_names,
     require_exact_key,
     require_keyed,
 )
-from penstock.sink.table.lengths import Lengths, lengths_of
 from penstock.sink.table.storage import digits_of
 from penstock.sink.table.target import PRIVILEGES, Target, not_a_table
 

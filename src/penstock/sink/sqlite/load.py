@@ -12,8 +12,7 @@ from penstock.sink.sqlite.database import disk_error
 from penstock.sink.sqlite.statements import TableStatements
 from penstock.sink.sqlite.storage import restored, stored
 from penstock.sink.sqlite.table_schema import TableSchema, statements_of, with_row_numbers
-from penstock.sink.table.content import totals_under_key
-from penstock.sink.table.publication import Loaded
+from penstock.sink.table.publication import Loaded, totals_under_key
 from penstock.sink.table.storage import batch_of
 from penstock.sink.table.target import BY_KEY, Target
 

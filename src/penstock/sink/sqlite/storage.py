@@ -29,7 +29,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.sink.table.numbers import to_integers, to_reals
 from penstock.sink.table.row_validator import Limits, TableRowValidator
 from penstock.sink.table.storage import (
     Encode,
@@ -41,7 +40,9 @@ from penstock.sink.table.storage import (
     nothing,
     to_durations,
     to_flags,
+    to_integers,
     to_nested,
+    to_reals,
     to_texts,
     to_values,
 )

@@ -13,8 +13,7 @@ snapshots, and nobody else can read it so before this transaction ends. HOLDLOCK
 from dataclasses import dataclass
 
 from penstock.sink.sqlserver.names import quoted
-from penstock.sink.table.marker_sql import MarkerSql
-from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_TABLE, MarkerStatements
+from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_TABLE, MarkerSql, MarkerStatements
 
 OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE, "penstock_ledger", "penstock_history", "penstock_offsets"})
 STAGE = "#penstock_stage"

@@ -9,13 +9,12 @@ import pyarrow as pa
 
 from penstock.core.model import PipelineName, Publication, Totals
 from penstock.sink.spool.writer import RowCheck
-from penstock.sink.table.content import totals_of
 from penstock.sink.table.database_sink import DatabaseConnections, DatabaseSink, TransactionalSink
 from penstock.sink.table.dialect import C, Dialect, FaultPoints, SqlConnection, SqlDialect, T, TableSchema
 from penstock.sink.table.marker import LEDGER_ID, MarkerStore
 from penstock.sink.table.marker_store import MARKER_TABLE, DatabaseMarkerStore, MarkerStatements
 from penstock.sink.table.preparation import ledger_id_missing, prepare_marker, require_not_lost, settings_of
-from penstock.sink.table.publication import Loaded
+from penstock.sink.table.publication import Loaded, totals_of
 from penstock.sink.table.sink import TableSinkArguments
 from penstock.sink.table.target import Target, no_table, table_gone
 from penstock.spark.schema import arrow_schema

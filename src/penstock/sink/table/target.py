@@ -59,12 +59,12 @@ def require_write(write: str, key: Sequence[str], *, merges: bool) -> None:
         raise Usage(f"`write: {write}` needs a key.", remedy="Add `key: [columns that identify a row]`.")
 
 
-def merge_of(write: str, text: str | None, dialect: Syntax | None) -> Script | None:
+def merge_of(write: str, text: str | None, syntax: Syntax | None) -> Script | None:
     """Return the user's parsed SQL, None if `write` is not `merge`. Raise Usage."""
     if (write == MERGE) != (text is not None):
         found = "but there is none" if text is None else f"but `write` is {write!r}"
         raise Usage(f"`merge` is the SQL of `write: merge`, {found}.", remedy="Give both or neither.")
-    return None if text is None or dialect is None else script_of(text, dialect)
+    return None if text is None or syntax is None else script_of(text, syntax)
 
 
 def require_key_in(schema: "pa.Schema", key: tuple[str, ...], names: Sequence[str]) -> None:
