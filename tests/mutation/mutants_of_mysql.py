@@ -108,7 +108,7 @@ MUTANTS_OF_MYSQL = (
         bug=17,
         name="staging-in-mysql-is-not-tried-before-the-start",
         file="src/penstock/sink/table/sql_sink.py",
-        find="            self._rehearse_staging(connection, rows)\n",
+        find="            self._dry_run_staging(connection, rows)\n",
         replace="",
         tests=(
             "tests/live/test_mysql_refusals.py::test_rows_that_fit_the_table_and_not_its_staging_are_refused_before_the_start",

@@ -96,11 +96,11 @@ class DbapiMarkerStore(DatabaseMarkerStore[Sql]):
     It is locked by an UPDATE of its row: a lock that all databases have.
     """
 
-    def __init__(self, session: Session, *, locking: bool, named: bool = True) -> None:
+    def __init__(self, session: Session, *, locking: bool, has_ledger_id: bool = True) -> None:
         def execute(statement: Sql, values: Mapping[str, Any]) -> Session:
             return session.execute(statement, values)
 
-        super().__init__(execute, MARKER_STATEMENTS, locking=False, named=named, split_name=_folded)
+        super().__init__(execute, MARKER_STATEMENTS, locking=False, has_ledger_id=has_ledger_id, split_name=_folded)
         self._session, self._locks, self._exists = session, locking, False
 
     def read(self, pipeline: PipelineName, sink: SinkName) -> TableMarker | None:

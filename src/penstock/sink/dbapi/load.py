@@ -12,8 +12,7 @@ from penstock.sink.dbapi.database import connection_lost
 from penstock.sink.dbapi.driver import Session
 from penstock.sink.dbapi.statements import Sql, TableStatements
 from penstock.sink.dbapi.storage import STORAGES, values_of
-from penstock.sink.table.content import totals_of
-from penstock.sink.table.publication import Loaded
+from penstock.sink.table.publication import Loaded, totals_of
 from penstock.sink.table.target import Target
 
 MOVE = FaultPoint("dbapi.move", "Rows of a decided batch are written into the table, in an open transaction.")

@@ -22,16 +22,16 @@ from penstock.sink.dbapi.storage import STORAGES
 from penstock.sink.dbapi.trial import Trial, TrialResult
 from penstock.sink.dbapi.trial_record import catalog_of, declared_of, decode_trial, encode_trial
 from penstock.sink.table.columns import Alter, Columns
-from penstock.sink.table.content import totals_of
 from penstock.sink.table.marker import TableMarker
 from penstock.sink.table.preparation import (
+    ledger_id_missing,
     prepare_marker,
     require_not_lost,
     require_same_types,
     require_unfilled,
     settings_of,
-    unnamed_markers,
 )
+from penstock.sink.table.publication import totals_of
 from penstock.sink.table.target import Target, no_table, require_key_in, table_gone
 from penstock.spark.schema import arrow_schema
 
@@ -157,7 +157,7 @@ def _name_markers(session: Session) -> None:
     except session.driver.error as cause:
         session.rollback()
         if not has(session, sql.HAS_LEDGER_ID):
-            raise unnamed_markers(sql.ADD_LEDGER_ID, " ".join(str(cause).split()).rstrip(".")) from cause
+            raise ledger_id_missing(sql.ADD_LEDGER_ID, " ".join(str(cause).split()).rstrip(".")) from cause
 
 
 def _define(session: Session, statement: Sql, table: str, there: Sql) -> None:

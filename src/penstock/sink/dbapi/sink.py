@@ -25,9 +25,8 @@ from penstock.sink.dbapi.row_validator import RowValidator
 from penstock.sink.dbapi.statements import BATCH_TABLE, HAS_LEDGER_ID, MARKER_TABLE, Sql, TableStatements, is_there
 from penstock.sink.dbapi.trial import UNCONSTRAINED
 from penstock.sink.dbapi.trial_record import catalog_of, declared_of, read_back
-from penstock.sink.table.content import totals_of
 from penstock.sink.table.database_sink import TransactionalSink
-from penstock.sink.table.publication import Loaded
+from penstock.sink.table.publication import Loaded, totals_of
 from penstock.sink.table.sink import TableSinkArguments
 from penstock.sink.table.target import NotStoredError, Target
 from penstock.sink.table.verification import compare
@@ -203,4 +202,4 @@ class DbapiSink(TransactionalSink[Session]):
 
 def _unlocked_marker_store(session: Session, *, locking: bool) -> DbapiMarkerStore:
     """Return the markers, also those of an older Penstock."""
-    return DbapiMarkerStore(session, locking=locking, named=has(session, HAS_LEDGER_ID))
+    return DbapiMarkerStore(session, locking=locking, has_ledger_id=has(session, HAS_LEDGER_ID))

@@ -12,8 +12,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Final, NamedTuple
 
-from penstock.sink.table.marker_sql import MarkerSql
-from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE, MarkerStatements
+from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE, MarkerSql, MarkerStatements
 
 STYLES: Final[Mapping[str, Callable[[int], str]]] = {
     "qmark": lambda _: "?",

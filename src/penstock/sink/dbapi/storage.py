@@ -6,7 +6,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.sink.table.numbers import to_integers, to_reals
 from penstock.sink.table.storage import (
     ColumnStorage,
     ColumnStorages,
@@ -18,6 +17,8 @@ from penstock.sink.table.storage import (
     as_is,
     digits_of,
     to_flags,
+    to_integers,
+    to_reals,
     to_values,
     without_negative_scale,
 )

@@ -17,7 +17,7 @@ from penstock.sink.dbapi.driver import Session
 from penstock.sink.dbapi.load import count, rows_of, scan
 from penstock.sink.dbapi.row_validator import INFINITY, NAN, NUL
 from penstock.sink.dbapi.statements import TableStatements
-from penstock.sink.table.content import totals_of
+from penstock.sink.table.publication import totals_of
 from penstock.sink.table.target import NotStoredError
 
 _CLIENT_ERRORS: Final = (pa.ArrowException, ValueError, TypeError, OverflowError, ArithmeticError, Warning)

@@ -15,8 +15,7 @@ from penstock.sink.mysql.statements import TableStatements
 from penstock.sink.mysql.storage import STORAGES
 from penstock.sink.mysql.table_schema import TableSchema, decided_rows, statements_of
 from penstock.sink.mysql.wire import LOAD_OPTIONS, lines, numbered_lines, rows_of_insert
-from penstock.sink.table.content import totals_under_key
-from penstock.sink.table.publication import Loaded
+from penstock.sink.table.publication import Loaded, totals_under_key
 from penstock.sink.table.script import Script
 from penstock.sink.table.target import BY_KEY, Target, merge_fails
 from penstock.sql.mysql.connection import Connection, LoadAnswer

@@ -12,8 +12,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.sink.table.marker_sql import MarkerSql
-from penstock.sink.table.marker_store import BATCH_TABLE, DBAPI_MARKER_TABLE, MARKER_TABLE, OWNERS_BY_DBAPI, MarkerStatements
+from penstock.sink.table.marker_store import (
+    BATCH_TABLE,
+    DBAPI_MARKER_TABLE,
+    MARKER_TABLE,
+    OWNERS_BY_DBAPI,
+    MarkerSql,
+    MarkerStatements,
+)
 from penstock.sink.table.script import Syntax
 from penstock.sink.table.table_statements import StagedTableStatements
 from penstock.sql.mysql.statements import OWN_OPTIONS, quoted

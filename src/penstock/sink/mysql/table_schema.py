@@ -15,8 +15,17 @@ from penstock.sink.mysql import statements as sql
 from penstock.sink.mysql.row_validator import RowValidator
 from penstock.sink.mysql.statements import TableStatements
 from penstock.sink.mysql.storage import STORAGES, declared_as_key, most_bytes, most_characters, storage_of
-from penstock.sink.table.columns import Alter, Columns, TableColumn, require_columns, require_distinct_names, require_keyed
-from penstock.sink.table.lengths import Lengths, lengths_of, sizes_of
+from penstock.sink.table.columns import (
+    Alter,
+    Columns,
+    Lengths,
+    TableColumn,
+    lengths_of,
+    require_columns,
+    require_distinct_names,
+    require_keyed,
+    sizes_of,
+)
 from penstock.sink.table.target import PRIVILEGES, Target, not_a_table
 from penstock.sql.mysql.catalog import ENGINE, kind_of, uniques_of
 from penstock.sql.mysql.connection import CHARSET, Connection

@@ -24,8 +24,7 @@ from penstock.sink.postgres.statements import (
 )
 from penstock.sink.postgres.storage import STORAGES, cast_into, copies_as_is, encoded, storage_of
 from penstock.sink.postgres.table_schema import TableSchema, lengths, require_lasting, statements_of, table_schema_of
-from penstock.sink.table.content import totals_under_key
-from penstock.sink.table.publication import Loaded
+from penstock.sink.table.publication import Loaded, totals_under_key
 from penstock.sink.table.script import Script
 from penstock.sink.table.target import BY_KEY, NotStoredError, Target, merge_fails
 from penstock.sql.postgres.database import Connection

@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.sink.table.numbers import to_reals
 from penstock.sink.table.storage import (
     ColumnStorage,
     ColumnStorages,
@@ -23,6 +22,7 @@ from penstock.sink.table.storage import (
     as_is,
     size_in,
     to_durations,
+    to_reals,
     to_values,
     without_negative_scale,
 )

@@ -22,8 +22,7 @@ from penstock.sink.postgres.members import (
 from penstock.sink.postgres.row_validator import RowValidator
 from penstock.sink.postgres.statements import OWN_TABLES, TableStatements
 from penstock.sink.postgres.storage import STORAGES, longest_text, storage_of
-from penstock.sink.table.columns import Alter, Columns, TableColumn, require_columns, require_keyed
-from penstock.sink.table.lengths import Lengths, lengths_of, sizes_of
+from penstock.sink.table.columns import Alter, Columns, Lengths, TableColumn, lengths_of, require_columns, require_keyed, sizes_of
 from penstock.sink.table.target import BY_KEY, PRIVILEGES, Target, not_a_table
 from penstock.sql.postgres.database import Connection
 from penstock.sql.postgres.names import quoted_table, require_name, split_name

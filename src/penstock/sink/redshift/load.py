@@ -13,8 +13,7 @@ from penstock.sink.redshift.errors import connection_lost
 from penstock.sink.redshift.statements import DROP_STAGE, TableStatements
 from penstock.sink.redshift.storage import STORAGES, bound_as, values_of
 from penstock.sink.redshift.table_schema import TableSchema, lengths, statements_of
-from penstock.sink.table.content import totals_under_key
-from penstock.sink.table.publication import Loaded
+from penstock.sink.table.publication import Loaded, totals_under_key
 from penstock.sink.table.target import BY_KEY, Target
 
 STAGE = FaultPoint("redshift.stage", "The rows of a decided batch are inserted into a temporary staging table.")

@@ -11,7 +11,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.sink.table.numbers import to_reals
 from penstock.sink.table.storage import (
     ColumnStorage,
     ColumnStorages,
@@ -22,12 +21,17 @@ from penstock.sink.table.storage import (
     Values,
     always,
     as_is,
+    decimal_texts,
+    moment_texts,
     size_in,
+    texts_by_way_of,
     to_durations,
+    to_moments,
+    to_reals,
     to_texts,
+    to_times,
     to_values,
 )
-from penstock.sink.table.texts import decimal_texts, moment_texts, texts_by_way_of, to_moments, to_times
 
 _types = pa.types
 _DECIMALS = Decimals("numeric", re.compile(r"numeric\((\d+),(-?\d+)\)"))

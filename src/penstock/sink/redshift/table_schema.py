@@ -15,13 +15,15 @@ from penstock.sink.redshift.storage import MOST_SCALE, STORAGES, most_bytes, sto
 from penstock.sink.table.columns import (
     Alter,
     Columns,
+    Lengths,
     TableColumn,
+    lengths_of,
     require_columns,
     require_distinct_names,
     require_exact_key,
     require_keyed,
+    sizes_of,
 )
-from penstock.sink.table.lengths import Lengths, lengths_of, sizes_of
 from penstock.sink.table.storage import digits_of
 from penstock.sink.table.target import PRIVILEGES, Target, not_a_table
 

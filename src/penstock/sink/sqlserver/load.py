@@ -13,8 +13,7 @@ from penstock.sink.sqlserver.errors import connection_lost
 from penstock.sink.sqlserver.statements import COUNT_STAGE, DROP_STAGE, TableStatements
 from penstock.sink.sqlserver.storage import STORAGES, values_of
 from penstock.sink.sqlserver.table_schema import TableSchema, lengths, staged_for, statements_of
-from penstock.sink.table.content import totals_under_key
-from penstock.sink.table.publication import Loaded
+from penstock.sink.table.publication import Loaded, totals_under_key
 from penstock.sink.table.target import BY_KEY, Target
 
 LOAD = FaultPoint("sqlserver.load", "The rows of a decided batch are bulk loaded into a temporary staging table.")

@@ -13,7 +13,7 @@ from penstock.sink.sqlserver.errors import FORBIDDEN, MADE_MEANWHILE, code_of, c
 from penstock.sink.sqlserver.load import content, load
 from penstock.sink.sqlserver.statements import folded_name, split_name
 from penstock.sink.sqlserver.table_schema import TableSchema
-from penstock.sink.table.dialect import Dialect, ErrorCodes, FaultPoints
+from penstock.sink.table.dialect import ErrorCodes, FaultPoints, SqlDialect
 from penstock.sink.table.sink import TableSinkArguments
 from penstock.sink.table.sql_sink import SqlSink
 from penstock.sql.session import LOCK_TIMEOUT_S
@@ -27,7 +27,7 @@ FENCE = FaultPoint("sqlserver.fence", "The marker's row is locked and read: nobo
 MARK = FaultPoint("sqlserver.mark", "The marker is set to the batch, in the transaction of its rows.")
 COMMIT = FaultPoint("sqlserver.commit", "Rows and marker are committed.")
 
-SQLSERVER: Dialect[Connection, TableSchema] = Dialect(
+SQLSERVER: SqlDialect[Connection, TableSchema] = SqlDialect(
     points=FaultPoints.of(
         connection_lost,
         prepare=PREPARE.around,

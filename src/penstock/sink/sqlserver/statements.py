@@ -15,8 +15,7 @@ change these rows or fill the gaps between them.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.sink.table.marker_sql import MarkerSql
-from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_TABLE, MarkerStatements
+from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_TABLE, MarkerSql, MarkerStatements
 from penstock.sink.table.table_statements import StagedTableStatements
 from penstock.sql.table_name import Naming
 

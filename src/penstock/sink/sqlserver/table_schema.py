@@ -14,17 +14,19 @@ from penstock.sink.sqlserver import statements as sql
 from penstock.sink.sqlserver.database import Connection
 from penstock.sink.sqlserver.row_validator import RowValidator
 from penstock.sink.sqlserver.statements import TableStatements, folded, quoted, require_name, split_name
-from penstock.sink.sqlserver.storage import STORAGES, declared_as_key, most_units, storage_of, units_of
+from penstock.sink.sqlserver.storage import declared_as_key, most_units, storage_of, units_of
 from penstock.sink.table.columns import (
     Alter,
     Columns,
+    Lengths,
     TableColumn,
+    lengths_of,
     require_columns,
     require_distinct_names,
     require_exact_key,
     require_keyed,
+    sizes_of,
 )
-from penstock.sink.table.lengths import Lengths, lengths_of, sizes_of
 from penstock.sink.table.target import PRIVILEGES, Target, not_a_table
 
 MAX_COLUMNS = 1023
@@ -138,7 +140,7 @@ def require_storable(schema: "pa.Schema", target: Target) -> None:
 
 def statements_of(schema: "pa.Schema", target: Target) -> TableStatements:
     """Return the SQL about the target for rows of `schema`."""
-    return TableStatements(*split_name(target.table), tuple(schema.names), target.key, STORAGES.read_as(schema))
+    return TableStatements(*split_name(target.table), tuple(schema.names), target.key)
 
 
 def create_table(connection: Connection, schema: "pa.Schema", target: Target) -> None:

@@ -3,12 +3,13 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.sink.table.nested import from_json, to_json
-from penstock.sink.table.numbers import INTEGER_DIGITS, to_integers
 from penstock.sink.table.target import NotStoredError
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ Takes: TypeAlias = Callable[[str, Any], bool]
 """Whether a column that the catalog declares so keeps every value of an Arrow type."""
 Encode: TypeAlias = Callable[["pa.Array"], "pa.Array"]
 Restore: TypeAlias = Callable[[Values, Any], "pa.Array"]
+
+INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
+"""Decimal digits that a decimal column needs to hold every integer of so many bits."""
 
 
 class RestoresValues(Protocol):
@@ -290,6 +294,26 @@ def to_values(values: Values, kind: Any) -> "pa.Array":
     return pa.array(values, kind)
 
 
+def to_integers(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
+    """Convert integers, or decimals without a fraction, to `kind`. Raise NotStoredError for other decimals."""
+    return pa.array([_whole(value) if isinstance(value, Decimal) else value for value in values], pa.int64()).cast(kind)
+
+
+def to_reals(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
+    """Convert doubles to `kind`. Raise NotStoredError if `kind` cannot hold one of them exactly."""
+    found = pa.array(values, pa.float64())
+    narrow = found.cast(kind, safe=False)
+    if pc.any(pc.and_not(pc.not_equal(narrow.cast(pa.float64()), found), pc.is_nan(found))).as_py():
+        raise NotStoredError(f"expected numbers that {kind} can hold")
+    return narrow
+
+
+def _whole(value: Decimal) -> int:
+    if value != value.to_integral_value():
+        raise NotStoredError(f"expected a whole number, found {value}")
+    return int(value)
+
+
 def to_texts(values: Values, kind: Any) -> "pa.Array":
     """Convert texts to a column of texts, or of a type that Arrow parses from texts."""
     return pa.array(values, pa.string()).cast(kind)
@@ -310,3 +334,38 @@ def to_durations(values: Values, kind: Any) -> "pa.Array":
 def to_nested(values: Values, kind: Any) -> "pa.Array":
     """Convert JSON texts to nested values."""
     return from_json(values, kind)
+
+
+# --- texts in ISO form, for databases whose numbers and times a client does not convert reliably
+
+
+def texts_by_way_of(*kinds: "pa.DataType") -> Encode:
+    """Return an encoder that casts values to each of `kinds` in turn, then to text."""
+
+    def encode(column: "pa.Array") -> "pa.Array":
+        for kind in (*kinds, pa.string()):
+            column = column.cast(kind)
+        return column
+
+    return encode
+
+
+def decimal_texts(column: "pa.Array") -> "pa.Array":
+    """Return decimals as texts with all their digits."""
+    return without_negative_scale(column).cast(pa.string())
+
+
+def moment_texts(column: "pa.Array") -> "pa.Array":
+    """Return timestamps as texts to the microsecond; those with a zone in UTC, which the text does not say."""
+    return column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).cast(pa.timestamp("us")).cast(pa.string())
+
+
+def to_moments(values: Values, kind: Any) -> "pa.Array":
+    """Convert texts of `moment_texts` back to timestamps."""
+    return pa.array(values, pa.string()).cast(pa.timestamp("us")).cast(pa.int64()).cast(pa.timestamp("us", kind.tz)).cast(kind)
+
+
+def to_times(values: Values, kind: Any) -> "pa.Array":
+    """Convert texts to times of day."""
+    moments = [None if value is None else f"1970-01-01 {value}" for value in values]  # Arrow parses no times of day
+    return pa.array(moments, pa.string()).cast(pa.timestamp("us")).cast(pa.int64()).cast(pa.time64("us")).cast(kind)

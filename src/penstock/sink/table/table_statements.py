@@ -15,15 +15,15 @@ from typing import ClassVar
 class StagedTableStatements(ABC):
     """The statements about the user's table, whose rows have `columns`; the staging table `stage` has these and `number`.
 
-    `read_as`: the expressions that select the columns, in which `{}` is the name. `primary_key`, `null` and `options`: what a
-    CREATE TABLE says of the key and of other columns, and what it ends with.
+    `read_as`: the expressions that select the columns, in which `{}` is the name; none if the names do. `primary_key`, `null` and
+    `options`: what a CREATE TABLE says of the key and of other columns, and what it ends with.
     """
 
     schema: str
     table: str
     columns: tuple[str, ...]
-    key: tuple[str, ...]
-    read_as: tuple[str, ...]
+    key: tuple[str, ...] = ()
+    read_as: tuple[str, ...] = ()
     stage: ClassVar[str]
     primary_key: ClassVar[str | None] = "PRIMARY KEY"
     null: ClassVar[str] = " NULL"
@@ -84,7 +84,8 @@ class StagedTableStatements(ABC):
     def _selected(self, of: str = "") -> str:
         """Return the columns as they are read."""
         prefix = f"{of}." if of else ""
-        return ", ".join(how.format(prefix + self.quoted(name)) for how, name in zip(self.read_as, self.columns, strict=True))
+        read_as = self.read_as or ["{}"] * len(self.columns)
+        return ", ".join(how.format(prefix + self.quoted(name)) for how, name in zip(read_as, self.columns, strict=True))
 
     def _defined(self, declared: Sequence[str], *, required: Sequence[str] = ()) -> list[str]:
         """Return the definitions of the columns, of which only those `required` are NOT NULL."""
