@@ -237,8 +237,8 @@ MUTANTS_OF_DUCKDB = (
         bug=17,
         name="a-temporary-table-of-duckdb-hides-the-users",
         file="src/penstock/sink/duckdb/statements.py",
-        find='"penstock_offsets", STAGE, INCOMING}',
-        replace='"penstock_offsets"}',
+        find="OFFSETS_VIEW, STAGE, INCOMING}",
+        replace="OFFSETS_VIEW}",
         tests=("tests/unit/test_duckdb_sink.py::test_rows_that_no_table_could_hold",),
     ),
     Mutant(
