@@ -195,6 +195,7 @@ class TableStatements(StagedTableStatements):
         return f"DELETE c FROM {self._chosen_there}"
 
     def insert_chosen(self) -> str:
+        """Insert the chosen rows."""
         columns = self._list(self.columns, "s")
         return f"INSERT INTO {self.name} ({self._list(self.columns)}) SELECT {columns} FROM {self._staged_chosen}"
 

@@ -166,6 +166,7 @@ class OwnStatements:
         return f"ALTER TABLE {self._name(MARKER_TABLE)} ADD COLUMN IF NOT EXISTS ledger_id text"
 
     def marker_statements(self) -> MarkerStatements[str]:
+        """Return the statements about markers."""
         marker, batch = self._name(MARKER_TABLE, bound=True), self._name(BATCH_TABLE, bound=True)
         sql = MarkerSql(marker=marker, batch=batch, now=None)
         return sql.statements(
