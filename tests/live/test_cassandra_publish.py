@@ -25,7 +25,7 @@ from penstock.sink.cassandra import sink as module
 from penstock.sink.cassandra.database import StepRetry
 from penstock.sink.cassandra.duplicate_keys import repeated_in, without
 from penstock.sink.cassandra.marker_store import CassandraMarkerStore
-from penstock.sink.cassandra.target import target_of
+from penstock.sink.cassandra.table_schema import target_of
 from penstock.spark.schema import arrow_schema
 
 target = pytest.fixture(targets)
@@ -104,7 +104,7 @@ def test_late_writes_of_a_zombie_change_nothing(target):
     shown.append(table.put(sink, [(1, None), (2, "new")], batch_id=1))
     rows = arrow_schema(table.rig.schema)
     late = pa.RecordBatch.from_pylist([dict(row) for row in shown[0].rows], rows)
-    load.Writer(StepRetry(sink._database, wait_s=60), sink._keyed, rows).write(iter([late]), at_us=at_us)
+    load.Writer(StepRetry(sink._database, wait_s=60), sink._target, rows).write(iter([late]), at_us=at_us)
     assert content(table, ALL) == Counter([(1, None), (2, "new"), (3, "stays")])
     assert table.verify(sink).ok
 

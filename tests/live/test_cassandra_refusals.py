@@ -13,8 +13,8 @@ from tests.unit.table_target import spark_schema
 from penstock.errors import Failed, PublishFailed, Refused, Retryable, StageFailed, Usage
 from penstock.sink.cassandra.address import address_of
 from penstock.sink.cassandra.database import Database
-from penstock.sink.cassandra.row_validator import RowValidator
-from penstock.sink.cassandra.target import target_of
+from penstock.sink.cassandra.storage import RowValidator
+from penstock.sink.cassandra.table_schema import target_of
 from penstock.spec import Cassandra
 from penstock.testing.conformance import PIPELINE
 

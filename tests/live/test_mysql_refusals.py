@@ -10,7 +10,7 @@ from tests.unit.mysql_target import targets
 from tests.unit.table_target import spark_schema
 
 from penstock.errors import Failed, GuaranteeTooWeak, Refused, Retryable, StageFailed, Usage
-from penstock.sql.mysql.address import address_of
+from penstock.sql.mysql.connection import address_of
 from penstock.sql.mysql.database import Database
 from penstock.sql.mysql.server import Server, require_durable
 from penstock.testing.conformance import PIPELINE

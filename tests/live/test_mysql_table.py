@@ -7,8 +7,8 @@ from tests.unit.mysql_target import targets
 from tests.unit.table_target import spark_schema
 
 from penstock.errors import PublishFailed, Refused, StageFailed, Usage
-from penstock.sink.mysql.table_statements import TableStatements
-from penstock.sql.mysql.names import require_table_name
+from penstock.sink.mysql.statements import TableStatements
+from penstock.sql.mysql.statements import require_table_name
 from penstock.testing.conformance import PIPELINE
 
 target = pytest.fixture(targets)

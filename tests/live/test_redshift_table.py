@@ -18,7 +18,7 @@ from penstock.errors import Refused, Retryable, StageFailed, Usage
 from penstock.sink.redshift.database import Database
 from penstock.sink.redshift.load import content as rows_of
 from penstock.sink.redshift.load import load
-from penstock.sink.redshift.names import split_name
+from penstock.sink.redshift.statements import split_name
 from penstock.sink.redshift.storage import storage_of
 from penstock.sink.redshift.table_schema import table_schema_of
 from penstock.sink.table.target import Target

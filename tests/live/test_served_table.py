@@ -8,7 +8,7 @@ import pytest
 from tests.unit.served_target import every_target
 from tests.unit.table_target import spark_schema
 
-from penstock.errors import Refused, StageFailed
+from penstock.errors import PublishFailed, Refused, StageFailed
 from penstock.testing.conformance import PIPELINE
 
 target = pytest.fixture(every_target, params=["duckdb", "mysql", "postgres", "redshift"])
@@ -144,6 +144,16 @@ def test_check_says_what_will_happen(target):
     [finding] = table.rig.make().check()
     assert finding.ok
     assert f"table t with 2 columns in {table.rig.where}" in finding.message
+
+
+def test_a_table_of_markers_that_was_removed_is_told_as_a_marker_is(target):
+    table = target()
+    sink = table.sink()
+    publication = table.decided_but_not_published(sink, [(1, "a")], batch_id=0)
+    table.sql("DROP TABLE penstock_marker CASCADE")
+    with pytest.raises(PublishFailed, match="has no marker of pipeline"):
+        sink.publish(publication)
+    assert table.sql("SELECT id, name FROM t") == []
 
 
 def test_bad_rows_fail_before_anything_is_decided(target):

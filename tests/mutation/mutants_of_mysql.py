@@ -3,7 +3,6 @@
 from tests.mutation.mutant import Mutant
 
 DATABASE = "src/penstock/sql/mysql/database.py"
-DECIDED = "src/penstock/sink/mysql/decided_rows.py"
 LEDGER = "src/penstock/ledger/mysql.py"
 MARKS = "src/penstock/sink/table/marker_store.py"
 MOVE = "src/penstock/sink/mysql/load.py"
@@ -11,7 +10,6 @@ SHAPE = "src/penstock/sink/mysql/table_schema.py"
 SESSION_STATEMENTS = "src/penstock/sql/mysql/statements.py"
 SINK = "src/penstock/sink/mysql/sink.py"
 STATEMENTS = "src/penstock/sink/mysql/statements.py"
-TABLE_STATEMENTS = "src/penstock/sink/mysql/table_statements.py"
 
 OF_LEDGER = "tests/live/test_ledger_mysql.py"
 OF_LEDGERS = "tests/conformance/test_ledger_conformance.py"
@@ -110,7 +108,7 @@ MUTANTS_OF_MYSQL = (
         bug=17,
         name="staging-in-mysql-is-not-tried-before-the-start",
         file="src/penstock/sink/table/sql_sink.py",
-        find="            self._rehearse_staging(connection, rows)\n",
+        find="            self._dry_run_staging(connection, rows)\n",
         replace="",
         tests=(
             "tests/live/test_mysql_refusals.py::test_rows_that_fit_the_table_and_not_its_staging_are_refused_before_the_start",
@@ -159,7 +157,7 @@ MUTANTS_OF_MYSQL = (
     Mutant(
         bug=35,
         name="mysql-makes-up-a-number-for-a-decided-null",
-        file=DECIDED,
+        file=SHAPE,
         find="values.null_count and column.not_null",
         replace="False",
         tests=(f"{OF_NARROWED}::test_mysql_makes_up_no_number_for_a_decided_null[key-mysql]",),
@@ -167,7 +165,7 @@ MUTANTS_OF_MYSQL = (
     Mutant(
         bug=35,
         name="mysql-cuts-blanks-off-and-notes-nothing",
-        file=DECIDED,
+        file=SHAPE,
         find="        batches = lengths.required(batches)\n",
         replace="        pass\n",
         tests=(f"{OF_NARROWED}::test_mysql_cuts_no_blanks_off_a_decided_text_whatever_it_notes[copied-mysql]",),

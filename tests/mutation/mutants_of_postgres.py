@@ -11,7 +11,6 @@ MOVE = "src/penstock/sink/postgres/load.py"
 SHAPE = "src/penstock/sink/postgres/table_schema.py"
 SINK = "src/penstock/sink/postgres/sink.py"
 STATEMENTS = "src/penstock/sink/postgres/statements.py"
-TABLE_STATEMENTS = "src/penstock/sink/postgres/table_statements.py"
 
 OF_LEDGER = "tests/conformance/test_ledger_conformance.py"
 OF_SERVED_LEDGER = "tests/live/test_ledger_served.py"
@@ -63,8 +62,8 @@ MUTANTS_OF_POSTGRES = (
         bug=17,
         name="nobody-counts-the-rows-that-postgres-took",
         file=MOVE,
-        find="        return Loaded(rows=connection.execute(statements.insert(columns.casts)).rowcount, displaced=Totals())\n",
-        replace="        connection.execute(statements.insert(columns.casts))\n"
+        find="        return Loaded(rows=connection.execute(statements.insert_cast(casts)).rowcount, displaced=Totals())\n",
+        replace="        connection.execute(statements.insert_cast(casts))\n"
         "        return Loaded(rows=staged, displaced=Totals())\n",
         tests=(f"{OF_PUBLISHING}::test_a_trigger_that_drops_rows_is_noticed_and_nothing_is_shown[numeric]",),
     ),
@@ -96,7 +95,7 @@ MUTANTS_OF_POSTGRES = (
         bug=17,
         name="a-column-that-was-altered-is-not-looked-at-again",
         file=ENGINE,
-        find="        self._dialect.require_fit(connection, table_schema, rows, target, decided=True)\n",
+        find="        dialect.require_fit(connection, table_schema, rows, target, decided=True)\n",
         replace="",
         tests=(f"{OF_PUBLISHING}::test_a_column_that_was_altered_since_would_change_values_and_is_refused",),
     ),
@@ -104,16 +103,16 @@ MUTANTS_OF_POSTGRES = (
         bug=17,
         name="a-table-is-looked-at-and-not-held",
         file="src/penstock/sink/postgres/table_schema.py",
-        find='SQL("{}; {}").format(statements.lock(), ',
-        replace='SQL("{}; {}").format(SQL("SELECT 1"), ',
+        find="{statements.lock()}; {query}",
+        replace="SELECT 1; {query}",
         tests=(f"{OF_PUBLISHING}::test_a_column_that_is_altered_while_the_table_is_waited_for_is_seen_as_it_is_then",),
     ),
     Mutant(
         bug=17,
         name="the-first-of-several-rows-with-one-key-counts",
-        file=TABLE_STATEMENTS,
-        find='SQL("max" if last else "min")',
-        replace='SQL("min")',
+        file=STATEMENTS,
+        find="{'max' if last else 'min'}",
+        replace="min",
         tests=(f"{OF_SERVED}_table.py::test_keys_that_come_again_and_again[postgres-0-upsert]",),
     ),
     Mutant(
@@ -186,14 +185,14 @@ MUTANTS_OF_POSTGRES = (
         bug=17,
         name="sql-of-the-user-is-not-tried-in-postgres",
         file=SINK,
-        find="        rehearse(connection, rows, self._target)\n\n    def _rehearse_unprepared",
-        replace="        pass\n\n    def _rehearse_unprepared",
+        find="        rehearse(connection, rows, self._target)\n\n    def _dry_run_unprepared",
+        replace="        pass\n\n    def _dry_run_unprepared",
         tests=(f"{OF_MERGE}::test_a_second_statement_in_one_is_refused_by_the_server_itself[postgres]",),
     ),
     Mutant(
         bug=17,
         name="what-was-tried-stays-in-postgres",
-        file=TABLE_STATEMENTS,
+        file=STATEMENTS,
         find="ROLLBACK TO SAVEPOINT penstock_rehearsal",
         replace="RELEASE SAVEPOINT penstock_rehearsal",
         tests=(f"{OF_MERGE}::test_what_was_tried_is_taken_back[postgres]",),
@@ -202,7 +201,7 @@ MUTANTS_OF_POSTGRES = (
         bug=15,
         name="sql-of-the-user-may-begin-with-anything",
         file="src/penstock/sink/table/script.py",
-        find="        if word is None or word[0].upper() not in dialect.starts:\n",
+        find="        if word is None or word[0].upper() not in syntax.starts:\n",
         replace="        if word is None:\n",
         tests=("tests/unit/test_table_script.py::test_a_statement_of_another_kind_is_refused_wherever_it_is",),
     ),
@@ -281,7 +280,7 @@ MUTANTS_OF_POSTGRES = (
     Mutant(
         bug=32,
         name="a-rule-sends-rows-elsewhere",
-        file="src/penstock/sink/postgres/rules.py",
+        file="src/penstock/sink/postgres/table_schema.py",
         find="        if rule.is_instead and",
         replace="        if False and",
         tests=("tests/attack/test_decided_tables.py::test_a_decided_batch_goes_where_no_rule_sends_it[postgres]",),

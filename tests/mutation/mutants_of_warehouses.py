@@ -29,8 +29,8 @@ MUTANTS_OF_WAREHOUSES = (
         bug=17,
         name="rows-that-are-replaced-stay-in-redshift",
         file=f"{REDSHIFT}/load.py",
-        find="    deleted = connection.execute(columns.statements.delete_there()).rowcount\n",
-        replace="    deleted = there.rows\n",
+        find="        deleted = connection.execute(statements.delete_there()).rowcount\n",
+        replace="        deleted = there.rows\n",
         tests=("tests/live/test_redshift_table.py::test_a_table_with_a_key_twice_has_both_rows_replaced",),
     ),
     Mutant(

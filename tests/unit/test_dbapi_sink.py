@@ -13,7 +13,7 @@ from tests.unit.table_target import SINK, spark_schema, targets_of
 from penstock.errors import DependencyMissing, LedgerMismatch, PublishFailed, Refused, Retryable, Usage
 from penstock.run.assembly import sinks_of
 from penstock.run.pipeline import Pipeline
-from penstock.sink.dbapi.sql import STYLES, Value, statement
+from penstock.sink.dbapi.statements import STYLES, Value, statement
 from penstock.testing.conformance import PIPELINE
 
 targets = pytest.fixture(targets_of(TableRig))

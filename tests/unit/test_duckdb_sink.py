@@ -17,8 +17,7 @@ from penstock.core.model import RowDigest
 from penstock.core.row_hash import row_hashes
 from penstock.errors import OutcomeUnknown, PublishFailed, Refused, Retryable, StageFailed, Usage
 from penstock.sink.duckdb.database import Database, is_conflict
-from penstock.sink.duckdb.row_validator import RowValidator
-from penstock.sink.duckdb.storage import restored, stored
+from penstock.sink.duckdb.storage import RowValidator, restored, stored
 from penstock.testing.conformance import PIPELINE
 
 target = pytest.fixture(targets)

@@ -14,12 +14,12 @@ from penstock.kafka.event_hubs import event_hubs_of
 from penstock.ledger.open import open_ledger
 from penstock.run.connect import require_listening
 from penstock.sink.cassandra.address import address_of as cassandra_address
-from penstock.sink.redshift.address import address_of as redshift_address
-from penstock.sink.sqlserver.address import address_of as sqlserver_address
+from penstock.sink.redshift.database import address_of as redshift_address
+from penstock.sink.sqlserver.database import address_of as sqlserver_address
 from penstock.spec import Account, Cassandra, Kafka, MySQL, PostgreSQL, Redshift, SQLite, SQLServer
 from penstock.spec.registry import Registry
 from penstock.spec.state_location import LedgerPlace
-from penstock.sql.mysql.address import address_of as mysql_address
+from penstock.sql.mysql.connection import address_of as mysql_address
 from penstock.sql.mysql.database import Database as MysqlDatabase
 from penstock.sql.postgres.database import Database as PostgresDatabase
 

@@ -1,7 +1,10 @@
 """The marker, the rows from before it, and what a changed pipeline may do."""
 
 import json
+import sqlite3
 from collections import Counter
+from contextlib import closing
+from functools import partial
 
 import pytest
 from tests.unit.sqlite_target import targets
@@ -87,6 +90,21 @@ def test_a_marker_that_was_removed_is_told(target):
     with pytest.raises(PublishFailed, match="has no marker"):
         sink.publish(publication)
     assert not table.verify(sink).ok
+
+
+@pytest.mark.parametrize("rides", [True, False])
+def test_tables_of_markers_that_were_removed_are_told_as_a_marker_is(target, rides):
+    table = target()
+    sink = table.sink()
+    publication = table.decided_but_not_published(sink, [(1, "a")], batch_id=0)
+    table.sql("DROP TABLE penstock_marker")
+    table.sql("DROP TABLE penstock_batch")
+    with closing(sqlite3.connect(table.rig.path, isolation_level=None)) as connection:
+        publish = partial(sink.publish_within, connection) if rides else sink.publish
+        with pytest.raises(PublishFailed, match="has no marker") as failure:
+            publish(publication)
+    assert "Restore the table penstock_marker" in failure.value.remedy
+    assert content(table) == Counter()
 
 
 def test_rows_from_before_are_kept_and_do_not_disturb_the_proof(target):

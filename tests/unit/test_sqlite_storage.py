@@ -79,7 +79,7 @@ COLUMNS = {
 
 def through_sqlite(column):
     database = sqlite3.connect(":memory:")
-    database.execute(f"CREATE TABLE t (i INTEGER PRIMARY KEY, c {storage_of(column.type).declared})")
+    database.execute(f"CREATE TABLE t (i INTEGER PRIMARY KEY, c {storage_of(column.type).declared(column.type)})")
     database.executemany("INSERT INTO t (c) VALUES (?)", ((value,) for value in stored(column)))
     found = [row[0] for row in database.execute("SELECT c FROM t ORDER BY i")]
     database.close()

@@ -12,7 +12,8 @@ from tests.unit.table_target import spark_schema
 
 from penstock.core.row_hash import row_hashes
 from penstock.errors import Refused, StageFailed, Usage
-from penstock.sink.sqlite.table_schema import affinity
+from penstock.sink.sqlite.storage import affinity
+from penstock.sink.sqlite.table_schema import table_schema_of
 from penstock.spark.schema import arrow_schema
 from penstock.testing.conformance.bench import attempt
 
@@ -231,9 +232,11 @@ def test_any_unique_index_on_the_key_will_do(target, ddl):
     ],
 )
 def test_affinity_is_what_sqlite_says(declared, strict, expected):
-    assert affinity(declared, strict=strict) == expected
     connection = sqlite3.connect(":memory:")
     connection.execute(f"CREATE TABLE t (c {declared}) {'STRICT' if strict else ''}")
+    table_schema = table_schema_of(connection, "t")
+    assert table_schema is not None
+    assert affinity(table_schema.columns[0].declared) == expected
     found = [connection.execute("INSERT INTO t VALUES (?) RETURNING typeof(c)", (value,)).fetchone()[0] for value in ("1", 1)]
     connection.close()
     become = {

@@ -16,11 +16,9 @@ from tests.unit.test_sqlite_storage import COLUMNS as SHARED
 from penstock.core.model import RowDigest
 from penstock.core.row_hash import row_hashes
 from penstock.errors import Conflict, Failed, GuaranteeTooWeak, Refused, Retryable, StageFailed, Usage
-from penstock.sink.sqlserver.address import address_of
-from penstock.sink.sqlserver.connection import bulk_type
-from penstock.sink.sqlserver.database import Database
+from penstock.sink.sqlserver.database import Database, address_of, bulk_type
 from penstock.sink.sqlserver.errors import translate_error
-from penstock.sink.sqlserver.names import split_name
+from penstock.sink.sqlserver.statements import split_name
 from penstock.sink.sqlserver.storage import STORAGES, declared_as_key, storage_of, values_of
 from penstock.testing.conformance import PIPELINE
 

@@ -3,8 +3,8 @@
 import pytest
 
 from penstock.errors import Usage
-from penstock.sink.mysql.syntax import MYSQL
-from penstock.sink.postgres.syntax import POSTGRES
+from penstock.sink.mysql.statements import SYNTAX as MYSQL
+from penstock.sink.postgres.statements import SYNTAX as POSTGRES
 from penstock.sink.table.script import script_of
 
 INSERT = "INSERT INTO {table} SELECT * FROM {staged}"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Generic, Protocol, TypeVar
 
-from penstock.errors import Conflict, Failed, OutcomeUnknown, PublishFailed
+from penstock.errors import Conflict, Failed, OutcomeUnknown, PenstockError, PublishFailed
 from penstock.support.connection import ServerConnection
 
 LOCK_TIMEOUT_S = 30.0
@@ -48,11 +48,18 @@ class Sessions(ServerConnection, Generic[S]):
     def _require_durable(self, session: S) -> None:
         """Raise Refused for a server that cannot be written, or that could lose what it acknowledged."""
 
+    @staticmethod
     @abstractmethod
-    def _reason(self, cause: Any) -> str:
+    def _error_at(cause: Any, place: str, kind: type[Failed], /) -> PenstockError | Conflict:
+        """Return the error to raise for one of `errors` before a COMMIT: nothing was written."""
+
+    @staticmethod
+    @abstractmethod
+    def _reason(cause: Any, /) -> str:
         """Return the message of the server or the driver, in one line."""
 
-    def _rolled_back(self, cause: Exception) -> bool:  # noqa: ARG002 - for those whose COMMIT can be in conflict
+    @staticmethod
+    def _rolled_back(cause: Exception, /) -> bool:  # noqa: ARG004 - for those whose COMMIT can be in conflict
         """Return whether an error of COMMIT states that the server rolled back because of another transaction."""
         return False
 
@@ -109,3 +116,6 @@ class Sessions(ServerConnection, Generic[S]):
                 f"The COMMIT of {what} in {self.place} gave no answer: {self._reason(cause)}.",
                 remedy=f"Try again: {read} in the database says whether it happened.",
             ) from cause
+
+    def _translate_error(self, cause: Any, kind: type[Failed]) -> PenstockError | Conflict:
+        return self._error_at(cause, self.place, kind)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from penstock.core.model import DIGEST_MODULUS, Totals
 from penstock.core.row_hash import row_hashes
 from penstock.errors import ContentConflict
-from penstock.sink.cassandra.target import CassandraTarget
+from penstock.sink.table.target import Target
 
 Rows = Callable[[], Iterator["pa.RecordBatch"]]
 """Yields all rows of a batch in their frozen order, from the start at each call."""
@@ -24,7 +24,7 @@ class SupersededRows:
     totals: Totals
 
 
-def repeated_in(rows: Rows, target: CassandraTarget) -> SupersededRows:
+def repeated_in(rows: Rows, target: Target) -> SupersededRows:
     """Find the superseded rows. Needs memory for 8 bytes a row, and for those keys that may be repeated."""
     hashes = [np.asarray(row_hashes(batch.select(target.key), target.row_digest)) for batch in rows()]
     every = np.concatenate(hashes) if hashes else np.empty(0, np.uint64)
@@ -42,7 +42,7 @@ def repeated_in(rows: Rows, target: CassandraTarget) -> SupersededRows:
 
 
 def _looked_up(
-    rows: Rows, numbers: "np.ndarray[tuple[int], np.dtype[np.int64]]", target: CassandraTarget
+    rows: Rows, numbers: "np.ndarray[tuple[int], np.dtype[np.int64]]", target: Target
 ) -> Iterator[tuple[int, tuple[object, ...], int]]:
     """Yield number, key and hash of the rows with these numbers."""
     start = 0
@@ -69,7 +69,7 @@ def without(rows: Iterator["pa.RecordBatch"], repeated: SupersededRows) -> Itera
         start = stop
 
 
-def require_unique(repeated: SupersededRows, target: CassandraTarget, batch_id: int) -> None:
+def require_unique(repeated: SupersededRows, target: Target, batch_id: int) -> None:
     """Raise ContentConflict if rows are to be appended and some would replace others."""
     if target.write == "append" and repeated.totals.rows:
         raise ContentConflict(

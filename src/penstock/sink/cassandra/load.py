@@ -7,14 +7,14 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.core.faults import FaultPoint
-from penstock.core.model import Totals
 from penstock.sink.cassandra.database import Connection, Row, StepRetry
 from penstock.sink.cassandra.errors import connection_lost, is_too_large
 from penstock.sink.cassandra.marker_store import Replaced
+from penstock.sink.cassandra.statements import statements_of
 from penstock.sink.cassandra.storage import bound, restored
-from penstock.sink.cassandra.target import CassandraTarget
-from penstock.sink.table.content import totals_of, totals_under_key
+from penstock.sink.table.publication import totals_under_key
 from penstock.sink.table.storage import batch_of
+from penstock.sink.table.target import Target
 
 READ = FaultPoint("cassandra.read", "The rows that a batch will replace are read.")
 WRITE = FaultPoint("cassandra.write", "Rows of a decided batch are written with its time stamp.")
@@ -31,9 +31,9 @@ _ASKED_KEYS = 40
 class Writer:
     """Writes to one table and reads from it, with the retries of `StepRetry`."""
 
-    def __init__(self, patience: StepRetry, target: CassandraTarget, rows: "pa.Schema") -> None:
+    def __init__(self, patience: StepRetry, target: Target, rows: "pa.Schema") -> None:
         self._patience = patience
-        self._statements = target.statements(rows)
+        self._statements = statements_of(rows, target)
         self._schema = rows
         self._key = [rows.names.index(name) for name in target.key]
         self._partition = self._key[: len(target.partition)]
@@ -84,17 +84,16 @@ class Writer:
         width = len(self._schema)
         rows = ([row[:width] for row in answer] for answer in answers)
         written = (at_us or 0 for answer in answers for row in answer for at_us in row[width:])
-        totals = totals_under_key(restored_batches(rows, self._schema), self._row_digest, table=self._table)
+        totals = totals_under_key(_restored_batches(rows, self._schema), self._row_digest, table=self._table)
         return Replaced(totals=totals, newest_us=max(written, default=0))
 
 
-def content_of(connection: Connection, rows: "pa.Schema", target: CassandraTarget) -> Totals:
-    """Count and hash every row of the table. Raises NotStoredError."""
-    return totals_of(restored_batches(connection.scan(target.statements(rows).read), rows), target.row_digest)
+def content(connection: Connection, rows: "pa.Schema", target: Target) -> Iterator["pa.RecordBatch"]:
+    """Yield every row of the table. Raise NotStoredError, naming the column."""
+    return _restored_batches(connection.scan(statements_of(rows, target).read), rows)
 
 
-def restored_batches(answers: Iterator[Sequence[Row]], schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
-    """Return the driver's rows as Arrow batches. Raises NotStoredError, naming the column."""
+def _restored_batches(answers: Iterator[Sequence[Row]], schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
     return (batch_of(rows, schema, restored) for rows in answers if rows)
 
 

@@ -25,8 +25,7 @@ from penstock.sink.table.marker import (
     marker_values,
     place_of,
 )
-from penstock.sink.table.marker_sql import MARKER_COLUMNS
-from penstock.sink.table.marker_store import REMEMBERED_BATCHES
+from penstock.sink.table.marker_store import MARKER_COLUMNS, REMEMBERED_BATCHES
 
 STAMP = FaultPoint("cassandra.stamp", "The marker takes the time stamp of a batch, before its first row is written.")
 MARK = FaultPoint("cassandra.mark", "The marker is moved to the batch, after its last row is written.")
@@ -75,32 +74,30 @@ class Replaced:
 class CassandraMarkerStore:
     """A `MarkerStore` for one publication; it changes the marker only as long as that is what was read last.
 
-    `named`: the markers' table has the column `ledger_id`; one that an older Penstock made gets it when the sink is prepared.
+    `has_ledger_id`: the markers' table has that column; one that an older Penstock made gets it when the sink is prepared.
     """
 
-    def __init__(self, execute: Execute, *, named: bool = True) -> None:
-        self._execute, self._named = execute, named
+    def __init__(self, execute: Execute, *, has_ledger_id: bool = True) -> None:
+        self._execute, self._has_ledger_id = execute, has_ledger_id
         self._position: Position | None = None
         self._stamp = Stamp()
 
     def read(self, pipeline: PipelineName, sink: SinkName) -> TableMarker | None:
         """Return the marker, None if there is none yet. Raises FormatTooNew."""
-        rows = self._execute(sql.READ_MARKER if self._named else sql.READ_UNNAMED, (pipeline, sink), serial=True)
+        statement = sql.READ_MARKER if self._has_ledger_id else sql.READ_WITHOUT_LEDGER_ID
+        rows = self._execute(statement, (pipeline, sink), serial=True)
         if not rows:
             return None
         at_us, position, digest, displaced, displaced_digest = rows[0][-len(sql.STAMPED) :]
-        ledger_id = rows[0][len(MARKER_COLUMNS) - 1] if self._named else None
+        ledger_id = rows[0][len(MARKER_COLUMNS) - 1] if self._has_ledger_id else None
         marker = marker_from(rows[0], pipeline, sink, ledger_id=ledger_id)
         displaced_totals = Totals(rows=displaced, digest=int(displaced_digest, 16))
         self._position = marker.position
         self._stamp = Stamp(at_us=at_us, position=position, digest=digest, displaced=displaced_totals)
         return marker
 
-    def write(self, marker: TableMarker) -> None:
+    def write(self, marker: TableMarker, *, around: Around = nullcontext) -> None:
         """Create the marker, or replace the one that was read. Raises Conflict."""
-        self._put(marker)
-
-    def _put(self, marker: TableMarker, *, around: Around = nullcontext) -> None:
         who = (marker.pipeline, marker.sink)
         if self._position is None:
             self._change(sql.MAKE_MARKER, (*who, *_marked(marker), *self._stamp.values), around=around)
@@ -111,7 +108,7 @@ class CassandraMarkerStore:
 
     def owners(self, table: str) -> Sequence[tuple[PipelineName, SinkName]]:
         found = self._execute(sql.OWNERS)
-        return [(PipelineName(pipeline), SinkName(sink)) for pipeline, sink, named in found if named == table]
+        return [(PipelineName(pipeline), SinkName(sink)) for pipeline, sink, name in found if name == table]
 
     def newest_batch(self, pipeline: PipelineName, sink: SinkName) -> Position | None:
         """Return the last position in the table of batches, None if there is none."""
@@ -150,7 +147,7 @@ class CassandraMarkerStore:
         long_past = publication.position - REMEMBERED_BATCHES
         self._execute(sql.WRITE_BATCH, (*place, *(batch[name] for name in sql.BATCHED), self._stamp.at_us))
         self._execute(sql.FORGET_BATCH, (self._stamp.at_us, *place[:2], long_past))
-        self._put(marker, around=partial(MARK.around, error=connection_lost, lost=connection_lost))
+        self.write(marker, around=partial(MARK.around, error=connection_lost, lost=connection_lost))
 
     def _change(self, statement: str, values: Sequence[Any], *, around: Around) -> None:
         """Make a conditional change. Raises Conflict, also if an applied try got no answer: reading the marker tells."""

@@ -6,23 +6,22 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.core.faults import FaultPoint
-from penstock.core.model import Finding, PipelineName, Publication, Published, RowDigest, SinkKind, Totals
+from penstock.core.model import Finding, PipelineName, Publication, Published, SinkKind
 from penstock.errors import Conflict, PublishFailed, Retryable, StagedDataLost
+from penstock.sink.cassandra import table_schema as tables
 from penstock.sink.cassandra.database import Around, Connection, Database, StepRetry
 from penstock.sink.cassandra.duplicate_keys import repeated_in, require_unique, without
 from penstock.sink.cassandra.errors import connection_lost
-from penstock.sink.cassandra.load import Writer, content_of
+from penstock.sink.cassandra.load import Writer, content
 from penstock.sink.cassandra.marker_store import CassandraMarkerStore, Replaced
-from penstock.sink.cassandra.preparation import create, create_own_tables, name_markers, require_allowed
-from penstock.sink.cassandra.row_validator import MAX_ROW_BYTES, RowValidator
-from penstock.sink.cassandra.statements import MARKER_TABLE
-from penstock.sink.cassandra.storage import storage_of
-from penstock.sink.cassandra.table_schema import TableSchema, few_copies, misfit, require_fit, table_schema_of
-from penstock.sink.cassandra.target import CassandraTarget, require_storable, target_of
+from penstock.sink.cassandra.table_schema import TableSchema
 from penstock.sink.spool.writer import RowCheck
-from penstock.sink.table.prepared import PreparedSink
+from penstock.sink.table.dialect import Dialect, FaultPoints
+from penstock.sink.table.marker_store import MARKER_TABLE
 from penstock.sink.table.publication import Loaded, apply, decided_target
 from penstock.sink.table.sink import TableSinkArguments
+from penstock.sink.table.sql_sink import CatalogSink, has_ledger_id
+from penstock.sink.table.target import Target
 from penstock.spark.schema import arrow_schema
 
 if TYPE_CHECKING:
@@ -34,7 +33,21 @@ PREPARE = FaultPoint("cassandra.prepare", "Table and marker are created.")
 WAIT_S = 300.0
 
 
-class CassandraSink(PreparedSink[Connection, TableSchema]):
+CASSANDRA: Dialect[Connection, TableSchema] = Dialect(
+    case_counts=True,
+    points=FaultPoints.of(connection_lost, prepare=PREPARE.around),
+    split_name=lambda name: ("", name),  # the keyspace is the URL's
+    table_schema_of=lambda connection, _, table: tables.table_schema_of(connection, table),
+    require_storable=tables.require_storable,
+    create_table=tables.create_table,
+    require_fit=tables.require_fit,
+    require_allowed=tables.require_allowed,
+    row_check=tables.row_validator,
+    read=content,
+)
+
+
+class CassandraSink(CatalogSink[Connection, TableSchema]):
     """Delivers into one table of Cassandra by keyed writes, whose result does not depend on how often they are repeated.
 
     `write` is `upsert` (a row replaces the one with its key; of several rows of one batch the last one counts) or `append` (no
@@ -44,12 +57,13 @@ class CassandraSink(PreparedSink[Connection, TableSchema]):
     """
 
     _database: Database
+    _dialect = CASSANDRA
 
     def __init__(
         self, *, url: str, partition_by: Sequence[str] = (), wait_s: float = WAIT_S, **filling: "Unpack[TableSinkArguments]"
     ) -> None:
-        super().__init__(**filling, case_counts=True)
-        self._target = self._keyed = target_of(
+        super().__init__(**filling)
+        self._target = tables.target_of(
             table=filling["table"],
             write=filling.get("write", "upsert"),
             key=tuple(filling.get("key", ())),
@@ -57,9 +71,6 @@ class CassandraSink(PreparedSink[Connection, TableSchema]):
         )
         self._database = Database(url, application=f"penstock:{self._name}")
         self._wait_s = wait_s
-
-    def use_row_digest(self, row_digest: RowDigest) -> None:
-        self._target = self._keyed = replace(self._keyed, row_digest=row_digest)
 
     @property
     def kind(self) -> SinkKind:
@@ -72,7 +83,7 @@ class CassandraSink(PreparedSink[Connection, TableSchema]):
         if not all(finding.ok for finding in findings):
             return findings
         with self._database.reader() as connection:
-            few = few_copies(connection)
+            few = tables.few_copies(connection)
         return findings if few is None else [*findings, Finding(subject=f"sink {self._name}", ok=True, warns=True, message=few)]
 
     # --- what is Cassandra's own
@@ -85,60 +96,29 @@ class CassandraSink(PreparedSink[Connection, TableSchema]):
 
     def _existing_table(self, connection: Connection) -> tuple[str, bool] | None:
         table_schema = self._table_schema(connection)
-        if table_schema is None:
-            return None
-        unfit = misfit(table_schema, self._target.table)
-        return (
-            (f"table {self._target.table} with {len(table_schema.columns)} columns", True)
-            if unfit is None
-            else (str(unfit), False)
-        )
-
-    def _name_markers(self, connection: Connection) -> None:
-        name_markers(connection)
+        unfit = None if table_schema is None else tables.misfit(table_schema, self._target.table)
+        return super()._existing_table(connection) if unfit is None else (str(unfit), False)
 
     def _prepare_table(self, connection: Connection, pipeline: PipelineName, schema: str) -> RowCheck:
-        with PREPARE.around(error=connection_lost, lost=connection_lost):
-            self._storable(connection, schema)  # no transaction would undo what wrong settings leave behind
-            create_own_tables(connection)
-            try:
-                return self._prepared(connection, pipeline, schema)
-            except Conflict as conflict:
-                raise Retryable("Another run made the marker at the same time.", remedy="Try again.") from conflict
+        try:
+            return super()._prepare_table(connection, pipeline, schema)
+        except Conflict as conflict:
+            raise Retryable("Another run made the marker at the same time.", remedy="Try again.") from conflict
 
-    def _table_schema(self, connection: Connection) -> TableSchema | None:
-        return table_schema_of(connection, self._target.table)
+    def _open_preparation(self, connection: Connection) -> None:
+        tables.create_own_tables(connection)
 
-    def _require_storable(self, connection: Connection, rows: "pa.Schema") -> None:  # noqa: ARG002 - the types say it
-        require_storable(rows, self._keyed)
-
-    def _create_table(self, connection: Connection, rows: "pa.Schema") -> None:
-        declared = [storage_of(field.type).declared(field.type) for field in rows]
-        create(connection, self._keyed.statements(rows).create(declared, self._keyed.partition))
-
-    def _require_fit(self, connection: Connection, table_schema: TableSchema, rows: "pa.Schema") -> None:
-        require_fit(table_schema, rows, self._keyed)
-        require_allowed(connection, rows, self._keyed)
-
-    def _row_check(self, table_schema: TableSchema, rows: "pa.Schema") -> RowValidator:  # noqa: ARG002 - the key says it
-        return RowValidator(
-            sink=self._name,
-            table=self._keyed.table,
-            required=frozenset(self._keyed.key),
-            max_row_bytes=MAX_ROW_BYTES,
-            key=self._keyed.key,
-            lone=self._keyed.partition[0] if len(self._keyed.partition) == 1 else None,
-        )
+    def _add_ledger_id(self, connection: Connection) -> None:
+        tables.add_ledger_id(connection)
 
     def _marker_store(self, connection: Connection) -> CassandraMarkerStore:
         return CassandraMarkerStore(connection.execute)
 
     def _readable_marker_store(self, connection: Connection) -> CassandraMarkerStore | None:
-        table_schema = table_schema_of(connection, MARKER_TABLE)
-        return None if table_schema is None else CassandraMarkerStore(connection.execute, named=table_schema.is_named)
-
-    def _content(self, connection: Connection, schema: str) -> Totals:
-        return content_of(connection, arrow_schema(schema), self._keyed)
+        table_schema = self._table_schema(connection, MARKER_TABLE)
+        if table_schema is None:
+            return None
+        return CassandraMarkerStore(connection.execute, has_ledger_id=has_ledger_id(table_schema))
 
     # --- publishing
 
@@ -174,17 +154,15 @@ class CassandraSink(PreparedSink[Connection, TableSchema]):
         self._note(publication)
         return published
 
-    def _decided(self, publication: Publication) -> CassandraTarget:
+    def _decided(self, publication: Publication) -> Target:
         """Return the target as it was decided, except that an append is upserted where the sink says upsert now.
 
         That is the way out for a batch that holds a key twice. Any other batch leaves the same rows.
         """
-        decided = decided_target(publication, self._keyed)
-        return replace(decided, write="upsert") if self._keyed.write == "upsert" else decided
+        decided = decided_target(publication, self._target)
+        return replace(decided, write="upsert") if self._target.write == "upsert" else decided
 
-    def _load_by(
-        self, patience: StepRetry, markers: CassandraMarkerStore, publication: Publication, target: CassandraTarget
-    ) -> Loaded:
+    def _load_by(self, patience: StepRetry, markers: CassandraMarkerStore, publication: Publication, target: Target) -> Loaded:
         """Write the rows, after another check of the table: an alteration since the start would change what it stores."""
         schema = arrow_schema(publication.schema)
         patience(lambda connection: self._require_still_fit(connection, schema, target))
@@ -199,14 +177,14 @@ class CassandraSink(PreparedSink[Connection, TableSchema]):
         writer.write(without(self._rows(publication), repeated), at_us=stamp.at_us)
         return Loaded(rows=repeated.rows, displaced=stamp.displaced + repeated.totals)
 
-    def _require_still_fit(self, connection: Connection, schema: "pa.Schema", target: CassandraTarget) -> None:
+    def _require_still_fit(self, connection: Connection, schema: "pa.Schema", target: Target) -> None:
         table_schema = self._table_schema(connection)
         if table_schema is None:
             raise PublishFailed(
                 f"Table {self._target.table!r} is gone.",
                 remedy="Restore it from a backup and start again: the batch is decided.",
             )
-        require_fit(table_schema, schema, target, decided=True)
+        tables.require_fit(connection, table_schema, schema, target, decided=True)
 
     def _rows(self, publication: Publication) -> Iterator["pa.RecordBatch"]:
         with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:

@@ -5,10 +5,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.sink.table.marker_sql import MARKER_COLUMNS
+import pyarrow as pa
+
+from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_COLUMNS, MARKER_TABLE
+from penstock.sink.table.target import Target
 from penstock.sql.table_name import in_double_quotes as quoted
 
-MARKER_TABLE, BATCH_TABLE = "penstock_marker", "penstock_batch"
 OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE})
 
 CLAIMED = ("format_version", "ledger_id")
@@ -50,9 +52,9 @@ CREATE_BATCH = (
     f"CREATE TABLE IF NOT EXISTS {BATCH_TABLE} (pipeline text, sink text, position bigint, {_declared(BATCHED)}, "
     "published_at timestamp, PRIMARY KEY ((pipeline, sink), position)) WITH CLUSTERING ORDER BY (position DESC)"
 )
-NAME_MARKERS = f"ALTER TABLE {MARKER_TABLE} ADD ledger_id text"
+ADD_LEDGER_ID = f"ALTER TABLE {MARKER_TABLE} ADD ledger_id text"
 READ_MARKER = f"SELECT {_listed(MARKER_COLUMNS + STAMPED)} FROM {MARKER_TABLE} {_OF}"
-READ_UNNAMED = f"SELECT {_listed(MARKER_COLUMNS[:-1] + STAMPED)} FROM {MARKER_TABLE} {_OF}"
+READ_WITHOUT_LEDGER_ID = f"SELECT {_listed(MARKER_COLUMNS[:-1] + STAMPED)} FROM {MARKER_TABLE} {_OF}"
 MAKE_MARKER = (
     f"INSERT INTO {MARKER_TABLE} (pipeline, sink, {_listed(MARKER_COLUMNS + STAMPED)}) "
     f"VALUES (?, ?, {_places(MARKER_COLUMNS + STAMPED)}) IF NOT EXISTS"
@@ -116,3 +118,8 @@ class TableStatements:
     def look(self) -> str:
         """Reads one row of the table, if there is one."""
         return f"{self.read} LIMIT 1"
+
+
+def statements_of(rows: "pa.Schema", target: Target) -> TableStatements:
+    """Return the CQL about the target for `rows`."""
+    return TableStatements(target.table, tuple(rows.names), target.key)

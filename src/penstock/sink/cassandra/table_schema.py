@@ -1,22 +1,63 @@
-"""The user's table as Cassandra's catalog shows it, and whether repeated writes into it leave what one write does."""
+"""The user's table: what settings and rows must be, what the catalog shows, and whether repeated writes leave what one does."""
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
+from cassandra import InvalidRequest, Unauthorized
 
-from penstock.errors import Refused
+from penstock.core.model import SinkName
+from penstock.errors import Refused, Usage
 from penstock.sink.cassandra import statements as sql
 from penstock.sink.cassandra.database import Connection
-from penstock.sink.cassandra.storage import storage_of
-from penstock.sink.cassandra.target import CassandraTarget
-from penstock.sink.table.columns import Alter, Columns, TableColumn, require_columns
-from penstock.sink.table.marker import LEDGER_ID
-from penstock.sink.table.target import not_a_table
+from penstock.sink.cassandra.errors import reason_of
+from penstock.sink.cassandra.storage import MAX_ROW_BYTES, RowValidator, storage_of
+from penstock.sink.table.columns import Alter, Columns, TableColumn, require_columns, require_keyed
+from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_TABLE
+from penstock.sink.table.sql_sink import has_ledger_id
+from penstock.sink.table.target import Target, not_a_table
 from penstock.sql.table_name import in_double_quotes
 
+WRITES = ("append", "upsert")
+MAX_COLUMNS = 60_000
+_NAME = re.compile(r"\w{1,48}", re.ASCII)
 _SAFE_COPIES = 3
 _ALTER = Alter(retype=None)
 _TTL_REMEDY = "ALTER TABLE {table} WITH default_time_to_live = 0, or use another table."
+
+
+def target_of(*, table: str, write: str, key: tuple[str, ...], partition_by: tuple[str, ...]) -> Target:
+    """Return the target. Raises Usage for settings that no table could satisfy."""
+    if write not in WRITES:
+        raise Usage(
+            f"`write` is {write!r}, which Cassandra cannot do exactly; expected one of {', '.join(WRITES)}.",
+            remedy="Use upsert: a row replaces the one with its key.",
+        )
+    if not key:
+        raise Usage("Rows of Cassandra need a key.", remedy="Add `key: [columns that identify a row]`.")
+    if partition_by and key[: len(partition_by)] != partition_by:
+        raise Usage(
+            f"`partition_by` is {', '.join(partition_by)}, expected the first columns of the key, {', '.join(key)}.",
+            remedy="Write them first in `key`, in the same order.",
+        )
+    if not _NAME.fullmatch(table):
+        raise Usage(f"`table` is {table!r}, expected 1 to 48 letters, digits and `_`.", remedy="Correct it.")
+    if table in sql.OWN_TABLES:
+        raise Usage(f"Table {table!r} is Penstock's own.", remedy="Choose another name for `table:`.")
+    return Target(table=table, write=write, key=key, partition=partition_by or key[:1], case_counts=True)
+
+
+def require_storable(rows: "pa.Schema", target: Target) -> None:
+    """Raise Usage for rows that no table could store."""
+    if not all(rows.names):
+        raise Usage("The rows have a column without a name.", remedy="Name it in the transform.")
+    require_keyed(rows, target.key, most=MAX_COLUMNS)
+    for name in target.key:
+        kind = rows.field(name).type
+        if pa.types.is_floating(kind) or pa.types.is_null(kind):
+            raise Usage(f"The key's column {name!r} is {kind}, which identifies nothing.", remedy="Use other columns as key.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,9 +75,8 @@ class TableSchema:
     """The keyspace, if it writes no commit log."""
 
     @property
-    def is_named(self) -> bool:
-        """Whether this table of markers has the column `ledger_id`, which an older Penstock did not create."""
-        return any(column.name == LEDGER_ID for column in self.columns)
+    def kind(self) -> str:
+        return "view" if self.is_view else "table"
 
 
 def table_schema_of(connection: Connection, table: str) -> TableSchema | None:
@@ -107,7 +147,7 @@ def misfit(found: TableSchema, table: str) -> Refused | None:
     return None
 
 
-def require_fit(found: TableSchema, rows: "pa.Schema", target: CassandraTarget, *, decided: bool = False) -> None:
+def require_fit(_: Connection, found: TableSchema, rows: "pa.Schema", target: Target, *, decided: bool = False) -> None:
     """Raise Refused unless the table accepts the rows, identifies them by the key, and returns the same rows.
 
     `decided`: as in `Columns`.
@@ -126,7 +166,7 @@ def require_fit(found: TableSchema, rows: "pa.Schema", target: CassandraTarget, 
     require_columns(found.columns, rows, of=of, storage_of=storage_of, folded=str)
 
 
-def _require_whole_key(found: TableSchema, target: CassandraTarget) -> None:
+def _require_whole_key(found: TableSchema, target: Target) -> None:
     """Raise Refused unless `key` is the table's whole primary key: a part of it would overwrite or hide rows of others."""
     if found.partition == target.partition and found.partition + found.clustering == target.key:
         return
@@ -139,3 +179,79 @@ def _require_whole_key(found: TableSchema, target: CassandraTarget) -> None:
 
 def _key(partition: tuple[str, ...], clustering: tuple[str, ...]) -> str:
     return f"({', '.join(('(' + ', '.join(partition) + ')', *clustering))})"
+
+
+def row_validator(_: Connection, __: TableSchema, sink: SinkName, target: Target) -> RowValidator:
+    """Return the check of rows in the tasks, which goes by the key."""
+    return RowValidator(
+        sink=sink,
+        table=target.table,
+        required=frozenset(target.key),
+        max_row_bytes=MAX_ROW_BYTES,
+        key=target.key,
+        lone=target.partition[0] if len(target.partition) == 1 else None,
+    )
+
+
+# --- creating tables, and looking whether the user may
+
+
+def create_own_tables(connection: Connection) -> None:
+    """Create Penstock's own tables where they are missing. Raise Refused.
+
+    Each statement stands for itself. A run that ends in between leaves an empty table, or one without a marker, to the next one.
+    """
+    for table, statement in ((MARKER_TABLE, sql.CREATE_MARKER), (BATCH_TABLE, sql.CREATE_BATCH)):
+        if table_schema_of(connection, table) is None:
+            _create(connection, statement)
+
+
+def add_ledger_id(connection: Connection) -> None:
+    """Add the column that the markers of an older Penstock lack, unless another driver does so at the same time."""
+    if _has_ledger_id(connection):
+        return
+    try:
+        with _granted("ALTER", MARKER_TABLE):
+            connection.define(sql.ADD_LEDGER_ID)
+    except InvalidRequest:
+        if not _has_ledger_id(connection):
+            raise
+
+
+def _has_ledger_id(connection: Connection) -> bool:
+    table_schema = table_schema_of(connection, MARKER_TABLE)
+    return table_schema is None or has_ledger_id(table_schema)
+
+
+def require_allowed(connection: Connection, _: TableSchema, rows: "pa.Schema", target: Target) -> None:
+    """Raise Refused where the user lacks a right. A row without a key tests writing: it is refused after the right was found."""
+    statements = sql.statements_of(rows, target)
+    with _granted("SELECT", target.table):
+        connection.execute(statements.look)
+    with _granted("MODIFY", target.table):
+        try:
+            connection.define(statements.insert_keyless)
+        except InvalidRequest:
+            return
+    raise AssertionError("a row without a key was written")
+
+
+@contextmanager
+def _granted(right: str, table: str) -> Iterator[None]:
+    try:
+        yield
+    except Unauthorized as cause:
+        raise Refused(
+            f"The user lacks {right} on {table}: {reason_of(cause)}.", remedy=f"GRANT {right} ON {table} to it."
+        ) from cause
+
+
+def create_table(connection: Connection, rows: "pa.Schema", target: Target) -> None:
+    """Create the table. Raise Refused."""
+    declared = [storage_of(field.type).declared(field.type) for field in rows]
+    _create(connection, sql.statements_of(rows, target).create(declared, target.partition))
+
+
+def _create(connection: Connection, statement: str) -> None:
+    with _granted("CREATE", f"KEYSPACE {connection.keyspace}"):
+        connection.define(statement)

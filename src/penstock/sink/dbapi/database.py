@@ -1,15 +1,32 @@
-"""Sessions of a driver as the sink uses them: one that writes, others that look, and what their errors mean."""
+"""Sessions of a driver as the sink uses them: one that writes, others that look; their errors, and the markers behind them."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
+from penstock.core.faults import FaultPoint
+from penstock.core.model import PipelineName, SinkName
 from penstock.errors import Conflict, Failed, PenstockError, PublishFailed, Retryable
 from penstock.sink.dbapi.driver import Driver, Session
-from penstock.sink.dbapi.sql import Sql
-from penstock.sink.dbapi.statements import INSERT, INSERT_OR_ABORT, IS_SQLITE, QUOTES, TableStatements, is_there
+from penstock.sink.dbapi.statements import (
+    INSERT,
+    INSERT_MARKER,
+    INSERT_OR_ABORT,
+    IS_SQLITE,
+    LOCK_MARKER,
+    MARKER_STATEMENTS,
+    QUOTES,
+    Sql,
+    TableStatements,
+    is_there,
+)
+from penstock.sink.table.marker import TableMarker, marker_values
+from penstock.sink.table.marker_store import DatabaseMarkerStore
 from penstock.support.connection import ReusedConnection
 from penstock.support.secret import scrub
+
+FENCE = FaultPoint("dbapi.fence", "The row of the marker is locked by writing to it.")
+MARK = FaultPoint("dbapi.mark", "The marker is set to the batch, in the transaction of its rows.")
 
 
 class Database(ReusedConnection):
@@ -71,6 +88,44 @@ class Database(ReusedConnection):
 def connection_lost(point: str) -> Retryable:
     """Return the error at a fault point where the driver fails: no two drivers share an error to raise."""
     return Retryable(f"The driver failed at {point}.", remedy="Try again.")
+
+
+class DbapiMarkerStore(DatabaseMarkerStore[Sql]):
+    """The markers behind any driver. A marker is locked before it is read, so that the newest committed one is read.
+
+    It is locked by an UPDATE of its row: a lock that all databases have.
+    """
+
+    def __init__(self, session: Session, *, locking: bool, has_ledger_id: bool = True) -> None:
+        def execute(statement: Sql, values: Mapping[str, Any]) -> Session:
+            return session.execute(statement, values)
+
+        super().__init__(execute, MARKER_STATEMENTS, locking=False, has_ledger_id=has_ledger_id, split_name=_folded)
+        self._session, self._locks, self._exists = session, locking, False
+
+    def read(self, pipeline: PipelineName, sink: SinkName) -> TableMarker | None:
+        if self._locks:
+            with FENCE.around(error=connection_lost, lost=connection_lost):
+                self._session.execute(LOCK_MARKER, {"pipeline": pipeline, "sink": sink})
+        marker = super().read(pipeline, sink)
+        self._exists = marker is not None
+        return marker
+
+    def write(self, marker: TableMarker) -> None:
+        """Update the marker's row if `read` found one, else insert it."""
+        if self._exists:
+            super().write(marker)
+        else:
+            self._session.execute(INSERT_MARKER, marker_values(marker))
+            self._exists = True
+
+    def _marking(self) -> AbstractContextManager[None]:
+        return MARK.around(error=connection_lost, lost=connection_lost)
+
+
+def _folded(name: str) -> tuple[str, str]:
+    """Return the name in lower case: whether case counts is unknown, so a table that may be another sink's is taken for it."""
+    return "", name.lower()
 
 
 def has(session: Session, query: Sql) -> bool:

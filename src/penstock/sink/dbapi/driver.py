@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from penstock.errors import DependencyMissing, Usage
-from penstock.sink.dbapi.sql import STYLES, Sql
+from penstock.sink.dbapi.statements import STYLES, Sql
 
 _NEEDED = ("connect", "paramstyle", "Error", "IntegrityError", "OperationalError", "InterfaceError", "InternalError")
 _FETCHED_ROWS = 5_000

@@ -10,12 +10,9 @@ from penstock.core.faults import FaultPoint
 from penstock.core.model import RowDigest, Totals
 from penstock.sink.dbapi.database import connection_lost
 from penstock.sink.dbapi.driver import Session
-from penstock.sink.dbapi.sql import Sql
-from penstock.sink.dbapi.statements import TableStatements
+from penstock.sink.dbapi.statements import Sql, TableStatements
 from penstock.sink.dbapi.storage import STORAGES, values_of
-from penstock.sink.table.content import totals_of
-from penstock.sink.table.publication import Loaded
-from penstock.sink.table.storage import batch_of
+from penstock.sink.table.publication import Loaded, totals_of
 from penstock.sink.table.target import Target
 
 MOVE = FaultPoint("dbapi.move", "Rows of a decided batch are written into the table, in an open transaction.")
@@ -61,9 +58,8 @@ def _write(
 
 
 def scan(session: Session, query: Sql, schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
-    """Yield the rows of `query`, whose columns are those of `schema`. Raise NotStoredError, naming the column."""
-    for rows in session.execute(query).fetched():
-        yield batch_of(rows, schema, STORAGES.restored)
+    """Return the rows of `query`, whose columns are those of `schema`. Raise NotStoredError, naming the column."""
+    return STORAGES.batches(session.execute(query).fetched(), schema)
 
 
 def rows_of(batch: "pa.RecordBatch") -> Sequence[Sequence[Any]]:

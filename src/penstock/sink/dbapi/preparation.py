@@ -13,28 +13,25 @@ import pyarrow as pa
 from penstock.core.model import PipelineName, SinkName, Totals, new_nonce
 from penstock.errors import Refused, Usage
 from penstock.sink.dbapi import statements as sql
-from penstock.sink.dbapi.database import has, inserts_of, quotes_of
-from penstock.sink.dbapi.declared_columns import catalog_of, declared_of
+from penstock.sink.dbapi.database import DbapiMarkerStore, has, inserts_of, quotes_of
 from penstock.sink.dbapi.driver import Session
 from penstock.sink.dbapi.load import scan
-from penstock.sink.dbapi.marker_store import DbapiMarkerStore
 from penstock.sink.dbapi.row_validator import RowValidator
-from penstock.sink.dbapi.sql import Sql
-from penstock.sink.dbapi.statements import BATCH_TABLE, MARKER_TABLE, TableStatements
+from penstock.sink.dbapi.statements import BATCH_TABLE, MARKER_TABLE, Sql, TableStatements
 from penstock.sink.dbapi.storage import STORAGES
 from penstock.sink.dbapi.trial import Trial, TrialResult
-from penstock.sink.dbapi.trial_record import decode_trial, encode_trial
+from penstock.sink.dbapi.trial_record import catalog_of, declared_of, decode_trial, encode_trial
 from penstock.sink.table.columns import Alter, Columns
-from penstock.sink.table.content import totals_of
 from penstock.sink.table.marker import TableMarker
 from penstock.sink.table.preparation import (
+    ledger_id_missing,
     prepare_marker,
     require_not_lost,
     require_same_types,
     require_unfilled,
     settings_of,
-    unnamed_markers,
 )
+from penstock.sink.table.publication import totals_of
 from penstock.sink.table.target import Target, no_table, require_key_in, table_gone
 from penstock.spark.schema import arrow_schema
 
@@ -160,7 +157,7 @@ def _name_markers(session: Session) -> None:
     except session.driver.error as cause:
         session.rollback()
         if not has(session, sql.HAS_LEDGER_ID):
-            raise unnamed_markers(sql.ADD_LEDGER_ID, " ".join(str(cause).split()).rstrip(".")) from cause
+            raise ledger_id_missing(sql.ADD_LEDGER_ID, " ".join(str(cause).split()).rstrip(".")) from cause
 
 
 def _define(session: Session, statement: Sql, table: str, there: Sql) -> None:
@@ -181,8 +178,13 @@ def _define(session: Session, statement: Sql, table: str, there: Sql) -> None:
 def _create(session: Session, wanted: Wanted, statements: TableStatements) -> None:
     if not wanted.create:
         raise no_table(wanted.target.table)
-    declared = [wanted.columns.get(field.name) or STORAGES.of(field.type).declared(field.type) for field in wanted.rows]
+    declared = [*_declared(wanted.rows, wanted.columns).values()]
     _define(session, statements.create(declared), wanted.target.table, sql.is_there(statements.name))
+
+
+def _declared(rows: "pa.Schema", columns: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the type of each column of a table that is created."""
+    return {field.name: columns.get(field.name) or STORAGES.of(field.type).declared(field.type) for field in rows}
 
 
 def require_columns(
@@ -196,7 +198,7 @@ def require_columns(
         if decided and not has(session, sql.is_there(statements.name)):
             raise table_gone(statements.table) from cause
         missing = [name for name in rows.names if not has(session, replace(statements, columns=(name,)).fits)]
-        declared = {field.name: columns.get(field.name) or STORAGES.of(field.type).declared(field.type) for field in rows}
+        declared = _declared(rows, columns)
         there = {name: kind for name, kind in declared.items() if name not in missing}
         _columns(statements, decided=decided).require_same(declared, there, missing=missing or rows.names, demanded=())
         raise AssertionError("some column is missing") from cause
@@ -243,9 +245,9 @@ def _require_undone(session: Session, wanted: Wanted) -> None:
     nothing = {"generation": 0, "query_id": "-", "batch_id": 0, "offsets": "-", "rows": 0, "digest": "-"}
     markers = DbapiMarkerStore(session, locking=False)
     markers.write(TableMarker(pipeline=pipeline, sink=sink, table_name="=", write="="))
-    session.execute(sql.WRITE_BATCH, {**place, **nothing})
+    session.execute(sql.MARKER_STATEMENTS.write_batch, {**place, **nothing})
     session.rollback()
-    stayed = [BATCH_TABLE] if session.execute(sql.READ_BATCH, place).fetchone() else []
+    stayed = [BATCH_TABLE] if session.execute(sql.MARKER_STATEMENTS.read_batch, place).fetchone() else []
     stayed += [MARKER_TABLE] if markers.read(pipeline, sink) else []
     if not stayed:
         session.rollback()

@@ -9,11 +9,9 @@ from penstock.core.faults import FaultPoint
 from penstock.core.model import PipelineName, Publication, SinkReport, Totals
 from penstock.errors import Conflict, Failed, OutcomeUnknown, PublishFailed, Usage
 from penstock.protocols import SinkDecisions
-from penstock.sink.dbapi.database import Database, connection_lost, has, inserts_of, quotes_of
-from penstock.sink.dbapi.declared_columns import catalog_of, declared_of, read_back
+from penstock.sink.dbapi.database import Database, DbapiMarkerStore, connection_lost, has, inserts_of, quotes_of
 from penstock.sink.dbapi.driver import Driver, Session
 from penstock.sink.dbapi.load import load, scan
-from penstock.sink.dbapi.marker_store import DbapiMarkerStore
 from penstock.sink.dbapi.preparation import (
     Wanted,
     generated_columns_refused,
@@ -24,12 +22,11 @@ from penstock.sink.dbapi.preparation import (
     require_schema_accepted,
 )
 from penstock.sink.dbapi.row_validator import RowValidator
-from penstock.sink.dbapi.sql import Sql
-from penstock.sink.dbapi.statements import BATCH_TABLE, HAS_LEDGER_ID, MARKER_TABLE, TableStatements, is_there
+from penstock.sink.dbapi.statements import BATCH_TABLE, HAS_LEDGER_ID, MARKER_TABLE, Sql, TableStatements, is_there
 from penstock.sink.dbapi.trial import UNCONSTRAINED
-from penstock.sink.table.content import totals_of
+from penstock.sink.dbapi.trial_record import catalog_of, declared_of, read_back
 from penstock.sink.table.database_sink import TransactionalSink
-from penstock.sink.table.publication import Loaded
+from penstock.sink.table.publication import Loaded, totals_of
 from penstock.sink.table.sink import TableSinkArguments
 from penstock.sink.table.target import NotStoredError, Target
 from penstock.sink.table.verification import compare
@@ -205,4 +202,4 @@ class DbapiSink(TransactionalSink[Session]):
 
 def _unlocked_marker_store(session: Session, *, locking: bool) -> DbapiMarkerStore:
     """Return the markers, also those of an older Penstock."""
-    return DbapiMarkerStore(session, locking=locking, named=has(session, HAS_LEDGER_ID))
+    return DbapiMarkerStore(session, locking=locking, has_ledger_id=has(session, HAS_LEDGER_ID))

@@ -1,4 +1,4 @@
-"""All SQL of the dbapi sink: only what every database with tables understands.
+"""All SQL of the dbapi sink: only what every database with tables understands, in the parameter style of any driver.
 
 Two tables lie beside the user's, `penstock_dbapi_marker` and `penstock_dbapi_batch`; Penstock's native sinks have others. Their
 names need no quotes anywhere. Users who want other column types create them themselves: docs/howto/dbapi.md has the statements.
@@ -6,12 +6,76 @@ names need no quotes anywhere. Users who want other column types create them the
 
 # ruff: noqa: S608 - every name in a statement is quoted or our own, every value is bound
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Final, NamedTuple
 
-from penstock.sink.dbapi.sql import Sql, Value, joined, statement
-from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE, MarkerStatements
+from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE, MarkerSql, MarkerStatements
+
+STYLES: Final[Mapping[str, Callable[[int], str]]] = {
+    "qmark": lambda _: "?",
+    "numeric": lambda at: f":{at}",
+    "numeric_dollar": lambda at: f"${at}",
+    "named": lambda at: f":p{at}",
+    "format": lambda _: "%s",
+    "pyformat": lambda at: f"%(p{at})s",
+}
+"""How each style writes the parameter at a place, counted from 1. `numeric_dollar` is ADBC's for PostgreSQL."""
+
+_NAMED = re.compile(r":([a-z_]+)")
+
+
+class Value(NamedTuple):
+    """A place in a statement where a value is bound by name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sql:
+    """One statement as a sequence of texts and values."""
+
+    parts: tuple[str | Value, ...]
+
+    @property
+    def plain(self) -> str:
+        """The text of a statement without values."""
+        return "".join(part for part in self.parts if isinstance(part, str))
+
+    def rendered(self, style: str) -> tuple[str, Sequence[str]]:
+        """Return the text in that parameter style, and the names of the values in their order."""
+        return _rendered(self, style)
+
+
+def statement(text: str) -> Sql:
+    """Parse a statement of Penstock's own, in which `:name` stands for a value."""
+    pieces = _NAMED.split(text)
+    return Sql(tuple(Value(piece) if at % 2 else piece for at, piece in enumerate(pieces)))
+
+
+def joined(separator: str, parts: Sequence[Sql]) -> Sql:
+    """Join statements by `separator`."""
+    together: list[str | Value] = []
+    for at, part in enumerate(parts):
+        together += [*([separator] if at else []), *part.parts]
+    return Sql(tuple(together))
+
+
+@cache
+def _rendered(sql: Sql, style: str) -> tuple[str, Sequence[str]]:
+    texts, names = [], []
+    for part in sql.parts:
+        if isinstance(part, Value):
+            names.append(part.name)
+            texts.append(STYLES[style](len(names)))
+        else:
+            texts.append(part.replace("%", "%%") if style in {"format", "pyformat"} else part)
+    return "".join(texts), names
+
+
+# --- the statements
 
 MARKER_TABLE, BATCH_TABLE = DBAPI_MARKER_TABLE, "penstock_dbapi_batch"
 NATIVE_MARKER_TABLE = "penstock_marker"
@@ -43,53 +107,25 @@ CREATE_BATCH_TABLE = """CREATE TABLE penstock_dbapi_batch (
     PRIMARY KEY (pipeline, sink, at_position)
 )"""
 
-_OWN = "WHERE pipeline = :pipeline AND sink = :sink"
-ADD_LEDGER_ID = "ALTER TABLE penstock_dbapi_marker ADD ledger_id VARCHAR(32)"
-HAS_LEDGER_ID = Sql(("SELECT ledger_id FROM penstock_dbapi_marker WHERE 1 = 0",))
+_COLUMNS = {"write": "way", "position": "at_position", "schema": "row_schema", "rows": "row_count"}
+"""Columns whose names are not those of other databases' markers: everywhere, these need no quotes."""
+_MARKERS = MarkerSql(
+    marker=MARKER_TABLE, batch=BATCH_TABLE, now=None, quoted=lambda name: _COLUMNS.get(name, name), bound=":{}".format
+)
+ADD_LEDGER_ID = f"ALTER TABLE {MARKER_TABLE} ADD ledger_id VARCHAR(32)"
+HAS_LEDGER_ID = Sql((f"SELECT ledger_id FROM {MARKER_TABLE} WHERE 1 = 0",))
 """Fails where an older Penstock created the table."""
-_SELECT_MARKER = (
-    "SELECT format_version, table_name, way, at_position, generation, query_id, batch_id, offsets, row_schema, "
-    "rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after"
-)
-_READ_MARKER = statement(f"{_SELECT_MARKER}, ledger_id FROM penstock_dbapi_marker {_OWN}")
-_READ_UNNAMED = statement(f"{_SELECT_MARKER}, NULL FROM penstock_dbapi_marker {_OWN}")
-LOCK_MARKER = statement(f"UPDATE penstock_dbapi_marker SET turns = turns + 1 {_OWN}")
-INSERT_MARKER = statement(
-    "INSERT INTO penstock_dbapi_marker (pipeline, sink, table_name, way, format_version, at_position, generation, query_id, "
-    "batch_id, offsets, row_schema, rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after, turns, "
-    "ledger_id) "
-    "VALUES (:pipeline, :sink, :table_name, :write, :format_version, :position, :generation, :query_id, :batch_id, :offsets, "
-    ":schema, :rows_decided, :digest_decided, :rows_before, :digest_before, :rows_after, :digest_after, 0, :ledger_id)"
-)
-_UPDATE_MARKER = statement(
-    "UPDATE penstock_dbapi_marker SET table_name = :table_name, way = :write, format_version = :format_version, "
-    "at_position = :position, generation = :generation, query_id = :query_id, batch_id = :batch_id, offsets = :offsets, "
-    "row_schema = :schema, rows_decided = :rows_decided, digest_decided = :digest_decided, rows_before = :rows_before, "
-    f"digest_before = :digest_before, rows_after = :rows_after, digest_after = :digest_after, ledger_id = :ledger_id {_OWN}"
-)
-READ_TRIAL = statement(f"SELECT trial FROM penstock_dbapi_marker {_OWN}")
-WRITE_TRIAL = statement(f"UPDATE penstock_dbapi_marker SET trial = :trial {_OWN}")
-WRITE_BATCH = statement(
-    "INSERT INTO penstock_dbapi_batch (pipeline, sink, at_position, generation, query_id, batch_id, offsets, row_count, digest) "
-    "VALUES (:pipeline, :sink, :position, :generation, :query_id, :batch_id, :offsets, :rows, :digest)"
-)
-READ_BATCH = statement(
-    f"SELECT query_id, batch_id, offsets, row_count, digest FROM penstock_dbapi_batch {_OWN} AND at_position = :position"
-)
-DELETE_BATCH = statement(f"DELETE FROM penstock_dbapi_batch {_OWN} AND at_position = :position")
-DELETE_MARKER = statement(f"DELETE FROM penstock_dbapi_marker {_OWN}")
+LOCK_MARKER = statement(f"UPDATE {MARKER_TABLE} SET turns = turns + 1 WHERE {_MARKERS.which}")
+INSERT_MARKER = statement(f"INSERT INTO {MARKER_TABLE} ({_MARKERS.columns}, turns) VALUES ({_MARKERS.values}, 0)")
+READ_TRIAL = statement(f"SELECT trial FROM {MARKER_TABLE} WHERE {_MARKERS.which}")
+WRITE_TRIAL = statement(f"UPDATE {MARKER_TABLE} SET trial = :trial WHERE {_MARKERS.which}")
+DELETE_BATCH = statement(f"DELETE FROM {BATCH_TABLE} WHERE {_MARKERS.which} AND at_position = :position")
+DELETE_MARKER = statement(f"DELETE FROM {MARKER_TABLE} WHERE {_MARKERS.which}")
 
-MARKER_STATEMENTS = MarkerStatements(
-    read_marker=_READ_MARKER,
-    read_unnamed=_READ_UNNAMED,
-    lock_marker=_READ_MARKER,
-    write_marker=_UPDATE_MARKER,
-    owners=statement("SELECT pipeline, sink, table_name FROM penstock_dbapi_marker ORDER BY pipeline, sink"),
-    newest_batch=statement(f"SELECT max(at_position) FROM penstock_dbapi_batch {_OWN}"),
-    read_batch=READ_BATCH,
-    write_batch=WRITE_BATCH,
-    forget_batches=statement(f"DELETE FROM penstock_dbapi_batch {_OWN} AND at_position <= :position"),
+_TEXTS = _MARKERS.statements(
+    lock_marker=_MARKERS.read(), write_marker=f"UPDATE {MARKER_TABLE} SET {_MARKERS.changes} WHERE {_MARKERS.which}"
 )
+MARKER_STATEMENTS = MarkerStatements(**{name: statement(text) for name, text in asdict(_TEXTS).items() if text is not None})
 
 
 def is_there(name: str) -> Sql:

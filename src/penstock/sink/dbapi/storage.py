@@ -6,18 +6,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.sink.table.numbers import to_integers, to_reals
 from penstock.sink.table.storage import (
     ColumnStorage,
+    ColumnStorages,
     Declares,
     Restore,
-    Storages,
     Values,
     always,
     anything,
     as_is,
     digits_of,
     to_flags,
+    to_integers,
+    to_reals,
     to_values,
     without_negative_scale,
 )
@@ -26,18 +27,13 @@ from penstock.sink.table.target import NotStoredError
 _types = pa.types
 
 
-def values_of(column: "pa.Array") -> list[Any]:
-    """Return the values as the DB-API takes them. Timestamps have no zone and are in UTC."""
-    values: list[Any] = STORAGES.of(column.type).encode(column).to_pylist()
-    return values
-
-
 def _decimal(kind: "pa.DataType") -> str:
     precision, scale = digits_of(kind)
     return f"DECIMAL({precision}, {scale})"
 
 
 def _in_utc(column: "pa.Array") -> "pa.Array":
+    """Return timestamps without a zone, in UTC."""
     return column.cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us")) if column.type.tz else column
 
 
@@ -70,7 +66,7 @@ def _storage(spark: str, declared: Declares, restore: Restore, encode: Any = as_
     return ColumnStorage(spark=spark, declared=declared, takes=anything, encode=encode, restore=restore)
 
 
-STORAGES: Storages[ColumnStorage] = Storages(
+STORAGES: ColumnStorages[ColumnStorage] = ColumnStorages(
     "a database behind any driver",
     (_types.is_boolean, _storage("boolean", always("BOOLEAN"), to_flags)),
     (_types.is_integer, _storage("byte, short, integer, long", always("BIGINT"), to_integers)),
@@ -81,3 +77,4 @@ STORAGES: Storages[ColumnStorage] = Storages(
     (_types.is_date, _storage("date", always("DATE"), _only(date))),
     (_types.is_timestamp, _storage("timestamp, timestamp_ntz", always("TIMESTAMP"), _moments, _in_utc)),
 )
+values_of = STORAGES.values_of

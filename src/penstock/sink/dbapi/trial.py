@@ -13,9 +13,8 @@ import pyarrow as pa
 
 from penstock.errors import Refused
 from penstock.sink.dbapi.driver import Session
-from penstock.sink.dbapi.extreme_values import ROWS, SPECIALS, edges_of, special_of, widest_of
 from penstock.sink.dbapi.statements import TableStatements
-from penstock.sink.dbapi.trial_rows import Attempts, Row
+from penstock.sink.dbapi.trial_rows import ROWS, SPECIALS, Attempts, Row, edges_of, special_of, widest_of
 
 _BYTES_AT_ONCE = 2_000_000
 """Bytes of the longest values in one row: servers end a connection that sends too much, MySQL 5.7 more than 4 MiB."""

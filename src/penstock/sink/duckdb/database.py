@@ -43,6 +43,7 @@ class Database(DatabaseFile["duckdb.DuckDBPyConnection"]):
     refused = duckdb.ConstraintException
     damaged = ("not a valid DuckDB database file", "Corrupt", "checksum")
     full = "No space left"
+    write_begins = sql.BEGIN
 
     def __init__(self, path: "str | os.PathLike[str]", *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
         super().__init__(path)

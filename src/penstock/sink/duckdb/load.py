@@ -10,10 +10,9 @@ from penstock.core.model import Totals
 from penstock.errors import PenstockError
 from penstock.sink.duckdb import statements as sql
 from penstock.sink.duckdb.database import disk_error
-from penstock.sink.duckdb.statements import TableStatements
+from penstock.sink.duckdb.statements import TableStatements, statements_of
 from penstock.sink.duckdb.storage import restored, stored, stored_schema
-from penstock.sink.table.content import totals_under_key
-from penstock.sink.table.publication import Loaded
+from penstock.sink.table.publication import Loaded, totals_under_key
 from penstock.sink.table.target import BY_KEY, NotStoredError, Target
 
 STAGE = FaultPoint("duckdb.stage", "The rows of a decided batch are copied into a temporary staging table.")
@@ -26,7 +25,7 @@ def load(
     connection: "duckdb.DuckDBPyConnection", batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", target: Target
 ) -> Loaded:
     """Write `batches` in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent` the first."""
-    statements = TableStatements(target.table, tuple(schema.names), target.key)
+    statements = statements_of(schema, target)
     with STAGE.around(error=disk_error, lost=disk_error):
         _stage(connection, statements, batches, schema)
     with MOVE.around(error=disk_error, lost=disk_error):
@@ -40,11 +39,11 @@ def _stage(
 ) -> None:
     """Fill the staging table. Errors of reading the rows are raised as they are: through DuckDB only their text would remain."""
     failures: list[PenstockError] = []
-    numbered = stored_schema(schema).insert(0, pa.field(statements.ordinal, pa.int64()))
+    numbered = stored_schema(schema).insert(0, pa.field(statements.number, pa.int64()))
     reader = pa.RecordBatchReader.from_batches(numbered, _numbered(batches, numbered, failures))
     connection.register(sql.INCOMING, reader)
     try:
-        connection.execute(statements.stage)
+        connection.execute(statements.fill_stage)
     except duckdb.Error:
         if failures:
             raise failures[0] from None
@@ -72,12 +71,12 @@ def _load(connection: "duckdb.DuckDBPyConnection", statements: TableStatements, 
     write = target.write
 
     def displaced(query: str) -> Totals:
-        return totals_under_key(scan(connection, query, schema), target.row_digest, table=statements.table)
+        return totals_under_key(_scan(connection, query, schema), target.row_digest, table=statements.table)
 
     if write == "replace":
-        connection.execute(statements.clear)
+        connection.execute(statements.clear())
     if write not in BY_KEY:
-        return Loaded(rows=_count(connection, statements.insert), displaced=Totals())
+        return Loaded(rows=_count(connection, statements.insert()), displaced=Totals())
     if write == "insert_if_absent":
         skipped = displaced(statements.read_skipped)
         return Loaded(rows=_count(connection, statements.insert_if_absent) + skipped.rows, displaced=skipped)
@@ -93,8 +92,12 @@ def _count(connection: "duckdb.DuckDBPyConnection", statement: str) -> int:
     return 0 if row is None else int(row[0])
 
 
-def scan(connection: "duckdb.DuckDBPyConnection", query: str, schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
-    """Yield the rows of `query`, whose columns are those of `schema`. Raise NotStoredError, naming the column."""
+def content(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target) -> Iterator["pa.RecordBatch"]:
+    """Yield every row of the table. Raise NotStoredError, naming the column."""
+    return _scan(connection, statements_of(rows, target).read(), rows)
+
+
+def _scan(connection: "duckdb.DuckDBPyConnection", query: str, schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
     for batch in connection.execute(query).to_arrow_reader(_FETCHED_ROWS):
         columns = [_restored(field, column) for field, column in zip(schema, batch.columns, strict=True)]
         yield pa.RecordBatch.from_arrays(columns, names=schema.names)

@@ -7,19 +7,23 @@ read with the user's own SQL. Every user-given name goes through `quoted`. DuckD
 
 # ruff: noqa: S608 - every name in a statement is quoted or our own, every value is bound
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
-from penstock.sink.table.marker_sql import MarkerSql
+import pyarrow as pa
+
+from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_TABLE, MarkerSql, MarkerStatements
+from penstock.sink.table.table_statements import StagedTableStatements
+from penstock.sink.table.target import Target
 from penstock.sql.table_name import in_double_quotes as quoted
 
-MARKER_TABLE = "penstock_marker"
+OFFSETS_VIEW = "penstock_offsets"
 STAGE, INCOMING = "penstock_stage", "penstock_incoming"
 """Temporary objects, which would hide a table of the same name."""
-OWN_TABLES = frozenset({MARKER_TABLE, "penstock_batch", "penstock_offsets", STAGE, INCOMING})
+OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE, OFFSETS_VIEW, STAGE, INCOMING})
 
 BEGIN = "BEGIN TRANSACTION"
-COMMIT = "COMMIT"
 IN_UTC = "SET TimeZone = 'UTC'"
 
 TABLE_KIND = """
@@ -59,36 +63,45 @@ CREATE VIEW IF NOT EXISTS penstock_offsets AS
 SELECT table_name, pipeline, sink, source ->> 'source' AS source, source -> 'end' AS end_offset, batch_id, position, published_at
 FROM (SELECT * EXCLUDE (offsets), unnest(offsets::JSON[]) AS source FROM penstock_marker)
 """
-CREATE_OWN = (_CREATE_MARKER_TABLE, _CREATE_BATCH_TABLE, _CREATE_OFFSETS_VIEW)
-
-ADD_LEDGER_ID = "ALTER TABLE penstock_marker ADD COLUMN IF NOT EXISTS ledger_id VARCHAR"
-
 _MARKER_SQL = MarkerSql(marker="penstock_marker", batch="penstock_batch", now=None, bound="${}".format)
-MARKER_STATEMENTS = _MARKER_SQL.statements(
-    lock_marker=_MARKER_SQL.read(),
-    write_marker=_MARKER_SQL.upsert,
-    owners="SELECT pipeline, sink FROM penstock_marker WHERE lower(table_name) = lower($table) ORDER BY pipeline, sink",
-)
+
+
+class OwnStatements:
+    """The statements about Penstock's own tables."""
+
+    creates: ClassVar[Mapping[str, str]] = {
+        MARKER_TABLE: _CREATE_MARKER_TABLE,
+        BATCH_TABLE: _CREATE_BATCH_TABLE,
+        OFFSETS_VIEW: _CREATE_OFFSETS_VIEW,
+    }
+    add_ledger_id = "ALTER TABLE penstock_marker ADD COLUMN ledger_id VARCHAR"
+
+    def marker_statements(self) -> MarkerStatements[str]:
+        return _MARKER_SQL.statements(
+            lock_marker=_MARKER_SQL.read(),
+            write_marker=_MARKER_SQL.upsert,
+            owners="SELECT pipeline, sink FROM penstock_marker WHERE lower(table_name) = lower($table) ORDER BY pipeline, sink",
+        )
+
 
 DESCRIBE_INCOMING = f"DESCRIBE SELECT * FROM {INCOMING}"
 DROP_STAGE = f"DROP TABLE {STAGE}"
 
 
 @dataclass(frozen=True, slots=True)
-class TableStatements:
-    """The statements about the user's table, whose rows have `columns`; the staging table has these and `ordinal`."""
+class TableStatements(StagedTableStatements):
+    """The statements about the user's table."""
 
-    table: str
-    columns: tuple[str, ...]
-    key: tuple[str, ...] = ()
+    stage = STAGE
+    null = ""
+
+    def quoted(self, name: str) -> str:
+        return quoted(name)
 
     @property
-    def ordinal(self) -> str:
-        """The staging table's column that numbers its rows, under a name that no other column has."""
-        name, taken = "penstock_row", {column.lower() for column in self.columns}
-        while name in taken:
-            name += "_"
-        return name
+    def name(self) -> str:
+        """The table without its schema, which would be taken for a database if the file is named like it."""
+        return quoted(self.table)
 
     @property
     def others(self) -> tuple[str, ...]:
@@ -96,84 +109,64 @@ class TableStatements:
         key = {name.lower() for name in self.key}
         return tuple(name for name in self.columns if name.lower() not in key)
 
-    def create(self, declared: Sequence[str]) -> str:
-        """Create the table with the types `declared`. The key becomes the primary key."""
-        parts = [f"{quoted(name)} {kind}" for name, kind in zip(self.columns, declared, strict=True)]
-        if self.key:
-            parts.append(f"PRIMARY KEY ({_list(self.key)})")
-        return f"CREATE TABLE {quoted(self.table)} ({', '.join(parts)})"
-
     @property
-    def stage(self) -> str:
+    def fill_stage(self) -> str:
         """Fill the staging table, which nobody else sees and which ends with the transaction."""
         return f"CREATE TEMPORARY TABLE {STAGE} AS SELECT * FROM {INCOMING}"
 
     def tries(self, name: str) -> str:
         """Fail if the column takes no values, without writing any."""
-        return f"EXPLAIN INSERT INTO {quoted(self.table)} ({quoted(name)}) SELECT NULL"
+        return f"EXPLAIN INSERT INTO {self.name} ({quoted(name)}) SELECT NULL"
 
     @property
     def tells_apart(self) -> str:
         """Fail if the table does not keep rows unique by the key, without writing any."""
-        rows = f"INSERT INTO {quoted(self.table)} ({self._names}) SELECT {self._names} FROM {quoted(self.table)} WHERE false"
-        return f"EXPLAIN {rows} ON CONFLICT ({_list(self.key)}) DO NOTHING"
-
-    @property
-    def insert(self) -> str:
-        """Move all staged rows into the table."""
-        return f"INSERT INTO {quoted(self.table)} ({self._names}) SELECT {self._names} FROM {STAGE}"
+        rows = f"INSERT INTO {self.name} ({self._names}) SELECT {self._names} FROM {self.name} WHERE false"
+        return f"EXPLAIN {rows} ON CONFLICT ({self._list(self.key)}) DO NOTHING"
 
     @property
     def upsert(self) -> str:
         """Move the last staged row of each key; it replaces the other columns of a row with the same key."""
         changes = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in self.others)
         action = f"UPDATE SET {changes}" if changes else "NOTHING"
-        return f"{self.insert} WHERE {self._chosen('max')} ON CONFLICT ({_list(self.key)}) DO {action}"
+        return f"{self.insert()} WHERE {self._is_chosen(last=True)} ON CONFLICT ({self._list(self.key)}) DO {action}"
 
     @property
     def insert_if_absent(self) -> str:
         """Move the first staged row of each key that the table lacks."""
-        return f"{self.insert} WHERE {self._chosen('min')} ON CONFLICT ({_list(self.key)}) DO NOTHING"
-
-    @property
-    def clear(self) -> str:
-        return f"DELETE FROM {quoted(self.table)}"
-
-    @property
-    def read(self) -> str:
-        return f"SELECT {self._names} FROM {quoted(self.table)}"
+        return f"{self.insert()} WHERE {self._is_chosen(last=False)} ON CONFLICT ({self._list(self.key)}) DO NOTHING"
 
     def folds(self, name: str) -> str:
         """Return whether the column's collation takes texts for equal that differ in case, accents or composition."""
         alike = (("a", "A"), ("\u00e1", "a"), ("\u00e9", "e\u0301"))
         tried = " OR ".join(f"coalesce(max({quoted(name)}), '{one}') = '{other}'" for one, other in alike)
-        return f"SELECT {tried} FROM {quoted(self.table)} WHERE false"
+        return f"SELECT {tried} FROM {self.name} WHERE false"
 
     @property
     def read_replaced(self) -> str:
         """Read the rows of the table that an upsert will replace."""
-        return f"{self.read} SEMI JOIN {STAGE} USING ({_list(self.key)})"
+        return f"{self.read()} SEMI JOIN {STAGE} USING ({self._list(self.key)})"
 
     @property
     def read_superseded(self) -> str:
         """Read the staged rows that are not the last of their key."""
-        return f"SELECT {self._names} FROM {STAGE} WHERE NOT {self._chosen('max')}"
+        return f"SELECT {self._names} FROM {STAGE} WHERE NOT {self._is_chosen(last=True)}"
 
     @property
     def read_skipped(self) -> str:
         """Read the staged rows that are not the first of their key, and the first ones whose key the table has."""
-        first, staged = self._chosen("min"), f"SELECT {self._names} FROM {STAGE}"
-        there = f"({staged} WHERE {first}) SEMI JOIN {quoted(self.table)} USING ({_list(self.key)})"
+        first, staged = self._is_chosen(last=False), f"SELECT {self._names} FROM {STAGE}"
+        there = f"({staged} WHERE {first}) SEMI JOIN {self.name} USING ({self._list(self.key)})"
         return f"{staged} WHERE NOT {first} UNION ALL SELECT {self._names} FROM {there}"
 
     @property
     def _names(self) -> str:
-        return _list(self.columns)
+        return self._list(self.columns)
 
-    def _chosen(self, which: str) -> str:
-        ordinal = quoted(self.ordinal)
-        return f"{ordinal} IN (SELECT {which}({ordinal}) FROM {STAGE} GROUP BY {_list(self.key)})"
+    def _is_chosen(self, *, last: bool) -> str:
+        return f"{self.number} IN ({self._chosen(last=last)})"
 
 
-def _list(names: Sequence[str]) -> str:
-    return ", ".join(map(quoted, names))
+def statements_of(rows: "pa.Schema", target: Target) -> TableStatements:
+    """Return the SQL about the target for `rows`."""
+    return TableStatements("main", target.table, tuple(rows.names), target.key)

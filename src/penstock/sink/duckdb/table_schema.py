@@ -2,39 +2,43 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import duckdb
 import pyarrow as pa
 
+from penstock.core.model import SinkName
 from penstock.errors import Refused, Usage
 from penstock.sink.duckdb import statements as sql
 from penstock.sink.duckdb.load import load
-from penstock.sink.duckdb.statements import TableStatements
-from penstock.sink.duckdb.storage import stored_schema
-from penstock.sink.table.columns import Alter, Columns, require_distinct_names
-from penstock.sink.table.marker import LEDGER_ID
+from penstock.sink.duckdb.statements import statements_of
+from penstock.sink.duckdb.storage import RowValidator, stored_schema
+from penstock.sink.table.columns import Alter, Columns, TableColumn, require_columns, require_distinct_names
+from penstock.sink.table.publication import Loaded
 from penstock.sink.table.target import BY_KEY, Target, not_a_table, require_key_in
 from penstock.sql.table_name import in_double_quotes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSchema:
-    """An existing table or view in the catalog: its columns' declared types, and the `required` ones, which take no NULL.
-
-    `empty`: the required columns that nothing fills if the rows lack them. `filled`: columns with a default, or generated.
-    """
+    """An existing table or view in the catalog, which shows generated columns as ones with a default."""
 
     kind: str
-    columns: dict[str, str]
-    required: frozenset[str]
-    empty: frozenset[str]
-    filled: frozenset[str]
+    columns: tuple[TableColumn, ...]
 
-    @property
-    def is_named(self) -> bool:
-        """Whether this table of markers has the column `ledger_id`, which an older Penstock did not create."""
-        return LEDGER_ID in self.columns
+
+@dataclass(frozen=True, slots=True)
+class Exactly:
+    """A type that only columns of that very type store."""
+
+    name: str
+    also: str = ""
+
+    def declared(self, _kind: "pa.DataType") -> str:
+        return self.name
+
+    def takes(self, declared: str, _kind: "pa.DataType") -> bool:
+        return declared == self.name
 
 
 def table_schema_of(connection: "duckdb.DuckDBPyConnection", table: str) -> TableSchema | None:
@@ -45,15 +49,21 @@ def table_schema_of(connection: "duckdb.DuckDBPyConnection", table: str) -> Tabl
     columns = connection.execute(sql.TABLE_COLUMNS, {"name": table}).fetchall()
     return TableSchema(
         kind=found[0],
-        columns={name: declared for name, declared, _, _ in columns},
-        required=frozenset(name.lower() for name, _, required, _ in columns if required),
-        empty=frozenset(name.lower() for name, _, required, filled in columns if required and not filled),
-        filled=frozenset(name.lower() for name, _, _, filled in columns if filled),
+        columns=tuple(
+            TableColumn(name=name, declared=declared, not_null=not_null, generated=False, fills_itself=filled)
+            for name, declared, not_null, filled in columns
+        ),
     )
 
 
-def declared_for(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target) -> list[str]:
-    """Return the column types for creating the table. Raise Usage for a name, a column or a key that no table can have."""
+def row_validator(_: "duckdb.DuckDBPyConnection", table_schema: TableSchema, sink: SinkName, target: Target) -> RowValidator:
+    """Return the check of rows in the tasks."""
+    required = {column.name.lower() for column in table_schema.columns if column.not_null}
+    return RowValidator(sink=sink, table=target.table, required=frozenset(required.union(map(str.lower, target.key))))
+
+
+def require_storable(rows: "pa.Schema", target: Target) -> None:
+    """Raise Usage for a name, a column or a key that no table can have."""
     if target.table.lower() in sql.OWN_TABLES:
         raise Usage(f"Table {target.table!r} is Penstock's own.", remedy="Choose another name for `table:`.")
     folded = [name.lower() for name in rows.names]
@@ -61,6 +71,10 @@ def declared_for(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", tar
     if not all(rows.names):
         raise Usage("The rows have a column without a name.", remedy="Name it in the transform.")
     require_key_in(rows, target.key, [*rows.names, *folded, *(name for name in target.key if name.lower() in folded)])
+
+
+def declared_for(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema") -> list[str]:
+    """Return the column types for creating the table. Raise Usage for a type that DuckDB lacks."""
     return [_declared(connection, field) for field in stored_schema(rows)]
 
 
@@ -92,25 +106,19 @@ def require_fit(
     """
     if table_schema.kind != "table":
         raise not_a_table(target.table, f"a {table_schema.kind}")
-    declared, of = declared_for(connection, rows, target), _columns(target, decided=decided)
-    found = {name.lower(): name for name in table_schema.columns}
-    ours = {name.lower() for name in rows.names}
-    of.require_same(
-        dict(zip(rows.names, declared, strict=True)),
-        table_schema.columns,
-        missing=[name for name in rows.names if name.lower() not in found],
-        demanded=[name for name in table_schema.columns if name.lower() in table_schema.empty - ours],
-    )
-    for field, kind in zip(rows, declared, strict=True):
-        column = found[field.name.lower()]
-        if table_schema.columns[column] != kind:
-            raise of.other_type(column, table_schema.columns[column], field.type, expected=kind, declared=kind)
+    of = _columns(target, decided=decided)
+    declared = dict(zip(rows.types, declared_for(connection, rows), strict=True))
+
+    def storage_of(kind: "pa.DataType") -> Exactly:
+        return Exactly(declared[kind])
+
+    require_columns(table_schema.columns, rows, of=of, storage_of=storage_of, folded=str.lower)
     _require_exact_key(connection, rows, target, of)
 
 
 def _require_exact_key(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target, of: Columns) -> None:
     """Raise Refused for a key whose collation takes different texts for equal."""
-    key, statements = {name.lower() for name in target.key}, TableStatements(target.table, tuple(rows.names))
+    key, statements = {name.lower() for name in target.key}, statements_of(rows, target)
     for field in rows:
         if field.name.lower() in key and pa.types.is_string(field.type):
             row = connection.execute(statements.folds(field.name)).fetchone()
@@ -122,10 +130,21 @@ def _require_exact_key(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema
                 )
 
 
-def require_told_apart(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target) -> None:
-    """Raise Refused if a decided batch is to be written by a key for which the table no longer has a unique index."""
-    statements = TableStatements(target.table, tuple(rows.names), target.key)
-    if target.write in BY_KEY and not _runs(connection, statements.tells_apart):
+def write(
+    connection: "duckdb.DuckDBPyConnection",
+    batches: Iterator["pa.RecordBatch"],
+    rows: "pa.Schema",
+    table_schema: TableSchema,
+    target: Target,
+) -> Loaded:
+    """Write decided rows. Raise Refused for a table that, by now, generates one of their columns or has no index for the key."""
+    _require_told_apart(connection, rows, target)
+    _require_written(connection, table_schema, rows, target)
+    return load(connection, batches, rows, target)
+
+
+def _require_told_apart(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target) -> None:
+    if target.write in BY_KEY and not _runs(connection, statements_of(rows, target).tells_apart):
         columns = ", ".join(map(in_double_quotes, target.key))
         raise Refused(
             f"Table {target.table!r} has no unique index on exactly ({columns}), so the rows of the decided batch cannot be told "
@@ -135,13 +154,13 @@ def require_told_apart(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema
         )
 
 
-def require_written(
+def _require_written(
     connection: "duckdb.DuckDBPyConnection", table_schema: TableSchema, rows: "pa.Schema", target: Target
 ) -> None:
-    """Raise Refused for a column of the decided rows that the database generates; the catalog shows it as one with a default."""
-    statements = TableStatements(target.table, tuple(rows.names))
+    statements = statements_of(rows, target)
+    filled = {column.name.lower() for column in table_schema.columns if column.fills_itself}
     for name in rows.names:
-        generated = name.lower() in table_schema.filled and not _runs(connection, statements.tries(name))
+        generated = name.lower() in filled and not _runs(connection, statements.tries(name))
         _columns(target, decided=True).require_not_generated(name, generated=generated)
 
 
@@ -159,14 +178,14 @@ def _columns(target: Target, *, decided: bool) -> Columns:
 
 def create_table(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target) -> None:
     """Create the table. Raise Refused."""
-    declared = declared_for(connection, rows, target)
+    declared = declared_for(connection, rows)
     with _refused(target):
-        connection.execute(TableStatements(target.table, tuple(rows.names), target.key).create(declared))
+        connection.execute(statements_of(rows, target).create(declared))
 
 
-def rehearse(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target) -> None:
+def dry_run(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target) -> None:
     """Run a publication's statements without rows: an unsuitable key, say, is reported before anything is decided."""
-    tried = Target(table=target.table, write="append" if target.write == "replace" else target.write, key=target.key)
+    tried = replace(target, write="append" if target.write == "replace" else target.write)
     with _refused(target):
         load(connection, iter(()), rows, tried)
 

@@ -17,8 +17,8 @@ from penstock.sink.kafka.errors import is_of_group
 from penstock.sink.kafka.marker_store import Beginning, LaneMarker
 from penstock.sink.kafka.records import rows_of
 from penstock.sink.kafka.topics import ANSWER_S, SETTLED_S, Topic, described, first, settled, written
-from penstock.sink.table.content import totals_of
 from penstock.sink.table.marker import minus
+from penstock.sink.table.publication import totals_of
 from penstock.spark.schema import arrow_schema
 
 _AT_ONCE = 10_000

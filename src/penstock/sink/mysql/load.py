@@ -1,7 +1,6 @@
-"""Loading of rows from the spool into the table, inside a transaction that the caller opened and commits."""
+"""Loading of rows from the spool into the table, inside a transaction that the caller opened and commits; its rehearsal."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -9,47 +8,36 @@ import pymysql
 from pymysql.cursors import Cursor
 
 from penstock.core.faults import FaultPoint
-from penstock.core.model import RowDigest, Totals
-from penstock.errors import Conflict, PublishFailed
+from penstock.core.model import Totals
+from penstock.errors import Conflict, Failed, PublishFailed, Refused, Retryable
 from penstock.sink.mysql import statements as sql
-from penstock.sink.mysql import table_statements as stage
-from penstock.sink.mysql.decided_rows import required
-from penstock.sink.mysql.storage import STORAGES, storage_of
-from penstock.sink.mysql.table_schema import TableSchema, statements_of
-from penstock.sink.mysql.table_statements import TableStatements
+from penstock.sink.mysql.statements import TableStatements
+from penstock.sink.mysql.storage import STORAGES
+from penstock.sink.mysql.table_schema import TableSchema, decided_rows, statements_of
 from penstock.sink.mysql.wire import LOAD_OPTIONS, lines, numbered_lines, rows_of_insert
-from penstock.sink.table.content import totals_under_key
-from penstock.sink.table.publication import Loaded
+from penstock.sink.table.publication import Loaded, totals_under_key
 from penstock.sink.table.script import Script
-from penstock.sink.table.target import BY_KEY, Target
+from penstock.sink.table.target import BY_KEY, Target, merge_fails
 from penstock.sql.mysql.connection import Connection, LoadAnswer
 from penstock.sql.mysql.errors import (
     CONSTRAINTS,
+    DENIED,
     DUPLICATE,
     UNPARTITIONED,
     code_of,
     connection_lost,
     index_of,
     reason_of,
+    translate_error,
     without_values,
 )
+from penstock.sql.mysql.statements import BEGIN, COMMIT, ROLLBACK
 
 LOAD = FaultPoint("mysql.load", "The rows of a decided batch are sent to the server, into a temporary table or the user's.")
 MOVE = FaultPoint("mysql.move", "The rows get into the table, in an open transaction.")
 
 _INSERT_BYTES = 100_000
 """Bytes of one INSERT of many rows. Measured: the server takes more time per row for longer ones."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Columns:
-    """The statements about the table, how each column is read, and the unique indexes on exactly the key."""
-
-    statements: TableStatements
-    schema: "pa.Schema"
-    row_digest: RowDigest
-    read: tuple[str, ...]
-    key_indexes: frozenset[str]
 
 
 def load(
@@ -63,24 +51,25 @@ def load(
 
     Raises Conflict if another session writes rows with the same keys at the same time.
     """
-    columns = _Columns(
-        statements=statements_of(schema, target),
-        schema=schema,
-        row_digest=target.row_digest,
-        read=tuple(storage_of(field.type).read for field in schema),
-        key_indexes=table_schema.tells_apart_by(target.key),
-    )
+    statements = statements_of(schema, target)
+
+    def totals(query: str) -> Totals:
+        return totals_under_key(_scan(connection, query, schema), target.row_digest, table=target.table)
+
     directly, staged = connection.server.loads and _goes_directly(table_schema, target), 0
     if not directly:
-        create_stage(connection, columns.statements, schema)
-        staged = _sent(lambda: fill_stage(connection, columns.statements, batches))
+        create_stage(connection, statements, schema)
+        staged = _sent(lambda: fill_stage(connection, statements, batches))
     with MOVE.around(error=connection_lost, lost=connection_lost):
         if directly:
-            return _load_in(connection, columns.statements, batches, target.write)
+            return _load_in(connection, statements, batches, target.write)
         if target.merge is not None:
-            run(connection, columns.statements, target.merge)
+            run(connection, statements, target.merge)
             return Loaded(rows=staged, displaced=Totals())  # only the user knows what the SQL writes
-        return _load(connection, columns, target.write, staged)
+        if target.write not in BY_KEY:
+            return _insert_all(connection, statements, target.write)
+        key_indexes = table_schema.tells_apart_by(target.key)
+        return _load_by_key(connection, statements, totals, write=target.write, staged=staged, key_indexes=key_indexes)
 
 
 def write(
@@ -91,13 +80,16 @@ def write(
     target: Target,
 ) -> Loaded:
     """Load decided batches. Raises Refused for a value that the table would change by now."""
-    decided = required(batches, table_schema, schema, target, connection.server)
+    decided = decided_rows(batches, table_schema, schema, target, connection.server)
     return load(connection, decided, schema, table_schema, target)
 
 
 def content(connection: Connection, schema: "pa.Schema", target: Target) -> Iterator["pa.RecordBatch"]:
     """Yield every row of the table. Raises NotStoredError."""
-    query = statements_of(schema, target).read([storage_of(field.type).read for field in schema])
+    return _scan(connection, statements_of(schema, target).read(), schema)
+
+
+def _scan(connection: Connection, query: str, schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
     return STORAGES.batches(connection.stream(query), schema)
 
 
@@ -129,9 +121,8 @@ def run(connection: Connection, statements: TableStatements, script: Script) -> 
 
 def create_stage(connection: Connection, statements: TableStatements, schema: "pa.Schema") -> None:
     """Create an empty staging table for rows of `schema`."""
-    connection.execute(stage.DROP_STAGE)
-    declared = [storage_of(field.type).declared(field.type) for field in schema]
-    connection.execute(statements.create_stage(declared, connection.server.exact_collation))
+    connection.execute(sql.DROP_STAGE)
+    connection.execute(statements.create_stage(STORAGES.declared(schema), connection.server.exact_collation))
 
 
 def fill_stage(connection: Connection, statements: TableStatements, batches: Iterator["pa.RecordBatch"]) -> int:
@@ -152,45 +143,45 @@ def _numbered(batches: Iterator["pa.RecordBatch"]) -> Iterator[memoryview]:
         start += batch.num_rows
 
 
-def _load(connection: Connection, columns: _Columns, write: str, staged: int) -> Loaded:
+def _insert_all(connection: Connection, statements: TableStatements, write: str) -> Loaded:
     if write == "replace":
-        connection.execute(columns.statements.clear())
-    if write not in BY_KEY:
-        return Loaded(rows=_execute_strictly(connection, columns.statements.insert()), displaced=Totals())
-    connection.execute(stage.DROP_CHOSEN)
-    connection.execute(stage.CREATE_CHOSEN)
-    connection.execute(columns.statements.choose(last=write == "upsert"))
-    unchosen = _totals(connection, columns.statements.read_unchosen(columns.read), columns)
-    there = _upsert(connection, columns) if write == "upsert" else _skip(connection, columns)
-    inserted = _insert_chosen(connection, columns)
+        connection.execute(statements.clear())
+    return Loaded(rows=_execute_strictly(connection, statements.insert()), displaced=Totals())
+
+
+def _load_by_key(
+    connection: Connection,
+    statements: TableStatements,
+    totals: Callable[[str], Totals],
+    *,
+    write: str,
+    staged: int,
+    key_indexes: frozenset[str],
+) -> Loaded:
+    """Load the last or first staged row of each key. `key_indexes`: the unique indexes on exactly the key."""
+    connection.execute(sql.DROP_CHOSEN)
+    connection.execute(sql.CREATE_CHOSEN)
+    connection.execute(statements.choose(last=write == "upsert"))
+    unchosen = totals(statements.read_unchosen())
+    if write == "upsert":
+        there = totals(statements.lock_replaced())
+        matched = _execute_strictly(connection, statements.replace())
+        if matched != there.rows:
+            raise Conflict(f"{matched} rows were replaced where {there.rows} had a key of the batch")
+    else:
+        there = totals(statements.read_skipped())
+    connection.execute(statements.forget_there())
+    inserted = _insert_chosen(connection, statements, key_indexes)
     if inserted + there.rows + unchosen.rows != staged:
         raise Conflict(f"{inserted} rows were inserted where {staged - there.rows - unchosen.rows} had a key that was not there")
     return Loaded(rows=staged, displaced=there + unchosen)
 
 
-def _upsert(connection: Connection, columns: _Columns) -> Totals:
-    """Replace the rows whose key the table has, and return the totals of the old ones."""
-    statements = columns.statements
-    replaced = _totals(connection, statements.lock_replaced(columns.read), columns)
-    matched = _execute_strictly(connection, statements.replace())
-    if matched != replaced.rows:
-        raise Conflict(f"{matched} rows were replaced where {replaced.rows} had a key of the batch")
-    connection.execute(statements.forget_there())
-    return replaced
-
-
-def _skip(connection: Connection, columns: _Columns) -> Totals:
-    """Return the totals of the chosen rows whose key the table has, and remove these rows from the choice."""
-    skipped = _totals(connection, columns.statements.read_skipped(columns.read), columns)
-    connection.execute(columns.statements.forget_there())
-    return skipped
-
-
-def _insert_chosen(connection: Connection, columns: _Columns) -> int:
+def _insert_chosen(connection: Connection, statements: TableStatements, key_indexes: frozenset[str]) -> int:
     try:
-        return _execute_strictly(connection, columns.statements.insert_chosen())
+        return _execute_strictly(connection, statements.insert_chosen())
     except pymysql.err.Error as cause:
-        if code_of(cause) == DUPLICATE and index_of(cause) in columns.key_indexes:
+        if code_of(cause) == DUPLICATE and index_of(cause) in key_indexes:
             raise Conflict(reason_of(cause)) from cause
         raise
 
@@ -225,6 +216,59 @@ def _warned(connection: Connection) -> PublishFailed | pymysql.err.Error:
     )
 
 
-def _totals(connection: Connection, query: str, columns: _Columns) -> Totals:
-    rows = STORAGES.batches(connection.stream(query), columns.schema)
-    return totals_under_key(rows, columns.row_digest, table=columns.statements.table)
+# --- before the start
+
+
+def rehearse(connection: Connection, rows: "pa.Schema", target: Target) -> None:
+    """Stage one row in a transaction as publishing does, and leave nothing behind. Raises Refused.
+
+    Without this and `rehearse_merge`, the server's first refusal would come after a decision, and would last for ever.
+    A server may be too old for the collation, keep temporary tables out of transactions (GTIDs), find the rows too wide for its
+    pages, or stand behind a proxy that blocks LOAD DATA.
+    """
+    try:
+        connection.execute(BEGIN)
+        _stage_one_row(connection, rows, statements_of(rows, target), by_key=target.write in BY_KEY)
+        connection.execute(COMMIT)
+        connection.execute(sql.DROP_CHOSEN)
+        connection.execute(sql.DROP_STAGE)
+    except PublishFailed as cause:
+        raise _refused(target, cause.message.rstrip("."), "Mend that, and start again.") from cause
+    except pymysql.err.Error as cause:
+        if isinstance(translate_error(cause, target.table, Failed), Retryable | Conflict):
+            raise
+        right = "CREATE TEMPORARY TABLES on the database"
+        remedy = f"GRANT {right} to the user." if code_of(cause) in DENIED else "Change the server, or the rows in the transform."
+        lacking = f"the user lacks {right}: " if code_of(cause) in DENIED else ""
+        raise _refused(target, lacking + reason_of(cause), remedy) from cause
+
+
+def rehearse_merge(connection: Connection, rows: "pa.Schema", target: Target) -> None:
+    """Run the user's own SQL over no rows in a transaction that is rolled back. Raises Refused."""
+    if target.merge is None:
+        return
+    statements = statements_of(rows, target)
+    connection.execute(BEGIN)
+    create_stage(connection, statements, rows)
+    try:
+        run(connection, statements, target.merge)
+    except pymysql.err.Error as cause:
+        if isinstance(translate_error(cause, target.table, Failed), Retryable | Conflict):
+            raise
+        raise merge_fails(target.table, reason_of(cause)) from cause
+    connection.execute(ROLLBACK)
+    connection.execute(sql.DROP_STAGE)
+
+
+def _stage_one_row(connection: Connection, rows: "pa.Schema", statements: TableStatements, *, by_key: bool) -> None:
+    nothing = pa.RecordBatch.from_arrays([pa.nulls(1, field.type) for field in rows], schema=rows)
+    create_stage(connection, statements, rows)
+    fill_stage(connection, statements, iter([nothing]))
+    connection.execute(sql.DROP_CHOSEN)
+    connection.execute(sql.CREATE_CHOSEN)
+    if by_key:
+        connection.execute(statements.choose(last=True))
+
+
+def _refused(target: Target, why: str, remedy: str) -> Refused:
+    return Refused(f"Rows cannot be staged for table {target.table!r}: {why}.", remedy=remedy)

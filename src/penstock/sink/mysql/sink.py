@@ -10,11 +10,11 @@ from penstock.core.model import Publication, Published
 from penstock.errors import Refused
 from penstock.sink.mysql import statements as sql
 from penstock.sink.mysql import table_schema as tables
-from penstock.sink.mysql.load import content, write
-from penstock.sink.mysql.rehearsal import rehearse, rehearse_merge
-from penstock.sink.mysql.syntax import MYSQL as SYNTAX
+from penstock.sink.mysql.load import content, rehearse, rehearse_merge, write
+from penstock.sink.mysql.statements import SYNTAX
 from penstock.sink.mysql.table_schema import TableSchema
-from penstock.sink.table.dialect import Dialect, ErrorCodes, FaultPoints
+from penstock.sink.table.dialect import ErrorCodes, FaultPoints, SqlDialect
+from penstock.sink.table.marker import MarkerStore
 from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE
 from penstock.sink.table.preparation import require_unfilled
 from penstock.sink.table.sink import TableSinkArguments
@@ -23,8 +23,8 @@ from penstock.sql.mysql.catalog import ENGINE
 from penstock.sql.mysql.connection import Connection
 from penstock.sql.mysql.database import Database, one_at_a_time
 from penstock.sql.mysql.errors import DENIED, code_of, connection_lost, reason_of, without_view
-from penstock.sql.mysql.names import require_table_name
 from penstock.sql.mysql.statements import COMMIT as END_SNAPSHOT
+from penstock.sql.mysql.statements import require_table_name
 from penstock.sql.session import LOCK_TIMEOUT_S
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ FENCE = FaultPoint("mysql.fence", "The marker's row is locked and read: nobody e
 MARK = FaultPoint("mysql.mark", "The marker is set to the batch, in the transaction of its rows.")
 COMMIT = FaultPoint("mysql.commit", "Rows and marker are committed.")
 
-MYSQL: Dialect[Connection, TableSchema] = Dialect(
+MYSQL: SqlDialect[Connection, TableSchema] = SqlDialect(
     points=FaultPoints.of(
         connection_lost,
         prepare=PREPARE.around,
@@ -45,10 +45,9 @@ MYSQL: Dialect[Connection, TableSchema] = Dialect(
         mark=MARK.around,
         commit=COMMIT.around,
     ),
-    codes=ErrorCodes(code_of=code_of, reason_of=reason_of, forbidden=DENIED, made=frozenset()),
+    codes=ErrorCodes(code_of=code_of, reason_of=reason_of, forbidden=DENIED),
     case_counts=True,
     split_name=lambda name: ("", require_table_name(name)),  # the database is the URL's
-    folded_name=None,
     own_statements=sql.OwnStatements,
     table_schema_of=lambda connection, _, table: tables.table_schema_of(connection, table),
     require_storable=tables.require_storable,
@@ -71,7 +70,6 @@ class MysqlSink(SqlSink[Connection, TableSchema]):
     _database: Database
     _dialect = MYSQL
     _syntax = SYNTAX
-    _is_ddl_in_transactions = False
 
     def __init__(self, *, url: str, lock_timeout_s: float = LOCK_TIMEOUT_S, **filling: "Unpack[TableSinkArguments]") -> None:
         super().__init__(**filling)
@@ -120,6 +118,12 @@ class MysqlSink(SqlSink[Connection, TableSchema]):
             with without_view():
                 connection.execute(sql.CREATE_OFFSETS)
 
+    def _markers_before_creating(self, connection: Connection, _: MarkerStore) -> MarkerStore:
+        return self._marker_store(connection, locking=False)
+
+    def _begin_marking(self, connection: Connection) -> None:
+        self._database.begin(connection)
+
     def _require_place(self, connection: Connection) -> None:
         connection.execute(END_SNAPSHOT)  # a read-only transaction cannot even EXPLAIN a write
 
@@ -127,18 +131,18 @@ class MysqlSink(SqlSink[Connection, TableSchema]):
         if self._table_schema(connection, DBAPI_MARKER_TABLE) is not None:
             require_unfilled(connection.execute(sql.OWNERS_OF_DBAPI).fetchall(), self._target.table)
 
-    def _rehearse_staging(self, connection: Connection, rows: "pa.Schema") -> None:
+    def _dry_run_staging(self, connection: Connection, rows: "pa.Schema") -> None:
         rehearse(connection, rows, self._target)
 
-    def _rehearse(self, connection: Connection, rows: "pa.Schema") -> None:
+    def _dry_run(self, connection: Connection, rows: "pa.Schema") -> None:
         rehearse_merge(connection, rows, self._target)
 
-    def _rehearse_unprepared(self, connection: Connection, table_schema: TableSchema | None, rows: "pa.Schema") -> None:
+    def _dry_run_unprepared(self, connection: Connection, table_schema: TableSchema | None, rows: "pa.Schema") -> None:
         rehearse(connection, rows, self._target)
         if table_schema is not None:
             rehearse_merge(connection, rows, self._target)
 
-    def _name_markers(self, connection: Connection) -> None:
-        if self._has_unnamed_markers(connection):
+    def _add_ledger_id(self, connection: Connection) -> None:
+        if self._lacks_ledger_id(connection):
             with self._one_at_a_time(connection):
-                super()._name_markers(connection)
+                super()._add_ledger_id(connection)

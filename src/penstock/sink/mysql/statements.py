@@ -1,4 +1,4 @@
-"""SQL of the mysql sink about columns and about its own tables. When a statement runs is decided elsewhere.
+"""All SQL of the mysql sink. When a statement runs is decided elsewhere.
 
 The database of the user's table has two tables of Penstock's own: `penstock_marker` with one row per pipeline and sink, and
 `penstock_batch` with one row for each of the last batches. The view `penstock_offsets` shows the marker's offsets one by one.
@@ -8,11 +8,21 @@ names are reserved words, hence the backticks.
 
 # ruff: noqa: S608 - every name in a statement is quoted or our own, every value is bound
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.sink.table.marker_sql import MarkerSql
-from penstock.sink.table.marker_store import BATCH_TABLE, DBAPI_MARKER_TABLE, MARKER_TABLE, OWNERS_BY_DBAPI, MarkerStatements
-from penstock.sql.mysql.statements import OWN_OPTIONS
+from penstock.sink.table.marker_store import (
+    BATCH_TABLE,
+    DBAPI_MARKER_TABLE,
+    MARKER_TABLE,
+    OWNERS_BY_DBAPI,
+    MarkerSql,
+    MarkerStatements,
+)
+from penstock.sink.table.script import Syntax
+from penstock.sink.table.table_statements import StagedTableStatements
+from penstock.sql.mysql.statements import OWN_OPTIONS, quoted
 
 OFFSETS_VIEW = "penstock_offsets"
 _RESERVED = frozenset({"write", "schema", "rows"})
@@ -26,6 +36,10 @@ FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME =
 """
 
 WARNINGS = "SHOW WARNINGS"
+
+DROP_STAGE = f"DROP TEMPORARY TABLE IF EXISTS {STAGE}"
+DROP_CHOSEN = f"DROP TEMPORARY TABLE IF EXISTS {CHOSEN}"
+CREATE_CHOSEN = f"CREATE TEMPORARY TABLE {CHOSEN} (penstock_row bigint NOT NULL PRIMARY KEY) ENGINE = InnoDB"
 
 CREATE_MARKER = f"""
 CREATE TABLE IF NOT EXISTS penstock_marker (
@@ -77,17 +91,15 @@ class OwnStatements:
 
     @property
     def creates(self) -> dict[str, str]:
-        """Create each table if it is missing, by name."""
         return {MARKER_TABLE: CREATE_MARKER, BATCH_TABLE: CREATE_BATCH}
 
     @property
     def add_ledger_id(self) -> str:
-        """Add the column that tables of an older Penstock lack."""
         return ADD_LEDGER_ID
 
     def marker_statements(self) -> MarkerStatements[str]:
         """Return the statements about markers. They update a marker's row in place: a new row would be another lock."""
-        sql = MarkerSql(marker=MARKER_TABLE, batch=BATCH_TABLE, now="UTC_TIMESTAMP(6)", quoted=_quoted)
+        sql = MarkerSql(marker=MARKER_TABLE, batch=BATCH_TABLE, now="UTC_TIMESTAMP(6)", quoted=_quoted_if_reserved)
         return sql.statements(
             lock_marker=f"{sql.read()} FOR UPDATE",
             write_marker=f"UPDATE {MARKER_TABLE} SET {sql.changes} WHERE {sql.which}",
@@ -96,5 +108,124 @@ class OwnStatements:
         )
 
 
-def _quoted(name: str) -> str:
+def _quoted_if_reserved(name: str) -> str:
     return f"`{name}`" if name in _RESERVED else name
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatements(StagedTableStatements):
+    """The statements about the user's table and the temporary tables for staging.
+
+    A statement of MySQL may name a temporary table only once. So a second one lists the numbers of the staged rows that count.
+    STRAIGHT_JOIN keeps the order of the joins: from the few staged rows, by the index of the key, into the user's table.
+    """
+
+    stage = STAGE
+    options = " ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4"
+
+    def quoted(self, name: str) -> str:
+        return quoted(name)
+
+    @property
+    def name(self) -> str:
+        return self.quoted(self.table)
+
+    def hold(self) -> str:
+        """Lock the table's definition until the transaction ends; other sessions can go on writing rows."""
+        return f"SELECT 1 FROM {self.name} LIMIT 0"
+
+    def create_stage(self, declared: Sequence[str], collation: str) -> str:
+        """Create the session's own staging table, which ends with the connection."""
+        parts = [f"{self.number} bigint NOT NULL PRIMARY KEY", *self._defined(declared)]
+        return f"CREATE TEMPORARY TABLE {STAGE} ({', '.join(parts)}){self.options} COLLATE {collation}"
+
+    def load(self, options: str) -> str:
+        """Load the file `{file}` into the staging table."""
+        return f"LOAD DATA LOCAL INFILE {{file}} INTO TABLE {STAGE} {options}"
+
+    def load_in(self, options: str) -> str:
+        """Load the file `{file}` into the table itself."""
+        name, columns = (text.replace("{", "{{").replace("}", "}}") for text in (self.name, self._list(self.columns)))
+        return f"LOAD DATA LOCAL INFILE {{file}} INTO TABLE {name} {options} ({columns})"
+
+    def insert_values(self) -> bytes:
+        """Insert into the staging table; the rows are to be appended to the statement."""
+        return f"INSERT INTO {STAGE} VALUES ".encode()
+
+    def tries(self) -> dict[str, str]:
+        """Return a harmless statement per privilege: it needs the privilege, but explains a change or finds no row."""
+        columns = self._list(self.columns)
+        first = self.quoted(self.columns[0])
+        return {
+            "SELECT": f"SELECT {columns} FROM {self.name} LIMIT 0",
+            "INSERT": f"EXPLAIN INSERT INTO {self.name} ({columns}) SELECT {columns} FROM {self.name} WHERE FALSE",
+            "UPDATE": f"EXPLAIN UPDATE {self.name} SET {first} = {first} WHERE FALSE",
+            "DELETE": f"EXPLAIN DELETE FROM {self.name} WHERE FALSE",
+        }
+
+    # --- writing by key
+
+    def choose(self, *, last: bool) -> str:
+        """Choose the last or the first staged row of each key."""
+        return f"INSERT INTO {CHOSEN} {self._chosen(last=last)}"
+
+    def read_unchosen(self) -> str:
+        """Select the staged rows that are not chosen."""
+        return (
+            f"SELECT {self._selected('s')} FROM {STAGE} s LEFT JOIN {CHOSEN} c ON c.penstock_row = s.{self.number} "
+            "WHERE c.penstock_row IS NULL"
+        )
+
+    def lock_replaced(self) -> str:
+        """Select and lock the table's rows that have the key of a chosen row."""
+        return f"SELECT {self._selected('t')} FROM {self._chosen_there} FOR UPDATE"
+
+    def read_skipped(self) -> str:
+        """Select the chosen rows whose key the table has."""
+        return f"SELECT {self._selected('s')} FROM {self._chosen_there}"
+
+    def replace(self) -> str:
+        """Update the other columns of the table's rows that have a chosen key; if there are none, only count these rows."""
+        others = [self.quoted(name) for name in self.columns if name not in self.key] or [self.quoted(self.key[0])]
+        changes = ", ".join(f"t.{name} = s.{name}" for name in others)
+        return f"UPDATE {self._chosen_there} SET {changes}"
+
+    def forget_there(self) -> str:
+        """Remove the rows whose key the table has from the choice."""
+        return f"DELETE c FROM {self._chosen_there}"
+
+    def insert_chosen(self) -> str:
+        """Insert the chosen rows."""
+        columns = self._list(self.columns, "s")
+        return f"INSERT INTO {self.name} ({self._list(self.columns)}) SELECT {columns} FROM {self._staged_chosen}"
+
+    @property
+    def _staged_chosen(self) -> str:
+        return f"{CHOSEN} c STRAIGHT_JOIN {STAGE} s ON s.{self.number} = c.penstock_row"
+
+    @property
+    def _chosen_there(self) -> str:
+        return f"{self._staged_chosen} STRAIGHT_JOIN {self.name} t ON {self._same('t', 's')}"
+
+
+# --- the user's own SQL
+
+_HIDDEN = r"""
+--(?=\s|\Z)[^\n]*
+| \#[^\n]*
+| /\*(?!M?!).*?\*/
+| '(?:[^'\\]|''|\\.)*'
+| "(?:[^"\\]|""|\\.)*"
+| `(?:[^`]|``)*`
+"""
+
+SYNTAX = Syntax(
+    database="MySQL",
+    hidden=re.compile(_HIDDEN, re.VERBOSE | re.DOTALL),
+    broken=re.compile(r"/\*M?!?|'|\"|`"),
+    starts=frozenset({"INSERT", "UPDATE", "DELETE", "REPLACE", "WITH"}),
+)
+"""MySQL's and MariaDB's lexical rules, from MySQL's manual, "Comments" and "String Literals".
+
+They hold for the `sql_mode` that Penstock sets: a backslash escapes, and double quotes enclose a string.
+"""

@@ -11,23 +11,25 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.sink.table.numbers import to_reals
 from penstock.sink.table.storage import (
     ColumnStorage,
+    ColumnStorages,
     Decimals,
-    Storages,
     always,
     anything,
     as_is,
-    json_texts,
-    nothing,
+    decimal_texts,
+    moment_texts,
+    size_in,
+    texts_by_way_of,
     to_durations,
     to_flags,
-    to_nested,
+    to_moments,
+    to_reals,
     to_texts,
+    to_times,
     to_values,
 )
-from penstock.sink.table.texts import decimal_texts, moment_texts, texts_by_way_of, to_moments, to_times
 
 _DECIMALS = Decimals("decimal", re.compile(r"decimal\((\d+),(\d+)\)"))
 _SIZE = re.compile(r"(?:varchar|varbinary)\((\d+)\)")
@@ -41,12 +43,10 @@ KEY_SIZE = 255
 class Storage(ColumnStorage):
     """A `ColumnStorage` for MySQL; `declared` is the type in the staging table, too.
 
-    `encode` produces the texts or bytes that are sent; `in_quotes`: they can hold any character. `read`: the expression that
-    reads the column, with `{}` for its name.
+    `encode` produces the texts or bytes that are sent; `in_quotes`: they can hold any character.
     """
 
     in_quotes: bool = False
-    read: str = "{}"
 
 
 def encoded(column: "pa.Array") -> "pa.Array":
@@ -62,8 +62,7 @@ def declared_as_key(kind: "pa.DataType") -> str:
 
 def most_characters(declared: str) -> int | None:
     """Return the most characters (bytes of a varbinary) that the column type takes, None if only bytes are limited."""
-    found = _SIZE.fullmatch(declared)
-    return int(found[1]) if found else None
+    return size_in(_SIZE, declared)
 
 
 def most_bytes(declared: str) -> int | None:
@@ -113,7 +112,7 @@ _integers = partial(
 )
 
 
-STORAGES = Storages.of_types(
+STORAGES = ColumnStorages.of_types(
     "MySQL",
     short=_integers("byte, short", "smallint"),
     integer=_integers("integer", "int"),
@@ -129,20 +128,12 @@ STORAGES = Storages.of_types(
     ),
     double=_one_of("double", "double", encode=texts_by_way_of(), restore=to_values, refused=_NOT_FINITE),
     boolean=_one_of("boolean", "tinyint(1)", "tinyint", encode=texts_by_way_of(pa.int8()), restore=to_flags),
-    decimal=Storage(
-        spark="decimal(p,s)",
-        declared=_DECIMALS.declared,
-        takes=_DECIMALS.takes,
-        encode=decimal_texts,
-        restore=to_values,
-        also="decimal with at least as many digits before and after the point",
+    decimal=Storage.decimals(
+        _DECIMALS, encode=decimal_texts, also="decimal with at least as many digits before and after the point"
     ),
-    string=Storage(
-        spark="string",
-        declared=always("longtext"),
+    string=Storage.texts(
+        "longtext",
         takes=_takes_text,
-        encode=as_is,
-        restore=to_texts,
         in_quotes=True,
         also=f"varchar(n), tinytext, text, mediumtext, {_UTF8}",
         refused="more than n characters, or bytes than the column takes",
@@ -171,16 +162,13 @@ STORAGES = Storages.of_types(
     interval=_one_of(
         "interval day to second", "bigint", encode=texts_by_way_of(pa.duration("us"), pa.int64()), restore=to_durations
     ),
-    nested=Storage(
-        spark="struct, array, map, variant",
-        declared=always("longtext"),
+    nested=Storage.json(
+        "longtext",
         takes=_takes_json,
-        encode=json_texts,
-        restore=to_nested,
         in_quotes=True,
         also=f"tinytext, text, mediumtext, {_UTF8}; MariaDB's json",
         refused="times outside the years 0001 to 9999; more bytes than the column takes",
     ),
-    void=Storage(spark="void", declared=always("longtext"), takes=anything, encode=nothing, restore=to_values, also="any"),
+    void=Storage.nulls("longtext", takes=anything, also="any"),
 )
 storage_of = STORAGES.of

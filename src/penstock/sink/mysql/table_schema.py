@@ -1,34 +1,49 @@
 """Schema of the user's table: read from the catalog, and checked to store every row without loss."""
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pymysql
 
 from penstock.core.model import SinkName
 from penstock.errors import Refused, Usage
 from penstock.sink.mysql import statements as sql
 from penstock.sink.mysql.row_validator import RowValidator
-from penstock.sink.mysql.storage import declared_as_key, most_bytes, most_characters, storage_of
-from penstock.sink.mysql.table_statements import TableStatements
-from penstock.sink.table.columns import Alter, Columns, TableColumn, require_columns, require_distinct_names, require_keyed
+from penstock.sink.mysql.statements import TableStatements
+from penstock.sink.mysql.storage import STORAGES, declared_as_key, most_bytes, most_characters, storage_of
+from penstock.sink.table.columns import (
+    Alter,
+    Columns,
+    Lengths,
+    TableColumn,
+    lengths_of,
+    require_columns,
+    require_distinct_names,
+    require_keyed,
+    sizes_of,
+)
 from penstock.sink.table.target import PRIVILEGES, Target, not_a_table
 from penstock.sql.mysql.catalog import ENGINE, kind_of, uniques_of
 from penstock.sql.mysql.connection import CHARSET, Connection
 from penstock.sql.mysql.errors import DENIED, code_of, reason_of
-from penstock.sql.mysql.names import quoted, require_name, require_table_name
 from penstock.sql.mysql.server import Server
+from penstock.sql.mysql.statements import quoted, require_name, require_table_name
 
 MAX_COLUMNS = 1016
 """One less than InnoDB's own limit: the staging table has one more column."""
-ALTER = Alter(
+_ALTER = Alter(
     nullable="ALTER TABLE {table} MODIFY {column} {declared} NULL",
     retype="ALTER TABLE {table} MODIFY {column} {declared}",
     quoted=quoted,
 )
+_PRIMARY = "PRIMARY"
+_LONGEST_KEY = 768
+"""In characters. An index takes 3072 bytes."""
+_ALTER_KEY = replace(_ALTER, nullable=f"{_ALTER.nullable}, DROP PRIMARY KEY")
 _WIDTH = re.compile(r"(?!tinyint\(1\))(tinyint|smallint|mediumint|int|bigint)\(\d+\)")
 
 
@@ -108,7 +123,7 @@ def require_storable(schema: "pa.Schema", target: Target) -> None:
 
 def statements_of(schema: "pa.Schema", target: Target) -> TableStatements:
     """Return the SQL about the target for rows of `schema`."""
-    return TableStatements("", target.table, tuple(schema.names), target.key)
+    return TableStatements("", target.table, tuple(schema.names), target.key, STORAGES.read_as(schema))
 
 
 def create_table(connection: Connection, schema: "pa.Schema", target: Target) -> None:
@@ -144,17 +159,17 @@ def require_fit(
         )
     if target.merge is not None:  # its SQL is rehearsed instead
         return
-    of = Columns(table=table, named=quoted(table), alter=ALTER, decided=decided)
+    of = _columns(target, decided=decided)
     require_columns(table_schema.columns, schema, of=of, storage_of=storage_of, folded=str.lower)
     if not target.key:
         return
     _require_exact_key(table_schema, target, connection.server)
     if not table_schema.tells_apart_by(target.key):
-        columns = ", ".join(map(quoted, target.key))
-        raise Refused(
-            f"Table {table!r} has no unique index on exactly ({columns}), so its rows cannot be told apart by this key.",
-            remedy=f"ALTER TABLE {of.named} ADD UNIQUE ({columns}), of whole columns.",
-        )
+        raise of.no_unique_index(target.key, remedy="ALTER TABLE {table} ADD UNIQUE ({columns}), of whole columns.")
+
+
+def _columns(target: Target, *, decided: bool, alter: Alter = _ALTER) -> Columns:
+    return Columns(table=target.table, named=quoted(target.table), alter=alter, decided=decided)
 
 
 def _require_exact_key(table_schema: TableSchema, target: Target, server: Server) -> None:
@@ -185,15 +200,58 @@ def row_validator(connection: Connection, table_schema: TableSchema, sink: SinkN
     """Return the check of rows for an existing table."""
     tried = target.merge is not None  # the staging table takes all rows of a merge
     declared = {} if tried else {column.name.lower(): column.declared for column in table_schema.columns}
-    characters = {name: most_characters(kind) for name, kind in declared.items()}
-    octets = {name: most_bytes(kind) for name, kind in declared.items()}
     return RowValidator(
         sink=sink,
         table=target.table,
         required=frozenset() if tried else table_schema.required | frozenset(name.lower() for name in target.key),
-        characters={name: length for name, length in characters.items() if length is not None},
-        octets={name: length for name, length in octets.items() if length is not None},
+        characters=sizes_of(declared, most_characters),
+        octets=sizes_of(declared, most_bytes),
         since_1970=frozenset(name for name, kind in declared.items() if kind.startswith("timestamp")),
         max_value_bytes=connection.server.max_value_bytes,
         max_insert_bytes=connection.server.max_insert_bytes,
     )
+
+
+# --- checks of a decided batch against columns narrowed since the decision, where MySQL would change values silently
+#
+# In place of NULL, MySQL writes the next number of an AUTO_INCREMENT or the time of a timestamp, and warns of neither. It cuts
+# excess trailing blanks off a text, with a note that a server, a user or MariaDB's note_verbosity can switch off.
+
+
+def decided_rows(
+    batches: Iterator["pa.RecordBatch"], table_schema: TableSchema, schema: "pa.Schema", target: Target, server: Server
+) -> Iterator["pa.RecordBatch"]:
+    """Return the batches. Iteration raises Refused at the first one with a value that its column cannot store unchanged.
+
+    Nothing is checked for `write: merge`: only the user's own SQL says what becomes of the values.
+    """
+    if target.merge is not None:
+        return batches
+    for lengths in _lengths(table_schema, schema, target, server):
+        batches = lengths.required(batches)
+    return _without_nulls(batches, table_schema, target)
+
+
+def _lengths(table_schema: TableSchema, schema: "pa.Schema", target: Target, server: Server) -> Iterator[Lengths]:
+    most = lengths_of(schema, lambda name: most_characters(_existing(table_schema, name).declared))
+    in_key = {name.lower() for name in target.key}
+    for is_key, declared in ((True, f"varchar({_LONGEST_KEY}) COLLATE {server.exact_collation}"), (False, "longtext")):
+        some = {name: length for name, length in most.items() if (name.lower() in in_key) == is_key}
+        yield Lengths(of=_columns(target, decided=True), most=some, measure=pc.utf8_length, unit="characters", declared=declared)
+
+
+def _without_nulls(batches: Iterator["pa.RecordBatch"], table_schema: TableSchema, target: Target) -> Iterator["pa.RecordBatch"]:
+    for batch in batches:
+        for name, values in zip(batch.schema.names, batch.columns, strict=True):
+            column = _existing(table_schema, name)
+            if values.null_count and column.not_null:
+                alter = _ALTER_KEY if name.lower() in table_schema.uniques.get(_PRIMARY, frozenset()) else _ALTER
+                collate = f" COLLATE {column.collation}" if column.collation else ""
+                raise _columns(target, decided=True, alter=alter).takes_no_null(column.name, column.declared + collate)
+        yield batch
+
+
+def _existing(table_schema: TableSchema, name: str) -> Column:
+    column = table_schema.column(name)
+    assert column is not None, "the table was compared with the rows"
+    return column

@@ -28,9 +28,8 @@ from penstock.protocols import SinkDecisions
 from penstock.sink.own.author import Author, OwnBatch, T, batch_key
 from penstock.sink.own.mark import OwnMarkerStore
 from penstock.sink.spool import INLINE_LIMIT_BYTES, SpoolRoot, SpoolStager
-from penstock.sink.table.content import totals_of
 from penstock.sink.table.preparation import prepare_marker, settings_of
-from penstock.sink.table.publication import Loaded, apply
+from penstock.sink.table.publication import Loaded, apply, totals_of
 from penstock.sink.table.sink import TableSink
 from penstock.sink.table.target import NotStoredError, require_distinct_fields
 from penstock.sink.table.verification import compare, without_marker

@@ -1,21 +1,19 @@
-"""Loading of rows from the spool into the table, inside a transaction that the caller opened and commits."""
+"""Loading of rows from the spool into the table, inside a transaction that the caller opened and commits; reading them back."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from itertools import chain
 
 import pgpq
 import psycopg
 import pyarrow as pa
-from psycopg.sql import Composed
+from psycopg.adapt import Buffer, Loader
+from psycopg.pq import Format
 
 from penstock.core.faults import FaultPoint
-from penstock.core.model import RowDigest, Totals
+from penstock.core.model import Totals
 from penstock.errors import Conflict, Failed, Retryable
-from penstock.sink.postgres.scan import scan
-from penstock.sink.postgres.storage import cast_into, copies_as_is, encoded, read_as, storage_of
-from penstock.sink.postgres.table_schema import TableSchema, lengths, require_lasting, statements_of, table_schema_of
-from penstock.sink.postgres.table_statements import (
+from penstock.sink.postgres.statements import (
     ANALYZE_STAGE,
     COUNT_STAGE,
     DROP_STAGE,
@@ -24,10 +22,11 @@ from penstock.sink.postgres.table_statements import (
     STAGE,
     TableStatements,
 )
-from penstock.sink.table.content import totals_under_key
-from penstock.sink.table.publication import Loaded
+from penstock.sink.postgres.storage import STORAGES, cast_into, copies_as_is, encoded, storage_of
+from penstock.sink.postgres.table_schema import TableSchema, lengths, require_lasting, statements_of, table_schema_of
+from penstock.sink.table.publication import Loaded, totals_under_key
 from penstock.sink.table.script import Script
-from penstock.sink.table.target import BY_KEY, Target, merge_fails
+from penstock.sink.table.target import BY_KEY, NotStoredError, Target, merge_fails
 from penstock.sql.postgres.database import Connection
 from penstock.sql.postgres.errors import connection_lost, reason_of, translate_error
 from penstock.sql.postgres.names import split_name
@@ -36,15 +35,7 @@ COPY = FaultPoint("postgres.copy", "The rows of a decided batch are copied to th
 MOVE = FaultPoint("postgres.move", "The rows get into the table, in an open transaction.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Columns:
-    """The statements about the table, and the casts with which each column is written and read."""
-
-    statements: TableStatements
-    schema: "pa.Schema"
-    row_digest: RowDigest
-    casts: tuple[str, ...]
-    read_as: tuple[str, ...]
+_FETCHED_ROWS = 20_000
 
 
 def load(
@@ -55,19 +46,25 @@ def load(
     Raises Conflict if another session writes rows with the same keys at the same time.
     """
     statements = statements_of(schema, target)
+
+    def totals(query: str) -> Totals:
+        return totals_under_key(scan(connection, query, schema), target.row_digest, table=target.table)
+
     if target.merge is None:
         batches = lengths(table_schema, schema, target).required(batches)
     directly, staged = _goes_directly(schema, table_schema, target), 0
     if not directly:
         create_stage(connection, statements, schema)
-        staged = _copy(connection, statements.copy(), _numbered(batches, statements.ordinal))
+        staged = _copy(connection, statements.copy(), _numbered(batches, statements.number))
     with MOVE.around(error=connection_lost, lost=connection_lost):
         if directly:
             loaded = _copy_in(connection, statements, batches, write=target.write)
         elif target.merge is not None:
             loaded = _merge(connection, statements, target.merge)
         else:
-            loaded = _write(connection, _columns(statements, schema, table_schema, target.row_digest), target, staged)
+            declared = table_schema.declared(schema.names)
+            casts = [cast_into(kind, field.type) for kind, field in zip(declared, schema, strict=True)]
+            loaded = _write(connection, statements, casts, totals, write=target.write, staged=staged)
     if table_schema.is_partitioned:
         _require_lasting_partitions(connection, target.table)
     return loaded
@@ -75,7 +72,7 @@ def load(
 
 def content(connection: Connection, schema: "pa.Schema", target: Target) -> Iterator["pa.RecordBatch"]:
     """Yield every row of the table. Raises NotStoredError."""
-    return scan(connection, statements_of(schema, target).read([read_as(field.type) for field in schema]), schema)
+    return scan(connection, statements_of(schema, target).read(), schema)
 
 
 def rehearse(connection: Connection, schema: "pa.Schema", target: Target) -> None:
@@ -129,8 +126,7 @@ def create_stage(connection: Connection, statements: TableStatements, schema: "p
 
 def run(connection: Connection, statements: TableStatements, script: Script) -> None:
     """Run the user's own SQL over the staging table."""
-    names = {"staged": STAGE.as_string(connection), "table": statements.name.as_string(connection)}
-    for statement in script.naming(**names):
+    for statement in script.naming(staged=STAGE, table=statements.name):
         connection.execute(statement.encode(), binary=True)  # binary, so the server refuses a second statement in it
 
 
@@ -143,28 +139,37 @@ def _merge(connection: Connection, statements: TableStatements, script: Script) 
     return Loaded(rows=row[0], displaced=Totals())
 
 
-def _columns(statements: TableStatements, schema: "pa.Schema", table_schema: TableSchema, row_digest: RowDigest) -> _Columns:
-    declared = table_schema.declared(schema.names)
-    return _Columns(
-        statements=statements,
-        schema=schema,
-        row_digest=row_digest,
-        casts=tuple(cast_into(kind, field.type) for kind, field in zip(declared, schema, strict=True)),
-        read_as=tuple(read_as(field.type) for field in schema),
-    )
-
-
-def _write(connection: Connection, columns: _Columns, target: Target, staged: int) -> Loaded:
-    statements = columns.statements
-    if target.write == "replace":
+def _write(
+    connection: Connection,
+    statements: TableStatements,
+    casts: Sequence[str],
+    totals: Callable[[str], Totals],
+    *,
+    write: str,
+    staged: int,
+) -> Loaded:
+    """Move the staged rows into the table."""
+    if write == "replace":
         connection.execute(statements.clear())
-    if target.write not in BY_KEY:
-        return Loaded(rows=connection.execute(statements.insert(columns.casts)).rowcount, displaced=Totals())
+    if write not in BY_KEY:
+        return Loaded(rows=connection.execute(statements.insert_cast(casts)).rowcount, displaced=Totals())
     connection.execute(ANALYZE_STAGE)
-    return _upsert(connection, columns) if target.write == "upsert" else _insert_if_absent(connection, columns, staged)
+    if write == "upsert":
+        replaced = totals(statements.lock_replaced(casts))
+        superseded = totals(statements.read_superseded(casts))
+        row = connection.execute(statements.upsert(casts)).fetchone()
+        assert row is not None
+        if row[1] != replaced.rows:
+            raise Conflict(f"{row[1]} rows were replaced where {replaced.rows} had a key of the batch")
+        return Loaded(rows=row[0] + superseded.rows, displaced=replaced + superseded)
+    skipped = totals(statements.read_skipped(casts))
+    inserted = connection.execute(statements.insert_if_absent(casts)).rowcount
+    if inserted + skipped.rows != staged:
+        raise Conflict(f"{inserted} rows were inserted where {staged - skipped.rows} had a key that was not there")
+    return Loaded(rows=inserted + skipped.rows, displaced=skipped)
 
 
-def _copy(connection: Connection, statement: Composed, batches: Iterator["pa.RecordBatch"]) -> int:
+def _copy(connection: Connection, statement: str, batches: Iterator["pa.RecordBatch"]) -> int:
     """Send encoded rows and return how many the server took; a trigger may have dropped some."""
     first = next(batches, None)
     if first is None:
@@ -183,34 +188,54 @@ def _encoded(batch: "pa.RecordBatch") -> "pa.RecordBatch":
     return pa.RecordBatch.from_arrays([encoded(column) for column in batch.columns], names=batch.schema.names)
 
 
-def _numbered(batches: Iterator["pa.RecordBatch"], ordinal: str) -> Iterator["pa.RecordBatch"]:
+def _numbered(batches: Iterator["pa.RecordBatch"], number: str) -> Iterator["pa.RecordBatch"]:
     """Encode the batches and number their rows from 0, which preserves the order of rows with the same key."""
     start = 0
     for batch in map(_encoded, batches):
         numbers = pa.array(range(start, start + batch.num_rows), pa.int64())
-        yield pa.RecordBatch.from_arrays([numbers, *batch.columns], names=[ordinal, *batch.schema.names])
+        yield pa.RecordBatch.from_arrays([numbers, *batch.columns], names=[number, *batch.schema.names])
         start += batch.num_rows
 
 
-def _upsert(connection: Connection, columns: _Columns) -> Loaded:
-    statements = columns.statements
-    replaced = _totals(connection, statements.lock_replaced(columns.read_as, columns.casts), columns)
-    superseded = _totals(connection, statements.read_superseded(columns.read_as, columns.casts), columns)
-    row = connection.execute(statements.upsert(columns.casts)).fetchone()
-    assert row is not None
-    if row[1] != replaced.rows:
-        raise Conflict(f"{row[1]} rows were replaced where {replaced.rows} had a key of the batch")
-    return Loaded(rows=row[0] + superseded.rows, displaced=replaced + superseded)
+# --- reading
 
 
-def _insert_if_absent(connection: Connection, columns: _Columns, staged: int) -> Loaded:
-    statements = columns.statements
-    skipped = _totals(connection, statements.read_skipped(columns.read_as, columns.casts), columns)
-    inserted = connection.execute(statements.insert_if_absent(columns.casts)).rowcount
-    if inserted + skipped.rows != staged:
-        raise Conflict(f"{inserted} rows were inserted where {staged - skipped.rows} had a key that was not there")
-    return Loaded(rows=inserted + skipped.rows, displaced=skipped)
+def scan(connection: Connection, query: str, schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
+    """Yield the rows of `query`, whose columns are those of `schema`, through a server-side cursor in the open transaction.
+
+    Raises NotStoredError, naming the column.
+    """
+    with closing(connection.cursor("penstock_scan", binary=True)) as cursor:
+        for name, loader in _LOADERS.items():
+            cursor.adapters.register_loader(name, loader)
+        cursor.execute(query)
+        yield from STORAGES.batches(iter(lambda: cursor.fetchmany(_FETCHED_ROWS), []), schema)
 
 
-def _totals(connection: Connection, query: Composed, columns: _Columns) -> Totals:
-    return totals_under_key(scan(connection, query, columns.schema), columns.row_digest, table=columns.statements.table)
+# --- loaders of binary values, since Python's dates have a narrower range
+
+
+class _Integer(Loader):
+    """Loads a date as days, a time or timestamp as microseconds."""
+
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> int:
+        return int.from_bytes(data, "big", signed=True)
+
+
+class _Interval(Loader):
+    """Loads an interval as microseconds. Days and months have no fixed length, and Spark's intervals have neither."""
+
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> int:
+        if any(bytes(data[8:16])):
+            raise NotStoredError("expected an interval of hours and less, found days or months in it")
+        return int.from_bytes(data[:8], "big", signed=True)
+
+
+_LOADERS: dict[str, type[Loader]] = {
+    **dict.fromkeys(("date", "time", "timestamp", "timestamptz"), _Integer),
+    "interval": _Interval,
+}

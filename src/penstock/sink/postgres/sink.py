@@ -11,9 +11,9 @@ from penstock.sink.postgres import statements as sql
 from penstock.sink.postgres import table_schema as tables
 from penstock.sink.postgres.load import content, load, rehearse
 from penstock.sink.postgres.members import require_none_filled
-from penstock.sink.postgres.syntax import POSTGRES as SYNTAX
+from penstock.sink.postgres.statements import SYNTAX
 from penstock.sink.postgres.table_schema import TableSchema
-from penstock.sink.table.dialect import Dialect, ErrorCodes, FaultPoints
+from penstock.sink.table.dialect import ErrorCodes, FaultPoints, SqlDialect
 from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_TABLE
 from penstock.sink.table.preparation import require_unfilled
 from penstock.sink.table.sink import TableSinkArguments
@@ -34,7 +34,7 @@ FENCE = FaultPoint("postgres.fence", "The marker's row is locked and read: nobod
 MARK = FaultPoint("postgres.mark", "The marker is set to the batch, in the transaction of its rows.")
 COMMIT = FaultPoint("postgres.commit", "Rows and marker are committed.")
 
-POSTGRES: Dialect[Connection, TableSchema] = Dialect(
+POSTGRES: SqlDialect[Connection, TableSchema] = SqlDialect(
     points=FaultPoints.of(
         connection_lost,
         prepare=PREPARE.around,
@@ -43,7 +43,7 @@ POSTGRES: Dialect[Connection, TableSchema] = Dialect(
         mark=MARK.around,
         commit=COMMIT.around,
     ),
-    codes=ErrorCodes(code_of=code_of, reason_of=reason_of, forbidden=frozenset({FORBIDDEN}), made=frozenset()),
+    codes=ErrorCodes(code_of=code_of, reason_of=reason_of, forbidden=frozenset({FORBIDDEN})),
     case_counts=True,
     split_name=split_name,
     folded_name=split_name,
@@ -118,10 +118,10 @@ class PostgresSink(SqlSink[Connection, TableSchema]):
         if table_schema is not None:
             require_none_filled(connection, table_schema.oid, self._target.table)
 
-    def _rehearse(self, connection: Connection, rows: "pa.Schema") -> None:
+    def _dry_run(self, connection: Connection, rows: "pa.Schema") -> None:
         rehearse(connection, rows, self._target)
 
-    def _rehearse_unprepared(self, connection: Connection, table_schema: TableSchema | None, rows: "pa.Schema") -> None:
+    def _dry_run_unprepared(self, connection: Connection, table_schema: TableSchema | None, rows: "pa.Schema") -> None:
         """Rehearse in a transaction that is never committed, creating a missing table in it first."""
         if self._target.merge is None:
             return
@@ -131,9 +131,9 @@ class PostgresSink(SqlSink[Connection, TableSchema]):
             tables.create_table(connection, rows, self._target)
         rehearse(connection, rows, self._target)
 
-    def _name_markers(self, connection: Connection) -> None:
-        if self._has_unnamed_markers(connection):
+    def _add_ledger_id(self, connection: Connection) -> None:
+        if self._lacks_ledger_id(connection):
             self._database.begin(connection)
             connection.execute(TAKE_LOCK)
-            super()._name_markers(connection)
+            super()._add_ledger_id(connection)
             self._database.commit(connection)

@@ -1,20 +1,40 @@
-"""SQL of the postgres sink about the catalog and about its own tables. When a statement runs is decided elsewhere.
+"""All SQL of the postgres sink. When a statement runs is decided elsewhere.
 
 The schema of the user's table has two tables of Penstock's own: `penstock_marker` with one row per pipeline and sink, and
 `penstock_batch` with one row for each of the last batches. The view `penstock_offsets` shows the marker's offsets one by one.
-Users may read all three with their own SQL. Digests are 16 hexadecimal digits, because they do not fit a bigint. Every
-user-given name goes through `psycopg.sql.Identifier`.
+Users may read all three with their own SQL. Digests are 16 hexadecimal digits, because they do not fit a bigint.
 """
 
+# ruff: noqa: S608 - every name in a statement is quoted or our own, every value is bound
+
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from psycopg.sql import SQL, Composed, Identifier, Literal, Placeholder
 
-from penstock.sink.table.marker_sql import MarkerSql
-from penstock.sink.table.marker_store import BATCH_TABLE, DBAPI_MARKER_TABLE, MARKER_TABLE, OWNERS_BY_DBAPI, MarkerStatements
+from penstock.sink.table.marker_store import (
+    BATCH_TABLE,
+    DBAPI_MARKER_TABLE,
+    MARKER_TABLE,
+    OWNERS_BY_DBAPI,
+    MarkerSql,
+    MarkerStatements,
+)
+from penstock.sink.table.script import Syntax
+from penstock.sink.table.table_statements import StagedTableStatements
+from penstock.sql.table_name import in_double_quotes
 
 OFFSETS_VIEW = "penstock_offsets"
 OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE, "penstock_ledger", "penstock_history", OFFSETS_VIEW})
+
+STAGE = '"pg_temp"."penstock_stage"'
+ANALYZE_STAGE = f"ANALYZE {STAGE}"
+COUNT_STAGE = f"SELECT count(*) FROM {STAGE}"
+DROP_STAGE = f"DROP TABLE IF EXISTS {STAGE}"
+"""Needed because several sinks stage one after the other in one transaction of a ledger."""
+SAVEPOINT = "SAVEPOINT penstock_rehearsal"
+ROLLBACK_TO_SAVEPOINT = "ROLLBACK TO SAVEPOINT penstock_rehearsal"
 
 DBAPI_SCHEMAS = SQL("""
 SELECT n.nspname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -143,7 +163,6 @@ class OwnStatements:
 
     @property
     def add_ledger_id(self) -> str:
-        """Add the column that tables of an older Penstock lack."""
         return f"ALTER TABLE {self._name(MARKER_TABLE)} ADD COLUMN IF NOT EXISTS ledger_id text"
 
     def marker_statements(self) -> MarkerStatements[str]:
@@ -155,3 +174,113 @@ class OwnStatements:
             write_marker=sql.upsert,
             advance=f"WITH marked AS ({sql.upsert}), noted AS ({sql.write_batch()}) {sql.forget_batches('past')}",
         )
+
+
+# --- the user's table
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatements(StagedTableStatements):
+    """The statements about the user's table and the staging table.
+
+    `casts` are expressions in which `{}` is a staged column. Where one is `{}`, assignment converts the value, or refuses what
+    does not fit. Types in them are from `storage` or the server's format_type(), never the user's text.
+    """
+
+    stage = STAGE
+    null = ""
+
+    def quoted(self, name: str) -> str:
+        return in_double_quotes(name)
+
+    @property
+    def _number(self) -> str:
+        return self.quoted(self.number)
+
+    def lock(self) -> str:
+        """Lock the table's definition until the transaction ends; other sessions can go on writing rows."""
+        return f"LOCK TABLE {self.name} IN ROW EXCLUSIVE MODE"
+
+    def create_stage(self, staged: Sequence[str]) -> str:
+        """Create the session's own staging table of types that have Arrow's binary form; it ends with the transaction."""
+        columns = ", ".join([f"{self._number} bigint", *self._defined(staged)])
+        return f'CREATE TEMPORARY TABLE "penstock_stage" ({columns}) ON COMMIT DROP'
+
+    def copy(self) -> str:
+        """COPY into the staging table."""
+        return f"COPY {STAGE} ({self._number}, {self._list(self.columns)}) FROM STDIN (FORMAT BINARY)"
+
+    def copy_in(self) -> str:
+        """COPY into the table itself."""
+        return f"COPY {self.name} ({self._list(self.columns)}) FROM STDIN (FORMAT BINARY)"
+
+    def insert_cast(self, casts: Sequence[str]) -> str:
+        return f"INSERT INTO {self.name} ({self._list(self.columns)}) SELECT {self._cast(casts, self.columns)} FROM {STAGE}"
+
+    def upsert(self, casts: Sequence[str]) -> str:
+        """Insert or update the last staged row of each key; select how many were written, and how many of them replaced one."""
+        others = [name for name in self.columns if name not in self.key] or list(self.key)
+        changes = ", ".join(f"{self.quoted(name)} = excluded.{self.quoted(name)}" for name in others)
+        upsert = f"{self._insert_chosen(casts, last=True)} ON CONFLICT ({self._list(self.key)}) DO UPDATE SET {changes}"
+        return (
+            f"WITH moved AS ({upsert} RETURNING xmax <> 0 AS replaced) "
+            "SELECT count(*), count(*) FILTER (WHERE replaced) FROM moved"
+        )
+
+    def insert_if_absent(self, casts: Sequence[str]) -> str:
+        """Insert the first staged row of each key that the table does not have."""
+        return f"{self._insert_chosen(casts, last=False)} ON CONFLICT ({self._list(self.key)}) DO NOTHING"
+
+    def lock_replaced(self, casts: Sequence[str]) -> str:
+        """Select and lock the table's rows that an upsert will replace."""
+        keys = f"SELECT {self._cast(casts, self.key)} FROM {STAGE}"
+        return f"SELECT {self._selected()} FROM {self.name} WHERE ({self._list(self.key)}) IN ({keys}) FOR UPDATE"
+
+    def read_superseded(self, casts: Sequence[str]) -> str:
+        """Select the staged rows that are not the last of their key."""
+        return self._read_staged(f"NOT {self._is_chosen(casts, last=True)}")
+
+    def read_skipped(self, casts: Sequence[str]) -> str:
+        """Select the staged rows that are not the first of their key, and the first ones whose key the table has."""
+        first = self._is_chosen(casts, last=False)
+        same = " AND ".join(f"t.{self.quoted(name)} = {self._cast(casts, [name], 's')}" for name in self.key)
+        there = f"EXISTS (SELECT 1 FROM {self.name} t WHERE {same})"
+        return f"{self._read_staged(f'NOT {first}')} UNION ALL {self._read_staged(f'{first} AND {there}')}"
+
+    def _read_staged(self, which: str) -> str:
+        return f"SELECT {self._selected()} FROM {STAGE} s WHERE {which}"
+
+    def _insert_chosen(self, casts: Sequence[str], *, last: bool) -> str:
+        return f"{self.insert_cast(casts)} s WHERE {self._is_chosen(casts, last=last)}"
+
+    def _is_chosen(self, casts: Sequence[str], *, last: bool) -> str:
+        """Return the condition that a staged row `s` is the last or the first of its key."""
+        chosen = (
+            f"SELECT {'max' if last else 'min'}({self._number}) AS chosen FROM {STAGE} GROUP BY {self._cast(casts, self.key)}"
+        )
+        return f"EXISTS (SELECT 1 FROM ({chosen}) c WHERE c.chosen = s.{self._number})"
+
+    def _cast(self, casts: Sequence[str], names: Sequence[str], of: str = "") -> str:
+        prefix, by_name = f"{of}." if of else "", dict(zip(self.columns, casts, strict=True))
+        return ", ".join(by_name[name].format(prefix + self.quoted(name)) for name in names)
+
+
+# --- the user's own SQL
+
+_HIDDEN = r"""
+--[^\n]*
+| /\*(?:[^*/]|\*(?!/)|/(?!\*))*\*/
+| (?<![\w$])[eE]'(?:[^'\\]|''|\\.)*'
+| '(?:[^']|'')*'
+| "(?:[^"]|"")*"
+| (?<![\w$])\$(?P<tag>(?:[^\W\d]\w*)?)\$.*?\$(?P=tag)\$
+"""
+_BROKEN = r"""/\*|\*/|'|"|(?<![\w$])\$(?:[^\W\d]\w*)?\$"""
+
+SYNTAX = Syntax(
+    database="PostgreSQL",
+    hidden=re.compile(_HIDDEN, re.VERBOSE | re.DOTALL),
+    broken=re.compile(_BROKEN),
+    starts=frozenset({"INSERT", "UPDATE", "DELETE", "MERGE", "WITH"}),
+)
+"""PostgreSQL's lexical rules, from its manual, "Lexical Structure". A comment inside a comment is refused."""

@@ -12,21 +12,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.sink.table.numbers import to_reals
 from penstock.sink.table.storage import (
     ColumnStorage,
+    ColumnStorages,
     Decimals,
     Encode,
-    Storages,
     Values,
-    always,
     anything,
     as_is,
-    json_texts,
-    nothing,
+    size_in,
     to_durations,
-    to_nested,
-    to_texts,
+    to_reals,
     to_values,
     without_negative_scale,
 )
@@ -37,7 +33,6 @@ _DECIMALS = Decimals("numeric", re.compile(r"numeric\((\d+),(-?\d+)\)"), unlimit
 _SIZE = re.compile(r"character varying\((\d+)\)")
 _MODIFIER = re.compile(r"\([\d,-]+\)")
 _SENT_AS_TEXT = frozenset({"text", "character varying", "json"})
-_WIDER = {8: ("smallint", "integer", "bigint"), 16: ("smallint", "integer", "bigint"), 32: ("integer", "bigint"), 64: ("bigint",)}
 
 EPOCH_DAYS = 10_957
 EPOCH_MICROSECONDS = EPOCH_DAYS * 86_400_000_000
@@ -51,7 +46,7 @@ class Storage(ColumnStorage):
     """A `ColumnStorage` for PostgreSQL.
 
     `staged`: the type in the staging table, whose binary form `encode` produces. `cast`: staged values need an explicit cast into
-    the column's type, and are read back as text.
+    the column's type.
     """
 
     staged: str
@@ -73,19 +68,13 @@ def copies_as_is(declared: str, kind: "pa.DataType") -> bool:
 
 
 def cast_into(declared: str, kind: "pa.DataType") -> str:
-    """Return the cast of staged values into a column of type `declared`; empty if assignment converts them or refuses."""
-    return declared if storage_of(kind).cast else ""
-
-
-def read_as(kind: "pa.DataType") -> str:
-    """Return the cast with which values are read back; empty for none."""
-    return "text" if storage_of(kind).cast else ""
+    """Return the expression of staged values for a column of type `declared`: a cast, unless assignment converts or refuses."""
+    return "{}::" + declared.replace("{", "{{").replace("}", "}}") if storage_of(kind).cast else "{}"
 
 
 def longest_text(declared: str) -> int | None:
     """Return how many characters a column of type `declared` takes, None if the number is unlimited."""
-    found = _SIZE.fullmatch(declared)
-    return int(found[1]) if found else None
+    return size_in(_SIZE, declared)
 
 
 def has_map(kind: "pa.DataType") -> bool:
@@ -95,9 +84,7 @@ def has_map(kind: "pa.DataType") -> bool:
 
 # --- column types that keep every value
 
-
-def _takes_integer(declared: str, kind: Any) -> bool:
-    return declared in _WIDER[kind.bit_width] or _DECIMALS.takes_integers(declared, kind)
+_takes_integer = _DECIMALS.or_integers(smallint=16, integer=32, bigint=64)
 
 
 def _takes_text(declared: str, _: Any) -> bool:
@@ -167,7 +154,7 @@ def _moments(spark: str, declared: str) -> Storage:
     return _one_of(spark, declared, same=[of_microseconds], encode=_encode_moment, restore=_to_moment, refused=_BEFORE)
 
 
-STORAGES = Storages.of_types(
+STORAGES = ColumnStorages.of_types(
     "PostgreSQL",
     short=_integers("byte, short", "smallint"),
     integer=_integers("integer", "integer"),
@@ -175,22 +162,17 @@ STORAGES = Storages.of_types(
     float=_one_of("float", "real", "double precision", encode=as_is, restore=to_reals),
     double=_one_of("double", "double precision", encode=as_is, restore=to_values),
     boolean=_one_of("boolean", "boolean", encode=as_is, restore=to_values),
-    decimal=Storage(
-        spark="decimal(p,s)",
+    decimal=Storage.decimals(
+        _DECIMALS,
         staged="numeric",
-        declared=_DECIMALS.declared,
-        takes=_DECIMALS.takes,
         encode=without_negative_scale,
         restore=_to_decimal,
         also="numeric, numeric with at least as many digits before and after the point",
     ),
-    string=Storage(
-        spark="string",
+    string=Storage.texts(
+        "text",
         staged="text",
-        declared=always("text"),
         takes=_takes_text,
-        encode=as_is,
-        restore=to_texts,
         also="character varying, character varying(n)",
         refused="NUL (U+0000); more than n characters",
     ),
@@ -209,26 +191,15 @@ STORAGES = Storages.of_types(
     interval=_one_of(
         "interval day to second", "interval", same=["interval(6)"], encode=_to_type(pa.duration("us")), restore=to_durations
     ),
-    nested=Storage(
-        spark="struct, array, map, variant",
+    nested=Storage.json(
+        "json",
         staged="text",
-        declared=always("json"),
         takes=_takes_json,
-        encode=json_texts,
-        restore=to_nested,
         cast=True,
+        read="{}::text",
         also="text; jsonb, unless a map is inside: jsonb does not keep its order",
         refused="times outside the years 0001 to 9999; NUL in jsonb",
     ),
-    void=Storage(
-        spark="void",
-        staged="text",
-        declared=always("text"),
-        takes=anything,
-        encode=nothing,
-        restore=to_values,
-        cast=True,
-        also="any",
-    ),
+    void=Storage.nulls("text", staged="text", takes=anything, cast=True, read="{}::text", also="any"),
 )
 storage_of = STORAGES.of

@@ -1,6 +1,6 @@
 """Schema of the user's table: read from the catalog, and checked to store every row without loss."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,12 +20,9 @@ from penstock.sink.postgres.members import (
     unlogged,
 )
 from penstock.sink.postgres.row_validator import RowValidator
-from penstock.sink.postgres.rules import Rule, require_no_rewriting_rules, rules_of
-from penstock.sink.postgres.statements import OWN_TABLES
-from penstock.sink.postgres.storage import longest_text, storage_of
-from penstock.sink.postgres.table_statements import TableStatements
-from penstock.sink.table.columns import Alter, Columns, TableColumn, require_columns, require_keyed
-from penstock.sink.table.lengths import Lengths, lengths_of
+from penstock.sink.postgres.statements import OWN_TABLES, TableStatements
+from penstock.sink.postgres.storage import STORAGES, longest_text, storage_of
+from penstock.sink.table.columns import Alter, Columns, Lengths, TableColumn, lengths_of, require_columns, require_keyed, sizes_of
 from penstock.sink.table.target import BY_KEY, PRIVILEGES, Target, not_a_table
 from penstock.sql.postgres.database import Connection
 from penstock.sql.postgres.names import quoted_table, require_name, split_name
@@ -35,6 +32,23 @@ from penstock.sql.table_name import in_double_quotes
 MAX_COLUMNS = 1599
 """One less than PostgreSQL's own limit: the staging table has one more column."""
 _ALTER = Alter(retype="ALTER TABLE {table} ALTER {column} TYPE {declared} USING {column}::{declared}")
+_EVENTS = {"2": "UPDATE", "3": "INSERT", "4": "DELETE"}
+_INSERTS = frozenset({"INSERT"})
+_RUN_BY = {"replace": frozenset({"INSERT", "DELETE"})}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A rule on statements of the kind `event`. `is_instead`: other statements run in place of them."""
+
+    name: str
+    event: str
+    is_instead: bool
+
+
+def _rules_of(found: Iterable[Sequence[str | bool]]) -> tuple[Rule, ...]:
+    """Build the rules from their arrays in the result of `TABLE_SCHEMA`."""
+    return tuple(Rule(name=str(name), event=_EVENTS[str(event)], is_instead=bool(instead)) for name, event, instead in found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +92,8 @@ def table_schema_of(connection: Connection, schema: str, table: str) -> TableSch
 def hold(connection: Connection, schema: "pa.Schema", target: Target) -> TableSchema:
     """Lock the table's definition until the transaction ends, and read its schema, in one round trip."""
     statements = statements_of(schema, target)
-    cursor = connection.execute(SQL("{}; {}").format(statements.lock(), _schema_query(statements.schema, statements.table)))
+    query = _schema_query(statements.schema, statements.table).as_string(connection)
+    cursor = connection.execute(f"{statements.lock()}; {query}")
     cursor.nextset()
     found = cursor.fetchone()
     assert found is not None, "it is locked"
@@ -101,7 +116,7 @@ def _schema_from(found: Sequence[Any]) -> TableSchema:
         oid=oid,
         kind=kind_named(kind),
         logged=persistence == "p",
-        rules=rules_of(rules),
+        rules=_rules_of(rules),
         columns=columns,
         uniques=tuple(map(frozenset, uniques)),
         has_members=has_members,
@@ -126,17 +141,12 @@ def require_storable(schema: "pa.Schema", target: Target) -> None:
 
 def statements_of(schema: "pa.Schema", target: Target) -> TableStatements:
     """Return the SQL about the target for rows of `schema`."""
-    return TableStatements(*split_name(target.table), tuple(schema.names), target.key)
-
-
-def declared_for(schema: "pa.Schema") -> list[str]:
-    """Return the column types of a table that Penstock creates."""
-    return [storage_of(field.type).declared(field.type) for field in schema]
+    return TableStatements(*split_name(target.table), tuple(schema.names), target.key, STORAGES.read_as(schema))
 
 
 def create_table(connection: Connection, schema: "pa.Schema", target: Target) -> None:
     """Create the table."""
-    connection.execute(statements_of(schema, target).create(declared_for(schema)))
+    connection.execute(statements_of(schema, target).create(STORAGES.declared(schema)))
 
 
 def require_fit(_: Connection, table_schema: TableSchema, schema: "pa.Schema", target: Target, *, decided: bool = False) -> None:
@@ -145,17 +155,14 @@ def require_fit(_: Connection, table_schema: TableSchema, schema: "pa.Schema", t
     require_lasting(table_schema, table)
     if target.merge is not None:  # its SQL is rehearsed instead
         return
-    require_no_rewriting_rules(table_schema.rules, target)
+    _require_no_rewriting_rules(table_schema.rules, target)
     if target.write in BY_KEY:
         _require_one_index(table_schema, table)
     of = _columns(target, decided=decided)
     require_columns(table_schema.columns, schema, of=of, storage_of=storage_of, folded=str)
     if target.key and frozenset(target.key) not in table_schema.uniques:
-        columns = ", ".join(map(in_double_quotes, target.key))
-        raise Refused(
-            f"Table {table!r} has no unique index on exactly ({columns}), so its rows cannot be told apart by this key.",
-            remedy=f"CREATE UNIQUE INDEX ON {of.named} ({columns}), neither partial nor deferrable.",
-        )
+        remedy = "CREATE UNIQUE INDEX ON {table} ({columns}), neither partial nor deferrable."
+        raise of.no_unique_index(target.key, remedy=remedy)
 
 
 def lengths(table_schema: TableSchema, schema: "pa.Schema", target: Target) -> Lengths:
@@ -176,6 +183,25 @@ def require_lasting(table_schema: TableSchema, table: str) -> None:
     if not (table_schema.logged or table_schema.is_partitioned):  # a partitioned table holds no row itself
         raise unlogged(f"Table {table!r}", quoted_table(table))
     require_lasting_members(table_schema.weak_members, table)
+
+
+def _require_no_rewriting_rules(rules: Iterable[Rule], target: Target) -> None:
+    """Raise Refused for a rule that runs something else in place of our INSERT or DELETE, or that rules out an INSERT by key.
+
+    PostgreSQL counts such rows as if they had been written or deleted.
+    """
+    for rule in rules:
+        if target.write in BY_KEY and rule.event != "DELETE":
+            raise _rule_refused(rule, target, "with which PostgreSQL takes no INSERT by key")
+        if rule.is_instead and rule.event in _RUN_BY.get(target.write, _INSERTS):
+            raise _rule_refused(rule, target, f"which does something else in place of each {rule.event}")
+
+
+def _rule_refused(rule: Rule, target: Target, why: str) -> Refused:
+    return Refused(
+        f"Table {target.table!r} has the rule {rule.name!r}, {why}.",
+        remedy=f"DROP RULE {in_double_quotes(rule.name)} ON {quoted_table(target.table)}, or use a trigger.",
+    )
 
 
 def _require_one_index(table_schema: TableSchema, table: str) -> None:
@@ -228,11 +254,11 @@ def _require_all_rows(connection: Connection, table_schema: TableSchema, table: 
 def row_validator(_: Connection, table_schema: TableSchema, sink: SinkName, target: Target) -> RowValidator:
     """Return the check of rows for an existing table."""
     columns = table_schema.columns if target.merge is None else ()  # the staging table takes all rows of a merge
-    lengths = ((column.name, longest_text(column.declared)) for column in columns)
+    declared = {column.name: column.declared for column in columns}
     return RowValidator(
         sink=sink,
         table=target.table,
         required=frozenset() if target.merge is not None else table_schema.required | frozenset(target.key),
-        longest={name: length for name, length in lengths if length is not None},
-        jsonb=frozenset(column.name for column in columns if column.declared == "jsonb"),
+        longest=sizes_of(declared, longest_text),
+        jsonb=frozenset(name for name, kind in declared.items() if kind == "jsonb"),
     )

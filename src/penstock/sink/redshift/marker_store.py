@@ -3,7 +3,7 @@
 from typing import Any
 
 from penstock.core.model import PipelineName, SinkName
-from penstock.sink.redshift.connection import Connection
+from penstock.sink.redshift.database import Connection
 from penstock.sink.redshift.statements import PATIENT, OwnStatements
 from penstock.sink.table.dialect import FaultPoints
 from penstock.sink.table.marker import TableMarker

@@ -7,7 +7,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.sink.redshift.names import folded
+from penstock.sink.redshift.statements import folded
 from penstock.sink.redshift.storage import MOST_BINARY_BYTES, MOST_TEXT_BYTES, storage_of
 from penstock.sink.table.row_validator import TableRowValidator
 

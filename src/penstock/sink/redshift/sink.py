@@ -8,14 +8,13 @@ from penstock.core.faults import FaultPoint
 from penstock.errors import Refused
 from penstock.sink.redshift import statements as sql
 from penstock.sink.redshift import table_schema as tables
-from penstock.sink.redshift.connection import Connection
-from penstock.sink.redshift.database import Database
+from penstock.sink.redshift.database import Connection, Database
 from penstock.sink.redshift.errors import FORBIDDEN, MADE_MEANWHILE, code_of, connection_lost, reason_of
 from penstock.sink.redshift.load import content, load
 from penstock.sink.redshift.marker_store import RedshiftMarkerStore
-from penstock.sink.redshift.names import split_name
+from penstock.sink.redshift.statements import split_name
 from penstock.sink.redshift.table_schema import TableSchema
-from penstock.sink.table.dialect import Dialect, ErrorCodes, FaultPoints
+from penstock.sink.table.dialect import ErrorCodes, FaultPoints, SqlDialect
 from penstock.sink.table.sink import TableSinkArguments
 from penstock.sink.table.sql_sink import SqlSink
 from penstock.sql.session import LOCK_TIMEOUT_S
@@ -29,7 +28,7 @@ FENCE = FaultPoint("redshift.fence", "The fence is locked: nobody else publishes
 MARK = FaultPoint("redshift.mark", "The marker is set to the batch, in the transaction of its rows.")
 COMMIT = FaultPoint("redshift.commit", "Rows and marker are committed.")
 
-REDSHIFT: Dialect[Connection, TableSchema] = Dialect(
+REDSHIFT: SqlDialect[Connection, TableSchema] = SqlDialect(
     points=FaultPoints.of(
         connection_lost,
         prepare=PREPARE.around,
@@ -77,8 +76,8 @@ class RedshiftSink(SqlSink[Connection, TableSchema]):
         if connection.execute(sql.SCHEMA_EXISTS, {"schema": self._schema}).fetchone() is None:
             raise Refused(f"There is no schema {self._schema!r} in the database.", remedy=f'CREATE SCHEMA "{self._schema}".')
 
-    def _storable(self, schema: str) -> "pa.Schema":
-        rows = super()._storable(schema)
+    def _storable(self, connection: Connection, schema: str) -> "pa.Schema":
+        rows = super()._storable(connection, schema)
         if len(schema.encode()) > sql.MOST_BYTES:
             raise Refused(
                 f"The rows of sink {self._name!r} have a schema of {len(schema.encode())} bytes, and a marker in Redshift takes "
@@ -87,7 +86,12 @@ class RedshiftSink(SqlSink[Connection, TableSchema]):
             )
         return rows
 
-    def _marker_store(self, connection: Connection, *, locking: bool = True, named: bool = True) -> RedshiftMarkerStore:
+    def _marker_store(self, connection: Connection, *, locking: bool = True, has_ledger_id: bool = True) -> RedshiftMarkerStore:
         return RedshiftMarkerStore(
-            connection, sql.OwnStatements(self._schema), REDSHIFT.points, locking=locking, named=named, split_name=split_name
+            connection,
+            sql.OwnStatements(self._schema),
+            REDSHIFT.points,
+            locking=locking,
+            has_ledger_id=has_ledger_id,
+            split_name=split_name,
         )

@@ -1,4 +1,4 @@
-"""All SQL of the redshift sink about the session, transactions, the catalog and Penstock's own tables.
+"""All SQL of the redshift sink.
 
 Redshift does not enforce keys, has no ON CONFLICT and locks no single row. It has locks on whole tables, and transactions that
 see what was committed before their first statement that reads. So every publication begins with LOCK of `penstock_fence`, a
@@ -12,16 +12,25 @@ Digests are 16 hexadecimal digits, because they do not fit a bigint. A text has 
 
 # ruff: noqa: S608 - every name in a statement is quoted or our own, every value is bound
 
+import string
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.sink.redshift.names import quoted
-from penstock.sink.table.marker_sql import MarkerSql
-from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_TABLE, MarkerStatements
+from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_TABLE, MarkerSql, MarkerStatements
+from penstock.sink.table.table_statements import StagedTableStatements
+from penstock.sql.table_name import Naming
+
+_SMALL = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+_NAMING = Naming(database="Redshift", default_schema="public", most=127)
 
 FENCE_TABLE = "penstock_fence"
 OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE, FENCE_TABLE, "penstock_ledger", "penstock_history", "penstock_offsets"})
 MOST_BYTES = 65_535
 """The most bytes of a text."""
+
+STAGE = "penstock_stage"
+DROP_STAGE = f"DROP TABLE {STAGE}"
+"""For after the load only. Before the staging table exists, which ends with the session, the name may mean another table."""
 
 SESSION = ("SET timezone TO 'UTC'", "SET datestyle TO 'ISO'")
 BEGIN = "BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE"
@@ -77,6 +86,33 @@ _NUMBERS = {
 }
 
 
+# --- names, as Redshift compares them: in lower case, unless a cluster is configured otherwise
+
+
+def folded(name: str) -> str:
+    """Return the name as Redshift compares it."""
+    return name.translate(_SMALL)
+
+
+def require_name(name: str) -> str:
+    """Return `name`, folded, if Redshift can hold it. Raise Usage."""
+    return folded(_NAMING.require(name))
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """Return schema and table, folded, from `table`, `schema.table` or parts in double quotes. Raise Usage."""
+    schema, table = _NAMING.split(name)
+    return folded(schema), folded(table)
+
+
+def quoted(name: str) -> str:
+    """Return the name as a quoted SQL identifier. It is folded, since quotes keep its case wherever case counts."""
+    return '"' + folded(name).replace('"', '""') + '"'
+
+
+# --- sessions and Penstock's own tables
+
+
 def waiting_at_most(milliseconds: int) -> str:
     """Return the statement that limits every statement's time: the wait for a lock has no limit of its own."""
     return f"SET statement_timeout TO {milliseconds}"
@@ -108,7 +144,6 @@ class OwnStatements:
 
     @property
     def add_ledger_id(self) -> str:
-        """Add the column that an older Penstock did not create."""
         return self._of("ALTER TABLE {marker} ADD COLUMN ledger_id varchar(32)")
 
     @property
@@ -129,3 +164,67 @@ class OwnStatements:
 
 def _bound(name: str) -> str:
     return f"CAST(%({name})s AS {_NUMBERS[name]})" if name in _NUMBERS else f"%({name})s"
+
+
+# --- the user's table
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatements(StagedTableStatements):
+    """The statements about the user's table and the staging table. No key is declared: Redshift would rely on it unenforced."""
+
+    stage = STAGE
+    primary_key = None
+    null = ""
+
+    def quoted(self, name: str) -> str:
+        return quoted(name)
+
+    def hold(self) -> str:
+        """Keep others from altering the table until the end of the transaction; they can still write rows."""
+        return f"SELECT 1 FROM {self.name} LIMIT 0"
+
+    def create_stage(self, declared: Sequence[str]) -> str:
+        """Create the staging table, which nobody else sees."""
+        return f"CREATE TEMPORARY TABLE {STAGE} ({self.number} bigint NOT NULL, {', '.join(self._defined(declared))})"
+
+    def fill_stage(self, bound: Sequence[str], rows: int) -> str:
+        """Insert so many rows, each with its number and its values in the expressions `bound`."""
+        row = f"({', '.join(['CAST(%s AS bigint)', *bound])})"
+        return f"INSERT INTO {STAGE} ({self.number}, {self._list(self.columns)}) VALUES {', '.join([row] * rows)}"
+
+    # --- by key
+
+    def read_unchosen(self, *, last: bool) -> str:
+        """Read the staged rows that are not the last, or the first, of their key."""
+        return f"SELECT {self._selected('s')} FROM {STAGE} s WHERE s.{self.number} NOT IN ({self._chosen(last=last)})"
+
+    def read_there(self) -> str:
+        """Read the rows of the table that have a key of the batch."""
+        keys = f"SELECT DISTINCT {self._list(self.key)} FROM {STAGE}"
+        return f"SELECT {self._selected('t')} FROM {self.name} t JOIN ({keys}) s ON {self._same('t', 's')}"
+
+    def read_skipped(self) -> str:
+        """Read the first staged row of each key that the table has."""
+        return f"SELECT {self._selected('s')} {self._first} AND {self._is_there}"
+
+    def delete_there(self) -> str:
+        """Delete the rows of the table that have a key of the batch."""
+        return f"DELETE FROM {self.name} USING {STAGE} WHERE {self._same(self.name, STAGE)}"
+
+    def insert_chosen(self) -> str:
+        """Move the last staged row of each key."""
+        return f"{self.insert()} WHERE {self.number} IN ({self._chosen(last=True)})"
+
+    def insert_if_absent(self) -> str:
+        """Move the first staged row of each key that the table lacks."""
+        columns = self._list(self.columns, "s")
+        return f"INSERT INTO {self.name} ({self._list(self.columns)}) SELECT {columns} {self._first} AND NOT {self._is_there}"
+
+    @property
+    def _first(self) -> str:
+        return f"FROM {STAGE} s WHERE s.{self.number} IN ({self._chosen(last=False)})"
+
+    @property
+    def _is_there(self) -> str:
+        return f"EXISTS (SELECT 1 FROM {self.name} t WHERE {self._same('t', 's')})"

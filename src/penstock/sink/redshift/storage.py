@@ -11,30 +11,31 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.sink.table.numbers import to_reals
 from penstock.sink.table.storage import (
     ColumnStorage,
+    ColumnStorages,
     Decimals,
     Encode,
     Restore,
-    Storages,
     Takes,
     Values,
     always,
     as_is,
-    json_texts,
-    nothing,
+    decimal_texts,
+    moment_texts,
+    size_in,
+    texts_by_way_of,
     to_durations,
-    to_nested,
+    to_moments,
+    to_reals,
     to_texts,
+    to_times,
     to_values,
 )
-from penstock.sink.table.texts import decimal_texts, moment_texts, texts_by_way_of, to_moments, to_times
 
 _types = pa.types
 _DECIMALS = Decimals("numeric", re.compile(r"numeric\((\d+),(-?\d+)\)"))
 _SIZE = re.compile(r"(?:character varying|varbyte|binary varying)\((\d+)\)")
-_WIDER = {8: ("smallint", "integer", "bigint"), 16: ("smallint", "integer", "bigint"), 32: ("integer", "bigint"), 64: ("bigint",)}
 
 MOST_SCALE = 37
 MOST_TEXT_BYTES = 65_535
@@ -47,17 +48,10 @@ _LONG_TEXT = f"character varying({MOST_TEXT_BYTES})"
 class Storage(ColumnStorage):
     """A `ColumnStorage` in which `declared` is the staging table's type, too, and `encode` returns what Python binds.
 
-    `bound`: how a bound value becomes the column's; `{}` is its type. `read`: how the column is read; `{}` is its name.
+    `bound`: how a bound value becomes the column's; `{}` is its type.
     """
 
     bound: str = "CAST(%s AS {})"
-    read: str = "{}"
-
-
-def values_of(column: "pa.Array") -> list[Any]:
-    """Return the values to bind."""
-    values: list[Any] = storage_of(column.type).encode(column).to_pylist()
-    return values
 
 
 def bound_as(kind: "pa.DataType") -> str:
@@ -68,18 +62,12 @@ def bound_as(kind: "pa.DataType") -> str:
 
 def most_bytes(declared: str) -> int | None:
     """Return how many bytes a column so declared takes, None for as many as its type allows."""
-    found = _SIZE.fullmatch(declared)
-    if found is None:
-        return None
     most = MOST_TEXT_BYTES if declared.startswith("character") else MOST_BINARY_BYTES
-    return min(most, int(found[1]))
+    found = size_in(_SIZE, declared)
+    return None if found is None else min(most, found)
 
 
 # --- which columns will do
-
-
-def _takes_integer(declared: str, kind: Any) -> bool:
-    return declared in _WIDER[kind.bit_width] or _DECIMALS.takes_integers(declared, kind)
 
 
 def _sized(*signs: str) -> Takes:
@@ -115,7 +103,10 @@ _TOO_LONG = f"more bytes than the column takes, {MOST_TEXT_BYTES} at most"
 
 _one_of = Storage.one_of
 _integers = partial(
-    Storage.integers, takes=_takes_integer, encode=texts_by_way_of(), also="wider integers, numeric with enough digits"
+    Storage.integers,
+    takes=_DECIMALS.or_integers(smallint=16, integer=32, bigint=64),
+    encode=texts_by_way_of(),
+    also="wider integers, numeric with enough digits",
 )
 
 
@@ -123,7 +114,7 @@ def _moment(spark: str, declared: str, *, encode: Encode, restore: Restore) -> S
     return _one_of(spark, declared, encode=encode, restore=restore, refused=_YEARS, read="CAST({} AS varchar(40))")
 
 
-STORAGES = Storages.of_types(
+STORAGES = ColumnStorages.of_types(
     "Redshift",
     short=_integers("byte, short", "smallint"),
     integer=_integers("integer", "integer"),
@@ -131,21 +122,15 @@ STORAGES = Storages.of_types(
     float=_one_of("float", "real", "double precision", encode=as_is, restore=to_reals),
     double=_one_of("double", "double precision", encode=as_is, restore=to_values),
     boolean=_one_of("boolean", "boolean", encode=as_is, restore=to_values),
-    decimal=Storage(
-        spark="decimal(p,s)",
-        declared=_DECIMALS.declared,
-        takes=_DECIMALS.takes,
+    decimal=Storage.decimals(
+        _DECIMALS,
         encode=decimal_texts,
-        restore=to_values,
         also="numeric with at least as many digits before and after the point",
         refused=f"the type, with more than {MOST_SCALE} digits after the point",
     ),
-    string=Storage(
-        spark="string",
-        declared=always(_LONG_TEXT),
+    string=Storage.texts(
+        _LONG_TEXT,
         takes=_sized("character varying"),
-        encode=as_is,
-        restore=to_texts,
         also="character varying(n)",
         refused=f"NUL (U+0000); {_TOO_LONG}; in a key, blanks at the end",
     ),
@@ -174,22 +159,12 @@ STORAGES = Storages.of_types(
     interval=_one_of(
         "interval day to second", "bigint", encode=texts_by_way_of(pa.duration("us"), pa.int64()), restore=to_durations
     ),
-    nested=Storage(
-        spark="struct, array, map, variant",
-        declared=always(_LONG_TEXT),
+    nested=Storage.json(
+        _LONG_TEXT,
         takes=_sized("character varying"),
-        encode=json_texts,
-        restore=to_nested,
         also="character varying(n)",
         refused=f"times {_YEARS}; {_TOO_LONG}",
     ),
-    void=Storage(
-        spark="void",
-        declared=always(_LONG_TEXT),
-        takes=_sized("character varying"),
-        encode=nothing,
-        restore=to_values,
-        also="character varying(n)",
-    ),
+    void=Storage.nulls(_LONG_TEXT, takes=_sized("character varying"), also="character varying(n)"),
 )
-storage_of = STORAGES.of
+storage_of, values_of = STORAGES.of, STORAGES.values_of

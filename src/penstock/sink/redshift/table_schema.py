@@ -8,21 +8,22 @@ import pyarrow.compute as pc
 from penstock.core.model import SinkName
 from penstock.errors import Refused, Usage
 from penstock.sink.redshift import statements as sql
-from penstock.sink.redshift.connection import Connection
-from penstock.sink.redshift.names import folded, quoted, require_name, split_name
+from penstock.sink.redshift.database import Connection
 from penstock.sink.redshift.row_validator import MAX_ROW_BYTES, RowValidator
-from penstock.sink.redshift.storage import MOST_SCALE, most_bytes, storage_of
-from penstock.sink.redshift.table_statements import TableStatements
+from penstock.sink.redshift.statements import TableStatements, folded, quoted, require_name, split_name
+from penstock.sink.redshift.storage import MOST_SCALE, STORAGES, most_bytes, storage_of
 from penstock.sink.table.columns import (
     Alter,
     Columns,
+    Lengths,
     TableColumn,
+    lengths_of,
     require_columns,
     require_distinct_names,
     require_exact_key,
     require_keyed,
+    sizes_of,
 )
-from penstock.sink.table.lengths import Lengths, lengths_of
 from penstock.sink.table.storage import digits_of
 from penstock.sink.table.target import PRIVILEGES, Target, not_a_table
 
@@ -85,17 +86,12 @@ def require_storable(schema: "pa.Schema", target: Target) -> None:
 
 def statements_of(schema: "pa.Schema", target: Target) -> TableStatements:
     """Return the SQL about the target for rows of `schema`."""
-    return TableStatements(*split_name(target.table), tuple(schema.names), target.key)
-
-
-def declared_for(schema: "pa.Schema") -> list[str]:
-    """Return the column types of a table that is created, and of the staging table."""
-    return [storage_of(field.type).declared(field.type) for field in schema]
+    return TableStatements(*split_name(target.table), tuple(schema.names), target.key, STORAGES.read_as(schema))
 
 
 def create_table(connection: Connection, schema: "pa.Schema", target: Target) -> None:
     """Create the table."""
-    connection.execute(statements_of(schema, target).create(declared_for(schema)))
+    connection.execute(statements_of(schema, target).create(STORAGES.declared(schema)))
 
 
 def hold(connection: Connection, schema: "pa.Schema", target: Target) -> TableSchema:
@@ -147,12 +143,11 @@ def require_allowed(connection: Connection, _: TableSchema, schema: "pa.Schema",
 def row_validator(_: Connection, table_schema: TableSchema, sink: SinkName, target: Target) -> RowValidator:
     """Return the check of rows for an existing table."""
     key = frozenset(map(folded, target.key))
-    octets = {column.name: most_bytes(column.declared) for column in table_schema.columns}
     return RowValidator(
         sink=sink,
         table=target.table,
         required=table_schema.required | key,
         key=key,
-        octets={name: most for name, most in octets.items() if most is not None},
+        octets=sizes_of({column.name: column.declared for column in table_schema.columns}, most_bytes),
         max_row_bytes=MAX_ROW_BYTES,
     )

@@ -20,6 +20,7 @@ class Database(DatabaseFile[sqlite3.Connection]):
     refused = sqlite3.IntegrityError
     damaged = ("not a database", "malformed")
     full = "full"
+    write_begins = "BEGIN IMMEDIATE"
 
     def __init__(self, path: "str | os.PathLike[str]", *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
         super().__init__(path)
@@ -94,13 +95,6 @@ def require_durable(connection: sqlite3.Connection, path: str) -> None:
             remedy="Use a database file on a local disk.",
         )
     connection.execute(sql.SYNC_EVERY_COMMIT)
-
-
-def plain_cursor(connection: sqlite3.Connection) -> sqlite3.Cursor:
-    """Return a cursor whose rows are tuples, whatever the rows of the connection are: it may be the ledger's."""
-    cursor = connection.cursor()
-    cursor.row_factory = None
-    return cursor
 
 
 def disk_error(point: str) -> sqlite3.Error:

@@ -2,7 +2,6 @@
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
 
 import pyarrow as pa
 
@@ -12,10 +11,10 @@ from penstock.sink.sqlite import statements as sql
 from penstock.sink.sqlite.database import disk_error
 from penstock.sink.sqlite.statements import TableStatements
 from penstock.sink.sqlite.storage import restored, stored
-from penstock.sink.table.content import totals_under_key
-from penstock.sink.table.publication import Loaded
+from penstock.sink.sqlite.table_schema import TableSchema, statements_of, with_row_numbers
+from penstock.sink.table.publication import Loaded, totals_under_key
 from penstock.sink.table.storage import batch_of
-from penstock.sink.table.target import Target
+from penstock.sink.table.target import BY_KEY, Target
 
 _VARIABLES = 900
 """Values bound by one execution; SQLite before 3.32 takes 999. Several rows per statement save a third of the time."""
@@ -24,23 +23,22 @@ _FETCHED_ROWS = 20_000
 MOVE = FaultPoint("sqlite.move", "The rows of a decided batch are written into the table, in an open transaction.")
 
 
-def load(cursor: sqlite3.Cursor, batches: Iterator["pa.RecordBatch"], target: Target) -> Loaded:
+def load(
+    connection: sqlite3.Connection,
+    batches: Iterator["pa.RecordBatch"],
+    rows: "pa.Schema",
+    table_schema: TableSchema,
+    target: Target,
+) -> Loaded:
     """Write `batches` in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent` the first."""
     with MOVE.around(error=disk_error, lost=disk_error):
-        return _load(cursor, batches, target)
-
-
-def _load(cursor: sqlite3.Cursor, batches: Iterator["pa.RecordBatch"], target: Target) -> Loaded:
-    if target.write == "replace":
-        cursor.execute(TableStatements(target.table, ()).clear())
-    first = next(batches, None)
-    if first is None:
-        return Loaded(rows=0, displaced=Totals())
-    statements = TableStatements(target.table, tuple(first.schema.names), target.key)
-    batches = chain((first,), batches)
-    if target.write in {"append", "replace"}:
+        statements, cursor = statements_of(rows, target), connection.cursor()
+        if target.write == "replace":
+            cursor.execute(statements.clear())
+        batches = with_row_numbers(table_schema, batches, target.table)
+        if target.write in BY_KEY:
+            return _load_by_key(cursor, statements, batches, rows, target)
         return Loaded(rows=_insert(cursor, statements.insert, batches), displaced=Totals())
-    return _load_by_key(cursor, statements, batches, first.schema, target)
 
 
 def _load_by_key(
@@ -55,7 +53,7 @@ def _load_by_key(
     cursor.execute(statements.create_displaced())
     cursor.execute(statements.note_replaced() if upsert else statements.note_skipped())
     rows = _insert(cursor, statements.upsert if upsert else statements.insert_if_absent, batches)
-    displaced = totals_under_key(scan(cursor, statements.read_displaced(), schema), target.row_digest, table=target.table)
+    displaced = totals_under_key(_scan(cursor, statements.read_displaced(), schema), target.row_digest, table=target.table)
     _drop_displaced(cursor)
     return Loaded(rows=rows if upsert else rows + displaced.rows, displaced=displaced)
 
@@ -87,8 +85,12 @@ def _execute(cursor: sqlite3.Cursor, statement: str, values: list[object], width
     return cursor.rowcount
 
 
-def scan(cursor: sqlite3.Cursor, query: str, schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
-    """Yield the rows of `query`, whose columns are those of `schema`. Raises NotStoredError, naming the column."""
+def content(connection: sqlite3.Connection, rows: "pa.Schema", target: Target) -> Iterator["pa.RecordBatch"]:
+    """Yield every row of the table. Raise NotStoredError, naming the column."""
+    return _scan(connection.cursor(), statements_of(rows, target).read(), rows)
+
+
+def _scan(cursor: sqlite3.Cursor, query: str, schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
     cursor.execute(query)
     while rows := cursor.fetchmany(_FETCHED_ROWS):
         yield batch_of(rows, schema, restored)

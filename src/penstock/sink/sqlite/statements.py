@@ -5,25 +5,28 @@ one row for each of the last batches. Users may read both with their own SQL. Di
 not fit SQLite's integers. `main.` rules out a temporary table of the same name. Every user-given name goes through `quoted`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from penstock.errors import Usage
-from penstock.sink.table.marker_sql import MarkerSql
-from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE, OWNERS_BY_DBAPI
+from penstock.sink.table.marker_store import (
+    BATCH_TABLE,
+    DBAPI_MARKER_TABLE,
+    MARKER_TABLE,
+    OWNERS_BY_DBAPI,
+    MarkerSql,
+    MarkerStatements,
+)
 
-MARKER_TABLE = "penstock_marker"
-BATCH_TABLE = "penstock_batch"
 OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE, "penstock_ledger"})
 
-BEGIN = "BEGIN IMMEDIATE"
 BEGIN_READ = "BEGIN"
-COMMIT = "COMMIT"
 WRITE_AHEAD = "PRAGMA journal_mode = WAL"
 SYNC_EVERY_COMMIT = "PRAGMA synchronous = EXTRA"
 READ_ONLY = "PRAGMA query_only = ON"
 
-CREATE_MARKER_TABLE = """
+_CREATE_MARKER_TABLE = """
 CREATE TABLE IF NOT EXISTS main.penstock_marker (
     pipeline TEXT NOT NULL, sink TEXT NOT NULL, table_name TEXT NOT NULL, write TEXT NOT NULL,
     format_version INTEGER NOT NULL,
@@ -36,7 +39,7 @@ CREATE TABLE IF NOT EXISTS main.penstock_marker (
 ) WITHOUT ROWID
 """
 
-CREATE_BATCH_TABLE = """
+_CREATE_BATCH_TABLE = """
 CREATE TABLE IF NOT EXISTS main.penstock_batch (
     pipeline TEXT NOT NULL, sink TEXT NOT NULL, position INTEGER NOT NULL,
     generation INTEGER NOT NULL, query_id TEXT NOT NULL, batch_id INTEGER NOT NULL, offsets TEXT NOT NULL,
@@ -45,19 +48,28 @@ CREATE TABLE IF NOT EXISTS main.penstock_batch (
 ) WITHOUT ROWID
 """
 
-ADD_LEDGER_ID = "ALTER TABLE main.penstock_marker ADD COLUMN ledger_id TEXT"
-
 _MARKER_SQL = MarkerSql(
     marker="main.penstock_marker",
     batch="main.penstock_batch",
     now="strftime('%Y-%m-%dT%H:%M:%fZ', 'now')",
     bound=":{}".format,
 )
-MARKER_STATEMENTS = _MARKER_SQL.statements(
-    lock_marker=_MARKER_SQL.read(),
-    write_marker=_MARKER_SQL.upsert,
-    owners="SELECT pipeline, sink FROM main.penstock_marker WHERE table_name = :table COLLATE NOCASE",
-)
+
+
+class OwnStatements:
+    """The statements about Penstock's own tables."""
+
+    creates: ClassVar[Mapping[str, str]] = {MARKER_TABLE: _CREATE_MARKER_TABLE, BATCH_TABLE: _CREATE_BATCH_TABLE}
+    add_ledger_id = "ALTER TABLE main.penstock_marker ADD COLUMN ledger_id TEXT"
+
+    def marker_statements(self) -> MarkerStatements[str]:
+        return _MARKER_SQL.statements(
+            lock_marker=_MARKER_SQL.read(),
+            write_marker=_MARKER_SQL.upsert,
+            owners="SELECT pipeline, sink FROM main.penstock_marker WHERE table_name = :table COLLATE NOCASE",
+        )
+
+
 OWNERS_OF_DBAPI = OWNERS_BY_DBAPI.format(schema="'main'", marker=f"main.{DBAPI_MARKER_TABLE}")
 
 TABLE_KIND = "SELECT type, sql FROM main.sqlite_master WHERE name = ? COLLATE NOCASE AND type IN ('table', 'view')"

@@ -1,4 +1,4 @@
-"""Storage of Arrow values in SQLite, and reading exactly the same values back.
+"""Storage of Arrow values in SQLite, reading exactly the same values back, and the check in the tasks for those it cannot hold.
 
 | Arrow (Spark) | stored as | declared |
 |---|---|---|
@@ -18,38 +18,81 @@ SQLite's own functions understand these dates and times, and they sort as text. 
 that SQLite's REAL columns have; Spark treats the two as equal, and they have the same hash.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import partial
 from types import NoneType
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.sink.table.nested import to_json
-from penstock.sink.table.numbers import to_reals
-from penstock.sink.table.storage import Restore, Storages, Values, to_flags, to_nested, to_texts, to_values
+from penstock.sink.table.row_validator import Limits, TableRowValidator
+from penstock.sink.table.storage import (
+    Encode,
+    Restore,
+    Storages,
+    Values,
+    as_is,
+    json_texts,
+    nothing,
+    to_durations,
+    to_flags,
+    to_integers,
+    to_nested,
+    to_reals,
+    to_texts,
+    to_values,
+)
 from penstock.sink.table.target import NotStoredError
 
 NAN = "NaN"
-MAX_INTEGER = (1 << 63) - 1
+_UNSIGNED = Limits(low=0, high=(1 << 63) - 1, description="64 bits with sign")
 
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """How one group of Arrow types is stored: the declared type, the affinities that keep values, and both conversions."""
+    """How one group of Arrow types is stored: the type of a created column, the affinities that keep values, the conversions.
 
-    declared: str
+    `kinds`: the types of the values that `sqlite3` returns.
+    """
+
+    name: str
     affinities: frozenset[str]
     kinds: frozenset[type]
-    store: Callable[["pa.Array"], Values]
+    encode: Encode
     restore: Restore
+    also: str = ""
+
+    def declared(self, _kind: "pa.DataType") -> str:
+        return self.name
+
+    def takes(self, declared: str, _kind: "pa.DataType") -> bool:
+        return affinity(declared) in self.affinities
+
+
+def affinity(declared: str) -> str:
+    """Return the affinity of a column so declared (sqlite.org, "Datatypes In SQLite", section 3.1)."""
+    name = declared.upper()
+    for found, parts in (
+        ("INTEGER", ("INT",)),
+        ("TEXT", ("CHAR", "CLOB", "TEXT")),
+        ("BLOB", ("BLOB",)),
+        ("REAL", ("REAL", "FLOA", "DOUB")),
+    ):
+        if any(part in name for part in parts):
+            return found
+    return "NUMERIC" if name else "BLOB"
 
 
 def stored(column: "pa.Array") -> Values:
     """Return the column's values as `sqlite3` takes them."""
-    return storage_of(column.type).store(column)
+    values: Values = storage_of(column.type).encode(column).to_pylist()
+    if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
+        return [NAN if value is not None and math.isnan(value) else value for value in values]
+    return values
 
 
 def restored(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
@@ -58,58 +101,30 @@ def restored(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
     foreign = set(map(type, found)) - storage.kinds - {NoneType}
     if foreign:
         names = ", ".join(sorted(kind.__name__ for kind in foreign))
-        raise NotStoredError(f"expected {storage.declared} for {kind}, found a value of Python's {names}")
+        raise NotStoredError(f"expected {storage.name} for {kind}, found a value of Python's {names}")
     return _STORAGES.restored(found, kind)
 
 
 # --- storing
 
 
-def _as_is(column: "pa.Array") -> Values:
-    values: Values = column.to_pylist()
-    return values
+def _cast_to(kind: "pa.DataType") -> Encode:
+    return lambda column: column.cast(kind)
 
 
-def _integer(column: "pa.Array") -> Values:
-    return _as_is(column.cast(pa.int64()))
-
-
-def _flag(column: "pa.Array") -> Values:
-    return _as_is(column.cast(pa.int8()))
-
-
-def _real(column: "pa.Array") -> Values:
-    values = _as_is(column.cast(pa.float64()))
-    if pc.any(pc.is_nan(column)).as_py():
-        return [NAN if value is not None and value != value else value for value in values]  # noqa: PLR0124 - NaN
-    return values
-
-
-def _text(column: "pa.Array") -> Values:
-    return _as_is(column.cast(pa.string()))
-
-
-def _decimal(column: "pa.Array") -> Values:
+def _decimal(column: "pa.Array") -> "pa.Array":
     texts = column.cast(pa.string())
     if not pc.any(pc.match_substring(texts, "E")).as_py():
-        return _as_is(texts)
-    return [None if value is None else format(value, "f") for value in _as_is(column)]
+        return texts
+    return pa.array([None if value is None else format(value, "f") for value in column.to_pylist()], pa.string())
 
 
-def _moment(column: "pa.Array") -> Values:
+def _moment(column: "pa.Array") -> "pa.Array":
     texts = column.cast(pa.timestamp("us", column.type.tz)).view(pa.timestamp("us")).cast(pa.string())
-    return _as_is(pc.binary_join_element_wise(texts, "Z", "") if column.type.tz else texts)
-
-
-def _nothing(column: "pa.Array") -> Values:
-    return [None] * len(column)
+    return pc.binary_join_element_wise(texts, "Z", "") if column.type.tz else texts
 
 
 # --- restoring
-
-
-def _to_integer(values: Values, kind: "pa.DataType") -> "pa.Array":
-    return pa.array(values, pa.int64()).cast(kind)
 
 
 def _to_real(values: Values, kind: "pa.DataType") -> "pa.Array":
@@ -138,28 +153,54 @@ def _to_time(values: Values, kind: "pa.DataType") -> "pa.Array":
     return days.cast(pa.timestamp("ns")).cast(pa.time64("ns")).cast(kind)
 
 
+_INTEGER, _TEXT = frozenset({int}), frozenset({str})
 _KEEP_NUMBERS = frozenset({"INTEGER", "NUMERIC", "BLOB"})
+_KEEP_REALS = frozenset({"REAL", "NUMERIC", "BLOB"})
 _KEEP_TEXT = frozenset({"TEXT", "BLOB"})
 _KEEP_TIMES = frozenset({"TEXT", "BLOB", "NUMERIC"})
 _KEEP_ANYTHING = frozenset({"INTEGER", "NUMERIC", "BLOB", "TEXT", "REAL"})
 
-_types = pa.types
+_integers = Storage("INTEGER", _KEEP_NUMBERS, _INTEGER, _cast_to(pa.int64()), to_integers)
+_reals = Storage("REAL", _KEEP_REALS, frozenset({int, float, str}), _cast_to(pa.float64()), _to_real)
+_moments = Storage("TEXT", _KEEP_TIMES, _TEXT, _moment, _to_moment)
 
-_STORAGES = Storages(
+_STORAGES = Storages.of_types(
     "SQLite",
-    (_types.is_integer, Storage("INTEGER", _KEEP_NUMBERS, frozenset({int}), _integer, _to_integer)),
-    (_types.is_duration, Storage("INTEGER", _KEEP_NUMBERS, frozenset({int}), _integer, _to_integer)),
-    (_types.is_boolean, Storage("BOOLEAN", _KEEP_NUMBERS, frozenset({int}), _flag, to_flags)),
-    (_types.is_floating, Storage("REAL", frozenset({"REAL", "NUMERIC", "BLOB"}), frozenset({int, float, str}), _real, _to_real)),
-    (_types.is_decimal, Storage("TEXT", _KEEP_TEXT, frozenset({str}), _decimal, _to_decimal)),
-    (_types.is_string, Storage("TEXT", _KEEP_TEXT, frozenset({str}), _text, to_texts)),
-    (_types.is_large_string, Storage("TEXT", _KEEP_TEXT, frozenset({str}), _text, to_texts)),
-    (_types.is_binary, Storage("BLOB", _KEEP_ANYTHING, frozenset({bytes}), _as_is, to_values)),
-    (_types.is_large_binary, Storage("BLOB", _KEEP_ANYTHING, frozenset({bytes}), _as_is, to_values)),
-    (_types.is_date, Storage("TEXT", _KEEP_TIMES, frozenset({str}), _text, to_texts)),
-    (_types.is_timestamp, Storage("TEXT", _KEEP_TIMES, frozenset({str}), _moment, _to_moment)),
-    (_types.is_time, Storage("TEXT", _KEEP_TIMES, frozenset({str}), _text, _to_time)),
-    (_types.is_nested, Storage("TEXT", _KEEP_TIMES, frozenset({str}), to_json, to_nested)),
-    (_types.is_null, Storage("TEXT", _KEEP_ANYTHING, frozenset(), _nothing, to_values)),
+    short=_integers,
+    integer=_integers,
+    long=_integers,
+    interval=replace(_integers, restore=to_durations),
+    boolean=Storage("BOOLEAN", _KEEP_NUMBERS, _INTEGER, _cast_to(pa.int8()), to_flags),
+    float=_reals,
+    double=_reals,
+    decimal=Storage("TEXT", _KEEP_TEXT, _TEXT, _decimal, _to_decimal),
+    string=Storage("TEXT", _KEEP_TEXT, _TEXT, as_is, to_texts),
+    binary=Storage("BLOB", _KEEP_ANYTHING, frozenset({bytes}), as_is, to_values),
+    date=Storage("TEXT", _KEEP_TIMES, _TEXT, _cast_to(pa.string()), to_texts),
+    timestamp=_moments,
+    timestamp_ntz=_moments,
+    time=Storage("TEXT", _KEEP_TIMES, _TEXT, _cast_to(pa.string()), _to_time),
+    nested=Storage("TEXT", _KEEP_TIMES, _TEXT, json_texts, to_nested),
+    void=Storage("TEXT", _KEEP_ANYTHING, frozenset(), nothing, to_values),
 )
 storage_of = _STORAGES.of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowValidator(TableRowValidator):
+    """A `TableRowValidator` for SQLite. Column names are in lower case. `no_nan`: the columns that cannot store NaN."""
+
+    no_nan: frozenset[str]
+
+    def folded(self, name: str) -> str:
+        return name.lower()
+
+    def limits(self, kind: "pa.DataType") -> Limits | None:
+        return _UNSIGNED if pa.types.is_uint64(kind) else super(RowValidator, self).limits(kind)
+
+    def check_more(self, name: str, column: "pa.Array") -> None:
+        """Raise StageFailed for NaN in a STRICT table, and for values that have no JSON."""
+        if pa.types.is_floating(column.type) and name.lower() in self.no_nan and pc.any(pc.is_nan(column)).as_py():
+            raise self.refusal(f"NaN in column {name!r} of a STRICT table", "Turn NaN into NULL, or declare the column ANY.")
+        if pa.types.is_nested(column.type):
+            self.require_json(name, partial(stored, column))

@@ -7,7 +7,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.sink.sqlserver.names import folded
+from penstock.sink.sqlserver.statements import folded
 from penstock.sink.sqlserver.storage import storage_of, units_of
 from penstock.sink.table.row_validator import TableRowValidator
 

@@ -8,13 +8,12 @@ from penstock.core.faults import FaultPoint
 from penstock.errors import Refused
 from penstock.sink.sqlserver import statements as sql
 from penstock.sink.sqlserver import table_schema as tables
-from penstock.sink.sqlserver.connection import Connect, Connection
-from penstock.sink.sqlserver.database import Database
+from penstock.sink.sqlserver.database import Connect, Connection, Database
 from penstock.sink.sqlserver.errors import FORBIDDEN, MADE_MEANWHILE, code_of, connection_lost, reason_of
 from penstock.sink.sqlserver.load import content, load
-from penstock.sink.sqlserver.names import folded_name, split_name
+from penstock.sink.sqlserver.statements import folded_name, split_name
 from penstock.sink.sqlserver.table_schema import TableSchema
-from penstock.sink.table.dialect import Dialect, ErrorCodes, FaultPoints
+from penstock.sink.table.dialect import ErrorCodes, FaultPoints, SqlDialect
 from penstock.sink.table.sink import TableSinkArguments
 from penstock.sink.table.sql_sink import SqlSink
 from penstock.sql.session import LOCK_TIMEOUT_S
@@ -28,7 +27,7 @@ FENCE = FaultPoint("sqlserver.fence", "The marker's row is locked and read: nobo
 MARK = FaultPoint("sqlserver.mark", "The marker is set to the batch, in the transaction of its rows.")
 COMMIT = FaultPoint("sqlserver.commit", "Rows and marker are committed.")
 
-SQLSERVER: Dialect[Connection, TableSchema] = Dialect(
+SQLSERVER: SqlDialect[Connection, TableSchema] = SqlDialect(
     points=FaultPoints.of(
         connection_lost,
         prepare=PREPARE.around,

@@ -1,25 +1,37 @@
-"""All SQL of the sqlserver sink about the session, transactions, the catalog and Penstock's own tables.
+"""All SQL of the sqlserver sink.
 
 Two tables of Penstock lie in the schema of the user's table: `penstock_marker` with one row per pipeline and sink, and
 `penstock_batch` with one row for each of the last batches. Both are meant to be read with the user's own SQL. Digests are 16
 hexadecimal digits, because they do not fit a bigint. Names are in brackets, because some are keywords of SQL.
 
 The fence is the marker's row, read `WITH (UPDLOCK, HOLDLOCK)`: the newest committed one, even where the database uses
-snapshots, and nobody else can read it so before this transaction ends. HOLDLOCK also locks the place of a missing row.
+snapshots, and nobody else can read it so before this transaction ends. HOLDLOCK also locks the place of a missing row. Rows of
+the user's table that are read before they are written are read in the same way: until the transaction ends, nobody else can
+change these rows or fill the gaps between them.
 """
 
 # ruff: noqa: S608 - every name in a statement is quoted or our own, every value is bound
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.sink.sqlserver.names import quoted
-from penstock.sink.table.marker_sql import MarkerSql
-from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_TABLE, MarkerStatements
+from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_TABLE, MarkerSql, MarkerStatements
+from penstock.sink.table.table_statements import StagedTableStatements
+from penstock.sql.table_name import Naming
+
+_NAMING = Naming(database="SQL Server", default_schema="dbo", most=128, unit="characters")
+
+split_name, require_name = _NAMING.split, _NAMING.require
 
 OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE, "penstock_ledger", "penstock_history", "penstock_offsets"})
 STAGE = "#penstock_stage"
 EXACT = "Latin1_General_100_BIN2"
 """The collation that takes no two texts for equal, except for blanks at the end, which SQL Server never compares."""
+
+_KEPT = "WITH (UPDLOCK, HOLDLOCK)"
+DROP_STAGE = f"DROP TABLE IF EXISTS {STAGE}"
+"""A staging table lives as long as the session."""
+COUNT_STAGE = f"SELECT COUNT(*) FROM {STAGE}"
 
 _SETTINGS = (
     *("XACT_ABORT ON", "IMPLICIT_TRANSACTIONS OFF", "NOCOUNT OFF", "ROWCOUNT 0", "DEADLOCK_PRIORITY NORMAL"),
@@ -97,6 +109,28 @@ _BATCH_COLUMNS = f"""
 """
 
 
+# --- names, as SQL Server compares them: most databases there ignore case
+
+
+def folded(name: str) -> str:
+    """Return the name as SQL Server compares it."""
+    return name.lower()
+
+
+def folded_name(name: str) -> tuple[str, str]:
+    """Return schema and table, folded, from `table`, `schema.table` or parts in double quotes. Raise Usage."""
+    schema, table = split_name(name)
+    return folded(schema), folded(table)
+
+
+def quoted(name: str) -> str:
+    """Return the name as an SQL identifier in brackets."""
+    return "[" + name.replace("]", "]]") + "]"
+
+
+# --- sessions and Penstock's own tables
+
+
 def waiting_at_most(milliseconds: int) -> str:
     """Return the statement that limits how long each statement of the session waits for locks."""
     return f"SET LOCK_TIMEOUT {milliseconds}"
@@ -113,7 +147,6 @@ class OwnStatements:
 
     @property
     def creates(self) -> dict[str, str]:
-        """Create each table, by name."""
         return {
             MARKER_TABLE: f"CREATE TABLE {self._name(MARKER_TABLE)} ({_MARKER_COLUMNS})",
             BATCH_TABLE: f"CREATE TABLE {self._name(BATCH_TABLE)} ({_BATCH_COLUMNS})",
@@ -121,7 +154,6 @@ class OwnStatements:
 
     @property
     def add_ledger_id(self) -> str:
-        """Add the column that an older Penstock did not create."""
         return f"ALTER TABLE {self._name(MARKER_TABLE)} ADD [ledger_id] char(32) NULL"
 
     def marker_statements(self) -> MarkerStatements[str]:
@@ -134,3 +166,73 @@ class OwnStatements:
             write_marker=f"UPDATE {marker} SET {sql.changes} WHERE {sql.which}",
             make_marker=f"{sql.into_marker} SELECT {sql.values} WHERE {absent}",
         )
+
+
+# --- the user's table
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatements(StagedTableStatements):
+    """The statements about the user's table and the temporary staging table beside it."""
+
+    stage = STAGE
+    primary_key = "PRIMARY KEY NONCLUSTERED"
+
+    def quoted(self, name: str) -> str:
+        return quoted(name)
+
+    @property
+    def _number(self) -> str:
+        return quoted(self.number)
+
+    def create_stage(self, declared: Sequence[str]) -> str:
+        """Create the staging table, which nobody else sees."""
+        return f"CREATE TABLE {STAGE} ({self._number} bigint NOT NULL, {', '.join(self._defined(declared))})"
+
+    def hold(self) -> str:
+        """Keep others from altering the table until the end of the transaction; they can still write rows."""
+        return f"SELECT TOP (1) 1 FROM {self.name} WITH (REPEATABLEREAD)"
+
+    # --- by key
+
+    def read_unchosen(self, *, last: bool) -> str:
+        """Read the staged rows that are not the last, or the first, of their key."""
+        return f"SELECT {self._list(self.columns, 's')} FROM {STAGE} AS s WHERE NOT {self._is_chosen(last=last)}"
+
+    def lock_there(self) -> str:
+        """Read the rows of the table that have a key of the batch; nobody else can change or add such rows now."""
+        return (
+            f"SELECT {self._list(self.columns, 't')} FROM {self.name} AS t {_KEPT} "
+            f"JOIN {STAGE} AS s ON {self._same('t', 's')} WHERE {self._is_chosen(last=True)}"
+        )
+
+    def lock_skipped(self) -> str:
+        """Read the first staged row of each key in the table; from now on such keys neither come nor go."""
+        return f"SELECT {self._list(self.columns, 's')} {self._first} AND {self._is_there}"
+
+    def upsert(self) -> str:
+        """Move the last staged row of each key; it replaces the other columns of a row with the same key."""
+        others = [name for name in self.columns if name not in self.key] or list(self.key)
+        changes = ", ".join(f"t.{self.quoted(name)} = s.{self.quoted(name)}" for name in others)
+        chosen = f"SELECT {self._list(self.columns, 's')} FROM {STAGE} AS s WHERE {self._is_chosen(last=True)}"
+        return (
+            f"MERGE INTO {self.name} WITH (HOLDLOCK) AS t USING ({chosen}) AS s ON {self._same('t', 's')} "
+            f"WHEN MATCHED THEN UPDATE SET {changes} "
+            f"WHEN NOT MATCHED BY TARGET THEN INSERT ({self._list(self.columns)}) VALUES ({self._list(self.columns, 's')});"
+        )
+
+    def insert_if_absent(self) -> str:
+        """Move the first staged row of each key that the table lacks."""
+        chosen = f"SELECT {self._list(self.columns, 's')} {self._first} AND NOT {self._is_there}"
+        return f"INSERT INTO {self.name} ({self._list(self.columns)}) {chosen}"
+
+    @property
+    def _first(self) -> str:
+        return f"FROM {STAGE} AS s WHERE {self._is_chosen(last=False)}"
+
+    @property
+    def _is_there(self) -> str:
+        return f"EXISTS (SELECT 1 FROM {self.name} AS t {_KEPT} WHERE {self._same('t', 's')})"
+
+    def _is_chosen(self, *, last: bool) -> str:
+        return f"s.{self._number} IN ({self._chosen(last=last)})"

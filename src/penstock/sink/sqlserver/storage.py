@@ -11,21 +11,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.sink.table.numbers import to_reals
 from penstock.sink.table.storage import (
     ColumnStorage,
+    ColumnStorages,
     Decimals,
     Encode,
-    Storages,
     Takes,
     Values,
     always,
     as_is,
-    json_texts,
-    nothing,
+    size_in,
     to_durations,
-    to_nested,
-    to_texts,
+    to_reals,
     to_values,
     without_negative_scale,
 )
@@ -34,17 +31,10 @@ from penstock.sink.table.target import NotStoredError
 _types = pa.types
 _DECIMALS = Decimals("decimal", re.compile(r"(?:decimal|numeric)\((\d+),(\d+)\)"))
 _SIZE = re.compile(r"(?:nvarchar|varbinary)\((\d+)\)")
-_INTEGERS = {"smallint": 16, "int": 32, "bigint": 64}
 _BEYOND = "[\U00010000-\U0010ffff]"
 """Characters that are two units of UTF-16."""
 KEY_SIZE = 255
 """Characters or bytes of a key's column that is created: an index takes 1700 bytes, and a character has two or four."""
-
-
-def values_of(column: "pa.Array") -> list[Any]:
-    """Return the values to load."""
-    values: list[Any] = storage_of(column.type).encode(column).to_pylist()
-    return values
 
 
 def declared_as_key(kind: "pa.DataType") -> str:
@@ -54,8 +44,7 @@ def declared_as_key(kind: "pa.DataType") -> str:
 
 def most_units(declared: str) -> int | None:
     """Return how many UTF-16 units of a text, or bytes, a column so declared takes; None if it has no limit."""
-    found = _SIZE.fullmatch(declared)
-    return int(found[1]) if found else None
+    return size_in(_SIZE, declared)
 
 
 def units_of(texts: "pa.Array") -> "pa.Array":
@@ -64,10 +53,6 @@ def units_of(texts: "pa.Array") -> "pa.Array":
 
 
 # --- which columns will do
-
-
-def _takes_integer(declared: str, kind: Any) -> bool:
-    return _INTEGERS.get(declared, 0) >= kind.bit_width or _DECIMALS.takes_integers(declared, kind)
 
 
 def _sized(sign: str) -> Takes:
@@ -109,10 +94,15 @@ _NO_NUMBER = "NaN and the infinities; numbers nearer to zero than the least norm
 
 
 _one_of = ColumnStorage.one_of
-_integers = partial(ColumnStorage.integers, takes=_takes_integer, encode=as_is, also="wider integers, decimal with enough digits")
+_integers = partial(
+    ColumnStorage.integers,
+    takes=_DECIMALS.or_integers(smallint=16, int=32, bigint=64),
+    encode=as_is,
+    also="wider integers, decimal with enough digits",
+)
 
 
-STORAGES: Storages[ColumnStorage] = Storages.of_types(
+STORAGES: ColumnStorages[ColumnStorage] = ColumnStorages.of_types(
     "SQL Server",
     short=_integers("byte, short", "smallint"),
     integer=_integers("integer", "int"),
@@ -120,20 +110,14 @@ STORAGES: Storages[ColumnStorage] = Storages.of_types(
     float=_one_of("float", "real", "float", encode=as_is, restore=to_reals, refused=_NO_NUMBER),
     double=_one_of("double", "float", encode=as_is, restore=to_values, refused=_NO_NUMBER),
     boolean=_one_of("boolean", "bit", encode=as_is, restore=to_values),
-    decimal=ColumnStorage(
-        spark="decimal(p,s)",
-        declared=_DECIMALS.declared,
-        takes=_DECIMALS.takes,
+    decimal=ColumnStorage.decimals(
+        _DECIMALS,
         encode=without_negative_scale,
-        restore=to_values,
         also="decimal or numeric with at least as many digits before and after the point",
     ),
-    string=ColumnStorage(
-        spark="string",
-        declared=always("nvarchar(max)"),
+    string=ColumnStorage.texts(
+        "nvarchar(max)",
         takes=_sized("nvarchar"),
-        encode=as_is,
-        restore=to_texts,
         also="nvarchar(n)",
         refused="more than n units of UTF-16; in a key, blanks at the end",
     ),
@@ -167,22 +151,12 @@ STORAGES: Storages[ColumnStorage] = Storages.of_types(
         encode=lambda column: column.cast(pa.duration("us")).cast(pa.int64()),
         restore=to_durations,
     ),
-    nested=ColumnStorage(
-        spark="struct, array, map, variant",
-        declared=always("nvarchar(max)"),
+    nested=ColumnStorage.json(
+        "nvarchar(max)",
         takes=_sized("nvarchar"),
-        encode=json_texts,
-        restore=to_nested,
         also="nvarchar(n)",
         refused=f"times {_YEARS}; more than n units of UTF-16",
     ),
-    void=ColumnStorage(
-        spark="void",
-        declared=always("nvarchar(max)"),
-        takes=_sized("nvarchar"),
-        encode=nothing,
-        restore=to_values,
-        also="nvarchar(n)",
-    ),
+    void=ColumnStorage.nulls("nvarchar(max)", takes=_sized("nvarchar"), also="nvarchar(n)"),
 )
-storage_of = STORAGES.of
+storage_of, values_of = STORAGES.of, STORAGES.values_of

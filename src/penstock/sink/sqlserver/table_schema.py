@@ -11,21 +11,22 @@ import pyarrow as pa
 from penstock.core.model import SinkName
 from penstock.errors import Refused, Usage
 from penstock.sink.sqlserver import statements as sql
-from penstock.sink.sqlserver.connection import Connection
-from penstock.sink.sqlserver.names import folded, quoted, require_name, split_name
+from penstock.sink.sqlserver.database import Connection
 from penstock.sink.sqlserver.row_validator import RowValidator
+from penstock.sink.sqlserver.statements import TableStatements, folded, quoted, require_name, split_name
 from penstock.sink.sqlserver.storage import declared_as_key, most_units, storage_of, units_of
-from penstock.sink.sqlserver.table_statements import TableStatements
 from penstock.sink.table.columns import (
     Alter,
     Columns,
+    Lengths,
     TableColumn,
+    lengths_of,
     require_columns,
     require_distinct_names,
     require_exact_key,
     require_keyed,
+    sizes_of,
 )
-from penstock.sink.table.lengths import Lengths, lengths_of
 from penstock.sink.table.target import PRIVILEGES, Target, not_a_table
 
 MAX_COLUMNS = 1023
@@ -189,11 +190,8 @@ def require_fit(_: Connection, table_schema: TableSchema, schema: "pa.Schema", t
         return
     _require_collated_key(table_schema, target, of)
     if frozenset(map(folded, target.key)) not in table_schema.uniques:
-        columns = ", ".join(map(quoted, target.key))
-        raise Refused(
-            f"Table {table!r} has no unique index on exactly ({columns}), so its rows cannot be told apart by this key.",
-            remedy=f"CREATE UNIQUE INDEX … ON {of.named} ({columns}), without a filter and without IGNORE_DUP_KEY.",
-        )
+        remedy = "CREATE UNIQUE INDEX … ON {table} ({columns}), without a filter and without IGNORE_DUP_KEY."
+        raise of.no_unique_index(target.key, remedy=remedy)
 
 
 def lengths(table_schema: TableSchema, schema: "pa.Schema", target: Target) -> Lengths:
@@ -232,11 +230,10 @@ def require_allowed(connection: Connection, _: TableSchema, schema: "pa.Schema",
 def row_validator(_: Connection, table_schema: TableSchema, sink: SinkName, target: Target) -> RowValidator:
     """Return the check of rows for an existing table."""
     key = frozenset(map(folded, target.key))
-    units = {folded(column.name): most_units(column.declared) for column in table_schema.columns}
     return RowValidator(
         sink=sink,
         table=target.table,
         required=table_schema.required | key,
         key=key,
-        units={name: most for name, most in units.items() if most is not None},
+        units=sizes_of({folded(column.name): column.declared for column in table_schema.columns}, most_units),
     )

@@ -3,7 +3,7 @@
 TableSink                       write modes, spool
 └ DatabaseSink                  connections, check, tries after a conflict, verify
   ├ TransactionalSink           rows and marker in one transaction; the sink for any driver is one
-  │ └ SqlSink                   a database on a server; what differs is its `Dialect`
-  ├ PreparedSink                prepares step by step; Cassandra's, without transactions, is one
-  └ FileSink                    both of these: a database that is one file, SQLite or DuckDB
+  ├ CatalogSink                 prepares what the catalog declares; Cassandra's, without transactions, is one
+  └ SqlSink                     both of these: a SQL database; what differs is its `SqlDialect`
+    └ FileSink                  a database that is one file, SQLite or DuckDB
 """

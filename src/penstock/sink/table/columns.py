@@ -1,17 +1,26 @@
 """The columns of an existing table, as the server's catalog declares them, compared with the columns of the rows."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.errors import Refused, Usage
-from penstock.sink.table.storage import ColumnStorage
 from penstock.sink.table.target import require_distinct_fields, require_key_in
 from penstock.sql.table_name import in_double_quotes
 
-S = TypeVar("S", bound=ColumnStorage)
+
+class DeclaresColumn(Protocol):
+    """How values are stored, as far as a column's declaration is concerned; see `ColumnStorage`."""
+
+    @property
+    def declared(self) -> Callable[[Any], str]: ...
+    @property
+    def takes(self) -> Callable[[str, Any], bool]: ...
+    @property
+    def also(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +146,14 @@ class Columns:
             remedy=self._remedy(change, else_=""),
         )
 
+    def no_unique_index(self, key: Sequence[str], *, remedy: str) -> Refused:
+        """Return the error for a table without a unique index on the key. `remedy`: a template with `{table}` and `{columns}`."""
+        columns = ", ".join(map(self.alter.quoted, key))
+        return Refused(
+            f"Table {self.table!r} has no unique index on exactly ({columns}), so its rows cannot be told apart by this key.",
+            remedy=remedy.format(table=self.named, columns=columns),
+        )
+
     def require_not_generated(self, column: str, *, generated: bool) -> None:
         """Raise Refused if the database generates the values of a column that the rows have."""
         if generated:
@@ -168,7 +185,7 @@ def require_columns(
     schema: "pa.Schema",
     *,
     of: Columns,
-    storage_of: Callable[["pa.DataType"], S],
+    storage_of: Callable[["pa.DataType"], DeclaresColumn],
     folded: Callable[[str], str],
 ) -> None:
     """Raise Refused unless the table has the rows' columns, keeps their values, and fills the others by a default or NULL.
@@ -185,12 +202,49 @@ def require_columns(
         demanded=[column.name for column in left if column.not_null and not column.fills_itself],
     )
     for field in schema:
-        _require_kept(there[folded(field.name)], field, storage_of(field.type), of)
+        _require_lossless(there[folded(field.name)], field, storage_of(field.type), of)
 
 
-def _require_kept(column: TableColumn, field: "pa.Field", storage: ColumnStorage, of: Columns) -> None:
+def _require_lossless(column: TableColumn, field: "pa.Field", storage: DeclaresColumn, of: Columns) -> None:
     of.require_not_generated(column.name, generated=column.generated)
     if not storage.takes(column.declared, field.type):
         declared = storage.declared(field.type)
         also = f" (or {storage.also})" if storage.also else ""
         raise of.other_type(column.name, column.declared, field.type, expected=f"{declared}{also}", declared=declared)
+
+
+# --- columns that were shortened after the tasks had checked the rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lengths:
+    """The maximum lengths of some columns in `unit`, which `measure` counts. `declared` is a type that takes any text.
+
+    Several databases silently cut a text that is too long by blanks alone, as the SQL standard specifies.
+    """
+
+    of: Columns
+    most: Mapping[str, int]
+    measure: Callable[["pa.Array"], "pa.Array"]
+    unit: str
+    declared: str
+
+    def required(self, batches: Iterator["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
+        """Yield `batches` unchanged. Raise Refused at the first one with a text that is longer than its column takes."""
+        for batch in batches:
+            for name, most in self.most.items():
+                found = pc.max(self.measure(batch.column(name))).as_py()
+                if found is not None and found > most:
+                    raise self.of.too_long(name, found, f"{most} {self.unit}", declared=self.declared)
+            yield batch
+
+
+def lengths_of(schema: "pa.Schema", length_of: Callable[[str], int | None]) -> Mapping[str, int]:
+    """Return the maximum length of each text column of `schema` for which `length_of` knows one by its name."""
+    texts = [field.name for field in schema if pa.types.is_string(field.type) or pa.types.is_large_string(field.type)]
+    return {name: most for name in texts if (most := length_of(name)) is not None}
+
+
+def sizes_of(declared: Mapping[str, str], size_of: Callable[[str], int | None]) -> Mapping[str, int]:
+    """Return the size of each column for which `size_of` knows one by its declared type."""
+    return {name: size for name, kind in declared.items() if (size := size_of(kind)) is not None}

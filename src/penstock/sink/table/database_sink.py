@@ -2,8 +2,8 @@
 
 import logging
 from abc import abstractmethod
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Generic, Protocol, TypeVar
 
 from penstock.core.high_water_mark import HighWaterMark
@@ -23,7 +23,7 @@ from penstock.errors import Conflict, Failed, PenstockError, PublishFailed, Retr
 from penstock.protocols import SinkDecisions
 from penstock.sink.spool.writer import RowCheck
 from penstock.sink.table.marker import MarkerStore, TableMarker
-from penstock.sink.table.publication import Loaded, apply, decided_target
+from penstock.sink.table.publication import Loaded, apply, decided_target, no_marker
 from penstock.sink.table.sink import TableSink
 from penstock.sink.table.target import MERGE, NotStoredError, Target
 from penstock.sink.table.verification import compare
@@ -84,7 +84,7 @@ class DatabaseSink(TableSink, Generic[C]):
     def _require_schema_accepted(self, connection: C, pipeline: PipelineName, schema: str) -> None:
         """Raise what `_prepare_table` would raise, without changing anything."""
 
-    def _name_markers(self, connection: C) -> None:
+    def _add_ledger_id(self, connection: C) -> None:
         """Add the column `ledger_id` to an older Penstock's marker table, and commit. Raise Refused, the driver's errors."""
 
     @abstractmethod
@@ -127,7 +127,7 @@ class DatabaseSink(TableSink, Generic[C]):
         with self._lock, self._database.dropping_on_error():
             connection = self._database.writable(Failed)
             with self._database.translate_errors(Failed):
-                self._name_markers(connection)
+                self._add_ledger_id(connection)
             if schema is not None:
                 self._prepared_for = pipeline, schema
                 with self._database.translate_errors(Failed):
@@ -178,12 +178,29 @@ class DatabaseSink(TableSink, Generic[C]):
     def _publish(self, publication: Publication) -> Published:
         for times in range(1, TRIES + 1):
             try:
-                return self._publish_once(publication)
+                with self._missing_markers_told(publication):
+                    return self._publish_once(publication)
             except Conflict as conflict:
                 self._count(conflict)
                 if times == TRIES:
                     raise self._conflict_error(conflict, times=times) from conflict
         raise AssertionError("there is at least one try")
+
+    @contextmanager
+    def _missing_markers_told(self, publication: Publication) -> Iterator[None]:
+        """Re-raise a database's own error as that of a missing marker, if the table of markers is what it misses."""
+        try:
+            yield
+        except PublishFailed as failure:
+            if failure.__cause__ is not None and self._lacks_markers():
+                raise no_marker(publication) from failure
+            raise
+
+    def _lacks_markers(self) -> bool:
+        """Return whether the database has no table of markers, False if it does not answer."""
+        with suppress(PenstockError), self._database.reader() as connection:
+            return self._readable_marker_store(connection) is None
+        return False
 
     def _count(self, conflict: Conflict) -> None:
         self.conflicts += 1
@@ -241,7 +258,7 @@ class TransactionalSink(DatabaseSink[C]):
         """Publish in an open transaction of the caller, who commits it, and who runs it again after Retryable."""
         with self._lock:
             try:
-                with self._database.translate_errors(runs_again=True):
+                with self._missing_markers_told(publication), self._database.translate_errors(runs_again=True):
                     return self._apply(connection, publication)
             except Conflict as conflict:
                 self._count(conflict)

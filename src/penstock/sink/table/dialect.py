@@ -1,7 +1,7 @@
-"""What the databases of `SqlSink` differ in, as one value each."""
+"""What the databases of `CatalogSink` and `SqlSink` differ in, as one value each."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
@@ -43,13 +43,16 @@ T_contra = TypeVar("T_contra", bound=TableSchema, contravariant=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultPoints:
-    """The fault points of a dialect's transactions, each with the error that its driver raises for a broken connection."""
+    """The fault points of a dialect's transactions, each with the error that its driver raises for a broken connection.
+
+    `fence`: around the statement that locks the marker, where that is one of its own.
+    """
 
     prepare: Guard
-    begin: Guard
-    fence: Guard
-    mark: Guard
-    commit: Guard
+    begin: Guard = nullcontext
+    fence: Guard = nullcontext
+    mark: Guard = nullcontext
+    commit: Guard = nullcontext
 
     @classmethod
     def of(cls, lost: Callable[[str], Exception], **around: Callable[..., AbstractContextManager[None]]) -> "FaultPoints":
@@ -64,10 +67,10 @@ class ErrorCodes:
     `forbidden`: codes for a privilege that the user lacks. `made`: codes for a table or a column that another run has made.
     """
 
-    code_of: Callable[[Any], Any]
-    reason_of: Callable[[Any], str]
-    forbidden: frozenset[Any]
-    made: frozenset[Any]
+    code_of: Callable[[Any], Any] = type
+    reason_of: Callable[[Any], str] = str
+    forbidden: frozenset[Any] = frozenset()
+    made: frozenset[Any] = frozenset()
 
 
 class OwnStatements(Protocol):
@@ -96,33 +99,42 @@ class RequiresFit(Protocol[C_contra, T_contra]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect(Generic[C, T]):
-    """How one database does what `SqlSink` asks for. `rows` are Arrow schemas of the rows.
+    """How one database does what `CatalogSink` asks for. `rows` are Arrow schemas of the rows.
 
-    - `split_name`: schema and table of a name from the settings; `folded_name`: the same as the database compares them, where
-      one table has several names.
-    - `table_schema_of`: the table in a schema, None if there is none; `hold` reads it after it has kept others from altering
-      the table until the end of the transaction, while they can still write rows.
     - `case_counts`: whether table names that differ only in case are two names.
+    - `split_name`: schema and table of a name from the settings.
+    - `table_schema_of`: the table in a schema, None if there is none.
     - `require_storable`: raises Usage for a table name, a column or a key that no table can have.
-    - `require_allowed`: raises Refused if the user lacks a privilege that publishing needs.
+    - `require_allowed`: raises Refused if the user lacks a privilege that publishing needs; None without users.
     - `row_check`: the check of rows in the tasks.
     - `read`: every row of the table. It raises NotStoredError.
-    - `write`: writes decided rows. It raises Refused for a value that the table would change by now, Conflict where another
-      session writes rows of the same keys.
     """
 
     case_counts: bool = False
     points: FaultPoints
-    codes: ErrorCodes
     split_name: Callable[[str], tuple[str, str]]
-    folded_name: Callable[[str], tuple[str, str]] | None
-    own_statements: Callable[[str], OwnStatements]
     table_schema_of: Callable[[C, str, str], T | None]
     require_storable: Callable[["pa.Schema", Target], None]
     create_table: Callable[[C, "pa.Schema", Target], None]
-    hold: Callable[[C, "pa.Schema", Target], T]
     require_fit: RequiresFit[C, T]
-    require_allowed: Callable[[C, T, "pa.Schema", Target], None]
+    require_allowed: Callable[[C, T, "pa.Schema", Target], None] | None = None
     row_check: Callable[[C, T, SinkName, Target], RowCheck]
     read: Callable[[C, "pa.Schema", Target], Rows]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlDialect(Dialect[C, T]):
+    """How one database does what `SqlSink` asks for.
+
+    - `folded_name`: schema and table as the database compares them, where one table has several names.
+    - `hold`: the table's schema, read after it has kept others from altering the table until the end of the transaction, while
+      they can still write rows; None where the transaction itself keeps all others out.
+    - `write`: writes decided rows. It raises Refused for a value that the table would change by now, Conflict where another
+      session writes rows of the same keys.
+    """
+
+    codes: ErrorCodes = ErrorCodes()
+    folded_name: Callable[[str], tuple[str, str]] | None = None
+    own_statements: Callable[[str], OwnStatements]
+    hold: Callable[[C, "pa.Schema", Target], T] | None = None
     write: Callable[[C, Rows, "pa.Schema", T, Target], Loaded]

@@ -5,16 +5,20 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from penstock.core.model import Finding, PipelineName, SinkReport
 from penstock.errors import Conflict, Failed, OutcomeUnknown, PenstockError, PublishFailed, Usage
 from penstock.protocols import SinkDecisions
-from penstock.sink.table.database_sink import C, TransactionalSink
-from penstock.sink.table.prepared import PreparedSink, S
+from penstock.sink.table.dialect import C, T
+from penstock.sink.table.sink import TableSinkArguments
+from penstock.sink.table.sql_sink import SqlSink
 from penstock.sink.table.verification import without_marker
 from penstock.support.connection import ServerConnection
 from penstock.support.filesystem_errors import FULL, PathProblem, file_problem
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 BUSY_TIMEOUT_S = 10.0
 
@@ -23,12 +27,13 @@ class DatabaseFile(ServerConnection, Generic[C]):
     """The database file at `path`, with one connection for publications. Not thread-safe by itself.
 
     `refused`: what the database raises where a constraint refuses a row. Words of its errors: `damaged` where the file is no
-    database, `full` where the disk is.
+    database, `full` where the disk is. `write_begins`: the statement that begins a transaction that writes.
     """
 
     refused: type[Exception]
     damaged: tuple[str, ...]
     full: str
+    write_begins: ClassVar[str]
 
     def __init__(self, path: "str | os.PathLike[str]") -> None:
         if os.fspath(path) in {"", ":memory:"}:
@@ -51,6 +56,12 @@ class DatabaseFile(ServerConnection, Generic[C]):
     @abstractmethod
     def reader(self) -> AbstractContextManager[C]:
         """Open a separate connection that reads one snapshot; an empty database if there is no file."""
+
+    def begin(self, connection: C) -> None:
+        connection.execute(self.write_begins)
+
+    def commit(self, connection: C) -> None:
+        connection.execute("COMMIT")
 
     def _reason(self, cause: Any) -> str:
         """Return the database's own message."""
@@ -75,10 +86,10 @@ class DatabaseFile(ServerConnection, Generic[C]):
         )
 
     @contextmanager
-    def unknown_if_cut(self, table: str) -> Iterator[None]:
-        """Raise Conflict for a COMMIT that lost to another transaction, OutcomeUnknown for any other that failed.
+    def unknown_if_cut(self, what: str, *, read: str) -> Iterator[None]:
+        """Raise Conflict for a COMMIT of `what` that lost to another transaction, OutcomeUnknown for any other that failed.
 
-        After OutcomeUnknown, the marker, read over a new connection, shows whether it happened.
+        After OutcomeUnknown, `read`, over a new connection, shows whether it happened.
         """
         try:
             yield
@@ -88,8 +99,8 @@ class DatabaseFile(ServerConnection, Generic[C]):
                 raise translated from cause
             seen = self._diagnose(self._reason(cause))
             raise OutcomeUnknown(  # I12
-                f"The COMMIT of table {table!r} in {self.path} gave no answer: {seen.reason}.",
-                remedy=f"{seen.advice} and try again: the marker in the database says whether it happened.",
+                f"The COMMIT of {what} in {self.path} gave no answer: {seen.reason}.",
+                remedy=f"{seen.advice} and try again: {read} in the database says whether it happened.",
             ) from cause
 
     def _diagnose(self, reason: str) -> PathProblem:
@@ -100,10 +111,14 @@ class DatabaseFile(ServerConnection, Generic[C]):
         return PathProblem(reason=f"{seen.reason} ({reason})", advice=seen.advice)
 
 
-class FileSink(TransactionalSink[C], PreparedSink[C, S]):
+class FileSink(SqlSink[C, T]):
     """The common part of sinks into one table of a database file, which is created where it is missing."""
 
     _database: DatabaseFile[C]
+
+    def __init__(self, *, database: DatabaseFile[C], **filling: "Unpack[TableSinkArguments]") -> None:
+        self._database = database
+        super().__init__(**filling)
 
     def check(self) -> Sequence[Finding]:
         """Look at the file, or at the directory where it would be created."""
@@ -128,3 +143,13 @@ class FileSink(TransactionalSink[C], PreparedSink[C, S]):
         if not self._database.exists:
             return without_marker(decisions, f"There is no database file {self._database.path}.")
         return super().verify(decisions)
+
+    def _open_preparation(self, connection: C) -> None:
+        self._database.begin(connection)
+        for statement in self._own.creates.values():
+            connection.execute(statement)
+
+    def _add_ledger_id(self, connection: C) -> None:
+        self._database.begin(connection)
+        super()._add_ledger_id(connection)
+        self._database.commit(connection)

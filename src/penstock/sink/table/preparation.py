@@ -18,7 +18,7 @@ from penstock.spark.schema import arrow_schema
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
-def unnamed_markers(statement: str, reason: str) -> Refused:
+def ledger_id_missing(statement: str, reason: str) -> Refused:
     """Return the error for an older Penstock's marker table, to which the driver's role may not add the column `ledger_id`."""
     return Refused(
         f"The table of markers lacks the column ledger_id, which says whose batches a table shows, and the role cannot add it: "

@@ -1,16 +1,16 @@
 """One publication inside one transaction: the marker is read, rows are written and counted, the marker is advanced."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
-from penstock.core.model import Json, Position, Publication, Published, Totals
+import pyarrow as pa
+
+from penstock.core.model import Json, Position, Publication, Published, RowDigest, Totals
+from penstock.core.row_hash import digest, row_hashes
 from penstock.errors import ContentConflict, LedgerMismatch, PublishFailed, Refused
 from penstock.sink.copied_ledger import require_no_copy
 from penstock.sink.table.marker import NOTHING_YET, MarkerTransaction, TableMarker, minus, offsets_json, require_same
-from penstock.sink.table.target import MERGE, Target
-
-T = TypeVar("T", bound=Target)
+from penstock.sink.table.target import MERGE, NotStoredError, Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ def decided_as(target: Target) -> Mapping[str, Json]:
     return {"write": target.write, "key": list(target.key)}
 
 
-def decided_target(publication: Publication, target: T) -> T:
+def decided_target(publication: Publication, target: Target) -> Target:
     """Return the target with the `write` and key of the decision, whatever the sink's settings are now (I8).
 
     Pieces of an older Penstock do not record them: they are written as configured, and so is a batch without pieces. Raises
@@ -95,13 +95,18 @@ def changes_table(publication: Publication, target: Target) -> bool:
 def _marker(markers: MarkerTransaction, publication: Publication, target: Target) -> TableMarker:
     marker = markers.read(publication.pipeline, publication.sink)
     if marker is None:
-        raise PublishFailed(
-            f"The database has no marker of pipeline {publication.pipeline!r} and sink {publication.sink!r}.",
-            remedy="Restore the table penstock_marker from a backup; it belongs to the rows.",
-        )
+        raise no_marker(publication)
     if not target.is_table(marker.table_name):
         raise other_table(marker, target.table)
     return marker
+
+
+def no_marker(publication: Publication) -> PublishFailed:
+    """Return the error for a missing marker, or table of markers: what the table shows of the decided batches is unknown."""
+    return PublishFailed(
+        f"The database has no marker of pipeline {publication.pipeline!r} and sink {publication.sink!r}.",
+        remedy="Restore the table penstock_marker from a backup; it belongs to the rows.",
+    )
 
 
 def require_same_ledger(marker: TableMarker, publication: Publication) -> None:
@@ -174,3 +179,22 @@ def _advanced(marker: TableMarker, publication: Publication, loaded: Loaded, *, 
         before=Totals() if fresh else marker.before,
         after=batch if fresh else minus(marker.after + batch, loaded.displaced),
     )
+
+
+# --- counting the rows of a table
+
+
+def totals_of(batches: Iterator["pa.RecordBatch"], row_digest: RowDigest) -> Totals:
+    """Return the number of rows and their digest."""
+    return sum((Totals(rows=batch.num_rows, digest=digest(row_hashes(batch, row_digest))) for batch in batches), Totals())
+
+
+def totals_under_key(batches: Iterator["pa.RecordBatch"], row_digest: RowDigest, *, table: str) -> Totals:
+    """Return the totals of rows under keys of a batch. Raise PublishFailed if Penstock cannot have written one of them."""
+    try:
+        return totals_of(batches, row_digest)
+    except NotStoredError as cause:
+        raise PublishFailed(
+            f"Table {table!r} holds a row under a key of this batch that Penstock did not write: {cause}.",
+            remedy="Correct or delete that row, then start again: the batch is published then.",
+        ) from cause

@@ -56,15 +56,15 @@ class Script:
         return [statement.naming(staged=staged, table=table) for statement in self.statements]
 
 
-def script_of(text: str, dialect: Syntax) -> Script:
+def script_of(text: str, syntax: Syntax) -> Script:
     """Return the statements in `text`. Raise Usage for one that may end the transaction, or if none reads the staged rows."""
-    statements = tuple(statement for statement in _split(text, dialect) if statement.shown.strip())
+    statements = tuple(statement for statement in _split(text, syntax) if statement.shown.strip())
     for statement in statements:
         word = _WORD.match(statement.shown.lstrip(" \t\r\n("))
-        if word is None or word[0].upper() not in dialect.starts:
+        if word is None or word[0].upper() not in syntax.starts:
             raise Usage(
                 f"A statement of `merge` begins with {(word[0] if word else statement.shown.strip()[:20])!r}, expected one of "
-                f"{', '.join(sorted(dialect.starts))}.",
+                f"{', '.join(sorted(syntax.starts))}.",
                 remedy="Leave transactions, tables and settings alone: the statements run inside Penstock's own transaction.",
             )
     if not any(STAGED in statement.shown for statement in statements):
@@ -75,17 +75,17 @@ def script_of(text: str, dialect: Syntax) -> Script:
     return Script(statements)
 
 
-def _split(text: str, dialect: Syntax) -> Iterator[Statement]:
+def _split(text: str, syntax: Syntax) -> Iterator[Statement]:
     """Yield the statements between semicolons, empty ones included."""
     parts, at = [""], 0
     while at < len(text):
-        if hidden := dialect.hidden.match(text, at):
+        if hidden := syntax.hidden.match(text, at):
             parts, at = [*parts, hidden[0], ""], hidden.end()
             continue
-        if broken := dialect.broken.match(text, at):
+        if broken := syntax.broken.match(text, at):
             raise Usage(
                 f"`merge` has {broken[0]!r} at character {at + 1}, which begins what never ends, or what only some servers read.",
-                remedy=f"Correct the SQL, which is read as {dialect.database} reads it.",
+                remedy=f"Correct the SQL, which is read as {syntax.database} reads it.",
             )
         if text[at] == ";":
             yield Statement(tuple(parts))

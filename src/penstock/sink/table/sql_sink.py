@@ -1,6 +1,6 @@
-"""The engine of sinks into SQL databases on a server: prepares the table, and writes its rows and marker in one transaction."""
+"""The engine of sinks whose database has a catalog: it prepares the table, and writes rows and marker in one transaction."""
 
-from collections.abc import Callable, Mapping
+from abc import abstractmethod
 from contextlib import AbstractContextManager, closing, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
@@ -9,18 +9,19 @@ import pyarrow as pa
 
 from penstock.core.model import PipelineName, Publication, Totals
 from penstock.sink.spool.writer import RowCheck
-from penstock.sink.table.content import totals_of
-from penstock.sink.table.database_sink import DatabaseConnections, TransactionalSink
-from penstock.sink.table.dialect import C, Dialect, FaultPoints, SqlConnection, T, TableSchema
-from penstock.sink.table.marker import LEDGER_ID
+from penstock.sink.table.database_sink import DatabaseConnections, DatabaseSink, TransactionalSink
+from penstock.sink.table.dialect import C, Dialect, FaultPoints, SqlConnection, SqlDialect, T, TableSchema
+from penstock.sink.table.marker import LEDGER_ID, MarkerStore
 from penstock.sink.table.marker_store import MARKER_TABLE, DatabaseMarkerStore, MarkerStatements
-from penstock.sink.table.preparation import prepare_marker, require_not_lost, settings_of, unnamed_markers
-from penstock.sink.table.publication import Loaded
+from penstock.sink.table.preparation import ledger_id_missing, prepare_marker, require_not_lost, settings_of
+from penstock.sink.table.publication import Loaded, totals_of
 from penstock.sink.table.sink import TableSinkArguments
-from penstock.sink.table.target import Target, no_table
+from penstock.sink.table.target import Target, no_table, table_gone
 from penstock.spark.schema import arrow_schema
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from typing_extensions import Unpack
 
 
@@ -53,10 +54,10 @@ class SqlMarkerStore(DatabaseMarkerStore[Any]):
         points: FaultPoints,
         *,
         locking: bool,
-        named: bool,
-        split_name: Callable[[str], tuple[str, str]] | None,
+        has_ledger_id: bool,
+        split_name: "Callable[[str], tuple[str, str]] | None",
     ) -> None:
-        super().__init__(connection.execute, statements, locking=locking, named=named, split_name=split_name)
+        super().__init__(connection.execute, statements, locking=locking, has_ledger_id=has_ledger_id, split_name=split_name)
         self._points = points
 
     def _fencing(self) -> AbstractContextManager[None]:
@@ -66,52 +67,60 @@ class SqlMarkerStore(DatabaseMarkerStore[Any]):
         return self._points.mark()
 
 
-class SqlSink(TransactionalSink[C], Generic[C, T]):
-    """The common part of sinks into one table of a SQL database on a server. `_dialect` says what it does its own way."""
+class CatalogSink(DatabaseSink[C], Generic[C, T]):
+    """A `DatabaseSink` that knows what the table stores from the database's catalog. `_dialect` says what it does its own way."""
 
-    _database: SqlDatabase[C]
     _dialect: ClassVar[Dialect[Any, Any]]
-    _is_ddl_in_transactions: ClassVar[bool] = True
-    """Whether CREATE TABLE leaves the open transaction open. Else the marker's is begun after the tables are created."""
 
     def __init__(self, **filling: "Unpack[TableSinkArguments]") -> None:
         super().__init__(**filling, case_counts=self._dialect.case_counts)
         self._schema, self._table = self._dialect.split_name(self._target.table)
-        self._own = self._dialect.own_statements(self._schema)
 
-    # --- steps that a database can do in another way
+    # --- steps of preparing that a database can do in another way, in their order
+
+    def _storable(self, connection: C, schema: str) -> "pa.Schema":  # noqa: ARG002 - for those that ask the database
+        """Return the rows' Arrow schema. Raise Usage for rows or settings that no table could satisfy."""
+        rows = arrow_schema(schema)
+        with settings_of(self._name):
+            self._dialect.require_storable(rows, self._target)
+        return rows
 
     def _one_at_a_time(self, connection: C) -> AbstractContextManager[None]:  # noqa: ARG002 - for those that lock
         """Keep other runs from creating tables meanwhile, where no transaction does."""
         return nullcontext()
 
+    def _dry_run_staging(self, connection: C, rows: "pa.Schema") -> None:
+        """Stage a row as publishing does, before anything is created, and leave nothing behind. Raise Refused."""
+
+    @abstractmethod
     def _open_preparation(self, connection: C) -> None:
         """Create Penstock's own tables where they are missing, and begin the transaction."""
-        self._require_place(connection)
-        self._create_own(connection, self._own.creates)
-        self._database.begin(connection)
 
-    def _require_place(self, connection: C) -> None:
-        """Raise Refused unless Penstock's own tables are there as they must be, or can be created."""
+    @abstractmethod
+    def _marker_store(self, connection: C) -> MarkerStore:
+        """Return the markers; reading one excludes other publishers, where the database can."""
+
+    def _markers_before_creating(self, connection: C, markers: MarkerStore) -> MarkerStore:  # noqa: ARG002 - see MySQL's
+        """Return the store to read before the table is created: `markers`, unless CREATE TABLE would end what they lock."""
+        return markers
 
     def _require_unfilled(self, connection: C, table_schema: T | None) -> None:
         """Raise Refused if a sink that has its markers elsewhere fills the table, or a part of it."""
 
-    def _rehearse_staging(self, connection: C, rows: "pa.Schema") -> None:
-        """Stage a row as publishing does, before anything is created, and leave nothing behind. Raise Refused."""
+    def _dry_run(self, connection: C, rows: "pa.Schema") -> None:
+        """Run the statements of a publication, or the user's own SQL, over no rows. Raise Refused."""
 
-    def _rehearse(self, connection: C, rows: "pa.Schema") -> None:
-        """Run the user's own SQL over no rows. Raise Refused."""
+    def _begin_marking(self, connection: C) -> None:
+        """Begin the marker's transaction, where CREATE TABLE would have ended it."""
 
-    def _rehearse_unprepared(self, connection: C, table_schema: T | None, rows: "pa.Schema") -> None:
-        """Rehearse what publishing will do, leaving nothing behind. Raise Refused."""
+    def _close_preparation(self, connection: C) -> None:
+        """Commit."""
 
-    def _marker_store(self, connection: C, *, locking: bool = True, named: bool = True) -> SqlMarkerStore:
-        """Return the markers. `locking`: reading one locks it. `named`: their table has the column `ledger_id`."""
-        dialect, statements = self._dialect, self._own.marker_statements()
-        return SqlMarkerStore(
-            connection, statements, dialect.points, locking=locking, named=named, split_name=dialect.folded_name
-        )
+    def _require_place(self, connection: C) -> None:
+        """Raise Refused unless Penstock's own tables are there as they must be, or can be created."""
+
+    def _dry_run_unprepared(self, connection: C, table_schema: T | None, rows: "pa.Schema") -> None:
+        """Try what publishing will do, without preparing, and leave nothing behind. Raise Refused."""
 
     # --- as `DatabaseSink`
 
@@ -123,82 +132,41 @@ class SqlSink(TransactionalSink[C], Generic[C, T]):
         return what, table_schema.kind.endswith("table")
 
     def _prepare_table(self, connection: C, pipeline: PipelineName, schema: str) -> RowCheck:
-        rows, dialect = self._storable(schema), self._dialect
+        rows, dialect = self._storable(connection, schema), self._dialect
         with dialect.points.prepare(), self._one_at_a_time(connection):
-            self._rehearse_staging(connection, rows)
+            self._dry_run_staging(connection, rows)
             self._open_preparation(connection)
             markers = self._marker_store(connection)
-            readable = markers if self._is_ddl_in_transactions else self._marker_store(connection, locking=False)
             # before the catalog: it locks, and in some databases the first read fixes what the transaction sees
-            marker = readable.read(pipeline, self._name)
+            marker = self._markers_before_creating(connection, markers).read(pipeline, self._name)
             table_schema = self._table_schema(connection)
             require_not_lost(marker, self._target, exists=table_schema is not None)
             if marker is None:
                 self._require_unfilled(connection, table_schema)
             table_schema = table_schema or self._created(connection, rows)
-            dialect.require_fit(connection, table_schema, rows, self._target)
-            dialect.require_allowed(connection, table_schema, rows, self._target)
-            self._rehearse(connection, rows)
-            if not self._is_ddl_in_transactions:
-                self._database.begin(connection)
+            self._require_fit(connection, table_schema, rows)
+            self._dry_run(connection, rows)
+            self._begin_marking(connection)
             content = partial(self._content, connection, schema)
             prepare_marker(markers, pipeline=pipeline, sink=self._name, schema=schema, target=self._target, content=content)
-            self._database.commit(connection)
+            self._close_preparation(connection)
         return dialect.row_check(connection, table_schema, self._name, self._target)
 
     def _require_schema_accepted(self, connection: C, pipeline: PipelineName, schema: str) -> None:
-        rows = self._storable(schema)
+        rows = self._storable(connection, schema)
         self._require_place(connection)
         markers = self._readable_marker_store(connection)
         marker = None if markers is None else markers.read(pipeline, self._name)
         table_schema = self._table_schema(connection)  # after the marker: a first start may create both meanwhile
         require_not_lost(marker, self._target, exists=table_schema is not None)
         if table_schema is not None:
-            self._dialect.require_fit(connection, table_schema, rows, self._target)
-            self._dialect.require_allowed(connection, table_schema, rows, self._target)
+            self._require_fit(connection, table_schema, rows)
         elif not self._create:
             raise no_table(self._target.table)
-        self._rehearse_unprepared(connection, table_schema, rows)
-
-    def _name_markers(self, connection: C) -> None:
-        if not self._has_unnamed_markers(connection):
-            return
-        statement, codes = self._own.add_ledger_id, self._dialect.codes
-        try:
-            connection.execute(statement)
-        except self._database.errors as cause:
-            if codes.code_of(cause) in codes.forbidden:
-                raise unnamed_markers(statement, codes.reason_of(cause)) from cause
-            if codes.code_of(cause) not in codes.made:
-                raise
-
-    def _readable_marker_store(self, connection: C) -> SqlMarkerStore | None:
-        table_schema = self._table_schema(connection, MARKER_TABLE)
-        if table_schema is None:
-            return None
-        return self._marker_store(connection, locking=False, named=not _is_unnamed(table_schema))
+        self._dry_run_unprepared(connection, table_schema, rows)
 
     def _content(self, connection: C, schema: str) -> Totals:
         return totals_of(self._dialect.read(connection, arrow_schema(schema), self._target), self._target.row_digest)
-
-    # --- as `TransactionalSink`
-
-    def _begin(self, connection: C) -> None:
-        with self._dialect.points.begin():
-            self._database.begin(connection)
-
-    def _load(self, connection: C, publication: Publication, target: Target) -> Loaded:
-        """Check the table again, which nobody can alter from here to the end of the transaction, then write the rows."""
-        rows = arrow_schema(publication.schema)
-        table_schema = self._dialect.hold(connection, rows, target)
-        self._dialect.require_fit(connection, table_schema, rows, target, decided=True)
-        with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as batches:
-            return self._dialect.write(connection, batches, rows, table_schema, target)
-
-    def _commit(self, connection: C) -> None:
-        """Commit. After OutcomeUnknown, the next try locks and reads the marker on a new connection."""
-        with self._database.unknown_if_cut(f"table {self._target.table!r}", read="the marker"), self._dialect.points.commit():
-            self._database.commit(connection)
 
     # --- steps
 
@@ -206,26 +174,6 @@ class SqlSink(TransactionalSink[C], Generic[C, T]):
         """Return the user's table, or another one in its schema, as the catalog declares it. None if there is none."""
         found: T | None = self._dialect.table_schema_of(connection, self._schema, table or self._table)
         return found
-
-    def _storable(self, schema: str) -> "pa.Schema":
-        rows = arrow_schema(schema)
-        with settings_of(self._name):
-            self._dialect.require_storable(rows, self._target)
-        return rows
-
-    def _has_unnamed_markers(self, connection: C) -> bool:
-        """Return whether an older Penstock created the table of markers, without the column `ledger_id`."""
-        return _is_unnamed(self._table_schema(connection, MARKER_TABLE))
-
-    def _create_own(self, connection: C, creates: Mapping[str, Any]) -> None:
-        """Create tables of Penstock that are missing, each in a transaction of its own: an error would end one around all."""
-        for table, statement in creates.items():
-            if self._table_schema(connection, table) is None:
-                try:
-                    connection.execute(statement)
-                except self._database.errors as cause:
-                    if self._dialect.codes.code_of(cause) not in self._dialect.codes.made:
-                        raise
 
     def _created(self, connection: C, rows: "pa.Schema") -> T:
         if not self._create:
@@ -235,6 +183,99 @@ class SqlSink(TransactionalSink[C], Generic[C, T]):
         assert table_schema is not None, "it was created"
         return table_schema
 
+    def _require_fit(self, connection: C, table_schema: T, rows: "pa.Schema") -> None:
+        self._dialect.require_fit(connection, table_schema, rows, self._target)
+        if self._dialect.require_allowed is not None:
+            self._dialect.require_allowed(connection, table_schema, rows, self._target)
 
-def _is_unnamed(table_schema: TableSchema | None) -> bool:
-    return table_schema is not None and all(column.name.lower() != LEDGER_ID for column in table_schema.columns)
+
+class SqlSink(CatalogSink[C, T], TransactionalSink[C]):
+    """The common part of sinks into one table of a SQL database."""
+
+    _database: SqlDatabase[C]
+    _dialect: ClassVar[SqlDialect[Any, Any]]
+
+    def __init__(self, **filling: "Unpack[TableSinkArguments]") -> None:
+        super().__init__(**filling)
+        self._own = self._dialect.own_statements(self._schema)
+
+    # --- as `CatalogSink`
+
+    def _open_preparation(self, connection: C) -> None:
+        """Create own tables that are missing, each in a transaction of its own: an error would end one around all; then begin."""
+        self._require_place(connection)
+        for table, statement in self._own.creates.items():
+            if self._table_schema(connection, table) is None:
+                try:
+                    connection.execute(statement)
+                except self._database.errors as cause:
+                    if self._dialect.codes.code_of(cause) not in self._dialect.codes.made:
+                        raise
+        self._database.begin(connection)
+
+    def _marker_store(self, connection: C, *, locking: bool = True, has_ledger_id: bool = True) -> SqlMarkerStore:
+        """Return the markers. `locking`: reading one locks it. `has_ledger_id`: their table has that column."""
+        return SqlMarkerStore(
+            connection,
+            self._own.marker_statements(),
+            self._dialect.points,
+            locking=locking,
+            has_ledger_id=has_ledger_id,
+            split_name=self._dialect.folded_name,
+        )
+
+    def _close_preparation(self, connection: C) -> None:
+        self._database.commit(connection)
+
+    # --- as `DatabaseSink`
+
+    def _add_ledger_id(self, connection: C) -> None:
+        if not self._lacks_ledger_id(connection):
+            return
+        statement, codes = self._own.add_ledger_id, self._dialect.codes
+        try:
+            connection.execute(statement)
+        except self._database.errors as cause:
+            if codes.code_of(cause) in codes.forbidden:
+                raise ledger_id_missing(statement, codes.reason_of(cause)) from cause
+            if codes.code_of(cause) not in codes.made:
+                raise
+
+    def _readable_marker_store(self, connection: C) -> SqlMarkerStore | None:
+        table_schema = self._table_schema(connection, MARKER_TABLE)
+        if table_schema is None:
+            return None
+        return self._marker_store(connection, locking=False, has_ledger_id=has_ledger_id(table_schema))
+
+    # --- as `TransactionalSink`
+
+    def _begin(self, connection: C) -> None:
+        with self._dialect.points.begin():
+            self._database.begin(connection)
+
+    def _load(self, connection: C, publication: Publication, target: Target) -> Loaded:
+        """Check the table again, which nobody can alter from here to the end of the transaction, then write the rows."""
+        rows, dialect = arrow_schema(publication.schema), self._dialect
+        table_schema = dialect.hold(connection, rows, target) if dialect.hold else self._table_schema(connection)
+        if table_schema is None:
+            raise table_gone(target.table)
+        dialect.require_fit(connection, table_schema, rows, target, decided=True)
+        with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as batches:
+            return dialect.write(connection, batches, rows, table_schema, target)
+
+    def _commit(self, connection: C) -> None:
+        """Commit. After OutcomeUnknown, the next try locks and reads the marker on a new connection."""
+        with self._database.unknown_if_cut(f"table {self._target.table!r}", read="the marker"), self._dialect.points.commit():
+            self._database.commit(connection)
+
+    # --- steps
+
+    def _lacks_ledger_id(self, connection: C) -> bool:
+        """Return whether an older Penstock created the table of markers, without the column `ledger_id`."""
+        table_schema = self._table_schema(connection, MARKER_TABLE)
+        return table_schema is not None and not has_ledger_id(table_schema)
+
+
+def has_ledger_id(table_schema: TableSchema) -> bool:
+    """Return whether this table of markers has the column `ledger_id`, which an older Penstock did not create."""
+    return any(column.name.lower() == LEDGER_ID for column in table_schema.columns)

@@ -3,12 +3,13 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.sink.table.nested import from_json, to_json
-from penstock.sink.table.numbers import INTEGER_DIGITS, to_integers
 from penstock.sink.table.target import NotStoredError
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ Takes: TypeAlias = Callable[[str, Any], bool]
 """Whether a column that the catalog declares so keeps every value of an Arrow type."""
 Encode: TypeAlias = Callable[["pa.Array"], "pa.Array"]
 Restore: TypeAlias = Callable[[Values, Any], "pa.Array"]
+
+INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
+"""Decimal digits that a decimal column needs to hold every integer of so many bits."""
 
 
 class RestoresValues(Protocol):
@@ -113,8 +117,8 @@ class ColumnStorage:
     """How one group of Arrow types is stored in a column of a database that has types of its own.
 
     `declared`: the type of a column that is created. `takes`: whether an existing column will do. `encode` converts to the
-    values that are sent, `restore` converts back. For people: `spark` names the types, `also` the other columns that will do,
-    `refused` the values that will not.
+    values that are sent, `restore` converts back what `read` selects, in which `{}` is the column. For people: `spark` names the
+    types, `also` the other columns that will do, `refused` the values that will not.
     """
 
     spark: str
@@ -122,6 +126,7 @@ class ColumnStorage:
     takes: Takes
     encode: Encode
     restore: Restore
+    read: str = "{}"
     also: str = ""
     refused: str = ""
 
@@ -154,8 +159,56 @@ class ColumnStorage:
         """Return a storage for integers, which are created as `declared` and stored in columns that `takes` accepts."""
         return cls(spark=spark, declared=always(declared), takes=takes, encode=encode, restore=to_integers, also=also, **own)
 
+    @classmethod
+    def decimals(cls, kinds: "Decimals", *, encode: Encode, restore: Restore | None = None, **own: Any) -> "Self":
+        """Return a storage for decimals in columns that have all their digits."""
+        declared, takes, restore = kinds.declared, kinds.takes, restore or to_values
+        return cls(spark="decimal(p,s)", declared=declared, takes=takes, encode=encode, restore=restore, **own)
+
+    @classmethod
+    def texts(cls, declared: str, *, takes: Takes, **own: Any) -> "Self":
+        """Return a storage for texts."""
+        return cls(spark="string", declared=always(declared), takes=takes, encode=as_is, restore=to_texts, **own)
+
+    @classmethod
+    def json(cls, declared: str, *, takes: Takes, **own: Any) -> "Self":
+        """Return a storage for nested values as JSON."""
+        nested = "struct, array, map, variant"
+        return cls(spark=nested, declared=always(declared), takes=takes, encode=json_texts, restore=to_nested, **own)
+
+    @classmethod
+    def nulls(cls, declared: str, *, takes: Takes, also: str, **own: Any) -> "Self":
+        """Return a storage for columns without values."""
+        return cls(spark="void", declared=always(declared), takes=takes, encode=nothing, restore=to_values, also=also, **own)
+
+
+K = TypeVar("K", bound=ColumnStorage)
+
+
+class ColumnStorages(Storages[K]):
+    """`Storages` of a database that has types of its own."""
+
+    def declared(self, schema: "pa.Schema") -> list[str]:
+        """Return the types of the columns that are created for rows of `schema`."""
+        return [self.of(field.type).declared(field.type) for field in schema]
+
+    def values_of(self, column: "pa.Array") -> list[Any]:
+        """Return the values that are sent."""
+        values: list[Any] = self.of(column.type).encode(column).to_pylist()
+        return values
+
+    def read_as(self, schema: "pa.Schema") -> tuple[str, ...]:
+        """Return the expressions that select the columns for `batches`."""
+        return tuple(self.of(field.type).read for field in schema)
+
 
 # --- which columns are created, and which will do
+
+
+def size_in(pattern: "re.Pattern[str]", declared: str) -> int | None:
+    """Return the size that `pattern` finds in a column's type, None if it does not match."""
+    found = pattern.fullmatch(declared)
+    return int(found[1]) if found else None
 
 
 def always(name: str) -> Declares:
@@ -200,6 +253,10 @@ class Decimals:
         """Return whether a column has the digits of an integer type."""
         return self._has(declared, INTEGER_DIGITS[kind.bit_width], 0)
 
+    def or_integers(self, **bits: int) -> Takes:
+        """Return a function that accepts integer columns with enough of these `bits`, and decimals with enough digits."""
+        return lambda declared, kind: bits.get(declared, 0) >= kind.bit_width or self.takes_integers(declared, kind)
+
     def _has(self, declared: str, before: int, after: int) -> bool:
         found = self.places.fullmatch(declared)
         enough = found is not None and int(found[1]) - int(found[2]) >= before and int(found[2]) >= after
@@ -237,6 +294,26 @@ def to_values(values: Values, kind: Any) -> "pa.Array":
     return pa.array(values, kind)
 
 
+def to_integers(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
+    """Convert integers, or decimals without a fraction, to `kind`. Raise NotStoredError for other decimals."""
+    return pa.array([_whole(value) if isinstance(value, Decimal) else value for value in values], pa.int64()).cast(kind)
+
+
+def to_reals(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
+    """Convert doubles to `kind`. Raise NotStoredError if `kind` cannot hold one of them exactly."""
+    found = pa.array(values, pa.float64())
+    narrow = found.cast(kind, safe=False)
+    if pc.any(pc.and_not(pc.not_equal(narrow.cast(pa.float64()), found), pc.is_nan(found))).as_py():
+        raise NotStoredError(f"expected numbers that {kind} can hold")
+    return narrow
+
+
+def _whole(value: Decimal) -> int:
+    if value != value.to_integral_value():
+        raise NotStoredError(f"expected a whole number, found {value}")
+    return int(value)
+
+
 def to_texts(values: Values, kind: Any) -> "pa.Array":
     """Convert texts to a column of texts, or of a type that Arrow parses from texts."""
     return pa.array(values, pa.string()).cast(kind)
@@ -257,3 +334,38 @@ def to_durations(values: Values, kind: Any) -> "pa.Array":
 def to_nested(values: Values, kind: Any) -> "pa.Array":
     """Convert JSON texts to nested values."""
     return from_json(values, kind)
+
+
+# --- texts in ISO form, for databases whose numbers and times a client does not convert reliably
+
+
+def texts_by_way_of(*kinds: "pa.DataType") -> Encode:
+    """Return an encoder that casts values to each of `kinds` in turn, then to text."""
+
+    def encode(column: "pa.Array") -> "pa.Array":
+        for kind in (*kinds, pa.string()):
+            column = column.cast(kind)
+        return column
+
+    return encode
+
+
+def decimal_texts(column: "pa.Array") -> "pa.Array":
+    """Return decimals as texts with all their digits."""
+    return without_negative_scale(column).cast(pa.string())
+
+
+def moment_texts(column: "pa.Array") -> "pa.Array":
+    """Return timestamps as texts to the microsecond; those with a zone in UTC, which the text does not say."""
+    return column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).cast(pa.timestamp("us")).cast(pa.string())
+
+
+def to_moments(values: Values, kind: Any) -> "pa.Array":
+    """Convert texts of `moment_texts` back to timestamps."""
+    return pa.array(values, pa.string()).cast(pa.timestamp("us")).cast(pa.int64()).cast(pa.timestamp("us", kind.tz)).cast(kind)
+
+
+def to_times(values: Values, kind: Any) -> "pa.Array":
+    """Convert texts to times of day."""
+    moments = [None if value is None else f"1970-01-01 {value}" for value in values]  # Arrow parses no times of day
+    return pa.array(moments, pa.string()).cast(pa.timestamp("us")).cast(pa.int64()).cast(pa.time64("us")).cast(kind)

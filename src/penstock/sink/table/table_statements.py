@@ -13,13 +13,21 @@ from typing import ClassVar
 
 @dataclass(frozen=True, slots=True)
 class StagedTableStatements(ABC):
-    """The statements about the user's table, whose rows have `columns`; the staging table `stage` has these and `number`."""
+    """The statements about the user's table, whose rows have `columns`; the staging table `stage` has these and `number`.
+
+    `read_as`: the expressions that select the columns, in which `{}` is the name; none if the names do. `primary_key`, `null` and
+    `options`: what a CREATE TABLE says of the key and of other columns, and what it ends with.
+    """
 
     schema: str
     table: str
     columns: tuple[str, ...]
     key: tuple[str, ...] = ()
+    read_as: tuple[str, ...] = ()
     stage: ClassVar[str]
+    primary_key: ClassVar[str | None] = "PRIMARY KEY"
+    null: ClassVar[str] = " NULL"
+    options: ClassVar[str] = ""
 
     @abstractmethod
     def quoted(self, name: str) -> str:
@@ -37,6 +45,16 @@ class StagedTableStatements(ABC):
         while name in taken:
             name += "_"
         return name
+
+    def create(self, declared: Sequence[str]) -> str:
+        """Create the table with column types `declared`."""
+        parts = self._defined(declared, required=self.key)
+        if self.key and self.primary_key:
+            parts.append(f"{self.primary_key} ({self._list(self.key)})")
+        return f"CREATE TABLE {self.name} ({', '.join(parts)}){self.options}"
+
+    def read(self) -> str:
+        return f"SELECT {self._selected()} FROM {self.name}"
 
     def insert(self) -> str:
         """Move all staged rows into the table."""
@@ -63,7 +81,15 @@ class StagedTableStatements(ABC):
         prefix = f"{of}." if of else ""
         return ", ".join(prefix + self.quoted(name) for name in names)
 
-    def _selected(self, read: Sequence[str], of: str = "") -> str:
-        """Return the columns, each in its expression of `read`, in which `{}` is its name."""
+    def _selected(self, of: str = "") -> str:
+        """Return the columns as they are read."""
         prefix = f"{of}." if of else ""
-        return ", ".join(how.format(prefix + self.quoted(name)) for how, name in zip(read, self.columns, strict=True))
+        read_as = self.read_as or ["{}"] * len(self.columns)
+        return ", ".join(how.format(prefix + self.quoted(name)) for how, name in zip(read_as, self.columns, strict=True))
+
+    def _defined(self, declared: Sequence[str], *, required: Sequence[str] = ()) -> list[str]:
+        """Return the definitions of the columns, of which only those `required` are NOT NULL."""
+        return [
+            f"{self.quoted(name)} {kind}{' NOT NULL' if name in required else self.null}"
+            for name, kind in zip(self.columns, declared, strict=True)
+        ]

@@ -31,7 +31,8 @@ class Target:
     """The table and how rows are written into it. `case_counts`: whether names that differ only in case are two tables.
 
     `merge`: the user's SQL, which alone determines what becomes of the rows; only with the `write` of that name. `row_digest`:
-    how rows are hashed, as the ledger states. `has_staged`: whether this run has staged a batch; what is published before that
+    how rows are hashed, as the ledger states. `partition`: the first columns of the key that say on which nodes a row is, where
+    a database has such. `has_staged`: whether this run has staged a batch; what is published before that
     was decided by an earlier run, perhaps with other settings.
     """
 
@@ -41,6 +42,7 @@ class Target:
     merge: Script | None = None
     case_counts: bool = False
     row_digest: RowDigest = NEWEST_ROW_DIGEST
+    partition: tuple[str, ...] = ()
     has_staged: bool = False
 
     def is_table(self, name: str) -> bool:
@@ -57,12 +59,12 @@ def require_write(write: str, key: Sequence[str], *, merges: bool) -> None:
         raise Usage(f"`write: {write}` needs a key.", remedy="Add `key: [columns that identify a row]`.")
 
 
-def merge_of(write: str, text: str | None, dialect: Syntax | None) -> Script | None:
+def merge_of(write: str, text: str | None, syntax: Syntax | None) -> Script | None:
     """Return the user's parsed SQL, None if `write` is not `merge`. Raise Usage."""
     if (write == MERGE) != (text is not None):
         found = "but there is none" if text is None else f"but `write` is {write!r}"
         raise Usage(f"`merge` is the SQL of `write: merge`, {found}.", remedy="Give both or neither.")
-    return None if text is None or dialect is None else script_of(text, dialect)
+    return None if text is None or syntax is None else script_of(text, syntax)
 
 
 def require_key_in(schema: "pa.Schema", key: tuple[str, ...], names: Sequence[str]) -> None:

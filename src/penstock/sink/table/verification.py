@@ -32,8 +32,8 @@ def compare(
     position = max(marker.position, decisions.published_at)
     expected = decisions.totals(position).get(ONLY_ACCOUNT, _NONE)
     # An upsert shows fewer rows than were decided, so what the ledger has beyond the marker is added to the marker's own count.
-    ahead = minus(expected, marker.decided)
-    wanted = marker.after + ahead
+    unpublished = minus(expected, marker.decided)
+    wanted = marker.after + unpublished
     owner = [] if marker.sink == sink else [Problem(message=f"Table {table!r} is filled by sink {marker.sink!r}.", file=table)]
     try:
         found = minus(content(marker), marker.before)
@@ -42,7 +42,7 @@ def compare(
     surplus = minus(found, marker.after)
     if not whole_batches and _differs(surplus):
         _require_nothing_newer(decisions, position, table)
-    problems = _explained(marker, ahead, surplus, decisions.publications(position))
+    problems = _explained(marker, unpublished, surplus, decisions.publications(position))
     return replace(_report(wanted, found, [*owner, *problems], as_of=position), unread=marker.write == MERGE)
 
 
@@ -74,20 +74,20 @@ def _of_none_or_more(difference: Totals) -> Totals:
     return replace(difference, rows=max(difference.rows, 0))
 
 
-def _explained(marker: TableMarker, ahead: Totals, surplus: Totals, known: Iterator[Publication]) -> list[Problem]:
+def _explained(marker: TableMarker, unpublished: Totals, surplus: Totals, known: Iterator[Publication]) -> list[Problem]:
     """Return what the ledger and the table have beyond the marker as problems, one for each batch that matches."""
-    if not (_differs(ahead) or _differs(surplus)):
+    if not (_differs(unpublished) or _differs(surplus)):
         return []
-    problems, table, ledger_rows = [], marker.table_name, marker.decided.rows + ahead.rows
+    problems, table, ledger_rows = [], marker.table_name, marker.decided.rows + unpublished.rows
     for publication in known:
         batch = Totals(rows=publication.totals.rows, digest=publication.totals.digest)
         if publication.position > marker.position:
             problems.append(_of_batch(table, publication, "is decided but not published in"))
-            ahead = minus(ahead, batch)
+            unpublished = minus(unpublished, batch)
         elif _differs(surplus) and batch in {surplus, minus(_NONE, surplus)}:
             problems.append(_of_batch(table, publication, "is twice in" if batch == surplus else "is no more in"))
             surplus = _NONE
-    if _differs(ahead):
+    if _differs(unpublished):
         counted = f"The marker of table {table!r} is at position {marker.position} and counts {marker.decided.rows} rows"
         problems.append(Problem(message=f"{counted}; the ledger counts {ledger_rows}, or another digest.", file=table))
     if _differs(surplus):

@@ -1,9 +1,9 @@
-"""A PyMySQL connection that streams rows both ways, and never sends the server a file of this machine."""
+"""A PyMySQL connection by a URL: it streams rows both ways, and never sends the server a file of this machine."""
 
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -13,8 +13,8 @@ from pymysql.converters import encoders
 from pymysql.cursors import SSCursor
 from pymysql.protocol import OKPacketWrapper
 
-from penstock.sql.mysql.address import Address
 from penstock.sql.mysql.server import Server
+from penstock.sql.url import TLS_PARAMETERS, ServerAddress, UrlForm, tls_of
 
 CHARSET = "utf8mb4"
 _FETCHED_ROWS = 20_000
@@ -30,6 +30,42 @@ _VALUES = {
 """Numbers become Python's. Dates and times stay texts: Python's types have a narrower range, and PyMySQL gives None beyond it."""
 _SENT_BYTES = 1 << 18
 """Bytes of data in one packet, if the server accepts so many."""
+
+_WITHOUT_TLS = ("disabled", "preferred")
+"""Modes without a TLS context of ours; with `preferred` the client tries TLS by itself."""
+_FORM = UrlForm(
+    what="MySQL or MariaDB",
+    schemes=("mysql", "mariadb"),
+    host="localhost",
+    port=3306,
+    parameters=("connect_timeout", *TLS_PARAMETERS, "unix_socket"),
+    connect_timeout_s=10.0,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address(ServerAddress):
+    """Address of a database, and credentials. `ssl`: the client's arguments for TLS; if empty, it tries TLS by itself."""
+
+    unix_socket: str | None
+    ssl: dict[str, Any] = field(repr=False)
+
+    @property
+    def place(self) -> str:
+        return f"{self.unix_socket or f'{self.host}:{self.port}'}/{self.database}"
+
+
+def address_of(url: str) -> Address:
+    """Return the parts of `url`. Raises Usage."""
+    parts, parameters = _FORM.parts_of(url)
+    return Address(**parts, unix_socket=parameters.get("unix_socket"), ssl=_ssl(parameters))
+
+
+def _ssl(parameters: dict[str, str]) -> dict[str, Any]:
+    mode, context = tls_of(parameters, modes_without=_WITHOUT_TLS)
+    if context is None:
+        return {"ssl_disabled": True} if mode == "disabled" else {}
+    return {"ssl": context}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,9 @@ from contextlib import contextmanager
 
 import pymysql
 
-from penstock.errors import Conflict, Failed, PenstockError, PublishFailed, Retryable
+from penstock.errors import Failed, PublishFailed, Retryable
 from penstock.sql.mysql import statements as sql
-from penstock.sql.mysql.address import address_of
-from penstock.sql.mysql.connection import Connection
+from penstock.sql.mysql.connection import Connection, address_of
 from penstock.sql.mysql.errors import reason_of, translate_error
 from penstock.sql.mysql.server import require_durable, server_of
 from penstock.sql.session import LOCK_TIMEOUT_S, Sessions
@@ -20,6 +19,9 @@ IDLE_TIMEOUT_S = 60
 
 class Database(Sessions[Connection]):
     """The database at `url`, with one connection kept open between transactions. Not thread-safe by itself."""
+
+    _error_at = staticmethod(translate_error)
+    _reason = staticmethod(reason_of)
 
     def __init__(self, url: str, *, application: str, lock_timeout_s: float = LOCK_TIMEOUT_S) -> None:
         self._url, self._address, self._application = url, address_of(url), application
@@ -53,12 +55,6 @@ class Database(Sessions[Connection]):
 
     def _require_durable(self, session: Connection) -> None:
         require_durable(session.variables, self.place)
-
-    def _reason(self, cause: pymysql.err.Error) -> str:
-        return reason_of(cause)
-
-    def _translate_error(self, cause: pymysql.err.Error, kind: type[Failed]) -> PenstockError | Conflict:
-        return translate_error(cause, self.place, kind)
 
     def _open_publishing(self) -> Connection:
         """Open a session in which each statement sees what was committed before it."""

@@ -10,10 +10,8 @@ from psycopg.pq import Conninfo
 from psycopg.sql import Literal
 
 from penstock.errors import (
-    Conflict,
     Failed,
     GuaranteeTooWeak,
-    PenstockError,
     PublishFailed,
     Refused,
     Retryable,
@@ -43,6 +41,9 @@ _NAMING = ("service", "host", "hostaddr", "port", "dbname", "user", "options")
 
 class Database(Sessions[Connection]):
     """The database at `url`, with one connection kept open between transactions. Not thread-safe by itself."""
+
+    _error_at = staticmethod(translate_error)
+    _reason = staticmethod(reason_of)
 
     def __init__(self, url: str, *, application: str, lock_timeout_s: float = LOCK_TIMEOUT_S) -> None:
         self._url = url
@@ -97,12 +98,6 @@ class Database(Sessions[Connection]):
 
     def _require_durable(self, session: Connection) -> None:
         require_durable(session, self.place)
-
-    def _reason(self, cause: psycopg.Error) -> str:
-        return reason_of(cause)
-
-    def _translate_error(self, cause: psycopg.Error, kind: type[Failed]) -> PenstockError | Conflict:
-        return translate_error(cause, self.place, kind)
 
     def _open(self) -> Connection:
         # No prepared statements: a staging table is dropped and created again under the same name.
