@@ -46,7 +46,8 @@ class Database(DatabaseFile["duckdb.DuckDBPyConnection"]):
     write_begins = sql.BEGIN
 
     def __init__(self, path: "str | os.PathLike[str]", *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
-        super().__init__(path)
+        super().__init__(path, busy_timeout_s=busy_timeout_s)
+        self.lock = lock_of(self.path)
         if "?" in str(Path(self.path).parent):
             raise Usage(
                 f"The folder of {self.path} has a ? in its name, at which DuckDB cuts the path of its log.",

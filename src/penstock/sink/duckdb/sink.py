@@ -1,6 +1,5 @@
 """The duckdb sink: rows and marker in one transaction on a file, which is open only during that transaction."""
 
-import os
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -9,17 +8,15 @@ from penstock.core.faults import FaultPoint
 from penstock.core.model import PipelineName
 from penstock.sink.duckdb import statements as sql
 from penstock.sink.duckdb import table_schema as tables
-from penstock.sink.duckdb.database import Database, disk_error, lock_of
+from penstock.sink.duckdb.database import Database, disk_error
 from penstock.sink.duckdb.load import content
 from penstock.sink.duckdb.table_schema import TableSchema
 from penstock.sink.table.dialect import FaultPoints, SqlDialect
-from penstock.sink.table.file import BUSY_TIMEOUT_S, FileSink
+from penstock.sink.table.file import FileSink
 from penstock.sink.table.preparation import settings_of
-from penstock.sink.table.sink import TableSinkArguments
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from typing_extensions import Unpack
 
 BEGIN = FaultPoint("duckdb.begin", "The file is open and a transaction begun.")
 MARK = FaultPoint("duckdb.mark", "The marker is set to the batch, in the transaction of its rows.")
@@ -47,13 +44,8 @@ class DuckdbSink(FileSink["duckdb.DuckDBPyConnection", TableSchema]):
     the sink waits up to `busy_timeout_s`, then raises Retryable.
     """
 
+    _database_type = Database
     _dialect = DUCKDB
-
-    def __init__(
-        self, *, path: "str | os.PathLike[str]", busy_timeout_s: float = BUSY_TIMEOUT_S, **filling: "Unpack[TableSinkArguments]"
-    ) -> None:
-        super().__init__(database=Database(path, busy_timeout_s=busy_timeout_s), **filling)
-        self._lock = lock_of(self._database.path)
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
         """Create or check the file, the table and its marker, and close the file. Raise Usage, Refused, Failed, Retryable."""

@@ -1,6 +1,5 @@
 """An SQLite file: one connection that commits durably, and translation of SQLite's errors into Penstock's."""
 
-import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -8,7 +7,7 @@ from pathlib import Path
 
 from penstock.errors import Conflict, Failed, GuaranteeTooWeak, PenstockError, PublishFailed, Retryable
 from penstock.sink.sqlite import statements as sql
-from penstock.sink.table.file import BUSY_TIMEOUT_S, DatabaseFile
+from penstock.sink.table.file import DatabaseFile
 
 _DURABLE_JOURNALS = frozenset({"wal", "delete", "truncate", "persist"})
 
@@ -22,10 +21,7 @@ class Database(DatabaseFile[sqlite3.Connection]):
     full = "full"
     write_begins = "BEGIN IMMEDIATE"
 
-    def __init__(self, path: "str | os.PathLike[str]", *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
-        super().__init__(path)
-        self._busy_timeout_s = busy_timeout_s
-        self._opened: tuple[int, int] | None = None
+    _opened: tuple[int, int] | None = None
 
     def create(self) -> None:
         with self.translate_errors(Failed):

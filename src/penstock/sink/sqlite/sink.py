@@ -4,7 +4,6 @@ import os
 import sqlite3
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from penstock.core.faults import FaultPoint
 from penstock.core.model import Publication, Published
@@ -14,13 +13,9 @@ from penstock.sink.sqlite.database import Database, disk_error
 from penstock.sink.sqlite.load import content, load
 from penstock.sink.sqlite.table_schema import TableSchema
 from penstock.sink.table.dialect import FaultPoints, SqlDialect
-from penstock.sink.table.file import BUSY_TIMEOUT_S, FileSink
+from penstock.sink.table.file import FileSink
 from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE
 from penstock.sink.table.preparation import require_unfilled
-from penstock.sink.table.sink import TableSinkArguments
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 BEGIN = FaultPoint("sqlite.begin", "The write lock of the database is taken.")
 MARK = FaultPoint("sqlite.mark", "The marker is set to the batch, in the transaction of its rows.")
@@ -55,12 +50,8 @@ class SqliteSink(FileSink[sqlite3.Connection, TableSchema]):
     Waits `busy_timeout_s` for another writer of the file, then raises Retryable.
     """
 
+    _database_type = Database
     _dialect = SQLITE
-
-    def __init__(
-        self, *, path: "str | os.PathLike[str]", busy_timeout_s: float = BUSY_TIMEOUT_S, **filling: "Unpack[TableSinkArguments]"
-    ) -> None:
-        super().__init__(database=Database(path, busy_timeout_s=busy_timeout_s), **filling)
 
     @property
     def home(self) -> str | None:

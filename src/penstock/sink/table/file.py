@@ -5,6 +5,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from penstock.core.model import Finding, PipelineName, SinkReport
@@ -27,7 +28,8 @@ class DatabaseFile(ServerConnection, Generic[C]):
     """The database file at `path`, with one connection for publications. Not thread-safe by itself.
 
     `refused`: what the database raises where a constraint refuses a row. Words of its errors: `damaged` where the file is no
-    database, `full` where the disk is. `write_begins`: the statement that begins a transaction that writes.
+    database, `full` where the disk is. `lock` is held while the file is written to. `write_begins`: the statement that begins a
+    transaction that writes.
     """
 
     refused: type[Exception]
@@ -35,10 +37,12 @@ class DatabaseFile(ServerConnection, Generic[C]):
     full: str
     write_begins: ClassVar[str]
 
-    def __init__(self, path: "str | os.PathLike[str]") -> None:
+    def __init__(self, path: "str | os.PathLike[str]", *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
         if os.fspath(path) in {"", ":memory:"}:
             raise Usage("A database in memory is lost at exit.", remedy="Name a file, or use a sink of type memory.")
         self.path = self.place = os.path.realpath(path)
+        self._busy_timeout_s = busy_timeout_s
+        self.lock = RLock()
         self._connection: C | None = None
 
     @property
@@ -115,10 +119,14 @@ class FileSink(SqlSink[C, T]):
     """The common part of sinks into one table of a database file, which is created where it is missing."""
 
     _database: DatabaseFile[C]
+    _database_type: ClassVar[type[DatabaseFile[Any]]]
 
-    def __init__(self, *, database: DatabaseFile[C], **filling: "Unpack[TableSinkArguments]") -> None:
-        self._database = database
+    def __init__(
+        self, *, path: "str | os.PathLike[str]", busy_timeout_s: float = BUSY_TIMEOUT_S, **filling: "Unpack[TableSinkArguments]"
+    ) -> None:
+        self._database = self._database_type(path, busy_timeout_s=busy_timeout_s)
         super().__init__(**filling)
+        self._lock = self._database.lock
 
     def check(self) -> Sequence[Finding]:
         """Look at the file, or at the directory where it would be created."""
