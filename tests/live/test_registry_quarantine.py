@@ -18,7 +18,7 @@ from penstock.sink.parquet import directory_account
 from penstock.sink.quarantine import QuarantineSink
 from penstock.source.kafka.records_again import KafkaRecords
 from penstock.spark.schema import arrow_schema
-from penstock.spec.account import Quarantine
+from penstock.spec.location import Quarantine
 from penstock.stage.batch import stage_bad_records
 from penstock.stage.quarantine import BadRecords, QuarantineMember, require_read_once
 

@@ -169,7 +169,7 @@ MUTANTS_OF_LEDGER = (
         bug=2,
         name="an-emptied-ledger-counts-as-a-new-one",
         file="src/penstock/ledger/sqlite.py",
-        find="        require_not_emptied(self._path)\n",
+        find="        _require_not_emptied(self._path)\n",
         replace="",
         tests=("tests/unit/test_ledger_sqlite.py::test_a_file_that_was_emptied_is_told_as_that_and_the_remedy_goes_on",),
     ),

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from penstock.checkpoint.anomaly import RESTORE, Anomaly, Severity
-from penstock.checkpoint.entries import OffsetsEntry, Unreadable
+from penstock.checkpoint.entries import RESTORE, Anomaly, OffsetsEntry, Severity, Unreadable
 from penstock.checkpoint.files import Files, open_files
 from penstock.checkpoint.log_reading import Logs, read_logs
 from penstock.checkpoint.source_log import InputFile, SourceLog, kind_of, log_offset, torn_sources

@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from penstock.checkpoint.anomaly import RESTORE, Anomaly, Severity
-from penstock.checkpoint.entries import ENTRY_ID
+from penstock.checkpoint.entries import ENTRY_ID, RESTORE, Anomaly, Severity
 from penstock.checkpoint.files import Files
 from penstock.core.kafka_offset import without_notes
 from penstock.core.model import Json

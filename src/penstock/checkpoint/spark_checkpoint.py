@@ -5,8 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.checkpoint.anomaly import restore_or_plan_anew
-from penstock.checkpoint.entries import ENTRY_ID, OffsetsEntry, Unreadable, entry_ids, parse_offsets, parse_query_id
+from penstock.checkpoint.entries import (
+    ENTRY_ID,
+    OffsetsEntry,
+    Unreadable,
+    entry_ids,
+    parse_offsets,
+    parse_query_id,
+    restore_or_plan_anew,
+)
 from penstock.checkpoint.files import open_files
 from penstock.checkpoint.input_listing import InputListing
 from penstock.checkpoint.source_log import InputFile, SourceLog, fingerprint, log_offset

@@ -6,7 +6,8 @@ creates nothing.
 """
 
 import sqlite3
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import RLock
 from urllib.parse import quote
@@ -14,12 +15,19 @@ from urllib.parse import quote
 from penstock.core.codec import encode_entry
 from penstock.core.faults import FaultPoint
 from penstock.core.model import Entry, PipelineName, Position
-from penstock.errors import Failed, OutcomeUnknown, PositionTaken, StoreIgnoresConditions
+from penstock.errors import (
+    Failed,
+    LedgerMismatch,
+    OutcomeUnknown,
+    PenstockError,
+    PositionTaken,
+    Retryable,
+    StoreIgnoresConditions,
+)
 from penstock.ledger.base_ledger import BaseLedger, require_tail_kept
-from penstock.ledger.sqlite_errors import require_not_emptied, translate_error, translate_errors
-from penstock.ledger.sqlite_self_test import collect_proofs, prove_locks, prove_undamaged, prove_writers
+from penstock.ledger.self_test import collect_proofs, prove_locks, prove_undamaged, prove_writers
 from penstock.protocols import Within
-from penstock.support.filesystem_errors import problem_of
+from penstock.support.filesystem_errors import FULL, file_problem, problem_of
 from penstock.support.private_files import create_private, make_private_directory
 
 INSERT = FaultPoint("ledger.sqlite_insert", "The entry is inserted at its position, in an open transaction.")
@@ -37,6 +45,17 @@ _AT = "SELECT position, entry FROM penstock_ledger WHERE position = ?"
 _OWNER = "SELECT position, pipeline FROM penstock_ledger ORDER BY position DESC LIMIT 1"
 _INSERT = "INSERT INTO penstock_ledger (position, pipeline, entry) VALUES (?, ?, ?)"
 _PRUNE = "DELETE FROM penstock_ledger WHERE position < ?"
+
+# Matched by text: Python 3.10 does not expose SQLite's error codes.
+_KINDS: tuple[tuple[str, type[PenstockError], str], ...] = (
+    ("locked", Retryable, "Another program holds the file: try again, or find out which one does."),
+    ("busy", Retryable, "Another program holds the file: try again, or find out which one does."),
+    ("no such table: penstock_ledger_proof", Retryable, "Another driver starts at the same time: start just one."),
+    ("not a database", LedgerMismatch, "Name another file, or restore this one from a backup."),
+    ("malformed", LedgerMismatch, "Restore the file from a backup."),
+)
+_THEN = ", then start again: nothing that was decided is lost."
+_OTHER = f"Mend the disk or the file{_THEN}"
 
 
 class SqliteLedger(BaseLedger):
@@ -73,10 +92,10 @@ class SqliteLedger(BaseLedger):
         data = encode_entry(entry).decode("ascii")
         with self._lock:
             connection = self._open_for_writing()
-            with translate_errors(self.location):
+            with _translate_errors(self.location):
                 connection.execute("BEGIN IMMEDIATE")
             try:
-                with translate_errors(self.location), INSERT.around(error=_broken_disk, lost=_broken_disk):
+                with _translate_errors(self.location), INSERT.around(error=_broken_disk, lost=_broken_disk):
                     self._insert(connection, entry, data)  # I7: the position is the primary key
                 if within is not None:
                     within(connection)
@@ -87,7 +106,7 @@ class SqliteLedger(BaseLedger):
 
     def prove(self) -> None:
         """Requires write-ahead mode, an undamaged table, locks that hold between processes, and one winner of a race."""
-        with self._lock, translate_errors(self.location):
+        with self._lock, _translate_errors(self.location):
             connection = self._open_for_writing()
             prove_undamaged(connection, self._path)
             prove_locks(connection, self._path)
@@ -100,9 +119,9 @@ class SqliteLedger(BaseLedger):
             tail = self.tail()
             require_tail_kept(tail, below=below)
             try:
-                with translate_errors(self.location), PRUNE.around(error=_broken_disk, lost=_broken_disk):
+                with _translate_errors(self.location), PRUNE.around(error=_broken_disk, lost=_broken_disk):
                     connection.execute(_PRUNE, (below,))
-                with translate_errors(self.location):
+                with _translate_errors(self.location):
                     collect_proofs(connection)
             except BaseException:  # the next batch uses this ledger, but never a connection on which something failed
                 self._drop()
@@ -121,7 +140,7 @@ class SqliteLedger(BaseLedger):
                 self._connection = self._connect("rw")
             if self._connection is None:
                 return None
-            with translate_errors(self.location):
+            with _translate_errors(self.location):
                 if not _has_table(self._connection):
                     return None
                 row = self._connection.execute(statement, values).fetchone()
@@ -144,7 +163,7 @@ class SqliteLedger(BaseLedger):
                 connection.execute("COMMIT")
         except sqlite3.Error as error:
             self._drop()
-            translated = translate_error(error, self.location)
+            translated = _translate_error(error, self.location)
             raise OutcomeUnknown(
                 f"Whether the newest entry was written is unknown: {translated.message}", remedy=translated.remedy
             ) from error
@@ -177,8 +196,8 @@ class SqliteLedger(BaseLedger):
             ) from error
 
     def _connect(self, mode: str) -> sqlite3.Connection:
-        require_not_emptied(self._path)
-        with translate_errors(self.location):
+        _require_not_emptied(self._path)
+        with _translate_errors(self.location):
             return sqlite3.connect(
                 self._uri(mode), uri=True, timeout=self._busy_timeout_s, isolation_level=None, check_same_thread=False
             )
@@ -187,7 +206,7 @@ class SqliteLedger(BaseLedger):
         return f"file:{quote(str(self._path))}?mode={mode}"
 
     def _make_writable(self, connection: sqlite3.Connection) -> None:
-        with translate_errors(self.location):
+        with _translate_errors(self.location):
             (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
             connection.execute("PRAGMA synchronous=FULL")
             if not _has_table(connection):
@@ -217,3 +236,41 @@ def _has_table(connection: sqlite3.Connection) -> bool:
 
 def _broken_disk(point: str) -> Exception:
     return sqlite3.OperationalError(f"disk I/O error at {point}")
+
+
+def _translate_error(error: sqlite3.Error, location: str) -> PenstockError:
+    """Return the error to raise for `error`, which happened before anything was committed."""
+    text = str(error)
+    for part, kind, remedy in _KINDS:
+        if part in text:
+            return kind(f"The ledger {location} cannot be used: {text}.", remedy=remedy)
+    seen = file_problem(location) or (FULL if "full" in text else None)
+    if seen is None:
+        return Failed(f"The ledger {location} cannot be used: {text}.", remedy=_OTHER)
+    return Failed(f"The ledger {location} cannot be used: {seen.reason} ({text}).", remedy=f"{seen.advice}{_THEN}")
+
+
+def _require_not_emptied(path: Path) -> None:
+    """Raise LedgerMismatch for an empty file with a write-ahead log: SQLite fills the file before it begins a log.
+
+    SQLite itself would find an empty database, or report that it is locked.
+    """
+    log = path.with_name(f"{path.name}-wal")
+    try:
+        size, logged = path.stat().st_size, log.stat().st_size
+    except OSError:  # opening the file will report what is wrong with it
+        return
+    if size == 0 < logged:
+        raise LedgerMismatch(
+            f"The ledger {path} was emptied: it has 0 bytes, and {log.name} beside it has {logged}.",
+            remedy=f"Remove {log.name} and {path.name}-shm, and restore {path.name} from a backup.",
+        )
+
+
+@contextmanager
+def _translate_errors(location: str) -> Iterator[None]:
+    """Translate SQLite's errors; only around statements that commit nothing."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _translate_error(error, location) from error

@@ -1,6 +1,6 @@
 """What each source guarantees, which is whether Spark can read the same rows again for the same offsets."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -74,17 +74,13 @@ def _files(subject: str, options: Mapping[str, str], confs: Mapping[str, str]) -
             f"{lossy[0]} makes Spark pass over files that it cannot read, so rows are lost unseen.",
             f"Set {lossy[0]} to false; then such a file stops the pipeline.",
         )
-    return Claim(
-        subject=subject,
-        guarantee=Guarantee.EXACTLY_ONCE,
-        why="Spark logs the files of a batch before it reads them, so a repeated batch reads the same files.",
-        breaks=tuple(_file_breaks(options)),
-        warnings=tuple(_file_warnings(options)),
+    return _exact(
+        subject,
+        "Spark logs the files of a batch before it reads them, so a repeated batch reads the same files.",
+        *(_REMOVED, _ATOMIC),
+        *(() if options.get("latestfirst") == "true" else (_AGE,)),
+        warnings=_file_warnings(options),
     )
-
-
-def _file_breaks(options: Mapping[str, str]) -> list[str]:
-    return [_REMOVED, _ATOMIC] + ([] if options.get("latestfirst") == "true" else [_AGE])
 
 
 def _file_warnings(options: Mapping[str, str]) -> list[str]:
@@ -121,25 +117,22 @@ def _kafka(subject: str, options: Mapping[str, str]) -> Claim:
             "Leave failOnDataLoss out, so that a gap stops the pipeline; on_gap: accept goes on and notes what is lost.",
         )
     uncommitted = options.get(ISOLATION, COMMITTED) != COMMITTED
-    return Claim(
-        subject=subject,
-        guarantee=Guarantee.EXACTLY_ONCE,
-        why="Offsets name records, and records do not change while the broker keeps them"
+    return _exact(
+        subject,
+        "Offsets name records, and records do not change while the broker keeps them"
         + ("." if uncommitted else "; only those of ended transactions are read."),
-        breaks=("Retention shorter than the longest outage: it is noticed, and what is gone is gone.",),
-        warnings=(_ABORTED,) if uncommitted else (),
+        "Retention shorter than the longest outage: it is noticed, and what is gone is gone.",
+        warnings=[_ABORTED] if uncommitted else [],
     )
 
 
 def _delta(subject: str, options: Mapping[str, str]) -> Claim:
     skipping = [name for name in ("ignoreDeletes", "ignoreChanges", "skipChangeCommits") if _is_on(options.get(name.lower()))]
-    warnings = [f"{name}: changes of existing rows are passed over or sent again." for name in skipping]
-    return Claim(
-        subject=subject,
-        guarantee=Guarantee.EXACTLY_ONCE,
-        why="Offsets name versions of the table, and a version does not change.",
-        breaks=("VACUUM or log retention shorter than the longest outage.",),
-        warnings=tuple(warnings),
+    return _exact(
+        subject,
+        "Offsets name versions of the table, and a version does not change.",
+        "VACUUM or log retention shorter than the longest outage.",
+        warnings=[f"{name}: changes of existing rows are passed over or sent again." for name in skipping],
     )
 
 
@@ -188,8 +181,8 @@ _RULES: Mapping[str, Callable[[str, Mapping[str, str]], Claim]] = {
 }
 
 
-def _exact(subject: str, why: str, *breaks: str) -> Claim:
-    return Claim(subject=subject, guarantee=Guarantee.EXACTLY_ONCE, why=why, breaks=breaks)
+def _exact(subject: str, why: str, *breaks: str, warnings: Sequence[str] = ()) -> Claim:
+    return Claim(subject=subject, guarantee=Guarantee.EXACTLY_ONCE, why=why, breaks=breaks, warnings=tuple(warnings))
 
 
 def _weak(subject: str, why: str, remedy: str) -> Claim:

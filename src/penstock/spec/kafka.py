@@ -8,11 +8,11 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, mod
 from pydantic_core import PydanticCustomError
 from typing_extensions import Self
 
-from penstock.spec.account import Columns, GivenColumns, as_tuple
 from penstock.spec.complaint import complaint_error, described
 from penstock.spec.kafka_options import ConnectionString, hubs_of
-from penstock.spec.quantity import Duration, Size
+from penstock.spec.location import Columns, GivenColumns, as_tuple
 from penstock.spec.registry import Encode, require_subjects
+from penstock.spec.scalar import Duration, Size
 from penstock.spec.settings import OneKey, Settings
 from penstock.spec.source import Option
 from penstock.support.secret import remember_options, scheme_only

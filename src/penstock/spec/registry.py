@@ -9,7 +9,7 @@ from typing_extensions import Self
 
 from penstock.spec.complaint import Complaint, complaint_error, complaints_error
 from penstock.spec.place import FilePath
-from penstock.spec.quantity import Duration
+from penstock.spec.scalar import Duration
 from penstock.spec.settings import Settings
 from penstock.support.secret import Secret, remember, scheme_only
 

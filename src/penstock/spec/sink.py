@@ -8,11 +8,10 @@ from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, PlainVal
 from typing_extensions import Self
 
 from penstock.core.model import Json
-from penstock.spec.account import FAIL, QUARANTINE, Account, Columns, GivenColumns, Route, ShortAccount
 from penstock.spec.complaint import complaint_error, described
 from penstock.spec.kafka import Kafka
-from penstock.spec.name import PYTHON_SCHEMA, AccountKey, python_name
-from penstock.spec.quantity import Size
+from penstock.spec.location import FAIL, QUARANTINE, Account, Columns, GivenColumns, Route, ShortAccount
+from penstock.spec.scalar import PYTHON_SCHEMA, AccountKey, Size, python_name
 from penstock.spec.settings import Settings, nearest
 from penstock.spec.table import DBAPI, Cassandra, DuckDB, MySQL, PostgreSQL, Redshift, SQLite, SQLServer
 from penstock.support.secret import remember_options

@@ -18,8 +18,8 @@ from penstock.spec.kafka_options import (
     single_topic,
 )
 from penstock.spec.place import SourcePath
-from penstock.spec.quantity import Duration
 from penstock.spec.registry import Decode, require_subjects
+from penstock.spec.scalar import Duration
 from penstock.spec.settings import Settings
 from penstock.support.secret import Secret, remember, remember_options
 

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from penstock.spec.account import Columns, GivenColumns
 from penstock.spec.complaint import complaint_error
+from penstock.spec.location import Columns, GivenColumns
 from penstock.spec.merge import Merge
-from penstock.spec.name import ModuleName
 from penstock.spec.place import (
     CassandraUrl,
     DuckdbUrl,
@@ -23,7 +22,7 @@ from penstock.spec.place import (
     local_path,
     same_or_nested,
 )
-from penstock.spec.quantity import Duration
+from penstock.spec.scalar import Duration, ModuleName
 from penstock.spec.settings import Settings
 from penstock.support.secret import redact, remember_options
 

@@ -4,6 +4,7 @@ A directory with the set-group-ID bit (`chmod 2770`) is shared: its group can re
 for executors, or operators, who run as other users than the driver.
 """
 
+import errno
 import os
 import stat
 from contextlib import suppress
@@ -56,3 +57,17 @@ def _share(path: Path, handle: int) -> None:
 
 def _is_shared(directory: Path) -> bool:
     return bool(directory.stat().st_mode & stat.S_ISGID)
+
+
+def sync_directory(path: str | Path) -> None:
+    """Make the names in a directory durable. Raises OSError, after which it must not be tried again."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def io_error(point: str) -> OSError:
+    """Return the error that an armed fault point raises, as a disk would."""
+    return OSError(errno.EIO, f"{os.strerror(errno.EIO)} at {point}")

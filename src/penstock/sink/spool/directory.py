@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from penstock.sink.spool.place import ID_SUFFIX, Spooled
-from penstock.support.durable import sync_directory
-from penstock.support.private_files import create_private, make_private_directory, open_private
+from penstock.support.private_files import create_private, make_private_directory, open_private, sync_directory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from tenacity import Retrying, retry_if_exception, retry_if_exception_type, stop
 
 from penstock.errors import Failed, PenstockError, Retryable
 from penstock.kafka.login_errors import DISCONNECTED, ClientErrors, require_login
-from penstock.source.kafka.topic import RetainedOffsets, TopicNow
+from penstock.source.kafka.gaps import RetainedOffsets, TopicNow
 
 _ANSWER_S = 15
 _LED_S = 60

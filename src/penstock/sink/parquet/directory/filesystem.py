@@ -10,8 +10,8 @@ from pathlib import Path
 
 from penstock.core.model import new_nonce
 from penstock.errors import PenstockError, PublishFailed, Retryable
-from penstock.support.durable import sync_directory
 from penstock.support.filesystem_errors import problem_of
+from penstock.support.private_files import sync_directory
 
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1

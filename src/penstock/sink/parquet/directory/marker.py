@@ -15,8 +15,7 @@ from penstock.core.high_water_mark import Marker
 from penstock.core.model import Position, new_nonce
 from penstock.errors import LedgerMismatch
 from penstock.sink.parquet.directory.owner import place_or_leave
-from penstock.support.durable import io_error, sync_directory
-from penstock.support.private_files import open_private
+from penstock.support.private_files import io_error, open_private, sync_directory
 
 READ = FaultPoint("parquet.marker.read", "The high-water mark of an account is read.")
 WRITE = FaultPoint("parquet.marker.write", "A new high-water mark is written under a name that does not count.", tears=True)

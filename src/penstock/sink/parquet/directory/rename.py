@@ -9,7 +9,7 @@ from penstock.core.faults import FaultPoint
 from penstock.errors import ContentConflict, StagedDataLost
 from penstock.sink.parquet.account import PieceState
 from penstock.sink.parquet.directory.filesystem import rename_or_refuse
-from penstock.support.durable import io_error
+from penstock.support.private_files import io_error
 
 RENAME = FaultPoint("rename.move", "A staged file is renamed into the table.")
 LINK = FaultPoint("hardlink.link", "A staged file gets its published name, where a rename cannot refuse to replace.")

@@ -1,11 +1,11 @@
-"""Checks, from where a source's records are decoded, that its schema registry and the library that decodes are there."""
+"""What `penstock check` asks of the processes that read Kafka: whether client, schema registry and libraries are there."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.core.model import Finding
 from penstock.errors import PenstockError
-from penstock.source.kafka.registry_place import place_of, subjects_of
+from penstock.source.kafka.decode import place_of, subjects_of
 from penstock.spec.kafka_options import single_topic
 from penstock.spec.registry import Decode
 from penstock.spec.source import Source
@@ -46,3 +46,16 @@ def registry_checks(sources: Mapping[str, Source]) -> Iterator[RegistryCheck]:
         if source.decode is not None:
             subjects = tuple(subjects_of(source.decode, single_topic(source.options)).values())
             yield RegistryCheck(source=name, decode=source.decode, subjects=subjects)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCheck:
+    """Checks that a task can import the client library that the reader needs there."""
+
+    def findings(self) -> Sequence[Finding]:
+        try:
+            import confluent_kafka  # noqa: PLC0415 - whether that works is the question
+        except ImportError as missing:
+            message = f"{missing}: Penstock's own reader needs confluent-kafka on every executor: pip install 'penstock[kafka]'."
+            return [Finding(subject="Kafka's client", ok=False, message=message)]
+        return [Finding(subject="Kafka's client", ok=True, message=f"confluent-kafka {confluent_kafka.__version__}")]
