@@ -12,8 +12,7 @@ from penstock.core.bad_record import NAME, SCHEMA, SCHEMA_CHECKED, UNKNOWN
 from penstock.core.model import NEWEST_ROW_DIGEST, BatchId, Generation, OffsetRange, PipelineName, SourceName
 from penstock.errors import Refused, Retryable, StageFailed
 from penstock.registry.decoding import QuarantinePass, unpacked
-from penstock.registry.place import RegistryPlace
-from penstock.registry.wire import framed
+from penstock.registry.wire import RegistryPlace, framed
 from penstock.sink.parquet import directory_account
 from penstock.sink.quarantine import QuarantineSink
 from penstock.source.kafka.records_again import KafkaRecords

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from penstock.ledger.store import MemoryStore
 
 from penstock.core.codec import (
     decode_document,
@@ -45,6 +44,7 @@ from penstock.core.model import (
 )
 from penstock.core.topics import Evidence, GapAccepted, GapKind, PartitionRead, TopicRead
 from penstock.ledger.log import LogLedger
+from penstock.ledger.store import MemoryStore
 from penstock.sink.dbapi.trial import TrialResult
 from penstock.sink.dbapi.trial_record import decode_trial, encode_trial
 from penstock.sink.kafka.marker_store import Beginning, LaneMarker, Part, decode_lane_marker, encode_lane_marker

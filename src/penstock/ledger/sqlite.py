@@ -27,7 +27,7 @@ from penstock.errors import (
 from penstock.ledger.base_ledger import BaseLedger, require_tail_kept
 from penstock.ledger.self_test import collect_proofs, prove_locks, prove_undamaged, prove_writers
 from penstock.protocols import Within
-from penstock.support.filesystem_errors import FULL, file_problem, problem_of
+from penstock.support.filesystem_errors import FULL, file_problem, translate_os_errors
 from penstock.support.private_files import create_private, make_private_directory
 
 INSERT = FaultPoint("ledger.sqlite_insert", "The entry is inserted at its position, in an open transaction.")
@@ -184,16 +184,12 @@ class SqliteLedger(BaseLedger):
 
     def _create(self) -> None:
         """Create the file as private: SQLite gives its own files beside it the same permissions."""
-        try:
+        with translate_os_errors(
+            Failed, f"The folder of the ledger {self._path} could not be created", then=", then start again."
+        ):
             make_private_directory(self._path.parent)
             if not self._path.exists():
                 create_private(self._path)
-        except OSError as error:
-            found = problem_of(error)
-            raise Failed(
-                f"The folder of the ledger {self._path} could not be created: {found.reason}.",
-                remedy=f"{found.advice}, then start again.",
-            ) from error
 
     def _connect(self, mode: str) -> sqlite3.Connection:
         _require_not_emptied(self._path)

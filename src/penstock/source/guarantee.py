@@ -53,7 +53,17 @@ def opened_claims(sources: Mapping[SourceName, OpenedSource], confs: Mapping[str
 def _claim_of_format(subject: str, name: str, given: Mapping[str, str], confs: Mapping[str, str]) -> Claim:
     kind = short_format(name)
     options = {key.lower(): str(value) for key, value in given.items()}
-    return _files(subject, options, confs) if is_file_format(kind) else _RULES.get(kind, _unknown)(subject, options)
+    if is_file_format(kind):
+        return _files(subject, options, confs)
+    if kind in {"socket", "textsocket"}:
+        return _weak(
+            subject,
+            "A socket hands out each line once: what was read and not yet delivered is gone after a crash.",
+            "Read files or Kafka instead.",
+        )
+    if kind in _BY_OPTIONS:
+        return _BY_OPTIONS[kind](subject, options)
+    return _exact(subject, *_REPLAYED.get(kind, _UNKNOWN))
 
 
 def _claim(name: str, source: Source, confs: Mapping[str, str]) -> Claim:
@@ -93,22 +103,6 @@ def _file_warnings(options: Mapping[str, str]) -> list[str]:
     return warnings
 
 
-def _rate(subject: str, _: Mapping[str, str]) -> Claim:
-    return _exact(
-        subject,
-        "Rows follow from the offset (seconds since the start that the checkpoint logs) and the options.",
-        "A changed rowsPerSecond or a lost checkpoint: the same seconds then stand for other rows.",
-    )
-
-
-def _rate_micro_batch(subject: str, _: Mapping[str, str]) -> Claim:
-    return _exact(
-        subject,
-        "Rows follow from the offset and the options alone.",
-        "A changed rowsPerBatch, startTimestamp or advanceMillisPerBatch.",
-    )
-
-
 def _kafka(subject: str, options: Mapping[str, str]) -> Claim:
     if options.get("failondataloss", "true").lower() == "false":
         return _weak(
@@ -136,49 +130,31 @@ def _delta(subject: str, options: Mapping[str, str]) -> Claim:
     )
 
 
-def _numbered(subject: str, _: Mapping[str, str]) -> Claim:
-    return _exact(
-        subject, "Offsets are sequence numbers of records that the service keeps.", "Retention shorter than the longest outage."
-    )
-
-
-def _table(subject: str, _: Mapping[str, str]) -> Claim:
-    return _exact(
-        subject,
+_BY_OPTIONS: Mapping[str, Callable[[str, Mapping[str, str]], Claim]] = {"kafka": _kafka, "delta": _delta}
+_NUMBERED = ("Offsets are sequence numbers of records that the service keeps.", "Retention shorter than the longest outage.")
+_REPLAYED: Mapping[str, tuple[str, str]] = {
+    "rate": (
+        "Rows follow from the offset (seconds since the start that the checkpoint logs) and the options.",
+        "A changed rowsPerSecond or a lost checkpoint: the same seconds then stand for other rows.",
+    ),
+    "rate-micro-batch": (
+        "Rows follow from the offset and the options alone.",
+        "A changed rowsPerBatch, startTimestamp or advanceMillisPerBatch.",
+    ),
+    **dict.fromkeys(("kinesis", "aws-kinesis", "eventhubs"), _NUMBERED),
+    "table": (
         "Assumed: the table's format can give the rows between two logged offsets again, as Spark demands of every stream.",
         "A format that cannot, or files and versions removed before they were delivered.",
-    )
-
-
-def _socket(subject: str, _: Mapping[str, str]) -> Claim:
-    return _weak(
-        subject,
-        "A socket hands out each line once: what was read and not yet delivered is gone after a crash.",
-        "Read files or Kafka instead.",
-    )
-
-
-def _unknown(subject: str, _: Mapping[str, str]) -> Claim:
-    return _exact(
-        subject,
-        "Assumed: the source can give the rows between two logged offsets again, as Spark demands of every source. "
-        "Penstock does not know this format.",
-        "A source that gives other rows for the same offsets.",
-    )
-
-
-_RULES: Mapping[str, Callable[[str, Mapping[str, str]], Claim]] = {
-    "rate": _rate,
-    "rate-micro-batch": _rate_micro_batch,
-    "kafka": _kafka,
-    "delta": _delta,
-    "kinesis": _numbered,
-    "aws-kinesis": _numbered,
-    "eventhubs": _numbered,
-    "table": _table,
-    "socket": _socket,
-    "textsocket": _socket,
+    ),
 }
+_UNKNOWN = (
+    (
+        "Assumed: the source can give the rows between two logged offsets again, as Spark demands of every source. "
+        "Penstock does not know this format."
+    ),
+    "A source that gives other rows for the same offsets.",
+)
+"""Why a format's rows can be read again, and what breaks that."""
 
 
 def _exact(subject: str, why: str, *breaks: str, warnings: Sequence[str] = ()) -> Claim:

@@ -12,8 +12,7 @@ from penstock.blob.url import is_blob
 from penstock.spec.complaint import complaint_error, described
 from penstock.spec.place import AccountUrl, CheckpointUrl, LedgerUrl, SpoolUrl, is_postgres, local_path
 from penstock.spec.settings import OneKey, Settings
-from penstock.spec.source import Option
-from penstock.support.secret import remember_options
+from penstock.spec.source import Options
 
 FAIL, QUARANTINE = "fail", "quarantine"
 
@@ -34,11 +33,10 @@ class StateLocation(Settings):
     """A URL with the options of its store."""
 
     url: str = Field(description="Where it is.")
-    options: Mapping[str, Option] = Field(default_factory=dict, description="Options of the store, as an account there has them.")
+    options: Options = Field(default_factory=dict, description="Options of the store, as an account there has them.")
 
     @model_validator(mode="after")
     def _options_are_of_a_store(self) -> Self:
-        remember_options(self.options)
         unknown = sorted(set(self.options) - {"schema"})
         if is_postgres(self.url) and unknown:
             raise complaint_error(
@@ -104,16 +102,11 @@ class Account(Settings):
     url: AccountUrl = Field(
         description="Root of the table: `file:///path`, a path relative to the pipeline file, or `s3://`, `az://`, `gs://`, `hdfs://`."
     )
-    options: Mapping[str, Option] = Field(default_factory=dict, description="Options of the store, such as a region.")
+    options: Options = Field(default_factory=dict, description="Options of the store, such as a region.")
 
     if TYPE_CHECKING:
 
         def __init__(self, *, url: str | PathLike[str], options: Mapping[str, Any] = ...) -> None: ...
-
-    @model_validator(mode="after")
-    def _remember(self) -> Self:
-        remember_options(self.options)
-        return self
 
     @property
     def directory(self) -> Path | None:

@@ -27,8 +27,7 @@ from penstock.spec.place import Directory
 from penstock.spec.scalar import Duration, Name, PythonName, ViewName
 from penstock.spec.settings import OneKey, Settings
 from penstock.spec.sink import GivenSink, Sink
-from penstock.spec.source import Option, Source
-from penstock.support.secret import remember_options
+from penstock.spec.source import Options, Source
 
 _ORDER = (
     "pipeline", "home", "guarantee", "spark", "sources", "transform", "sinks", "quarantine",
@@ -110,7 +109,7 @@ class Spark(Settings):
     master: str | None = Field(
         default=None, min_length=1, description="Spark's master URL, such as `local[*]`, if nothing else gives one."
     )
-    conf: Mapping[str, Option] = Field(default_factory=dict, description="Spark settings.")
+    conf: Options = Field(default_factory=dict, description="Spark settings.")
     packages: tuple[str, ...] = Field(
         default=(), strict=False, description="Maven coordinates of connector jars (`group:artifact:version`) to load."
     )
@@ -124,11 +123,6 @@ class Spark(Settings):
             conf: Mapping[str, str | float | bool] = ...,
             packages: tuple[str, ...] | list[str] = (),
         ) -> None: ...
-
-    @model_validator(mode="after")
-    def _remember(self) -> Self:
-        remember_options(self.conf)
-        return self
 
 
 class DeliverySettings(Settings):

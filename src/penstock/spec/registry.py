@@ -96,10 +96,6 @@ class Coded(Settings):
         default=None, ge=1, description="Which of the subject's schemas is read by; left out, the newest at the start."
     )
 
-    if TYPE_CHECKING:
-
-        def __init__(self, *, format: Format, subject: str | None = None, version: int | None = None) -> None: ...  # noqa: A002
-
 
 ShortCoded = Annotated[
     Coded,

@@ -139,19 +139,11 @@ class Console(Settings):
     rows: int = Field(default=20, ge=0, description="How many rows of each batch to print at most.")
     truncate: int = Field(default=40, ge=0, description="Longest value to print in characters; 0 prints all of it.")
 
-    if TYPE_CHECKING:
-
-        def __init__(self, *, rows: int = 20, truncate: int = 40) -> None: ...
-
 
 class Memory(Settings):
     """Keeps rows in the driver's memory, for tests. They are gone when the process ends."""
 
     type: Literal["memory"] = Field(default="memory", description="`memory`: keeps rows in the driver.")
-
-    if TYPE_CHECKING:
-
-        def __init__(self) -> None: ...
 
 
 @runtime_checkable

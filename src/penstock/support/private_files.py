@@ -30,7 +30,7 @@ def make_private_directory(directory: Path) -> None:
 
 def open_private(path: Path, mode: Literal["xb", "ab"]) -> BinaryIO:
     """Create `path`, or with `ab` append to it if it exists. Raises OSError, FileExistsError."""
-    file = open(path, mode, opener=_opener)  # noqa: SIM115 - the caller closes it
+    file = open(path, mode, opener=lambda name, flags: os.open(name, flags, _FILE))  # noqa: SIM115 - the caller closes it
     if mode == "xb" or file.tell() == 0:
         _share(path, file.fileno())
     return file
@@ -43,10 +43,6 @@ def create_private(path: Path) -> None:
         _share(path, handle)
     finally:
         os.close(handle)
-
-
-def _opener(path: str, flags: int) -> int:
-    return os.open(path, flags, _FILE)
 
 
 def _share(path: Path, handle: int) -> None:

@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 
 from penstock.core.model import SourceName
 from penstock.errors import DependencyMissing
-from penstock.registry.place import RegistryPlace
+from penstock.registry.wire import RegistryPlace
 from penstock.spec.kafka_options import single_topic
 from penstock.spec.registry import ByRegistry, Decode, Registry
 from penstock.spec.source import Source

@@ -21,7 +21,8 @@ class RegistryCheck:
     subjects: tuple[tuple[str, int | None], ...]
 
     def findings(self) -> Sequence[Finding]:
-        return [self._finding(*self._found())]
+        ok, message = self._found()
+        return [Finding(subject=f"schema registry of {self.source}", ok=ok, message=message)]
 
     def _found(self) -> tuple[bool, str]:
         try:
@@ -35,9 +36,6 @@ class RegistryCheck:
         except PenstockError as error:
             return False, str(error)
         return True, shown_text(self.decode.registry.url)
-
-    def _finding(self, ok: bool, message: str) -> Finding:  # noqa: FBT001 - of `_found` alone
-        return Finding(subject=f"schema registry of {self.source}", ok=ok, message=message)
 
 
 def registry_checks(sources: Mapping[str, Source]) -> Iterator[RegistryCheck]:

@@ -121,17 +121,13 @@ def _login(name: str, java: Mapping[str, str], client: Mapping[str, str]) -> dic
         return {}
     if java.get("sasl.mechanism", "GSSAPI").upper() not in _LOGGED_IN:
         return {}
-    login = {key.lower(): _unescaped(value) for key, value in _LOGIN.findall(java.get("sasl.jaas.config", ""))}
+    login = {key.lower(): re.sub(r"\\(.)", r"\1", value) for key, value in _LOGIN.findall(java.get("sasl.jaas.config", ""))}
     if login.keys() != {"username", "password"}:
         raise Usage(
             f"sources.{name}.options.kafka.sasl.jaas.config has no username and password that Penstock finds.",
             remedy='Write username="…" and password="…" in it, or say them by `client:` (sasl.username, sasl.password).',
         )
     return {"sasl.username": login["username"], "sasl.password": login["password"]}
-
-
-def _unescaped(text: str) -> str:
-    return re.sub(r"\\(.)", r"\1", text)
 
 
 def require_named(name: SourceName, source: Source, read: Positions) -> None:

@@ -65,15 +65,12 @@ class Watch:
     def _ask(self, name: SourceName, topics: Sequence[str]) -> Mapping[str, TopicNow]:
         """Ask the brokers; drop a client that failed, since it goes on asking a partition's previous leader."""
         try:
-            return self._of(name).topics(topics)
+            if name not in self._brokers:
+                self._brokers[name] = self._connect(name, self.sources[name])
+            return self._brokers[name].topics(topics)
         except PenstockError:
             self._brokers.pop(name, None)
             raise
-
-    def _of(self, name: SourceName) -> "Broker":
-        if name not in self._brokers:
-            self._brokers[name] = self._connect(name, self.sources[name])
-        return self._brokers[name]
 
 
 def _needed(start: Positions, end: Positions) -> Positions:

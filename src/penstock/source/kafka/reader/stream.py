@@ -47,7 +47,9 @@ class OffsetStream:
         """
         known = read_offset(start)
         now = self._look()
-        self._require_continued(known, now)
+        wrong = next(self._breaks(known, now), None)
+        if wrong is not None:
+            raise Retryable(wrong, remedy=_START_AGAIN)
         self._require_there(now)
         up_to = {topic: self._up_to(topic, of, known.positions.get(topic, {})) for topic, of in now.items()}
         readable = {topic: of for topic, of in up_to.items() if of.partitions}
@@ -130,11 +132,6 @@ class OffsetStream:
                 f"Topic {missing[0]!r} of source {self._settings.name!r} does not exist.",
                 remedy="Create it, or correct the name.",
             )
-
-    def _require_continued(self, known: KafkaOffset, now: Mapping[str, TopicNow]) -> None:
-        wrong = next(self._breaks(known, now), None)
-        if wrong is not None:
-            raise Retryable(wrong, remedy=_START_AGAIN)
 
     def _breaks(self, known: KafkaOffset, now: Mapping[str, TopicNow]) -> Iterator[str]:
         for topic, parts in known.positions.items():
