@@ -91,9 +91,6 @@ class DirectoryStore:
             for name, _ in self._names(f"{top}/"):
                 self._remove_if_empty(self._root / top / name)
 
-    def close(self) -> None:
-        """Do nothing: nothing stays open."""
-
     # --- steps
 
     def _make(self, folder: Path) -> None:

@@ -118,7 +118,7 @@ class LogLedger(BaseLedger):
         return {self.location: RequestEstimate(small=append, uploaded=append, look=each.list + _ABSENT + each.list)}
 
     def close(self) -> None:
-        self._store.close()
+        """Do nothing: connections to stores belong to the process."""
 
     # --- entries
 

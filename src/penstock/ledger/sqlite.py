@@ -6,8 +6,7 @@ creates nothing.
 """
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from threading import RLock
 from urllib.parse import quote
@@ -27,6 +26,7 @@ from penstock.errors import (
 from penstock.ledger.base_ledger import BaseLedger, require_tail_kept
 from penstock.ledger.self_test import collect_proofs, prove_locks, prove_undamaged, prove_writers
 from penstock.protocols import Within
+from penstock.support.connection import ServerConnection
 from penstock.support.filesystem_errors import FULL, file_problem, translate_os_errors
 from penstock.support.private_files import create_private, make_private_directory
 
@@ -58,14 +58,16 @@ _THEN = ", then start again: nothing that was decided is lost."
 _OTHER = f"Mend the disk or the file{_THEN}"
 
 
-class SqliteLedger(BaseLedger):
+class SqliteLedger(BaseLedger, ServerConnection):
     """A `Ledger` in the SQLite file at `path`. Thread-safe: one connection, one call at a time.
 
     Waits `busy_timeout_s` for another writer of the file, then raises Retryable.
     """
 
+    errors = sqlite3.Error
+
     def __init__(self, path: Path, *, pipeline: PipelineName, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
-        self._path = path
+        self._path, self.place = path, str(path)
         self._pipeline = pipeline
         self._busy_timeout_s = busy_timeout_s
         self._lock = RLock()
@@ -74,7 +76,7 @@ class SqliteLedger(BaseLedger):
 
     @property
     def location(self) -> str:
-        return str(self._path)
+        return self.place
 
     @property
     def home(self) -> str | None:
@@ -90,23 +92,19 @@ class SqliteLedger(BaseLedger):
     def append(self, entry: Entry, *, within: Within | None = None) -> None:
         """An exception of `within` is raised unchanged, and nothing is written."""
         data = encode_entry(entry).decode("ascii")
-        with self._lock:
+        with self._lock, self.dropping_on_error():
             connection = self._open_for_writing()
-            with _translate_errors(self.location):
+            with self.translate_errors(Failed):
                 connection.execute("BEGIN IMMEDIATE")
-            try:
-                with _translate_errors(self.location), INSERT.around(error=_broken_disk, lost=_broken_disk):
-                    self._insert(connection, entry, data)  # I7: the position is the primary key
-                if within is not None:
-                    within(connection)
-            except BaseException:
-                self._drop()
-                raise
+            with self.translate_errors(Failed), INSERT.around(error=_broken_disk, lost=_broken_disk):
+                self._insert(connection, entry, data)  # I7: the position is the primary key
+            if within is not None:
+                within(connection)
             self._commit(connection)
 
     def prove(self) -> None:
         """Requires write-ahead mode, an undamaged table, locks that hold between processes, and one winner of a race."""
-        with self._lock, _translate_errors(self.location):
+        with self._lock, self.translate_errors(Failed):
             connection = self._open_for_writing()
             prove_undamaged(connection, self._path)
             prove_locks(connection, self._path)
@@ -114,23 +112,18 @@ class SqliteLedger(BaseLedger):
 
     def prune(self, *, below: Position) -> None:
         """Raises ValueError if the tail would be pruned: while it stays, a pruned position counts as taken."""
-        with self._lock:
+        with self._lock, self.dropping_on_error():
             connection = self._open_for_writing()
-            tail = self.tail()
-            require_tail_kept(tail, below=below)
-            try:
-                with _translate_errors(self.location), PRUNE.around(error=_broken_disk, lost=_broken_disk):
-                    connection.execute(_PRUNE, (below,))
-                with _translate_errors(self.location):
-                    collect_proofs(connection)
-            except BaseException:  # the next batch uses this ledger, but never a connection on which something failed
-                self._drop()
-                raise
+            require_tail_kept(self.tail(), below=below)
+            with self.translate_errors(Failed), PRUNE.around(error=_broken_disk, lost=_broken_disk):
+                connection.execute(_PRUNE, (below,))
+            with self.translate_errors(Failed):
+                collect_proofs(connection)
 
     def close(self) -> None:
         """Close the connection; the next call opens another."""
         with self._lock:
-            self._drop()
+            self.drop()
 
     # --- reading and writing
 
@@ -140,7 +133,7 @@ class SqliteLedger(BaseLedger):
                 self._connection = self._connect("rw")
             if self._connection is None:
                 return None
-            with _translate_errors(self.location):
+            with self.translate_errors(Failed):
                 if not _has_table(self._connection):
                     return None
                 row = self._connection.execute(statement, values).fetchone()
@@ -162,20 +155,26 @@ class SqliteLedger(BaseLedger):
             with COMMIT.around(error=_broken_disk, lost=_broken_disk):
                 connection.execute("COMMIT")
         except sqlite3.Error as error:
-            self._drop()
-            translated = _translate_error(error, self.location)
+            translated = self._translate_error(error, Failed)
             raise OutcomeUnknown(
                 f"Whether the newest entry was written is unknown: {translated.message}", remedy=translated.remedy
             ) from error
-        except BaseException:
-            self._drop()
-            raise
 
     # --- the connection
 
+    def _translate_error(self, cause: sqlite3.Error, kind: type[Failed]) -> PenstockError:
+        text = str(cause)
+        for part, meaning, remedy in _KINDS:
+            if part in text:
+                return meaning(f"The ledger {self._path} cannot be used: {text}.", remedy=remedy)
+        seen = file_problem(self._path) or (FULL if "full" in text else None)
+        if seen is None:
+            return kind(f"The ledger {self._path} cannot be used: {text}.", remedy=_OTHER)
+        return kind(f"The ledger {self._path} cannot be used: {seen.reason} ({text}).", remedy=f"{seen.advice}{_THEN}")
+
     def _open_for_writing(self) -> sqlite3.Connection:
         if self._connection is None or not self._writable:
-            self._drop()
+            self.drop()
             self._create()
             self._connection = self._connect("rw")
             self._make_writable(self._connection)
@@ -193,7 +192,7 @@ class SqliteLedger(BaseLedger):
 
     def _connect(self, mode: str) -> sqlite3.Connection:
         _require_not_emptied(self._path)
-        with _translate_errors(self.location):
+        with self.translate_errors(Failed):
             return sqlite3.connect(
                 self._uri(mode), uri=True, timeout=self._busy_timeout_s, isolation_level=None, check_same_thread=False
             )
@@ -202,7 +201,7 @@ class SqliteLedger(BaseLedger):
         return f"file:{quote(str(self._path))}?mode={mode}"
 
     def _make_writable(self, connection: sqlite3.Connection) -> None:
-        with _translate_errors(self.location):
+        with self.translate_errors(Failed):
             (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
             connection.execute("PRAGMA synchronous=FULL")
             if not _has_table(connection):
@@ -213,7 +212,7 @@ class SqliteLedger(BaseLedger):
                 remedy="Put the ledger on a local disk.",
             )
 
-    def _drop(self) -> None:
+    def drop(self) -> None:
         """Roll back and close, so that only the file says what the connection did.
 
         Closing alone would leave the lock while a cursor of the connection lives, for example in an exception's traceback.
@@ -234,18 +233,6 @@ def _broken_disk(point: str) -> Exception:
     return sqlite3.OperationalError(f"disk I/O error at {point}")
 
 
-def _translate_error(error: sqlite3.Error, location: str) -> PenstockError:
-    """Return the error to raise for `error`, which happened before anything was committed."""
-    text = str(error)
-    for part, kind, remedy in _KINDS:
-        if part in text:
-            return kind(f"The ledger {location} cannot be used: {text}.", remedy=remedy)
-    seen = file_problem(location) or (FULL if "full" in text else None)
-    if seen is None:
-        return Failed(f"The ledger {location} cannot be used: {text}.", remedy=_OTHER)
-    return Failed(f"The ledger {location} cannot be used: {seen.reason} ({text}).", remedy=f"{seen.advice}{_THEN}")
-
-
 def _require_not_emptied(path: Path) -> None:
     """Raise LedgerMismatch for an empty file with a write-ahead log: SQLite fills the file before it begins a log.
 
@@ -261,12 +248,3 @@ def _require_not_emptied(path: Path) -> None:
             f"The ledger {path} was emptied: it has 0 bytes, and {log.name} beside it has {logged}.",
             remedy=f"Remove {log.name} and {path.name}-shm, and restore {path.name} from a backup.",
         )
-
-
-@contextmanager
-def _translate_errors(location: str) -> Iterator[None]:
-    """Translate SQLite's errors; only around statements that commit nothing."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise _translate_error(error, location) from error

@@ -50,10 +50,6 @@ class ConditionalStore(Protocol):
         """Collect what interrupted puts left behind. At worst, a concurrent put fails with Retryable."""
         ...
 
-    def close(self) -> None:
-        """Release connections."""
-        ...
-
 
 @runtime_checkable
 class BillingStore(Protocol):
@@ -108,9 +104,6 @@ class BlobLedgerStore:
             for pending in self._store.pending(folder):
                 self._store.discard(pending)
 
-    def close(self) -> None:
-        """Do nothing: connections belong to the process."""
-
 
 class MemoryStore:
     """A `ConditionalStore` for tests and the simulator. All users of one object share its content."""
@@ -150,9 +143,6 @@ class MemoryStore:
 
     def sweep(self) -> None:
         """Do nothing: puts leave nothing behind."""
-
-    def close(self) -> None:
-        """Do nothing: nothing is open."""
 
     def _set(self, key: str, data: bytes) -> None:
         if key not in self._objects:

@@ -53,9 +53,6 @@ class SteppedStore:
     def sweep(self) -> None:
         """Do nothing: puts in memory leave nothing behind."""
 
-    def close(self) -> None:
-        """Do nothing: nothing is open."""
-
 
 class WatchedLedger(LogLedger):
     """A `LogLedger` whose wrong answers are found when they are given, not when they do harm."""
