@@ -16,15 +16,13 @@ _MODULES: Final = {
     "penstock.run.reading": "Reading",
     "penstock.sink.memory": "clear_memory_table memory_table",
     "penstock.sink.own": "OwnBatch OwnSink from_json_lines require_json to_json_lines",
-    "penstock.spec.account": "Account Quarantine Route",
+    "penstock.spec.location": "Account Quarantine Route",
     "penstock.spec.kafka": "Kafka RecordValue",
-    "penstock.spec.merge": "Merge",
-    "penstock.spec.pipeline": "PipelineSettings Spark",
-    "penstock.spec.query": "Transform Trigger",
+    "penstock.spec.pipeline": "PipelineSettings Spark Transform Trigger",
     "penstock.spec.registry": "Coded Decode Encode Registry",
     "penstock.spec.sink": "Console Memory Parquet PythonSink",
     "penstock.spec.source": "Source Watermark",
-    "penstock.spec.table": "Cassandra DBAPI DuckDB MySQL PostgreSQL Redshift SQLServer SQLite",
+    "penstock.spec.table": "Cassandra DBAPI DuckDB Merge MySQL PostgreSQL Redshift SQLServer SQLite",
 }
 _HOMES: Final = {name: module for module, names in _MODULES.items() for name in names.split()}
 _RENAMED: Final = {
@@ -45,15 +43,13 @@ if TYPE_CHECKING:
     from penstock.run.reading import Reading
     from penstock.sink.memory import clear_memory_table, memory_table
     from penstock.sink.own import OwnBatch, OwnSink, from_json_lines, require_json, to_json_lines
-    from penstock.spec.account import Account, Quarantine, Route
     from penstock.spec.kafka import Kafka, RecordValue
-    from penstock.spec.merge import Merge
-    from penstock.spec.pipeline import PipelineSettings, Spark
-    from penstock.spec.query import Transform, Trigger
+    from penstock.spec.location import Account, Quarantine, Route
+    from penstock.spec.pipeline import PipelineSettings, Spark, Transform, Trigger
     from penstock.spec.registry import Coded, Decode, Encode, Registry
     from penstock.spec.sink import Console, Memory, Parquet, PythonSink
     from penstock.spec.source import Source, Watermark
-    from penstock.spec.table import DBAPI, Cassandra, DuckDB, MySQL, PostgreSQL, Redshift, SQLite, SQLServer
+    from penstock.spec.table import DBAPI, Cassandra, DuckDB, Merge, MySQL, PostgreSQL, Redshift, SQLite, SQLServer
 
 __all__ = [
     "DBAPI",

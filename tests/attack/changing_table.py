@@ -16,9 +16,9 @@ from penstock.core.model import Attempt, new_nonce
 from penstock.core.row_hash import row_hashes
 from penstock.errors import Failed, PenstockError
 from penstock.ledger.log import LogLedger
-from penstock.ledger.memory import MemoryStore
+from penstock.ledger.store import MemoryStore
 from penstock.testing.conformance import PIPELINE
-from penstock.testing.conformance.rows import as_batch
+from penstock.testing.conformance.rig import as_batch
 
 _STATEMENT = re.compile(r"``(.+?)``(?!`)|`([^`]+)`")
 _NULL_COLUMN = re.compile(r"CAST\(NULL AS (\w+)\) AS `?([^`]+)`?")

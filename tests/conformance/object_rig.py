@@ -93,7 +93,7 @@ class InlineRig(ObjectRig):
 
 
 def swapped_in(rows: "pa.Table") -> "pa.Table":
-    """The rows with that one's value in another column, as `rows.swapped` moves it; the partition columns are not here."""
+    """The rows with that one's value in another column, as `swapped` moves it; the partition columns are not here."""
     changed = [swapped(row) if row["id"] == SWAPPED else row for row in rows.to_pylist()]
     return pa.Table.from_pylist(changed, schema=rows.schema)
 

@@ -18,7 +18,7 @@ from tests.servers.proxy import KINDS, NOT_FOUND, Proxy, before
 
 from penstock.blob import open_store
 from penstock.errors import OutcomeUnknown, PenstockError
-from penstock.testing.conformance.rows import require_equal
+from penstock.testing.conformance.rig import require_equal
 from penstock.testing.conformance.story import live, rows_of, verify
 
 STEPS = {

@@ -10,8 +10,8 @@ from penstock.blob import open_store
 from penstock.blob.s3 import S3Store
 from penstock.blob.url import parse
 from penstock.errors import Failed, StoreIgnoresConditions, Usage
-from penstock.ledger.blob import BlobLedgerStore
 from penstock.ledger.log import LogLedger
+from penstock.ledger.store import BlobLedgerStore
 from penstock.sink.parquet import object_account
 from penstock.sink.spool import SpoolRoot
 from penstock.testing.conformance.rig import PIPELINE

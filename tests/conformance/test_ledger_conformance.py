@@ -20,8 +20,8 @@ from penstock.core.faults import FaultKind, points
 from penstock.core.model import Entry, PipelineName, Position
 from penstock.errors import LedgerMismatch, PositionTaken
 from penstock.ledger.log import LogLedger
-from penstock.ledger.memory import MemoryStore
 from penstock.ledger.open import open_ledger
+from penstock.ledger.store import MemoryStore
 from penstock.protocols import Ledger
 from penstock.testing.entries import PIPELINE, chain, decided_entry, opened_entry
 

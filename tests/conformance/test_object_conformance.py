@@ -15,8 +15,7 @@ from penstock.sink.parquet import ParquetSink, object_account
 from penstock.sink.parquet.object.area import OWNER, mark_key, own_folder
 from penstock.testing.conformance import CrashContract, IdentityContract, SinkContract, VerifyBesideDriverContract
 from penstock.testing.conformance.bench import Bench
-from penstock.testing.conformance.rig import PIPELINE
-from penstock.testing.conformance.rows import require_equal
+from penstock.testing.conformance.rig import PIPELINE, require_equal
 from penstock.testing.conformance.story import live, rows_of, verify
 
 KINDS = ("az", "gs", "hdfs", "s3")

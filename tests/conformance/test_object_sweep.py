@@ -8,7 +8,7 @@ from tests.servers.server import Place
 
 from penstock.blob import open_store
 from penstock.core.model import AccountName, Attempt, BatchId, Generation, PipelineName, SinkName, SweepCut, new_nonce
-from penstock.ledger.blob import BlobLedgerStore
+from penstock.ledger.store import BlobLedgerStore
 from penstock.sink.parquet import object_account
 from penstock.sink.parquet.account import Allowance
 from penstock.sink.parquet.layout import file_name, owner_of

@@ -19,10 +19,10 @@ from penstock.commit.outcome import StagedBatch
 from penstock.core.model import Batch, BatchId, Generation, Opened
 from penstock.errors import PublishFailed, Retryable
 from penstock.ledger.log import LogLedger
-from penstock.ledger.memory import MemoryStore
 from penstock.ledger.mysql import MysqlLedger
 from penstock.ledger.postgres import PostgresLedger
 from penstock.ledger.sqlite import SqliteLedger
+from penstock.ledger.store import MemoryStore
 from penstock.protocols import Ledger
 from penstock.sink.mysql.sink import MysqlSink
 from penstock.sink.postgres.sink import PostgresSink

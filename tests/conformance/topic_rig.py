@@ -13,7 +13,7 @@ from penstock.core.model import SinkName
 from penstock.sink.kafka.sink import KafkaSink
 from penstock.sink.kafka.target import TopicTarget
 from penstock.testing.conformance import PIPELINE, Row
-from penstock.testing.conformance.rows import HOSTILE
+from penstock.testing.conformance.rig import HOSTILE
 
 HEADERS = {
     "type": "array",

@@ -17,8 +17,7 @@ from tests.unit.registry_values import ORDER, avro, record
 from penstock.errors import Failed, Retryable, StageFailed, Usage
 from penstock.registry.client import Registry, SchemaUnknown
 from penstock.registry.decoding import CodedColumn, DecodePass, DecodingFailed
-from penstock.registry.place import RegistryPlace
-from penstock.registry.wire import framed
+from penstock.registry.wire import RegistryPlace, framed
 from penstock.support.error_transport import from_task
 
 

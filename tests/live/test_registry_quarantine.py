@@ -12,13 +12,12 @@ from penstock.core.bad_record import NAME, SCHEMA, SCHEMA_CHECKED, UNKNOWN
 from penstock.core.model import NEWEST_ROW_DIGEST, BatchId, Generation, OffsetRange, PipelineName, SourceName
 from penstock.errors import Refused, Retryable, StageFailed
 from penstock.registry.decoding import QuarantinePass, unpacked
-from penstock.registry.place import RegistryPlace
-from penstock.registry.wire import framed
+from penstock.registry.wire import RegistryPlace, framed
 from penstock.sink.parquet import directory_account
 from penstock.sink.quarantine import QuarantineSink
 from penstock.source.kafka.records_again import KafkaRecords
 from penstock.spark.schema import arrow_schema
-from penstock.spec.account import Quarantine
+from penstock.spec.location import Quarantine
 from penstock.stage.batch import stage_bad_records
 from penstock.stage.quarantine import BadRecords, QuarantineMember, require_read_once
 

@@ -13,7 +13,7 @@ from tests.unit.registry_values import ORDER
 
 from penstock.errors import Failed
 from penstock.registry.client import Registry
-from penstock.registry.place import RegistryPlace
+from penstock.registry.wire import RegistryPlace
 
 
 class Guarded:

@@ -37,7 +37,7 @@ from penstock.core.model import (
 from penstock.core.row_hash import row_hashes
 from penstock.errors import LedgerMismatch, PublishFailed, Retryable
 from penstock.ledger.log import LogLedger
-from penstock.ledger.memory import MemoryStore
+from penstock.ledger.store import MemoryStore
 from penstock.protocols import HasStaging, Signature
 from penstock.run.assembly import DeliveryPlan
 from penstock.run.operations import opened_runtime, recover, sweep, verify

@@ -9,7 +9,7 @@ OF_PLAN, OF_FETCH = "tests/unit/test_kafka_reader_plan.py", "tests/live/test_kaf
 OF_INPUT = "tests/unit/test_kafka_input.py"
 OF_LEADERS = "tests/unit/test_kafka_leaders.py"
 OF_OPTIONS = "tests/unit/test_spec_kafka.py"
-NAMED = "src/penstock/source/kafka/source_options_check.py"
+NAMED = "src/penstock/source/kafka/options.py"
 OF_NAMED = "tests/unit/test_kafka_named.py"
 
 MUTANTS_OF_KAFKA_SOURCE = (
@@ -17,8 +17,8 @@ MUTANTS_OF_KAFKA_SOURCE = (
         bug=50,
         name="a-pattern-names-only-topics-that-it-matches-as-a-whole",
         file=NAMED,
-        find="named.search(topic) is None",
-        replace="named.fullmatch(topic) is None",
+        find="if named.search(topic)]",
+        replace="if named.fullmatch(topic)]",
         tests=(f"{OF_NAMED}::test_what_is_named",),
     ),
     Mutant(

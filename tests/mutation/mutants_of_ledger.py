@@ -17,17 +17,11 @@ MUTANTS_OF_LEDGER = (
         name="rows-ride-after-the-decision-instead-of-in-it",
         file=SQLITE_LEDGER,
         find="""\
-                if within is not None:
-                    within(connection)
-            except BaseException:
-                self._drop()
-                raise
+            if within is not None:
+                within(connection)
             self._commit(connection)
 """,
         replace="""\
-            except BaseException:
-                self._drop()
-                raise
             self._commit(connection)
             if within is not None:
                 within(connection)
@@ -38,13 +32,8 @@ MUTANTS_OF_LEDGER = (
         bug=5,
         name="a-connection-without-an-answer-is-used-on",
         file=SQLITE_LEDGER,
-        find="""\
-        except sqlite3.Error as error:
-            self._drop()
-""",
-        replace="""\
-        except sqlite3.Error as error:
-""",
+        find="            self._commit(connection)\n",
+        replace="        self._commit(connection)\n",
         tests=(f"{OF_SQLITE_LEDGER}::test_a_commit_without_an_answer_is_unknown_and_then_read_back",),
     ),
     Mutant(
@@ -52,13 +41,16 @@ MUTANTS_OF_LEDGER = (
         name="a-failed-append-leaves-its-transaction-open",
         file=SQLITE_LEDGER,
         find="""\
-            except BaseException:
-                self._drop()
-                raise
+        with self._lock, self.dropping_on_error():
+            connection = self._open_for_writing()
+            with self.translate_errors(Failed):
+                connection.execute("BEGIN IMMEDIATE")
 """,
         replace="""\
-            except BaseException:
-                raise
+        with self._lock:
+            connection = self._open_for_writing()
+            with self.translate_errors(Failed):
+                connection.execute("BEGIN IMMEDIATE")
 """,
         tests=(f"{OF_SQLITE_LEDGER}::test_a_rider_that_fails_leaves_neither_rows_nor_entry",),
     ),
@@ -169,7 +161,7 @@ MUTANTS_OF_LEDGER = (
         bug=2,
         name="an-emptied-ledger-counts-as-a-new-one",
         file="src/penstock/ledger/sqlite.py",
-        find="        require_not_emptied(self._path)\n",
+        find="        _require_not_emptied(self._path)\n",
         replace="",
         tests=("tests/unit/test_ledger_sqlite.py::test_a_file_that_was_emptied_is_told_as_that_and_the_remedy_goes_on",),
     ),

@@ -125,7 +125,7 @@ MUTANTS_OF_MYSQL = (
     Mutant(
         bug=16,
         name="an-occupied-position-is-overwritten-in-mysql",
-        file="src/penstock/ledger/mysql_statements.py",
+        file="src/penstock/ledger/mysql.py",
         find='"INSERT INTO penstock_ledger',
         replace='"REPLACE INTO penstock_ledger',
         tests=(f"{OF_LEDGERS}::test_an_occupied_position_is_taken_and_keeps_its_first_entry[mysql]",),

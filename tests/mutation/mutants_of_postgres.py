@@ -4,8 +4,8 @@ from tests.mutation.mutant import Mutant
 
 SESSION = "src/penstock/sql/session.py"
 ENGINE = "src/penstock/sink/table/sql_sink.py"
-SERVED_LEDGER = "src/penstock/ledger/database_ledger.py"
-LEDGER_STATEMENTS = "src/penstock/ledger/postgres_statements.py"
+SERVED_LEDGER = "src/penstock/ledger/database.py"
+LEDGER_STATEMENTS = "src/penstock/ledger/postgres.py"
 MARKS = "src/penstock/sink/table/marker_store.py"
 MOVE = "src/penstock/sink/postgres/load.py"
 SHAPE = "src/penstock/sink/postgres/table_schema.py"
@@ -177,8 +177,8 @@ MUTANTS_OF_POSTGRES = (
         bug=11,
         name="nobody-races-for-a-position-on-a-server",
         file=SERVED_LEDGER,
-        find="            prove_writers(self._database,",
-        replace="            (lambda *_, **__: None)(self._database,",
+        find="            self._prove_writers(",
+        replace="            (lambda **_: None)(",
         tests=(f"{OF_SERVED_LEDGER}::test_a_table_that_loses_entries_is_refused[postgres-a trigger]",),
     ),
     Mutant(

@@ -138,7 +138,7 @@ MUTANTS_OF_STORES = (
     Mutant(
         bug=12,
         name="a-ledger-ends-uploads-of-accounts",
-        file="src/penstock/ledger/blob.py",
+        file="src/penstock/ledger/store.py",
         find="self._store.pending(folder)",
         replace='self._store.pending("")',
         tests=(f"{OF_SWEEPING}::test_a_ledger_leaves_uploads_below_it_alone",),

@@ -16,9 +16,8 @@ from penstock.core.model import Attempt, Batch, Entry, Position, Published, Swee
 from penstock.errors import PenstockError, PositionTaken
 from penstock.ledger.log import LogLedger
 from penstock.testing.simulator.explore import shape, singles
-from penstock.testing.simulator.schedule import Schedule, draw
+from penstock.testing.simulator.schedule import Schedule, ViolationError, draw
 from penstock.testing.simulator.simulation import run
-from penstock.testing.simulator.stepping import ViolationError
 from penstock.testing.simulator.store import SteppedStore
 
 Plant = Callable[[pytest.MonkeyPatch], None]

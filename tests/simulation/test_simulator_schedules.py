@@ -17,11 +17,9 @@ import pytest
 from penstock.errors import Usage
 from penstock.testing.simulator.command import main
 from penstock.testing.simulator.explore import interleavings, seconds, shape, singles, worlds
-from penstock.testing.simulator.history import Decided, History
-from penstock.testing.simulator.schedule import SMALL, Fault, Kind, Schedule, Shape, draw, parse_faults
+from penstock.testing.simulator.schedule import SMALL, Fault, Kind, Schedule, Shape, ViolationError, draw, parse_faults
 from penstock.testing.simulator.simulation import Simulation, run
-from penstock.testing.simulator.stepping import ViolationError
-from penstock.testing.simulator.targets import Targets
+from penstock.testing.simulator.targets import Decided, History, Targets
 
 PAIRS_TRIED = 1_500
 INTERLEAVINGS_TRIED = 700

@@ -21,7 +21,7 @@ from penstock.run.assembly import assemble
 from penstock.run.open_delivery import OpenDelivery
 from penstock.sink.parquet import directory_account
 from penstock.sink.quarantine import QuarantineSink
-from penstock.spec.account import Quarantine
+from penstock.spec.location import Quarantine
 from penstock.stage.quarantine import BadRecords, QuarantineMember
 from tests.live.test_registry_client import decode_pass, records
 from tests.live.test_registry_quarantine import found, with_headers

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from penstock.errors import StageFailed
 from penstock.stage.path import BatchSize
-from penstock.testing.conformance.rows import HOSTILE
+from penstock.testing.conformance.rig import HOSTILE
 from tests.spark.lake import SMALL, Lake, content
 
 TEXTS = [

@@ -8,9 +8,8 @@ import pyarrow.dataset
 import pytest
 from google.protobuf import message_factory
 
-from penstock.registry.place import Registered
 from penstock.registry.protobuf import compiled
-from penstock.registry.wire import framed
+from penstock.registry.wire import Registered, framed
 from tests.servers.fixtures import server
 from tests.spark.test_quarantine import held, put_aside, run
 from tests.spark.test_registry_page import at_home
@@ -58,7 +57,7 @@ def test_protobuf_is_typed_by_its_message(tmp_path: Path) -> None:
     refers = {"name": "shop/address.proto", "subject": f"{orders.topic}-address", "version": 1}
     schema_id = orders.register(ORDER, kind="PROTOBUF", references=[refers])
     from penstock.registry.client import Registry
-    from penstock.registry.place import RegistryPlace
+    from penstock.registry.wire import RegistryPlace
 
     known: Registered = Registry(RegistryPlace(urls=(server("registry").url,), name="registry")).by_id(schema_id)
     order = message_factory.GetMessageClass(compiled(known).message_types_by_name["Order"])(

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.core.model import SourceName
 from penstock.errors import Failed, PenstockError, Usage
 from penstock.source.open import open_sources
-from penstock.spec.query import Transform
+from penstock.spec.pipeline import Transform
 from penstock.spec.source import Source
 from penstock.transform.apply import apply_transform
 from penstock.transform.plan import plan_of, source_order

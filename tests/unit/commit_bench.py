@@ -23,11 +23,10 @@ from penstock.core.model import (
 )
 from penstock.errors import PenstockError, Retryable
 from penstock.ledger.log import LogLedger
-from penstock.ledger.memory import MemoryStore
+from penstock.ledger.store import MemoryStore
 from penstock.protocols import Ledger
-from penstock.testing.simulator.history import History
 from penstock.testing.simulator.sinks import FilesSink, SteppedSink, TableSink
-from penstock.testing.simulator.targets import Row, Targets
+from penstock.testing.simulator.targets import History, Row, Targets
 
 PIPELINE = PipelineName("flights")
 QUERY = QueryId("query")

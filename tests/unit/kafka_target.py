@@ -16,7 +16,7 @@ from penstock.core import faults
 from penstock.kafka.transactions import open_transactions
 from penstock.sink.kafka.target import TopicTarget
 from penstock.testing.conformance import Bench
-from penstock.testing.conformance.rows import Row
+from penstock.testing.conformance.rig import Row
 
 
 class TopicRig(KafkaRig):

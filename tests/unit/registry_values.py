@@ -6,8 +6,7 @@ from typing import Any
 
 import fastavro
 
-from penstock.registry.place import Reference, Registered
-from penstock.registry.wire import framed
+from penstock.registry.wire import Reference, Registered, framed
 
 ORDER = {
     "type": "record",

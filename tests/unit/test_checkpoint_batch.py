@@ -272,7 +272,7 @@ def test_files_of_one_entry_keep_their_order() -> None:
     ]
     files = CountedFiles({"sources/0/1.compact": "\n".join(["v1", *lines]).encode()})
 
-    assert [file.path for file in SourceLog(files, "sources/0").between(after=0, up_to=1)] == ["c", "a", "b"]
+    assert [file.path for file in SourceLog(files, "sources/0").between('{"logOffset":0}', '{"logOffset":1}')] == ["c", "a", "b"]
 
 
 class CountedFiles:
@@ -303,7 +303,7 @@ def test_a_large_compacted_log_is_read_from_its_end_only() -> None:
     lines = (f'{{"path":"file:///in/{n}","timestamp":{n},"batchId":{n}}}'.encode() for n in range(100_000))
     files = CountedFiles({"sources/0/99999.compact": b"\n".join([b"v1", *lines])})
 
-    found = SourceLog(files, "sources/0").between(after=99_997, up_to=99_999)
+    found = SourceLog(files, "sources/0").between('{"logOffset":99997}', '{"logOffset":99999}')
 
     assert [file.path for file in found] == ["file:///in/99998", "file:///in/99999"]
     assert files.bytes_read < 300_000

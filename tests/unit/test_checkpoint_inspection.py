@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.checkpoint.anomaly import Severity
+from penstock.checkpoint.entries import Severity
 from penstock.checkpoint.explanation import Explanation, explain
 from penstock.checkpoint.inspection import Inspection, Next, NextStart, inspect_checkpoint, next_start
 from penstock.checkpoint.log_reading import matches

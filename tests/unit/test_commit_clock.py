@@ -25,10 +25,9 @@ from penstock.core.model import (
 )
 from penstock.errors import PublishFailed, Retryable
 from penstock.ledger.log import LogLedger
-from penstock.ledger.memory import MemoryStore
-from penstock.testing.simulator.history import History
+from penstock.ledger.store import MemoryStore
 from penstock.testing.simulator.sinks import FilesSink
-from penstock.testing.simulator.targets import Row, Targets
+from penstock.testing.simulator.targets import History, Row, Targets
 
 PIPELINE = PipelineName("flights")
 DECADE_MS = 10 * 365 * 24 * 3_600_000

@@ -9,8 +9,7 @@ from penstock.core.kafka_offset import positions_in
 from penstock.core.model import OffsetRange, SourceName
 from penstock.core.topics import GapAccepted, GapKind, PartitionRead, TopicRead
 from penstock.errors import Retryable
-from penstock.source.kafka.gaps import describe_gaps, gap_descriptions, gaps_of, lost, within
-from penstock.source.kafka.topic import RetainedOffsets, TopicNow
+from penstock.source.kafka.gaps import RetainedOffsets, TopicNow, describe_gaps, gap_descriptions, gaps_of, lost, within
 from penstock.source.kafka.watch import Watch
 from penstock.spec.source import Source
 

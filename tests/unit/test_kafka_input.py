@@ -13,7 +13,7 @@ from penstock.core.model import BatchId, Decided, Decision, Position, SourceName
 from penstock.core.topics import Evidence, GapAccepted, GapKind
 from penstock.errors import InputLost, Refused, Retryable, SourcesChanged
 from penstock.run.kafka_input import KafkaInput
-from penstock.source.kafka.topic import RetainedOffsets, TopicNow
+from penstock.source.kafka.gaps import RetainedOffsets, TopicNow
 from penstock.source.kafka.watch import Watch
 from penstock.spec.source import Source
 

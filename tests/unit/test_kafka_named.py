@@ -4,7 +4,7 @@ import pytest
 
 from penstock.core.model import SourceName
 from penstock.errors import SourcesChanged
-from penstock.source.kafka.source_options_check import require_named
+from penstock.source.kafka.options import require_named
 from penstock.spec.source import Source
 
 READ = {"orders": {0: 5, 1: 9}, "orders.eu": {0: 4}}

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from penstock.core.kafka_offset import KafkaOffset, read_offset
 from penstock.errors import Failed, Refused, Retryable, Usage
+from penstock.source.kafka.gaps import RetainedOffsets, TopicNow
 from penstock.source.kafka.reader.opening import data_source_options
 from penstock.source.kafka.reader.plan import Piece, batch_end, pieces
 from penstock.source.kafka.reader.settings import ReaderSettings, settings_in
 from penstock.source.kafka.reader.stream import OffsetStream
-from penstock.source.kafka.topic import RetainedOffsets, TopicNow
 from penstock.spec.source import Source
 
 SETTINGS = ReaderSettings(name="s", client={}, subscribe=("t",), starting="earliest")

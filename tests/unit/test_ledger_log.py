@@ -13,7 +13,7 @@ from penstock.core.faults import arm
 from penstock.core.model import Entry, Position
 from penstock.errors import Failed, LedgerMismatch, OutcomeUnknown, PositionTaken, Retryable, StoreIgnoresConditions
 from penstock.ledger.log import LogLedger
-from penstock.ledger.memory import MemoryStore
+from penstock.ledger.store import MemoryStore
 from penstock.testing.entries import PIPELINE, chain, decided_entry
 
 

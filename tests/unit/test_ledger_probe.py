@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.ledger.end_search import last_present
+from penstock.ledger.log import last_present
 
 
 @given(first=st.integers(1, 50), length=st.integers(0, 3000), start=st.integers(1, 3100))

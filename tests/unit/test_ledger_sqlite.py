@@ -13,7 +13,7 @@ from penstock.commit.append import append_once
 from penstock.core.faults import arm
 from penstock.core.model import Position
 from penstock.errors import Failed, LedgerMismatch, OutcomeUnknown, PositionTaken, Retryable, StoreIgnoresConditions
-from penstock.ledger import sqlite_self_test
+from penstock.ledger import self_test
 from penstock.ledger.sqlite import SqliteLedger
 from penstock.testing.entries import PIPELINE, chain, decided_entry, opened_entry
 
@@ -182,7 +182,7 @@ def test_the_journal_mode_must_be_had(tmp_path: Path) -> None:
 
 def test_locks_that_do_not_hold_are_found_out(ledger: SqliteLedger, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger.append(opened_entry())
-    monkeypatch.setattr(sqlite_self_test, "_TRY_LOCK", f"raise SystemExit({sqlite_self_test._FREE})")
+    monkeypatch.setattr(self_test, "_TRY_LOCK", f"raise SystemExit({self_test._FREE})")
     with pytest.raises(StoreIgnoresConditions, match="got it too"):
         ledger.prove()
 
@@ -210,7 +210,7 @@ def test_the_self_test_leaves_no_table_and_a_killed_one_is_collected_later(ledge
 
     assert tables() == [("penstock_ledger",)]
     with closing(sqlite3.connect(path)) as other:
-        other.execute(f"CREATE TABLE {sqlite_self_test.PREFIX}0123456789abcdef (name)")
+        other.execute(f"CREATE TABLE {self_test.PREFIX}0123456789abcdef (name)")
     ledger.prune(below=Position(1))
     assert tables() == [("penstock_ledger",)]
 

@@ -17,8 +17,8 @@ from penstock.sink.cassandra.address import address_of as cassandra_address
 from penstock.sink.redshift.database import address_of as redshift_address
 from penstock.sink.sqlserver.database import address_of as sqlserver_address
 from penstock.spec import Account, Cassandra, Kafka, MySQL, PostgreSQL, Redshift, SQLite, SQLServer
+from penstock.spec.location import LedgerPlace
 from penstock.spec.registry import Registry
-from penstock.spec.state_location import LedgerPlace
 from penstock.sql.mysql.connection import address_of as mysql_address
 from penstock.sql.mysql.database import Database as MysqlDatabase
 from penstock.sql.postgres.database import Database as PostgresDatabase

@@ -11,7 +11,7 @@ from pyarrow import dataset, parquet
 
 from penstock.errors import StageFailed, Usage
 from penstock.sink.parquet.layout import NULL, PartitionColumn, escape, is_lost_as_directory, partition_columns, unescape
-from penstock.testing.conformance.rows import HOSTILE
+from penstock.testing.conformance.rig import HOSTILE
 
 HERE = PartitionColumn(name="place", index=0, kind=pa.string())
 

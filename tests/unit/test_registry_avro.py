@@ -12,8 +12,7 @@ from tests.unit.registry_values import ORDER, avro, record, registered
 from penstock.errors import Usage
 from penstock.registry.avro import AvroReader, AvroType
 from penstock.registry.decoding import arrow_type
-from penstock.registry.place import Reference
-from penstock.registry.wire import Undecodable, schema_id_of
+from penstock.registry.wire import Reference, Undecodable, schema_id_of
 
 NOW = datetime(2026, 3, 1, 12, 30, 1, 250_000, tzinfo=timezone.utc)
 UNIT = UUID("7f125c6a-a84a-493f-95b0-92e4ac3a3975")

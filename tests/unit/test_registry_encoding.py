@@ -13,8 +13,7 @@ from tests.unit.test_registry_protobuf import ADDRESS, SHOP, SHOP_ROW
 from penstock.errors import StageFailed, Usage
 from penstock.registry.decoding import CodedColumn, DecodingFailed, arrow_type
 from penstock.registry.encoding import EncodePass, schema_after_encoding
-from penstock.registry.place import Registered
-from penstock.registry.wire import schema_id_of
+from penstock.registry.wire import Registered, schema_id_of
 from penstock.support.error_transport import from_task
 
 NOW = datetime(2026, 3, 1, 12, 30, 1, 250_000, tzinfo=timezone.utc)

@@ -10,8 +10,7 @@ import pytest
 from penstock.errors import Usage
 from penstock.registry.decoding import arrow_type
 from penstock.registry.json_schema import JsonReader
-from penstock.registry.place import Reference, Registered
-from penstock.registry.wire import Undecodable, framed
+from penstock.registry.wire import Reference, Registered, Undecodable, framed
 
 
 def registered(schema, *, references=()):

@@ -12,9 +12,8 @@ from google.protobuf import message_factory
 
 from penstock.errors import Retryable, Usage
 from penstock.registry.decoding import arrow_type
-from penstock.registry.place import Reference, Registered
 from penstock.registry.protobuf import ProtobufReader, compiled
-from penstock.registry.wire import Undecodable, framed
+from penstock.registry.wire import Reference, Registered, Undecodable, framed
 
 SHOP = """
 syntax = "proto3";

@@ -27,10 +27,9 @@ from penstock.core.model import (
     SinkName,
     Staged,
 )
-from penstock.ledger.blob import BlobLedgerStore
 from penstock.ledger.log import LogLedger
-from penstock.ledger.memory import MemoryStore
 from penstock.ledger.open import open_ledger
+from penstock.ledger.store import BlobLedgerStore, MemoryStore
 from penstock.observe.history import PieceCounts, history
 from penstock.protocols import requesting, requests_since, requests_so_far
 from penstock.run.pipeline import Pipeline

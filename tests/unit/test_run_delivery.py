@@ -11,7 +11,7 @@ from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.core.model import Guarantee, PipelineName
 from penstock.errors import BatchFailed, Fenced, PenstockError, Retryable, StoreIgnoresConditions
 from penstock.ledger.log import LogLedger
-from penstock.ledger.memory import MemoryStore
+from penstock.ledger.store import MemoryStore
 from penstock.run.assembly import assemble
 from penstock.run.delivery import Delivery
 from penstock.run.failure import StopRequested, Undelivered, error_from_query

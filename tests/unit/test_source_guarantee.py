@@ -5,8 +5,7 @@ import pytest
 from penstock.core.guarantee import Claim, too_weak
 from penstock.core.model import Guarantee
 from penstock.errors import Usage
-from penstock.source.formats import needs_schema, unknown_format
-from penstock.source.guarantee import source_claims
+from penstock.source.guarantee import needs_schema, source_claims, unknown_format
 from penstock.spec.source import Source
 
 FILES = {"path": "/in", "schema": "n INT"}

@@ -8,11 +8,11 @@ from penstock import Delivery
 from penstock.errors import Usage
 from penstock.sink.spool.root import root_at
 from penstock.spec import Account, DeliverySettings, Memory, Parquet, SQLite
-from penstock.spec.account import Quarantine
 from penstock.spec.combinations import own_output_complaints
-from penstock.spec.merge import Merge
+from penstock.spec.location import Quarantine
 from penstock.spec.place import local_path, same_or_nested
 from penstock.spec.source import Source
+from penstock.spec.table import Merge
 
 
 @pytest.fixture(autouse=True)

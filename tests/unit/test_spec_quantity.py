@@ -1,7 +1,7 @@
 import pytest
 from pydantic_core import PydanticCustomError
 
-from penstock.spec.quantity import duration_ms, size_bytes
+from penstock.spec.scalar import duration_ms, size_bytes
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 from penstock.core.model import Guarantee, SourceName
 from penstock.errors import Usage
-from penstock.spec.query import Trigger
+from penstock.spec.pipeline import Trigger
 from penstock.transform.guarantee import operator_claims, option_claims, output_mode_claim, require_mode, trigger_claim
 from penstock.transform.operators import StatefulOperator, stateful_operators
 from penstock.transform.plan import PlanNode, parse_plan, source_order

@@ -44,7 +44,7 @@ from penstock.core.model import (
 )
 from penstock.core.topics import Evidence, GapAccepted, GapKind, PartitionRead, TopicRead
 from penstock.ledger.log import LogLedger
-from penstock.ledger.memory import MemoryStore
+from penstock.ledger.store import MemoryStore
 from penstock.sink.dbapi.trial import TrialResult
 from penstock.sink.dbapi.trial_record import decode_trial, encode_trial
 from penstock.sink.kafka.marker_store import Beginning, LaneMarker, Part, decode_lane_marker, encode_lane_marker

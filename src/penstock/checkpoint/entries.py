@@ -1,9 +1,10 @@
-"""Parsers for the entries of Spark's offset log and commit log, and for `metadata`."""
+"""Entries of Spark's offset log and commit log, and `metadata`: how they are parsed, and what can be wrong with them."""
 
 import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 from penstock.core.model import BatchId, Json
 
@@ -12,6 +13,7 @@ ENTRY_ID = re.compile(r"0|[1-9]\d{0,17}")
 """File names of log entries. Spark ignores a number that exceeds its integer type."""
 OFFSET_VERSIONS = (1, 2)
 COMMIT_VERSIONS = (1, 2, 3)
+RESTORE = "Restore the checkpoint from a copy."
 
 
 def entry_ids(names: Iterable[str]) -> list[BatchId]:
@@ -161,3 +163,36 @@ def _integer(value: Json) -> int | None:
 
 def _mapping(value: Json) -> dict[str, Json]:
     return value if isinstance(value, dict) else {}
+
+
+class Severity(str, Enum):
+    """What an anomaly does to the next start."""
+
+    STOPS = "stops"
+    """Spark does not start, or fails when it reads the file."""
+    LOSES = "loses"
+    """Spark starts, but can skip data or deliver it again."""
+    HARMLESS = "harmless"
+    """A trace of a past event; no action is needed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Anomaly:
+    """One anomaly: the file or directory concerned (relative to the checkpoint), what is wrong, and the remedy."""
+
+    place: str
+    severity: Severity
+    message: str
+    remedy: str
+
+
+def restore_or_plan_anew(batch_id: int) -> str:
+    """Return the remedy for a torn newest `offsets/<batch_id>`: a machine that goes down leaves it torn, with no copy of it."""
+    entry = f"offsets/{batch_id} and offsets/.{batch_id}.crc"
+    return f"{RESTORE} Or remove {entry} if `penstock history` has no batch {batch_id}: Spark plans it anew."
+
+
+def restore_or_run_again(batch_id: int) -> str:
+    """Return the remedy for a torn newest `commits/<batch_id>` whose batch is also the newest planned one."""
+    entry = f"commits/{batch_id} and commits/.{batch_id}.crc"
+    return f"{RESTORE} Or remove {entry}: batch {batch_id} runs again, which Penstock recognises."

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from penstock.checkpoint.anomaly import Severity
+from penstock.checkpoint.entries import Severity
 from penstock.checkpoint.inspection import Inspection, Next, SourcePosition
 from penstock.core.model import BatchId
 

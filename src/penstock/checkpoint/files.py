@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 from penstock.blob import BlobStore, open_store
 from penstock.blob.url import is_blob
 from penstock.errors import Retryable, Usage
-from penstock.support.filesystem_errors import problem_of
+from penstock.support.filesystem_errors import translate_os_errors
 from penstock.support.secret import scheme_only
 
 T = TypeVar("T")
@@ -79,22 +79,16 @@ class LocalFiles:
 
     def _read(self, name: str, act: Callable[[Path], T]) -> T | None:
         path = self._root / name
-        try:
-            return act(path)
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            return None
-        except OSError as error:
-            problem = problem_of(error)
-            raise Retryable(f"{path} cannot be read: {problem.reason}.", remedy=f"{problem.advice}, then try again.") from error
+        with translate_os_errors(Retryable, f"{path} cannot be read", then=", then try again."):
+            try:
+                return act(path)
+            except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                return None
 
     def delete(self, name: str) -> None:
-        try:
-            (self._root / name).unlink(missing_ok=True)
-        except OSError as error:
-            problem = problem_of(error)
-            raise Retryable(
-                f"{self._root / name} cannot be removed: {problem.reason}.", remedy=f"{problem.advice}, then try again."
-            ) from error
+        path = self._root / name
+        with translate_os_errors(Retryable, f"{path} cannot be removed", then=", then try again."):
+            path.unlink(missing_ok=True)
 
 
 def open_files(path: str | Path, *, options: Mapping[str, Any] | None = None) -> Files:

@@ -4,11 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from penstock.checkpoint.anomaly import RESTORE, Anomaly, Severity
-from penstock.checkpoint.entries import OffsetsEntry, Unreadable
+from penstock.checkpoint.entries import RESTORE, Anomaly, OffsetsEntry, Severity, Unreadable
 from penstock.checkpoint.files import Files, open_files
 from penstock.checkpoint.log_reading import Logs, read_logs
-from penstock.checkpoint.source_log import InputFile, SourceLog, kind_of, log_offset, torn_sources
+from penstock.checkpoint.source_log import InputFile, SourceLog, kind_of, torn_sources
 from penstock.checkpoint.state import StateOperator, missing_state_versions, state_operators
 from penstock.core.kafka_offset import without_notes
 from penstock.core.model import BatchId
@@ -173,14 +172,10 @@ def _log_folders(key: str) -> Iterable[str]:
 def _source(files: Files, key: str, before: OffsetsEntry | None, entry: OffsetsEntry, anomalies: list[Anomaly]) -> SourcePosition:
     start = before.offsets.get(key) if before is not None else None
     end = entry.offsets[key]
-    position = SourcePosition(key=key, kind=kind_of(end), start=without_notes(start), end=without_notes(end), files=None)
-    last = log_offset(end) if end is not None else None
-    if last is None or not files.names(f"sources/{key}"):
-        return position  # no file source, or a relation used twice, whose log has the number of its first use
-    first = log_offset(start) if start is not None else None
-    try:
-        listed = SourceLog(files, f"sources/{key}").between(after=-1 if first is None else first, up_to=last)
-    except CheckpointDamaged as error:
-        anomalies.append(Anomaly(place=f"sources/{key}", severity=Severity.STOPS, message=error.message, remedy=RESTORE))
-        return position
-    return SourcePosition(key=key, kind=position.kind, start=start, end=end, files=listed)
+    kind, listed = kind_of(end), None
+    if kind == "files" and files.names(f"sources/{key}"):  # a relation used twice has a log under the number of its first use
+        try:
+            listed = SourceLog(files, f"sources/{key}").between(start, end)
+        except CheckpointDamaged as error:
+            anomalies.append(Anomaly(place=f"sources/{key}", severity=Severity.STOPS, message=error.message, remedy=RESTORE))
+    return SourcePosition(key=key, kind=kind, start=without_notes(start), end=without_notes(end), files=listed)

@@ -9,16 +9,20 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from penstock.checkpoint.anomaly import RESTORE, Anomaly, Severity, restore_or_plan_anew, restore_or_run_again
 from penstock.checkpoint.entries import (
     ENTRY_ID,
+    RESTORE,
+    Anomaly,
     CommitEntry,
     OffsetsEntry,
+    Severity,
     Unreadable,
     entry_ids,
     parse_commit,
     parse_offsets,
     parse_query_id,
+    restore_or_plan_anew,
+    restore_or_run_again,
 )
 from penstock.checkpoint.files import Files
 from penstock.core.model import BatchId

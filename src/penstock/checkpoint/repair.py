@@ -18,8 +18,7 @@ from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.core.kafka_offset import moved
 from penstock.core.model import BatchId, SourceName, new_nonce
 from penstock.errors import Refused
-from penstock.support.durable import sync_directory
-from penstock.support.private_files import make_private_directory
+from penstock.support.private_files import make_private_directory, sync_directory
 
 Moves = Mapping[SourceName, Mapping[str, Mapping[int, int]]]
 """For each source and topic: all partitions, each with the first offset to read."""

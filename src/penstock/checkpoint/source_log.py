@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from penstock.checkpoint.anomaly import RESTORE, Anomaly, Severity
-from penstock.checkpoint.entries import ENTRY_ID
+from penstock.checkpoint.entries import ENTRY_ID, RESTORE, Anomaly, Severity
 from penstock.checkpoint.files import Files
 from penstock.core.kafka_offset import without_notes
 from penstock.core.model import Json
@@ -29,9 +28,9 @@ class InputFile:
     modified_ms: int
 
 
-def log_offset(offset: str) -> int | None:
+def log_offset(offset: str | None) -> int | None:
     """Return the index in a file source's offset such as `{"logOffset":7}`, None for offsets of other sources."""
-    if not offset.startswith("{"):
+    if offset is None or not offset.startswith("{"):
         return None
     value = json.loads(offset)
     index = value.get("logOffset")
@@ -57,12 +56,15 @@ class SourceLog:
         self._files = files
         self._folder = folder
 
-    def between(self, *, after: int, up_to: int) -> tuple[InputFile, ...]:
-        """Return the input files of log entries `after + 1` to `up_to`, in log order.
+    def between(self, start: str | None, end: str | None) -> tuple[InputFile, ...] | None:
+        """Return the input files between two offsets, in log order; None for offsets of other sources.
 
         Costs one read of a small file per entry, or of the tail of a compacted one. Raises CheckpointDamaged.
         """
-        return tuple(file for log_id in range(after + 1, up_to + 1) for file in self._entry(log_id))
+        after, up_to = log_offset(start), log_offset(end)
+        if up_to is None:
+            return None
+        return tuple(file for log_id in range(0 if after is None else after + 1, up_to + 1) for file in self._entry(log_id))
 
     def _entry(self, log_id: int) -> tuple[InputFile, ...]:
         plain = f"{self._folder}/{log_id}"
@@ -156,7 +158,7 @@ def torn_sources(files: Files, planned: Mapping[str, str | None]) -> Iterator[An
 def _torn_in(files: Files, folder: str, planned: str | None) -> Iterator[Anomaly]:
     found = {name: match for name in files.names(f"sources/{folder}") if (match := _ENTRY.fullmatch(name))}
     compacted = max((int(match[1]) for match in found.values() if match[2]), default=-1)
-    last = None if planned is None else log_offset(planned)
+    last = log_offset(planned)
     for name, match in found.items():
         log_id = int(match[1])
         is_compacted = match[2] is not None

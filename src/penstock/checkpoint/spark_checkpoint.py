@@ -5,11 +5,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.checkpoint.anomaly import restore_or_plan_anew
-from penstock.checkpoint.entries import ENTRY_ID, OffsetsEntry, Unreadable, entry_ids, parse_offsets, parse_query_id
+from penstock.checkpoint.entries import (
+    ENTRY_ID,
+    OffsetsEntry,
+    Unreadable,
+    entry_ids,
+    parse_offsets,
+    parse_query_id,
+    restore_or_plan_anew,
+)
 from penstock.checkpoint.files import open_files
 from penstock.checkpoint.input_listing import InputListing
-from penstock.checkpoint.source_log import InputFile, SourceLog, fingerprint, log_offset
+from penstock.checkpoint.source_log import InputFile, SourceLog, fingerprint
 from penstock.core.kafka_offset import beginning_in, without_notes
 from penstock.core.model import Batch, BatchId, OffsetRange, QueryId, SourceName
 from penstock.errors import CheckpointDamaged, SourcesChanged
@@ -166,12 +173,8 @@ class SparkCheckpoint:
         return None if origin is None else f"origin1:{hashlib.sha256(origin).hexdigest()}"
 
     def _input_files(self, folder: str, start: str | None, end: str | None) -> tuple[InputFile, ...] | None:
-        last = log_offset(end) if end is not None else None
-        if last is None:
-            return None
-        first = log_offset(start) if start is not None else None
         try:
-            return SourceLog(self.files, f"sources/{folder}").between(after=-1 if first is None else first, up_to=last)
+            return SourceLog(self.files, f"sources/{folder}").between(start, end)
         except CheckpointDamaged:
             if self.files.names(f"sources/{folder}"):
                 raise

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from penstock.checkpoint.anomaly import RESTORE, Anomaly, Severity
-from penstock.checkpoint.entries import Unreadable
+from penstock.checkpoint.entries import RESTORE, Anomaly, Severity, Unreadable
 from penstock.checkpoint.files import Files
 from penstock.core.model import Json
 

@@ -47,7 +47,7 @@ def explain(*, path: CheckpointPath, option: Options = None, as_json: Json = Fal
 def _inspected(path: str, given: Sequence[str] | None) -> "Inspection":
     from penstock.checkpoint.inspection import inspect_checkpoint
     from penstock.spec import load
-    from penstock.spec.state_location import Checkpoint
+    from penstock.spec.location import Checkpoint
 
     pairs = [text.partition("=") for text in given or ()]
     if not all(key and equals for key, equals, _ in pairs):

@@ -111,7 +111,7 @@ def _state(place: "PlaceState | None") -> Text | None:
 
 
 def _lag(lag: "TopicLag") -> Sequence[object]:
-    from penstock.source.kafka.formatting import span, time_left
+    from penstock.source.kafka.lag import span, time_left
 
     behind = None if lag.behind_ms is None else f"{span(lag.behind_ms)} ago"
     return (

@@ -15,9 +15,8 @@ from pathlib import Path
 from penstock.core.faults import FaultPoint
 from penstock.core.model import new_nonce
 from penstock.errors import Failed, OutcomeUnknown, PenstockError, Retryable, StoreIgnoresConditions
-from penstock.support.durable import io_error, sync_directory
 from penstock.support.filesystem_errors import problem_of
-from penstock.support.private_files import make_private_directory, open_private
+from penstock.support.private_files import io_error, make_private_directory, open_private, sync_directory
 
 WRITE = FaultPoint("ledger.directory_write", "An object is written to a temporary file.", tears=True)
 SYNC_FILE = FaultPoint("ledger.directory_sync_file", "The temporary file is forced to the disk.")
@@ -91,9 +90,6 @@ class DirectoryStore:
         for top in _SHARDED:
             for name, _ in self._names(f"{top}/"):
                 self._remove_if_empty(self._root / top / name)
-
-    def close(self) -> None:
-        """Do nothing: nothing stays open."""
 
     # --- steps
 

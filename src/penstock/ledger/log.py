@@ -14,15 +14,15 @@ the floor after it looked at the object, for the same reason. The next `prune` c
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import TypeVar
 
 from penstock.core.codec import decode_document, encode_document, encode_entry
 from penstock.core.faults import FaultPoint
 from penstock.core.model import Entry, PipelineName, Position, RequestEstimate
 from penstock.errors import Failed, LedgerMismatch, OutcomeUnknown, PositionTaken, Refused, Retryable
 from penstock.ledger.base_ledger import BaseLedger, require_tail_kept
-from penstock.ledger.end_search import last_present
 from penstock.ledger.self_test import prove_conditions
 from penstock.ledger.store import BillingStore, ConditionalStore
 from penstock.protocols import Within
@@ -41,6 +41,7 @@ _FIRST = Position(1)
 _ABSENT = 1
 """Requests of a `get` that finds nothing."""
 _NUMBER = re.compile(r"/(\d{12})(?!\d)")
+_T = TypeVar("_T")
 
 
 class LogLedger(BaseLedger):
@@ -117,7 +118,7 @@ class LogLedger(BaseLedger):
         return {self.location: RequestEstimate(small=append, uploaded=append, look=each.list + _ABSENT + each.list)}
 
     def close(self) -> None:
-        self._store.close()
+        """Do nothing: connections to stores belong to the process."""
 
     # --- entries
 
@@ -204,3 +205,26 @@ def _number_in(key: str) -> Position | None:
 
 def _key(position: int) -> str:
     return f"entries/{position // FOLDER_ENTRIES:09d}/{position:012d}"
+
+
+def last_present(look: Callable[[int], _T | None], start: int) -> tuple[int, _T] | None:
+    """Return the last number of the dense run that contains `start`, and its object; None if nothing is at `start`.
+
+    Exponential, then binary search (Bentley and Yao, 1976), so an old hint costs a few more lookups and never a walk over all
+    entries. A run that grows meanwhile is seen as it was at some moment of the call.
+    """
+    found = look(start)
+    if found is None:
+        return None
+    low, newest, step = start, found, 1
+    while (further := look(low + step)) is not None:
+        low, newest, step = low + step, further, step * 2
+    absent = low + step
+    while absent - low > 1:
+        middle = (low + absent) // 2
+        found = look(middle)
+        if found is None:
+            absent = middle
+        else:
+            low, newest = middle, found
+    return low, newest

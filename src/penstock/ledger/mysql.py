@@ -2,8 +2,10 @@
 
 Source: the manual of MySQL, "Locks Set by Different SQL Statements in InnoDB": an insert waits for a concurrent insert of the
 same key, and then finds the key taken or free. "Consistent Nonlocking Reads": with READ COMMITTED each statement sees what was
-committed before it.
+committed before it. `entry` is no JSON column: the server would sort the keys.
 """
+
+# ruff: noqa: S608 - every name in a statement is our own, every value is bound
 
 from contextlib import AbstractContextManager
 from functools import partial
@@ -13,13 +15,12 @@ import pymysql
 from penstock.core.faults import FaultPoint
 from penstock.core.model import PipelineName
 from penstock.errors import Failed, GuaranteeTooWeak
-from penstock.ledger.database import HISTORY_VIEW, KEY, LEDGER_TABLE
-from penstock.ledger.database_ledger import DatabaseLedger
-from penstock.ledger.mysql_statements import STATEMENTS
+from penstock.ledger.database import HISTORY_VIEW, KEY, LEDGER_TABLE, DatabaseLedger, LedgerStatements
 from penstock.sql.mysql.catalog import ENGINE, kind_of, uniques_of
 from penstock.sql.mysql.connection import Connection
 from penstock.sql.mysql.database import Database, one_at_a_time
 from penstock.sql.mysql.errors import ABSENT_TABLE, DUPLICATE, code_of, connection_lost, without_view
+from penstock.sql.mysql.statements import OWN_OPTIONS
 from penstock.sql.session import LOCK_TIMEOUT_S
 
 CREATE = FaultPoint("ledger.mysql_create", "The ledger's table and its view are created, each committed by itself.")
@@ -29,6 +30,37 @@ PRUNE = FaultPoint("ledger.mysql_prune", "Old entries are deleted in one transac
 
 _AROUND_ENTRY = 1_000
 """An upper bound for the bytes of the insert statement without the entry."""
+
+_TEXT = "JSON_VALUE(ledger.entry, '$.{}')"
+_BY_WHOM = f"COALESCE({_TEXT.format('body.owner')}, {_TEXT.format('body.operator')})"
+_QUERY = f"COALESCE({_TEXT.format('body.decision.query_id')}, {_TEXT.format('body.query_id')})"
+_MICROSECONDS = f"CAST({_TEXT.format('written_at_ms')} AS SIGNED) * 1000"
+
+_STATEMENTS = LedgerStatements(
+    create_ledger="CREATE TABLE penstock_ledger (pipeline varchar(255) NOT NULL, position bigint NOT NULL, "
+    f"entry longtext NOT NULL, PRIMARY KEY (pipeline, position)) {OWN_OPTIONS}",
+    # Names with a slash belong to self-tests.
+    create_history=f"""
+CREATE SQL SECURITY INVOKER VIEW penstock_history AS
+SELECT ledger.pipeline, ledger.position, CAST({_TEXT.format("generation")} AS SIGNED) AS generation,
+       TIMESTAMPADD(MICROSECOND, {_MICROSECONDS}, TIMESTAMP '1970-01-01 00:00:00') AS written_at,
+       {_TEXT.format("body.kind")} AS kind, {_BY_WHOM} AS by_whom, {_QUERY} AS query_id,
+       CAST({_TEXT.format("body.decision.batch_id")} AS SIGNED) AS batch_id,
+       CAST({_TEXT.format("body.decision.rows_in")} AS SIGNED) AS rows_in,
+       JSON_EXTRACT(ledger.entry, '$.body.decision.offsets') AS offsets
+FROM penstock_ledger AS ledger
+WHERE ledger.pipeline NOT LIKE '%/%'
+""",
+    tail="SELECT position, entry FROM penstock_ledger WHERE pipeline = %s ORDER BY position DESC LIMIT 1",
+    at="SELECT position, entry FROM penstock_ledger WHERE pipeline = %s AND position = %s",
+    newest_positions="SELECT position FROM penstock_ledger WHERE pipeline = %s ORDER BY position DESC LIMIT 2",
+    # Waits for a concurrent insert at the same position; raises if the position is taken.
+    insert="INSERT INTO penstock_ledger (pipeline, position, entry) VALUES (%s, %s, %s)",
+    prune="DELETE FROM penstock_ledger WHERE pipeline = %s AND position < %s",
+    # A range of the key, which locks no other rows: the rest of a name is hexadecimal, so it sorts below 'g'.
+    prune_proofs="DELETE FROM penstock_ledger WHERE pipeline > %(prefix)s AND pipeline < CONCAT(%(prefix)s, 'g') "
+    "AND position < %(below)s",
+)
 
 
 class MysqlLedger(DatabaseLedger[Connection]):
@@ -43,8 +75,12 @@ class MysqlLedger(DatabaseLedger[Connection]):
     _pruning = staticmethod(partial(PRUNE.around, error=connection_lost, lost=connection_lost))
 
     def __init__(self, url: str, *, pipeline: PipelineName, lock_timeout_s: float = LOCK_TIMEOUT_S) -> None:
-        database = Database(url, application=f"penstock:{pipeline}", lock_timeout_s=lock_timeout_s)
-        super().__init__(database, STATEMENTS, pipeline=pipeline, location=f"mysql://{database.place}")
+        connect = partial(Database, url, application=f"penstock:{pipeline}", lock_timeout_s=lock_timeout_s)
+        super().__init__(connect, _STATEMENTS, pipeline=pipeline)
+
+    @property
+    def location(self) -> str:
+        return f"mysql://{self._database.place}"
 
     def _fetch(self, connection: Connection, statement: str, values: tuple[str | int, ...]) -> tuple[int, str] | None:
         try:

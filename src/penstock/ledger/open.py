@@ -9,10 +9,10 @@ from penstock.blob import open_store
 from penstock.blob.url import is_blob
 from penstock.core.model import PipelineName
 from penstock.errors import DependencyMissing, Usage
-from penstock.ledger.blob import BlobLedgerStore
 from penstock.ledger.directory import DirectoryStore
 from penstock.ledger.log import LogLedger
 from penstock.ledger.sqlite import SqliteLedger
+from penstock.ledger.store import BlobLedgerStore
 from penstock.protocols import Ledger
 from penstock.support.secret import scheme_only
 

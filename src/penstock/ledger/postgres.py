@@ -9,13 +9,12 @@ from functools import partial
 from typing import Any
 
 import psycopg
+from psycopg.sql import SQL, Identifier
 
 from penstock.core.faults import FaultPoint
 from penstock.core.model import PipelineName
 from penstock.errors import Failed, GuaranteeTooWeak
-from penstock.ledger.database import KEY, LEDGER_TABLE
-from penstock.ledger.database_ledger import DatabaseLedger
-from penstock.ledger.postgres_statements import statements_in
+from penstock.ledger.database import HISTORY_VIEW, KEY, LEDGER_TABLE, DatabaseLedger, LedgerStatements
 from penstock.sql.postgres.database import Connection, Database, require_schema
 from penstock.sql.postgres.errors import connection_lost
 from penstock.sql.postgres.names import DEFAULT_SCHEMA, require_name
@@ -27,6 +26,40 @@ CREATE = FaultPoint("ledger.postgres_create", "The ledger's table and its view a
 INSERT = FaultPoint("ledger.postgres_insert", "The entry is inserted at its position, in an open transaction.")
 COMMIT = FaultPoint("ledger.postgres_commit", "The entry's transaction is committed.")
 PRUNE = FaultPoint("ledger.postgres_prune", "Old entries are deleted in one transaction.")
+
+_HISTORY = """
+CREATE VIEW {history} AS
+SELECT ledger.pipeline, ledger.position, (read.entry ->> 'generation')::bigint AS generation,
+       to_timestamp((read.entry ->> 'written_at_ms')::bigint / 1000.0) AS written_at,
+       read.entry #>> '{{body,kind}}' AS kind,
+       coalesce(read.entry #>> '{{body,owner}}', read.entry #>> '{{body,operator}}') AS by_whom,
+       coalesce(read.entry #>> '{{body,decision,query_id}}', read.entry #>> '{{body,query_id}}') AS query_id,
+       (read.entry #>> '{{body,decision,batch_id}}')::bigint AS batch_id,
+       (read.entry #>> '{{body,decision,rows_in}}')::bigint AS rows_in,
+       read.entry #> '{{body,decision,offsets}}' AS offsets
+FROM {ledger} AS ledger CROSS JOIN LATERAL (SELECT ledger.entry::jsonb AS entry OFFSET 0) AS read
+WHERE read.entry -> 'body' IS NOT NULL
+"""
+"""`OFFSET 0` makes PostgreSQL parse each entry once. Rows of the self-test have no body."""
+_TEXTS = {
+    "create_ledger": "CREATE TABLE {ledger} (pipeline text NOT NULL, position bigint NOT NULL, entry text NOT NULL, "
+    "PRIMARY KEY (pipeline, position))",
+    "create_history": _HISTORY,
+    "tail": "SELECT position, entry FROM {ledger} WHERE pipeline = %s ORDER BY position DESC LIMIT 1",
+    "at": "SELECT position, entry FROM {ledger} WHERE pipeline = %s AND position = %s",
+    "newest_positions": "SELECT position FROM {ledger} WHERE pipeline = %s ORDER BY position DESC LIMIT 2",
+    # Waits for a concurrent insert at the same position. Returns no row if the position is taken.
+    "insert": "INSERT INTO {ledger} (pipeline, position, entry) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING RETURNING position",
+    "prune": "DELETE FROM {ledger} WHERE pipeline = %s AND position < %s",
+    "prune_proofs": "DELETE FROM {ledger} WHERE starts_with(pipeline, %(prefix)s) AND position < %(below)s",
+}
+
+
+def _statements_in(schema: str) -> LedgerStatements:
+    """Return the statements for the table in `schema`."""
+    escaped = schema.replace("%", "%%")  # all statements are executed with a sequence of values, even an empty one
+    names = {"ledger": Identifier(escaped, LEDGER_TABLE), "history": Identifier(escaped, HISTORY_VIEW)}
+    return LedgerStatements(**{statement: SQL(text).format(**names) for statement, text in _TEXTS.items()})
 
 
 class PostgresLedger(DatabaseLedger[Connection]):
@@ -41,10 +74,13 @@ class PostgresLedger(DatabaseLedger[Connection]):
         self, url: str, *, pipeline: PipelineName, schema: str = DEFAULT_SCHEMA, lock_timeout_s: float = LOCK_TIMEOUT_S
     ) -> None:
         self._schema = require_name(schema)
-        database = Database(url, application=f"penstock:{pipeline}", lock_timeout_s=lock_timeout_s)
-        where = "" if schema == DEFAULT_SCHEMA else f", schema {schema}"
-        location = f"postgresql://{database.place}{where}"
-        super().__init__(database, statements_in(schema), pipeline=pipeline, location=location)
+        connect = partial(Database, url, application=f"penstock:{pipeline}", lock_timeout_s=lock_timeout_s)
+        super().__init__(connect, _statements_in(schema), pipeline=pipeline)
+
+    @property
+    def location(self) -> str:
+        where = "" if self._schema == DEFAULT_SCHEMA else f", schema {self._schema}"
+        return f"postgresql://{self._database.place}{where}"
 
     def _fetch(
         self, connection: Connection, statement: "psycopg.sql.Composed", values: tuple[str | int, ...]

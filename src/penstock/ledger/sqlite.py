@@ -14,12 +14,20 @@ from urllib.parse import quote
 from penstock.core.codec import encode_entry
 from penstock.core.faults import FaultPoint
 from penstock.core.model import Entry, PipelineName, Position
-from penstock.errors import Failed, OutcomeUnknown, PositionTaken, StoreIgnoresConditions
+from penstock.errors import (
+    Failed,
+    LedgerMismatch,
+    OutcomeUnknown,
+    PenstockError,
+    PositionTaken,
+    Retryable,
+    StoreIgnoresConditions,
+)
 from penstock.ledger.base_ledger import BaseLedger, require_tail_kept
-from penstock.ledger.sqlite_errors import require_not_emptied, translate_error, translate_errors
-from penstock.ledger.sqlite_self_test import collect_proofs, prove_locks, prove_undamaged, prove_writers
+from penstock.ledger.self_test import collect_proofs, prove_locks, prove_undamaged, prove_writers
 from penstock.protocols import Within
-from penstock.support.filesystem_errors import problem_of
+from penstock.support.connection import ServerConnection
+from penstock.support.filesystem_errors import FULL, file_problem, translate_os_errors
 from penstock.support.private_files import create_private, make_private_directory
 
 INSERT = FaultPoint("ledger.sqlite_insert", "The entry is inserted at its position, in an open transaction.")
@@ -38,15 +46,28 @@ _OWNER = "SELECT position, pipeline FROM penstock_ledger ORDER BY position DESC 
 _INSERT = "INSERT INTO penstock_ledger (position, pipeline, entry) VALUES (?, ?, ?)"
 _PRUNE = "DELETE FROM penstock_ledger WHERE position < ?"
 
+# Matched by text: Python 3.10 does not expose SQLite's error codes.
+_KINDS: tuple[tuple[str, type[PenstockError], str], ...] = (
+    ("locked", Retryable, "Another program holds the file: try again, or find out which one does."),
+    ("busy", Retryable, "Another program holds the file: try again, or find out which one does."),
+    ("no such table: penstock_ledger_proof", Retryable, "Another driver starts at the same time: start just one."),
+    ("not a database", LedgerMismatch, "Name another file, or restore this one from a backup."),
+    ("malformed", LedgerMismatch, "Restore the file from a backup."),
+)
+_THEN = ", then start again: nothing that was decided is lost."
+_OTHER = f"Mend the disk or the file{_THEN}"
 
-class SqliteLedger(BaseLedger):
+
+class SqliteLedger(BaseLedger, ServerConnection):
     """A `Ledger` in the SQLite file at `path`. Thread-safe: one connection, one call at a time.
 
     Waits `busy_timeout_s` for another writer of the file, then raises Retryable.
     """
 
+    errors = sqlite3.Error
+
     def __init__(self, path: Path, *, pipeline: PipelineName, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
-        self._path = path
+        self._path, self.place = path, str(path)
         self._pipeline = pipeline
         self._busy_timeout_s = busy_timeout_s
         self._lock = RLock()
@@ -55,7 +76,7 @@ class SqliteLedger(BaseLedger):
 
     @property
     def location(self) -> str:
-        return str(self._path)
+        return self.place
 
     @property
     def home(self) -> str | None:
@@ -71,23 +92,19 @@ class SqliteLedger(BaseLedger):
     def append(self, entry: Entry, *, within: Within | None = None) -> None:
         """An exception of `within` is raised unchanged, and nothing is written."""
         data = encode_entry(entry).decode("ascii")
-        with self._lock:
+        with self._lock, self.dropping_on_error():
             connection = self._open_for_writing()
-            with translate_errors(self.location):
+            with self.translate_errors(Failed):
                 connection.execute("BEGIN IMMEDIATE")
-            try:
-                with translate_errors(self.location), INSERT.around(error=_broken_disk, lost=_broken_disk):
-                    self._insert(connection, entry, data)  # I7: the position is the primary key
-                if within is not None:
-                    within(connection)
-            except BaseException:
-                self._drop()
-                raise
+            with self.translate_errors(Failed), INSERT.around(error=_broken_disk, lost=_broken_disk):
+                self._insert(connection, entry, data)  # I7: the position is the primary key
+            if within is not None:
+                within(connection)
             self._commit(connection)
 
     def prove(self) -> None:
         """Requires write-ahead mode, an undamaged table, locks that hold between processes, and one winner of a race."""
-        with self._lock, translate_errors(self.location):
+        with self._lock, self.translate_errors(Failed):
             connection = self._open_for_writing()
             prove_undamaged(connection, self._path)
             prove_locks(connection, self._path)
@@ -95,23 +112,18 @@ class SqliteLedger(BaseLedger):
 
     def prune(self, *, below: Position) -> None:
         """Raises ValueError if the tail would be pruned: while it stays, a pruned position counts as taken."""
-        with self._lock:
+        with self._lock, self.dropping_on_error():
             connection = self._open_for_writing()
-            tail = self.tail()
-            require_tail_kept(tail, below=below)
-            try:
-                with translate_errors(self.location), PRUNE.around(error=_broken_disk, lost=_broken_disk):
-                    connection.execute(_PRUNE, (below,))
-                with translate_errors(self.location):
-                    collect_proofs(connection)
-            except BaseException:  # the next batch uses this ledger, but never a connection on which something failed
-                self._drop()
-                raise
+            require_tail_kept(self.tail(), below=below)
+            with self.translate_errors(Failed), PRUNE.around(error=_broken_disk, lost=_broken_disk):
+                connection.execute(_PRUNE, (below,))
+            with self.translate_errors(Failed):
+                collect_proofs(connection)
 
     def close(self) -> None:
         """Close the connection; the next call opens another."""
         with self._lock:
-            self._drop()
+            self.drop()
 
     # --- reading and writing
 
@@ -121,7 +133,7 @@ class SqliteLedger(BaseLedger):
                 self._connection = self._connect("rw")
             if self._connection is None:
                 return None
-            with translate_errors(self.location):
+            with self.translate_errors(Failed):
                 if not _has_table(self._connection):
                     return None
                 row = self._connection.execute(statement, values).fetchone()
@@ -143,20 +155,26 @@ class SqliteLedger(BaseLedger):
             with COMMIT.around(error=_broken_disk, lost=_broken_disk):
                 connection.execute("COMMIT")
         except sqlite3.Error as error:
-            self._drop()
-            translated = translate_error(error, self.location)
+            translated = self._translate_error(error, Failed)
             raise OutcomeUnknown(
                 f"Whether the newest entry was written is unknown: {translated.message}", remedy=translated.remedy
             ) from error
-        except BaseException:
-            self._drop()
-            raise
 
     # --- the connection
 
+    def _translate_error(self, cause: sqlite3.Error, kind: type[Failed]) -> PenstockError:
+        text = str(cause)
+        for part, meaning, remedy in _KINDS:
+            if part in text:
+                return meaning(f"The ledger {self._path} cannot be used: {text}.", remedy=remedy)
+        seen = file_problem(self._path) or (FULL if "full" in text else None)
+        if seen is None:
+            return kind(f"The ledger {self._path} cannot be used: {text}.", remedy=_OTHER)
+        return kind(f"The ledger {self._path} cannot be used: {seen.reason} ({text}).", remedy=f"{seen.advice}{_THEN}")
+
     def _open_for_writing(self) -> sqlite3.Connection:
         if self._connection is None or not self._writable:
-            self._drop()
+            self.drop()
             self._create()
             self._connection = self._connect("rw")
             self._make_writable(self._connection)
@@ -165,20 +183,16 @@ class SqliteLedger(BaseLedger):
 
     def _create(self) -> None:
         """Create the file as private: SQLite gives its own files beside it the same permissions."""
-        try:
+        with translate_os_errors(
+            Failed, f"The folder of the ledger {self._path} could not be created", then=", then start again."
+        ):
             make_private_directory(self._path.parent)
             if not self._path.exists():
                 create_private(self._path)
-        except OSError as error:
-            found = problem_of(error)
-            raise Failed(
-                f"The folder of the ledger {self._path} could not be created: {found.reason}.",
-                remedy=f"{found.advice}, then start again.",
-            ) from error
 
     def _connect(self, mode: str) -> sqlite3.Connection:
-        require_not_emptied(self._path)
-        with translate_errors(self.location):
+        _require_not_emptied(self._path)
+        with self.translate_errors(Failed):
             return sqlite3.connect(
                 self._uri(mode), uri=True, timeout=self._busy_timeout_s, isolation_level=None, check_same_thread=False
             )
@@ -187,7 +201,7 @@ class SqliteLedger(BaseLedger):
         return f"file:{quote(str(self._path))}?mode={mode}"
 
     def _make_writable(self, connection: sqlite3.Connection) -> None:
-        with translate_errors(self.location):
+        with self.translate_errors(Failed):
             (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
             connection.execute("PRAGMA synchronous=FULL")
             if not _has_table(connection):
@@ -198,7 +212,7 @@ class SqliteLedger(BaseLedger):
                 remedy="Put the ledger on a local disk.",
             )
 
-    def _drop(self) -> None:
+    def drop(self) -> None:
         """Roll back and close, so that only the file says what the connection did.
 
         Closing alone would leave the lock while a cursor of the connection lives, for example in an exception's traceback.
@@ -217,3 +231,20 @@ def _has_table(connection: sqlite3.Connection) -> bool:
 
 def _broken_disk(point: str) -> Exception:
     return sqlite3.OperationalError(f"disk I/O error at {point}")
+
+
+def _require_not_emptied(path: Path) -> None:
+    """Raise LedgerMismatch for an empty file with a write-ahead log: SQLite fills the file before it begins a log.
+
+    SQLite itself would find an empty database, or report that it is locked.
+    """
+    log = path.with_name(f"{path.name}-wal")
+    try:
+        size, logged = path.stat().st_size, log.stat().st_size
+    except OSError:  # opening the file will report what is wrong with it
+        return
+    if size == 0 < logged:
+        raise LedgerMismatch(
+            f"The ledger {path} was emptied: it has 0 bytes, and {log.name} beside it has {logged}.",
+            remedy=f"Remove {log.name} and {path.name}-shm, and restore {path.name} from a backup.",
+        )

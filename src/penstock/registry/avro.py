@@ -16,8 +16,7 @@ import fastavro
 
 from penstock.core.model import Json
 from penstock.errors import Usage
-from penstock.registry.place import Registered
-from penstock.registry.wire import HEAD, Undecodable, first_line, without_pairs
+from penstock.registry.wire import HEAD, Registered, Undecodable, first_line, without_pairs
 
 Schema: TypeAlias = Any
 T = TypeVar("T")

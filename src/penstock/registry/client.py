@@ -11,7 +11,7 @@ from requests.auth import AuthBase
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from penstock.errors import Failed, PenstockError, Retryable, Usage
-from penstock.registry.place import Reference, Registered, RegistryPlace
+from penstock.registry.wire import Reference, Registered, RegistryPlace
 
 _POOL = re.compile(r"^HTTPS?Connection(?:Pool)?\([^)]*\): ")
 _TYPE = "application/vnd.schemaregistry.v1+json"

@@ -13,8 +13,7 @@ from penstock.errors import DependencyMissing, PenstockError, StageFailed, Usage
 from penstock.registry.avro import AvroReader
 from penstock.registry.client import Registry, SchemaUnknown, registry
 from penstock.registry.json_schema import JsonReader
-from penstock.registry.place import Registered, RegistryPlace
-from penstock.registry.wire import Undecodable, first_line, schema_id_of
+from penstock.registry.wire import Registered, RegistryPlace, Undecodable, first_line, schema_id_of
 from penstock.spark.schema import arrow_schema
 from penstock.support.error_transport import through_spark
 

@@ -13,8 +13,7 @@ from typing import Any, TypeAlias
 
 from penstock.core.model import Json
 from penstock.errors import Usage
-from penstock.registry.place import Registered
-from penstock.registry.wire import HEAD, Undecodable
+from penstock.registry.wire import HEAD, Registered, Undecodable
 
 Make: TypeAlias = Callable[[Any, str], Any]
 Schema: TypeAlias = Mapping[str, Any]

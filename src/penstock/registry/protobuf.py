@@ -21,8 +21,7 @@ from grpc_tools import protoc
 
 from penstock.core.model import Json
 from penstock.errors import Retryable, Usage
-from penstock.registry.place import Registered
-from penstock.registry.wire import HEAD, Undecodable
+from penstock.registry.wire import HEAD, Registered, Undecodable
 
 Make: TypeAlias = Callable[[Any], Any]
 

@@ -22,7 +22,7 @@ from penstock.run.user_sink import user_written
 from penstock.source.kafka.records_again import KafkaRecords
 from penstock.source.kafka.watch import watch_of
 from penstock.spark.column_name import quoted
-from penstock.spec.account import FAIL, Quarantine, Route, ShortAccount
+from penstock.spec.location import FAIL, Quarantine, Route, ShortAccount
 from penstock.spec.pipeline import DeliverySettings, PipelineSettings, quarantined
 from penstock.stage.quarantine import QuarantineMember
 

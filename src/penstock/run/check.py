@@ -23,7 +23,7 @@ from penstock.run.query_facts import facts_of_pipeline
 from penstock.run.request_costs import Costs, costs_of
 from penstock.run.required_guarantees import claims_of
 from penstock.run.runtime import Runtime, now_ms
-from penstock.source.kafka.reader.client_check import ClientCheck
+from penstock.source.kafka.executor_checks import ClientCheck
 from penstock.spec.pipeline import PipelineSettings, quarantined, without_ledger
 from penstock.stage.quarantine import require_read_once
 from penstock.transform.plan import plan_of, source_order

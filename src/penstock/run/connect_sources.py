@@ -5,7 +5,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from penstock.source.formats import OpenedSource
+from penstock.source.guarantee import OpenedSource
 from penstock.transform.plan import PlanNode, plan_of
 
 _READ = "spark.connect.Read"

@@ -14,7 +14,7 @@ from penstock.core.model import Finding
 from penstock.protocols import HasStaging, TaskCheck
 from penstock.run.assembly import DeliveryPlan, sinks_of, spool_of
 from penstock.run.user_sink import import_checks
-from penstock.source.kafka.registry_check import registry_checks
+from penstock.source.kafka.executor_checks import registry_checks
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,7 +7,7 @@ text of its exception, so that text carries the error (penstock.support.error_tr
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from penstock.checkpoint.anomaly import Anomaly, Severity
+from penstock.checkpoint.entries import Anomaly, Severity
 from penstock.checkpoint.inspection import inspect_files
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.errors import (

@@ -11,8 +11,8 @@ from pyspark.sql.types import StructType
 from penstock.core.model import SourceName
 from penstock.run.redaction import secrets_of
 from penstock.run.session import session
+from penstock.source.kafka.decode import coded_columns
 from penstock.source.kafka.options import is_kafka
-from penstock.source.kafka.registry_place import coded_columns
 from penstock.source.open import open_sources
 from penstock.spec.kafka import Kafka
 from penstock.spec.pipeline import PipelineSettings

@@ -14,7 +14,7 @@ from penstock.core.topics import GapAccepted, GapKind, TopicRead
 from penstock.errors import InputLost, PenstockError, Refused, Retryable
 from penstock.protocols import Ledger
 from penstock.source.kafka.gaps import describe_gaps, within
-from penstock.source.kafka.source_options_check import require_named
+from penstock.source.kafka.options import require_named
 from penstock.source.kafka.watch import Seen, Watch
 
 LOOK_S = 10.0

@@ -8,8 +8,7 @@ from penstock.core.topics import TopicRead
 from penstock.errors import PenstockError
 from penstock.protocols import Ledger
 from penstock.run.kafka_input import known_topics
-from penstock.source.kafka.formatting import describe_lag
-from penstock.source.kafka.lag import TopicLag, lag_of
+from penstock.source.kafka.lag import TopicLag, describe_lag, lag_of
 from penstock.source.kafka.watch import brokers_of, kafka_sources
 from penstock.spec.pipeline import DeliverySettings
 from penstock.spec.source import Source

@@ -17,10 +17,8 @@ from penstock.core.model import QueryId, SourceName
 from penstock.errors import Usage
 from penstock.run.connect import frame_of, is_of_client
 from penstock.run.connect_sources import sources_of_client
-from penstock.source.formats import OpenedSource, short_format
-from penstock.source.guarantee import opened_claims, relevant_confs, source_claims
-from penstock.spec.pipeline import PipelineSettings
-from penstock.spec.query import Trigger
+from penstock.source.guarantee import OpenedSource, opened_claims, relevant_confs, short_format, source_claims
+from penstock.spec.pipeline import PipelineSettings, Trigger
 from penstock.transform.guarantee import ASYNC_OPTION
 from penstock.transform.plan import PlanNode, plan_in, plan_of
 

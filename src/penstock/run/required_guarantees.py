@@ -15,7 +15,7 @@ from penstock.run.query_facts import QueryFacts
 from penstock.spark.error import read_spark_error
 from penstock.spec.combinations import mode_complaints, own_output_complaints
 from penstock.spec.complaint import Complaint, KeyPath, sentence
-from penstock.spec.query import Trigger
+from penstock.spec.pipeline import Trigger
 from penstock.transform.guarantee import operator_claims, option_claims, output_mode_claim, require_mode, trigger_claim
 
 _log = logging.getLogger(__name__)

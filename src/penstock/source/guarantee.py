@@ -1,17 +1,35 @@
-"""What each source guarantees, which is whether Spark can read the same rows again for the same offsets."""
+"""Spark's streaming formats, and what each source guarantees: whether the same rows can be read again for the same offsets."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from penstock.core.guarantee import Claim
 from penstock.core.model import Guarantee, SourceName
-from penstock.source.formats import OpenedSource, is_file_format, short_format
+from penstock.errors import Usage
 from penstock.spec.kafka_options import COMMITTED, ISOLATION, UNCOMMITTED
-from penstock.spec.source import Source
+from penstock.spec.source import FILE_FORMATS, Source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+BINARY_FILE_SCHEMA = "path STRING, modificationTime TIMESTAMP, length LONG, content BINARY"
+"""The only columns that `binaryFile` has; Spark requires them to be stated for a stream all the same."""
+
+INFERENCE_CONF = "spark.sql.streaming.schemaInference"
+
+_FIXED_COLUMNS = frozenset({"binaryfile", "text"})
+_OTHERS = ("rate", "rate-micro-batch", "kafka", "delta", "iceberg", "socket", "kinesis", "eventhubs")
+_PROVIDERS: Mapping[str, str] = {
+    "textsocketsourceprovider": "socket",
+    "textsocket": "socket",
+    "ratestreamprovider": "rate",
+    "ratepermicrobatchprovider": "rate-micro-batch",
+    "kafkasourceprovider": "kafka",
+    "deltadatasource": "delta",
+}
+_CLASS_OF_FILES = ("fileformat", "datasourcev2")
 
 LOSSY_FILE_CONFS = ("ignoreMissingFiles", "ignoreCorruptFiles")
 RELEVANT_CONFS = tuple(f"spark.sql.files.{name}" for name in LOSSY_FILE_CONFS)
@@ -29,6 +47,48 @@ _REMOVED = (
     "A file removed or changed after Spark listed it: in a local or mounted directory the pipeline stops before it decides, "
     "in other stores Spark passes over it in silence."
 )
+
+
+def is_file_format(name: str) -> bool:
+    """Return whether `name` is one of Spark's file formats, in any case."""
+    return name.lower() in {known.lower() for known in FILE_FORMATS}
+
+
+def needs_schema(name: str) -> bool:
+    """Return whether Spark requires the columns of a stream of this format to be stated."""
+    return is_file_format(name) and name.lower() not in _FIXED_COLUMNS
+
+
+def unknown_format(source: str, name: str) -> Usage:
+    """Return the error about a format that no installed data source has."""
+    known = [*sorted(FILE_FORMATS), *_OTHERS]
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    guess = f"Did you mean {close[0]}? " if close else ""
+    return Usage(
+        f"sources.{source}.format {name} is not known to this Spark.",
+        remedy=f"{guess}Known are {', '.join(known)}; for any other put its jar or Python package into the session.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedSource:
+    """One source. `format` is what Spark was given: a short name or a class name, `table` for a table. `paths`: of file sources.
+
+    `options` is None where the plan does not show them. They can hold credentials, so they are looked at and never printed.
+    """
+
+    format: str
+    options: Mapping[str, str] | None = field(repr=False)
+    paths: tuple[str, ...] = ()
+
+
+def short_format(name: str) -> str:
+    """Return Spark's short name, in lower case, of a format given by its short name or by the name of its class."""
+    kind = name.rpartition(".")[2].lower().rstrip("$")
+    for ending in _CLASS_OF_FILES:
+        if "." in name and kind.endswith(ending):
+            return kind.removesuffix(ending)
+    return _PROVIDERS.get(kind, name.lower())
 
 
 def relevant_confs(spark: "SparkSession") -> Mapping[str, str]:
@@ -53,7 +113,17 @@ def opened_claims(sources: Mapping[SourceName, OpenedSource], confs: Mapping[str
 def _claim_of_format(subject: str, name: str, given: Mapping[str, str], confs: Mapping[str, str]) -> Claim:
     kind = short_format(name)
     options = {key.lower(): str(value) for key, value in given.items()}
-    return _files(subject, options, confs) if is_file_format(kind) else _RULES.get(kind, _unknown)(subject, options)
+    if is_file_format(kind):
+        return _files(subject, options, confs)
+    if kind in {"socket", "textsocket"}:
+        return _weak(
+            subject,
+            "A socket hands out each line once: what was read and not yet delivered is gone after a crash.",
+            "Read files or Kafka instead.",
+        )
+    if kind in _BY_OPTIONS:
+        return _BY_OPTIONS[kind](subject, options)
+    return _exact(subject, *_REPLAYED.get(kind, _UNKNOWN))
 
 
 def _claim(name: str, source: Source, confs: Mapping[str, str]) -> Claim:
@@ -74,17 +144,13 @@ def _files(subject: str, options: Mapping[str, str], confs: Mapping[str, str]) -
             f"{lossy[0]} makes Spark pass over files that it cannot read, so rows are lost unseen.",
             f"Set {lossy[0]} to false; then such a file stops the pipeline.",
         )
-    return Claim(
-        subject=subject,
-        guarantee=Guarantee.EXACTLY_ONCE,
-        why="Spark logs the files of a batch before it reads them, so a repeated batch reads the same files.",
-        breaks=tuple(_file_breaks(options)),
-        warnings=tuple(_file_warnings(options)),
+    return _exact(
+        subject,
+        "Spark logs the files of a batch before it reads them, so a repeated batch reads the same files.",
+        *(_REMOVED, _ATOMIC),
+        *(() if options.get("latestfirst") == "true" else (_AGE,)),
+        warnings=_file_warnings(options),
     )
-
-
-def _file_breaks(options: Mapping[str, str]) -> list[str]:
-    return [_REMOVED, _ATOMIC] + ([] if options.get("latestfirst") == "true" else [_AGE])
 
 
 def _file_warnings(options: Mapping[str, str]) -> list[str]:
@@ -97,22 +163,6 @@ def _file_warnings(options: Mapping[str, str]) -> list[str]:
     return warnings
 
 
-def _rate(subject: str, _: Mapping[str, str]) -> Claim:
-    return _exact(
-        subject,
-        "Rows follow from the offset (seconds since the start that the checkpoint logs) and the options.",
-        "A changed rowsPerSecond or a lost checkpoint: the same seconds then stand for other rows.",
-    )
-
-
-def _rate_micro_batch(subject: str, _: Mapping[str, str]) -> Claim:
-    return _exact(
-        subject,
-        "Rows follow from the offset and the options alone.",
-        "A changed rowsPerBatch, startTimestamp or advanceMillisPerBatch.",
-    )
-
-
 def _kafka(subject: str, options: Mapping[str, str]) -> Claim:
     if options.get("failondataloss", "true").lower() == "false":
         return _weak(
@@ -121,75 +171,54 @@ def _kafka(subject: str, options: Mapping[str, str]) -> Claim:
             "Leave failOnDataLoss out, so that a gap stops the pipeline; on_gap: accept goes on and notes what is lost.",
         )
     uncommitted = options.get(ISOLATION, COMMITTED) != COMMITTED
-    return Claim(
-        subject=subject,
-        guarantee=Guarantee.EXACTLY_ONCE,
-        why="Offsets name records, and records do not change while the broker keeps them"
+    return _exact(
+        subject,
+        "Offsets name records, and records do not change while the broker keeps them"
         + ("." if uncommitted else "; only those of ended transactions are read."),
-        breaks=("Retention shorter than the longest outage: it is noticed, and what is gone is gone.",),
-        warnings=(_ABORTED,) if uncommitted else (),
+        "Retention shorter than the longest outage: it is noticed, and what is gone is gone.",
+        warnings=[_ABORTED] if uncommitted else [],
     )
 
 
 def _delta(subject: str, options: Mapping[str, str]) -> Claim:
     skipping = [name for name in ("ignoreDeletes", "ignoreChanges", "skipChangeCommits") if _is_on(options.get(name.lower()))]
-    warnings = [f"{name}: changes of existing rows are passed over or sent again." for name in skipping]
-    return Claim(
-        subject=subject,
-        guarantee=Guarantee.EXACTLY_ONCE,
-        why="Offsets name versions of the table, and a version does not change.",
-        breaks=("VACUUM or log retention shorter than the longest outage.",),
-        warnings=tuple(warnings),
-    )
-
-
-def _numbered(subject: str, _: Mapping[str, str]) -> Claim:
-    return _exact(
-        subject, "Offsets are sequence numbers of records that the service keeps.", "Retention shorter than the longest outage."
-    )
-
-
-def _table(subject: str, _: Mapping[str, str]) -> Claim:
     return _exact(
         subject,
+        "Offsets name versions of the table, and a version does not change.",
+        "VACUUM or log retention shorter than the longest outage.",
+        warnings=[f"{name}: changes of existing rows are passed over or sent again." for name in skipping],
+    )
+
+
+_BY_OPTIONS: Mapping[str, Callable[[str, Mapping[str, str]], Claim]] = {"kafka": _kafka, "delta": _delta}
+_NUMBERED = ("Offsets are sequence numbers of records that the service keeps.", "Retention shorter than the longest outage.")
+_REPLAYED: Mapping[str, tuple[str, str]] = {
+    "rate": (
+        "Rows follow from the offset (seconds since the start that the checkpoint logs) and the options.",
+        "A changed rowsPerSecond or a lost checkpoint: the same seconds then stand for other rows.",
+    ),
+    "rate-micro-batch": (
+        "Rows follow from the offset and the options alone.",
+        "A changed rowsPerBatch, startTimestamp or advanceMillisPerBatch.",
+    ),
+    **dict.fromkeys(("kinesis", "aws-kinesis", "eventhubs"), _NUMBERED),
+    "table": (
         "Assumed: the table's format can give the rows between two logged offsets again, as Spark demands of every stream.",
         "A format that cannot, or files and versions removed before they were delivered.",
-    )
-
-
-def _socket(subject: str, _: Mapping[str, str]) -> Claim:
-    return _weak(
-        subject,
-        "A socket hands out each line once: what was read and not yet delivered is gone after a crash.",
-        "Read files or Kafka instead.",
-    )
-
-
-def _unknown(subject: str, _: Mapping[str, str]) -> Claim:
-    return _exact(
-        subject,
-        "Assumed: the source can give the rows between two logged offsets again, as Spark demands of every source. "
-        "Penstock does not know this format.",
-        "A source that gives other rows for the same offsets.",
-    )
-
-
-_RULES: Mapping[str, Callable[[str, Mapping[str, str]], Claim]] = {
-    "rate": _rate,
-    "rate-micro-batch": _rate_micro_batch,
-    "kafka": _kafka,
-    "delta": _delta,
-    "kinesis": _numbered,
-    "aws-kinesis": _numbered,
-    "eventhubs": _numbered,
-    "table": _table,
-    "socket": _socket,
-    "textsocket": _socket,
+    ),
 }
+_UNKNOWN = (
+    (
+        "Assumed: the source can give the rows between two logged offsets again, as Spark demands of every source. "
+        "Penstock does not know this format."
+    ),
+    "A source that gives other rows for the same offsets.",
+)
+"""Why a format's rows can be read again, and what breaks that."""
 
 
-def _exact(subject: str, why: str, *breaks: str) -> Claim:
-    return Claim(subject=subject, guarantee=Guarantee.EXACTLY_ONCE, why=why, breaks=breaks)
+def _exact(subject: str, why: str, *breaks: str, warnings: Sequence[str] = ()) -> Claim:
+    return Claim(subject=subject, guarantee=Guarantee.EXACTLY_ONCE, why=why, breaks=breaks, warnings=tuple(warnings))
 
 
 def _weak(subject: str, why: str, remedy: str) -> Claim:

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from penstock.core.model import SourceName
 from penstock.errors import DependencyMissing, Usage
-from penstock.source.formats import BINARY_FILE_SCHEMA, INFERENCE_CONF, needs_schema, unknown_format
+from penstock.source.guarantee import BINARY_FILE_SCHEMA, INFERENCE_CONF, needs_schema, unknown_format
 from penstock.source.kafka.connector import ENVIRONMENT, coordinate
 from penstock.source.kafka.decode import decode_passes, decoded
 from penstock.source.kafka.options import is_kafka, reader_options

@@ -1,10 +1,9 @@
 """Typed, validated, frozen settings of the pipeline file. The same classes are the Python interface."""
 
-from penstock.spec.account import Account, Route
 from penstock.spec.kafka import Kafka
 from penstock.spec.load import load
-from penstock.spec.pipeline import DeliverySettings, PipelineSettings, Spark
-from penstock.spec.query import Transform, Trigger
+from penstock.spec.location import Account, Route
+from penstock.spec.pipeline import DeliverySettings, PipelineSettings, Spark, Transform, Trigger
 from penstock.spec.sink import Console, Memory, Parquet, PythonSink, Sink
 from penstock.spec.source import Source, Watermark
 from penstock.spec.table import DBAPI, Cassandra, DuckDB, MySQL, PostgreSQL, Redshift, ServedTable, SQLite, SQLServer, Table

@@ -8,14 +8,14 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, mod
 from pydantic_core import PydanticCustomError
 from typing_extensions import Self
 
-from penstock.spec.account import Columns, GivenColumns, as_tuple
 from penstock.spec.complaint import complaint_error, described
 from penstock.spec.kafka_options import ConnectionString, hubs_of
-from penstock.spec.quantity import Duration, Size
+from penstock.spec.location import Columns, GivenColumns, as_tuple
 from penstock.spec.registry import Encode, require_subjects
+from penstock.spec.scalar import Duration, Size
 from penstock.spec.settings import OneKey, Settings
-from penstock.spec.source import Option
-from penstock.support.secret import remember_options, scheme_only
+from penstock.spec.source import Options
+from penstock.support.secret import scheme_only
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SERVERS = re.compile(r"[^\s,/@]+:\d+(,[^\s,/@]+:\d+)*")
@@ -119,7 +119,7 @@ class Kafka(Settings):
         "that `connection_string` names by EntityPath.",
     )
     topics: Columns = Field(default=(), description="All other topics that the column `topic` may name; they must exist.")
-    options: Mapping[str, Option] = Field(
+    options: Options = Field(
         default_factory=dict,
         description="Keys of librdkafka's client, such as `security.protocol` or `compression.type`; secrets as `${VARIABLE}`. "
         "Keys that the guarantee rests on are refused.",
@@ -210,7 +210,6 @@ class Kafka(Settings):
 
     @model_validator(mode="after")
     def _own_options_are_ours(self) -> Self:
-        remember_options(self.options)
         for key in self.options:
             if key in OWN_OPTIONS:
                 raise complaint_error("is not an option of yours", remedy=OWN_OPTIONS[key], at=("options", key))

@@ -1,26 +1,33 @@
-"""Settings of a whole pipeline, and of the part that a `Delivery` needs."""
+"""Settings of a whole pipeline with its transform and trigger, and of the part that a `Delivery` needs."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 from typing_extensions import Self
 
 from penstock.core.bad_record import NAME
 from penstock.core.model import Guarantee
-from penstock.spec.account import Quarantine, ShortQuarantine
 from penstock.spec.combinations import mode_complaints, own_output_complaints, place_complaints
-from penstock.spec.complaint import Complaint, KeyPath, complaints_error
+from penstock.spec.complaint import Complaint, KeyPath, complaint_error, complaints_error
 from penstock.spec.kafka import Kafka
-from penstock.spec.name import Name, ViewName
+from penstock.spec.location import (
+    Checkpoint,
+    LedgerPlace,
+    Quarantine,
+    ShortCheckpoint,
+    ShortLedger,
+    ShortQuarantine,
+    ShortSpool,
+    SpoolPlace,
+)
 from penstock.spec.place import Directory
-from penstock.spec.query import Transform, Trigger
-from penstock.spec.settings import Settings
+from penstock.spec.scalar import Duration, Name, PythonName, ViewName
+from penstock.spec.settings import OneKey, Settings
 from penstock.spec.sink import GivenSink, Sink
-from penstock.spec.source import Option, Source
-from penstock.spec.state_location import Checkpoint, LedgerPlace, ShortCheckpoint, ShortLedger, ShortSpool, SpoolPlace
-from penstock.support.secret import remember_options
+from penstock.spec.source import Options, Source
 
 _ORDER = (
     "pipeline", "home", "guarantee", "spark", "sources", "transform", "sinks", "quarantine",
@@ -28,6 +35,68 @@ _ORDER = (
 )  # fmt: skip
 OutputMode = Literal["append", "update", "complete"]
 _Place: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
+
+
+class Transform(OneKey):
+    """One query over the sources, as SQL or as a Python function."""
+
+    sql: str | None = Field(default=None, min_length=1, description="A Spark SQL query; every source is a view of its name.")
+    python: PythonName | None = Field(
+        default=None,
+        description="`package.module:function`, called once as `function(spark, sources: dict[str, DataFrame]) -> DataFrame`.",
+    )
+
+    def _not_one(self, given: Sequence[str]) -> PydanticCustomError:
+        has = "has both sql and python" if given else "has neither sql nor python"
+        return complaint_error(has, remedy="Keep exactly one of them, or leave transform out to pass the rows on as they are.")
+
+
+class Trigger(OneKey):
+    """When the next batch starts. Exactly one of the keys."""
+
+    processing_time: Duration | None = Field(
+        default=None, description="A batch at this interval, such as `10s`; `0` starts the next one as soon as the last is done."
+    )
+    available_now: Literal[True] | None = Field(
+        default=None,
+        description="`true`: deliver everything that is there now, in as many batches as the rate limits ask for, then stop.",
+    )
+    once: Literal[True] | None = Field(
+        default=None, description="`true`: treated as `available_now`, which Spark replaced it with."
+    )
+    continuous: Duration | None = Field(
+        default=None, description="Spark's continuous processing with this commit interval. Delivers at least once only."
+    )
+    real_time: Duration | None = Field(
+        default=None, description="Spark's real-time mode with batches of this length. Delivers at least once only."
+    )
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            processing_time: int | str | None = None,
+            available_now: Literal[True] | None = None,
+            once: Literal[True] | None = None,
+            continuous: int | str | None = None,
+            real_time: int | str | None = None,
+        ) -> None: ...
+
+    @property
+    def batches_have_identity(self) -> bool:
+        """Whether Spark logs a batch's offsets before it runs, so that a repeated batch can be recognised."""
+        return self.continuous is None and self.real_time is None
+
+    def spark_arguments(self) -> Mapping[str, str | bool]:
+        """Return the keyword argument for `DataStreamWriter.trigger`."""
+        if self.processing_time is not None:
+            return {"processingTime": f"{self.processing_time} milliseconds"}
+        if self.continuous is not None:
+            return {"continuous": f"{self.continuous} milliseconds"}
+        if self.real_time is not None:
+            return {"realTime": f"{self.real_time} milliseconds"}
+        return {"availableNow": True}
 
 
 def _below(values: Mapping[str, Any], name: str) -> str:
@@ -40,7 +109,7 @@ class Spark(Settings):
     master: str | None = Field(
         default=None, min_length=1, description="Spark's master URL, such as `local[*]`, if nothing else gives one."
     )
-    conf: Mapping[str, Option] = Field(default_factory=dict, description="Spark settings.")
+    conf: Options = Field(default_factory=dict, description="Spark settings.")
     packages: tuple[str, ...] = Field(
         default=(), strict=False, description="Maven coordinates of connector jars (`group:artifact:version`) to load."
     )
@@ -54,11 +123,6 @@ class Spark(Settings):
             conf: Mapping[str, str | float | bool] = ...,
             packages: tuple[str, ...] | list[str] = (),
         ) -> None: ...
-
-    @model_validator(mode="after")
-    def _remember(self) -> Self:
-        remember_options(self.conf)
-        return self
 
 
 class DeliverySettings(Settings):

@@ -9,17 +9,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from penstock.spec.account import Account, Quarantine, Route
 from penstock.spec.kafka import Kafka, RecordValue
-from penstock.spec.merge import Merge
-from penstock.spec.pipeline import PipelineSettings, Spark
-from penstock.spec.query import Transform, Trigger
+from penstock.spec.location import Account, Checkpoint, LedgerPlace, Quarantine, Route, SpoolPlace
+from penstock.spec.pipeline import PipelineSettings, Spark, Transform, Trigger
 from penstock.spec.registry import Coded, Decode, Encode, Registry
 from penstock.spec.settings import Settings
 from penstock.spec.sink import PLANNED, SUPPORTED, Console, Memory, Parquet, PythonSink
 from penstock.spec.source import Source, Watermark
-from penstock.spec.state_location import Checkpoint, LedgerPlace, SpoolPlace
-from penstock.spec.table import DBAPI, Cassandra, DuckDB, MySQL, PostgreSQL, Redshift, SQLite, SQLServer
+from penstock.spec.table import DBAPI, Cassandra, DuckDB, Merge, MySQL, PostgreSQL, Redshift, SQLite, SQLServer
 
 REFERENCE: Final = Path("docs/reference/pipeline-file.md")
 SCHEMA_FILE: Final = "pipeline.schema.json"

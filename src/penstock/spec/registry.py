@@ -9,7 +9,7 @@ from typing_extensions import Self
 
 from penstock.spec.complaint import Complaint, complaint_error, complaints_error
 from penstock.spec.place import FilePath
-from penstock.spec.quantity import Duration
+from penstock.spec.scalar import Duration
 from penstock.spec.settings import Settings
 from penstock.support.secret import Secret, remember, scheme_only
 
@@ -95,10 +95,6 @@ class Coded(Settings):
     version: int | None = Field(
         default=None, ge=1, description="Which of the subject's schemas is read by; left out, the newest at the start."
     )
-
-    if TYPE_CHECKING:
-
-        def __init__(self, *, format: Format, subject: str | None = None, version: int | None = None) -> None: ...  # noqa: A002
 
 
 ShortCoded = Annotated[

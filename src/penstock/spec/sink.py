@@ -8,11 +8,10 @@ from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, PlainVal
 from typing_extensions import Self
 
 from penstock.core.model import Json
-from penstock.spec.account import FAIL, QUARANTINE, Account, Columns, GivenColumns, Route, ShortAccount
 from penstock.spec.complaint import complaint_error, described
 from penstock.spec.kafka import Kafka
-from penstock.spec.name import PYTHON_SCHEMA, AccountKey, python_name
-from penstock.spec.quantity import Size
+from penstock.spec.location import FAIL, QUARANTINE, Account, Columns, GivenColumns, Route, ShortAccount
+from penstock.spec.scalar import PYTHON_SCHEMA, AccountKey, Size, python_name
 from penstock.spec.settings import Settings, nearest
 from penstock.spec.table import DBAPI, Cassandra, DuckDB, MySQL, PostgreSQL, Redshift, SQLite, SQLServer
 from penstock.support.secret import remember_options
@@ -140,19 +139,11 @@ class Console(Settings):
     rows: int = Field(default=20, ge=0, description="How many rows of each batch to print at most.")
     truncate: int = Field(default=40, ge=0, description="Longest value to print in characters; 0 prints all of it.")
 
-    if TYPE_CHECKING:
-
-        def __init__(self, *, rows: int = 20, truncate: int = 40) -> None: ...
-
 
 class Memory(Settings):
     """Keeps rows in the driver's memory, for tests. They are gone when the process ends."""
 
     type: Literal["memory"] = Field(default="memory", description="`memory`: keeps rows in the driver.")
-
-    if TYPE_CHECKING:
-
-        def __init__(self) -> None: ...
 
 
 @runtime_checkable

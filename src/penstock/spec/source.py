@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema, model_validator
 from typing_extensions import Self
 
 from penstock.spec.complaint import Complaint, complaint_error, complaints_error, described
@@ -18,8 +18,8 @@ from penstock.spec.kafka_options import (
     single_topic,
 )
 from penstock.spec.place import SourcePath
-from penstock.spec.quantity import Duration
 from penstock.spec.registry import Decode, require_subjects
+from penstock.spec.scalar import Duration
 from penstock.spec.settings import Settings
 from penstock.support.secret import Secret, remember, remember_options
 
@@ -39,9 +39,16 @@ def _option(value: Any) -> str:
     )
 
 
+def _remembered(options: Mapping[str, str]) -> Mapping[str, str]:
+    remember_options(options)
+    return options
+
+
 Option = Annotated[str, PlainValidator(_option), WithJsonSchema({"type": ["string", "number", "boolean"]})]
 """An option's value; numbers and booleans become the text that Spark expects."""
 
+Options = Annotated[Mapping[str, Option], AfterValidator(_remembered)]
+"""Options by name, whose secrets no text shows from then on."""
 
 OnGap = Literal["fail", "wait", "accept"]
 Reader = Literal["auto", "spark", "python"]
@@ -78,7 +85,7 @@ class Source(Settings):
         min_length=1,
         description="Columns as DDL (`year INT, origin STRING`) or as Spark's schema JSON. File formats need it.",
     )
-    options: Mapping[str, Option] = Field(
+    options: Options = Field(
         default_factory=dict,
         description="Options of the format, passed to Spark as they are; what is added for `kafka`, or refused, says its page.",
     )
@@ -104,7 +111,7 @@ class Source(Settings):
         description="`kafka` only: of Azure Event Hubs, in place of the brokers and credentials in `options`: `${VARIABLE}`. The "
         "event hub that it names by EntityPath is read unless `options` name others.",
     )
-    client: Mapping[str, Option] = Field(
+    client: Options = Field(
         default_factory=dict,
         description="`kafka` only: properties of librdkafka for Penstock's own looks at the brokers, where they do not follow "
         "from the options `kafka.…`.",
@@ -148,7 +155,6 @@ class Source(Settings):
 
     @model_validator(mode="after")
     def _one_kind_of_input(self) -> Self:
-        remember_options(self.options)
         if self.table is None and self.format is None:
             raise complaint_error("has neither format nor table", remedy="Add format: csv (or another format), or table: name.")
         if self.table is not None and (self.format is not None or self.path is not None):
@@ -171,7 +177,6 @@ class Source(Settings):
     def _of_kafka(self) -> list[Complaint]:
         for secret in secrets_in(self.options):
             remember(Secret(secret))
-        remember_options(self.client)
         given = [key for key, value in (("schema", self.schema_ddl), ("path", self.path)) if value is not None]
         fixed = "Take it out: the columns are key, value, topic, partition, offset, timestamp, timestampType (and headers)."
         found = [Complaint(message="does not go with format: kafka", remedy=fixed, at=(key,)) for key in given]

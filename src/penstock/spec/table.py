@@ -1,20 +1,21 @@
 """Settings of sinks that fill one table of a database."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 from typing_extensions import Self
 
-from penstock.spec.account import Columns, GivenColumns
+from penstock.errors import Usage
 from penstock.spec.complaint import complaint_error
-from penstock.spec.merge import Merge
-from penstock.spec.name import ModuleName
+from penstock.spec.location import Columns, GivenColumns
 from penstock.spec.place import (
     CassandraUrl,
     DuckdbUrl,
+    FilePath,
     MysqlUrl,
     PostgresUrl,
     RedshiftUrl,
@@ -23,8 +24,8 @@ from penstock.spec.place import (
     local_path,
     same_or_nested,
 )
-from penstock.spec.quantity import Duration
-from penstock.spec.settings import Settings
+from penstock.spec.scalar import Duration, ModuleName
+from penstock.spec.settings import OneKey, Settings
 from penstock.support.secret import redact, remember_options
 
 Write: TypeAlias = Literal["append", "upsert", "insert_if_absent", "replace"]
@@ -122,6 +123,36 @@ class DuckDB(FileTable):
         def __init__(
             self, *, url: str | PathLike[str], table: str, write: Write = "append", key: GivenColumns = (), create: bool = True
         ) -> None: ...
+
+
+class Merge(OneKey):
+    """SQL that is run over the staged rows, in the transaction that publishes them."""
+
+    sql: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Statements of the database's own SQL, with `;` between them. `{staged}` stands for the table that holds the "
+        "batch's rows, `{table}` for the sink's.",
+    )
+    file: FilePath | None = Field(default=None, description="A file with such SQL, relative to the pipeline file.")
+
+    if TYPE_CHECKING:
+
+        def __init__(self, *, sql: str | None = None, file: str | PathLike[str] | None = None) -> None: ...
+
+    def _not_one(self, given: Sequence[str]) -> PydanticCustomError:
+        return complaint_error(
+            "has both sql and file" if given else "has neither sql nor file", remedy="Keep exactly one of them."
+        )
+
+    def text(self) -> str:
+        """Return the SQL. Raises Usage for a file that cannot be read."""
+        if self.sql is not None:
+            return self.sql
+        try:
+            return Path(str(self.file)).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as cause:
+            raise Usage(f"The SQL of `merge` cannot be read: {cause}.", remedy="Correct `merge.file`.") from cause
 
 
 class ServedTable(TableAtURL):

@@ -23,7 +23,12 @@ S = TypeVar("S", bound=Session)
 
 
 class Sessions(ServerConnection, Generic[S]):
-    """A database over one driver, not thread-safe. `errors`: all that the driver raises. `place`: its name for people."""
+    """A database over one driver, not thread-safe. `errors`: all that the driver raises. `place`: its name for people.
+
+    `home`: what identifies a database in which a sink can join a ledger's transaction.
+    """
+
+    home: str | None = None
 
     def __init__(self, *, place: str, errors: type[Exception] | tuple[type[Exception], ...], lock_timeout_s: float) -> None:
         self.place, self.errors, self._lock_timeout_s = place, errors, lock_timeout_s
@@ -39,6 +44,10 @@ class Sessions(ServerConnection, Generic[S]):
     def _open_publishing(self) -> S:
         """Open the session that publishes."""
         return self._open()
+
+    @abstractmethod
+    def begin(self, connection: S) -> None:
+        """Begin a transaction that commits durably, and whose lock waits are bounded."""
 
     @abstractmethod
     def _begin_reading(self, session: S) -> None:

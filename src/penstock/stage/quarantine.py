@@ -14,7 +14,7 @@ from penstock.core.bad_record import PACKED, UNKNOWN
 from penstock.core.model import OffsetRange, SourceName
 from penstock.errors import Refused, Retryable, StageFailed
 from penstock.protocols import Sink
-from penstock.spec.account import Quarantine
+from penstock.spec.location import Quarantine
 from penstock.stage.spark_failure import from_spark
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ A directory with the set-group-ID bit (`chmod 2770`) is shared: its group can re
 for executors, or operators, who run as other users than the driver.
 """
 
+import errno
 import os
 import stat
 from contextlib import suppress
@@ -29,7 +30,7 @@ def make_private_directory(directory: Path) -> None:
 
 def open_private(path: Path, mode: Literal["xb", "ab"]) -> BinaryIO:
     """Create `path`, or with `ab` append to it if it exists. Raises OSError, FileExistsError."""
-    file = open(path, mode, opener=_opener)  # noqa: SIM115 - the caller closes it
+    file = open(path, mode, opener=lambda name, flags: os.open(name, flags, _FILE))  # noqa: SIM115 - the caller closes it
     if mode == "xb" or file.tell() == 0:
         _share(path, file.fileno())
     return file
@@ -44,10 +45,6 @@ def create_private(path: Path) -> None:
         os.close(handle)
 
 
-def _opener(path: str, flags: int) -> int:
-    return os.open(path, flags, _FILE)
-
-
 def _share(path: Path, handle: int) -> None:
     if _is_shared(path.parent):
         with suppress(PermissionError):  # another user made it
@@ -56,3 +53,17 @@ def _share(path: Path, handle: int) -> None:
 
 def _is_shared(directory: Path) -> bool:
     return bool(directory.stat().st_mode & stat.S_ISGID)
+
+
+def sync_directory(path: str | Path) -> None:
+    """Make the names in a directory durable. Raises OSError, after which it must not be tried again."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def io_error(point: str) -> OSError:
+    """Return the error that an armed fault point raises, as a disk would."""
+    return OSError(errno.EIO, f"{os.strerror(errno.EIO)} at {point}")

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.core.model import SourceName
 from penstock.errors import Usage
-from penstock.spec.query import Transform
+from penstock.spec.pipeline import Transform
 from penstock.transform.plan import plan_of, source_order
 from penstock.transform.python import run_python
 from penstock.transform.sql import run_sql

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from penstock.core.guarantee import Claim
 from penstock.core.model import Guarantee
 from penstock.errors import Usage
-from penstock.spec.query import Trigger
+from penstock.spec.pipeline import Trigger
 from penstock.transform.operators import (
     StatefulOperator,
     final_only,

@@ -20,8 +20,7 @@ from penstock.core.model import Finding, PipelineName, SinkName
 from penstock.errors import OutcomeUnknown, Usage
 from penstock.protocols import TaskCheck
 from penstock.sink.spool.place import ID_SUFFIX, Place, Spooled, folder_name
-from penstock.support.durable import sync_directory
-from penstock.support.private_files import create_private, make_private_directory, open_private
+from penstock.support.private_files import create_private, make_private_directory, open_private, sync_directory
 from penstock.support.secret import scheme_only
 
 

@@ -13,7 +13,7 @@ from tenacity import Retrying, retry_if_exception, retry_if_exception_type, stop
 
 from penstock.errors import Failed, PenstockError, Retryable
 from penstock.kafka.login_errors import DISCONNECTED, ClientErrors, require_login
-from penstock.source.kafka.topic import RetainedOffsets, TopicNow
+from penstock.source.kafka.gaps import RetainedOffsets, TopicNow
 
 _ANSWER_S = 15
 _LED_S = 60
@@ -229,15 +229,12 @@ class Broker:
 
     def _ask(self, question: Callable[[], _T]) -> _T:
         try:
-            self._require_let_in()
+            if not self._let_in:
+                require_login(self._admin, self._heard.newest)
+                self._let_in = True
             return question()
         except KafkaException as error:
             raise self._error_for(error) from error
-
-    def _require_let_in(self) -> None:
-        if not self._let_in:
-            require_login(self._admin, self._heard.newest)
-            self._let_in = True
 
     def _error_for(self, raised: KafkaException) -> PenstockError:
         self._admin.poll(0)

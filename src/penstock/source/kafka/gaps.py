@@ -5,7 +5,7 @@ read from its middle without an error; only its id shows it (docs/GUARANTEES.md)
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
 from typing import TypeAlias
@@ -14,7 +14,23 @@ from penstock.core.kafka_offset import Positions
 from penstock.core.model import SourceName
 from penstock.core.topics import GapAccepted, GapKind, TopicRead
 from penstock.errors import Retryable
-from penstock.source.kafka.topic import TopicNow
+
+
+@dataclass(frozen=True, slots=True)
+class RetainedOffsets:
+    """The offsets that the broker has of a partition: from `low` on and below `high`."""
+
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicNow:
+    """A topic that exists; `topic_id` is another one after it was deleted and created again."""
+
+    topic_id: str
+    partitions: Mapping[int, RetainedOffsets]
+
 
 NowOf: TypeAlias = Mapping[tuple[SourceName, str], TopicNow]
 """Topics as they are now, by source: two clusters may each have one of the same name."""

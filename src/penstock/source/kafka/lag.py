@@ -1,33 +1,20 @@
 """How far a pipeline is behind each topic, and for how long Kafka will still have what is to be read next."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from penstock.core.model import SourceName
 from penstock.core.topics import TopicRead
-from penstock.source.kafka.gaps import gaps_of, lost
-from penstock.source.kafka.topic import TopicNow
+from penstock.source.kafka.gaps import TopicNow, gaps_of, lost
 
+if TYPE_CHECKING:
+    from penstock.source.kafka.broker import Broker
+
+_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 DAY_MS = 24 * 3600 * 1000
 _NEAR_PART = 4
 """Loss is near in the last quarter of the retention time, but not before its last day."""
-
-
-class LagQueries(Protocol):
-    """Queries to the brokers of one source."""
-
-    def topics(self, names: Sequence[str]) -> Mapping[str, TopicNow]:
-        """Return the topics of `names` that exist."""
-        ...
-
-    def retention_ms(self, name: str) -> int | None:
-        """Return how long the topic keeps records, None if for ever."""
-        ...
-
-    def written_at_ms(self, wanted: Mapping[tuple[str, int], int]) -> Mapping[tuple[str, int], int]:
-        """Return when the first record from an offset on was written, for partitions that have one."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +44,7 @@ class TopicLag:
         return self.loss_in_ms < min(DAY_MS, self.retention_ms // _NEAR_PART)
 
 
-def lag_of(read: TopicRead, *, brokers: LagQueries, now_ms: int) -> TopicLag:
+def lag_of(read: TopicRead, *, brokers: "Broker", now_ms: int) -> TopicLag:
     """Return the lag of a topic whose last batch was `read`."""
     needed = {number: of.end for number, of in read.partitions.items()}
     found = brokers.topics([read.topic])
@@ -85,3 +72,29 @@ def _behind(needed: Mapping[int, int], topic: TopicNow) -> Mapping[int, int]:
     """Return the offsets that wait, for partitions where some do; in a partition added since, all that it has."""
     waiting = {number: retained.high - max(needed.get(number, 0), retained.low) for number, retained in topic.partitions.items()}
     return {number: count for number, count in waiting.items() if count > 0}
+
+
+def span(milliseconds: int) -> str:
+    """Return a rough duration, in the largest unit of which there are two or more."""
+    size, unit = next(((size, unit) for size, unit in _UNITS if milliseconds >= 2 * size), _UNITS[-1])
+    return f"{milliseconds / size:.0f} {unit}"
+
+
+def describe_lag(lag: TopicLag) -> str:
+    """Describe the lag of one topic in a sentence."""
+    if lag.gaps:
+        there = f"{lag.lost:,} records that were not delivered are gone, or the topic is another one of that name"
+        return f"topic {lag.topic}: {'it does not exist any more' if lag.topic_id is None else there}"
+    if lag.records == 0:
+        return f"topic {lag.topic}: everything is delivered"
+    behind = "" if lag.behind_ms is None else f", the oldest written {span(lag.behind_ms)} ago"
+    return f"topic {lag.topic}: {lag.records:,} records behind{behind}; {time_left(lag)}"
+
+
+def time_left(lag: TopicLag) -> str:
+    """Describe how long Kafka still keeps what is to be read next."""
+    if lag.loss_in_ms is None:
+        return "nothing is removed by age" if lag.retention_ms is None else "none is waiting to be removed"
+    if lag.loss_in_ms <= 0:
+        return "Kafka may remove it at any moment"
+    return f"Kafka may remove it in {span(lag.loss_in_ms)}"

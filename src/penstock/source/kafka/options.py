@@ -1,9 +1,12 @@
 """Options of a Kafka source for Spark's connector, and for librdkafka, by which Penstock queries the brokers and reads."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from penstock.errors import Usage
+from penstock.core.kafka_offset import Positions
+from penstock.core.model import SourceName
+from penstock.errors import SourcesChanged, Usage
+from penstock.source.kafka.reader.settings import assigned_in, names_in
 from penstock.spec.kafka_options import COMMITTED, CONSUMER, ISOLATION
 from penstock.spec.source import Source
 
@@ -118,7 +121,7 @@ def _login(name: str, java: Mapping[str, str], client: Mapping[str, str]) -> dic
         return {}
     if java.get("sasl.mechanism", "GSSAPI").upper() not in _LOGGED_IN:
         return {}
-    login = {key.lower(): _unescaped(value) for key, value in _LOGIN.findall(java.get("sasl.jaas.config", ""))}
+    login = {key.lower(): re.sub(r"\\(.)", r"\1", value) for key, value in _LOGIN.findall(java.get("sasl.jaas.config", ""))}
     if login.keys() != {"username", "password"}:
         raise Usage(
             f"sources.{name}.options.kafka.sasl.jaas.config has no username and password that Penstock finds.",
@@ -127,5 +130,36 @@ def _login(name: str, java: Mapping[str, str], client: Mapping[str, str]) -> dic
     return {"sasl.username": login["username"], "sasl.password": login["password"]}
 
 
-def _unescaped(text: str) -> str:
-    return re.sub(r"\\(.)", r"\1", text)
+def require_named(name: SourceName, source: Source, read: Positions) -> None:
+    """Raise SourcesChanged unless the options name every partition of `read`.
+
+    Spark goes on without a topic that they leave out, and reads it from its first record when they name it again.
+    """
+    left = next(_left_out(source, read), None)
+    if left is not None:
+        raise SourcesChanged(
+            f"Source {name!r} has read {left}, which its options do not name any more.",
+            remedy="Name it again. To go on without it, put the checkpoint aside and begin a new one (`penstock adopt`), with "
+            "`startingOffsets` where the other topics stand.",
+        )
+
+
+def _left_out(source: Source, read: Positions) -> Iterator[str]:
+    lowered = {option.lower(): str(value) for option, value in source.options.items()}
+    assigned = assigned_in(lowered.get("assign"))
+    subscribed = names_in(lowered.get("subscribe")) if assigned is None else tuple(assigned)
+    named = _matched(lowered.get("subscribepattern", ".*"), read) if subscribed is None else subscribed
+    yield from (f"topic {topic!r}" for topic in read if topic not in named)
+    if assigned is not None:
+        there = {(topic, number) for topic, partitions in assigned.items() for number in partitions}
+        wanted = ((topic, number) for topic, partitions in read.items() for number in partitions)
+        yield from (f"partition {number} of topic {topic!r}" for topic, number in wanted if (topic, number) not in there)
+
+
+def _matched(pattern: str, read: Positions) -> Sequence[str]:
+    """Return the topics in which the pattern is found anywhere, as both readers search; all for a pattern of Java's alone."""
+    try:
+        named = re.compile(pattern)
+    except re.error:
+        return tuple(read)
+    return [topic for topic in read if named.search(topic)]

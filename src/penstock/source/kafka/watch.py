@@ -2,28 +2,19 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from penstock.core.kafka_offset import Positions, positions_in
 from penstock.core.model import OffsetRange, SourceName
 from penstock.core.topics import GapAccepted, PartitionRead, TopicRead
 from penstock.errors import DependencyMissing, PenstockError
-from penstock.source.kafka.gaps import NowOf, gaps_of, truncated
+from penstock.source.kafka.gaps import NowOf, TopicNow, gaps_of, truncated
 from penstock.source.kafka.options import client_options, is_kafka
-from penstock.source.kafka.topic import TopicNow
 from penstock.spec.pipeline import DeliverySettings
 from penstock.spec.source import Source
 
 if TYPE_CHECKING:
     from penstock.source.kafka.broker import Broker
-
-
-class Brokers(Protocol):
-    """Queries to the brokers of one source."""
-
-    def topics(self, names: Sequence[str]) -> Mapping[str, TopicNow]:
-        """Return the topics of `names` that exist."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +29,9 @@ class Seen:
 class Watch:
     """Watches the Kafka sources of a pipeline. `connect` makes the client of one, at the first look."""
 
-    def __init__(self, sources: Mapping[SourceName, Source], *, connect: "Callable[[SourceName, Source], Brokers]") -> None:
+    def __init__(self, sources: Mapping[SourceName, Source], *, connect: "Callable[[SourceName, Source], Broker]") -> None:
         self.sources, self._connect = sources, connect
-        self._brokers: dict[SourceName, Brokers] = {}
+        self._brokers: dict[SourceName, Broker] = {}
 
     def look(self, ranges: Sequence[OffsetRange], *, known: Sequence[TopicRead]) -> Seen:
         """Look at the topics of `ranges`, skipping other sources. Without an end: at where reading would go on.
@@ -74,15 +65,12 @@ class Watch:
     def _ask(self, name: SourceName, topics: Sequence[str]) -> Mapping[str, TopicNow]:
         """Ask the brokers; drop a client that failed, since it goes on asking a partition's previous leader."""
         try:
-            return self._of(name).topics(topics)
+            if name not in self._brokers:
+                self._brokers[name] = self._connect(name, self.sources[name])
+            return self._brokers[name].topics(topics)
         except PenstockError:
             self._brokers.pop(name, None)
             raise
-
-    def _of(self, name: SourceName) -> Brokers:
-        if name not in self._brokers:
-            self._brokers[name] = self._connect(name, self.sources[name])
-        return self._brokers[name]
 
 
 def _needed(start: Positions, end: Positions) -> Positions:

@@ -28,9 +28,6 @@ class Database(Sessions[Connection]):
         super().__init__(place=self._address.place, errors=pymysql.err.Error, lock_timeout_s=max(1, math.ceil(lock_timeout_s)))
         self.home = f"mysql:{self.place} as {self._address.user}"
 
-    def another(self) -> "Database":
-        return Database(self._url, application=self._application, lock_timeout_s=self._lock_timeout_s)
-
     def writable(self, kind: type[Failed] = PublishFailed) -> Connection:
         if self._session is not None and not self._session.is_alive():
             self.drop()

@@ -64,9 +64,6 @@ class Database(Sessions[Connection]):
         if "," in host:  # several servers: a standby may lack the newest commits
             self._settings["target_session_attrs"] = parts.get("target_session_attrs") or "primary"
 
-    def another(self) -> "Database":
-        return Database(self._url, application=self._settings["application_name"], lock_timeout_s=self._lock_timeout_s)
-
     def begin(self, connection: Connection) -> None:
         lock_timeout, idle_timeout = (Literal(f"{round(each * 1000)}ms") for each in (self._lock_timeout_s, IDLE_TIMEOUT_S))
         connection.execute(sql.BEGIN.format(lock_timeout=lock_timeout, idle_timeout=idle_timeout))

@@ -49,11 +49,13 @@ from penstock.testing.conformance.contract import (  # noqa: E402
 from penstock.testing.conformance.crashes import CrashContract  # noqa: E402
 from penstock.testing.conformance.identity import IdentityContract  # noqa: E402
 from penstock.testing.conformance.publishing import StagingLossContract  # noqa: E402
-from penstock.testing.conformance.rig import DAMAGES, PIPELINE, SinkRig  # noqa: E402
-from penstock.testing.conformance.rows import (  # noqa: E402
+from penstock.testing.conformance.rig import (  # noqa: E402  # noqa: E402
+    DAMAGES,
+    PIPELINE,
     SCHEMA,
     SWAPPED,
     Row,
+    SinkRig,
     as_batch,
     content,
     make_rows,

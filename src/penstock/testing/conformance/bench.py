@@ -29,8 +29,7 @@ from penstock.core.model import (
 from penstock.core.row_hash import row_hashes
 from penstock.errors import Retryable
 from penstock.protocols import Sink, Stager, StageWriter
-from penstock.testing.conformance.rig import LEDGER_ID, PIPELINE, SinkRig
-from penstock.testing.conformance.rows import Row, as_batch, require_equal
+from penstock.testing.conformance.rig import LEDGER_ID, PIPELINE, Row, SinkRig, as_batch, require_equal
 
 QUERY = QueryId("5f0c9f0e-0000-4000-8000-000000000001")
 _TRIES = 200

@@ -11,8 +11,7 @@ from penstock.spark.schema import arrow_schema
 from penstock.testing.conformance.crashes import CrashContract
 from penstock.testing.conformance.identity import IdentityContract
 from penstock.testing.conformance.publishing import PublishContract, RaceContract, StagingLossContract
-from penstock.testing.conformance.rig import DAMAGES, PIPELINE, SinkRig
-from penstock.testing.conformance.rows import Row
+from penstock.testing.conformance.rig import DAMAGES, PIPELINE, Row, SinkRig
 from penstock.testing.conformance.staging import StageContract, SweepContract
 from penstock.testing.conformance.verifying import VerifyBesideDriverContract, VerifyContract
 

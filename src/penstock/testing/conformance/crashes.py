@@ -14,8 +14,7 @@ import pytest
 from penstock.core.faults import FaultKind, FaultPoint, arm, points
 from penstock.errors import PenstockError
 from penstock.testing.conformance.bench import Bench
-from penstock.testing.conformance.rig import SinkRig
-from penstock.testing.conformance.rows import require_equal
+from penstock.testing.conformance.rig import SinkRig, require_equal
 from penstock.testing.conformance.staging import Examined
 from penstock.testing.conformance.story import RAISED, end, live, publish_in_processes, rows_of, start, verify
 

@@ -11,12 +11,11 @@ from penstock.core.high_water_mark import HighWaterMark
 from penstock.core.model import LedgerId
 from penstock.errors import LedgerMismatch
 from penstock.ledger.log import LogLedger
-from penstock.ledger.memory import MemoryStore
 from penstock.ledger.open import open_ledger
+from penstock.ledger.store import MemoryStore
 from penstock.protocols import HasMarker, Ledger, Sink
 from penstock.testing.conformance.bench import Bench, Shown, publish
-from penstock.testing.conformance.rig import LEDGER_ID, PIPELINE, SinkRig
-from penstock.testing.conformance.rows import Row, require_equal
+from penstock.testing.conformance.rig import LEDGER_ID, PIPELINE, Row, SinkRig, require_equal
 from penstock.testing.conformance.staging import Examined
 from penstock.testing.conformance.story import live, rows_of
 

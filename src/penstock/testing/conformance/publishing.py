@@ -10,8 +10,7 @@ import pytest
 from penstock.core.model import Published, QueryId
 from penstock.errors import PenstockError, StagedDataLost
 from penstock.testing.conformance.bench import Bench, Shown, publish
-from penstock.testing.conformance.rig import PIPELINE, SinkRig
-from penstock.testing.conformance.rows import Content, Row, content
+from penstock.testing.conformance.rig import PIPELINE, Content, Row, SinkRig, content
 from penstock.testing.conformance.staging import Examined
 
 

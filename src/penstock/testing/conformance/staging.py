@@ -8,8 +8,7 @@ from penstock.core.model import Attempt, BatchId, Generation, SweepCut
 from penstock.errors import PenstockError
 from penstock.protocols import HasStaging, Sink, StageWriter
 from penstock.testing.conformance.bench import Bench, attempt, publish, travelled
-from penstock.testing.conformance.rig import LEDGER_ID, PIPELINE, SinkRig
-from penstock.testing.conformance.rows import Row, as_batch
+from penstock.testing.conformance.rig import LEDGER_ID, PIPELINE, Row, SinkRig, as_batch
 
 
 class Examined:

@@ -31,8 +31,7 @@ from penstock.core.model import (
 from penstock.errors import PenstockError
 from penstock.protocols import Ledger, Sink
 from penstock.testing.conformance.bench import QUERY, Bench, publish
-from penstock.testing.conformance.rig import PIPELINE, SinkRig
-from penstock.testing.conformance.rows import Row, make_rows
+from penstock.testing.conformance.rig import PIPELINE, Row, SinkRig, make_rows
 
 _PARTITIONS = 2
 _ROWS = 60

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 
@@ -82,16 +82,6 @@ _ROWS = 4
 _BEGINNING_S = 120.0
 
 
-class Permits(Protocol):
-    """A semaphore, of threads or of processes."""
-
-    def acquire(self) -> bool:
-        """Wait for a permit and take it."""
-
-    def release(self) -> None:
-        """Add a permit."""
-
-
 class VerifyBesideDriverContract:
     """A driver delivers `batches` batches, in its own process unless `in_process`, while `verify` looks `looks` times."""
 
@@ -150,8 +140,8 @@ class VerifyBesideDriverContract:
         assert code == 0
 
 
-def drive(rig: SinkRig, free: Permits, over: Any, begun: Any) -> None:
-    """Run a driver that delivers a batch for every permit, until `over` is set."""
+def drive(rig: SinkRig, free: Any, over: Any, begun: Any) -> None:
+    """Run a driver that delivers a batch for every permit of the semaphore `free`, until the event `over` is set."""
     with driver(rig, rig.ledger()) as (bench, sink, coordinator):
         for number in count():
             free.acquire()

@@ -10,9 +10,8 @@ from functools import partial
 from random import Random
 
 from penstock.core.model import Batch, BatchId, OffsetRange, QueryId, SourceName
-from penstock.testing.simulator.history import History
-from penstock.testing.simulator.schedule import Shape
-from penstock.testing.simulator.stepping import SparkStoppedError, Stepper, ViolationError
+from penstock.testing.simulator.schedule import Shape, SparkStoppedError, Stepper, ViolationError
+from penstock.testing.simulator.targets import History
 
 _SOURCE = SourceName("events")
 

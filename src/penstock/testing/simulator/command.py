@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from penstock.errors import Usage
 from penstock.testing.simulator.explore import conduct, interleaving_work, pair_work, random_work, shape, single_work
-from penstock.testing.simulator.schedule import Schedule, draw, parse_faults
+from penstock.testing.simulator.schedule import Schedule, ViolationError, draw, parse_faults
 from penstock.testing.simulator.simulation import Simulation
-from penstock.testing.simulator.stepping import ViolationError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

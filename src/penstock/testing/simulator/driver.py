@@ -13,9 +13,8 @@ from penstock.commit.outcome import StagedBatch
 from penstock.core.model import Attempt, Batch, Generation, Nonce, Opened, PipelineName, Staged
 from penstock.errors import ContentConflict, Fenced, OutcomeUnknown, PenstockError, Refused, Retryable, StagedDataLost
 from penstock.testing.simulator.checkpoint import Query
-from penstock.testing.simulator.schedule import Kind
+from penstock.testing.simulator.schedule import KilledError, Kind, SparkStoppedError, ViolationError
 from penstock.testing.simulator.sinks import FilesSink, KeyedSink, SteppedSink, TableSink
-from penstock.testing.simulator.stepping import KilledError, SparkStoppedError, ViolationError
 from penstock.testing.simulator.store import SteppedStore, WatchedLedger
 from penstock.testing.simulator.targets import Row
 

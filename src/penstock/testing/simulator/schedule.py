@@ -1,10 +1,14 @@
-"""Schedules: the shape of a world and the faults in it, as a value that can be written down and replayed."""
+"""Schedules (the shape of a world and the faults in it, as a value that can be replayed), and how fakes meet them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 from random import Random
+from typing import Protocol, TypeVar
 
 from penstock.errors import Usage
+
+T = TypeVar("T")
 
 
 class Kind(str, Enum):
@@ -133,3 +137,25 @@ def _parse_fault(text: str) -> Fault:
     except ValueError:
         kinds = ", ".join(kind.value for kind in Kind)
         raise Usage(f"{text!r} is no fault.", remedy=f"Write step:kind[:steps] with a kind of {kinds}.") from None
+
+
+class ViolationError(Exception):
+    """An invariant does not hold: a bug of the protocol, or of the simulator."""
+
+
+class KilledError(BaseException):
+    """The driver is dead. Whatever its code still does while it unwinds has no effect on any store."""
+
+
+class SparkStoppedError(Exception):
+    """Spark stopped the query: its checkpoint could not be written, or another query wrote there."""
+
+
+class Stepper(Protocol):
+    """The driver on whose behalf an operation happens."""
+
+    def do(self, operation: str, subject: str, act: Callable[[], T]) -> T:
+        """Do one step: let other drivers run first, perhaps, then `act`, unless a fault forbids it.
+
+        Raises Retryable (`act` did not happen), OutcomeUnknown (it happened, and its answer is lost) or KilledError.
+        """

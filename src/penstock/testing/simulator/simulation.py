@@ -9,13 +9,11 @@ from greenlet import getcurrent
 
 from penstock.core.codec import decode_entry
 from penstock.core.model import Attempt, Entry, Totals
-from penstock.ledger.memory import MemoryStore
+from penstock.ledger.store import MemoryStore
 from penstock.testing.simulator.checkpoint import Checkpoints
 from penstock.testing.simulator.driver import Driver
-from penstock.testing.simulator.history import History
-from penstock.testing.simulator.schedule import Fault, Kind, Schedule, Shape
-from penstock.testing.simulator.stepping import ViolationError
-from penstock.testing.simulator.targets import Target, Targets, totals_of
+from penstock.testing.simulator.schedule import Fault, Kind, Schedule, Shape, ViolationError
+from penstock.testing.simulator.targets import History, Target, Targets, totals_of
 
 LONGEST_RUN = 5_000
 MOST_DRIVERS = 250

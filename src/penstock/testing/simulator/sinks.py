@@ -20,10 +20,10 @@ from penstock.core.model import (
 )
 from penstock.errors import StagedDataLost
 from penstock.protocols import SinkDecisions, Stager
-from penstock.testing.simulator.history import History
-from penstock.testing.simulator.stepping import Stepper
+from penstock.testing.simulator.schedule import Stepper
 from penstock.testing.simulator.targets import (
     FilesTarget,
+    History,
     KeyedTarget,
     Rows,
     TableTarget,

@@ -5,10 +5,10 @@ from functools import partial
 
 from penstock.core.model import Entry, PipelineName, Position
 from penstock.ledger.log import LogLedger
-from penstock.ledger.memory import MemoryStore
+from penstock.ledger.store import MemoryStore
 from penstock.protocols import Within
-from penstock.testing.simulator.history import History
-from penstock.testing.simulator.stepping import Stepper, ViolationError
+from penstock.testing.simulator.schedule import Stepper, ViolationError
+from penstock.testing.simulator.targets import History
 
 
 class SteppedStore:
@@ -52,9 +52,6 @@ class SteppedStore:
 
     def sweep(self) -> None:
         """Do nothing: puts in memory leave nothing behind."""
-
-    def close(self) -> None:
-        """Do nothing: nothing is open."""
 
 
 class WatchedLedger(LogLedger):

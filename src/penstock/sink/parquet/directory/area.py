@@ -38,9 +38,8 @@ from penstock.sink.parquet.directory.rename import (
 from penstock.sink.parquet.directory.upload import PIECES, SUFFIX, DirectoryUploads, staged_name
 from penstock.sink.parquet.layout import is_hidden
 from penstock.sink.parquet.ownership import is_anothers
-from penstock.support.durable import io_error, sync_directory
 from penstock.support.filesystem_errors import problem_of, reason
-from penstock.support.private_files import create_private, make_private_directory
+from penstock.support.private_files import create_private, io_error, make_private_directory, sync_directory
 
 PREPARE = FaultPoint("parquet.prepare", "The directories of an account and its staging are created.")
 MAKE = FaultPoint("parquet.publish.directory", "The partition directories of a batch are created.")

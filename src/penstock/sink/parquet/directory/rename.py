@@ -13,8 +13,8 @@ from penstock.core.faults import FaultPoint
 from penstock.core.model import new_nonce
 from penstock.errors import ContentConflict, PublishFailed, Retryable, StagedDataLost
 from penstock.sink.parquet.account import PieceState
-from penstock.support.durable import io_error, sync_directory
 from penstock.support.filesystem_errors import problem_of
+from penstock.support.private_files import io_error, sync_directory
 
 RENAME = FaultPoint("rename.move", "A staged file is renamed into the table.")
 LINK = FaultPoint("hardlink.link", "A staged file gets its published name, where a rename cannot refuse to replace.")

@@ -11,8 +11,8 @@ from typing import BinaryIO
 from penstock.core.faults import FaultPoint
 from penstock.errors import StageFailed
 from penstock.sink.parquet.account import Allowance, Finished, Upload
-from penstock.support.durable import io_error, sync_directory
 from penstock.support.filesystem_errors import problem_of
+from penstock.support.private_files import io_error, sync_directory
 
 OPEN = FaultPoint("parquet.stage.open", "A task creates a staged file.")
 WRITE = FaultPoint("parquet.stage.write", "A task writes bytes of a staged file.", tears=True)

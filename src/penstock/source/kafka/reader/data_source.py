@@ -13,7 +13,6 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from penstock.errors import DependencyMissing, PenstockError
-from penstock.source.kafka.reader.records import columns
 from penstock.source.kafka.reader.settings import FORMAT, ReaderSettings, settings_in
 from penstock.source.kafka.reader.stream import OffsetStream
 from penstock.support.error_transport import encode_error
@@ -22,6 +21,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.source.kafka.broker import Broker
+
+_COLUMNS = "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT"
+_HEADERS = "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 
 
 class ReaderFailed(RuntimeError):
@@ -37,7 +39,7 @@ class KafkaDataSource(DataSource):
 
     def schema(self) -> str:
         """Return the columns of Spark's connector."""
-        return columns(has_headers=settings_in(self.options).has_headers)
+        return f"{_COLUMNS}, {_HEADERS}" if settings_in(self.options).has_headers else _COLUMNS
 
     def streamReader(self, schema: StructType) -> "KafkaStreamReader":  # noqa: ARG002, N802 - Spark's name
         """Return a reader: Spark uses one for the query's offsets, and one in each task."""

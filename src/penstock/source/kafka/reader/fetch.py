@@ -16,8 +16,22 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from penstock.errors import Failed, PenstockError, Retryable
 from penstock.source.kafka.broker import ACCESS_ERRORS, Broker
 from penstock.source.kafka.reader.plan import Piece
-from penstock.source.kafka.reader.records import record_batch
 from penstock.source.kafka.reader.settings import ReaderSettings
+
+_HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
+_SCHEMA = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("timestampType", pa.int32()),
+    ]
+)
+_WITH_HEADERS = _SCHEMA.append(pa.field("headers", pa.list_(pa.field("element", _HEADER))))
+_US_PER_MS = 1000
 
 _ROWS, _BYTES = 10_000, 4 << 20
 """An Arrow batch is full with so many, and never has over twice as many bytes, unless it is of one record."""
@@ -66,7 +80,7 @@ def batches_of(piece: Piece, settings: ReaderSettings) -> Iterator[pa.RecordBatc
     try:
         first = _first(piece, settings, clients.broker)
         for records in _gathered(_records(piece, first, clients.consumer, settings)):
-            yield record_batch(records, topic=piece.topic, partition=piece.partition, has_headers=settings.has_headers)
+            yield _record_batch(records, topic=piece.topic, partition=piece.partition, has_headers=settings.has_headers)
         _require_same(piece, clients.broker.topic_id(piece.topic))
         clients.consumer.unassign()
     except BaseException as error:
@@ -184,3 +198,21 @@ def _error_for(piece: Piece, settings: ReaderSettings, error: KafkaError) -> Pen
         message,
         remedy="See whether the brokers are up and let us read, then start again.",
     )
+
+
+def _record_batch(records: Sequence[Any], *, topic: str, partition: int, has_headers: bool) -> pa.RecordBatch:
+    """Return the client's messages of one partition, in their order, with the columns of Spark's connector."""
+    times = [record.timestamp() for record in records]
+    arrays = [
+        pa.array([record.key() for record in records], pa.binary()),
+        pa.array([record.value() for record in records], pa.binary()),
+        pa.repeat(pa.scalar(topic), len(records)),
+        pa.repeat(pa.scalar(partition, pa.int32()), len(records)),
+        pa.array([record.offset() for record in records], pa.int64()),
+        pa.array([time_ms * _US_PER_MS for _, time_ms in times], pa.int64()).cast(_SCHEMA.field("timestamp").type),
+        pa.array([kind - 1 for kind, _ in times], pa.int32()),  # Java's client counts them from -1, librdkafka from 0
+    ]
+    if not has_headers:
+        return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+    headers = pa.array([record.headers() for record in records], _WITH_HEADERS.field("headers").type)
+    return pa.RecordBatch.from_arrays([*arrays, headers], schema=_WITH_HEADERS)

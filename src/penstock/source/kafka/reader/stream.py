@@ -6,40 +6,26 @@ Whether missing records may be passed over is not decided here: the look at Kafk
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from penstock.core.kafka_offset import KafkaOffset, Positions, read_offset
 from penstock.errors import Failed, Refused, Retryable
-from penstock.source.kafka.reader.plan import Piece, batch_end, pieces
+from penstock.source.kafka.gaps import TopicNow
+from penstock.source.kafka.reader.plan import Piece, batch_end, beginning, pieces
 from penstock.source.kafka.reader.settings import ReaderSettings
-from penstock.source.kafka.reader.starting_offsets import beginning
-from penstock.source.kafka.topic import TopicNow
+
+if TYPE_CHECKING:
+    from penstock.source.kafka.broker import Broker
 
 _START_AGAIN = "Start again: the start says what is missing, and what can be done."
-
-
-class OffsetQueries(Protocol):
-    """Queries to the brokers of one source."""
-
-    def names(self) -> Sequence[str]:
-        """Return the names of all topics, without those of Kafka itself."""
-        ...
-
-    def topics(self, names: Sequence[str], *, settled: bool = False) -> Mapping[str, TopicNow]:
-        """Return the topics of `names` that exist; if `settled`, with offsets up to the first record of an open transaction."""
-        ...
-
-    def since(self, wanted: Mapping[tuple[str, int], int]) -> Mapping[tuple[str, int], int | None]:
-        """Return the first offset from a time stamp on, None where there is none yet."""
-        ...
 
 
 class OffsetStream:
     """The offsets of one query, in one process on the driver. Takes and returns them as JSON objects, as Spark logs them."""
 
-    def __init__(self, settings: ReaderSettings, connect: Callable[[], OffsetQueries]) -> None:
+    def __init__(self, settings: ReaderSettings, connect: "Callable[[], Broker]") -> None:
         self._settings, self._connect = settings, connect
-        self._brokers: OffsetQueries | None = None
+        self._brokers: Broker | None = None
         self._until: Positions | None = None
         self._seen: Mapping[str, TopicNow] = {}
 
@@ -61,7 +47,9 @@ class OffsetStream:
         """
         known = read_offset(start)
         now = self._look()
-        self._require_continued(known, now)
+        wrong = next(self._breaks(known, now), None)
+        if wrong is not None:
+            raise Retryable(wrong, remedy=_START_AGAIN)
         self._require_there(now)
         up_to = {topic: self._up_to(topic, of, known.positions.get(topic, {})) for topic, of in now.items()}
         readable = {topic: of for topic, of in up_to.items() if of.partitions}
@@ -145,11 +133,6 @@ class OffsetStream:
                 remedy="Create it, or correct the name.",
             )
 
-    def _require_continued(self, known: KafkaOffset, now: Mapping[str, TopicNow]) -> None:
-        wrong = next(self._breaks(known, now), None)
-        if wrong is not None:
-            raise Retryable(wrong, remedy=_START_AGAIN)
-
     def _breaks(self, known: KafkaOffset, now: Mapping[str, TopicNow]) -> Iterator[str]:
         for topic, parts in known.positions.items():
             if topic not in now:  # left out of the offsets, it would be read from its first record when it comes back
@@ -171,7 +154,7 @@ class OffsetStream:
         retained = None if found is None else found.partitions.get(number)
         return 0 if retained is None else retained.high
 
-    def _asked(self) -> OffsetQueries:
+    def _asked(self) -> "Broker":
         if self._brokers is None:
             self._brokers = self._connect()
         return self._brokers

@@ -1,11 +1,11 @@
-"""Checks, from where a source's records are decoded, that its schema registry and the library that decodes are there."""
+"""What `penstock check` asks of the processes that read Kafka: whether client, schema registry and libraries are there."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.core.model import Finding
 from penstock.errors import PenstockError
-from penstock.source.kafka.registry_place import place_of, subjects_of
+from penstock.source.kafka.decode import place_of, subjects_of
 from penstock.spec.kafka_options import single_topic
 from penstock.spec.registry import Decode
 from penstock.spec.source import Source
@@ -21,7 +21,8 @@ class RegistryCheck:
     subjects: tuple[tuple[str, int | None], ...]
 
     def findings(self) -> Sequence[Finding]:
-        return [self._finding(*self._found())]
+        ok, message = self._found()
+        return [Finding(subject=f"schema registry of {self.source}", ok=ok, message=message)]
 
     def _found(self) -> tuple[bool, str]:
         try:
@@ -36,9 +37,6 @@ class RegistryCheck:
             return False, str(error)
         return True, shown_text(self.decode.registry.url)
 
-    def _finding(self, ok: bool, message: str) -> Finding:  # noqa: FBT001 - of `_found` alone
-        return Finding(subject=f"schema registry of {self.source}", ok=ok, message=message)
-
 
 def registry_checks(sources: Mapping[str, Source]) -> Iterator[RegistryCheck]:
     """Yield one check for each source that decodes."""
@@ -46,3 +44,16 @@ def registry_checks(sources: Mapping[str, Source]) -> Iterator[RegistryCheck]:
         if source.decode is not None:
             subjects = tuple(subjects_of(source.decode, single_topic(source.options)).values())
             yield RegistryCheck(source=name, decode=source.decode, subjects=subjects)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCheck:
+    """Checks that a task can import the client library that the reader needs there."""
+
+    def findings(self) -> Sequence[Finding]:
+        try:
+            import confluent_kafka  # noqa: PLC0415 - whether that works is the question
+        except ImportError as missing:
+            message = f"{missing}: Penstock's own reader needs confluent-kafka on every executor: pip install 'penstock[kafka]'."
+            return [Finding(subject="Kafka's client", ok=False, message=message)]
+        return [Finding(subject="Kafka's client", ok=True, message=f"confluent-kafka {confluent_kafka.__version__}")]
