@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,8 @@ from penstock.commit.outcome import StagedBatch
 from penstock.core.faults import arm
 from penstock.core.model import Batch, BatchId, OffsetRange, QueryId, SourceName, Staged
 from penstock.errors import PublishFailed
-from penstock.run.assembly import DeliveryPlan
-from penstock.run.operations import opened_runtime, recover, sweep, verify
+from penstock.run.assembly import DeliveryPlan, assemble
+from penstock.run.operations import recover, sweep, verify
 from penstock.run.runtime import coordinator_of, opened_by_this_process
 from penstock.sink.parquet import ParquetSink
 
@@ -37,7 +38,7 @@ def plan_of(target: Target) -> DeliveryPlan:
 
 def decide_and_fail_to_publish(plan: DeliveryPlan, *, garbage: int) -> None:
     """Of `garbage` + 1 attempts the last one is decided."""
-    with opened_runtime(plan) as runtime:
+    with closing(assemble(plan)) as runtime:
         (sink,) = runtime.sinks
         assert isinstance(sink, ParquetSink)
         coordinator = coordinator_of(runtime)

@@ -17,7 +17,7 @@ from penstock.errors import Failed, LedgerMismatch, PositionTaken, Retryable
 from penstock.ledger.base_ledger import BaseLedger, require_tail_kept
 from penstock.ledger.database import LEDGER_TABLE, LedgerDatabase, LedgerStatements, Session
 from penstock.ledger.database_self_test import prefix_of, prove_writers
-from penstock.protocols import Within
+from penstock.protocols import InTransaction
 
 C = TypeVar("C", bound=Session)
 
@@ -83,7 +83,7 @@ class DatabaseLedger(BaseLedger, Generic[C]):
     def read(self, position: Position) -> Entry | None:
         return self._select(self._sql.at, self._pipeline, position)
 
-    def append(self, entry: Entry, *, within: Within | None = None) -> None:
+    def append(self, entry: Entry, *, within: InTransaction | None = None) -> None:
         """An exception of `within` is raised unchanged, and nothing is written."""
         self._require_pipeline(entry.pipeline)
         with self._lock, self._database.dropping_on_error():

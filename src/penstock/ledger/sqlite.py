@@ -18,7 +18,7 @@ from penstock.errors import Failed, OutcomeUnknown, PositionTaken, StoreIgnoresC
 from penstock.ledger.base_ledger import BaseLedger, require_tail_kept
 from penstock.ledger.sqlite_errors import require_not_emptied, translate_error, translate_errors
 from penstock.ledger.sqlite_self_test import collect_proofs, prove_locks, prove_undamaged, prove_writers
-from penstock.protocols import Within
+from penstock.protocols import InTransaction
 from penstock.support.filesystem_errors import problem_of
 from penstock.support.private_files import create_private, make_private_directory
 
@@ -68,7 +68,7 @@ class SqliteLedger(BaseLedger):
     def read(self, position: Position) -> Entry | None:
         return self._select(_AT, position)
 
-    def append(self, entry: Entry, *, within: Within | None = None) -> None:
+    def append(self, entry: Entry, *, within: InTransaction | None = None) -> None:
         """An exception of `within` is raised unchanged, and nothing is written."""
         data = encode_entry(entry).decode("ascii")
         with self._lock:

@@ -54,7 +54,6 @@ class DeliveryPlan:
 
     @property
     def pipeline(self) -> PipelineName:
-        """The pipeline's name, which its ledger has, too."""
         return PipelineName(self.settings.pipeline)
 
     @property

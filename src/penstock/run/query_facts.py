@@ -15,8 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.core.guarantee import Claim
 from penstock.core.model import QueryId, SourceName
 from penstock.errors import Usage
-from penstock.run.connect import frame_of, is_of_client
-from penstock.run.connect_sources import sources_of_client
+from penstock.run.connect import frame_of_writer, is_of_client, sources_of_client
 from penstock.source.formats import OpenedSource, short_format
 from penstock.source.guarantee import opened_claims, relevant_confs, source_claims
 from penstock.spec.pipeline import PipelineSettings
@@ -97,7 +96,7 @@ def facts_of_pipeline(settings: PipelineSettings, frame: DataFrame, spark: Spark
 
 def facts_of_writer(writer: "DataStreamWriter", names: Sequence[SourceName]) -> QueryFacts:
     """Return the facts of a query that `Delivery.start` is about to start."""
-    frame = frame_of(writer)
+    frame = frame_of_writer(writer)
     sources = _of_sources(_seen(lambda: _opened_sources(frame)), names, frame.sparkSession)
     mode, trigger, options = _of_client(writer) if is_of_client(writer) else _of_classic(writer)
     return QueryFacts(
@@ -213,16 +212,16 @@ def _leaves(plan: Any) -> tuple[OpenedSource, ...]:
 
 
 def _opened(leaf: Any) -> OpenedSource:
-    kind = str(leaf.nodeName())
-    if kind == "StreamingRelation":
+    node_name = str(leaf.nodeName())
+    if node_name == "StreamingRelation":
         options = _scala_map(leaf.dataSource().options())
         return OpenedSource(
             format=str(leaf.dataSource().className()),
             options=options,
             paths=tuple(value for key, value in options.items() if key == "path"),
         )
-    if kind != "StreamingRelationV2":
-        return OpenedSource(format=kind, options=None)
+    if node_name != "StreamingRelationV2":
+        return OpenedSource(format=node_name, options=None)
     options = {str(key).lower(): str(value) for key, value in dict(leaf.extraOptions().asCaseSensitiveMap()).items()}
     return OpenedSource(format=str(leaf.sourceName()), options=options)
 

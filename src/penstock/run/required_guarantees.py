@@ -1,7 +1,7 @@
 """What is demanded of a streaming query before anything of it is staged: the same checks at every entry point."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
@@ -14,7 +14,7 @@ from penstock.run.assembly import DeliveryPlan, sinks_of
 from penstock.run.query_facts import QueryFacts
 from penstock.spark.error import read_spark_error
 from penstock.spec.combinations import mode_complaints, own_output_complaints
-from penstock.spec.complaint import Complaint, KeyPath, sentence
+from penstock.spec.complaint import KeyPath, sentence
 from penstock.spec.query import Trigger
 from penstock.transform.guarantee import operator_claims, option_claims, output_mode_claim, require_mode, trigger_claim
 
@@ -85,22 +85,17 @@ def claims_of(facts: QueryFacts, plan: DeliveryPlan) -> tuple[Claim, ...]:
         *(() if mode is None else (output_mode_claim(mode),)),
         *(() if facts.trigger is None else (trigger_claim(facts.trigger),)),
         *option_claims(facts.options or {}),
-        *(_sink_claim(sink, _type_of(sink, plan), facts.trigger) for sink in sinks),
+        *(_sink_claim(sink, plan, facts.trigger) for sink in sinks),
     )
 
 
 def _require_no_complaint(facts: QueryFacts, plan: DeliveryPlan) -> None:
     """Raise Usage for what a pipeline file is refused for when it is read, where sinks and query come together only now."""
-    for complaint in _complaints(facts, plan):
-        raise Usage(f"{sentence(complaint)}.", remedy=complaint.remedy)
-
-
-def _complaints(facts: QueryFacts, plan: DeliveryPlan) -> Iterator[Complaint]:
     sinks = plan.settings.sinks
-    if facts.output_mode is not None:
-        yield from mode_complaints(sinks, facts.output_mode)
     paths: Mapping[KeyPath, str] = {("sources", name, "path"): path for name, path in facts.paths.items()}
-    yield from own_output_complaints(sinks, paths)
+    modes = () if facts.output_mode is None else mode_complaints(sinks, facts.output_mode)
+    for complaint in (*modes, *own_output_complaints(sinks, paths)):
+        raise Usage(f"{sentence(complaint)}.", remedy=complaint.remedy)
 
 
 def _require_routable(frame: DataFrame, sink: Sink) -> None:
@@ -130,19 +125,15 @@ def _require_projectable(frame: DataFrame, sink: Sink) -> None:
         ) from error
 
 
-def _type_of(sink: Sink, plan: DeliveryPlan) -> str:
-    """Return the type in the pipeline file; the quarantine is not among its sinks."""
+def _sink_claim(sink: Sink, plan: DeliveryPlan, trigger: Trigger | None) -> Claim:
     sinks = plan.settings.sinks
-    return sinks[sink.name].type if sink.name in sinks else "parquet"
-
-
-def _sink_claim(sink: Sink, kind: str, trigger: Trigger | None) -> Claim:
-    subject = f"sink {sink.name} ({kind})"
+    in_file = sinks[sink.name].type if sink.name in sinks else "parquet"  # the quarantine is not among them
+    subject = f"sink {sink.name} ({in_file})"
     if trigger is not None and not trigger.batches_have_identity:
         return Claim(
             subject=subject,
             guarantee=Guarantee.AT_LEAST_ONCE,
-            why=f"With this trigger Spark's own {kind} sink takes the rows, without marker and ledger.",
+            why=f"With this trigger Spark's own {in_file} sink takes the rows, without marker and ledger.",
             remedy="Use processing_time, or available_now.",
         )
     if not sink.exactly_once:
@@ -152,5 +143,5 @@ def _sink_claim(sink: Sink, kind: str, trigger: Trigger | None) -> Claim:
             why="It may show a batch again after a crash.",
             remedy="Take it out.",
         )
-    whose = _AS_WRITTEN if kind == "python" else UNPROVED.get(kind, "")
+    whose = _AS_WRITTEN if in_file == "python" else UNPROVED.get(in_file, "")
     return Claim(subject=subject, guarantee=Guarantee.EXACTLY_ONCE, why=_WHY[sink.kind] + whose)
