@@ -60,6 +60,12 @@ def decided_entry(ledger: Ledger, batch_id: BatchId) -> Entry | None:
     return None
 
 
+def batch_at(ledger: Ledger, position: Position) -> BatchId | None:
+    """Return the batch that was decided at `position`, None if none was or the entry is no longer retained."""
+    entry = ledger.read(position)
+    return None if entry is None or not isinstance(entry.body, Decided) else entry.body.decision.batch.batch_id
+
+
 def decision_of(ledger: Ledger, batch_id: BatchId) -> Decision | None:
     """Find the decision that `decided_entry` finds the entry of."""
     entry = decided_entry(ledger, batch_id)

@@ -8,9 +8,15 @@ from penstock.core.model import Entry, Position
 from penstock.errors import Failed, PenstockError, Retryable
 from penstock.protocols import HasStaging, Ledger, Sink, requesting, requests_since, requests_so_far
 
+RETAINED_ENTRIES = 10_000
+PRUNE_EVERY = 1_000
+
 
 class PublicationMeter:
-    """Measures one batch after the other. `counts_requests` is False where two batches run side by side and would mix theirs."""
+    """Measures what publishing takes, in milliseconds and billed requests, one batch after the other; the next decision notes it.
+
+    `counts_requests` is False where two batches run side by side and would mix theirs.
+    """
 
     def __init__(self, places: Iterable[object], now_ms: Callable[[], int], *, counts_requests: bool) -> None:
         self._places, self._now_ms = requesting(places), now_ms
@@ -37,10 +43,6 @@ class PublicationMeter:
     def ended(self) -> None:
         """Called when nothing of the batch is left to do."""
         self.requests = requests_since(self._requests_before, self._places) if self.counts_requests else None
-
-
-RETAINED_ENTRIES = 10_000
-PRUNE_EVERY = 1_000
 
 
 class Pruning:

@@ -119,7 +119,8 @@ _FINDING_ROW = "executor STRING, host STRING, subject STRING, ok BOOLEAN, messag
 def executor_findings(plan: DeliveryPlan, spark: SparkSession, *, also: Sequence[TaskCheck]) -> Iterator[Finding]:
     """Yield whether tasks import the same Penstock and, if so, how they find each account and the spool. Two small Spark jobs.
 
-    `also` lists further checks for the tasks.
+    Spark runs one task for each of its cores, and gives every executor a task before it gives one a second task. `also` lists
+    further checks for the tasks.
     """
     importing = _importing(spark)
     yield importing

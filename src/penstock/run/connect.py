@@ -9,6 +9,7 @@ import os
 import re
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
@@ -76,20 +77,14 @@ def require_left(ledger: Ledger, left: Nonce | None) -> None:
 
 def summary_of(ledger: Ledger, left: Nonce, *, pipeline: str, sinks: Iterable[str]) -> RunSummary:
     """Return the summary of what was decided after the entry that the client left."""
-    rows = []
-    generation = 0
     entries = list(ledger.newest_first())
-    for row, entry in zip(history(entries), entries, strict=True):
-        generation = max(generation, row.generation)
-        if entry.nonce == left:
-            break
-        rows.append(row)
+    since = takewhile(lambda pair: pair[1].nonce != left, zip(history(entries), entries, strict=True))
     tally = RunTally(tuple(map(SinkName, sinks)))
-    for row in reversed(rows):
+    for row, _ in reversed(list(since)):
         if row.batch_id is not None:
             shares = {name: SinkProgress(rows=of.rows, files=of.files, bytes=of.size_bytes) for name, of in row.sinks.items()}
             tally.add(BatchProgress(batch_id=row.batch_id, rows_in=row.rows_in, sinks=shares, path="server"))
-    return tally.summary(pipeline=pipeline, generation=generation)
+    return tally.summary(pipeline=pipeline, generation=entries[0].generation if entries else 0)
 
 
 def connect_session(conf: Mapping[str, str], packages: Sequence[str]) -> SparkSession:

@@ -9,11 +9,11 @@ from tenacity import Retrying, retry_if_result, stop_after_attempt, wait_fixed
 
 from penstock.blob import expiry_finding, open_store
 from penstock.blob.url import is_blob
-from penstock.commit.publication import dead_staging, decision_in
+from penstock.commit.publication import batch_at, dead_staging, decision_in
 from penstock.core.model import (
     AccountName,
+    Attempt,
     BatchId,
-    Decided,
     Entry,
     Finding,
     Generation,
@@ -198,8 +198,10 @@ def _state(sink: Sink, account: AccountName, case: _Case) -> AccountState:
         account=account,
         state=state,
         mark=mark,
-        batch_id=None if mark is None else _batch_at(case.ledger, mark),
-        decided=_pending_pieces_of(waits, case.newest),
+        batch_id=None if mark is None else batch_at(case.ledger, mark),
+        decided=_pending_pieces(
+            [Waiting(name=piece.name, attempt=Attempt.find(piece.attempt), size_bytes=piece.totals.size_bytes) for piece in waits]
+        ),
         running=_pending_pieces(running),
         dead=_pending_pieces(dead),
     )
@@ -244,22 +246,6 @@ def _pending_pieces(found: Sequence[Waiting]) -> PendingPieces:
     return PendingPieces(
         pieces=len(found), size_bytes=sum(sizes) if sizes else None, oldest_generation=oldest[0], oldest_batch=oldest[1]
     )
-
-
-def _pending_pieces_of(pieces: Sequence[Staged], newest: Entry | None) -> PendingPieces:
-    if not pieces or newest is None:
-        return PendingPieces()
-    return PendingPieces(
-        pieces=len(pieces),
-        size_bytes=sum(piece.totals.size_bytes for piece in pieces),
-        oldest_generation=newest.generation,
-        oldest_batch=decision_in(newest).batch.batch_id,
-    )
-
-
-def _batch_at(ledger: Ledger, position: Position) -> BatchId | None:
-    entry = ledger.read(position)
-    return entry.body.decision.batch.batch_id if entry is not None and isinstance(entry.body, Decided) else None
 
 
 def _open_transactions(

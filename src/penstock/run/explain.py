@@ -96,12 +96,8 @@ def explain(settings: PipelineSettings, delivery: DeliveryPlan, spark: SparkSess
         ledger="one append per batch: " + redact(settings.ledger.url) if alone is None else "no entries",
         batches_per_day=batches_per_day(settings.trigger.processing_time),
         costs=costs_of(delivery, interval_ms=settings.trigger.processing_time),
-        publishing=_publishing(spark, behind=settings.publish_behind),
+        publishing="beside the next batch" if settings.publish_behind and not is_of_client(spark) else AT_ONCE,
     )
-
-
-def _publishing(spark: SparkSession, *, behind: bool) -> str:
-    return "beside the next batch" if behind and not is_of_client(spark) else AT_ONCE
 
 
 def _path(*, stateful: bool) -> str:

@@ -61,7 +61,7 @@ class KafkaInput:
         self._known: tuple[TopicRead, ...] = ()
         self._read: tuple[TopicRead, ...] = ()
         self._delivered: Mapping[_Place, int] = {}
-        self._behind: Mapping[tuple[SourceName, str, int], int] | None = None
+        self._gap_ends: Mapping[tuple[SourceName, str, int], int] | None = None
 
     def require(self, summary: Summary) -> Seen:
         """Check what Spark reads next, before it starts. Raises SourcesChanged, InputLost, and where a source waits Retryable."""
@@ -168,9 +168,9 @@ class KafkaInput:
         noted as lost.
         """
         ends = {(gap.source, gap.topic, gap.partition): gap.end for gap in seen.gaps}
-        if self._behind is None:
-            self._behind = ends
-        opened = any(end > self._behind.get(partition, -1) for partition, end in ends.items())
+        if self._gap_ends is None:
+            self._gap_ends = ends
+        opened = any(end > self._gap_ends.get(partition, -1) for partition, end in ends.items())
         if opened or any(gap.kind is not _READ_OVER for gap in seen.gaps):
             raise Retryable(
                 describe_gaps(seen.gaps, now=seen.now),

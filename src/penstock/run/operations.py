@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from penstock.commit.outcome import Recovered
-from penstock.commit.publication import dead_staging, decision_in
+from penstock.commit.publication import batch_at, dead_staging, decision_in
 from penstock.commit.verification import LedgerDecisions, verify_sink
 from penstock.core.model import (
     NEWEST_ROW_DIGEST,
@@ -85,7 +85,11 @@ def verify(plan: DeliveryPlan, *, sink: SinkName | None = None) -> Verification:
                 found[each.name] = verify_sink(each, LedgerDecisions(ledger, each.name, tail=tail), sleep=time.sleep)
         return Verification(
             sinks=found,
-            batches=_batches_at(ledger, [report.as_of for report in found.values()]),
+            batches={
+                position: batch_id
+                for position in {report.as_of for report in found.values()}
+                if position and (batch_id := batch_at(ledger, position)) is not None
+            },
             unsettled=_left_out(ledger, tail, found),
             adopted_at=_adopted_at(ledger, tail),
             row_digest=NEWEST_ROW_DIGEST if tail is None else tail.summary.row_digest,
@@ -111,15 +115,6 @@ def _adopted_at(ledger: Ledger, tail: Entry | None) -> Position | None:
         return newest
     adoptions = (entry for entry in ledger.newest_first() if isinstance(entry.body, Adopted) and not entry.body.gaps)
     return next((entry.position for entry in adoptions), None)
-
-
-def _batches_at(ledger: Ledger, positions: Sequence[Position | None]) -> Mapping[Position, BatchId]:
-    entries = ((position, ledger.read(position)) for position in set(positions) if position)
-    return {
-        position: decision_in(entry).batch.batch_id
-        for position, entry in entries
-        if entry is not None and isinstance(entry.body, Decided)
-    }
 
 
 def _chosen(sinks: Sequence[Sink], name: SinkName | None) -> Sequence[Sink]:

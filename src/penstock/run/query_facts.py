@@ -21,7 +21,7 @@ from penstock.source.guarantee import opened_claims, relevant_confs, source_clai
 from penstock.spec.pipeline import PipelineSettings
 from penstock.spec.query import Trigger
 from penstock.transform.guarantee import ASYNC_OPTION
-from penstock.transform.plan import PlanNode, plan_in, plan_of
+from penstock.transform.plan import PlanNode, java_items, plan_in, plan_of
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -167,12 +167,7 @@ def _field(java: Any, *names: str) -> Any:
 
 
 def _scala_map(java: Any) -> Mapping[str, str]:
-    found = {}
-    entries = java.iterator()
-    while entries.hasNext():
-        entry = entries.next()
-        found[str(entry._1()).lower()] = str(entry._2())
-    return found
+    return {str(entry._1()).lower(): str(entry._2()) for entry in java_items(java)}
 
 
 def _trigger(java: Any) -> Trigger:
@@ -202,13 +197,7 @@ def _opened_sources(frame: DataFrame) -> tuple[OpenedSource, ...]:
 
 
 def _leaves(plan: Any) -> tuple[OpenedSource, ...]:
-    found = []
-    leaves = plan.collectLeaves().iterator()
-    while leaves.hasNext():
-        leaf = leaves.next()
-        if leaf.isStreaming():
-            found.append(_opened(leaf))
-    return tuple(found)
+    return tuple(_opened(leaf) for leaf in java_items(plan.collectLeaves()) if leaf.isStreaming())
 
 
 def _opened(leaf: Any) -> OpenedSource:

@@ -77,8 +77,7 @@ def claims_of(facts: QueryFacts, plan: DeliveryPlan) -> tuple[Claim, ...]:
     if facts.plan is not None and mode is not None:
         require_mode(facts.plan, output_mode=mode)
     for sink in sinks:
-        _require_routable(facts.rows, sink)
-        _require_projectable(facts.rows, sink)
+        _require_computable(facts.rows, sink)
     return (
         *(facts.sources or ()),
         *(() if facts.plan is None else operator_claims(facts.plan, output_mode=mode or "append")),
@@ -98,31 +97,20 @@ def _require_no_complaint(facts: QueryFacts, plan: DeliveryPlan) -> None:
         raise Usage(f"{sentence(complaint)}.", remedy=complaint.remedy)
 
 
-def _require_routable(frame: DataFrame, sink: Sink) -> None:
-    """Raise Usage if the route of `sink` cannot be computed from the rows."""
-    if sink.route_sql is None:
-        return
+def _require_computable(frame: DataFrame, sink: Sink) -> None:
+    """Raise Usage if the route of `sink`, or the rows that it takes, cannot be computed from those of the pipeline."""
+    wrong = f"sinks.{sink.name}.route cannot be computed from the rows"
+    remedy = f"The rows have {', '.join(frame.columns)}: correct the route or the transform."
     try:
-        _ = frame.selectExpr(sink.route_sql).schema
+        if sink.route_sql is not None:
+            _ = frame.selectExpr(sink.route_sql).schema
+        own = sink.own_rows(frame.schema.json()) if isinstance(sink, ProjectsRows) else None
+        if own is not None:
+            wrong = f"sinks.{sink.name} cannot make its records of the rows"
+            remedy = "Leave such a column out, or cast it in the transform."
+            _ = frame.selectExpr(*own.columns.values()).schema
     except PySparkException as error:
-        raise Usage(
-            f"sinks.{sink.name}.route cannot be computed from the rows: {read_spark_error(str(error)).sentence}",
-            remedy=f"The rows have {', '.join(frame.columns)}: correct the route or the transform.",
-        ) from error
-
-
-def _require_projectable(frame: DataFrame, sink: Sink) -> None:
-    """Raise Usage if the rows that `sink` takes cannot be computed from those of the pipeline."""
-    own = sink.own_rows(frame.schema.json()) if isinstance(sink, ProjectsRows) else None
-    if own is None:
-        return
-    try:
-        _ = frame.selectExpr(*own.columns.values()).schema
-    except PySparkException as error:
-        raise Usage(
-            f"sinks.{sink.name} cannot make its records of the rows: {read_spark_error(str(error)).sentence}",
-            remedy="Leave such a column out, or cast it in the transform.",
-        ) from error
+        raise Usage(f"{wrong}: {read_spark_error(str(error)).sentence}", remedy=remedy) from error
 
 
 def _sink_claim(sink: Sink, plan: DeliveryPlan, trigger: Trigger | None) -> Claim:

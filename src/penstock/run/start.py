@@ -116,7 +116,10 @@ _OF_BOTH_CLIENTS: Final = frozenset({
 
 
 def start_unprotected(settings: PipelineSettings, frame: DataFrame, delivery: Delivery) -> Query:
-    """Start the query into its only sink. Raises GuaranteeTooWeak for other sinks, Usage for what Spark's sink cannot take."""
+    """Start a continuous or real-time query: without batches to recognise, Spark's own sink takes its rows, at least once.
+
+    Raises GuaranteeTooWeak for other sinks, Usage for what Spark's sink cannot take.
+    """
     name, sink = next(iter(settings.sinks.items()))
     if len(settings.sinks) != 1 or not isinstance(sink, Console | Kafka | Memory):
         raise batches_without_identity()

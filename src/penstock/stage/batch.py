@@ -12,7 +12,8 @@ from penstock.core.codec import TaskMessage, decode_message
 from penstock.core.faults import FaultPoint
 from penstock.core.model import BatchId, Generation, OffsetRange, RowDigest, Staged
 from penstock.protocols import Sink
-from penstock.stage.path import DRIVER_PARTITIONS, BatchSize, StagePath, applied, driver_rows_per_partition, settings_for
+from penstock.spark.session_settings import applied
+from penstock.stage.path import DRIVER_PARTITIONS, BatchSize, StagePath, driver_rows_per_partition, settings_for
 from penstock.stage.projection import TOO_MANY_ROWS, Projection
 from penstock.stage.quarantine import BadRecords, QuarantineMember
 from penstock.stage.staging import MESSAGE, SinkShare, StagePass, from_spark

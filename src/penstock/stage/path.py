@@ -4,17 +4,11 @@ Measured on two cores with five columns: up to some 100,000 rows, fetching Arrow
 `mapInArrow` pass (docs/benchmarks.md). A batch's size is not known before it ran, so the size of the one before it decides.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructType
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 
 DRIVER_ROWS = 100_000
 DRIVER_BYTES = 16 * 1024 * 1024
@@ -74,7 +68,12 @@ _WIDE_ROW_BYTES = 8 * 1024
 
 
 def settings_for(schema: StructType, previous: BatchSize | None) -> Mapping[str, str]:
-    """Return the settings for a batch that is expected to be like `previous`; empty where Spark's own are the safe ones."""
+    """Return Arrow's settings for a batch that is expected to be like `previous`; empty where Spark's own are the safe ones.
+
+    With a byte limit per Arrow batch, Spark 4.1 and newer add up all buffers of the batch after every row, which costs more than
+    everything else the JVM does in the pass. So the number of rows bounds the bytes instead. Only rows so wide that the adding up
+    does not matter keep the byte limit.
+    """
     if previous is None or previous.row_bytes == 0:
         return {} if any(_may_be_huge(field.dataType) for field in schema.fields) else _rows(_UNKNOWN_ROWS)
     if previous.row_bytes > _WIDE_ROW_BYTES:
@@ -90,19 +89,3 @@ def _may_be_huge(data_type: DataType) -> bool:
     if isinstance(data_type, StructType):
         return any(_may_be_huge(field.dataType) for field in data_type.fields)
     return isinstance(data_type, BinaryType | ArrayType | MapType)
-
-
-@contextmanager
-def applied(session: "SparkSession", settings: Mapping[str, str]) -> Iterator[None]:
-    """Set `settings` in `session` for the duration of one Spark action, then restore the user's values."""
-    before: dict[str, str | None] = {key: session.conf.get(key, None) for key in settings}
-    try:
-        for key, value in settings.items():
-            session.conf.set(key, value)
-        yield
-    finally:
-        for key, old in before.items():
-            if old is None:
-                session.conf.unset(key)
-            else:
-                session.conf.set(key, old)

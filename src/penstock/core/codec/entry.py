@@ -323,7 +323,7 @@ _KIND, _VERSION = "penstock.message", 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskMessage:
-    """One task's result: staged pieces, rows read, their size in Arrow, and requests sent (None: nothing counts them)."""
+    """One task's result, never stored: staged pieces, rows, their size in Arrow, and requests (None: nothing counts them)."""
 
     pieces: tuple[Staged, ...]
     rows: int
