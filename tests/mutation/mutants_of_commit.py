@@ -112,8 +112,8 @@ MUTANTS_OF_COMMIT = (
         bug=1,
         name="a-query-that-is-stopped-does-not-wait-for-the-publication-beside-it",
         file=OPEN_DELIVERY,
-        find="        try:\n            self._coordinator.wait()\n            self._coordinator.sweep()",
-        replace="        try:\n            self._coordinator.sweep()",
+        find="        try:\n            self.coordinator.wait()\n            self.coordinator.sweep()",
+        replace="        try:\n            self.coordinator.sweep()",
         tests=("tests/spark/test_publish_behind.py::test_a_failure_of_the_last_batch_is_raised_by_who_awaits_the_query",),
     ),
     Mutant(

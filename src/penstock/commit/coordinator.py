@@ -166,7 +166,10 @@ class Coordinator:
         return self._append(self._entry(opened, summary=tail.summary, after=tail))
 
     def require_newest(self) -> None:
-        """Raises Fenced if a newer run opened the ledger since; an entry of this run's own, its answer lost, is none."""
+        """Raises Fenced if a newer run opened the ledger since; an entry of this run's own, its answer lost, is none.
+
+        May be called by another thread while a batch runs.
+        """
         tail = self._open_tail()
         newest = self._ledger.tail()
         if newest is not None and newest.generation > tail.generation:

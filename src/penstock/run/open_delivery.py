@@ -78,7 +78,7 @@ class OpenDelivery:
         self._runtime = runtime
         self._observers = tuple(observers)
         self._publisher = publisher
-        self._coordinator = coordinator_of(runtime, deferred=publisher)
+        self.coordinator = coordinator_of(runtime, deferred=publisher)
         self._kafka = (
             None
             if runtime.watch is None
@@ -91,10 +91,6 @@ class OpenDelivery:
         self._limit = batches
         self.limit_reached = threading.Event()
         self.tally = RunTally(tuple(sink.name for sink in runtime.sinks))
-
-    @property
-    def generation(self) -> Generation:
-        return self._coordinator.generation
 
     def newest_entry(self) -> Nonce | None:
         """Of the ledger, once this is open: what it wrote itself, or somebody newer."""
@@ -111,12 +107,12 @@ class OpenDelivery:
             self._kafka.require(summary)
         planned_before = self._runtime.checkpoint.latest_offsets_id()
         prepare(self._runtime, schema=schema)
-        recovered = self._coordinator.open(opened_by_this_process(self._runtime))
+        recovered = self.coordinator.open(opened_by_this_process(self._runtime))
         if planned_before is None:
             remove_unwritten_start(self._runtime.checkpoint)
         if adoption is not None:
             reason = "the pipeline demands at_least_once only"
-            self._coordinator.adopt(adoption.recorded(reason=reason, operator="penstock"))
+            self.coordinator.adopt(adoption.recorded(reason=reason, operator="penstock"))
         if self._kafka is not None:
             self._skip_accepted_gaps(self._kafka)
         self._stager.begin(planned_before=planned_before, recovered=recovered)
@@ -133,14 +129,14 @@ class OpenDelivery:
             record = _BatchRecord()
 
             def stage(generation: Generation) -> StagedBatch:
-                row_digest = self._coordinator.summary.row_digest
+                row_digest = self.coordinator.summary.row_digest
                 staged, record.path = self._stager.stage(rows, batch, generation=generation, row_digest=row_digest)
                 record.reads = () if self._kafka is None else self._kafka.delivered()
                 return staged
 
-            self._coordinator.begin(batch, stage, on_delivered=lambda delivered: self._delivered(delivered, record))
+            self.coordinator.begin(batch, stage, on_delivered=lambda delivered: self._delivered(delivered, record))
             if self._limit is not None:
-                self._coordinator.wait()
+                self.coordinator.wait()
             if record.before is not None:
                 self._finish_replay(rows, record.before)
         finally:
@@ -162,28 +158,24 @@ class OpenDelivery:
     def diagnose(self, error: PenstockError) -> PenstockError:
         """Return `error`, or Fenced if a newer run exists, or InputLost: two drivers may also collide in Spark's checkpoint."""
         try:
-            self._coordinator.require_newest()
+            self.coordinator.require_newest()
         except Fenced as fenced:
             return fenced
         except PenstockError:  # a ledger that cannot be read tells nothing
             return error
         try:
             if self._kafka is not None:
-                self._kafka.require(self._coordinator.summary)
+                self._kafka.require(self.coordinator.summary)
         except InputLost as lost:  # whatever Spark said: its own words for it are many
             return lost
         except PenstockError:  # brokers that do not answer tell nothing
             pass
         if not isinstance(error, Fenced):
-            return with_way_out(error, self._coordinator.summary, self._runtime.checkpoint)
+            return with_way_out(error, self.coordinator.summary, self._runtime.checkpoint)
         return Retryable(
             f"An older run wrote to the checkpoint {self._runtime.checkpoint.location} at the same time; now it is fenced.",
             remedy="Start again: nothing was lost.",
         )
-
-    def require_newest(self) -> None:
-        """Raise Fenced if a newer run opened the pipeline since. May be called while a batch runs; Raises Retryable, Failed."""
-        self._coordinator.require_newest()
 
     def drain(self, *, grace_s: float) -> bool:
         """Let the current batch end, for at most `grace_s` seconds, and start no other; whether it ended."""
@@ -198,16 +190,12 @@ class OpenDelivery:
         """What a publication beside the query raised. The next batch raises it, but there may be none."""
         return None if self._publisher is None else self._publisher.failure()
 
-    def wait(self) -> None:
-        """Until every batch that Spark is done with is published. Raises what publishing it raised."""
-        self._coordinator.wait()
-
     def close(self) -> None:
         """After the query ended well: publish what it decided, collect what attempts left, release files and connections."""
         self._drain.set()
         try:
-            self._coordinator.wait()
-            self._coordinator.sweep()
+            self.coordinator.wait()
+            self.coordinator.sweep()
         finally:
             self.release()
 
@@ -220,11 +208,11 @@ class OpenDelivery:
 
     def _skip_accepted_gaps(self, kafka: KafkaInput) -> None:
         """After the fence: only the newest run may change the checkpoint. The ledger follows it, and says what was left out."""
-        summary = self._coordinator.summary
+        summary = self.coordinator.summary
         gaps = kafka.skip_gaps(summary)
         if gaps and summary.next_batch_id is not None:
             reason = f"on_gap: accept: {gap_descriptions(gaps)}"
-            self._coordinator.adopt(
+            self.coordinator.adopt(
                 Adopted(
                     query_id=summary.query_id, next_batch_id=summary.next_batch_id, reason=reason, operator="penstock", gaps=gaps
                 )
@@ -234,7 +222,7 @@ class OpenDelivery:
         """For a batch that waits. Raises StopRequested, Fenced."""
         if self._drain.wait(seconds):
             raise StopRequested
-        self._coordinator.require_newest()
+        self.coordinator.require_newest()
 
     def _require_own_checkpoint(self, rows: DataFrame, batch_id: BatchId) -> None:
         """Raise CheckpointReplaced if Spark keeps this query in another directory: then nothing here says what a batch is.

@@ -122,7 +122,7 @@ class Query:
         """Wait as Spark's method does, then until what it delivered is published."""
         self._streaming.processAllAvailable()
         if self._delivery.opened is not None:
-            self._delivery.opened.wait()
+            self._delivery.opened.coordinator.wait()
 
     def history(self) -> list[HistoryRow]:
         """Return the ledger's retained entries, newest first."""
@@ -137,7 +137,7 @@ class Query:
         opened = self._delivery.opened
         plan = self._delivery.plan
         if opened is not None:
-            return opened.tally.summary(pipeline=plan.pipeline, generation=opened.generation)
+            return opened.tally.summary(pipeline=plan.pipeline, generation=opened.coordinator.generation)
         if plan.left is None:
             return None
         with closing(ledger_of(plan)) as ledger:
@@ -166,7 +166,7 @@ class Query:
         if opened is None:
             return
         try:
-            opened.require_newest()
+            opened.coordinator.require_newest()
         except Fenced as fenced:
             self._delivery.failure = fenced
             self._streaming.stop()
