@@ -8,7 +8,7 @@ import shutil
 import statistics
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -34,7 +34,7 @@ from bench.result import PENSTOCK, Case, Table
 from bench.servers import those_there
 from penstock.blob.url import parse
 from penstock.observe.history import history
-from penstock.run.operations import opened_ledger
+from penstock.run.assembly import ledger_of
 from penstock.sink.parquet.sink import ParquetSink
 
 ROWS, FILES = 500_000, 4
@@ -253,7 +253,7 @@ def _penstock_ms(bench: Bench, kind: str) -> tuple[float, float]:
     accounts = _accounts(kind, 3)
     delivery = _delivery(accounts, bench.scratch / "home")
     took = _counted_ms(bench, accounts, delivery.start, PENSTOCK)
-    with opened_ledger(delivery.plan) as ledger:
+    with closing(ledger_of(delivery.plan)) as ledger:
         batches = [row for row in history(ledger.newest_first()) if (row.batch_id or 0) >= _warm_up(bench)]
     both = [(row.stage_requests, row.publish_requests) for row in batches]
     asked = [staged + published for staged, published in both if staged is not None and published is not None]

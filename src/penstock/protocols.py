@@ -38,12 +38,13 @@ from penstock.core.model import (
     Totals,
     Waiting,
 )
-from penstock.core.open_transaction import OpenTransaction
+from penstock.core.topics import OpenTransaction
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Within = Callable[[object], None]
+InTransaction = Callable[[object], None]
+"""What a ledger calls with its open transaction, just before it commits an append."""
 
 SCHEMA_KEY = b"penstock.schema"
 """Metadata key of the Arrow schema that `Stager.open` is given: Spark's JSON of the rows, where the caller has it."""
@@ -69,10 +70,10 @@ class Ledger(Protocol):
         """The entry at `position`, None if it was never written or is no longer retained."""
         ...
 
-    def append(self, entry: Entry, *, within: Within | None = None) -> None:
+    def append(self, entry: Entry, *, within: InTransaction | None = None) -> None:
         """Put `entry` at `entry.position` unless that position is, or ever was, occupied. Durable on return.
 
-        `within` is called with the open transaction just before it commits, and only by a ledger whose `home` is not None.
+        `within` is called only by a ledger whose `home` is not None.
         Raises PositionTaken, Retryable (nothing was written), OutcomeUnknown (the caller reads the position and compares nonces).
         Never retries by itself.
         """

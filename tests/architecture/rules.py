@@ -148,7 +148,7 @@ RULES = (
             "src/penstock/ledger/directory.py": "the hint, on which nothing depends",
             "src/penstock/checkpoint/repair.py": "an entry of Spark's, of which a copy was kept, by the one fenced run",
             "src/penstock/cli/templates/": "a feed of the user's drops a whole file",
-            "src/penstock/cli/spark_log.py": "a log for people, of the run before",
+            "src/penstock/cli/opening.py": "a log for people, of the run before",
         },
     ),
     Rule("pickles", importing("pickle", "cloudpickle", "dill", "marshal", "shelve"), ("src/",), {}),

@@ -11,7 +11,7 @@ from tests.unit.table_target import spark_schema
 
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.outcome import StagedBatch
-from penstock.commit.sink_decisions import LedgerDecisions
+from penstock.commit.verification import LedgerDecisions
 from penstock.core.model import Attempt, new_nonce
 from penstock.core.row_hash import row_hashes
 from penstock.errors import Failed, PenstockError

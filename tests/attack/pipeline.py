@@ -14,8 +14,7 @@ from tests.unit.table_target import spark_schema
 
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.outcome import StagedBatch
-from penstock.commit.sink_decisions import LedgerDecisions
-from penstock.commit.verification import verify_sink
+from penstock.commit.verification import LedgerDecisions, verify_sink
 from penstock.core.model import (
     NEWEST_ROW_DIGEST,
     Attempt,
@@ -124,7 +123,7 @@ class Pipeline:
             coordinator.open(opened_by_this_process(parts))
             yield sink, coordinator
             if "publish" not in vars(sink):  # of one that was killed
-                coordinator.sweep(dry_run=False)
+                coordinator.sweep()
         finally:
             sink.close()
             ledger.close()

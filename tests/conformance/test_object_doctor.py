@@ -1,6 +1,7 @@
 """`penstock doctor` over accounts in stores, on a real server of each kind: a decision waits, and what it does not name."""
 
 import json
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,8 +11,8 @@ from tests.unit.parquet_target import SCHEMA, rows, seeded, stage
 
 from penstock.commit.outcome import StagedBatch
 from penstock.core.model import Batch, BatchId, OffsetRange, QueryId, SourceName, Staged
+from penstock.run.assembly import assemble
 from penstock.run.doctor import PendingPieces
-from penstock.run.operations import opened_runtime
 from penstock.run.pipeline import Pipeline
 from penstock.run.runtime import coordinator_of, opened_by_this_process
 from penstock.sink.parquet import ParquetSink
@@ -31,7 +32,7 @@ TOO_LARGE_TO_TRAVEL = 300_000
 
 def decide_and_stop(pipeline: Pipeline) -> tuple[Staged, ...]:
     """Of two attempts the last is decided, and nobody publishes it; both have a file for each account."""
-    with opened_runtime(pipeline.plan) as parts:
+    with closing(assemble(pipeline.plan)) as parts:
         (sink,) = parts.sinks
         assert isinstance(sink, ParquetSink)
         coordinator = coordinator_of(replace(parts, sinks=()))

@@ -3,7 +3,7 @@
 import re
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from threading import Barrier, Thread
@@ -20,7 +20,8 @@ from penstock.core import faults
 from penstock.core.high_water_mark import AccountOwner
 from penstock.core.model import AccountName, LedgerId, PipelineName, SinkName
 from penstock.errors import LedgerMismatch, PenstockError, Refused
-from penstock.run.operations import opened_runtime, recover, sweep, verify
+from penstock.run.assembly import assemble
+from penstock.run.operations import recover, sweep, verify
 from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process, prepare
 from penstock.sink.parquet.directory import directory_account, marker
 
@@ -39,7 +40,7 @@ def places(request: pytest.FixtureRequest) -> "dict[str, Place] | None":
 @contextmanager
 def opened(lake: Lake) -> Iterator[tuple[Runtime, Coordinator]]:
     """A driver that has nothing to deliver yet."""
-    with opened_runtime(lake.pipeline.plan) as parts:
+    with closing(assemble(lake.pipeline.plan)) as parts:
         prepare(parts, schema=SCHEMA)
         coordinator = coordinator_of(parts)
         coordinator.open(opened_by_this_process(parts))

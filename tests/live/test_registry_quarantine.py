@@ -97,7 +97,7 @@ def test_a_schema_that_the_registry_knows_by_now_lets_nothing_be_decided(orders)
     quarantine = member(given)
     rows = found(given, with_headers(records(b"plain", framed(last + 1, b"x"))))
     bad = BadRecords(rows=rows, offsets=2)
-    assert bad.kept.schema.equals(arrow_schema(SCHEMA))
+    assert bad.for_sink.schema.equals(arrow_schema(SCHEMA))
     quarantine.require_still_bad(bad)
     assert server("registry").register(unique("next"), ORDER | {"name": unique("Next")}) == last + 1
     with pytest.raises(Retryable, match=f"knows the schema with id {last + 1} since the batch was read"):

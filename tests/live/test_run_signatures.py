@@ -3,6 +3,7 @@
 import random
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -39,10 +40,10 @@ from penstock.errors import LedgerMismatch, PublishFailed, Retryable
 from penstock.ledger.log import LogLedger
 from penstock.ledger.store import MemoryStore
 from penstock.protocols import HasStaging, Signature
-from penstock.run.assembly import DeliveryPlan
-from penstock.run.operations import opened_runtime, recover, sweep, verify
+from penstock.run.assembly import DeliveryPlan, assemble
+from penstock.run.ledger_match import require_own_staging
+from penstock.run.operations import recover, sweep, verify
 from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process, prepare
-from penstock.run.signatures import require_own_staging
 from penstock.sink.spool import Spool
 from penstock.sink.spool.place import Place
 from penstock.testing.entries import PIPELINE, chain
@@ -77,7 +78,7 @@ def plan_at(shared: Any, tmp_path: Path) -> Callable[..., DeliveryPlan]:
 
 
 def decide_and_fail_to_publish(plan: DeliveryPlan) -> None:
-    with opened_runtime(plan) as runtime:
+    with closing(assemble(plan)) as runtime:
         prepare(runtime, schema=SCHEMA)
         coordinator = coordinator_of(runtime)
         coordinator.open(opened_by_this_process(runtime))
@@ -115,7 +116,7 @@ def test_another_ledger_is_refused_whatever_it_has_at_that_position(plan_at: Cal
     for act in (recover, lambda plan: sweep(plan, dry_run=False)):
         with pytest.raises(LedgerMismatch, match=r"but the ledger at .* is \w{32}"):
             act(second)
-    with opened_runtime(second) as runtime:
+    with closing(assemble(second)) as runtime:
         runtime.ledger.prune(below=Position(5))
     for act in (recover, lambda plan: sweep(plan, dry_run=False)):
         with pytest.raises(LedgerMismatch, match=r"but the ledger at .* is \w{32}"):
@@ -140,7 +141,7 @@ def test_of_two_ledgers_that_begin_at_once_neither_sweeps_what_the_other_one_sta
     plan_at: Callable[..., DeliveryPlan],
 ) -> None:
     """Both have prepared before one has signed. Who claims the spool last sees both names, and takes its own away."""
-    with opened_runtime(plan_at("one")) as one, opened_runtime(plan_at("two")) as two:
+    with closing(assemble(plan_at("one"))) as one, closing(assemble(plan_at("two"))) as two:
         coordinators = []
         for runtime in (one, two):
             prepare(runtime, schema=SCHEMA)
@@ -160,7 +161,7 @@ def test_a_spool_that_could_not_be_signed_takes_no_batch(plan_at: Callable[..., 
     first, second = plan_at("one"), plan_at("two")
     faults.arm("spool.sign=error")
     try:
-        with opened_runtime(first) as runtime:
+        with closing(assemble(first)) as runtime:
             prepare(runtime, schema=SCHEMA)
             coordinator = coordinator_of(runtime)
             assert "cannot be read or written" in str(coordinator.open(opened_by_this_process(runtime)).warnings)
@@ -177,7 +178,7 @@ def test_a_spool_that_could_not_be_signed_takes_no_batch(plan_at: Callable[..., 
 
 def test_a_spool_is_signed_where_its_sweep_fails(plan_at: Callable[..., DeliveryPlan]) -> None:
     first, second = plan_at("one"), plan_at("two")
-    with opened_runtime(first) as runtime:
+    with closing(assemble(first)) as runtime:
         prepare(runtime, schema=SCHEMA)
         stage_in(runtime, Generation(0))
     faults.arm("spool.sweep=error")
@@ -196,7 +197,7 @@ def test_the_spool_of_an_older_penstock_is_taken_over_once(plan_at: Callable[...
     recover(first)
     [signature] = signatures_of(first)
     older = signature.name.replace(f"-{signature.ledger_id}", "")
-    with opened_runtime(first) as runtime:
+    with closing(assemble(first)) as runtime:
         place_of(runtime).identify(older)
     forget(first, signature.name)
     assert [one.ledger_id for one in signatures_of(first)] == [None]
@@ -230,7 +231,7 @@ def test_whose_ledger_is_gone_goes_on_as_the_remedy_says(plan_at: Callable[..., 
 
 
 def signatures_of(plan: DeliveryPlan) -> Sequence[Signature]:
-    with opened_runtime(plan) as runtime:
+    with closing(assemble(plan)) as runtime:
         return runtime.sinks[0].signatures(pipeline=plan.pipeline)  # type: ignore[attr-defined, no-any-return]
 
 
@@ -259,7 +260,7 @@ def every_attempt(runtime: Runtime) -> SweepCut:
 
 
 def forget(plan: DeliveryPlan, name: str) -> None:
-    with opened_runtime(plan) as runtime:
+    with closing(assemble(plan)) as runtime:
         place = place_of(runtime)
         [found] = [spooled for spooled in place.spooled() if spooled.name == name]
         place.remove(found)

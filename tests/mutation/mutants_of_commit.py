@@ -32,7 +32,7 @@ MUTANTS_OF_COMMIT = (
     Mutant(
         bug=37,
         name="a-checkpoint-with-decisions-is-to-be-removed",
-        file="src/penstock/run/preflight.py",
+        file="src/penstock/run/continuation.py",
         find="    if isinstance(error, CheckpointDamaged | CheckpointMissing) and summary.next_batch_id is None:",
         replace="    if isinstance(error, CheckpointDamaged | CheckpointMissing):",
         tests=(
@@ -90,8 +90,8 @@ MUTANTS_OF_COMMIT = (
         bug=1,
         name="a-decided-batch-is-recognised-and-delivered-all-the-same",
         file=COORDINATOR,
-        find="            if decision is None:\n                roll_forward",
-        replace="            if True:\n                roll_forward",
+        find="            if decision is None:\n                publish =",
+        replace="            if True:\n                publish =",
     ),
     Mutant(
         bug=1,
@@ -104,16 +104,16 @@ MUTANTS_OF_COMMIT = (
         bug=1,
         name="who-waits-for-a-publication-takes-its-failure-from-the-next-batch",
         file="src/penstock/commit/executor.py",
-        find="            if self._task is not None:\n                self._task()\n                self._task = None\n",
-        replace="            task, self._task = self._task, None\n            if task is not None:\n                task()\n",
+        find="            if self._join is not None:\n                self._join()\n                self._join = None\n",
+        replace="            join, self._join = self._join, None\n            if join is not None:\n                join()\n",
         tests=("tests/unit/test_commit_deferred.py::test_somebody_else_may_wait_while_the_next_batch_begins",),
     ),
     Mutant(
         bug=1,
         name="a-query-that-is-stopped-does-not-wait-for-the-publication-beside-it",
         file=OPEN_DELIVERY,
-        find="        try:\n            self._coordinator.wait()\n            return",
-        replace="        try:\n            return",
+        find="        try:\n            self.coordinator.wait()\n            self.coordinator.sweep()",
+        replace="        try:\n            self.coordinator.sweep()",
         tests=("tests/spark/test_publish_behind.py::test_a_failure_of_the_last_batch_is_raised_by_who_awaits_the_query",),
     ),
     Mutant(
@@ -210,7 +210,7 @@ MUTANTS_OF_COMMIT = (
         bug=5,
         name="every-query-of-a-delivery-shares-its-end",
         file=DELIVERY,
-        find="self._started, Delivery.of_plan(replace(self._plan, left=None))\n",
+        find="self._started, Delivery.of_plan(replace(self.plan, left=None))\n",
         replace="self._started, self\n",
         tests=("tests/spark/test_doors.py::test_the_end_of_an_older_query_of_a_delivery_is_not_the_end_of_the_newer",),
     ),
@@ -344,7 +344,7 @@ MUTANTS_OF_COMMIT = (
         bug=14,
         name="opening-does-not-sweep",
         file=COORDINATOR,
-        find="        swept, warnings = self._sweep_all(dry_run=False)  # I10\n        return Recovered(",
+        find="        swept, warnings = self.sweep()  # I10\n        return Recovered(",
         replace="        swept, warnings = (), ()\n        return Recovered(",
     ),
     Mutant(

@@ -14,7 +14,7 @@ OF_DUCKDB = "tests/conformance/test_duckdb_conformance.py::TestDuckdb"
 OF_PARQUET = "tests/conformance/test_parquet_conformance.py::TestParquet"
 OF_OLDER = "tests/live/test_older_markers.py"
 
-SIGNATURES = "src/penstock/run/signatures.py"
+SIGNATURES = "src/penstock/run/ledger_match.py"
 SIGNING = "src/penstock/sink/spool/place.py"
 SPOOL = "src/penstock/sink/spool/spool.py"
 
@@ -58,9 +58,9 @@ MUTANTS_OF_IDENTITY = (
     Mutant(
         bug=31,
         name="a-spool-whose-sweep-fails-is-not-signed",
-        file="src/penstock/commit/sweeping.py",
-        find="        if isinstance(sink, HasStaging) and not dry_run:",
-        replace="        if isinstance(sink, HasStaging) and not dry_run and not warnings:",
+        file="src/penstock/commit/upkeep.py",
+        find="        if isinstance(sink, HasStaging):",
+        replace="        if isinstance(sink, HasStaging) and not warnings:",
         tests=(f"{OF_SIGNATURES}::test_a_spool_is_signed_where_its_sweep_fails[directory]",),
     ),
     Mutant(

@@ -3,7 +3,7 @@
 from tests.mutation.mutant import Mutant
 
 JVM = "src/penstock/run/jvm.py"
-REDACTION = "src/penstock/run/redaction.py"
+REDACTION = "src/penstock/run/jvm.py"
 FILES = "src/penstock/support/private_files.py"
 OF_JVM = "tests/unit/test_run_jvm.py"
 OF_FILES = "tests/unit/test_private_files.py"
@@ -90,7 +90,7 @@ MUTANTS_OF_SECRETS = (
     Mutant(
         bug=38,
         name="programs-hand-controls-on",
-        file="src/penstock/cli/json_text.py",
+        file="src/penstock/cli/output.py",
         find="    return printable_json(json.dumps(",
         replace="    return str(json.dumps(",
         tests=(f"{OF_PRINTING}::test_programs_get_it_escaped",),

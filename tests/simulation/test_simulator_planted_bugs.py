@@ -11,7 +11,7 @@ import pytest
 from penstock.commit import append, coordinator
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.identity import recognise
-from penstock.commit.membership import share_of
+from penstock.commit.publication import share_of
 from penstock.core.model import Attempt, Batch, Entry, Position, Published, SweepCut, Totals
 from penstock.errors import PenstockError, PositionTaken
 from penstock.ledger.log import LogLedger
@@ -105,7 +105,7 @@ def bug_12_cleaned_up_after_an_unknown_append(patch: pytest.MonkeyPatch) -> None
 
 
 def bug_13_aborted_after_publishing_failed(patch: pytest.MonkeyPatch) -> None:
-    _delete_on_error(patch, "_roll_forward")
+    _delete_on_error(patch, "_publish_everywhere")
 
 
 def bug_16_last_writer_wins(patch: pytest.MonkeyPatch) -> None:
@@ -191,7 +191,7 @@ def the_sweep_takes_what_is_decided(patch: pytest.MonkeyPatch) -> None:
 
 def _swept_first(original: Any) -> Any:
     def publish_newest(self: Any) -> Any:
-        self._sweep_all(dry_run=False)
+        self.sweep()
         return original(self)
 
     return publish_newest

@@ -100,7 +100,7 @@ def test_a_newer_driver_fences_the_older_one(spark: SparkSession, target: Target
     with pytest.raises(Fenced, match="generation 2"):
         query.awaitTermination()
     assert older.opened is None
-    assert opened.generation == 1
+    assert opened.coordinator.generation == 1
     target.deliver(numbers(spark, target.root))
     assert target.accounts() == target.rows() == EXPECTED + Counter([(3,)])
 

@@ -13,8 +13,7 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from penstock.errors import Usage
 from penstock.source.open import open_sources
 from penstock.spec.source import Source
-from penstock.transform.guarantee import require_mode
-from penstock.transform.operators import stateful_operators
+from penstock.transform.guarantee import require_mode, stateful_operators
 from penstock.transform.plan import plan_of
 from tests.spark.streams import put, run
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from penstock.commit.outcome import Delivered, StagedBatch
 from penstock.core.model import Attempt, Batch, BatchId, Generation, OffsetRange, QueryId, RowDigest, SourceName, new_nonce
 from penstock.core.row_hash import row_hashes
 from penstock.protocols import SCHEMA_KEY
-from penstock.run.operations import opened_runtime
+from penstock.run.assembly import assemble
 from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process, prepare
 
 FILE = """\
@@ -57,7 +58,7 @@ class Lake:
 
     def run(self, numbers: Sequence[int], *, query: str = QUERY, first: int = 0, schema: str = SCHEMA) -> list[Delivered]:
         """A driver that opens the pipeline and delivers the batches `numbers` of the query whose batch 0 holds batch `first`."""
-        with opened_runtime(self.pipeline.plan) as runtime:
+        with closing(assemble(self.pipeline.plan)) as runtime:
             prepare(runtime, schema=schema)
             coordinator = coordinator_of(runtime)
             coordinator.open(opened_by_this_process(runtime))

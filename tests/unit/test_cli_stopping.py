@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cli.opening import SparkLog
 from penstock.cli.run import StopSignals
-from penstock.cli.spark_log import SparkLog
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -36,7 +36,7 @@ with StopSignals(lambda: print("stopping", flush=True)):
 def run_with_log(home: Path) -> "subprocess.CompletedProcess[str]":
     script = """
 import os, sys
-from penstock.cli.spark_log import SparkLog
+from penstock.cli.opening import SparkLog
 with SparkLog(sys.argv[1]) as log:
     os.system("echo of the JVM >&2")
     print(log.location())

@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from penstock.cli import formatting, json_text
+from penstock.cli import formatting
 from penstock.cli.check import _code as check_code
 from penstock.cli.check import _costs as costs_text
 from penstock.cli.check import _explanation as explain_text
 from penstock.cli.check import _report as check_text
 from penstock.cli.operate import Recovery as RecoveryDone
 from penstock.cli.operate import Swept, _adoption_text, _recovery_text, _swept_text
-from penstock.cli.progress import JsonLines, Terminal, batch_line, summary_text
+from penstock.cli.output import plain
+from penstock.cli.run import JsonLines, Terminal, batch_line, summary_text
 from penstock.cli.table import Fitting
 from penstock.core.guarantee import Claim
 from penstock.core.model import (
@@ -30,10 +31,9 @@ from penstock.core.model import (
     Totals,
 )
 from penstock.observe.progress import BatchProgress, RunTally, SinkProgress
-from penstock.run.adoption import Adoption
 from penstock.run.check import CheckReport
-from penstock.run.explain import Explanation
-from penstock.run.request_costs import Costs
+from penstock.run.continuation import Adoption
+from penstock.run.explain import Costs, Explanation
 
 LAKE, WAREHOUSE = SinkName("lake"), SinkName("warehouse")
 
@@ -231,7 +231,7 @@ def test_costs(requests_per_batch: float, measured_batches: int, interval_ms: in
     assert "requests  " + told[:40] in "\n".join(printed(check_text(CheckReport(pipeline="p", costs=costs, **given))))
     known = {"scans": {}, "stateful": (), "columns": (), "path": "", "sinks": {}, "ledger": "", "batches_per_day": None}
     assert "requests         " + told[:40] in "\n".join(printed(explain_text(Explanation(pipeline="p", costs=costs, **known))))
-    assert json_text.plain(costs)["requests_per_day"] == costs.requests_per_day
+    assert plain(costs)["requests_per_day"] == costs.requests_per_day
 
 
 def test_recover_adopt_and_sweep() -> None:
@@ -272,12 +272,12 @@ def test_recover_adopt_and_sweep() -> None:
     ],
 )
 def test_values_as_json(value: object, expected: object) -> None:
-    assert json_text.plain(value) == expected
+    assert plain(value) == expected
 
 
 def test_what_has_no_json_form_is_refused() -> None:
     with pytest.raises(TypeError, match="object has no JSON form"):
-        json_text.plain(object())
+        plain(object())
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from tests.unit.test_cli_text import LAKE, printed
 
-from penstock.cli import json_text
+from penstock.cli.output import json_line
 from penstock.cli.verify import _text as verify_text
 from penstock.cli.verify import verdict
 from penstock.core.model import AccountName, AccountReport, BatchId, Position, Problem, SinkReport, Totals
@@ -33,7 +33,7 @@ def test_verify_in_the_shape_of_the_interface() -> None:
             sinks={LAKE: report(found_rows=9, problems=(lost,))}, batches={Position(41): BatchId(7)}, unsettled=BatchId(8)
         )
     )
-    assert json.loads(json_text.line(found)) == {
+    assert json.loads(json_line(found)) == {
         "ok": False,
         "sinks": {
             "lake": {

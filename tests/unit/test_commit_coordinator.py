@@ -35,7 +35,7 @@ from penstock.errors import (
 )
 from penstock.ledger.log import LogLedger
 from penstock.ledger.store import ConditionalStore
-from penstock.protocols import Within
+from penstock.protocols import InTransaction
 from penstock.testing.simulator.sinks import FilesSink, TableSink
 
 
@@ -123,7 +123,7 @@ class AwayForAWhile(LogLedger):
 
     failing: Sequence[PenstockError] = ()
 
-    def append(self, entry: Entry, *, within: Within | None = None) -> None:
+    def append(self, entry: Entry, *, within: InTransaction | None = None) -> None:
         if self.failing:
             error, *self.failing = self.failing
             raise error
@@ -372,7 +372,7 @@ def test_the_sweep_is_told_what_is_dead(bench: Bench) -> None:
     assert recovered.swept == ("something",)
     assert (cuts[0].generation, cuts[0].batch_id, cuts[0].kept) == (1, None, frozenset())
     bench.deliver(coordinator, 0)
-    assert coordinator.sweep(dry_run=True) == ("something",)
+    assert coordinator.sweep() == (("something",), ())
     newest = next(bench.ledger().newest_first())
     assert isinstance(newest.body, Decided)
     attempts = {piece.attempt for piece in newest.body.decision.staged}

@@ -11,17 +11,17 @@ import pytest
 from tests.unit.commit_bench import OPENED, PIPELINE, Bench, batch_of, trouble
 
 from penstock.commit.coordinator import Coordinator
-from penstock.commit.executor import DeferredPublish, Outstanding, Task
+from penstock.commit.executor import DeferredPublish, Outstanding
 from penstock.commit.outcome import Delivered, StagedBatch
 from penstock.core.model import Decided, Generation
 from penstock.errors import Failed, PenstockError, PublishFailed, StageFailed
-from penstock.run.publisher_thread import Publisher
+from penstock.run.open_delivery import Publisher
 
 
 class Later:
     """`Behind` that does nothing until it is waited for; what came of it, it tells as often as it is asked."""
 
-    def __call__(self, task: Task) -> Task:
+    def __call__(self, task: Callable[[], None]) -> Callable[[], None]:
         done: Future[None] = Future()
 
         def wait() -> None:
@@ -206,12 +206,12 @@ def test_somebody_else_may_wait_while_the_next_batch_begins(fails: bool) -> None
 
 def test_what_is_started_while_somebody_waits_for_the_last_one_is_waited_for() -> None:
     outstanding, go_on, waited, pause = Outstanding(), Event(), list[int](), Event()
-    outstanding.take(lambda: waited.append(0) if go_on.wait(60) else None)
+    outstanding.wait_for(lambda: waited.append(0) if go_on.wait(60) else None)
     with ThreadPoolExecutor(2) as threads:
         waiting = threads.submit(outstanding.wait)
         while not outstanding._waiting.locked():
             pause.wait(0.01)
-        taking = threads.submit(outstanding.take, lambda: waited.append(1))
+        taking = threads.submit(outstanding.wait_for, lambda: waited.append(1))
         pause.wait(0.05)
         go_on.set()
         waiting.result(60)

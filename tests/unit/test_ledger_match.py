@@ -1,7 +1,7 @@
 """What a start finds out about places and ledger together, without Spark."""
 
 import shutil
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +11,9 @@ from tests.unit.lake import Lake
 from penstock.core.model import Entry, LedgerId, Position, RowDigest, Summary
 from penstock.errors import LedgerMismatch
 from penstock.protocols import Ledger
+from penstock.run.assembly import assemble
 from penstock.run.ledger_match import require_decided
-from penstock.run.operations import opened_runtime, verify
+from penstock.run.operations import verify
 
 
 def restored(lake: Lake, copy: Path) -> None:
@@ -61,7 +62,7 @@ class Behind:
 def test_what_another_driver_publishes_meanwhile_is_not_taken_for_a_loss(tmp_path: Path) -> None:
     lake = Lake(tmp_path / "shop")
     lake.run([0])
-    with opened_runtime(lake.pipeline.plan) as parts:
+    with closing(assemble(lake.pipeline.plan)) as parts:
         require_decided(Behind(parts.ledger), parts.sinks, pipeline=parts.pipeline, markers={})  # type: ignore[arg-type]
 
 
@@ -108,7 +109,7 @@ def test_a_marker_that_names_another_ledger_is_refused(
     """An older Penstock named none, neither in its ledger nor in its markers."""
     lake = Lake(tmp_path)
     lake.run([0])
-    with opened_runtime(lake.pipeline.plan) as parts:
+    with closing(assemble(lake.pipeline.plan)) as parts:
         tail, [sink] = parts.ledger.tail(), parts.sinks
         assert tail is not None
         markers = {
@@ -127,7 +128,7 @@ def test_a_marker_that_names_no_ledger_belongs_to_the_one_that_decided_its_batch
     """As an older Penstock wrote it; another home of that pipeline has another batch, or none, at its position."""
     lake = Lake(tmp_path)
     lake.run([0])
-    with opened_runtime(lake.pipeline.plan) as parts:
+    with closing(assemble(lake.pipeline.plan)) as parts:
         [sink] = parts.sinks
         mark = replace(sink.high_water_mark("a", pipeline=parts.pipeline), ledger_id=None)  # type: ignore[attr-defined]
         both = {(sink.name, account): mark for account in sink.accounts}
@@ -144,7 +145,7 @@ def test_a_ledger_gets_its_identity_at_its_beginning_and_keeps_it(tmp_path: Path
     lake = Lake(tmp_path)
     lake.run([0])
     lake.run([1])
-    with opened_runtime(lake.pipeline.plan) as parts:
+    with closing(assemble(lake.pipeline.plan)) as parts:
         summaries = [entry.summary for entry in parts.ledger.newest_first()]
     assert len(summaries) == 4
     assert len({(summary.ledger_id, summary.row_digest) for summary in summaries}) == 1
@@ -158,7 +159,7 @@ def test_a_ledger_of_an_older_penstock_gets_its_identity_by_the_next_opening(tmp
         older.setattr("penstock.commit.coordinator.after_opening", lambda summary: summary or Summary())
         lake.run([0])
     lake.run([1])
-    with opened_runtime(lake.pipeline.plan) as parts:
+    with closing(assemble(lake.pipeline.plan)) as parts:
         *newer, decided, opened = [entry.summary for entry in parts.ledger.newest_first()]
     assert (opened.ledger_id, decided.ledger_id) == (None, None)
     assert len({summary.ledger_id for summary in newer} - {None}) == 1

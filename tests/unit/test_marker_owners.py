@@ -4,6 +4,7 @@ import json
 import shutil
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,11 @@ from penstock.core.model import (
 )
 from penstock.core.row_hash import row_hashes
 from penstock.errors import LedgerMismatch, Refused, Retryable, Usage
-from penstock.run import marker_owners
-from penstock.run.assembly import DeliveryPlan
-from penstock.run.operations import opened_runtime, recover, status_of
+from penstock.run import status
+from penstock.run.assembly import DeliveryPlan, assemble
+from penstock.run.operations import recover
 from penstock.run.runtime import coordinator_of, opened_by_this_process, prepare
+from penstock.run.status import status_of
 from penstock.sink.parquet import ParquetSink
 from penstock.sink.sqlite import SqliteSink
 
@@ -61,7 +63,7 @@ def plan_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
 def deliver(plan: DeliveryPlan, *, batches: int) -> None:
     """A generation that delivers so many batches of a row."""
     rows = pa.record_batch({"id": pa.array([1], pa.int64())})
-    with opened_runtime(plan) as runtime:
+    with closing(assemble(plan)) as runtime:
         prepare(runtime, schema=SCHEMA)
         coordinator = coordinator_of(runtime)
         coordinator.open(opened_by_this_process(runtime))
@@ -175,8 +177,8 @@ def test_a_store_that_fails_or_hangs_holds_nothing_up(
 
     monkeypatch.setattr(SqliteSink, "high_water_mark", fails)
     monkeypatch.setattr(ParquetSink, "high_water_mark", lambda *_, **__: until.wait())
-    with opened_runtime(plan) as runtime:
-        found = marker_owners.places_of(plan, runtime.ledger, within_s=0.05)
+    with closing(assemble(plan)) as runtime:
+        found = status.places_of(plan, runtime.ledger, within_s=0.05)
     until.set()
     assert [(one.sink, one.state) for one in found] == [("db", "unreachable"), ("lake", "unreachable")]
     assert [one.trouble for one in found] == ["The store is silent. Wait.", "No answer within 0.05 seconds."]
@@ -191,6 +193,6 @@ def test_a_client_that_is_not_installed_where_somebody_looks_is_told(
     def lacks(_: DeliveryPlan) -> None:
         raise Usage("Its client is missing.", remedy="Install it.")
 
-    monkeypatch.setattr(marker_owners, "sinks_of", lacks)
+    monkeypatch.setattr(status, "sinks_of", lacks)
     found = status_of(plan).places
     assert [(one.sink, one.account, one.state) for one in found] == [("db", None, "unreachable"), ("lake", None, "unreachable")]

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from penstock.cli import app
 from penstock.cli.output import show, show_error
-from penstock.cli.progress import JsonLines, Terminal
+from penstock.cli.run import JsonLines, Terminal
 from penstock.cli.table import facts, table
 from penstock.core.model import SinkName
 from penstock.errors import Failed

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.lake import Lake
 from tests.unit.test_spool import rows, spool_in, stage
 
-from penstock.cli.spark_log import SparkLog
+from penstock.cli.opening import SparkLog
 from penstock.ledger.sqlite import SqliteLedger
 from penstock.run import session
 from penstock.testing.entries import PIPELINE, opened_entry

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,7 @@ from penstock.core.model import Adopted, BatchId, Entry, PipelineName, Position,
 from penstock.errors import BatchForgotten, Failed, PublishFailed, Refused, Retryable, Usage
 from penstock.ledger.open import open_ledger
 from penstock.observe.status import CheckpointPosition, status
-from penstock.run.operations import opened_ledger, opened_runtime
+from penstock.run.assembly import assemble, ledger_of
 from penstock.run.reading import Reading
 from penstock.run.runtime import coordinator_of, opened_by_this_process, prepare
 
@@ -76,7 +77,7 @@ def test_verify_leaves_out_a_batch_that_an_account_does_not_show_yet(lake: Lake)
 def test_status_beside_a_driver_that_moves_on_between_two_looks_is_no_conflict(lake: Lake) -> None:
     """The checkpoint is read after one look at the ledger and before another one."""
     lake.run([0, 1])
-    with opened_ledger(lake.pipeline.plan) as ledger:
+    with closing(ledger_of(lake.pipeline.plan)) as ledger:
         before = ledger.tail()
         old = CheckpointPosition(query_id=QueryId(QUERY), planned=BatchId(2), committed=BatchId(1))
         lake.run([2, 3, 4])
@@ -178,7 +179,7 @@ def test_a_batch_of_a_checkpoint_that_is_adopted_meanwhile_is_not_taken_for_the_
 
 def test_adopting_is_refused_between_two_batches_of_a_run(lake: Lake) -> None:
     """Else a later batch would have a lower number in the same generation, for readers and for the sweep."""
-    with opened_runtime(lake.pipeline.plan) as runtime:
+    with closing(assemble(lake.pipeline.plan)) as runtime:
         prepare(runtime, schema=SCHEMA)
         coordinator = coordinator_of(runtime)
         coordinator.open(opened_by_this_process(runtime))
@@ -216,7 +217,7 @@ def test_columns_come_and_go(lake: Lake) -> None:
     lake.run([0])
     fields = json.loads(SCHEMA)["fields"]
     later = json.dumps({"type": "struct", "fields": [fields[1], fields[0], {**fields[2], "name": "when"}]})
-    with opened_runtime(lake.pipeline.plan) as runtime:
+    with closing(assemble(lake.pipeline.plan)) as runtime:
         found = runtime.sinks[0].tables()["a"]  # type: ignore[attr-defined]
         rows = found.read(lake.pipeline.read(accounts=["a"]).files[0], schema=later)
     assert rows.schema.types == [pa.string(), pa.int64(), pa.date32()]

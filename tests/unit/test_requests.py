@@ -32,9 +32,9 @@ from penstock.ledger.open import open_ledger
 from penstock.ledger.store import BlobLedgerStore, MemoryStore
 from penstock.observe.history import PieceCounts, history
 from penstock.protocols import requesting, requests_since, requests_so_far
+from penstock.run.explain import Costs, costs_of
 from penstock.run.pipeline import Pipeline
 from penstock.run.query import FENCE_LOOK_S
-from penstock.run.request_costs import Costs, costs_of
 from penstock.sink.parquet import object_account
 from penstock.stage.staging import RowForm, SinkShare, StagePass
 from penstock.testing.entries import decided_entry, opened_entry

@@ -31,7 +31,7 @@ def at_server(home: Path, left: Nonce) -> Delivery:
 
 def test_the_server_goes_on_with_what_the_client_left(tmp_path: Path) -> None:
     opened = at_server(tmp_path, left_by_a_client(tmp_path)).open(schema=None)
-    assert opened.generation == 2
+    assert opened.coordinator.generation == 2
     opened.release()
 
 

@@ -18,7 +18,7 @@ from penstock.core.model import NEWEST_ROW_DIGEST, Batch, BatchId, OffsetRange, 
 from penstock.core.row_hash import row_hashes
 from penstock.errors import PenstockError, PublishFailed
 from penstock.protocols import SCHEMA_KEY
-from penstock.run.operations import opened_runtime
+from penstock.run.assembly import assemble
 from penstock.run.pipeline import Pipeline
 from penstock.run.runtime import coordinator_of, opened_by_this_process
 from penstock.sink.parquet import ParquetSink
@@ -51,7 +51,7 @@ def batch(number: int) -> Batch:
 
 def run(*, last_fails: bool, leaves: int = 0) -> None:
     """A generation that delivers batch 0, then decides batch 1, of whose attempts it `leaves` some; batch 2 is in the making."""
-    with opened_runtime(Pipeline.from_file("flights.yaml").plan) as runtime:
+    with closing(assemble(Pipeline.from_file("flights.yaml").plan)) as runtime:
         (sink,) = runtime.sinks
         assert isinstance(sink, ParquetSink)
         coordinator = coordinator_of(runtime)
@@ -132,7 +132,7 @@ def test_what_a_running_driver_publishes_while_it_is_looked_at_wants_no_hand(
 def test_an_account_that_another_ledger_filled_is_not_published(capsys: pytest.CaptureFixture[str]) -> None:
     run(last_fails=False)
     Path("flights.yaml").write_text(f"{FILE}ledger: ./another\n")
-    with opened_runtime(Pipeline.from_file("flights.yaml").plan) as runtime:
+    with closing(assemble(Pipeline.from_file("flights.yaml").plan)) as runtime:
         coordinator_of(runtime).open(opened_by_this_process(runtime))
     assert doctor(capsys, code=1)["accounts"][0]["state"] == "foreign"
     told = " ".join(said(capsys, code=1).split())
@@ -152,7 +152,7 @@ def test_an_account_that_is_not_mounted_any_more_is_no_published_one(capsys: pyt
 
 def test_spool_files_of_a_database_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     Path("flights.yaml").write_text(FILE.partition("  lake")[0] + WAREHOUSE)
-    with opened_runtime(Pipeline.from_file("flights.yaml").plan) as runtime:
+    with closing(assemble(Pipeline.from_file("flights.yaml").plan)) as runtime:
         (sink,) = runtime.sinks
         assert isinstance(sink, SqliteSink)
         sink.prepare(pipeline=runtime.pipeline, schema=SCHEMA)

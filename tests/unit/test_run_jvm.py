@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.run import jvm
-from penstock.run.redaction import OPTIONS, SETTINGS, TEXTS, redactions, secrets_of
+from penstock.run.jvm import OPTIONS, SETTINGS, TEXTS, redactions, secrets_of
 from penstock.spec import load
 from penstock.support.secret import Secret, scrub
 

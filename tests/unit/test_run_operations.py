@@ -1,7 +1,9 @@
 """The operator's acts on a real ledger and real accounts, without Spark."""
 
+import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,9 +13,9 @@ import penstock
 from penstock.commit.outcome import StagedBatch
 from penstock.core.faults import arm
 from penstock.core.model import Batch, BatchId, OffsetRange, QueryId, SourceName, Staged
-from penstock.errors import PublishFailed
-from penstock.run.assembly import DeliveryPlan
-from penstock.run.operations import opened_runtime, recover, sweep, verify
+from penstock.errors import DependencyMissing, PublishFailed
+from penstock.run.assembly import DeliveryPlan, assemble, sinks_of
+from penstock.run.operations import recover, sweep, verify
 from penstock.run.runtime import coordinator_of, opened_by_this_process
 from penstock.sink.parquet import ParquetSink
 
@@ -37,7 +39,7 @@ def plan_of(target: Target) -> DeliveryPlan:
 
 def decide_and_fail_to_publish(plan: DeliveryPlan, *, garbage: int) -> None:
     """Of `garbage` + 1 attempts the last one is decided."""
-    with opened_runtime(plan) as runtime:
+    with closing(assemble(plan)) as runtime:
         (sink,) = runtime.sinks
         assert isinstance(sink, ParquetSink)
         coordinator = coordinator_of(runtime)
@@ -67,3 +69,13 @@ def test_sweeping_beside_a_decision_that_is_not_published_takes_nothing_of_it(tm
     assert target.staged() == []
     assert verify(plan).ok
     assert not recover(plan).rolled_forward
+
+
+def test_a_sink_whose_client_is_not_installed_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    for loaded in [name for name in sys.modules if name.startswith("penstock.sink.duckdb")]:
+        monkeypatch.delitem(sys.modules, loaded)
+    table = penstock.DuckDB(url=f"duckdb:///{tmp_path}/flights.db", table="flights")
+    plan = penstock.Delivery("flights", home=tmp_path / "home", sinks={"warehouse": table}).plan
+    with pytest.raises(DependencyMissing, match=r"Sink 'warehouse' needs .*duckdb.*, which .* pip install 'penstock\[duckdb\]'"):
+        sinks_of(plan)

@@ -37,6 +37,7 @@ class Opened:
 
     def __init__(self, failing: PenstockError | None = None) -> None:
         self.published, self.failing, self.closed = threading.Event(), failing, 0
+        self.coordinator = self
 
     def is_published_within(self, seconds: float | None) -> bool:
         return self.published.wait(seconds)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.crash.commandline import penstock
 
-from penstock.run.marker_owners import places_of
+from penstock.run.status import places_of
 from penstock.spec import load
 
 MARKER = "mArKeR-se/c:r=et?"

@@ -5,8 +5,15 @@ import pytest
 from penstock.core.model import Guarantee, SourceName
 from penstock.errors import Usage
 from penstock.spec.pipeline import Trigger
-from penstock.transform.guarantee import operator_claims, option_claims, output_mode_claim, require_mode, trigger_claim
-from penstock.transform.operators import StatefulOperator, stateful_operators
+from penstock.transform.guarantee import (
+    StatefulOperator,
+    operator_claims,
+    option_claims,
+    output_mode_claim,
+    require_mode,
+    stateful_operators,
+    trigger_claim,
+)
 from penstock.transform.plan import PlanNode, parse_plan, source_order
 
 A = "StreamingRelation FileSource[/in/a], [n#0, t#1, ts#2], name=<Unassigned>"

@@ -9,7 +9,7 @@ from typing import Annotated, Final, NamedTuple
 
 import typer
 
-from penstock.cli import check, checkpoint, crashtest, doctor, files, history, init, operate, quarantine, run, status, verify
+from penstock.cli import check, checkpoint, contents, crashtest, doctor, history, init, operate, run, status, verify
 from penstock.cli.output import show_error, traceback_of
 from penstock.errors import PenstockError, Usage
 from penstock.support.printable import printable
@@ -62,8 +62,8 @@ def _options(
 
 
 _quarantine = typer.Typer(name="quarantine", help="Records that could not be decoded, and were put aside.", no_args_is_help=True)
-_quarantine.command("list")(quarantine.list_)
-_quarantine.command("show")(quarantine.show_)
+_quarantine.command("list")(contents.list_)
+_quarantine.command("show")(contents.show_)
 _checkpoint = typer.Typer(name="checkpoint", help="Look into a Spark checkpoint, without Java.", no_args_is_help=True)
 _checkpoint.command()(checkpoint.inspect)
 _checkpoint.command()(checkpoint.explain)
@@ -71,7 +71,7 @@ _checkpoint.command()(checkpoint.explain)
 for _panel, _verbs in (
     ("Begin", (init.init, check.check, check.explain)),
     ("Run", (run.run,)),
-    ("Look", (status.status, status.watch, files.files, history.history, history.offsets, verify.verify, doctor.doctor)),
+    ("Look", (status.status, status.watch, contents.files, history.history, history.offsets, verify.verify, doctor.doctor)),
     ("Repair", (operate.recover, operate.adopt, operate.sweep)),
     ("Test", (crashtest.crashtest,)),
 ):

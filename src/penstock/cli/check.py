@@ -10,9 +10,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from penstock.cli import formatting
-from penstock.cli.opening import File, Json, Overrides, debugging, pipeline, quiet_spark
+from penstock.cli.opening import File, Json, Overrides, SparkLog, debugging, pipeline, quiet_spark
 from penstock.cli.output import console, show
-from penstock.cli.spark_log import SparkLog
 from penstock.cli.table import facts, table
 from penstock.errors import Failed, GuaranteeTooWeak
 
@@ -20,9 +19,8 @@ if TYPE_CHECKING:
     from penstock.core.guarantee import Claim
     from penstock.core.model import Finding
     from penstock.run.check import CheckReport
-    from penstock.run.explain import Explanation
+    from penstock.run.explain import Costs, Explanation
     from penstock.run.pipeline import Pipeline
-    from penstock.run.request_costs import Costs
 
 _IDENTITY = frozenset({"ledger", "checkpoint", "delivered offsets"})
 """Subjects of findings whose failure means that a start would be refused, not that something is unreachable."""

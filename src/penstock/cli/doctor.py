@@ -104,8 +104,8 @@ def _advice(found: "Diagnosis", *, pending: bool) -> Iterator[Text]:
     if foreign := _in_state(found, "foreign"):
         filled = f"Another ledger of pipeline {found.pipeline!r} filled {foreign}"
         yield Text(f"{filled}: put that ledger in the place of {found.ledger}; a start with this one is refused.", "red")
-    if ahead := _in_state(found, "behind"):
-        sentence = f"{found.ledger} is an older copy: {ahead} shows batches that it does not hold"
+    if behind := _in_state(found, "behind"):
+        sentence = f"{found.ledger} is an older copy: {behind} shows batches that it does not hold"
         yield Text(f"{sentence}. Put the newest ledger in its place; a start with this one is refused.", "red")
     if any(one.dead.pieces for one in found.accounts):
         yield Text("What is dead can never be published: the next start collects it, or `penstock sweep --yes`.")

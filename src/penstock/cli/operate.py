@@ -16,7 +16,7 @@ from penstock.errors import Usage
 
 if TYPE_CHECKING:
     from penstock.commit.outcome import Recovered
-    from penstock.run.adoption import Adoption
+    from penstock.run.continuation import Adoption
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

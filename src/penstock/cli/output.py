@@ -1,16 +1,20 @@
 """Prints results on stdout as text or JSON, and errors on stderr in one style."""
 
+import json
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, TypeVar
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from penstock.cli import json_text
+from penstock.core.model import DIGEST_MODULUS
 from penstock.errors import PenstockError
-from penstock.support.printable import printable
+from penstock.support.printable import printable, printable_json
 from penstock.support.secret import scrub
 
 Value = TypeVar("Value")
@@ -25,7 +29,7 @@ def console() -> Console:
 
 def print_line(value: object) -> None:
     """Print `value` as one line of JSON."""
-    sys.stdout.write(json_text.line(value) + "\n")
+    sys.stdout.write(json_line(value) + "\n")
     sys.stdout.flush()
 
 
@@ -84,3 +88,41 @@ def _leave_out(part: traceback.TracebackException, error: BaseException) -> None
             _leave_out(of_part, of_error)
     for of_part, of_error in zip(getattr(part, "exceptions", None) or (), getattr(error, "exceptions", ()), strict=False):
         _leave_out(of_part, of_error)
+
+
+def plain(value: object) -> Any:
+    """Return `value` as JSON values. Digests become hexadecimal text, since they exceed the integers of many JSON readers."""
+    if isinstance(value, Enum):
+        return value.value
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Path):
+        return str(value)
+    return _structure(value)
+
+
+def _structure(value: object) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        derived = [name for name, member in vars(type(value)).items() if isinstance(member, property) and name[0] != "_"]
+        found = {name: getattr(value, name) for name in (*(field.name for field in fields(value)), *derived)}
+        return {
+            name: hexadecimal(content) if name.startswith("digest") and isinstance(content, int) else plain(content)
+            for name, content in found.items()
+        }
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, Set):
+        return sorted(plain(item) for item in value)
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def json_line(value: object) -> str:
+    """Return `value` as one line of JSON."""
+    return printable_json(json.dumps(plain(value), ensure_ascii=False, separators=(", ", ": ")))
+
+
+def hexadecimal(digest: int) -> str:
+    """Return a content digest as 16 hexadecimal digits."""
+    return f"{digest % DIGEST_MODULUS:016x}"

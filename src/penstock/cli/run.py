@@ -6,21 +6,29 @@ The first SIGTERM or Ctrl-C requests a clean stop, the second ends the process a
 import os
 import signal
 import sys
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.text import Text
 from typing_extensions import Self
 
-from penstock.cli.opening import File, Json, Overrides, debugging, pipeline, quiet_spark
-from penstock.cli.progress import JsonLines, Progress, Terminal
-from penstock.cli.spark_log import SparkLog
+from penstock.cli import formatting
+from penstock.cli.opening import File, Json, Overrides, SparkLog, debugging, pipeline, quiet_spark
+from penstock.cli.output import console, print_line
+from penstock.cli.table import table
 from penstock.errors import Failed, Retryable
 
 if TYPE_CHECKING:
+    from penstock.observe.progress import BatchProgress, RunSummary, SinkProgress
     from penstock.run.pipeline import Pipeline
+
 
 _EVERYTHING_NOW = "trigger={available_now: true}"
 _GRACE_S = 30.0
@@ -54,7 +62,7 @@ def run(
         raise
 
 
-def _deliver(chosen: "Pipeline", shown: Progress, *, batches: int | None, grace_s: float) -> None:
+def _deliver(chosen: "Pipeline", shown: "Progress", *, batches: int | None, grace_s: float) -> None:
     with quiet_spark():
         spark = chosen.session()  # before StopSignals: a new SparkContext installs a signal handler of its own
     with StopSignals(shown.stopping) as stop:
@@ -94,3 +102,139 @@ class StopSignals:
             os._exit(128 + number)
         self.wanted = True
         self._on_stop()
+
+
+_FRAMES_PER_S = 8
+_STARTING = "starting Spark"
+_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+
+
+class Progress:
+    """Shows a run; this one shows nothing. Entered before Spark starts. `batch` is called by another thread than the others."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        return None
+
+    def started(self) -> None:
+        """The query runs; batches follow once there is input."""
+
+    def batch(self, progress: "BatchProgress") -> None:
+        """A batch was delivered, or recognised as already committed."""
+
+    def stopping(self) -> None:
+        """A stop was requested; the current batch is finished first."""
+
+    def end(self, summary: "RunSummary") -> None:
+        """The run ended without an error."""
+
+
+class JsonLines(Progress):
+    """Prints one object per batch, and the summary as the last line."""
+
+    def batch(self, progress: "BatchProgress") -> None:
+        print_line(progress)
+
+    def end(self, summary: "RunSummary") -> None:
+        print_line(summary)
+
+
+class Terminal(Progress):
+    """Prints a line per batch, and below them a line with what the run is doing now."""
+
+    def __init__(self, pipeline: str) -> None:
+        self._pipeline = pipeline
+        self._started_s = time.monotonic()
+        self._lock = threading.Lock()
+        self._batches = 0
+        self._rows = 0
+        self._doing = _STARTING
+        self._stopping = False
+        self._live = Live(get_renderable=self._now, console=console(), refresh_per_second=_FRAMES_PER_S, transient=True)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._live.stop()
+
+    def started(self) -> None:
+        """Show that the query runs, unless the first batch was faster."""
+        with self._lock:
+            self._doing = "running" if self._doing == _STARTING else self._doing
+
+    def batch(self, progress: "BatchProgress") -> None:
+        with self._lock:
+            self._doing = self._doing if self._stopping else "running"
+            if not progress.already and not progress.recovered:
+                self._batches, self._rows = self._batches + 1, self._rows + progress.rows_in
+        self._live.console.print(batch_line(progress))
+
+    def stopping(self) -> None:
+        with self._lock:
+            self._stopping = True
+            self._doing = "stopping after the current batch (once more: stop at once, the next start recovers)"
+
+    def end(self, summary: "RunSummary") -> None:
+        self._live.stop()
+        self._live.console.print(summary_text(summary, spent_s=time.monotonic() - self._started_s, stopped=self._stopping))
+
+    def _now(self) -> Text:
+        spent_s = time.monotonic() - self._started_s
+        frame = _FRAMES[int(spent_s * _FRAMES_PER_S) % len(_FRAMES)]
+        with self._lock:
+            total = f"{formatting.counted(self._batches, 'batch', 'batches')}, {formatting.counted(self._rows, 'row')}"
+            return Text.assemble((f"{frame} ", "cyan"), (self._pipeline, "bold"), f"  {self._doing}  ", (total, "dim"))
+
+
+def batch_line(progress: "BatchProgress") -> RenderableType:
+    """Render a batch as one line (more on a narrow terminal), with a line below it for each warning."""
+    line = Text.assemble("batch ", (f"{progress.batch_id:>4}", "bold"), "  ")
+    if progress.already:
+        line.append("already committed", "yellow").append(f"  nothing written: {', '.join(progress.sinks)}")
+    elif progress.recovered:
+        line.append("recovered", "yellow").append(f"  decided by an earlier run, published now: {_shares(progress.sinks)}")
+    else:
+        spent_ms = progress.stage_ms + progress.decide_ms + progress.publish_ms
+        rows, spent = formatting.counted(progress.rows_in, "row"), formatting.duration(spent_ms)
+        line.append(f"{rows:>12} {progress.rows_per_s:>7,.0f} rows/s {spent:>7}  {_shares(progress.sinks)}")
+    for warning in progress.warnings:
+        line.append(f"\n            warning: {warning}", "yellow")
+    return line
+
+
+def _shares(sinks: "Mapping[Any, SinkProgress]") -> str:
+    return "  ".join(f"{name}: {_share(share)}" for name, share in sinks.items())
+
+
+def _share(share: "SinkProgress") -> str:
+    if share.already_committed and not share.rows:
+        return "already committed"
+    files = f" in {formatting.counted(share.files, 'file')}" if share.files else ""
+    return f"{formatting.counted(share.rows, 'row')}{files}"
+
+
+def summary_text(summary: "RunSummary", *, spent_s: float, stopped: bool = False) -> RenderableType:
+    """Render the totals of a run."""
+    rows = [
+        (
+            name,
+            formatting.count(share.rows),
+            formatting.count(share.files),
+            formatting.size(share.bytes),
+            share.already_committed or "",
+        )
+        for name, share in summary.sinks.items()
+    ]
+    batches = formatting.counted(summary.batches, "batch", "batches")
+    last = "" if summary.last_batch_id is None else f"; the last one is batch {summary.last_batch_id}"
+    head = Text.assemble(
+        ("stopped after " if stopped else "done ", "bold green"),
+        f"{batches} with {formatting.counted(summary.rows_in, 'row')} in {formatting.duration(spent_s * 1000)}{last}",
+        " (after a recovery)" if summary.recovered else "",
+        "\n",
+    )
+    return Group(Text(), head, table(("sink", "rows", "files", "size", "batches already committed"), rows))

@@ -11,9 +11,9 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from penstock.cli import formatting, json_text
+from penstock.cli import formatting
 from penstock.cli.opening import File, Json, Overrides, pipeline
-from penstock.cli.output import console, show
+from penstock.cli.output import console, json_line, show
 from penstock.cli.table import facts, table
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _looks(watched: "Pipeline", *, interval_s: float) -> "Iterator[Status]":
 def _print_changes(looks: "Iterator[Status]") -> None:
     last = ""
     for look in looks:
-        line = json_text.line(look)
+        line = json_line(look)
         if line != last:
             sys.stdout.write(f"{line}\n")
             sys.stdout.flush()

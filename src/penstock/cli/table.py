@@ -46,8 +46,8 @@ class Fitting:
         without = range(len(self.dispensable) + 1)
         made = []
         for number in without:
-            kept = [index for index, column in enumerate(self.columns) if column not in self.dispensable[:number]]
-            made.append(table([self.columns[index] for index in kept], [[row[index] for index in kept] for row in self.rows]))
+            shown = [index for index, column in enumerate(self.columns) if column not in self.dispensable[:number]]
+            made.append(table([self.columns[index] for index in shown], [[row[index] for index in shown] for row in self.rows]))
         widths = [console.measure(each, options=options.update(max_width=_ANY_WIDTH)).maximum for each in made]
         left_out = next((number for number in without if widths[number] <= options.max_width), len(self.dispensable))
         yield made[left_out]

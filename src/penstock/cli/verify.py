@@ -9,9 +9,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from penstock.cli import formatting
-from penstock.cli.json_text import hexadecimal
 from penstock.cli.opening import File, Json, Overrides, pipeline
-from penstock.cli.output import show
+from penstock.cli.output import hexadecimal, show
 from penstock.cli.table import table
 from penstock.core.model import AccountReport, Problem, RowDigest, SinkReport, Totals
 
@@ -157,10 +156,10 @@ def _text(found: Verdict) -> RenderableType:
     parts.append(_conclusion(found))
     if found.unseen is not None:
         parts.append(Text(found.unseen))
-    kept_nowhere = [name for name, sink in found.sinks.items() if sink.as_of is None]
-    if kept_nowhere:
+    uncompared = [name for name, sink in found.sinks.items() if sink.as_of is None]
+    if uncompared:
         parts.append(
-            Text(f"Nothing of {', '.join(kept_nowhere)} was compared: its rows are not kept, or only by its driver's process.")
+            Text(f"Nothing of {', '.join(uncompared)} was compared: its rows are not kept, or only by its driver's process.")
         )
     unread = [name for name, sink in found.sinks.items() if sink.unread]
     if unread:

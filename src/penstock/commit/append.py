@@ -11,7 +11,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from penstock.core.model import Entry, Generation, Opened, Position
 from penstock.errors import Fenced, OutcomeUnknown, PositionTaken, Retryable
-from penstock.protocols import Ledger, Within
+from penstock.protocols import InTransaction, Ledger
 
 Sleep = Callable[[float], None]
 
@@ -26,7 +26,7 @@ class Taken:
 NO_PAUSE = Retrying(stop=stop_after_attempt(5), retry=retry_if_exception_type(Retryable), reraise=True)
 
 
-def patiently(tries: int, sleep: Sleep) -> Retrying:
+def with_backoff(tries: int, sleep: Sleep) -> Retrying:
     """Try up to `tries` times while Retryable is raised, with pauses that grow at random up to 10 seconds."""
     return Retrying(
         stop=stop_after_attempt(tries),  # I11: a run ends, and the next one recovers
@@ -37,7 +37,9 @@ def patiently(tries: int, sleep: Sleep) -> Retrying:
     )
 
 
-def append_once(ledger: Ledger, entry: Entry, *, within: Within | None = None, retrying: Retrying = NO_PAUSE) -> Taken | None:
+def append_once(
+    ledger: Ledger, entry: Entry, *, within: InTransaction | None = None, retrying: Retrying = NO_PAUSE
+) -> Taken | None:
     """Append `entry` at its position and return None; return `Taken` if another writer holds the position.
 
     Repeats the append as `retrying` says. That is safe: the position is conditional, and the nonce tells our own entry from any
@@ -46,7 +48,7 @@ def append_once(ledger: Ledger, entry: Entry, *, within: Within | None = None, r
     return retrying(_try_append, ledger, entry, within)
 
 
-def _try_append(ledger: Ledger, entry: Entry, within: Within | None) -> Taken | None:
+def _try_append(ledger: Ledger, entry: Entry, within: InTransaction | None) -> Taken | None:
     try:
         ledger.append(entry, within=within)
     except PositionTaken:

@@ -17,17 +17,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
-from penstock.commit.append import Sleep, Taken, append_once, fenced_by, patiently
-from penstock.commit.executor import DeferredPublish, Executor, Outstanding, all_published
+from penstock.commit.append import Sleep, Taken, append_once, fenced_by, with_backoff
+from penstock.commit.executor import DeferredPublish, Executor, LedgerTransaction, Outstanding, all_published
 from penstock.commit.identity import recognise
-from penstock.commit.ledger_transaction import LedgerTransaction
-from penstock.commit.membership import joined_since, require_sinks_of, share_of
-from penstock.commit.metering import PublicationMeter
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
-from penstock.commit.pruning import PRUNE_EVERY, RETAINED_ENTRIES, Pruning
-from penstock.commit.publication import decision_in, decision_of
+from penstock.commit.publication import decision_in, decision_of, joined_since, require_sinks_of, share_of
 from penstock.commit.summary import after_adoption, after_decision, after_opening
-from penstock.commit.sweeping import sweep_sinks
+from penstock.commit.upkeep import PRUNE_EVERY, RETAINED_ENTRIES, Pruning, PublicationMeter, sweep_sinks
 from penstock.core.model import (
     Adopted,
     Batch,
@@ -47,7 +43,7 @@ from penstock.core.model import (
     new_nonce,
 )
 from penstock.errors import Failed, Fenced, LedgerMismatch, PenstockError, PublishFailed, Refused, Retryable
-from penstock.protocols import HasStaging, Ledger, Sink, Within
+from penstock.protocols import HasStaging, InTransaction, Ledger, Sink
 
 OnDelivered = Callable[[Delivered], None]
 
@@ -83,7 +79,7 @@ class Coordinator:
         self._executor = executor
         self._deferred = deferred
         self._tries = tries
-        self._retrying = patiently(tries, sleep)
+        self._retrying = with_backoff(tries, sleep)
         self._tail: Entry | None = None
         self._newest: Entry | None = None
         self._outstanding = Outstanding()
@@ -92,7 +88,6 @@ class Coordinator:
 
     @property
     def generation(self) -> Generation:
-        """The generation that `open` opened."""
         return self._open_tail().generation
 
     @property
@@ -108,7 +103,7 @@ class Coordinator:
             published = self._publish_newest()  # I1
         self._note_published()
         self._spent = False
-        swept, warnings = self._sweep_all(dry_run=False)  # I10
+        swept, warnings = self.sweep()  # I10
         return Recovered(
             generation=self._tail.generation,
             summary=self._tail.summary,
@@ -138,11 +133,11 @@ class Coordinator:
         with self._spent_if_it_fails():
             decision = recognise(batch, summary=self.summary, decision_of=self._decision_of)  # I2
             if decision is None:
-                roll_forward = partial(self._roll_forward, self._stage_and_decide(batch, stage), on_delivered)
+                publish = partial(self._publish_everywhere, self._stage_and_decide(batch, stage), on_delivered)
                 if self._deferred is None:
-                    roll_forward()
+                    publish()
                 else:
-                    self._outstanding.take(self._deferred(roll_forward))
+                    self._outstanding.wait_for(self._deferred(publish))
             else:
                 self._join()
                 on_delivered(self._already(decision))
@@ -171,35 +166,33 @@ class Coordinator:
         return self._append(self._entry(opened, summary=tail.summary, after=tail))
 
     def require_newest(self) -> None:
-        """Raises Fenced if a newer run opened the ledger since; an entry of this run's own, its answer lost, is none."""
+        """Raises Fenced if a newer run opened the ledger since; an entry of this run's own, its answer lost, is none.
+
+        May be called by another thread while a batch runs.
+        """
         tail = self._open_tail()
         newest = self._ledger.tail()
         if newest is not None and newest.generation > tail.generation:
             raise fenced_by(Taken(newest), generation=tail.generation, position=newest.position)
 
-    def sweep(self, *, dry_run: bool) -> tuple[str, ...]:
-        """Collect staging that can never be decided any more; `dry_run` only names it."""
-        swept, warnings = self._sweep_all(dry_run=dry_run)
-        return swept + warnings
+    def sweep(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Collect staging that can never be decided any more. Returns its names, and warnings."""
+        return sweep_sinks(self._sinks, self._open_tail(), self._newest)
 
     # --- opening
 
     def _append_fence(self, opened: Opened) -> Entry:
         for _ in range(self._tries):
-            tail = self._checked_tail()
+            tail = self._ledger.tail()
+            if tail is not None and tail.pipeline != self._pipeline:
+                raise LedgerMismatch(
+                    f"The ledger at {self._ledger.location} belongs to pipeline {tail.pipeline!r}, not to {self._pipeline!r}.",
+                    remedy="Give every pipeline a ledger of its own.",
+                )
             entry = self._entry(opened, summary=after_opening(tail.summary if tail else None), after=tail, new_generation=True)
             if append_once(self._ledger, entry, retrying=self._retrying) is None:
                 return entry
         raise Retryable("Several drivers are opening this pipeline at the same time.", remedy="Start just one of them.")
-
-    def _checked_tail(self) -> Entry | None:
-        tail = self._ledger.tail()
-        if tail is not None and tail.pipeline != self._pipeline:
-            raise LedgerMismatch(
-                f"The ledger at {self._ledger.location} belongs to pipeline {tail.pipeline!r}, not to {self._pipeline!r}.",
-                remedy="Give every pipeline a ledger of its own.",
-            )
-        return tail
 
     def _read_newest(self, summary: Summary) -> Entry | None:
         if summary.decided_at is None:
@@ -258,13 +251,14 @@ class Coordinator:
     def _claim_places(self) -> None:
         """Before the first batch is staged: another ledger neither publishes there from now on nor sweeps (I2, I10)."""
         ledger_id = self.summary.ledger_id
-        for sink in self._sinks:
-            if isinstance(sink, HasStaging) and ledger_id is not None and not self._claimed:
-                self._retrying(sink.claim, ledger_id)
+        if ledger_id is not None and not self._claimed:
+            for sink in self._sinks:
+                if isinstance(sink, HasStaging):
+                    self._retrying(sink.claim, ledger_id)
         self._claimed = True
 
-    def _roll_forward(self, delivered: Delivered, on_delivered: OnDelivered) -> None:
-        """What follows the newest decision. Only the next decision has to wait for it."""
+    def _publish_everywhere(self, delivered: Delivered, on_delivered: OnDelivered) -> None:
+        """Publish the newest decision in every sink. Only the next decision has to wait for it."""
         sinks = [sink for sink in self._sinks if sink.name not in delivered.sinks]
         outcomes = list(self._executor(self._publish, sinks))
         published = all_published(delivered.batch.batch_id, sinks, outcomes)
@@ -313,7 +307,7 @@ class Coordinator:
         newest = None if self._newest is None or self.summary.continued_from is None else decision_in(self._newest)
         return newest if newest is not None and newest.batch.batch_id == batch_id else decision_of(self._ledger, batch_id)
 
-    def _append(self, entry: Entry, *, within: Within | None = None) -> Entry:
+    def _append(self, entry: Entry, *, within: InTransaction | None = None) -> Entry:
         taken = append_once(self._ledger, entry, within=within, retrying=self._retrying)
         if taken is not None:
             raise fenced_by(taken, generation=entry.generation, position=entry.position)  # I9
@@ -364,6 +358,3 @@ class Coordinator:
     def _note_published(self) -> None:
         tail = self._open_tail()
         self._tail = replace(tail, summary=replace(tail.summary, published_at=tail.summary.decided_at))
-
-    def _sweep_all(self, *, dry_run: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        return sweep_sinks(self._sinks, self._open_tail(), self._newest, dry_run=dry_run)

@@ -1,18 +1,21 @@
-"""How publications run, side by side or in turn, before Spark goes on or beside the next batch, and what became of them."""
+"""How publications run: side by side or in turn, at once or beside the next batch, or in the transaction of the decision."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from threading import Lock
 
-from penstock.core.model import BatchId, Published, SinkName
+from tenacity import Retrying
+
+from penstock.commit.publication import publication_of
+from penstock.core.model import BatchId, Entry, Publication, Published, SinkName
 from penstock.errors import PenstockError
-from penstock.protocols import Sink
+from penstock.protocols import InTransaction, PublishesInLedger, Sink
 from penstock.support.combined_error import join, urgency
 
-Task = Callable[[], None]
 Executor = Callable[[Callable[[Sink], Published | PenstockError], Sequence[Sink]], Iterable[Published | PenstockError]]
 """Publishes every sink and returns the outcomes in their order: `map` in turn, `map_concurrently` side by side."""
-DeferredPublish = Callable[[Task], Task]
-"""Starts a task and returns a function that waits for its end and raises what it raised, on every call. One task at a time."""
+DeferredPublish = Callable[[Callable[[], None]], Callable[[], None]]
+"""Starts a publication; returns a function that waits for its end and raises what it raised, on every call. One at a time."""
 
 
 def all_published(
@@ -43,23 +46,58 @@ def _unpublished(batch_id: BatchId, failures: Mapping[SinkName, PenstockError]) 
 
 
 class Outstanding:
-    """The newest task that was started. One thread starts tasks; any thread may wait, at any time.
+    """The newest publication that was started. One thread starts them; any thread may wait, at any time.
 
     Concurrent callers share one wait and all receive its exception, as does every later caller.
     """
 
     def __init__(self) -> None:
         self._waiting = Lock()
-        self._task: Task | None = None
+        self._join: Callable[[], None] | None = None
 
-    def take(self, task: Task) -> None:
-        """Called with what waits for the task that was just started, after the previous task was waited for."""
+    def wait_for(self, join: Callable[[], None]) -> None:
+        """Called with what `DeferredPublish` returned, after the publication before was waited for."""
         with self._waiting:
-            self._task = task
+            self._join = join
 
     def wait(self) -> None:
-        """Wait until the task has ended. Raises what it raised."""
+        """Wait until the publication has ended. Raises what it raised."""
         with self._waiting:
-            if self._task is not None:
-                self._task()
-                self._task = None
+            if self._join is not None:
+                self._join()
+                self._join = None
+
+
+class LedgerTransaction:
+    """The append of one decision, and the sinks that publish in its transaction: those whose `home` is the ledger's.
+
+    `published` holds what each of them did.
+    """
+
+    def __init__(self, sinks: Sequence[Sink], entry: Entry, *, home: str | None) -> None:
+        in_ledger = [sink for sink in sinks if home is not None and isinstance(sink, PublishesInLedger) and sink.home == home]
+        self._sinks: list[tuple[PublishesInLedger, Publication]] = [
+            (sink, publication_of(entry, sink.name, ledger_id=entry.summary.ledger_id)) for sink in in_ledger
+        ]
+        self.published: dict[SinkName, Published] = {}
+
+    @property
+    def within(self) -> InTransaction | None:
+        """The argument of `Ledger.append` of that name; None if no sink publishes in it."""
+        return self._publish if self._sinks else None
+
+    @contextmanager
+    def entered(self, retrying: Retrying) -> Iterator[None]:
+        """Enter around the append. Before it every sink fetches its rows, again as `retrying` says."""
+        with ExitStack() as stack:
+            for sink, publication in self._sinks:
+                retrying(self._enter, stack, sink, publication)
+            yield
+
+    @staticmethod
+    def _enter(stack: ExitStack, sink: PublishesInLedger, publication: Publication) -> None:
+        stack.enter_context(sink.ledger_transaction(publication))
+
+    def _publish(self, transaction: object) -> None:
+        for sink, publication in self._sinks:
+            self.published[publication.sink] = sink.publish_within(transaction, publication)

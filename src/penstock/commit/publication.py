@@ -1,9 +1,23 @@
-"""What a sink publishes, and what a sweep may collect, by the entries of the ledger."""
+"""What a sink publishes, and what a sweep may collect, by the entries of the ledger and the sinks of today."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from penstock.core.model import Adopted, BatchId, Decided, Decision, Entry, LedgerId, Position, Publication, SinkName, SweepCut
-from penstock.protocols import Ledger
+from penstock.core.model import (
+    Adopted,
+    BatchId,
+    Decided,
+    Decision,
+    Entry,
+    LedgerId,
+    Position,
+    Publication,
+    SinkName,
+    Summary,
+    SweepCut,
+)
+from penstock.errors import LedgerMismatch
+from penstock.protocols import Ledger, Sink
 
 
 def decision_in(entry: Entry) -> Decision:
@@ -46,6 +60,12 @@ def decided_entry(ledger: Ledger, batch_id: BatchId) -> Entry | None:
     return None
 
 
+def batch_at(ledger: Ledger, position: Position) -> BatchId | None:
+    """Return the batch that was decided at `position`, None if none was or the entry is no longer retained."""
+    entry = ledger.read(position)
+    return None if entry is None or not isinstance(entry.body, Decided) else entry.body.decision.batch.batch_id
+
+
 def decision_of(ledger: Ledger, batch_id: BatchId) -> Decision | None:
     """Find the decision that `decided_entry` finds the entry of."""
     entry = decided_entry(ledger, batch_id)
@@ -65,3 +85,32 @@ def dead_staging(tail: Entry, newest: Entry | None) -> SweepCut:
         batch_id=decision_in(newest).batch.batch_id if newest is not None and same_generation else None,
         kept=frozenset(() if newest is None else (piece.attempt for piece in decision_in(newest).staged)),
     )
+
+
+def require_sinks_of(newest: Entry, sinks: Sequence[Sink], summary: Summary) -> None:
+    """Raise LedgerMismatch if a sink left the pipeline before the rows that `newest` decided for it were published (I1)."""
+    decision = decision_in(newest)
+    absent = sorted({piece.sink for piece in decision.staged} - {sink.name for sink in sinks})
+    if absent and not _is_settled(newest, summary):
+        raise LedgerMismatch(
+            f"Batch {decision.batch.batch_id} holds rows for sink {absent[0]!r}, which the pipeline file no longer has.",
+            remedy="Run `penstock recover` with the pipeline file that still has this sink; then take it out.",
+        )
+
+
+def joined_since(newest: Entry, sinks: Sequence[Sink]) -> Sequence[Sink]:
+    """Sinks that were not in the pipeline when `newest` was decided: every row goes to every sink, and they got none."""
+    decision = decision_in(newest)
+    return [sink for sink in sinks if decision.rows_in and not decision.of_sink(sink.name)]
+
+
+def share_of(sink: Sink, decided: Entry, summary: Summary) -> Publication:
+    """The sink's share of `decided`. Once all is published it lacks the accounts that were taken out of the sink since."""
+    share = publication_of(decided, sink.name, ledger_id=summary.ledger_id)
+    if not _is_settled(decided, summary):
+        return share
+    return replace(share, staged=tuple(piece for piece in share.staged if piece.account in sink.accounts))
+
+
+def _is_settled(decided: Entry, summary: Summary) -> bool:
+    return decided.position == summary.published_at

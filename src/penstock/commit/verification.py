@@ -1,13 +1,16 @@
-"""Verification of one sink against the ledger, tried again while a driver changes the sink."""
+"""Verification of one sink against the ledger, while a driver may append, publish and change the sink."""
 
 import inspect
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from penstock.commit.append import Sleep, patiently
-from penstock.core.model import SinkReport
-from penstock.protocols import Sink, SinkDecisions
+from penstock.commit.append import Sleep, with_backoff
+from penstock.commit.publication import publications
+from penstock.core.model import AccountName, Entry, Position, Publication, SinkName, SinkReport, Totals
+from penstock.errors import Retryable
+from penstock.protocols import Ledger, Sink, SinkDecisions
 
 TRIES = 10
 """Tries of a sink that raises Retryable: about a minute."""
@@ -19,7 +22,7 @@ def verify_sink(sink: Sink, decisions: SinkDecisions, *, sleep: Sleep) -> SinkRe
     """Return the sink's report. Raises what the sink raises; Retryable only if every try raised it."""
     older = _OLDER_ARGUMENT in inspect.signature(sink.verify).parameters
     look = partial(_verify_older, sink) if older else sink.verify
-    report: SinkReport = patiently(TRIES, sleep)(look, decisions)
+    report: SinkReport = with_backoff(TRIES, sleep)(look, decisions)
     return report
 
 
@@ -39,3 +42,33 @@ def _verify_older(sink: Any, decisions: SinkDecisions) -> SinkReport:
         if next(decisions.publications(), None) == newest:
             break
     return replace(report, as_of=max(positions))
+
+
+NOTHING_PUBLISHED = Position(0)
+
+
+class LedgerDecisions:
+    """The `SinkDecisions` of `sink`, for a verification that began when `tail` was the ledger's newest entry."""
+
+    def __init__(self, ledger: Ledger, sink: SinkName, *, tail: Entry | None) -> None:
+        self._ledger, self._sink = ledger, sink
+        published_at = None if tail is None else tail.summary.published_at
+        self.published_at = NOTHING_PUBLISHED if published_at is None else published_at
+
+    def totals(self, position: Position) -> Mapping[AccountName, Totals]:
+        """Takes two reads of the ledger. Raises Retryable if the entry was pruned meanwhile."""
+        tail = self._ledger.tail()
+        if tail is None or position == NOTHING_PUBLISHED:
+            return {}
+        is_newest = tail.summary.decided_at is None or position >= tail.summary.decided_at
+        entry = tail if is_newest else self._ledger.read(position)
+        if entry is None:
+            raise Retryable(
+                f"The ledger's entry at position {position} was pruned while sink {self._sink!r} was verified.",
+                remedy="Verify again.",
+            )
+        return entry.summary.totals.get(self._sink, {})
+
+    def publications(self, position: Position | None = None) -> Iterator[Publication]:
+        entries = (entry for entry in self._ledger.newest_first() if position is None or entry.position <= position)
+        return publications(entries, self._sink)

@@ -1,6 +1,6 @@
 """Row hashes, vectorised, without Spark: the content digests of tasks, of the driver, and of `verify`.
 
-`row_hashes(rows, kind)` equals the value of `penstock.stage.row_hash_sql` for the same rows bit for bit. Both kinds are Spark's
+`row_hashes` equals the value of `penstock.stage.row_hash_sql` for the same rows bit for bit. Both kinds of digest are Spark's
 `xxhash64`: seed 42, folded over the columns from left to right. Nulls leave the seed unchanged, -0.0 is hashed as 0.0, and every
 NaN as the same one. A map is hashed as `map_entries(map)`, the array of its key-value structs in stored order.
 
@@ -37,9 +37,9 @@ NULL_ELEMENT = 0x50656E73746F636B
 _SKIPPED, _COVERED = RowDigest.XXHASH64, RowDigest.XXHASH64_NULLS
 
 
-def row_hashes(rows: "pa.RecordBatch | pa.Table", kind: RowDigest = NEWEST_ROW_DIGEST) -> "pa.UInt64Array":
+def row_hashes(rows: "pa.RecordBatch | pa.Table", row_digest: RowDigest = NEWEST_ROW_DIGEST) -> "pa.UInt64Array":
     """Return the 64-bit hash of each row, columns from left to right. Raises TypeError for an Arrow type that Spark lacks."""
-    chunks = [_batch_hashes(part, kind) for part in _parts(rows)]
+    chunks = [_batch_hashes(part, row_digest) for part in _parts(rows)]
     return pa.array(np.concatenate(chunks) if chunks else np.empty(0, np.uint64), pa.uint64())
 
 
@@ -70,20 +70,20 @@ def _parts(rows: "pa.RecordBatch | pa.Table") -> "list[pa.RecordBatch]":
     return [rows.slice(start, CHUNK_ROWS) for start in range(0, rows.num_rows, CHUNK_ROWS)]
 
 
-def _batch_hashes(rows: "pa.RecordBatch", kind: RowDigest) -> Words:
+def _batch_hashes(rows: "pa.RecordBatch", row_digest: RowDigest) -> Words:
     seeds = np.full(rows.num_rows, SEED, np.uint64)
-    return _fold_all(rows.columns, tuple(rows.schema.names), seeds, kind)
+    return _fold_all(rows.columns, tuple(rows.schema.names), seeds, row_digest)
 
 
-def _fold_all(columns: "Sequence[pa.Array]", names: tuple[str, ...], seeds: Words, kind: RowDigest) -> Words:
+def _fold_all(columns: "Sequence[pa.Array]", names: tuple[str, ...], seeds: Words, row_digest: RowDigest) -> Words:
     """Fold in the columns of a row or the fields of a struct, then which of them are not null."""
-    if kind is _SKIPPED:
+    if row_digest is _SKIPPED:
         for column in columns:
-            seeds = _fold(column, seeds, kind)[0]
+            seeds = _fold(column, seeds, row_digest)[0]
         return seeds
     everywhere, somewhere = 0, None
     for column, word in zip(columns, presence_masks(names), strict=True):
-        seeds, valid = _fold(column, seeds, kind)
+        seeds, valid = _fold(column, seeds, row_digest)
         if valid is None:
             everywhere ^= word
         else:
@@ -93,7 +93,7 @@ def _fold_all(columns: "Sequence[pa.Array]", names: tuple[str, ...], seeds: Word
     return hash_long(present if somewhere is None else somewhere ^ present, seeds)
 
 
-def _fold(column: "pa.Array", seeds: Words, kind: RowDigest) -> tuple[Words, Valid | None]:
+def _fold(column: "pa.Array", seeds: Words, row_digest: RowDigest) -> tuple[Words, Valid | None]:
     """Return the hash of each value with its row's seed (a null keeps the seed), and which values are valid (None: all)."""
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
@@ -101,28 +101,28 @@ def _fold(column: "pa.Array", seeds: Words, kind: RowDigest) -> tuple[Words, Val
         column = column.storage
     if pa.types.is_null(column.type):
         return seeds, np.zeros(len(column), np.bool_)
-    hashed = _hashed(column, seeds, kind)
+    hashed = _hashed(column, seeds, row_digest)
     if column.null_count == 0:
         return hashed, None
     valid: Valid = np.asarray(column.is_valid())
     return np.where(valid, hashed, seeds), valid
 
 
-def _hashed(column: "pa.Array", seeds: Words, kind: RowDigest) -> Words:
+def _hashed(column: "pa.Array", seeds: Words, row_digest: RowDigest) -> Words:
     if pa.types.is_struct(column.type):
         names = tuple(field.name for field in column.type)
-        return _fold_all([column.field(place) for place in range(len(names))], names, seeds, kind)
+        return _fold_all([column.field(place) for place in range(len(names))], names, seeds, row_digest)
     if pa.types.is_map(column.type):
-        return _fold_map(column, seeds, kind)
+        return _fold_map(column, seeds, row_digest)
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type) or pa.types.is_fixed_size_list(column.type):
-        return _fold_elements(column, [column.values], seeds, kind)
+        return _fold_elements(column, [column.values], seeds, row_digest)
     return kernel_of(column.type)(column, seeds)
 
 
 # --- lists and maps
 
 
-def _fold_map(column: "pa.MapArray", seeds: Words, kind: RowDigest) -> Words:
+def _fold_map(column: "pa.MapArray", seeds: Words, row_digest: RowDigest) -> Words:
     """Fold in key and value of each entry in turn. Keys are never null, so the values tell where nulls are."""
     items = pa.Array.from_buffers(
         pa.list_(column.type.item_field),
@@ -132,10 +132,10 @@ def _fold_map(column: "pa.MapArray", seeds: Words, kind: RowDigest) -> Words:
         offset=column.offset,
         children=[column.items],
     )
-    return _fold_elements(items, [column.keys, column.items], seeds, kind)
+    return _fold_elements(items, [column.keys, column.items], seeds, row_digest)
 
 
-def _fold_elements(column: "pa.ListArray", parts: "Sequence[pa.Array]", seeds: Words, kind: RowDigest) -> Words:
+def _fold_elements(column: "pa.ListArray", parts: "Sequence[pa.Array]", seeds: Words, row_digest: RowDigest) -> Words:
     """Fold in the elements of each row's list: the first elements of all rows together, then the second ones, and so on.
 
     The `parts` of an element (key and value of a map's entry) have the same index; only the last part may be null.
@@ -147,10 +147,10 @@ def _fold_elements(column: "pa.ListArray", parts: "Sequence[pa.Array]", seeds: W
         active = at_least(falling, step + 1)
         places = pa.array(starts[order[:active]] + step)
         for part in parts:
-            folded[:active] = _fold(part.take(places), folded[:active], kind)[0]
+            folded[:active] = _fold(part.take(places), folded[:active], row_digest)[0]
     unsorted = np.empty_like(folded)
     unsorted[order] = folded
-    return unsorted if kind is _SKIPPED else _fold_marks(parts[-1], starts, lengths, unsorted)
+    return unsorted if row_digest is _SKIPPED else _fold_marks(parts[-1], starts, lengths, unsorted)
 
 
 def _fold_marks(elements: "pa.Array", starts: Places, lengths: Places, folded: Words) -> Words:

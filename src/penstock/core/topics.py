@@ -1,4 +1,4 @@
-"""What a batch read from Kafka, and which records were missing: frozen values that a decision holds."""
+"""What a batch read from Kafka, which records were missing, and which transactions are open there: frozen values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -65,3 +65,32 @@ class Evidence:
 
 
 NO_EVIDENCE = Evidence()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransaction:
+    """One open transaction on one partition: readers of committed records stop at `offset`.
+
+    `transactional_id` is None for a hanging transaction: no coordinator knows it, so only an operator can end it. `open_ms`
+    counts from its begin, or from the newest record of a hanging one. `timeout_ms` is when its coordinator ends it, None if it
+    hangs.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    transactional_id: str | None
+    producer_id: int
+    producer_epoch: int
+    open_ms: int
+    timeout_ms: int | None
+
+    @property
+    def hangs(self) -> bool:
+        """Whether Kafka will never end it by itself."""
+        return self.transactional_id is None
+
+    @property
+    def name(self) -> str:
+        """The name that `penstock doctor --end` accepts for it."""
+        return self.transactional_id or f"{self.topic}/{self.partition}/{self.producer_id}"

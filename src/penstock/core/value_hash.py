@@ -23,12 +23,12 @@ _LANE_BASES = (np.uint64(0x60EA27EEADC0B5D6), _P2, np.uint64(0), np.uint64(0x61C
 _MAX_LONG_DIGITS = 18
 
 
-def kernel_of(kind: "pa.DataType") -> Kernel:
-    """Return the function that hashes values of `kind`. Raises TypeError for nested types and for types that Spark lacks."""
+def kernel_of(data_type: "pa.DataType") -> Kernel:
+    """Return the function that hashes values of `data_type`. Raises TypeError for nested types and for types that Spark lacks."""
     for is_kind, kernel in _KERNELS:
-        if is_kind(kind):
+        if is_kind(data_type):
             return kernel
-    raise TypeError(f"Spark has no type for Arrow's {kind}, so its hash is not defined")
+    raise TypeError(f"Spark has no type for Arrow's {data_type}, so its hash is not defined")
 
 
 def hash_long(values: Words, seeds: Words) -> Words:
@@ -76,12 +76,12 @@ def _mix_int(state: Words, values: Words) -> Words:
     return state
 
 
-def _values(column: "pa.Array", kind: type[np.generic]) -> npt.NDArray[Any]:
+def _values(column: "pa.Array", data_type: type[np.generic]) -> npt.NDArray[Any]:
     """Return the values of a fixed-width column as they lie in memory; those at nulls are arbitrary."""
     _, data = column.buffers()
     if data is None:
-        return np.zeros(len(column), kind)
-    return np.frombuffer(data, kind)[column.offset : column.offset + len(column)]
+        return np.zeros(len(column), data_type)
+    return np.frombuffer(data, data_type)[column.offset : column.offset + len(column)]
 
 
 def _fold_long(column: "pa.Array", seeds: Words) -> Words:
@@ -93,8 +93,8 @@ def _fold_int(column: "pa.Array", seeds: Words) -> Words:
 
 
 def _fold_small(column: "pa.Array", seeds: Words) -> Words:
-    kind = np.int8 if column.type.bit_width == 8 else np.int16
-    return hash_int(_values(column, kind).astype(np.int32).view(np.uint32), seeds)
+    data_type = np.int8 if column.type.bit_width == 8 else np.int16
+    return hash_int(_values(column, data_type).astype(np.int32).view(np.uint32), seeds)
 
 
 def _fold_boolean(column: "pa.Array", seeds: Words) -> Words:
@@ -166,10 +166,10 @@ def _fold_big(halves: npt.NDArray[np.uint64], seeds: Words) -> Words:
 
 def _fold_bytes(column: "pa.Array", seeds: Words) -> Words:
     _, offsets, data = column.buffers()
-    kind = np.int64 if pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type) else np.int32
+    data_type = np.int64 if pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type) else np.int32
     if offsets is None or data is None:
         data = pa.py_buffer(b"")
-    ends = np.frombuffer(offsets, kind)[column.offset : column.offset + len(column) + 1].astype(np.int64)
+    ends = np.frombuffer(offsets, data_type)[column.offset : column.offset + len(column) + 1].astype(np.int64)
     lengths = np.diff(ends)
     if column.null_count:
         lengths = np.where(np.asarray(column.is_valid()), lengths, 0)
@@ -201,9 +201,9 @@ def _hash_bytes(data: Bytes, starts: Places, lengths: Places, seeds: Words) -> W
     return unsorted
 
 
-def _words_at(data: Bytes, kind: str, places: Places) -> Words:
-    width = int(kind[-1])
-    anywhere = np.ndarray(shape=(len(data) - width + 1,), dtype=kind, buffer=data, strides=(1,))
+def _words_at(data: Bytes, data_type: str, places: Places) -> Words:
+    width = int(data_type[-1])
+    anywhere = np.ndarray(shape=(len(data) - width + 1,), dtype=data_type, buffer=data, strides=(1,))
     return anywhere[places].astype(np.uint64)
 
 
@@ -258,10 +258,10 @@ def _single_bytes(data: Bytes, places: Places, ends: Places, state: Words) -> No
 _types = pa.types
 _KERNELS: "tuple[tuple[Callable[[pa.DataType], bool], Kernel], ...]" = (
     (_types.is_int64, _fold_long),
-    (lambda kind: _types.is_int32(kind) or _types.is_date32(kind), _fold_int),
-    (lambda kind: _types.is_int8(kind) or _types.is_int16(kind), _fold_small),
-    (lambda kind: _types.is_string(kind) or _types.is_binary(kind), _fold_bytes),
-    (lambda kind: _types.is_large_string(kind) or _types.is_large_binary(kind), _fold_bytes),
+    (lambda data_type: _types.is_int32(data_type) or _types.is_date32(data_type), _fold_int),
+    (lambda data_type: _types.is_int8(data_type) or _types.is_int16(data_type), _fold_small),
+    (lambda data_type: _types.is_string(data_type) or _types.is_binary(data_type), _fold_bytes),
+    (lambda data_type: _types.is_large_string(data_type) or _types.is_large_binary(data_type), _fold_bytes),
     (_types.is_float64, _fold_double),
     (_types.is_float32, _fold_float),
     (_types.is_boolean, _fold_boolean),

@@ -17,7 +17,7 @@ from kafka import TopicPartition
 from kafka.admin import AbortTransactionSpec, KafkaAdminClient
 from kafka.errors import KafkaError
 
-from penstock.core.open_transaction import OpenTransaction
+from penstock.core.topics import OpenTransaction
 from penstock.errors import Failed, Usage
 
 _ENDED: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})

@@ -21,7 +21,7 @@ from penstock.core.model import Entry, PipelineName, Position, new_nonce
 from penstock.errors import Failed, LedgerMismatch, PositionTaken, Retryable
 from penstock.ledger.base_ledger import BaseLedger, require_tail_kept
 from penstock.ledger.self_test import ROUNDS, WRITERS, race
-from penstock.protocols import Within
+from penstock.protocols import InTransaction
 from penstock.sql.session import Session, Sessions
 
 LEDGER_TABLE = "penstock_ledger"
@@ -114,7 +114,7 @@ class DatabaseLedger(BaseLedger, Generic[C]):
     def read(self, position: Position) -> Entry | None:
         return self._select(self._sql.at, self._pipeline, position)
 
-    def append(self, entry: Entry, *, within: Within | None = None) -> None:
+    def append(self, entry: Entry, *, within: InTransaction | None = None) -> None:
         """An exception of `within` is raised unchanged, and nothing is written."""
         self._require_pipeline(entry.pipeline)
         with self._lock, self._database.dropping_on_error():

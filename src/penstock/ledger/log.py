@@ -25,7 +25,7 @@ from penstock.errors import Failed, LedgerMismatch, OutcomeUnknown, PositionTake
 from penstock.ledger.base_ledger import BaseLedger, require_tail_kept
 from penstock.ledger.self_test import prove_conditions
 from penstock.ledger.store import BillingStore, ConditionalStore
-from penstock.protocols import Within
+from penstock.protocols import InTransaction
 
 APPEND = FaultPoint("ledger.append", "The entry is put at its position, if that is free.")
 FLOORS = FaultPoint("ledger.read_floors", "After the put, the floors are read: the position may have been pruned long ago.")
@@ -79,7 +79,7 @@ class LogLedger(BaseLedger):
             return None
         return self._decode(data, position)
 
-    def append(self, entry: Entry, *, within: Within | None = None) -> None:
+    def append(self, entry: Entry, *, within: InTransaction | None = None) -> None:
         """Raises ValueError for `within`: there is no transaction to join."""
         if within is not None:
             raise ValueError("this ledger has no transaction to join")

@@ -25,7 +25,7 @@ from penstock.errors import (
 )
 from penstock.ledger.base_ledger import BaseLedger, require_tail_kept
 from penstock.ledger.self_test import collect_proofs, prove_locks, prove_undamaged, prove_writers
-from penstock.protocols import Within
+from penstock.protocols import InTransaction
 from penstock.support.connection import ServerConnection
 from penstock.support.filesystem_errors import FULL, file_problem, translate_os_errors
 from penstock.support.private_files import create_private, make_private_directory
@@ -89,7 +89,7 @@ class SqliteLedger(BaseLedger, ServerConnection):
     def read(self, position: Position) -> Entry | None:
         return self._select(_AT, position)
 
-    def append(self, entry: Entry, *, within: Within | None = None) -> None:
+    def append(self, entry: Entry, *, within: InTransaction | None = None) -> None:
         """An exception of `within` is raised unchanged, and nothing is written."""
         data = encode_entry(entry).decode("ascii")
         with self._lock, self.dropping_on_error():

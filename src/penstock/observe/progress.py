@@ -37,13 +37,13 @@ class BatchProgress:
     """One batch that was delivered, or recognised as delivered before."""
 
     batch_id: int
-    rows_in: int
-    already: bool
-    recovered: bool
+    rows_in: int = 0
+    already: bool = False
+    recovered: bool = False
     sinks: Mapping[SinkName, SinkProgress]
-    stage_ms: int
-    decide_ms: int
-    publish_ms: int
+    stage_ms: int = 0
+    decide_ms: int = 0
+    publish_ms: int = 0
     path: str
     warnings: tuple[str, ...] = ()
 
@@ -87,7 +87,6 @@ class RunTally:
             self.rows_in += progress.rows_in
 
     def summary(self, *, pipeline: str, generation: int) -> RunSummary:
-        """Return the totals so far."""
         return RunSummary(
             pipeline=pipeline,
             generation=generation,

@@ -2,8 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,7 +53,6 @@ class DeliveryPlan:
 
     @property
     def pipeline(self) -> PipelineName:
-        """The pipeline's name, which its ledger has, too."""
         return PipelineName(self.settings.pipeline)
 
     @property
@@ -114,9 +112,19 @@ def checkpoint_of(plan: DeliveryPlan) -> SparkCheckpoint:
 
 def sinks_of(plan: DeliveryPlan) -> tuple[Sink, ...]:
     """Return the pipeline's sinks in the order of the file, the quarantine last. Nothing is connected or written yet."""
-    given = tuple(_BUILDERS[type(each)](SinkName(name), each, plan) for name, each in plan.settings.sinks.items())
+    given = tuple(_built(SinkName(name), each, plan) for name, each in plan.settings.sinks.items())
     quarantine = quarantine_of(plan)
     return given if quarantine is None else (*given, quarantine)
+
+
+def _built(name: SinkName, settings: Any, plan: DeliveryPlan) -> Sink:
+    try:
+        return _BUILDERS[type(settings)](name, settings, plan)
+    except ImportError as cause:
+        raise DependencyMissing(
+            f"Sink {name!r} needs the package {cause.name}, which is not installed.",
+            remedy=f"Install it on the driver: pip install 'penstock[{settings.type}]'.",
+        ) from cause
 
 
 def quarantine_of(plan: DeliveryPlan) -> "QuarantineSink | None":
@@ -199,38 +207,38 @@ def _sqlite(name: SinkName, settings: settings_of.SQLite, plan: DeliveryPlan) ->
 
 
 def _duckdb(name: SinkName, settings: settings_of.DuckDB, plan: DeliveryPlan) -> Sink:
-    with _installed_by(name, "duckdb"):
-        from penstock.sink.duckdb.sink import DuckdbSink
+    from penstock.sink.duckdb.sink import DuckdbSink
+
     return DuckdbSink(path=str(settings.file), **_filling(name, settings, plan))
 
 
 def _postgres(name: SinkName, settings: settings_of.PostgreSQL, plan: DeliveryPlan) -> Sink:
-    with _installed_by(name, "postgres"):
-        from penstock.sink.postgres.sink import PostgresSink
+    from penstock.sink.postgres.sink import PostgresSink
+
     return PostgresSink(url=settings.url, **_merging(name, settings, plan))
 
 
 def _mysql(name: SinkName, settings: settings_of.MySQL, plan: DeliveryPlan) -> Sink:
-    with _installed_by(name, "mysql"):
-        from penstock.sink.mysql.sink import MysqlSink
+    from penstock.sink.mysql.sink import MysqlSink
+
     return MysqlSink(url=settings.url, **_merging(name, settings, plan))
 
 
 def _redshift(name: SinkName, settings: settings_of.Redshift, plan: DeliveryPlan) -> Sink:
-    with _installed_by(name, "redshift"):
-        from penstock.sink.redshift.sink import RedshiftSink
+    from penstock.sink.redshift.sink import RedshiftSink
+
     return RedshiftSink(url=settings.url, **_filling(name, settings, plan))
 
 
 def _sqlserver(name: SinkName, settings: settings_of.SQLServer, plan: DeliveryPlan) -> Sink:
-    with _installed_by(name, "sqlserver"):
-        from penstock.sink.sqlserver.sink import SqlserverSink
+    from penstock.sink.sqlserver.sink import SqlserverSink
+
     return SqlserverSink(url=settings.url, **_filling(name, settings, plan))
 
 
 def _cassandra(name: SinkName, settings: settings_of.Cassandra, plan: DeliveryPlan) -> Sink:
-    with _installed_by(name, "cassandra"):
-        from penstock.sink.cassandra.sink import CassandraSink
+    from penstock.sink.cassandra.sink import CassandraSink
+
     return CassandraSink(
         url=settings.url,
         partition_by=settings.partition_by,
@@ -252,9 +260,9 @@ def _dbapi(name: SinkName, settings: settings_of.DBAPI, plan: DeliveryPlan) -> S
 
 
 def _kafka(name: SinkName, settings: settings_of.Kafka, plan: DeliveryPlan) -> Sink:
-    with _installed_by(name, "kafka"):
-        from penstock.sink.kafka.sink import KafkaSink
-        from penstock.sink.kafka.target import TopicTarget
+    from penstock.sink.kafka.sink import KafkaSink
+    from penstock.sink.kafka.target import TopicTarget
+
     target = TopicTarget(
         topic=settings.topic,
         topics=settings.topics,
@@ -302,17 +310,6 @@ def _merging(name: SinkName, settings: settings_of.ServedTable, plan: DeliveryPl
     if settings.merge is not None:
         filling["merge"] = settings.merge.text()
     return filling
-
-
-@contextmanager
-def _installed_by(name: SinkName, extra: str) -> Iterator[None]:
-    try:
-        yield
-    except ImportError as cause:
-        raise DependencyMissing(
-            f"Sink {name!r} needs the package {cause.name}, which is not installed.",
-            remedy=f"Install it on the driver: pip install 'penstock[{extra}]'.",
-        ) from cause
 
 
 def _console(name: SinkName, settings: settings_of.Console, plan: DeliveryPlan) -> Sink:

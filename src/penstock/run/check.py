@@ -1,32 +1,39 @@
 """`penstock check`: what is guaranteed, why, and what would break it, before anything runs."""
 
-from collections.abc import Callable, Iterator
+import os
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
+import penstock
 from penstock.core.guarantee import Claim, too_weak
 from penstock.core.model import Finding, Guarantee, Summary
 from penstock.errors import PenstockError, Usage
-from penstock.protocols import ChecksSchema
-from penstock.run.assembly import DeliveryPlan, spool_of
+from penstock.protocols import ChecksSchema, HasStaging, TaskCheck
+from penstock.run.assembly import DeliveryPlan, assemble, sinks_of, spool_of
+from penstock.run.continuation import require_continuation
 from penstock.run.doctor import ledger_lifecycle
-from penstock.run.executors import executor_findings
-from penstock.run.frame import frame_of
-from penstock.run.kafka_lag import input_findings
-from penstock.run.kafka_readers import reader_findings, readers
+from penstock.run.explain import Costs, costs_of
+from penstock.run.kafka_input import reader_findings, readers
 from penstock.run.ledger_match import require_decided, require_present
-from penstock.run.operations import opened_runtime
-from penstock.run.preflight import require_continuation
 from penstock.run.query_facts import facts_of_pipeline
-from penstock.run.request_costs import Costs, costs_of
 from penstock.run.required_guarantees import claims_of
 from penstock.run.runtime import Runtime, now_ms
-from penstock.source.kafka.executor_checks import ClientCheck
+from penstock.run.start import frame_of
+from penstock.run.status import input_findings
+from penstock.run.user_sink import import_checks
+from penstock.source.kafka.executor_checks import ClientCheck, registry_checks
 from penstock.spec.pipeline import PipelineSettings, quarantined, without_ledger
 from penstock.stage.quarantine import require_read_once
 from penstock.transform.plan import plan_of, source_order
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +49,6 @@ class CheckReport:
 
     @property
     def too_weak(self) -> tuple[Claim, ...]:
-        """The claims that give less than is demanded."""
         return too_weak(self.claims, self.demanded)
 
     @property
@@ -73,7 +79,7 @@ def check(settings: PipelineSettings, plan: DeliveryPlan, spark: SparkSession) -
 
 
 def _findings(settings: PipelineSettings, plan: DeliveryPlan, schema: str) -> Iterator[Finding]:
-    with opened_runtime(plan, demanded=False) as runtime:
+    with closing(assemble(plan, demanded=False)) as runtime:
         for sink in runtime.sinks:
             yield from sink.check()
             if isinstance(sink, ChecksSchema):
@@ -104,3 +110,88 @@ def _finding(subject: str, fine: str, prove: Callable[[], None]) -> Finding:
     except PenstockError as error:
         return Finding(subject=subject, ok=False, message=str(error))
     return Finding(subject=subject, ok=True, message=fine)
+
+
+_FINDING_ROW = "executor STRING, host STRING, subject STRING, ok BOOLEAN, message STRING"
+
+
+def executor_findings(plan: DeliveryPlan, spark: SparkSession, *, also: Sequence[TaskCheck]) -> Iterator[Finding]:
+    """Yield whether tasks import the same Penstock and, if so, how they find each account and the spool. Two small Spark jobs.
+
+    Spark runs one task for each of its cores, and gives every executor a task before it gives one a second task. `also` lists
+    further checks for the tasks.
+    """
+    importing = _importing(spark)
+    yield importing
+    if not importing.ok:
+        return
+    with ExitStack() as stack:
+        sinks = sinks_of(plan)
+        checked = [sink for sink in sinks if isinstance(sink, HasStaging)]
+        checks = [check for sink in checked for check in stack.enter_context(sink.task_checks())]
+        checks += [*also, *registry_checks(getattr(plan.settings, "sources", {}))]
+        checks += [
+            *spool_of(plan).task_checks(),
+            *import_checks({sink.name: sink for sink in sinks if sink.name in plan.settings.sinks}, plan.settings.sinks),
+        ]
+        if checks:
+            yield from _by_subject(_rows_of_tasks(checks, spark))
+
+
+def _importing(spark: SparkSession) -> Finding:
+    def versions(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        import pyarrow as pa
+
+        for _ in batches:
+            pass
+        try:
+            from penstock import __version__ as found
+        except ImportError as missing:
+            found = f"missing: {missing}"
+        yield pa.RecordBatch.from_pydict({"version": [found]})
+
+    rows = spark.range(1).mapInArrow(versions, "version STRING").collect()
+    odd = sorted({row[0] for row in rows} - {penstock.__version__})
+    if odd:
+        return Finding(
+            subject="executors",
+            ok=False,
+            message=f"Tasks have Penstock {odd[0]}, the driver {penstock.__version__}: install the same on every executor.",
+        )
+    return Finding(subject="executors", ok=True, message=f"import penstock {penstock.__version__}")
+
+
+def _rows_of_tasks(checks: Sequence[TaskCheck], spark: SparkSession) -> Sequence[Row]:
+    def look(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        import pyarrow as pa
+
+        for _ in batches:
+            pass
+        found = [finding for check in checks for finding in check.findings()]
+        host = socket.gethostname()
+        yield pa.RecordBatch.from_pydict(
+            {
+                "executor": [f"{host} {os.getppid()}"] * len(found),  # its workers are forked from one process
+                "host": [host] * len(found),
+                "subject": [finding.subject for finding in found],
+                "ok": pa.array([finding.ok for finding in found], pa.bool_()),
+                "message": [finding.message for finding in found],
+            }
+        )
+
+    return spark.range(1).mapInArrow(look, _FINDING_ROW).collect()
+
+
+def _by_subject(rows: Sequence[Row]) -> Iterator[Finding]:
+    """Yield one finding for each subject. A failure on any executor takes precedence."""
+    for subject in dict.fromkeys(row.subject for row in rows):
+        found = [row for row in rows if row.subject == subject]
+        executors = len({row.executor for row in found})
+        wrong = [row for row in found if not row.ok]
+        if wrong:
+            failing = len({row.executor for row in wrong})
+            message = f"on {wrong[0].host} ({failing} of {executors}): {wrong[0].message}"
+        else:
+            hosts = ", ".join(sorted({row.host for row in found}))
+            message = f"{found[0].message} ({executors} looked, on {hosts})"
+        yield Finding(subject=f"{subject}, from the executors", ok=not wrong, message=message)

@@ -8,8 +8,9 @@ import logging
 import os
 import re
 import socket
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -19,10 +20,13 @@ from penstock.errors import DependencyMissing, Failed, Fenced, LedgerMismatch, R
 from penstock.observe.history import history
 from penstock.observe.progress import BatchProgress, RunSummary, RunTally, SinkProgress
 from penstock.protocols import Ledger
+from penstock.source.guarantee import OpenedSource
 from penstock.support.secret import scheme_only, scrub
+from penstock.transform.plan import PlanNode, plan_of
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
+
 
 REMOTE = "SPARK_REMOTE"
 """Spark's environment variable that names the server: `sc://host:port`."""
@@ -37,7 +41,7 @@ def is_of_client(thing: object) -> bool:
     return type(thing).__module__.startswith("pyspark.sql.connect")
 
 
-def frame_of(writer: "DataStreamWriter") -> DataFrame:
+def frame_of_writer(writer: "DataStreamWriter") -> DataFrame:
     """Return the rows that `writer` is to write."""
     if not is_of_client(writer):
         return writer._df
@@ -73,34 +77,14 @@ def require_left(ledger: Ledger, left: Nonce | None) -> None:
 
 def summary_of(ledger: Ledger, left: Nonce, *, pipeline: str, sinks: Iterable[str]) -> RunSummary:
     """Return the summary of what was decided after the entry that the client left."""
-    rows = []
-    generation = 0
     entries = list(ledger.newest_first())
-    for row, entry in zip(history(entries), entries, strict=True):
-        generation = max(generation, row.generation)
-        if entry.nonce == left:
-            break
-        rows.append(row)
+    since = takewhile(lambda pair: pair[1].nonce != left, zip(history(entries), entries, strict=True))
     tally = RunTally(tuple(map(SinkName, sinks)))
-    for row in reversed(rows):
+    for row, _ in reversed(list(since)):
         if row.batch_id is not None:
             shares = {name: SinkProgress(rows=of.rows, files=of.files, bytes=of.size_bytes) for name, of in row.sinks.items()}
-            tally.add(_delivered(row.batch_id, row.rows_in, shares))
-    return tally.summary(pipeline=pipeline, generation=generation)
-
-
-def _delivered(batch_id: int, rows_in: int, sinks: Mapping[SinkName, SinkProgress]) -> BatchProgress:
-    return BatchProgress(
-        batch_id=batch_id,
-        rows_in=rows_in,
-        already=False,
-        recovered=False,
-        sinks=sinks,
-        stage_ms=0,
-        decide_ms=0,
-        publish_ms=0,
-        path="server",
-    )
+            tally.add(BatchProgress(batch_id=row.batch_id, rows_in=row.rows_in, sinks=shares, path="server"))
+    return tally.summary(pipeline=pipeline, generation=entries[0].generation if entries else 0)
 
 
 def connect_session(conf: Mapping[str, str], packages: Sequence[str]) -> SparkSession:
@@ -160,3 +144,46 @@ def _shown(url: str) -> str:
 def _address(url: str) -> tuple[str, int] | None:
     found = _ADDRESS.match(url)
     return None if found is None else (found["host"].strip("[]"), int(found["port"] or _PORT))
+
+
+_READ = "spark.connect.Read"
+
+
+def sources_of_client(frame: DataFrame) -> tuple[OpenedSource, ...]:
+    """Return what the client opened, with options; if the server knows more sources (behind views), those of its plan."""
+    client_frame: Any = frame
+    opened = tuple(_reads(client_frame._plan.to_proto(client_frame.sparkSession.client).root))
+    planned = [node for node in plan_of(frame).walk() if node.is_stream_source]
+    return opened if len(opened) == len(planned) else tuple(map(_by_text, planned))
+
+
+def _reads(message: Any) -> Iterator[OpenedSource]:
+    if message.DESCRIPTOR.full_name == _READ and message.is_streaming:
+        yield _opened(message)
+        return
+    for _, value in message.ListFields():
+        if hasattr(value, "DESCRIPTOR"):
+            yield from _reads(value)
+        elif not hasattr(value, "keys") and not isinstance(value, str | bytes | int | float):
+            for one in value:
+                if hasattr(one, "DESCRIPTOR"):
+                    yield from _reads(one)
+
+
+def _opened(read: Any) -> OpenedSource:
+    if read.HasField("named_table"):
+        return OpenedSource(format="table", options=_lower(read.named_table.options))
+    source = read.data_source
+    options = _lower(read.data_source.options)
+    paths = (*source.paths, *(value for key, value in options.items() if key == "path"))
+    return OpenedSource(format=source.format or "parquet", options=options, paths=paths)
+
+
+def _lower(options: Any) -> dict[str, str]:
+    return {str(key).lower(): str(value) for key, value in options.items()}
+
+
+def _by_text(node: PlanNode) -> OpenedSource:
+    """Parse `StreamingRelationV2 <provider>, <format>, …`; a relation over files does not say which format."""
+    parts = node.detail.split(", ")
+    return OpenedSource(format=parts[1] if node.name == "StreamingRelationV2" and len(parts) > 1 else node.name, options=None)

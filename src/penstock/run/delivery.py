@@ -11,10 +11,9 @@ from pyspark.sql import DataFrame
 from penstock.core.model import BatchId, Guarantee, SourceName
 from penstock.errors import PenstockError
 from penstock.run.assembly import DeliveryPlan, assemble
-from penstock.run.connect import frame_of, is_of_client, require_no_limit
+from penstock.run.connect import frame_of_writer, is_of_client, require_no_limit
 from penstock.run.failure import STOPPED, StopRequested, Undelivered, error_from_exception, translate_start_errors
-from penstock.run.open_delivery import Observer, OpenDelivery
-from penstock.run.publisher_thread import Publisher
+from penstock.run.open_delivery import Observer, OpenDelivery, Publisher
 from penstock.run.query import Query, start_streaming
 from penstock.run.query_facts import facts_of_batch, facts_of_writer, run_of_batch
 from penstock.run.required_guarantees import require_batches, require_demanded
@@ -63,7 +62,7 @@ class Delivery:
         self._begin(DeliveryPlan(settings=settings, sources=tuple(SourceName(source) for source in sources)))
 
     def _begin(self, plan: DeliveryPlan) -> None:
-        self._plan = plan
+        self.plan = plan
         self._open: OpenDelivery | None = None
         self._run: str | None = None
         self._failure: BaseException | None = None
@@ -78,14 +77,9 @@ class Delivery:
         return made
 
     @property
-    def plan(self) -> DeliveryPlan:
-        """The complete configuration."""
-        return self._plan
-
-    @property
     def checkpoint(self) -> str:
         """The checkpoint location to give to Spark."""
-        return self._plan.spark_checkpoint
+        return self.plan.spark_checkpoint
 
     def start(self, writer: "DataStreamWriter", *, observers: Sequence[Observer] = (), batches: int | None = None) -> Query:
         """Recover, then start the query that `writer` describes; its trigger and output mode are the writer's.
@@ -95,10 +89,10 @@ class Delivery:
         refused, and `observers` hear of what was recovered only: the batches are delivered by a process at the server.
         Raises Refused, Usage, Retryable or Failed before Spark starts anything.
         """
-        facts = facts_of_writer(writer, self._plan.sources)
-        require_demanded(facts, self._plan)
+        facts = facts_of_writer(writer, self.plan.sources)
+        require_demanded(facts, self.plan)
         require_batches(facts)
-        self._plan = replace(self._plan, output_mode=facts.output_mode)
+        self.plan = replace(self.plan, output_mode=facts.output_mode)
         return self.start_checked(writer, observers=observers, batches=batches)
 
     def start_checked(
@@ -107,7 +101,7 @@ class Delivery:
         """As `start`, for a query that was checked already: `Pipeline` knows more of it than its writer shows."""
         if is_of_client(writer):
             require_no_limit(batches)
-        former, self._started = self._started, Delivery.of_plan(replace(self._plan, left=None))
+        former, self._started = self._started, Delivery.of_plan(replace(self.plan, left=None))
         query = self._started._start(writer, observers=observers, batches=batches)
         if former is not None:  # Spark has ended its query
             former.release()
@@ -115,15 +109,15 @@ class Delivery:
 
     def _start(self, writer: "DataStreamWriter", *, observers: Sequence[Observer], batches: int | None) -> Query:
         """Of a delivery that serves this one query: the end of an older one must not be taken for its own."""
-        behind = self._plan.settings.publish_behind and not is_of_client(writer)
-        schema = frame_of(writer).schema.json()
+        behind = self.plan.settings.publish_behind and not is_of_client(writer)
+        schema = frame_of_writer(writer).schema.json()
         with translate_start_errors():
             opened = self.open(schema=schema, observers=observers, batches=batches, behind=behind)
         if is_of_client(writer):  # another process delivers the batches
-            self._plan = replace(self._plan, left=opened.newest_entry())
+            self.plan = replace(self.plan, left=opened.newest_entry())
             self.release()
         try:
-            streaming = start_streaming(writer.foreachBatch(self), self._plan)
+            streaming = start_streaming(writer.foreachBatch(self), self.plan)
         except PenstockError as error:
             diagnosed = self.diagnose(error)
             self.release()
@@ -147,7 +141,7 @@ class Delivery:
         """
         self.release()
         publisher = Publisher() if behind else None
-        opened = OpenDelivery(assemble(self._plan), observers=observers, batches=batches, publisher=publisher)
+        opened = OpenDelivery(assemble(self.plan), observers=observers, batches=batches, publisher=publisher)
         try:
             opened.open(schema=schema)
         except BaseException:
@@ -215,15 +209,15 @@ class Delivery:
     def _open_in_batch(self, rows: DataFrame) -> OpenDelivery:
         """Open a query that was started by others, or by a client of Spark Connect, which checked it and said what it left."""
         schema = rows.schema.json()
-        if self._plan.left is None:
-            facts = facts_of_batch(rows, self._plan.sources)
-            require_demanded(facts, self._plan)
+        if self.plan.left is None:
+            facts = facts_of_batch(rows, self.plan.sources)
+            require_demanded(facts, self.plan)
             require_batches(facts)
-            self._plan = replace(self._plan, output_mode=facts.output_mode)
+            self.plan = replace(self.plan, output_mode=facts.output_mode)
         return self.open(schema=schema)
 
     def __getstate__(self) -> dict[str, object]:
-        return {"plan": self._plan}
+        return {"plan": self.plan}
 
     def __setstate__(self, state: dict[str, DeliveryPlan]) -> None:
         self._begin(state["plan"])

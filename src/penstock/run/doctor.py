@@ -1,35 +1,41 @@
 """`penstock doctor`: what is staged and not published, which account lacks the newest decision, and what could hurt."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from tenacity import Retrying, retry_if_result, stop_after_attempt, wait_fixed
 
 from penstock.blob import expiry_finding, open_store
 from penstock.blob.url import is_blob
-from penstock.commit.publication import dead_staging, decision_in
+from penstock.commit.publication import batch_at, dead_staging, decision_in
 from penstock.core.model import (
     AccountName,
+    Attempt,
     BatchId,
-    Decided,
     Entry,
     Finding,
     Generation,
     Position,
     SinkName,
+    SourceName,
     Staged,
     SweepCut,
     Waiting,
 )
-from penstock.core.open_transaction import OpenTransaction
-from penstock.errors import PenstockError
+from penstock.core.topics import OpenTransaction
+from penstock.errors import PenstockError, Usage
 from penstock.observe.status import status
-from penstock.protocols import HasMarker, HasStaging, Ledger, Sink
-from penstock.run.assembly import DeliveryPlan, sinks_of, spool_of
+from penstock.protocols import HasMarker, HasStaging, Ledger, ListsOpenTransactions, Sink
+from penstock.run.assembly import DeliveryPlan, ledger_of, sinks_of, spool_of
+from penstock.run.kafka_input import known_topics
 from penstock.run.ledger_match import ledger_mismatch
-from penstock.run.open_transactions import transactions_of
-from penstock.run.operations import newest_decision, opened_ledger
+from penstock.run.operations import newest_decision
+from penstock.run.status import topics_named
+from penstock.source.kafka.options import client_options
+from penstock.source.kafka.watch import kafka_sources
+from penstock.spec.source import Source
 
 _LOOKS, _PAUSE_S = 6, 0.4
 _sleep = time.sleep
@@ -114,14 +120,14 @@ class _Case:
 
 def doctor_of(plan: DeliveryPlan) -> Diagnosis:
     """Compare all accounts with the ledger, for `Pipeline.doctor`. Lists every staging place. Raises what the ledger raises."""
-    with opened_ledger(plan) as ledger:
+    with closing(ledger_of(plan)) as ledger:
         tail = ledger.tail()
         newest = None if tail is None else newest_decision(ledger, tail)
         case = _Case(plan=plan, ledger=ledger, tail=tail, newest=newest)
         known = status(pipeline=plan.pipeline, ledger=ledger, checkpoint=None)
         sinks = sinks_of(plan)
         states = _look(sinks, case)
-        transactions = transactions_of(plan, sinks=sinks, ledger=ledger)
+        transactions, silent = _open_transactions(plan, sinks=sinks, ledger=ledger)
         return Diagnosis(
             pipeline=plan.pipeline,
             ledger=ledger.location,
@@ -135,9 +141,9 @@ def doctor_of(plan: DeliveryPlan) -> Diagnosis:
                 *(found for sink in sinks for found in _lifecycle(sink, states)),
                 *ledger_lifecycle(plan),
                 *spool_of(plan).lifecycle(),
-                *transactions.findings,
+                *silent,
             ),
-            transactions=transactions.open,
+            transactions=tuple(transactions),
         )
 
 
@@ -192,8 +198,10 @@ def _state(sink: Sink, account: AccountName, case: _Case) -> AccountState:
         account=account,
         state=state,
         mark=mark,
-        batch_id=None if mark is None else _batch_at(case.ledger, mark),
-        decided=_pending_pieces_of(waits, case.newest),
+        batch_id=None if mark is None else batch_at(case.ledger, mark),
+        decided=_pending_pieces(
+            [Waiting(name=piece.name, attempt=Attempt.find(piece.attempt), size_bytes=piece.totals.size_bytes) for piece in waits]
+        ),
         running=_pending_pieces(running),
         dead=_pending_pieces(dead),
     )
@@ -221,11 +229,11 @@ def _sorted(
     found: Iterator[Waiting], cut: SweepCut | None, decided: Sequence[Staged]
 ) -> tuple[Sequence[Waiting], Sequence[Waiting]]:
     """Return pieces that the running generation may still decide or leave to a later sweep, and dead ones, without `decided`."""
-    running, dead, kept = list[Waiting](), list[Waiting](), {piece.attempt for piece in decided}
+    running, dead, of_decision = list[Waiting](), list[Waiting](), {piece.attempt for piece in decided}
     for one in found:
         if one.attempt is None or (cut is not None and cut.is_dead(one.attempt)):
             dead.append(one)
-        elif one.attempt.token not in kept:
+        elif one.attempt.token not in of_decision:
             running.append(one)
     return running, dead
 
@@ -240,17 +248,63 @@ def _pending_pieces(found: Sequence[Waiting]) -> PendingPieces:
     )
 
 
-def _pending_pieces_of(pieces: Sequence[Staged], newest: Entry | None) -> PendingPieces:
-    if not pieces or newest is None:
-        return PendingPieces()
-    return PendingPieces(
-        pieces=len(pieces),
-        size_bytes=sum(piece.totals.size_bytes for piece in pieces),
-        oldest_generation=newest.generation,
-        oldest_batch=decision_in(newest).batch.batch_id,
-    )
+def _open_transactions(
+    plan: DeliveryPlan, *, sinks: Sequence[Sink], ledger: Ledger
+) -> tuple[Sequence[OpenTransaction], Sequence[Finding]]:
+    """Return all open transactions on topics of sources and `sinks`, the oldest first, and places that could not be asked."""
+    found, silent = list[OpenTransaction](), list[Finding]()
+    for subject, place in _places(plan, sinks, ledger).items():
+        try:
+            found += place.open_transactions()
+        except PenstockError as error:
+            silent.append(Finding(subject=subject, ok=True, warns=True, message=str(error)))
+    unique = {(one.topic, one.partition, one.producer_id): one for one in found}.values()
+    return sorted(unique, key=lambda one: -one.open_ms), silent
 
 
-def _batch_at(ledger: Ledger, position: Position) -> BatchId | None:
-    entry = ledger.read(position)
-    return entry.body.decision.batch.batch_id if entry is not None and isinstance(entry.body, Decided) else None
+def end_transaction(plan: DeliveryPlan, name: str) -> Sequence[OpenTransaction]:
+    """End the transaction that `doctor` calls `name`, and return where it was open. Raises Usage without one, Failed."""
+    with closing(ledger_of(plan)) as ledger:
+        sinks = sinks_of(plan)
+        for sink in sinks:
+            sink.close()
+        places = _places(plan, sinks, ledger)
+    for place in places.values():
+        found = [one for one in place.open_transactions() if one.name == name]
+        if found:
+            place.end_transaction(found[0])
+            return found
+    raise Usage(f"No transaction {name!r} is open on the topics of {plan.pipeline!r}.", remedy="`penstock doctor` lists them.")
+
+
+def _places(plan: DeliveryPlan, sinks: Sequence[Sink], ledger: Ledger) -> Mapping[str, ListsOpenTransactions]:
+    written = {f"sink {sink.name}": sink for sink in sinks if isinstance(sink, ListsOpenTransactions)}
+    return {**written, **dict(_sources(plan, ledger))}
+
+
+def _sources(plan: DeliveryPlan, ledger: Ledger) -> Iterator[tuple[str, ListsOpenTransactions]]:
+    sources = dict(kafka_sources(plan.settings))
+    tail = ledger.tail() if sources else None
+    read = () if tail is None else known_topics(ledger, tail.summary)
+    for name, source in sources.items():
+        topics = [topic.topic for topic in read if topic.source == name]
+        yield f"source {name}", _Source(name, source, [*topics, *topics_named(source)])
+
+
+class _Source:
+    """The topics that a source reads: an open transaction there holds up the pipeline itself."""
+
+    def __init__(self, name: SourceName, source: Source, topics: Sequence[str]) -> None:
+        self._name = name
+        self._source = source
+        self._topics = topics
+
+    def open_transactions(self) -> Sequence[OpenTransaction]:
+        from penstock.kafka.transactions import open_transactions
+
+        return open_transactions(client_options(self._name, self._source), self._topics)
+
+    def end_transaction(self, one: OpenTransaction) -> None:
+        from penstock.kafka.transactions import end_transaction
+
+        end_transaction(client_options(self._name, self._source), one)

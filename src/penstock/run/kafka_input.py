@@ -1,21 +1,31 @@
-"""The check that Kafka still has what the next batch needs by ledger and checkpoint, and the handling of gaps."""
+"""What a run asks of Kafka: whether it still has what the next batch needs, which gaps there are, and which reader goes on."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.checkpoint.repair import Moves, move_offsets
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.commit.publication import decision_in
-from penstock.core.kafka_offset import ids_in, positions_in
-from penstock.core.model import Batch, BatchId, OffsetRange, SourceName, Summary
+from penstock.core.kafka_offset import beginning_in, ids_in, positions_in
+from penstock.core.model import Batch, BatchId, Finding, OffsetRange, SourceName, Summary
 from penstock.core.topics import GapAccepted, GapKind, TopicRead
 from penstock.errors import InputLost, PenstockError, Refused, Retryable
 from penstock.protocols import Ledger
 from penstock.source.kafka.gaps import describe_gaps, within
-from penstock.source.kafka.options import require_named
-from penstock.source.kafka.watch import Seen, Watch
+from penstock.source.kafka.options import client_options, require_named
+from penstock.source.kafka.reader.settings import FORMAT
+from penstock.source.kafka.watch import Seen, Watch, kafka_sources
+from penstock.spec.pipeline import DeliverySettings
+from penstock.spec.source import Source
+from penstock.transform.plan import plan_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from penstock.source.kafka.mirror import Mirror
+
 
 LOOK_S = 10.0
 """Seconds between two checks of a waiting batch whether Kafka has its records again."""
@@ -50,7 +60,7 @@ class KafkaInput:
         self._known: tuple[TopicRead, ...] = ()
         self._read: tuple[TopicRead, ...] = ()
         self._delivered: Mapping[_Place, int] = {}
-        self._behind: Mapping[tuple[SourceName, str, int], int] | None = None
+        self._gap_ends: Mapping[tuple[SourceName, str, int], int] | None = None
 
     def require(self, summary: Summary) -> Seen:
         """Check what Spark reads next, before it starts. Raises SourcesChanged, InputLost, and where a source waits Retryable."""
@@ -157,9 +167,9 @@ class KafkaInput:
         noted as lost.
         """
         ends = {(gap.source, gap.topic, gap.partition): gap.end for gap in seen.gaps}
-        if self._behind is None:
-            self._behind = ends
-        opened = any(end > self._behind.get(partition, -1) for partition, end in ends.items())
+        if self._gap_ends is None:
+            self._gap_ends = ends
+        opened = any(end > self._gap_ends.get(partition, -1) for partition, end in ends.items())
         if opened or any(gap.kind is not _READ_OVER for gap in seen.gaps):
             raise Retryable(
                 describe_gaps(seen.gaps, now=seen.now),
@@ -254,8 +264,75 @@ def _moves(seen: Seen, gaps: Sequence[GapAccepted]) -> Moves:
     for gap in gaps:
         of_topic = moves.setdefault(gap.source, {})
         if gap.kind is GapKind.RECREATED:
-            of_topic[gap.topic] = {number: kept.low for number, kept in seen.now[gap.source, gap.topic].partitions.items()}
+            of_topic[gap.topic] = {number: held.low for number, held in seen.now[gap.source, gap.topic].partitions.items()}
         else:
             starts = {number: of.start for number, of in read[gap.source, gap.topic].items()}
             of_topic.setdefault(gap.topic, starts)[gap.partition] = min(gap.first, starts[gap.partition])
     return moves
+
+
+_FIRST = BatchId(0)
+_IN_WORDS = {True: "Penstock's own reader", False: "Spark's connector"}
+_SETTING = {True: "python", False: "spark"}
+
+
+def readers(frames: "Mapping[SourceName, DataFrame]", settings: DeliverySettings) -> Mapping[SourceName, bool]:
+    """Return for each source that is read from Kafka whether Penstock's own reader reads it."""
+    return {name: _is_ours(frames[name]) for name, _ in kafka_sources(settings) if name in frames}
+
+
+def _is_ours(frame: "DataFrame") -> bool:
+    return any(FORMAT in node.name + node.detail for node in plan_of(frame).walk() if not node.children)
+
+
+def require_first_batch_goes_on(
+    checkpoint: SparkCheckpoint, names: Sequence[SourceName], found: Mapping[SourceName, bool]
+) -> None:
+    """Raise Refused if the first batch is planned, not committed, and by the other reader, which alone knows where it begins."""
+    if checkpoint.latest_offsets_id() != _FIRST or checkpoint.latest_commit_id() is not None:
+        return
+    entry = checkpoint.offsets(_FIRST)
+    if entry is None:
+        return
+    for name, keys in checkpoint.keys(_FIRST, names).items():
+        offset = next((entry.offsets[key] for key in keys if key in entry.offsets), None)
+        planned_by_us = beginning_in(offset) is not None
+        if name in found and offset is not None and found[name] != planned_by_us:
+            raise Refused(
+                f"The first batch of source {name!r} was planned by {_IN_WORDS[planned_by_us]} and is not delivered yet; where "
+                f"it begins {_IN_WORDS[found[name]]} does not know.",
+                remedy=f"Let it be delivered with `reader: {_SETTING[planned_by_us]}`; from then on either reader goes on.",
+            )
+
+
+def reader_findings(found: Mapping[SourceName, bool]) -> Iterator[Finding]:
+    """Yield for `penstock check` which reader each source has."""
+    for name, is_ours in found.items():
+        yield Finding(subject=f"reader of {name}", ok=True, message=_IN_WORDS[is_ours])
+
+
+class Mirrors:
+    """The mirrors of one run. Their failures become warnings, and hold no batch back."""
+
+    def __init__(self, sources: Mapping[SourceName, Source]) -> None:
+        self._asked = {name: source for name, source in sources.items() if source.mirror_offsets_to is not None}
+        self._mirrors: dict[SourceName, Mirror] = {}
+
+    def show(self, reads: Sequence[TopicRead]) -> tuple[str, ...]:
+        """Commit where every partition goes on now. Return warnings."""
+        warnings = [
+            self._of(name, source).show([read for read in reads if read.source == name]) for name, source in self._asked.items()
+        ]
+        return tuple(warning for warning in warnings if warning is not None)
+
+    def close(self) -> None:
+        for mirror in self._mirrors.values():
+            mirror.close()
+        self._mirrors.clear()
+
+    def _of(self, name: SourceName, source: Source) -> "Mirror":
+        from penstock.source.kafka.mirror import Mirror
+
+        if name not in self._mirrors:
+            self._mirrors[name] = Mirror(source.mirror_offsets_to or "", client_options(name, source))
+        return self._mirrors[name]

@@ -1,6 +1,6 @@
-"""Checks that ledger and places belong together: none of them is an older copy, and no place is an empty mount point."""
+"""Checks that ledger, places and staging belong together: none is an older copy, and no place is an empty mount point."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -9,7 +9,7 @@ from penstock.commit.publication import decision_in
 from penstock.core.high_water_mark import HighWaterMark
 from penstock.core.model import AccountName, Decided, Decision, Entry, LedgerId, PipelineName, Position, SinkName, Summary, Totals
 from penstock.errors import LedgerMismatch, Refused
-from penstock.protocols import HasMarker, Ledger, Sink
+from penstock.protocols import HasMarker, HasStaging, Ledger, Signature, Sink
 
 _LOOKED_AT = 20
 """How many published decisions are read at most to find rows for every account. Mostly the first one has them."""
@@ -226,3 +226,46 @@ def _published(sink: Sink, summary: Summary, newest: Decision | None) -> Iterato
         rows = totals.get(account, Totals()).rows - sum(piece.totals.rows for piece in pending if piece.account == account)
         if rows > 0:
             yield account, rows
+
+
+def require_own_staging(ledger: Ledger, sinks: Iterable[Sink], *, pipeline: PipelineName) -> None:
+    """Raise LedgerMismatch where a sink stages for another ledger. Costs two reads of the ledger for each signature."""
+    for sink in sinks:
+        for signature in sink.signatures(pipeline=pipeline) if isinstance(sink, HasStaging) else ():
+            _require_own_signature(ledger, signature, sink)
+
+
+def _require_own_signature(ledger: Ledger, signature: Signature, sink: Sink) -> None:
+    entry = ledger.read(signature.position)
+    tail = ledger.tail()
+    if signature.ledger_id is not None:
+        _require_signed_by(ledger, tail, signature, sink)
+    if entry is None and tail is not None and tail.position > signature.position and tail.generation >= signature.generation:
+        return  # no longer retained
+    if entry is not None and entry.nonce == signature.nonce:
+        return
+    found = f"ends at position {_end(tail)}" if entry is None else f"has entry {entry.nonce} there"
+    raise LedgerMismatch(
+        f"Sink {sink.name!r} would stage into {signature.place}, which is in use by a ledger with entry {signature.nonce} at "
+        f"position {signature.position}, but the ledger at {ledger.location} {found}: another ledger, or an older "
+        "copy, is in its place.",
+        remedy=_remedy_of(signature),
+    )
+
+
+def _require_signed_by(ledger: Ledger, tail: Entry | None, signature: Signature, sink: Sink) -> None:
+    """Raise LedgerMismatch for another identity. Entries do not suffice: a ledger that pruned the position would pass."""
+    if signature.ledger_id == identity_of(tail):
+        return
+    raise LedgerMismatch(
+        f"Sink {sink.name!r} would stage into {signature.place}, which is in use by ledger {signature.ledger_id}, but the ledger "
+        f"at {ledger.location} {describe_identity(tail)}: another ledger, or an older copy, is in its place.",
+        remedy=_remedy_of(signature),
+    )
+
+
+def _remedy_of(signature: Signature) -> str:
+    return (
+        "Put the newest ledger back. Where there are two, one would sweep what the other stages: give each a `spool:` of "
+        f"its own. If that ledger is gone for good, remove {signature.place}/{signature.name} and start again."
+    )

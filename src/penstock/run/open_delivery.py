@@ -2,7 +2,8 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
@@ -12,19 +13,42 @@ from penstock.core.model import Adopted, BatchId, Generation, Guarantee, Nonce, 
 from penstock.core.topics import TopicRead
 from penstock.errors import CheckpointReplaced, Fenced, InputLost, PenstockError, Refused, Retryable
 from penstock.observe.progress import BatchProgress, RunTally, sink_progress
-from penstock.run.adoption import Adoption, plan_adoption
 from penstock.run.batch_stager import BatchStager
 from penstock.run.connect import require_left
+from penstock.run.continuation import Adoption, plan_adoption, require_continuation, require_sources, with_way_out
 from penstock.run.failure import StopRequested
-from penstock.run.kafka_input import KafkaInput
-from penstock.run.kafka_mirror import Mirrors
-from penstock.run.preflight import require_continuation, require_sources, with_way_out
-from penstock.run.publisher_thread import Publisher
+from penstock.run.kafka_input import KafkaInput, Mirrors
 from penstock.run.query_facts import running_query
 from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process, prepare
 from penstock.source.kafka.gaps import gap_descriptions
 
 Observer = Callable[[BatchProgress], None]
+
+
+class Publisher:
+    """A coordinator's `DeferredPublish` that runs one publication at a time in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="penstock-behind")
+        self._newest: Future[None] | None = None
+
+    def __call__(self, publish: Callable[[], None]) -> Callable[[], None]:
+        """Start `publish`. Return a function that waits for its end and raises what it raised."""
+        self._newest = self._threads.submit(publish)
+        return self._newest.result
+
+    def failure(self) -> BaseException | None:
+        """Return what the newest publication raised, None if it has not ended or did not fail. Does not wait."""
+        newest = self._newest
+        return newest.exception() if newest is not None and newest.done() else None
+
+    def is_done_within(self, seconds: float | None) -> bool:
+        """Return whether nothing is published any more after at most `seconds` (None: no limit)."""
+        return self._newest is None or not wait([self._newest], seconds).not_done
+
+    def close(self) -> None:
+        """Wait for the end of a running publication, whatever its outcome."""
+        self._threads.shutdown()
 
 
 @dataclass(slots=True)
@@ -54,7 +78,7 @@ class OpenDelivery:
         self._runtime = runtime
         self._observers = tuple(observers)
         self._publisher = publisher
-        self._coordinator = coordinator_of(runtime, deferred=publisher)
+        self.coordinator = coordinator_of(runtime, deferred=publisher)
         self._kafka = (
             None
             if runtime.watch is None
@@ -67,19 +91,13 @@ class OpenDelivery:
         self._limit = batches
         self.limit_reached = threading.Event()
         self.tally = RunTally(tuple(sink.name for sink in runtime.sinks))
-        self.recovered: Recovered | None = None
-
-    @property
-    def generation(self) -> Generation:
-        """The generation that this delivery opened."""
-        return self._coordinator.generation
 
     def newest_entry(self) -> Nonce | None:
         """Of the ledger, once this is open: what it wrote itself, or somebody newer."""
         tail = self._runtime.ledger.tail()
         return None if tail is None else tail.nonce
 
-    def open(self, *, schema: str | None) -> Recovered:
+    def open(self, *, schema: str | None) -> None:
         """Refuse a wrong checkpoint, prove the ledger, prepare the sinks, fence, and publish what was decided."""
         require_left(self._runtime.ledger, self._runtime.left)
         tail = self._runtime.ledger.tail()
@@ -89,17 +107,16 @@ class OpenDelivery:
             self._kafka.require(summary)
         planned_before = self._runtime.checkpoint.latest_offsets_id()
         prepare(self._runtime, schema=schema)
-        self.recovered = self._coordinator.open(opened_by_this_process(self._runtime))
+        recovered = self.coordinator.open(opened_by_this_process(self._runtime))
         if planned_before is None:
             remove_unwritten_start(self._runtime.checkpoint)
         if adoption is not None:
             reason = "the pipeline demands at_least_once only"
-            self._coordinator.adopt(adoption.recorded(reason=reason, operator="penstock"))
+            self.coordinator.adopt(adoption.recorded(reason=reason, operator="penstock"))
         if self._kafka is not None:
             self._skip_accepted_gaps(self._kafka)
-        self._stager.begin(planned_before=planned_before, recovered=self.recovered)
-        self._tell_recovered(self.recovered)
-        return self.recovered
+        self._stager.begin(planned_before=planned_before, recovered=recovered)
+        self._report_recovered(recovered)
 
     def deliver(self, rows: DataFrame, batch_id: BatchId) -> None:
         """One micro-batch, exactly once. Raises StopRequested instead once `drain` was called or the limit was reached."""
@@ -112,14 +129,14 @@ class OpenDelivery:
             record = _BatchRecord()
 
             def stage(generation: Generation) -> StagedBatch:
-                row_digest = self._coordinator.summary.row_digest
+                row_digest = self.coordinator.summary.row_digest
                 staged, record.path = self._stager.stage(rows, batch, generation=generation, row_digest=row_digest)
                 record.reads = () if self._kafka is None else self._kafka.delivered()
                 return staged
 
-            self._coordinator.begin(batch, stage, on_delivered=lambda delivered: self._delivered(delivered, record))
+            self.coordinator.begin(batch, stage, on_delivered=lambda delivered: self._delivered(delivered, record))
             if self._limit is not None:
-                self._coordinator.wait()
+                self.coordinator.wait()
             if record.before is not None:
                 self._finish_replay(rows, record.before)
         finally:
@@ -130,38 +147,35 @@ class OpenDelivery:
         if delivered.already:
             record.before = delivered
         else:
-            self._tell(self._mirrored(delivered, record.reads), record.path)
+            self._report_delivered(delivered, record.reads, record.path)
 
     def _finish_replay(self, rows: DataFrame, delivered: Delivered) -> None:
         """Spark runs a batch that was decided before: its state is computed, and nothing is written."""
         if self._runtime.checkpoint.has_state():
             self._stager.compute_state(rows, delivered)
-        self._tell(self._mirrored(delivered, () if self._kafka is None else self._kafka.delivered()), "none")
-
-    def _mirrored(self, delivered: Delivered, reads: Sequence[TopicRead]) -> Delivered:
-        return replace(delivered, warnings=(*delivered.warnings, *self._mirrors.show(reads)))
+        self._report_delivered(delivered, () if self._kafka is None else self._kafka.delivered(), "none")
 
     def diagnose(self, error: PenstockError) -> PenstockError:
         """Return `error`, or Fenced if a newer run exists, or InputLost: two drivers may also collide in Spark's checkpoint."""
         try:
-            self._coordinator.require_newest()
+            self.coordinator.require_newest()
         except Fenced as fenced:
             return fenced
         except PenstockError:  # a ledger that cannot be read tells nothing
             return error
-        lost = self._input_lost()
-        if lost is not None:
+        try:
+            if self._kafka is not None:
+                self._kafka.require(self.coordinator.summary)
+        except InputLost as lost:  # whatever Spark said: its own words for it are many
             return lost
+        except PenstockError:  # brokers that do not answer tell nothing
+            pass
         if not isinstance(error, Fenced):
-            return with_way_out(error, self._coordinator.summary, self._runtime.checkpoint)
+            return with_way_out(error, self.coordinator.summary, self._runtime.checkpoint)
         return Retryable(
             f"An older run wrote to the checkpoint {self._runtime.checkpoint.location} at the same time; now it is fenced.",
             remedy="Start again: nothing was lost.",
         )
-
-    def require_newest(self) -> None:
-        """Raise Fenced if a newer run opened the pipeline since. May be called while a batch runs; Raises Retryable, Failed."""
-        self._coordinator.require_newest()
 
     def drain(self, *, grace_s: float) -> bool:
         """Let the current batch end, for at most `grace_s` seconds, and start no other; whether it ended."""
@@ -176,16 +190,12 @@ class OpenDelivery:
         """What a publication beside the query raised. The next batch raises it, but there may be none."""
         return None if self._publisher is None else self._publisher.failure()
 
-    def wait(self) -> None:
-        """Until every batch that Spark is done with is published. Raises what publishing it raised."""
-        self._coordinator.wait()
-
-    def close(self) -> tuple[str, ...]:
+    def close(self) -> None:
         """After the query ended well: publish what it decided, collect what attempts left, release files and connections."""
         self._drain.set()
         try:
-            self._coordinator.wait()
-            return self._coordinator.sweep(dry_run=False)
+            self.coordinator.wait()
+            self.coordinator.sweep()
         finally:
             self.release()
 
@@ -194,38 +204,25 @@ class OpenDelivery:
         if self._publisher is not None:
             self._publisher.close()
         self._mirrors.close()
-        for sink in self._runtime.sinks:
-            sink.close()
-        self._runtime.ledger.close()
+        self._runtime.close()
 
     def _skip_accepted_gaps(self, kafka: KafkaInput) -> None:
         """After the fence: only the newest run may change the checkpoint. The ledger follows it, and says what was left out."""
-        summary = self._coordinator.summary
+        summary = self.coordinator.summary
         gaps = kafka.skip_gaps(summary)
         if gaps and summary.next_batch_id is not None:
             reason = f"on_gap: accept: {gap_descriptions(gaps)}"
-            self._coordinator.adopt(
+            self.coordinator.adopt(
                 Adopted(
                     query_id=summary.query_id, next_batch_id=summary.next_batch_id, reason=reason, operator="penstock", gaps=gaps
                 )
             )
 
-    def _input_lost(self) -> PenstockError | None:
-        """Whether it is that, whatever Spark said: its own words for it are many."""
-        try:
-            if self._kafka is not None:
-                self._kafka.require(self._coordinator.summary)
-        except InputLost as lost:
-            return lost
-        except PenstockError:  # brokers that do not answer tell nothing
-            return None
-        return None
-
     def _pause(self, seconds: float) -> None:
         """For a batch that waits. Raises StopRequested, Fenced."""
         if self._drain.wait(seconds):
             raise StopRequested
-        self._coordinator.require_newest()
+        self.coordinator.require_newest()
 
     def _require_own_checkpoint(self, rows: DataFrame, batch_id: BatchId) -> None:
         """Raise CheckpointReplaced if Spark keeps this query in another directory: then nothing here says what a batch is.
@@ -258,37 +255,32 @@ class OpenDelivery:
             return plan_adoption(self._runtime, summary)
         return None
 
-    def _tell(self, delivered: Delivered, path: str) -> None:
+    def _report_delivered(self, delivered: Delivered, reads: Sequence[TopicRead], path: str) -> None:
+        mirror_warnings = self._mirrors.show(reads)
         self._report(
             BatchProgress(
                 batch_id=delivered.batch.batch_id,
                 rows_in=delivered.rows_in,
                 already=delivered.already,
-                recovered=False,
                 sinks={name: sink_progress(published) for name, published in delivered.sinks.items()},
                 stage_ms=delivered.stage_ms,
                 decide_ms=delivered.decide_ms,
                 publish_ms=delivered.publish_ms,
                 path=path,
-                warnings=delivered.warnings,
+                warnings=(*delivered.warnings, *mirror_warnings),
             )
         )
         if self._limit is not None and self.tally.batches >= self._limit:
             self.limit_reached.set()
 
-    def _tell_recovered(self, recovered: Recovered) -> None:
+    def _report_recovered(self, recovered: Recovered) -> None:
         if recovered.batch is None or not recovered.rolled_forward:
             return
         self._report(
             BatchProgress(
                 batch_id=recovered.batch.batch_id,
-                rows_in=0,
-                already=False,
                 recovered=True,
                 sinks={name: sink_progress(published) for name, published in recovered.sinks.items()},
-                stage_ms=0,
-                decide_ms=0,
-                publish_ms=0,
                 path="recovery",
                 warnings=recovered.warnings,
             )

@@ -1,26 +1,35 @@
 """The commands on a pipeline from outside its driver, without Spark: status, history, verify, recover, sweep."""
 
+import getpass
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from penstock.commit.outcome import Recovered
-from penstock.commit.publication import dead_staging, decision_in
-from penstock.commit.sink_decisions import LedgerDecisions
-from penstock.commit.verification import verify_sink
-from penstock.core.model import NEWEST_ROW_DIGEST, Adopted, BatchId, Decided, Entry, Position, RowDigest, SinkName, SinkReport
+from penstock.commit.publication import batch_at, dead_staging, decision_in
+from penstock.commit.verification import LedgerDecisions, verify_sink
+from penstock.core.model import (
+    NEWEST_ROW_DIGEST,
+    Adopted,
+    BatchId,
+    Decided,
+    Entry,
+    Position,
+    RowDigest,
+    SinkName,
+    SinkReport,
+    Summary,
+)
 from penstock.errors import Failed, Usage
 from penstock.observe.history import HistoryRow, history
-from penstock.observe.status import PlaceState, Status, status, unsettled_batch
+from penstock.observe.status import unsettled_batch
 from penstock.protocols import Ledger, Sink
-from penstock.run.assembly import DeliveryPlan, assemble, checkpoint_of, ledger_of, sinks_of
-from penstock.run.kafka_lag import input_lag
-from penstock.run.marker_owners import places_of
-from penstock.run.preflight import position_of
-from penstock.run.runtime import Runtime, coordinator_of, now_ms, opened_by_this_process, prepare, use_row_digest
-from penstock.run.signatures import require_own_staging
-from penstock.spec.pipeline import without_ledger
+from penstock.run.assembly import DeliveryPlan, assemble, ledger_of, sinks_of
+from penstock.run.continuation import Adoption, plan_adoption
+from penstock.run.ledger_match import require_own_staging
+from penstock.run.runtime import coordinator_of, opened_by_this_process, prepare, use_row_digest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,44 +53,10 @@ class Verification:
         return all(report.ok for report in self.sinks.values())
 
 
-def opened_ledger(plan: DeliveryPlan) -> AbstractContextManager[Ledger]:
-    """Open the pipeline's ledger for the duration of a command."""
-    return closing(ledger_of(plan))
-
-
-@contextmanager
-def opened_runtime(plan: DeliveryPlan, *, demanded: bool = True) -> Iterator[Runtime]:
-    """Open ledger, sinks and checkpoint for an operator's command; unless `demanded`, whatever guarantee the sinks give."""
-    runtime = assemble(plan, demanded=demanded)
-    try:
-        yield runtime
-    finally:
-        for sink in runtime.sinks:
-            sink.close()
-        runtime.ledger.close()
-
-
-def status_of(plan: DeliveryPlan, *, known: tuple[PlaceState, ...] | None = None) -> Status:
-    """Return where the pipeline stands, at constant cost: by its ledger, its checkpoint, and a look at each place.
-
-    `known` is what the places said a moment ago; they are not asked again.
-    """
-    with opened_ledger(plan) as ledger:
-        before = ledger.tail()
-        checkpoint = position_of(checkpoint_of(plan))
-        found = status(pipeline=plan.pipeline, ledger=ledger, checkpoint=checkpoint, before=before)
-        if (text := without_ledger(plan.settings)) is not None:
-            return replace(found, health="ok", text=text)
-        lag = input_lag(plan.settings, ledger, now_ms=now_ms)
-        places = places_of(plan, ledger) if known is None else known
-        return replace(found, lag=lag.topics, lag_unknown=lag.troubles).with_places(places)
-
-
 def history_of(plan: DeliveryPlan, *, batch_id: BatchId | None = None, limit: int | None = None) -> Sequence[HistoryRow]:
     """Return the newest `limit` rows of the ledger, newest first; with `batch_id` only that batch's decisions."""
-    with opened_ledger(plan) as ledger:
-        rows = history(ledger.newest_first(), batch_id=batch_id)
-        return [row for row, _ in zip(rows, range(limit or 10**9), strict=False)]
+    with closing(ledger_of(plan)) as ledger:
+        return list(islice(history(ledger.newest_first(), batch_id=batch_id), limit))
 
 
 def offsets_of(plan: DeliveryPlan, batch_id: BatchId) -> HistoryRow:
@@ -100,7 +75,7 @@ def verify(plan: DeliveryPlan, *, sink: SinkName | None = None) -> Verification:
 
     Each sink is compared as of one position of the ledger; what is newer than that is left out.
     """
-    with opened_ledger(plan) as ledger:
+    with closing(ledger_of(plan)) as ledger:
         chosen = _chosen(sinks_of(plan), sink)
         tail = ledger.tail()
         use_row_digest(chosen, tail)
@@ -110,7 +85,11 @@ def verify(plan: DeliveryPlan, *, sink: SinkName | None = None) -> Verification:
                 found[each.name] = verify_sink(each, LedgerDecisions(ledger, each.name, tail=tail), sleep=time.sleep)
         return Verification(
             sinks=found,
-            batches=_batches_at(ledger, [report.as_of for report in found.values()]),
+            batches={
+                position: batch_id
+                for position in {report.as_of for report in found.values()}
+                if position and (batch_id := batch_at(ledger, position)) is not None
+            },
             unsettled=_left_out(ledger, tail, found),
             adopted_at=_adopted_at(ledger, tail),
             row_digest=NEWEST_ROW_DIGEST if tail is None else tail.summary.row_digest,
@@ -138,15 +117,6 @@ def _adopted_at(ledger: Ledger, tail: Entry | None) -> Position | None:
     return next((entry.position for entry in adoptions), None)
 
 
-def _batches_at(ledger: Ledger, positions: Sequence[Position | None]) -> Mapping[Position, BatchId]:
-    entries = ((position, ledger.read(position)) for position in set(positions) if position)
-    return {
-        position: decision_in(entry).batch.batch_id
-        for position, entry in entries
-        if entry is not None and isinstance(entry.body, Decided)
-    }
-
-
 def _chosen(sinks: Sequence[Sink], name: SinkName | None) -> Sequence[Sink]:
     chosen = [sink for sink in sinks if name in {None, sink.name}]
     if not chosen:
@@ -156,7 +126,7 @@ def _chosen(sinks: Sequence[Sink], name: SinkName | None) -> Sequence[Sink]:
 
 def recover(plan: DeliveryPlan) -> Recovered:
     """Fence any running driver, publish the newest decision everywhere, sweep, and record that all is published."""
-    with opened_runtime(plan) as runtime:
+    with closing(assemble(plan)) as runtime:
         coordinator = coordinator_of(runtime)
         prepare(runtime, schema=None)
         opened = opened_by_this_process(runtime)
@@ -165,9 +135,23 @@ def recover(plan: DeliveryPlan) -> Recovered:
         return recovered
 
 
+def adopt(plan: DeliveryPlan, *, reason: str, yes: bool) -> Adoption:
+    """State what adopting means; with `yes` fence, publish what is decided, and record the adoption. Raises CheckpointDamaged."""
+    with closing(assemble(plan)) as runtime:
+        tail = runtime.ledger.tail()
+        adoption = plan_adoption(runtime, Summary() if tail is None else tail.summary)
+        if not yes or not adoption.needed:
+            return adoption
+        coordinator = coordinator_of(runtime)
+        prepare(runtime, schema=None)
+        coordinator.open(opened_by_this_process(runtime))
+        coordinator.adopt(adoption.recorded(reason=reason, operator=getpass.getuser()))
+        return replace(adoption, done=True)
+
+
 def sweep(plan: DeliveryPlan, *, dry_run: bool) -> Sequence[str]:
     """Collect (or only name) staging that can never be decided any more. Harmless beside a running pipeline."""
-    with opened_runtime(plan) as runtime:
+    with closing(assemble(plan)) as runtime:
         tail = runtime.ledger.tail()
         if tail is None:
             return []

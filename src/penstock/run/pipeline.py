@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from penstock.commit.outcome import Recovered
 from penstock.core.model import BatchId, SinkName, SourceName
-from penstock.core.open_transaction import OpenTransaction
+from penstock.core.topics import OpenTransaction
 from penstock.observe.history import HistoryRow
 from penstock.observe.status import PlaceState, Status
 from penstock.run import operations
-from penstock.run.adoption import Adoption, adopt
 from penstock.run.assembly import DeliveryPlan
-from penstock.run.doctor import Diagnosis, doctor_of
-from penstock.run.open_transactions import end_transaction
+from penstock.run.continuation import Adoption
+from penstock.run.doctor import Diagnosis, doctor_of, end_transaction
 from penstock.run.operations import Verification
+from penstock.run.status import status_of
 from penstock.spec.pipeline import PipelineSettings
 
 if TYPE_CHECKING:
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from penstock.run.check import CheckReport
     from penstock.run.explain import Explanation
     from penstock.run.open_delivery import Observer
-    from penstock.run.quarantine_content import QuarantinedRecord
     from penstock.run.query import Query
-    from penstock.run.reading import Reading
+    from penstock.run.reading import QuarantinedRecord, Reading
 
 
 class Pipeline:
@@ -61,7 +60,7 @@ class Pipeline:
 
     def session(self) -> "SparkSession":
         """Return the active Spark session, or a new one with the settings of the file and its log in `<home>/spark.log`."""
-        from penstock.run.frame import session_of
+        from penstock.run.session import session_of
 
         return session_of(self.settings)
 
@@ -69,7 +68,7 @@ class Pipeline:
         self, spark: "SparkSession", *, decoding: "Mapping[SourceName, DecodePass] | None" = None
     ) -> "tuple[DataFrame, Mapping[SourceName, DataFrame]]":
         """Return the DataFrame that is delivered, and those of the sources. `decoding`: see `open_sources`. Raises Usage."""
-        from penstock.run.frame import frame_of
+        from penstock.run.start import frame_of
 
         return frame_of(self.settings, spark, modules=self._modules, decoding=decoding)
 
@@ -87,7 +86,7 @@ class Pipeline:
 
     def status(self, *, known: tuple[PlaceState, ...] | None = None) -> Status:
         """Return where the pipeline stands, beside a running driver or not. `known`: `places` of an earlier status, to reuse."""
-        return operations.status_of(self.plan, known=known)
+        return status_of(self.plan, known=known)
 
     def history(self, *, batch_id: int | None = None, limit: int | None = None) -> Sequence[HistoryRow]:
         """Return the ledger's entries, newest first."""
@@ -117,13 +116,13 @@ class Pipeline:
 
     def quarantined(self, *, batch: int | None = None) -> "Sequence[QuarantinedRecord]":
         """Return the records in the quarantine, or those that `batch` brought. Works without Spark."""
-        from penstock.run.quarantine_content import quarantined_records
+        from penstock.run.reading import quarantined_records
 
         return quarantined_records(self.settings, self.plan, batch=batch)
 
     def quarantined_record(self, *, offset: int, partition: int, topic: str | None = None) -> "QuarantinedRecord":
         """Return one record of the quarantine. Raises Failed unless exactly one is found."""
-        from penstock.run.quarantine_content import quarantined_record
+        from penstock.run.reading import quarantined_record
 
         return quarantined_record(self.settings, self.plan, offset=offset, partition=partition, topic=topic)
 
@@ -141,7 +140,7 @@ class Pipeline:
 
     def adopt(self, *, reason: str = "", yes: bool = False) -> Adoption:
         """Accept the checkpoint as it is; without `yes` only state what that means."""
-        return adopt(self.plan, reason=reason, yes=yes)
+        return operations.adopt(self.plan, reason=reason, yes=yes)
 
     def sweep(self, *, yes: bool = False) -> Sequence[str]:
         """Collect dead staging and name it; without `yes` only name it."""

@@ -10,13 +10,14 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.core.model import OffsetRange
-from penstock.errors import Failed, Fenced, PenstockError, Retryable
-from penstock.observe.history import HistoryRow, history
+from penstock.core.model import BatchId, OffsetRange
+from penstock.errors import Fenced, PenstockError, Retryable
+from penstock.observe.history import HistoryRow
 from penstock.observe.progress import RunSummary
 from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of
 from penstock.run.connect import is_of_client, summary_of
 from penstock.run.failure import STOPPED, StopRequested, Undelivered, error_from_exception, error_from_query
+from penstock.run.operations import history_of, offsets_of
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -72,7 +73,6 @@ class Query:
 
     @property
     def isActive(self) -> bool:  # noqa: N802 - Spark's name
-        """Whether Spark still runs the query."""
         return self._streaming.isActive
 
     def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802 - Spark's name
@@ -94,7 +94,8 @@ class Query:
         """Wait for the end, for `stop_wanted`, or for the delivery's batch limit; then stop. Raises what ended the query."""
         with _while_spark_lives(self._streaming):
             while self._streaming.isActive:
-                if stop_wanted() or self._limit_reached():
+                opened = self._delivery.opened
+                if stop_wanted() or (opened is not None and opened.limit_reached.is_set()):
                     self.stop(grace=grace_s)
                     return
                 self._wait()
@@ -121,26 +122,22 @@ class Query:
         """Wait as Spark's method does, then until what it delivered is published."""
         self._streaming.processAllAvailable()
         if self._delivery.opened is not None:
-            self._delivery.opened.wait()
+            self._delivery.opened.coordinator.wait()
 
     def history(self) -> list[HistoryRow]:
         """Return the ledger's retained entries, newest first."""
-        with closing(ledger_of(self._delivery.plan)) as ledger:
-            return list(history(ledger.newest_first()))
+        return list(history_of(self._delivery.plan))
 
     def offsets(self, batch_id: int) -> tuple[OffsetRange, ...]:
         """Return the offsets that `batch_id` was decided with. Raises Failed if the ledger does not retain it."""
-        for row in self.history():
-            if row.batch_id == batch_id:
-                return row.offsets
-        raise Failed(f"The ledger holds no decision of batch {batch_id}.", remedy="`penstock history` lists what it holds.")
+        return offsets_of(self._delivery.plan, BatchId(batch_id)).offsets
 
     def summary(self) -> RunSummary | None:
         """Return what this run did so far, None if it has not opened; on Spark Connect as far as the ledger shows."""
         opened = self._delivery.opened
         plan = self._delivery.plan
         if opened is not None:
-            return opened.tally.summary(pipeline=plan.pipeline, generation=opened.generation)
+            return opened.tally.summary(pipeline=plan.pipeline, generation=opened.coordinator.generation)
         if plan.left is None:
             return None
         with closing(ledger_of(plan)) as ledger:
@@ -169,16 +166,12 @@ class Query:
         if opened is None:
             return
         try:
-            opened.require_newest()
+            opened.coordinator.require_newest()
         except Fenced as fenced:
             self._delivery.failure = fenced
             self._streaming.stop()
         except PenstockError:  # the ledger cannot be read just now; the next batch fails if that lasts
             return
-
-    def _limit_reached(self) -> bool:
-        opened = self._delivery.opened
-        return opened is not None and opened.limit_reached.is_set()
 
     def _end(self) -> None:
         """Finish once, in the first caller. Every caller that waits for the query gets the error that ended it."""

@@ -15,12 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.core.guarantee import Claim
 from penstock.core.model import QueryId, SourceName
 from penstock.errors import Usage
-from penstock.run.connect import frame_of, is_of_client
-from penstock.run.connect_sources import sources_of_client
+from penstock.run.connect import frame_of_writer, is_of_client, sources_of_client
 from penstock.source.guarantee import OpenedSource, opened_claims, relevant_confs, short_format, source_claims
 from penstock.spec.pipeline import PipelineSettings, Trigger
 from penstock.transform.guarantee import ASYNC_OPTION
-from penstock.transform.plan import PlanNode, plan_in, plan_of
+from penstock.transform.plan import PlanNode, java_items, plan_in, plan_of
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -95,7 +94,7 @@ def facts_of_pipeline(settings: PipelineSettings, frame: DataFrame, spark: Spark
 
 def facts_of_writer(writer: "DataStreamWriter", names: Sequence[SourceName]) -> QueryFacts:
     """Return the facts of a query that `Delivery.start` is about to start."""
-    frame = frame_of(writer)
+    frame = frame_of_writer(writer)
     sources = _of_sources(_seen(lambda: _opened_sources(frame)), names, frame.sparkSession)
     mode, trigger, options = _of_client(writer) if is_of_client(writer) else _of_classic(writer)
     return QueryFacts(
@@ -166,12 +165,7 @@ def _field(java: Any, *names: str) -> Any:
 
 
 def _scala_map(java: Any) -> Mapping[str, str]:
-    found = {}
-    entries = java.iterator()
-    while entries.hasNext():
-        entry = entries.next()
-        found[str(entry._1()).lower()] = str(entry._2())
-    return found
+    return {str(entry._1()).lower(): str(entry._2()) for entry in java_items(java)}
 
 
 def _trigger(java: Any) -> Trigger:
@@ -201,26 +195,20 @@ def _opened_sources(frame: DataFrame) -> tuple[OpenedSource, ...]:
 
 
 def _leaves(plan: Any) -> tuple[OpenedSource, ...]:
-    found = []
-    leaves = plan.collectLeaves().iterator()
-    while leaves.hasNext():
-        leaf = leaves.next()
-        if leaf.isStreaming():
-            found.append(_opened(leaf))
-    return tuple(found)
+    return tuple(_opened(leaf) for leaf in java_items(plan.collectLeaves()) if leaf.isStreaming())
 
 
 def _opened(leaf: Any) -> OpenedSource:
-    kind = str(leaf.nodeName())
-    if kind == "StreamingRelation":
+    node_name = str(leaf.nodeName())
+    if node_name == "StreamingRelation":
         options = _scala_map(leaf.dataSource().options())
         return OpenedSource(
             format=str(leaf.dataSource().className()),
             options=options,
             paths=tuple(value for key, value in options.items() if key == "path"),
         )
-    if kind != "StreamingRelationV2":
-        return OpenedSource(format=kind, options=None)
+    if node_name != "StreamingRelationV2":
+        return OpenedSource(format=node_name, options=None)
     options = {str(key).lower(): str(value) for key, value in dict(leaf.extraOptions().asCaseSensitiveMap()).items()}
     return OpenedSource(format=str(leaf.sourceName()), options=options)
 

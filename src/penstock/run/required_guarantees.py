@@ -1,7 +1,7 @@
 """What is demanded of a streaming query before anything of it is staged: the same checks at every entry point."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
@@ -14,7 +14,7 @@ from penstock.run.assembly import DeliveryPlan, sinks_of
 from penstock.run.query_facts import QueryFacts
 from penstock.spark.error import read_spark_error
 from penstock.spec.combinations import mode_complaints, own_output_complaints
-from penstock.spec.complaint import Complaint, KeyPath, sentence
+from penstock.spec.complaint import KeyPath, sentence
 from penstock.spec.pipeline import Trigger
 from penstock.transform.guarantee import operator_claims, option_claims, output_mode_claim, require_mode, trigger_claim
 
@@ -77,72 +77,51 @@ def claims_of(facts: QueryFacts, plan: DeliveryPlan) -> tuple[Claim, ...]:
     if facts.plan is not None and mode is not None:
         require_mode(facts.plan, output_mode=mode)
     for sink in sinks:
-        _require_routable(facts.rows, sink)
-        _require_projectable(facts.rows, sink)
+        _require_computable(facts.rows, sink)
     return (
         *(facts.sources or ()),
         *(() if facts.plan is None else operator_claims(facts.plan, output_mode=mode or "append")),
         *(() if mode is None else (output_mode_claim(mode),)),
         *(() if facts.trigger is None else (trigger_claim(facts.trigger),)),
         *option_claims(facts.options or {}),
-        *(_sink_claim(sink, _type_of(sink, plan), facts.trigger) for sink in sinks),
+        *(_sink_claim(sink, plan, facts.trigger) for sink in sinks),
     )
 
 
 def _require_no_complaint(facts: QueryFacts, plan: DeliveryPlan) -> None:
     """Raise Usage for what a pipeline file is refused for when it is read, where sinks and query come together only now."""
-    for complaint in _complaints(facts, plan):
+    sinks = plan.settings.sinks
+    paths: Mapping[KeyPath, str] = {("sources", name, "path"): path for name, path in facts.paths.items()}
+    modes = () if facts.output_mode is None else mode_complaints(sinks, facts.output_mode)
+    for complaint in (*modes, *own_output_complaints(sinks, paths)):
         raise Usage(f"{sentence(complaint)}.", remedy=complaint.remedy)
 
 
-def _complaints(facts: QueryFacts, plan: DeliveryPlan) -> Iterator[Complaint]:
-    sinks = plan.settings.sinks
-    if facts.output_mode is not None:
-        yield from mode_complaints(sinks, facts.output_mode)
-    paths: Mapping[KeyPath, str] = {("sources", name, "path"): path for name, path in facts.paths.items()}
-    yield from own_output_complaints(sinks, paths)
-
-
-def _require_routable(frame: DataFrame, sink: Sink) -> None:
-    """Raise Usage if the route of `sink` cannot be computed from the rows."""
-    if sink.route_sql is None:
-        return
+def _require_computable(frame: DataFrame, sink: Sink) -> None:
+    """Raise Usage if the route of `sink`, or the rows that it takes, cannot be computed from those of the pipeline."""
+    wrong = f"sinks.{sink.name}.route cannot be computed from the rows"
+    remedy = f"The rows have {', '.join(frame.columns)}: correct the route or the transform."
     try:
-        _ = frame.selectExpr(sink.route_sql).schema
+        if sink.route_sql is not None:
+            _ = frame.selectExpr(sink.route_sql).schema
+        own = sink.own_rows(frame.schema.json()) if isinstance(sink, ProjectsRows) else None
+        if own is not None:
+            wrong = f"sinks.{sink.name} cannot make its records of the rows"
+            remedy = "Leave such a column out, or cast it in the transform."
+            _ = frame.selectExpr(*own.columns.values()).schema
     except PySparkException as error:
-        raise Usage(
-            f"sinks.{sink.name}.route cannot be computed from the rows: {read_spark_error(str(error)).sentence}",
-            remedy=f"The rows have {', '.join(frame.columns)}: correct the route or the transform.",
-        ) from error
+        raise Usage(f"{wrong}: {read_spark_error(str(error)).sentence}", remedy=remedy) from error
 
 
-def _require_projectable(frame: DataFrame, sink: Sink) -> None:
-    """Raise Usage if the rows that `sink` takes cannot be computed from those of the pipeline."""
-    own = sink.own_rows(frame.schema.json()) if isinstance(sink, ProjectsRows) else None
-    if own is None:
-        return
-    try:
-        _ = frame.selectExpr(*own.columns.values()).schema
-    except PySparkException as error:
-        raise Usage(
-            f"sinks.{sink.name} cannot make its records of the rows: {read_spark_error(str(error)).sentence}",
-            remedy="Leave such a column out, or cast it in the transform.",
-        ) from error
-
-
-def _type_of(sink: Sink, plan: DeliveryPlan) -> str:
-    """Return the type in the pipeline file; the quarantine is not among its sinks."""
+def _sink_claim(sink: Sink, plan: DeliveryPlan, trigger: Trigger | None) -> Claim:
     sinks = plan.settings.sinks
-    return sinks[sink.name].type if sink.name in sinks else "parquet"
-
-
-def _sink_claim(sink: Sink, kind: str, trigger: Trigger | None) -> Claim:
-    subject = f"sink {sink.name} ({kind})"
+    in_file = sinks[sink.name].type if sink.name in sinks else "parquet"  # the quarantine is not among them
+    subject = f"sink {sink.name} ({in_file})"
     if trigger is not None and not trigger.batches_have_identity:
         return Claim(
             subject=subject,
             guarantee=Guarantee.AT_LEAST_ONCE,
-            why=f"With this trigger Spark's own {kind} sink takes the rows, without marker and ledger.",
+            why=f"With this trigger Spark's own {in_file} sink takes the rows, without marker and ledger.",
             remedy="Use processing_time, or available_now.",
         )
     if not sink.exactly_once:
@@ -152,5 +131,5 @@ def _sink_claim(sink: Sink, kind: str, trigger: Trigger | None) -> Claim:
             why="It may show a batch again after a crash.",
             remedy="Take it out.",
         )
-    whose = _AS_WRITTEN if kind == "python" else UNPROVED.get(kind, "")
+    whose = _AS_WRITTEN if in_file == "python" else UNPROVED.get(in_file, "")
     return Claim(subject=subject, guarantee=Guarantee.EXACTLY_ONCE, why=_WHY[sink.kind] + whose)

@@ -14,8 +14,7 @@ from penstock.commit.coordinator import Coordinator
 from penstock.commit.executor import DeferredPublish
 from penstock.core.model import NEWEST_ROW_DIGEST, BatchId, Entry, Guarantee, Nonce, Opened, PipelineName, SourceName
 from penstock.protocols import HashesRows, Ledger, Sink
-from penstock.run.ledger_match import require_decided, require_present
-from penstock.run.signatures import require_own_staging
+from penstock.run.ledger_match import require_decided, require_own_staging, require_present
 from penstock.sink.concurrent import map_concurrently
 from penstock.source.kafka.watch import Watch
 from penstock.stage.quarantine import QuarantineMember
@@ -43,6 +42,12 @@ class Runtime:
     def row_sinks(self) -> tuple[Sink, ...]:
         """The sinks that every row goes to: all but the quarantine."""
         return tuple(sink for sink in self.sinks if self.quarantine is None or sink is not self.quarantine.sink)
+
+    def close(self) -> None:
+        """Release the files and connections of sinks and ledger."""
+        for sink in self.sinks:
+            sink.close()
+        self.ledger.close()
 
     def source_names(self, batch_id: BatchId) -> tuple[SourceName, ...]:
         """The pipeline's names for its sources; for a query that has none, the checkpoint's own."""

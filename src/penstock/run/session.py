@@ -3,11 +3,11 @@
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Literal, TypeAlias
+from typing import BinaryIO
 
 import pyspark
 from pyspark.errors import PySparkException
@@ -17,63 +17,53 @@ from pyspark.sql import SparkSession
 from penstock.errors import Failed
 from penstock.run.connect import REMOTE, connect_session
 from penstock.run.java import use_java
-from penstock.run.jvm import start_jvm
-from penstock.run.redaction import redactions
+from penstock.run.jvm import redactions, secrets_of, start_jvm
 from penstock.source.kafka.connector import PACKAGES, ConnectorMissing, connector_settings, not_found
+from penstock.source.kafka.options import is_kafka
+from penstock.spec.pipeline import PipelineSettings
 from penstock.support.filesystem_errors import problem_of
 from penstock.support.private_files import make_private_directory, open_private
 
 _CONTEXTS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Loggers that, like py4j's, print tracebacks of errors that Penstock reports in a sentence."""
 
-Connector: TypeAlias = Literal["none", "wanted", "needed"]
 _log = logging.getLogger(__name__)
-
-_NOTHING: Mapping[str, str] = {}
 _QUIET = {"spark.ui.showConsoleProgress": "false"}
 
 
-def session(
-    *,
-    app: str,
-    master: str | None,
-    conf: Mapping[str, str],
-    log: Path | None,
-    packages: Sequence[str] = (),
-    connector: Connector = "none",
-    secret_options: Mapping[str, str] = _NOTHING,
-) -> SparkSession:
-    """Return the active session with `conf` added where nothing is set, or a new one. Under spark-submit the settings only add.
+def session_of(settings: PipelineSettings) -> SparkSession:
+    """Return the active session with the file's `conf` added where nothing is set, or a new one.
 
-    Where SPARK_REMOTE names a server of Spark Connect, the new session is there, and gets what of `conf` a session may set.
-
-    A new classic session's JVM writes its log to the file `log` and not over the terminal. It gets Spark's Kafka `connector` if
-    that is needed, or, if it is wanted, where it can be had. Spark's UI and event log redact the settings of `conf` that hold a
-    secret, and the `secret_options` of sources. Raises DependencyMissing, Failed, Retryable.
+    Where SPARK_REMOTE names a server of Spark Connect, the new session is there, and gets what of `conf` a session may set. Under
+    spark-submit the settings only add. The JVM of a new classic session writes its log to `<home>/spark.log` and not over the
+    terminal. It gets Spark's Kafka connector if a source has `reader: spark`, or, for `reader: auto`, where it can be had.
+    Settings of `conf` and options of sources that hold a secret are redacted in Spark's UI and event log. Raises
+    DependencyMissing, Failed, Retryable.
     """
+    conf, packages, secret_options = settings.spark.conf, settings.spark.packages, secrets_of(settings)
     active = SparkSession.getActiveSession()
     if active is not None:
-        _add_missing(active, conf)
-        _redact_options(active, secret_options)
-        return active
+        for key, value in conf.items():
+            if active.conf.get(key, None) is None and active.conf.isModifiable(key):
+                active.conf.set(key, value)
+        return _redacting(active, secret_options)
     if REMOTE in os.environ:
-        remote = connect_session(conf, packages)
-        _redact_options(remote, secret_options)
-        return remote
+        return _redacting(connect_session(conf, packages), secret_options)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    start = partial(_started, log=log, secret_options=secret_options)
-    named = {"spark.app.name": app, **({} if master is None else {"spark.master": master})}
-    settings = _joined({**_QUIET, **conf}, {PACKAGES: ",".join(packages)})
-    if connector == "none" or _is_elsewhere():
-        return start({**named, **settings})
-    whole = _joined(settings, _connector(settings))
+    start = partial(_started, log=Path(settings.home) / "spark.log", secret_options=secret_options)
+    master = settings.spark.master
+    named = {"spark.app.name": settings.pipeline, **({} if master is None else {"spark.master": master})}
+    plain = _joined({**_QUIET, **conf}, {PACKAGES: ",".join(packages)})
+    readers = {source.reader for source in settings.sources.values() if is_kafka(source)}
+    if readers.isdisjoint({"spark", "auto"}) or _is_elsewhere():
+        return start({**named, **plain})
     try:
-        return start({**named, **whole})
+        return start({**named, **_joined(plain, _connector(plain))})
     except ConnectorMissing as missing:
-        if connector == "needed":
+        if "spark" in readers:
             raise
         _log.warning("%s Kafka is read by Penstock's own reader.", missing.message)
-        return start({**named, **settings})
+        return start({**named, **plain})
 
 
 def _is_elsewhere() -> bool:
@@ -93,7 +83,7 @@ def _joined(settings: Mapping[str, str], more: Mapping[str, str]) -> dict[str, s
     return {**settings, **{key: value for key, value in lists.items() if value}}
 
 
-def _started(settings: Mapping[str, str], *, log: Path | None, secret_options: Mapping[str, str]) -> SparkSession:
+def _started(settings: Mapping[str, str], *, log: Path, secret_options: Mapping[str, str]) -> SparkSession:
     submitted = _submitted()
     adding = {key: value for key, value in settings.items() if key not in submitted}
     if _is_elsewhere():
@@ -102,17 +92,15 @@ def _started(settings: Mapping[str, str], *, log: Path | None, secret_options: M
     logging.getLogger("py4j").propagate = False
     for name in _CONTEXTS:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
-    before = log.stat().st_size if log is not None and log.exists() else 0
+    before = log.stat().st_size if log.exists() else 0
     try:
         with _stderr_to(log):
             return _created(adding, secret_options)
     except PySparkException as error:
-        missing = None if log is None else not_found(log.read_bytes()[before:].decode(errors="replace"))
+        missing = not_found(log.read_bytes()[before:].decode(errors="replace"))
         if missing is not None:
             raise missing from error
-        raise Failed(
-            f"Spark did not start: {error}", remedy=f"Its log {log} says why." if log else "See what it printed above."
-        ) from error
+        raise Failed(f"Spark did not start: {error}", remedy=f"Its log {log} says why.") from error
 
 
 def _created(settings: Mapping[str, str], secret_options: Mapping[str, str]) -> SparkSession:
@@ -124,19 +112,17 @@ def _created(settings: Mapping[str, str], secret_options: Mapping[str, str]) -> 
     return builder.getOrCreate()
 
 
-def _redact_options(session: SparkSession, secret_options: Mapping[str, str]) -> None:
+def _redacting(session: SparkSession, secret_options: Mapping[str, str]) -> SparkSession:
     """Redact what a running session still can: SparkConf, and so the names of its settings, cannot change any more."""
     for key, pattern in redactions({}, secret_options, running=lambda key: session.conf.get(key, None)).items():
         if session.conf.isModifiable(key):
             session.conf.set(key, pattern)
+    return session
 
 
 @contextmanager
-def _stderr_to(log: Path | None) -> Iterator[None]:
+def _stderr_to(log: Path) -> Iterator[None]:
     """Redirect standard error to the log, also for processes started meanwhile, and restore it afterwards."""
-    if log is None:
-        yield
-        return
     with _opened(log) as file:
         ours = os.dup(2)
         os.dup2(file.fileno(), 2)
@@ -164,9 +150,3 @@ def _submitted() -> frozenset[str]:
     arguments = os.environ.get("PYSPARK_SUBMIT_ARGS", "").split()
     keys = {argument.partition("=")[0] for argument in arguments if argument.startswith("spark.")}
     return frozenset(keys | ({"spark.master"} if "--master" in arguments else set()))
-
-
-def _add_missing(active: SparkSession, conf: Mapping[str, str]) -> None:
-    for key, value in conf.items():
-        if active.conf.get(key, None) is None and active.conf.isModifiable(key):
-            active.conf.set(key, value)

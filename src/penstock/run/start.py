@@ -1,28 +1,40 @@
-"""The start of a pipeline on Spark: frame, guarantee, recovery, query."""
+"""The start of a pipeline on Spark: the DataFrame, the guarantee, recovery, the query."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql.types import StructType
 
 from penstock.core.guarantee import too_weak
 from penstock.core.model import Guarantee, SourceName, new_nonce
-from penstock.run.assembly import DeliveryPlan, checkpoint_of
-from penstock.run.continuous import start_unprotected
+from penstock.errors import Usage
+from penstock.protocols import ProjectsRows
+from penstock.run.assembly import DeliveryPlan, checkpoint_of, sinks_of
 from penstock.run.delivery import Delivery
-from penstock.run.frame import frame_of
-from penstock.run.kafka_readers import readers, require_first_batch_goes_on
+from penstock.run.kafka_input import readers, require_first_batch_goes_on
 from penstock.run.open_delivery import Observer
-from penstock.run.query import Query
+from penstock.run.query import Query, start_streaming
 from penstock.run.query_facts import facts_of_pipeline
-from penstock.run.required_guarantees import require_demanded
+from penstock.run.required_guarantees import batches_without_identity, require_demanded
 from penstock.source.guarantee import source_claims
-from penstock.source.kafka.decode import decode_passes
+from penstock.source.kafka.decode import coded_columns, decode_passes
+from penstock.source.open import open_sources
+from penstock.spark.column_name import quoted
+from penstock.spec.kafka import Kafka
 from penstock.spec.pipeline import PipelineSettings, quarantined
+from penstock.spec.registry import Encode
+from penstock.spec.sink import Console, Memory
 from penstock.stage.quarantine import require_read_once
+from penstock.transform.apply import apply_transform, travel_by_value
 from penstock.transform.plan import plan_of, source_order
-from penstock.transform.python import travel_by_value
+
+if TYPE_CHECKING:
+    from penstock.registry.decoding import DecodePass
 
 
 def start(
@@ -41,12 +53,13 @@ def start(
     delivery = Delivery.of_plan(replace(plan, decoding=decoding))
     if not settings.trigger.batches_have_identity:
         return start_unprotected(settings, frame, delivery)
-    return delivery.start_checked(_writer(settings, frame), observers=observers, batches=batches)
+    writer = _configured(frame.writeStream, settings, name=settings.pipeline)
+    return delivery.start_checked(writer, observers=observers, batches=batches)
 
 
-def _writer(settings: PipelineSettings, frame: DataFrame) -> DataStreamWriter:
-    writer = frame.writeStream.queryName(settings.pipeline).outputMode(settings.output_mode)
-    return writer.trigger(**dict(settings.trigger.spark_arguments()))  # type: ignore[arg-type]
+def _configured(writer: DataStreamWriter, settings: PipelineSettings, *, name: str) -> DataStreamWriter:
+    named = writer.queryName(name).outputMode(settings.output_mode)
+    return named.trigger(**dict(settings.trigger.spark_arguments()))  # type: ignore[arg-type]
 
 
 def _of_this_run(settings: PipelineSettings, plan: DeliveryPlan, sources: tuple[SourceName, ...]) -> DeliveryPlan:
@@ -56,3 +69,97 @@ def _of_this_run(settings: PipelineSettings, plan: DeliveryPlan, sources: tuple[
         own = place.model_copy(update={"url": f"{place.url}/run-{new_nonce()}"})
         settings = settings.model_copy(update={"checkpoint": own})
     return replace(plan, settings=settings, sources=sources)
+
+
+def frame_of(
+    settings: PipelineSettings,
+    spark: SparkSession,
+    *,
+    modules: Path | None,
+    decoding: "Mapping[SourceName, DecodePass] | None" = None,
+) -> tuple[DataFrame, Mapping[SourceName, DataFrame]]:
+    """Return the DataFrame that is delivered, and those of the sources below it. `decoding`: see `open_sources`. Raises Usage."""
+    sources = open_sources(spark, settings.sources, decoding=decoding)
+    return _encoded(settings, apply_transform(spark, sources, settings.transform, modules=modules)), sources
+
+
+def _encoded(settings: PipelineSettings, frame: DataFrame) -> DataFrame:
+    """Return the rows that the sinks get. The registry is asked now for the schemas, which stay the same until the next start.
+
+    Rows are encoded before they are staged, so everything that is decided holds the encoded bytes: a batch that is published
+    again is the same, and `verify` compares bytes. Raises Usage (no such subject, a column that is not of its schema's type),
+    Retryable, Failed, DependencyMissing.
+    """
+    wanted = _encoding(settings)
+    if wanted is None:
+        return frame
+    name, sink, encode = wanted
+    coded = coded_columns(encode, sink.topic, who=f"Sink {name!r} encodes")
+    from penstock.registry.encoding import EncodePass, schema_after_encoding
+
+    schema = StructType.fromJson(json.loads(schema_after_encoding(frame.schema.jsonValue(), coded)))
+    return frame.mapInArrow(EncodePass(coded=coded), schema)
+
+
+def _encoding(settings: PipelineSettings) -> "tuple[str, Kafka, Encode] | None":
+    """Return the first sink with `encode`. The settings were checked to have the same `encode` in all sinks."""
+    found = ((name, sink, sink.encode) for name, sink in settings.sinks.items() if isinstance(sink, Kafka))
+    return next(((name, sink, encode) for name, sink, encode in found if encode is not None), None)
+
+
+_OF_BOTH_CLIENTS: Final = frozenset({
+    "security.protocol", "sasl.mechanism", "sasl.kerberos.service.name", "ssl.endpoint.identification.algorithm",
+    "client.id", "client.dns.lookup", "compression.type", "linger.ms",
+})  # fmt: skip
+"""Producer properties of Kafka with the same name and meaning in librdkafka and in Java."""
+
+
+def start_unprotected(settings: PipelineSettings, frame: DataFrame, delivery: Delivery) -> Query:
+    """Start a continuous or real-time query: without batches to recognise, Spark's own sink takes its rows, at least once.
+
+    Raises GuaranteeTooWeak for other sinks, Usage for what Spark's sink cannot take.
+    """
+    name, sink = next(iter(settings.sinks.items()))
+    if len(settings.sinks) != 1 or not isinstance(sink, Console | Kafka | Memory):
+        raise batches_without_identity()
+    if settings.trigger.real_time is not None:
+        _require_real_time(settings, sink)
+    if isinstance(sink, Kafka):
+        writer = _into_topic(name, sink, frame, delivery)
+    elif isinstance(sink, Console):
+        writer = frame.writeStream.format("console").option("numRows", sink.rows)
+        writer = writer.option("truncate", str(sink.truncate > 0).lower())
+    else:
+        writer = frame.writeStream.format("memory")
+    writer = _configured(writer, settings, name=name if isinstance(sink, Memory) else settings.pipeline)
+    return Query(start_streaming(writer, delivery.plan), delivery)
+
+
+def _require_real_time(settings: PipelineSettings, sink: Console | Kafka | Memory) -> None:
+    if isinstance(sink, Memory):
+        raise Usage(
+            "Trigger real_time: expected a sink of type console or kafka, found memory, which Spark does not fill in real time.",
+            remedy="Take type: kafka or console, or use trigger continuous.",
+        )
+    if settings.output_mode != "update":
+        raise Usage(
+            f"Trigger real_time sends rows when they change: expected output_mode update, found {settings.output_mode}.",
+            remedy="Write `output_mode: update`; without an operator that keeps state every row is sent once, as in append.",
+        )
+
+
+def _into_topic(name: str, sink: Kafka, frame: DataFrame, delivery: Delivery) -> DataStreamWriter:
+    own = [each.own_rows(frame.schema.json()) for each in sinks_of(delivery.plan) if isinstance(each, ProjectsRows)]
+    for made in (rows for rows in own if rows is not None):
+        frame = frame.selectExpr(*(f"{sql} AS {quoted(column)}" for column, sql in made.columns.items()))
+    unknown = sorted(sink.options.keys() - _OF_BOTH_CLIENTS)
+    if unknown or sink.encode is not None:
+        what = f"options.{unknown[0]}" if unknown else "encode"
+        raise Usage(
+            f"sinks.{name}.{what} is not a setting of Spark's own Kafka sink, into which continuous and real-time queries write.",
+            remedy=f"Take it out (it takes {', '.join(sorted(_OF_BOTH_CLIENTS))}), or use trigger processing_time.",
+        )
+    writer = frame.writeStream.format("kafka").option("kafka.bootstrap.servers", sink.bootstrap)
+    for key, value in sink.options.items():
+        writer = writer.option(f"kafka.{key}", str(value))
+    return writer if "topic" in frame.columns else writer.option("topic", sink.topic)

@@ -1,1 +1,1 @@
-"""Readers of Spark's schemas, column names and error texts. No pyspark needed."""
+"""Readers of Spark's schemas, column names and error texts, and its session's settings for a while. No pyspark needed."""

@@ -68,37 +68,37 @@ def _field(field: Mapping[str, Any], path: str, timezone: str) -> pa.Field:
     return _named(field["name"], _type(field["type"], path, timezone), nullable=field["nullable"], metadata=encoded)
 
 
-def _named(name: str, kind: pa.DataType, *, nullable: bool, metadata: dict[bytes, bytes] | None = None) -> pa.Field:
-    return pa.field(name, kind, nullable=nullable or pa.types.is_null(kind), metadata=metadata)
+def _named(name: str, data_type: pa.DataType, *, nullable: bool, metadata: dict[bytes, bytes] | None = None) -> pa.Field:
+    return pa.field(name, data_type, nullable=nullable or pa.types.is_null(data_type), metadata=metadata)
 
 
-def _type(kind: str | Mapping[str, Any], path: str, timezone: str) -> pa.DataType:
-    if not isinstance(kind, str):
-        return _nested(kind, path, timezone)
-    if kind == "timestamp":
+def _type(data_type: str | Mapping[str, Any], path: str, timezone: str) -> pa.DataType:
+    if not isinstance(data_type, str):
+        return _nested(data_type, path, timezone)
+    if data_type == "timestamp":
         return pa.timestamp("us", tz=timezone)
-    if kind in _PLAIN:
-        return _PLAIN[kind]
+    if data_type in _PLAIN:
+        return _PLAIN[data_type]
     for pattern, make in _PATTERNS:
-        if found := pattern.fullmatch(kind):
+        if found := pattern.fullmatch(data_type):
             return make(found)
     raise Usage(
-        f"Column {path!r} has the Spark type {kind!r}, which Arrow cannot carry to a sink.",
+        f"Column {path!r} has the Spark type {data_type!r}, which Arrow cannot carry to a sink.",
         remedy="Cast it in the transform, to STRING or to a number, say.",
     )
 
 
-def _nested(kind: Mapping[str, Any], path: str, timezone: str) -> pa.DataType:
-    name = kind["type"]
+def _nested(data_type: Mapping[str, Any], path: str, timezone: str) -> pa.DataType:
+    name = data_type["type"]
     if name == "struct":
-        return pa.struct([_field(field, f"{path}.{field['name']}", timezone) for field in kind["fields"]])
+        return pa.struct([_field(field, f"{path}.{field['name']}", timezone) for field in data_type["fields"]])
     if name == "array":
-        element = _type(kind["elementType"], f"{path}.element", timezone)
-        return pa.list_(_named("element", element, nullable=kind["containsNull"]))
+        element = _type(data_type["elementType"], f"{path}.element", timezone)
+        return pa.list_(_named("element", element, nullable=data_type["containsNull"]))
     if name == "map":
-        key = _named("key", _type(kind["keyType"], f"{path}.key", timezone), nullable=False)
-        value = _type(kind["valueType"], f"{path}.value", timezone)
-        return pa.map_(key, _named("value", value, nullable=kind["valueContainsNull"]))
+        key = _named("key", _type(data_type["keyType"], f"{path}.key", timezone), nullable=False)
+        value = _type(data_type["valueType"], f"{path}.value", timezone)
+        return pa.map_(key, _named("value", value, nullable=data_type["valueContainsNull"]))
     if name == "udt":
-        return _type(kind["sqlType"], path, timezone)
+        return _type(data_type["sqlType"], path, timezone)
     raise ValueError(name)

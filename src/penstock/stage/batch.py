@@ -12,12 +12,11 @@ from penstock.core.codec import TaskMessage, decode_message
 from penstock.core.faults import FaultPoint
 from penstock.core.model import BatchId, Generation, OffsetRange, RowDigest, Staged
 from penstock.protocols import Sink
-from penstock.stage.arrow_settings import applied, settings_for
-from penstock.stage.path import DRIVER_PARTITIONS, BatchSize, StagePath, driver_rows_per_partition
+from penstock.spark.session_settings import applied
+from penstock.stage.path import DRIVER_PARTITIONS, BatchSize, StagePath, driver_rows_per_partition, settings_for
 from penstock.stage.projection import TOO_MANY_ROWS, Projection
 from penstock.stage.quarantine import BadRecords, QuarantineMember
-from penstock.stage.spark_failure import from_spark
-from penstock.stage.staging import MESSAGE, SinkShare, StagePass
+from penstock.stage.staging import MESSAGE, SinkShare, StagePass, from_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -69,7 +68,8 @@ def stage_batch(
     aside = stage_bad_records(bad, quarantine.sink, generation=generation, batch_id=batch_id, row_digest=row_digest)
     staged = _stage(rows, projection, stage_pass, previous=previous, small_input=small_input)
     quarantine.require_still_bad(bad)
-    return _with_aside(staged, aside)
+    requests = [part.requests for part in (staged, aside) if part.requests is not None]
+    return replace(staged, pieces=(*staged.pieces, *aside.pieces), requests=sum(requests) if requests else None)
 
 
 def _stage(
@@ -93,14 +93,8 @@ def stage_bad_records(
 
     projection = Projection.of(StructType.fromJson(json.loads(SCHEMA)), [sink], row_digest)
     stage_pass = _pass(projection, [sink], generation=generation, batch_id=batch_id)
-    message = stage_pass.run(list(projection.of_arrow(bad.kept)), partition=0, task_attempt=0)
+    message = stage_pass.run(list(projection.of_arrow(bad.for_sink)), partition=0, task_attempt=0)
     return _staged([decode_message(message)], StagePath.DRIVER)
-
-
-def _with_aside(staged: StagedRows, aside: StagedRows) -> StagedRows:
-    """Return `staged` with the pieces and requests of the quarantine, whose rows are not the pipeline's."""
-    known = [requests for requests in (staged.requests, aside.requests) if requests is not None]
-    return replace(staged, pieces=(*staged.pieces, *aside.pieces), requests=sum(known) if known else None)
 
 
 def _pass(projection: Projection, sinks: Sequence[Sink], *, generation: Generation, batch_id: BatchId) -> StagePass:

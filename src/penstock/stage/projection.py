@@ -107,8 +107,8 @@ def _forms(schema: StructType, wanted: Sequence[OwnRows | None]) -> tuple[RowFor
     forms = list[RowForm]()
     first = 0
     for own in wanted:
-        columns, kind = (tuple(schema.names), schema.json()) if own is None else (tuple(own.columns), own.schema)
-        forms.append(RowForm(columns=columns, schema=kind, first=first))
+        columns, row_schema = (tuple(schema.names), schema.json()) if own is None else (tuple(own.columns), own.schema)
+        forms.append(RowForm(columns=columns, schema=row_schema, first=first))
         first += forms[-1].width
     return tuple(forms)
 

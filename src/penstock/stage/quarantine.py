@@ -15,7 +15,7 @@ from penstock.core.model import OffsetRange, SourceName
 from penstock.errors import Refused, Retryable, StageFailed
 from penstock.protocols import Sink
 from penstock.spec.location import Quarantine
-from penstock.stage.spark_failure import from_spark
+from penstock.stage.staging import from_spark
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,7 +44,7 @@ class BadRecords:
     offsets: int
 
     @property
-    def kept(self) -> "pa.Table":
+    def for_sink(self) -> "pa.Table":
         """The rows for the quarantine, without the column UNKNOWN."""
         return self.rows.drop_columns([UNKNOWN])
 

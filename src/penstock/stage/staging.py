@@ -13,7 +13,8 @@ from penstock.core.faults import FaultPoint, export_faults, import_faults
 from penstock.core.model import Attempt, BatchId, Generation, SinkName, Staged, new_nonce
 from penstock.errors import PenstockError, StageFailed
 from penstock.protocols import SCHEMA_KEY, Stager, StageWriter, requesting, requests_since, requests_so_far
-from penstock.support.error_transport import through_spark
+from penstock.spark.error import SparkError, read_spark_failure
+from penstock.support.error_transport import from_task, through_spark
 
 START = FaultPoint("stage.start", "A task begins to stage its share of a batch.")
 REPORT = FaultPoint("stage.report", "Everything of a task is staged, and Spark is about to be told.")
@@ -156,14 +157,14 @@ def _in_utc(column: "pa.Field") -> "pa.Field":
     return column.with_type(pa.timestamp("us", tz="UTC")) if _is_instant(column.type) else column
 
 
-def _is_instant(kind: "pa.DataType") -> bool:
-    return bool(pa.types.is_timestamp(kind)) and kind.tz is not None
+def _is_instant(data_type: "pa.DataType") -> bool:
+    return bool(pa.types.is_timestamp(data_type)) and data_type.tz is not None
 
 
 def _as(schema: "pa.Schema", columns: "Sequence[pa.Array]") -> "list[pa.Array]":
     return [
-        column.cast(kind) if _is_instant(kind) and column.type != kind else column
-        for column, kind in zip(columns, schema.types, strict=True)
+        column.cast(data_type) if _is_instant(data_type) and column.type != data_type else column
+        for column, data_type in zip(columns, schema.types, strict=True)
     ]
 
 
@@ -173,3 +174,26 @@ def _failed(cause: Exception) -> StageFailed:
         f"Staging failed with {type(cause).__name__}: {reason}",
         remedy="Nothing of the batch was decided. Mend the cause and start again.",
     )
+
+
+def from_spark(cause: Exception) -> PenstockError:
+    """Return the task's own error if `cause` is or carries one, else StageFailed with Spark's reason."""
+    if isinstance(cause, PenstockError):
+        return cause
+    transported = from_task(str(cause))
+    if transported is not None:
+        return transported
+    spark_error = read_spark_failure(str(cause))
+    return StageFailed(
+        f"Spark could not compute the batch: {spark_error.sentence}",
+        remedy=f"{_advice(spark_error)} Nothing of the batch was decided.",
+    )
+
+
+def _advice(spark_error: SparkError) -> str:
+    if spark_error.condition is not None and spark_error.condition.startswith("FAILED_READ_FILE"):
+        return (
+            "Put a good file of that name in its place, with the modification time of the bad one (touch -r BAD GOOD; "
+            "mv GOOD BAD), or correct the schema or the options of the source; then start again."
+        )
+    return "Mend the cause (in the transform, or in the data) and start again."

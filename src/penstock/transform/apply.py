@@ -1,16 +1,20 @@
 """Application of a pipeline file's `transform:`: SQL over the sources' views, a Python function, or nothing."""
 
-from collections.abc import Mapping
+import inspect
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from pyspark import cloudpickle
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.core.model import SourceName
-from penstock.errors import Usage
+from penstock.errors import Failed, Usage
+from penstock.spark.error import SparkError, read_spark_error
 from penstock.spec.pipeline import Transform
+from penstock.support.user_code import load, loaded_beside, raised
 from penstock.transform.plan import plan_of, source_order
-from penstock.transform.python import run_python
-from penstock.transform.sql import run_sql
 
 
 def apply_transform(
@@ -63,3 +67,98 @@ def execute_as_noop(rows: DataFrame) -> None:
     if every partition of batch N was computed to its end. Raises what Spark raises.
     """
     rows.write.format("noop").mode("overwrite").save()
+
+
+_ONLY_A_QUERY = "EXPLAIN CREATE OR REPLACE TEMPORARY VIEW penstock_transform AS\n"
+_LINES_BEFORE = 1
+
+
+def run_sql(spark: SparkSession, query: str) -> DataFrame:
+    """Return the DataFrame of `query`. Raises Usage if it is wrong, or a statement that changes a catalog instead of a query."""
+    _require_query(spark, query)
+    try:
+        frame = spark.sql(query)
+        _ = frame.schema  # Spark Connect analyses only when it is asked for something
+    except PySparkException as error:
+        raise _wrong_sql(read_spark_error(str(error)), query) from error
+    return frame
+
+
+def _require_query(spark: SparkSession, query: str) -> None:
+    """Raise Usage for anything but a query, by parsing it without running it: Spark runs `CREATE …` and the like on sight."""
+    try:
+        spark.sql(_ONLY_A_QUERY + query).collect()
+    except PySparkException as error:
+        spark_error = read_spark_error(str(error))
+        if spark_error.condition is None or not spark_error.condition.startswith("PARSE_"):
+            return
+        line = None if spark_error.line is None else spark_error.line - _LINES_BEFORE
+        moved = SparkError(message=spark_error.message, condition=spark_error.condition, line=line, column=spark_error.column)
+        raise _wrong_sql(moved, query) from error
+
+
+def _wrong_sql(spark_error: SparkError, query: str) -> Usage:
+    place = "" if spark_error.line is None else f" line {spark_error.line}, column {spark_error.column}"
+    return Usage(
+        f"transform.sql{place}: {spark_error.sentence}{_near(spark_error, query)}",
+        remedy="Correct the query in the pipeline file; it must be one query that Spark SQL understands.",
+    )
+
+
+def _near(spark_error: SparkError, query: str) -> str:
+    lines = query.split("\n")
+    if spark_error.line is None or not 0 < spark_error.line <= len(lines):
+        return ""
+    start = max(0, (spark_error.column or 1) - 40)
+    near = lines[spark_error.line - 1][start : start + 80].strip()
+    return f" It is near `{near}`." if near else ""
+
+
+_PYTHON_KEY = "transform.python"
+_SIGNATURE = "The function must be def name(spark, sources: dict[str, DataFrame]) -> DataFrame."
+
+
+def run_python(
+    spark: SparkSession, sources: Mapping[SourceName, DataFrame], reference: str, *, modules: Path | None
+) -> DataFrame:
+    """Call the function at `reference`. Raises Usage (not found, not a function, no DataFrame) and Failed (it raised)."""
+    function = load_function(reference, modules=modules)
+    try:
+        result = function(spark, dict(sources))
+    except Exception as error:
+        raise Failed(
+            f"{_PYTHON_KEY} {reference} raised {raised(error)}",
+            remedy="Correct the function; --debug shows the whole traceback.",
+        ) from error
+    if not isinstance(result, DataFrame):
+        raise Usage(f"{_PYTHON_KEY} {reference} returned {_kind(result)}, expected a DataFrame.", remedy=_SIGNATURE)
+    return result
+
+
+def load_function(reference: str, *, modules: Path | None) -> Callable[..., object]:
+    """Return the function that `reference` names. Raises Usage, Failed."""
+    function = load(reference, key=_PYTHON_KEY, modules=modules, is_kind=inspect.isfunction, kinds="functions")
+    travel_by_value()
+    if not callable(function):
+        raise Usage(f"{_PYTHON_KEY} {reference} is {_kind(function)}, expected a function.", remedy=_SIGNATURE)
+    _require_callable(reference, function)
+    return function
+
+
+def travel_by_value() -> None:
+    """Pickle modules beside the pipeline file by value, because executors do not have that directory on their path."""
+    for name in loaded_beside():
+        cloudpickle.register_pickle_by_value(sys.modules[name])  # type: ignore[no-untyped-call]
+
+
+def _require_callable(reference: str, function: Callable[..., object]) -> None:
+    try:
+        inspect.signature(function).bind(None, {})
+    except TypeError as error:
+        raise Usage(f"{_PYTHON_KEY} {reference} cannot be called with (spark, sources): {error}.", remedy=_SIGNATURE) from error
+    except ValueError:
+        return  # a built-in without a signature: calling it will tell
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else f"a value of type {type(value).__name__}"

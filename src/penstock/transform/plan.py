@@ -6,17 +6,19 @@ a line break in it).
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.core.model import SourceName
 from penstock.errors import Usage
+from penstock.spark.session_settings import applied
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_FIELDS_SHOWN = "spark.sql.debug.maxToStringFields"
+_WHOLE_PLANS = {"spark.sql.debug.maxToStringFields": str(2**31 - 1)}
+"""By default Spark's text leaves out what follows the 25th column, and `rand()` there would go unseen."""
+
 _LINE = re.compile(r"((?:[: ] {2})*(?:[:+]- )?)([!'~]*)([A-Z]\w*)(.*)", re.DOTALL)
 _STREAMS = frozenset({"StreamingRelation", "StreamingRelationV2", "StreamingExecutionRelation", "StreamingDataSourceV2Relation"})
 _HEADING = "== Analyzed Logical Plan =="
@@ -56,13 +58,13 @@ def plan_of(frame: "DataFrame") -> PlanNode:
     explained = getattr(frame, "_explain_string", None)
     if explained is None:
         return plan_in(frame.sparkSession, frame._jdf.queryExecution().analyzed())
-    with whole_plans(frame.sparkSession):
+    with applied(frame.sparkSession, _WHOLE_PLANS):
         return parse_plan(str(explained(extended=True)).partition(_HEADING)[2].partition("\n== ")[0].partition("\n")[2])
 
 
 def plan_in(spark: "SparkSession", analyzed: Any) -> PlanNode:
     """Parse `analyzed`, a plan in the JVM of a classic session. Raises Usage if its text is not understood."""
-    with whole_plans(spark):
+    with applied(spark, _WHOLE_PLANS):
         return parse_plan(str(analyzed.treeString()), random=frozenset(_declared_random(analyzed)))
 
 
@@ -70,38 +72,25 @@ def _declared_random(plan: Any) -> Iterator[str]:
     """Yield the text of each user-defined function in a JVM plan that is declared nondeterministic."""
     if plan.deterministic():
         return
-    for expression in _java_list(plan.expressions()):
+    for expression in java_items(plan.expressions()):
         yield from _random_functions(expression)
-    for child in _java_list(plan.children()):
+    for child in java_items(plan.children()):
         yield from _declared_random(child)
 
 
 def _random_functions(expression: Any) -> Iterator[str]:
-    inner = [child for child in _java_list(expression.children()) if not child.deterministic()]
+    inner = [child for child in java_items(expression.children()) if not child.deterministic()]
     if not inner and not expression.deterministic() and str(expression.getClass().getSimpleName()).endswith("UDF"):
         yield str(expression.toString())
     for child in inner:
         yield from _random_functions(child)
 
 
-def _java_list(items: Any) -> Iterator[Any]:
+def java_items(items: Any) -> Iterator[Any]:
+    """Yield the elements of a collection in the JVM, of Java or of Scala."""
     found = items.iterator()
     while found.hasNext():
         yield found.next()
-
-
-@contextmanager
-def whole_plans(spark: "SparkSession") -> Iterator[None]:
-    """Have Spark print whole plans: by default it leaves out what follows the 25th column, and `rand()` there would go unseen."""
-    before = spark.conf.get(_FIELDS_SHOWN, None)
-    spark.conf.set(_FIELDS_SHOWN, str(2**31 - 1))
-    try:
-        yield
-    finally:
-        if before is None:
-            spark.conf.unset(_FIELDS_SHOWN)
-        else:
-            spark.conf.set(_FIELDS_SHOWN, before)
 
 
 def parse_plan(text: str, *, random: Collection[str] = ()) -> PlanNode:

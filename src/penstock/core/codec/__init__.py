@@ -8,9 +8,8 @@ reader preserves numbers above 2^53. Bytes are base64.
 """
 
 from penstock.core.codec.document import decode_document, encode_document
-from penstock.core.codec.entry import decode_entry, encode_entry
+from penstock.core.codec.entry import TaskMessage, decode_entry, decode_message, encode_entry, encode_message
 from penstock.core.codec.marker import decode_marker, decode_owner, encode_marker, encode_owner
-from penstock.core.codec.message import TaskMessage, decode_message, encode_message
 
 __all__ = [
     "TaskMessage",

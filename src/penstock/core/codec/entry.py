@@ -1,6 +1,8 @@
-"""Ledger entries as JSON, in every version ever written."""
+"""Ledger entries as JSON, in every version ever written; and the message of a task, which holds staged pieces, too."""
 
 from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
@@ -89,11 +91,8 @@ def _version_of(entry: Entry) -> int:
         return _TOPICS if body.gaps else _PLAIN
     if body.decision.evidence != NO_EVIDENCE:
         return _TOPICS
-    return _COUNTED if _counts_requests(body.decision) else _PLAIN
-
-
-def _counts_requests(decision: Decision) -> bool:
-    return decision.stage_requests is not None or decision.previous_publish_requests is not None
+    requests = (body.decision.stage_requests, body.decision.previous_publish_requests)
+    return _PLAIN if requests == (None, None) else _COUNTED
 
 
 def _of_body(body: Body, version: int) -> dict[str, Json]:
@@ -317,3 +316,37 @@ _READERS = {
         _entry, decision_fields=_TOPICS_FIELDS, adopted_fields=_ADOPTED_FIELDS | {"gaps"}, summary_fields=_NAMED_FIELDS
     ),
 }
+
+
+_KIND, _VERSION = "penstock.message", 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskMessage:
+    """One task's result, never stored: staged pieces, rows, their size in Arrow, and requests (None: nothing counts them)."""
+
+    pieces: tuple[Staged, ...]
+    rows: int
+    size_bytes: int
+    requests: int | None
+
+
+def encode_message(pieces: Sequence[Staged], *, rows: int, size_bytes: int, requests: int | None) -> bytes:
+    """Return the bytes that a task yields."""
+    staged: list[Json] = [of_staged(piece) for piece in pieces]
+    fields: dict[str, Json] = {"pieces": staged, "rows": rows, "size_bytes": size_bytes, "requests": requests}
+    return encode_document(_KIND, _VERSION, fields)
+
+
+def decode_message(data: bytes) -> TaskMessage:
+    """Return a task's message. Raises LedgerMismatch for other bytes, FormatTooNew if executors run a newer Penstock."""
+    return decode(data, kind=_KIND, where="A task's message", readers={1: _message, _VERSION: _message})
+
+
+def _message(fields: dict[str, Any]) -> TaskMessage:
+    return TaskMessage(
+        pieces=tuple(to_staged(item) for item in items(fields["pieces"])),
+        rows=integer(fields["rows"]),
+        size_bytes=integer(fields["size_bytes"]),
+        requests=optional(integer, fields.get("requests")),
+    )

@@ -68,10 +68,6 @@ def _owner(fields: dict[str, Any]) -> AccountOwner:
     )
 
 
-def _without_files(fields: dict[str, Any]) -> Marker:
-    return _marker(fields, None)
-
-
 def _with_files(fields: dict[str, Any]) -> Marker:
     files = items(fields.pop("files", None))
     return _marker(fields, tuple(_file(record(file, _FILE_FIELDS)) for file in files))
@@ -86,7 +82,7 @@ def _file(fields: dict[str, Any]) -> MarkedFile:
     return MarkedFile(name=text(fields["name"]), rows=integer(fields["rows"]), size_bytes=integer(fields["size_bytes"]))
 
 
-def _marker(fields: dict[str, Any], files: tuple[MarkedFile, ...] | None) -> Marker:
+def _marker(fields: dict[str, Any], files: tuple[MarkedFile, ...] | None = None) -> Marker:
     require_fields(fields, _FIELDS)
     return Marker(
         pipeline=PipelineName(text(fields["pipeline"])),
@@ -100,4 +96,4 @@ def _marker(fields: dict[str, Any], files: tuple[MarkedFile, ...] | None) -> Mar
     )
 
 
-_READERS = {_WITHOUT_FILES: _without_files, _WITH_FILES: _with_files, _WITH_LEDGER: _with_ledger}
+_READERS = {_WITHOUT_FILES: _marker, _WITH_FILES: _with_files, _WITH_LEDGER: _with_ledger}

@@ -23,7 +23,7 @@ from penstock.core.model import (
     SinkReport,
     Totals,
 )
-from penstock.core.open_transaction import OpenTransaction
+from penstock.core.topics import OpenTransaction
 from penstock.errors import Failed, OutcomeUnknown, Refused, Retryable
 from penstock.kafka.transactions import end_transaction, open_transactions
 from penstock.protocols import OwnRows, SinkDecisions

@@ -15,7 +15,7 @@ from typing import Any
 
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.outcome import StagedBatch
-from penstock.commit.sink_decisions import LedgerDecisions
+from penstock.commit.verification import LedgerDecisions
 from penstock.core.faults import ONCE_VARIABLE, arm
 from penstock.core.model import (
     Batch,
@@ -61,7 +61,7 @@ def live(
         for number in batches:
             coordinator.deliver(batch_of(number), partial(_staged, bench, sink, number))
         if tidy:
-            coordinator.sweep(dry_run=False)
+            coordinator.sweep()
 
 
 @contextmanager

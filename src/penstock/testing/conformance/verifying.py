@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.commit.outcome import StagedBatch
-from penstock.commit.sink_decisions import LedgerDecisions
-from penstock.commit.verification import verify_sink
+from penstock.commit.verification import LedgerDecisions, verify_sink
 from penstock.core.model import Generation, Position, RowDigest, SinkReport
 from penstock.protocols import Sink
 from penstock.testing.conformance.bench import Bench

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from greenlet import greenlet
 
 from penstock.commit.coordinator import Coordinator
-from penstock.commit.executor import Task
 from penstock.commit.outcome import StagedBatch
 from penstock.core.model import Attempt, Batch, Generation, Nonce, Opened, PipelineName, Staged
 from penstock.errors import ContentConflict, Fenced, OutcomeUnknown, PenstockError, Refused, Retryable, StagedDataLost
@@ -157,10 +156,10 @@ class SimulatedDeferredPublish:
 
     def __init__(self, *, chance: float, random: Random) -> None:
         self._chance, self._random = chance, random
-        self._task: Task | None = None
+        self._task: Callable[[], None] | None = None
         self._failure: PenstockError | None = None
 
-    def __call__(self, task: Task) -> Task:
+    def __call__(self, task: Callable[[], None]) -> Callable[[], None]:
         """Schedule `task`, and return a function that runs it if it has not run yet, and raises what it raised."""
         self._task = task
         return self._wait

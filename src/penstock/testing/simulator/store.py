@@ -6,7 +6,7 @@ from functools import partial
 from penstock.core.model import Entry, PipelineName, Position
 from penstock.ledger.log import LogLedger
 from penstock.ledger.store import MemoryStore
-from penstock.protocols import Within
+from penstock.protocols import InTransaction
 from penstock.testing.simulator.schedule import Stepper, ViolationError
 from penstock.testing.simulator.targets import History
 
@@ -61,7 +61,7 @@ class WatchedLedger(LogLedger):
         super().__init__(store, pipeline=pipeline)
         self._history = history
 
-    def append(self, entry: Entry, *, within: Within | None = None) -> None:
+    def append(self, entry: Entry, *, within: InTransaction | None = None) -> None:
         """Check that an acknowledged entry is in the ledger."""
         super().append(entry, within=within)
         self._require_real(entry, "appended")

@@ -1,13 +1,26 @@
-"""Checks before Spark starts that the checkpoint continues what the ledger decided. Better refused early than in a batch."""
+"""Whether a checkpoint continues what the ledger decided, and what adopting one that does not would mean."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
-from penstock.commit.publication import decision_in
-from penstock.core.model import SourceName, Summary
-from penstock.errors import BatchGap, CheckpointDamaged, CheckpointMissing, CheckpointReplaced, PenstockError, SourcesChanged
+from penstock.commit.identity import recognise
+from penstock.commit.publication import decision_in, decision_of
+from penstock.core.model import Adopted, BatchId, QueryId, SourceName, Summary
+from penstock.errors import (
+    BatchForgotten,
+    BatchGap,
+    CheckpointDamaged,
+    CheckpointMissing,
+    CheckpointReplaced,
+    OffsetsConflict,
+    PenstockError,
+    Refused,
+    SourcesChanged,
+)
 from penstock.observe.status import CheckpointPosition
 from penstock.protocols import Ledger
+from penstock.run.runtime import Runtime
 
 
 def position_of(checkpoint: SparkCheckpoint) -> CheckpointPosition | None:
@@ -42,7 +55,12 @@ def require_continuation(summary: Summary, checkpoint: SparkCheckpoint) -> None:
     except CheckpointDamaged as damaged:
         raise with_way_out(damaged, summary, checkpoint) from None
     if summary.query_id is None or expected is None:
-        _require_fresh(position, checkpoint)
+        if position is not None and position.next_batch_id > 0:
+            raise BatchGap(
+                f"The ledger is empty, but the checkpoint {checkpoint.location} goes on with batch {position.next_batch_id}.",
+                remedy="Put the ledger back if it is lost, moved or not mounted; else start with a new checkpoint, or state with "
+                "`penstock adopt` that the batches before it are delivered.",
+            )
         return
     if position is None:
         raise CheckpointMissing(
@@ -84,15 +102,6 @@ def with_way_out(error: PenstockError, summary: Summary, checkpoint: SparkCheckp
     return error
 
 
-def _require_fresh(position: CheckpointPosition | None, checkpoint: SparkCheckpoint) -> None:
-    if position is not None and position.next_batch_id > 0:
-        raise BatchGap(
-            f"The ledger is empty, but the checkpoint {checkpoint.location} goes on with batch {position.next_batch_id}.",
-            remedy="Put the ledger back if it is lost, moved or not mounted; else start with a new checkpoint, or state with "
-            "`penstock adopt` that the batches before it are delivered.",
-        )
-
-
 def require_sources(ledger: Ledger, checkpoint: SparkCheckpoint, sources: Sequence[SourceName]) -> None:
     """Raise SourcesChanged if `sources`, in the order of the plan, are not those of the newest decision in their order.
 
@@ -115,3 +124,86 @@ def require_sources(ledger: Ledger, checkpoint: SparkCheckpoint, sources: Sequen
             f"{', '.join(before)}.",
             remedy="Number, order and names of sources must not change under a checkpoint: put the sources back as they were.",
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adoption:
+    """What adopting would record, or did record. `needed` is False where the checkpoint continues the ledger as it is."""
+
+    needed: bool
+    done: bool
+    query_id: QueryId | None
+    next_batch_id: BatchId
+    consequences: tuple[str, ...]
+
+    def recorded(self, *, reason: str, operator: str) -> Adopted:
+        return Adopted(query_id=self.query_id, next_batch_id=self.next_batch_id, reason=reason, operator=operator)
+
+
+def plan_adoption(runtime: Runtime, summary: Summary) -> Adoption:
+    """Return what going on with this checkpoint would mean, judged by checkpoint and ledger. Changes nothing."""
+    position = position_of(runtime.checkpoint)
+    if position is None:
+        return _new_checkpoint(summary)
+    if position.query_id is None:
+        raise CheckpointDamaged(
+            f"The checkpoint {runtime.checkpoint.location} has lost its metadata file, so Spark would not start on it.",
+            remedy='Write {"id":"…"} into it with the query id that `penstock history` shows, or remove the checkpoint.',
+        )
+    conflict = _conflict(runtime, summary, position)
+    stated = _continues(summary, position) if conflict is None else None
+    return Adoption(
+        needed=stated is None,
+        done=False,
+        query_id=position.query_id,
+        next_batch_id=position.next_batch_id,
+        consequences=(stated,) if stated is not None else _consequences(summary, position, conflict),
+    )
+
+
+def _conflict(runtime: Runtime, summary: Summary, position: CheckpointPosition) -> Refused | None:
+    """Return why Spark's newest planned batch would be refused, None if it would not. Raises what no adoption can resolve."""
+    if position.planned is None:
+        return None
+    try:
+        batch = runtime.checkpoint.batch(position.planned, runtime.source_names(position.planned))
+        recognise(batch, summary=summary, decision_of=lambda batch_id: decision_of(runtime.ledger, batch_id))
+    except (CheckpointReplaced, OffsetsConflict, BatchGap, BatchForgotten) as refusal:
+        return refusal
+    return None
+
+
+def _continues(summary: Summary, position: CheckpointPosition) -> str | None:
+    upcoming, expected = position.next_batch_id, summary.next_batch_id
+    if summary.query_id is None or expected is None:
+        return "The ledger is empty and the checkpoint is new: there is nothing to adopt." if upcoming == 0 else None
+    if position.query_id == summary.query_id and upcoming in {expected, expected - 1}:
+        return "The checkpoint continues the ledger: there is nothing to adopt."
+    return None
+
+
+def _consequences(summary: Summary, position: CheckpointPosition, conflict: Refused | None) -> tuple[str, ...]:
+    upcoming, expected = position.next_batch_id, summary.next_batch_id
+    stated = () if conflict is None else (conflict.message,)
+    if position.query_id == summary.query_id and expected is not None and upcoming > expected:
+        return (
+            *stated,
+            f"Batches {expected} to {upcoming - 1} are taken as delivered although they were not: their records are LOST.",
+        )
+    return (
+        *stated,
+        f"The pipeline goes on with query {position.query_id} from batch {upcoming}.",
+        "What that checkpoint reads again gets TWICE into sinks that append (parquet, write: append); what it skips is lost.",
+        "Compare its offsets (`penstock checkpoint inspect`) with the last ones delivered (`penstock history`).",
+    )
+
+
+def _new_checkpoint(summary: Summary) -> Adoption:
+    if summary.query_id is None:
+        stated: tuple[str, ...] = ("There is neither a checkpoint nor anything delivered: there is nothing to adopt.",)
+    else:
+        stated = (
+            "Spark makes a new checkpoint and reads every source from where its options say.",
+            "Records delivered before that are still in the source get TWICE into sinks that append (parquet, write: append).",
+        )
+    return Adoption(needed=summary.query_id is not None, done=False, query_id=None, next_batch_id=BatchId(0), consequences=stated)

@@ -1,5 +1,6 @@
-"""`penstock quarantine list` and `show`: show records that could not be decoded."""
+"""`penstock files`, `penstock quarantine list` and `show`: what lies in a table, for other tools, and what in the quarantine."""
 
+import sys
 from base64 import b64decode
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -9,11 +10,39 @@ from rich.console import Group, RenderableType
 
 from penstock.cli import formatting
 from penstock.cli.opening import File, Json, Overrides, pipeline
-from penstock.cli.output import show
+from penstock.cli.output import print_line, show
 from penstock.cli.table import Fitting, facts
+from penstock.support.printable import printable
 
 if TYPE_CHECKING:
-    from penstock.run.quarantine_content import QuarantinedRecord
+    from penstock.run.reading import QuarantinedRecord
+
+
+def files(
+    *,
+    file: File,
+    sink: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The sink; may be left out if only one has files.", show_default=False)
+    ] = None,
+    account: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only this account; may be repeated.", show_default=False)
+    ] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="As of this batch, not the newest whole one.", show_default=False)
+    ] = None,
+    added: Annotated[bool, typer.Option("--added", help="Only the files that this batch added, as they were then.")] = False,
+    overrides: Overrides = None,
+    as_json: Json = False,
+) -> None:
+    """The exact files of a table as of the newest batch that every account shows: path or URL, one a line."""
+    opened = pipeline(file, overrides)
+    found = opened.read(sink, account, batch, added=added, counted=as_json)
+    if as_json:
+        print_line({"pipeline": opened.settings.pipeline, "sink": found.sink, "as_of": found.as_of, "files": found.files})
+    else:
+        shown = printable if sys.stdout.isatty() else str
+        sys.stdout.writelines(f"{shown(url)}\n" for url in found.urls())
+
 
 _ROW_BYTES = 16
 _SHOWN_BYTES = 4096

@@ -1,0 +1,91 @@
+"""What surrounds the delivery of a batch: measuring it, forgetting the ledger's oldest entries, sweeping dead staging."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from penstock.commit.publication import dead_staging
+from penstock.core.model import Entry, Position
+from penstock.errors import Failed, PenstockError, Retryable
+from penstock.protocols import HasStaging, Ledger, Sink, requesting, requests_since, requests_so_far
+
+RETAINED_ENTRIES = 10_000
+PRUNE_EVERY = 1_000
+
+
+class PublicationMeter:
+    """Measures what publishing takes, in milliseconds and billed requests, one batch after the other; the next decision notes it.
+
+    `counts_requests` is False where two batches run side by side and would mix theirs.
+    """
+
+    def __init__(self, places: Iterable[object], now_ms: Callable[[], int], *, counts_requests: bool) -> None:
+        self._places, self._now_ms = requesting(places), now_ms
+        self.counts_requests = counts_requests
+        self.publish_ms: int | None = None
+        self.requests: int | None = None
+        self._requests_before: int | None = None
+        self._began_ms = 0
+
+    def start(self) -> None:
+        """Called before a batch is decided."""
+        self._requests_before, self._began_ms = requests_so_far(self._places), self._now_ms()
+
+    def decided(self) -> int:
+        """Called when it is decided; returns the milliseconds since `start`."""
+        began_ms, self._began_ms = self._began_ms, self._now_ms()
+        return self._began_ms - began_ms
+
+    def published(self) -> int:
+        """Called when it is published everywhere; returns the milliseconds since `decided`."""
+        self.publish_ms = self._now_ms() - self._began_ms
+        return self.publish_ms
+
+    def ended(self) -> None:
+        """Called when nothing of the batch is left to do."""
+        self.requests = requests_since(self._requests_before, self._places) if self.counts_requests else None
+
+
+class Pruning:
+    """Keeps the newest `retained` entries of a ledger; asks it at most once in `every` entries, and again where that failed."""
+
+    def __init__(self, ledger: Ledger, *, retained: int, every: int) -> None:
+        self._ledger, self._retained, self._every = ledger, retained, every
+        self._is_due = False
+
+    def after(self, tail: Position) -> tuple[str, ...]:
+        """Called after each batch, with the position of the ledger's tail. Returns warnings: entries that stay delay no batch."""
+        self._is_due = self._is_due or (tail % self._every == 0 and tail > self._retained)
+        if not self._is_due:
+            return ()
+        try:
+            self._ledger.prune(below=Position(tail - self._retained))
+        except (Retryable, Failed) as error:
+            return (f"The ledger at {self._ledger.location} could not be pruned: {error}",)
+        self._is_due = False
+        return ()
+
+
+def sweep_sinks(sinks: Sequence[Sink], tail: Entry, newest: Entry | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Collect the staging that is dead by the ledger's `tail` and its `newest` decision (I10).
+
+    Returns the names of what was collected, and warnings: garbage that stays does not stop a delivery.
+    """
+    cut = dead_staging(tail, newest)
+    swept: list[str] = []
+    warnings: list[str] = []
+    for sink in sinks:
+        with _warning(warnings, f"Sink {sink.name!r} could not be swept"):
+            swept += sink.sweep(cut, dry_run=False)
+        if isinstance(sink, HasStaging):  # after the sweep, which may have made the room for it
+            with _warning(warnings, f"The staging of sink {sink.name!r} could not be signed"):
+                sink.sign(tail)
+    return tuple(swept), tuple(warnings)
+
+
+@contextmanager
+def _warning(warnings: list[str], what: str) -> Iterator[None]:
+    """Append an error to `warnings` instead of raising it."""
+    try:
+        yield
+    except PenstockError as error:
+        warnings.append(f"{what}: {error}")

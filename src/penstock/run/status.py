@@ -1,0 +1,184 @@
+"""`penstock status`: where a pipeline stands by ledger, checkpoint, Kafka and the markers of its places, without Spark."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from threading import Thread
+
+from penstock.core.high_water_mark import HighWaterMark
+from penstock.core.model import Finding, PipelineName, Position, SinkName, SourceName, Summary
+from penstock.core.topics import TopicRead
+from penstock.errors import PenstockError, Refused
+from penstock.observe.status import PlaceState, Status, status
+from penstock.protocols import HasMarker, Ledger, Sink
+from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of, sinks_of
+from penstock.run.continuation import position_of
+from penstock.run.kafka_input import known_topics
+from penstock.run.ledger_match import Place, ledger_mismatch, published_rows, require_marker_not_older
+from penstock.run.runtime import now_ms
+from penstock.source.kafka.lag import TopicLag, describe_lag, lag_of
+from penstock.source.kafka.watch import brokers_of, kafka_sources
+from penstock.spec.pipeline import DeliverySettings, without_ledger
+from penstock.spec.sink import Console, Memory
+from penstock.spec.source import Source
+from penstock.support.secret import scrub
+
+DELIVERED = "delivered offsets"
+"""Subject of the finding that Kafka does not continue what was delivered, so that a start would be refused."""
+
+
+def status_of(plan: DeliveryPlan, *, known: tuple[PlaceState, ...] | None = None) -> Status:
+    """Return where the pipeline stands, at constant cost: by its ledger, its checkpoint, and a look at each place.
+
+    `known` is what the places said a moment ago; they are not asked again.
+    """
+    with closing(ledger_of(plan)) as ledger:
+        before = ledger.tail()
+        checkpoint = position_of(checkpoint_of(plan))
+        found = status(pipeline=plan.pipeline, ledger=ledger, checkpoint=checkpoint, before=before)
+        if (text := without_ledger(plan.settings)) is not None:
+            return replace(found, health="ok", text=text)
+        lag = input_lag(plan.settings, ledger, now_ms=now_ms)
+        places = places_of(plan, ledger) if known is None else known
+        return replace(found, lag=lag.topics, lag_unknown=lag.troubles).with_places(places)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputLag:
+    """The lag of every topic that was read, and the reason for each source that could not be asked."""
+
+    topics: tuple[TopicLag, ...] = ()
+    troubles: tuple[str, ...] = ()
+
+
+def input_lag(settings: DeliverySettings, ledger: Ledger, *, now_ms: Callable[[], int]) -> InputLag:
+    """Return the lag behind what the newest decision read. Costs some requests to the brokers for each topic."""
+    tail = ledger.tail()
+    reads = known_topics(ledger, Summary() if tail is None else tail.summary)
+    topics, troubles = list[TopicLag](), list[str]()
+    for name, source in kafka_sources(settings):
+        try:
+            topics += _of_source(name, source, reads, now_ms)
+        except PenstockError as error:
+            troubles.append(scrub(str(error)))
+    return InputLag(topics=tuple(topics), troubles=tuple(troubles))
+
+
+def input_findings(settings: DeliverySettings, ledger: Ledger, *, now_ms: Callable[[], int]) -> Iterator[Finding]:
+    """Yield for `penstock check` whether Kafka answers, still has what is to be read next, and for how long."""
+    found = input_lag(settings, ledger, now_ms=now_ms)
+    for message in found.troubles:
+        yield Finding(subject="kafka", ok=False, message=message)
+    accepting = {name for name, source in kafka_sources(settings) if source.on_gap == "accept"}
+    for lag in found.topics:
+        subject = DELIVERED if lag.gaps else f"records of {lag.source}"
+        fine = lag.source in accepting if lag.gaps else not lag.is_near_loss
+        yield Finding(subject=subject, ok=fine, message=describe_lag(lag), warns=lag.gaps > 0)
+    if not found.troubles and not found.topics:
+        yield from _unread(settings)
+
+
+def _unread(settings: DeliverySettings) -> Iterator[Finding]:
+    """Yield, for a pipeline that has read nothing yet, whether the topics exist that its sources name."""
+    for name, source in kafka_sources(settings):
+        wanted = topics_named(source)
+        try:
+            missing = sorted(set(wanted) - brokers_of(name, source).topics(wanted).keys())
+        except PenstockError as error:
+            yield Finding(subject="kafka", ok=False, message=scrub(str(error)))
+            continue
+        message = (
+            f"has no topic {', '.join(missing)}: create it, or correct the source {name}"
+            if missing
+            else "answers; nothing was read yet"
+        )
+        yield Finding(subject="kafka", ok=not missing, message=message)
+
+
+def topics_named(source: Source) -> list[str]:
+    """Return the topics that a source's settings name; none where they give a pattern or partitions."""
+    for option, value in source.options.items():
+        if option.lower() == "subscribe":
+            return [name.strip() for name in value.split(",") if name.strip()]
+    return []
+
+
+def _of_source(name: SourceName, source: Source, reads: tuple[TopicRead, ...], now_ms: Callable[[], int]) -> Iterator[TopicLag]:
+    brokers = brokers_of(name, source)
+    for read in reads:
+        if read.source == name:
+            yield lag_of(read, brokers=brokers, now_ms=now_ms())
+
+
+LOOK_S = 10.0
+"""Seconds to wait for all places together."""
+
+_Answers = dict[Place, HighWaterMark | PenstockError | None]
+
+
+def places_of(plan: DeliveryPlan, ledger: Ledger, *, within_s: float = LOOK_S) -> tuple[PlaceState, ...]:
+    """Return every account of every sink that has a marker. A place that fails or does not answer in time is `unreachable`.
+
+    Loads the sinks, and Arrow with them, unless none has a place. Raises what the ledger raises.
+    """
+    if all(isinstance(sink, Memory | Console) for sink in plan.settings.sinks.values()):
+        return ()
+    try:
+        sinks = [sink for sink in sinks_of(plan) if isinstance(sink, HasMarker)]
+    except PenstockError as error:  # such as a client library that is not installed on this machine
+        names = map(SinkName, plan.settings.sinks)
+        return tuple(PlaceState(sink=name, account=None, state="unreachable", trouble=str(error)) for name in names)
+    rows = published_rows(ledger, sinks)
+    found = _marks(sinks, plan.pipeline, within_s=within_s)
+    places = [(sink.name, account) for sink in sinks for account in sink.accounts]
+    return tuple(
+        _state(place, found[place], ledger, rows.get(place, 0)) if place in found else _silent(place, within_s)
+        for place in places
+    )
+
+
+def _marks(sinks: Sequence[Sink], pipeline: PipelineName, *, within_s: float) -> _Answers:
+    """Return the markers that arrive in time. A sink that hangs keeps a thread, which ends with the process."""
+    found = _Answers()
+    threads = [Thread(target=_look, args=(sink, pipeline, found), daemon=True) for sink in sinks]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + within_s
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    return found.copy()
+
+
+def _look(sink: Sink, pipeline: PipelineName, found: _Answers) -> None:
+    assert isinstance(sink, HasMarker)
+    try:
+        for account in sink.accounts:
+            try:
+                found[sink.name, account] = sink.high_water_mark(account, pipeline=pipeline)
+            except PenstockError as error:
+                found[sink.name, account] = error
+    finally:
+        sink.close()
+
+
+def _silent(place: Place, within_s: float) -> PlaceState:
+    sink, account = place
+    return PlaceState(sink=sink, account=account, state="unreachable", trouble=f"No answer within {within_s:g} seconds.")
+
+
+def _state(place: Place, mark: HighWaterMark | PenstockError | None, ledger: Ledger, rows: int) -> PlaceState:
+    """Return the state of a place in which `rows` rows were published."""
+    sink, account = place
+    if isinstance(mark, PenstockError):
+        return PlaceState(sink=sink, account=account, state="unreachable", trouble=str(mark))
+    if mark is None:
+        try:
+            require_marker_not_older(None if rows else Position(0), rows, None, sink=sink, account=account)
+        except Refused as lost:
+            return PlaceState(sink=sink, account=account, state="lost", trouble=lost.message)
+        return PlaceState(sink=sink, account=account, state="empty")
+    mismatch = ledger_mismatch(mark, ledger, sink=sink, account=account)
+    if mismatch is None:
+        return PlaceState(sink=sink, account=account, state="own", mark=mark.position)
+    return PlaceState(sink=sink, account=account, state=mismatch.state, mark=mark.position, trouble=mismatch.error.message)
