@@ -55,7 +55,7 @@ def test_no_output_holds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pla
     monkeypatch.setenv("S", MARKER)
     monkeypatch.setattr("penstock.commit.verification.TRIES", 2)  # what cannot be reached is asked again for half a minute
     if place == "kafka sink":  # its client gives no answer, however long it is waited for
-        monkeypatch.setattr("penstock.run.operations.places_of", partial(places_of, within_s=0.5))
+        monkeypatch.setattr("penstock.run.status.places_of", partial(places_of, within_s=0.5))
     file = tmp_path / "pipeline.yaml"
     file.write_text(PLACES[place].replace("SECRET", MARKER).replace("QUOTED", QUOTED))
     for words in ([verb, str(file), "--show-values"], [verb, str(file), "--json"]):

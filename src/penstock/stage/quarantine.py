@@ -15,7 +15,6 @@ from penstock.core.model import OffsetRange, SourceName
 from penstock.errors import Refused, Retryable, StageFailed
 from penstock.protocols import Sink
 from penstock.spec.location import Quarantine
-from penstock.stage.staging import from_spark
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -105,6 +104,8 @@ class QuarantineMember:
         try:
             return [bytes(row[PACKED]) for row in frame.mapInArrow(one, f"{PACKED} binary").collect()]
         except Exception as cause:
+            from penstock.stage.staging import from_spark  # with pyarrow, which commands that only look do not load
+
             raise from_spark(cause) from cause
 
     def _require_few(self, bad: BadRecords) -> None:
