@@ -12,7 +12,7 @@ from pluggy import PluggyTeardownRaisedWarning
 
 from tests import fast_spark
 from tests.drawing import keep_some
-from tests.memory import in_memory
+from tests.memory import in_memory, remove_left_directories
 from tests.seed import SEED
 
 LAYERS = ("unit", "architecture", "simulation", "live", "conformance", "attack", "upgrade", "spark", "crash", "mutation")
@@ -28,6 +28,7 @@ IN_CI = os.environ.get("CI") == "true"
 def pytest_configure() -> None:
     memory = in_memory()
     if memory is not None:
+        remove_left_directories(memory)
         os.environ.setdefault("PENSTOCK_SERVERS_DATA", str(memory))
 
 

@@ -4,13 +4,12 @@ Of each sink's crashes a run draws a quarter, and the half of the cases of what 
 All run with PENSTOCK_SOAK_FAULTS=all, and where a file is named.
 """
 
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.drawing import keep_some
-from tests.memory import in_memory
+from tests.memory import held_directory, in_memory
 
 from penstock.testing.conformance import CrashContract
 from penstock.testing.conformance.staging import Examined
@@ -48,5 +47,5 @@ def tmp_path(tmp_path: Path) -> Iterator[Path]:
     if memory is None:
         yield tmp_path
         return
-    with tempfile.TemporaryDirectory(prefix="penstock-", dir=memory) as directory:
-        yield Path(directory)
+    with held_directory(parent=memory) as directory:
+        yield directory

@@ -2,15 +2,14 @@
 
 import atexit
 import os
-import tempfile
 from contextlib import AbstractContextManager, ExitStack
 from functools import cache
 from itertools import count
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
+from tests.memory import held_directory
 from tests.servers import KINDS
 from tests.servers.server import NotInstalledError, Outside, Place
 
@@ -56,7 +55,7 @@ def open_until_servers_stop(connection: AbstractContextManager[T]) -> T:
 def server(kind: str) -> Any:
     """The running server of that kind. Without it the test is skipped; in CI that is a failure (tests/conftest.py)."""
     try:
-        made = tempfile.TemporaryDirectory(prefix=f"penstock-{kind}-", dir=os.environ.get(DATA_VARIABLE))
-        return _running.enter_context(KINDS[kind].running(Path(_running.enter_context(made))))
+        directory = _running.enter_context(held_directory(f"{kind}-", parent=os.environ.get(DATA_VARIABLE)))
+        return _running.enter_context(KINDS[kind].running(directory))
     except NotInstalledError as missing:
         pytest.skip(str(missing))

@@ -19,7 +19,7 @@ ADMIN, ADMIN_PASSWORD = "postgres", "secret-of-the-administrator"
 ROLE, PASSWORD = "penstock", "s3cret/of?the-role"
 QUOTED_PASSWORD = "s3cret%2Fof%3Fthe-role"
 _LOOK_S = 0.02
-_KEPT = 64
+_KEPT = 24
 """Databases of earlier tests: each takes 8 MB, and the cluster may be in memory."""
 _RECOVERY = "recovery_init_sync_method=syncfs"
 """After a kill, one call for all files: there are some hundred to a database, and a database to most tests."""
@@ -66,7 +66,7 @@ class PostgresServer:
     def start(self) -> None:
         """Also after a kill: it recovers by itself."""
         place = ("listen_addresses=127.0.0.1", f"unix_socket_directories={self._directory}")
-        settings = (*place, "max_connections=60", "max_wal_size=128MB", _RECOVERY)
+        settings = (*place, "max_connections=60", "max_wal_size=128MB", "dynamic_shared_memory_type=mmap", _RECOVERY)
         command = [str(self._binaries / "postgres"), "-D", str(self._data), "-p", str(self.port)]
         command += [part for setting in settings for part in ("-c", setting)]
         log = self._directory / "postgres.log"
