@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 _MEMORY = Path("/dev/shm")
 _ROOM_BYTES = 4 * 2**30
 """The servers of a worker take some 1.5 GB; a container often has 64 MB there."""
-_PREFIX = "penstock-"
+_PREFIX = "penstock-test-"
 _UNLOCKED_S = 60.0
 """A directory younger than that may be one that its maker is about to lock."""
 
