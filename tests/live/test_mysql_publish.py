@@ -223,17 +223,16 @@ def test_a_key_that_another_session_inserts_meanwhile_is_waited_for(target, writ
 
 
 def test_a_key_that_comes_in_after_the_look_is_counted_anew(target, monkeypatch):
-    table, upsert = target(write="upsert", key=["id"]), load._upsert
+    table, insert = target(write="upsert", key=["id"]), load._insert_chosen
     sink = table.sink()
     publication = table.decided_but_not_published(sink, [(5, "b"), (6, "c")], batch_id=0)
 
-    def and_then_another(*arguments):
-        found = upsert(*arguments)
+    def after_another(*arguments):
         if not sink.conflicts:
             table.sql("INSERT INTO t VALUES (5, 'theirs')")
-        return found
+        return insert(*arguments)
 
-    monkeypatch.setattr(load, "_upsert", and_then_another)
+    monkeypatch.setattr(load, "_insert_chosen", after_another)
     assert not sink.publish(publication).already
     assert sink.conflicts == 1
     assert content(table) == Counter([(5, "b"), (6, "c")])

@@ -97,7 +97,7 @@ def test_a_ride_is_seen_only_if_its_ledger_commits(target):
     table = target()
     sink = table.sink()
     publication = table.decided_but_not_published(sink, [(1, "a")], batch_id=0)
-    database = sink._database.another()
+    database = type(sink._database)(table.rig.running.url(table.rig.name), application="a ledger")
     connection = database.writable()
     for end in ("ROLLBACK", "COMMIT"):
         database.begin(connection)

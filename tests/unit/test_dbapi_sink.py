@@ -270,3 +270,23 @@ sinks:
     assert sink.describe()["publish"] == "one transaction over sqlite3: rows (append) and marker into table public.t"
     assert pipeline.settings.sinks["shop"].connect == {"database": "./x.db", "timeout": 5, "password": "very-secret"}
     assert "very-secret" not in str(pipeline.settings.shown())
+
+
+def test_a_locked_database_is_not_one_without_markers(targets, monkeypatch):
+    """Of a driver that has one error for both; adbc_driver_sqlite's is a ProgrammingError, which another try does not help."""
+
+    class NeverRaisedError(sqlite3.DatabaseError):
+        pass
+
+    monkeypatch.setitem(sys.modules, "other_driver", module("other_driver", "qmark", OperationalError=NeverRaisedError))
+    target = targets(driver="other_driver")
+    sink = target.sink()
+    target.put(sink, [(1, "a")], batch_id=0)
+    publication = target.decided_but_not_published(sink, [(2, "b")], batch_id=1)
+    with closing(sqlite3.connect(target.rig.path)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(PublishFailed, match="database is locked"):
+            sink.publish(publication)
+    target.sql("DROP TABLE penstock_dbapi_marker")
+    with pytest.raises(PublishFailed, match="has no marker of pipeline"):
+        sink.publish(publication)

@@ -1,13 +1,13 @@
 """The dbapi sink: rows and marker in one transaction, over any driver of the DB-API 2.0."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.core.faults import FaultPoint
 from penstock.core.model import PipelineName, Publication, SinkReport, Totals
-from penstock.errors import Conflict, Failed, OutcomeUnknown, PublishFailed, Usage
+from penstock.errors import Conflict, Failed, OutcomeUnknown, PenstockError, PublishFailed, Usage
 from penstock.protocols import SinkDecisions
 from penstock.sink.dbapi.database import Database, DbapiMarkerStore, connection_lost, has, inserts_of, quotes_of
 from penstock.sink.dbapi.driver import Driver, Session
@@ -128,6 +128,13 @@ class DbapiSink(TransactionalSink[Session]):
 
     def _marker_store(self, connection: Session) -> DbapiMarkerStore:
         return DbapiMarkerStore(connection, locking=True)
+
+    def _lacks_markers(self) -> bool:
+        """Drivers do not say why a query failed: tables are missing only while others can be read."""
+        with suppress(PenstockError), self._database.reader() as connection:
+            lacks = self._readable_marker_store(connection) is None
+            return lacks and self._existing_table(connection) is not None and self._readable_marker_store(connection) is None
+        return False
 
     def _readable_marker_store(self, connection: Session) -> DbapiMarkerStore | None:
         return _unlocked_marker_store(connection, locking=False) if has(connection, is_there(MARKER_TABLE)) else None
