@@ -20,9 +20,9 @@ MUTANTS_OF_WAREHOUSES = (
     Mutant(
         bug=7,
         name="the-marker-is-read-without-the-lock-in-redshift",
-        file=f"{REDSHIFT}/marker_store.py",
-        find="        if self._locks:\n            self._lock_fence()\n",
-        replace="",
+        file=f"{REDSHIFT}/statements.py",
+        find='return f"LOCK TABLE {self.named(FENCE_TABLE)}", PATIENT',
+        replace="return (PATIENT,)",
         tests=(f"{OF_SERVED}::test_a_publisher_waits_for_the_one_that_holds_the_marker[redshift]",),
     ),
     Mutant(
@@ -53,8 +53,8 @@ MUTANTS_OF_WAREHOUSES = (
         bug=7,
         name="the-marker-is-read-without-the-lock-in-sql-server",
         file=f"{SQLSERVER}/statements.py",
-        find='hint="WITH (UPDLOCK, HOLDLOCK, ROWLOCK) "',
-        replace='hint=""',
+        find='lock_hint = "WITH (UPDLOCK, HOLDLOCK, ROWLOCK) "',
+        replace='lock_hint = ""',
         tests=(f"{OF_DIALOGUE}::test_the_dialogue_is_the_recorded_one[append]",),
     ),
     Mutant(

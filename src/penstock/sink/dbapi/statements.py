@@ -8,11 +8,13 @@ names need no quotes anywhere. Users who want other column types create them the
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
-from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE, MarkerSql, MarkerStatements
+from penstock.sink.table.marker_store import BATCH_TABLE as NATIVE_BATCH_TABLE
+from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE, MarkerStatements
+from penstock.sink.table.marker_store import MARKER_TABLE as NATIVE_MARKER_TABLE
 
 STYLES: Final[Mapping[str, Callable[[int], str]]] = {
     "qmark": lambda _: "?",
@@ -49,6 +51,7 @@ class Sql:
         return _rendered(self, style)
 
 
+@cache
 def statement(text: str) -> Sql:
     """Parse a statement of Penstock's own, in which `:name` stands for a value."""
     pieces = _NAMED.split(text)
@@ -78,7 +81,6 @@ def _rendered(sql: Sql, style: str) -> tuple[str, Sequence[str]]:
 # --- the statements
 
 MARKER_TABLE, BATCH_TABLE = DBAPI_MARKER_TABLE, "penstock_dbapi_batch"
-NATIVE_MARKER_TABLE = "penstock_marker"
 QUOTES: Final = (('"', '"'), ("`", "`"), ("[", "]"), ("", ""))
 """What begins and ends a quoted name. The last one, no quotes, is for databases that fold unquoted names."""
 
@@ -109,23 +111,47 @@ CREATE_BATCH_TABLE = """CREATE TABLE penstock_dbapi_batch (
 
 _COLUMNS = {"write": "way", "position": "at_position", "schema": "row_schema", "rows": "row_count"}
 """Columns whose names are not those of other databases' markers: everywhere, these need no quotes."""
-_MARKERS = MarkerSql(
-    marker=MARKER_TABLE, batch=BATCH_TABLE, now=None, quoted=lambda name: _COLUMNS.get(name, name), bound=":{}".format
-)
-ADD_LEDGER_ID = f"ALTER TABLE {MARKER_TABLE} ADD ledger_id VARCHAR(32)"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnStatements(MarkerStatements):
+    """The statements about the two tables, to be parsed by `statement`."""
+
+    text = "VARCHAR(32)"
+    types: ClassVar[Mapping[str, str]] = {}
+    adding = "ADD"
+
+    def named(self, table: str) -> str:
+        return {NATIVE_MARKER_TABLE: MARKER_TABLE, NATIVE_BATCH_TABLE: BATCH_TABLE}[table]
+
+    def quoted(self, name: str) -> str:
+        return _COLUMNS.get(name, name)
+
+    def bound(self, name: str) -> str:
+        return f":{name}"
+
+    @property
+    def creates(self) -> Mapping[str, str]:
+        return {MARKER_TABLE: CREATE_MARKER_TABLE, BATCH_TABLE: CREATE_BATCH_TABLE}
+
+    @property
+    def fence(self) -> tuple[str, ...]:
+        """Lock the marker by an UPDATE of its row: a lock that all databases have."""
+        return (f"UPDATE {MARKER_TABLE} SET turns = turns + 1 WHERE {self.which}",)
+
+    @property
+    def make_marker(self) -> str:
+        return f"{self._into_marker('turns')} VALUES ({self._values}, 0)"
+
+
+OWN = OwnStatements()
+ADD_LEDGER_ID = OWN.add_ledger_id
 HAS_LEDGER_ID = Sql((f"SELECT ledger_id FROM {MARKER_TABLE} WHERE 1 = 0",))
 """Fails where an older Penstock created the table."""
-LOCK_MARKER = statement(f"UPDATE {MARKER_TABLE} SET turns = turns + 1 WHERE {_MARKERS.which}")
-INSERT_MARKER = statement(f"INSERT INTO {MARKER_TABLE} ({_MARKERS.columns}, turns) VALUES ({_MARKERS.values}, 0)")
-READ_TRIAL = statement(f"SELECT trial FROM {MARKER_TABLE} WHERE {_MARKERS.which}")
-WRITE_TRIAL = statement(f"UPDATE {MARKER_TABLE} SET trial = :trial WHERE {_MARKERS.which}")
-DELETE_BATCH = statement(f"DELETE FROM {BATCH_TABLE} WHERE {_MARKERS.which} AND at_position = :position")
-DELETE_MARKER = statement(f"DELETE FROM {MARKER_TABLE} WHERE {_MARKERS.which}")
-
-_TEXTS = _MARKERS.statements(
-    lock_marker=_MARKERS.read(), write_marker=f"UPDATE {MARKER_TABLE} SET {_MARKERS.changes} WHERE {_MARKERS.which}"
-)
-MARKER_STATEMENTS = MarkerStatements(**{name: statement(text) for name, text in asdict(_TEXTS).items() if text is not None})
+READ_TRIAL = statement(f"SELECT trial FROM {MARKER_TABLE} WHERE {OWN.which}")
+WRITE_TRIAL = statement(f"UPDATE {MARKER_TABLE} SET trial = :trial WHERE {OWN.which}")
+DELETE_BATCH = statement(f"DELETE FROM {BATCH_TABLE} WHERE {OWN.which} AND at_position = :position")
+DELETE_MARKER = statement(f"DELETE FROM {MARKER_TABLE} WHERE {OWN.which}")
 
 
 def is_there(name: str) -> Sql:

@@ -9,11 +9,10 @@ from penstock.core.faults import FaultPoint
 from penstock.core.model import Publication, Published
 from penstock.errors import Refused
 from penstock.sink.mysql import statements as sql
-from penstock.sink.mysql import table_schema as tables
-from penstock.sink.mysql.load import content, rehearse, rehearse_merge, write
+from penstock.sink.mysql.load import rehearse, rehearse_merge, write
 from penstock.sink.mysql.statements import SYNTAX
-from penstock.sink.mysql.table_schema import TableSchema
-from penstock.sink.table.dialect import ErrorCodes, FaultPoints, SqlDialect
+from penstock.sink.mysql.table_schema import TABLES, TableSchema
+from penstock.sink.table.dialect import ErrorCodes, FaultPoints
 from penstock.sink.table.marker import MarkerStore
 from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE
 from penstock.sink.table.preparation import require_unfilled
@@ -24,7 +23,6 @@ from penstock.sql.mysql.connection import Connection
 from penstock.sql.mysql.database import Database, one_at_a_time
 from penstock.sql.mysql.errors import DENIED, code_of, connection_lost, reason_of, without_view
 from penstock.sql.mysql.statements import COMMIT as END_SNAPSHOT
-from penstock.sql.mysql.statements import require_table_name
 from penstock.sql.session import LOCK_TIMEOUT_S
 
 if TYPE_CHECKING:
@@ -36,28 +34,14 @@ FENCE = FaultPoint("mysql.fence", "The marker's row is locked and read: nobody e
 MARK = FaultPoint("mysql.mark", "The marker is set to the batch, in the transaction of its rows.")
 COMMIT = FaultPoint("mysql.commit", "Rows and marker are committed.")
 
-MYSQL: SqlDialect[Connection, TableSchema] = SqlDialect(
+MYSQL = TABLES.dialect(
     points=FaultPoints.of(
-        connection_lost,
-        prepare=PREPARE.around,
-        begin=BEGIN.around,
-        fence=FENCE.around,
-        mark=MARK.around,
-        commit=COMMIT.around,
+        connection_lost, prepare=PREPARE.around, begin=BEGIN.around, fence=FENCE.around, mark=MARK.around, commit=COMMIT.around
     ),
     codes=ErrorCodes(code_of=code_of, reason_of=reason_of, forbidden=DENIED),
-    case_counts=True,
-    split_name=lambda name: ("", require_table_name(name)),  # the database is the URL's
     own_statements=sql.OwnStatements,
-    table_schema_of=lambda connection, _, table: tables.table_schema_of(connection, table),
-    require_storable=tables.require_storable,
-    create_table=tables.create_table,
-    hold=tables.hold,
-    require_fit=tables.require_fit,
-    require_allowed=tables.require_allowed,
-    row_check=tables.row_validator,
-    read=content,
     write=write,
+    case_counts=True,
 )
 
 

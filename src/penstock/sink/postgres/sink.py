@@ -9,11 +9,11 @@ from penstock.core.faults import FaultPoint
 from penstock.core.model import Publication, Published
 from penstock.sink.postgres import statements as sql
 from penstock.sink.postgres import table_schema as tables
-from penstock.sink.postgres.load import content, load, rehearse
+from penstock.sink.postgres.load import load, rehearse
 from penstock.sink.postgres.members import require_none_filled
 from penstock.sink.postgres.statements import SYNTAX
-from penstock.sink.postgres.table_schema import TableSchema
-from penstock.sink.table.dialect import ErrorCodes, FaultPoints, SqlDialect
+from penstock.sink.postgres.table_schema import TABLES, TableSchema
+from penstock.sink.table.dialect import ErrorCodes, FaultPoints
 from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_TABLE
 from penstock.sink.table.preparation import require_unfilled
 from penstock.sink.table.sink import TableSinkArguments
@@ -34,29 +34,15 @@ FENCE = FaultPoint("postgres.fence", "The marker's row is locked and read: nobod
 MARK = FaultPoint("postgres.mark", "The marker is set to the batch, in the transaction of its rows.")
 COMMIT = FaultPoint("postgres.commit", "Rows and marker are committed.")
 
-POSTGRES: SqlDialect[Connection, TableSchema] = SqlDialect(
+POSTGRES = TABLES.dialect(
     points=FaultPoints.of(
-        connection_lost,
-        prepare=PREPARE.around,
-        begin=BEGIN.around,
-        fence=FENCE.around,
-        mark=MARK.around,
-        commit=COMMIT.around,
+        connection_lost, prepare=PREPARE.around, begin=BEGIN.around, fence=FENCE.around, mark=MARK.around, commit=COMMIT.around
     ),
     codes=ErrorCodes(code_of=code_of, reason_of=reason_of, forbidden=frozenset({FORBIDDEN})),
-    case_counts=True,
-    split_name=split_name,
-    folded_name=split_name,
     own_statements=sql.OwnStatements,
-    table_schema_of=tables.table_schema_of,
-    require_storable=tables.require_storable,
-    create_table=tables.create_table,
-    hold=tables.hold,
-    require_fit=tables.require_fit,
-    require_allowed=tables.require_allowed,
-    row_check=tables.row_validator,
-    read=content,
     write=load,
+    case_counts=True,
+    folded_name=split_name,
 )
 
 
@@ -128,7 +114,7 @@ class PostgresSink(SqlSink[Connection, TableSchema]):
         self._database.commit(connection)  # ends the read-only transaction
         self._database.begin(connection)
         if table_schema is None:
-            tables.create_table(connection, rows, self._target)
+            TABLES.create_table(connection, rows, self._target)
         rehearse(connection, rows, self._target)
 
     def _add_ledger_id(self, connection: Connection) -> None:

@@ -12,8 +12,8 @@ from penstock.sink.redshift.database import Connection
 from penstock.sink.redshift.errors import connection_lost
 from penstock.sink.redshift.statements import DROP_STAGE, TableStatements
 from penstock.sink.redshift.storage import STORAGES, bound_as, values_of
-from penstock.sink.redshift.table_schema import TableSchema, lengths, statements_of
-from penstock.sink.table.publication import Loaded, totals_under_key
+from penstock.sink.redshift.table_schema import TABLES, TableSchema
+from penstock.sink.table.publication import Loaded
 from penstock.sink.table.target import BY_KEY, Target
 
 STAGE = FaultPoint("redshift.stage", "The rows of a decided batch are inserted into a temporary staging table.")
@@ -30,12 +30,8 @@ def load(
 
     Raises Conflict where another session writes rows of the same keys meanwhile.
     """
-    batches = lengths(table_schema, schema, target).required(batches)
-    statements = statements_of(schema, target)
-
-    def totals(query: str) -> Totals:
-        return totals_under_key(_scan(connection, query, schema), target.row_digest, table=target.table)
-
+    batches = TABLES.lengths(table_schema, schema, target).required(batches)
+    statements, totals = TABLES.statements_of(schema, target), TABLES.totals(connection, schema, target)
     connection.execute(statements.create_stage(STORAGES.declared(schema)))
     with STAGE.around(error=connection_lost, lost=connection_lost):
         staged = _fill_stage(connection, statements, schema, batches)
@@ -43,15 +39,6 @@ def load(
         loaded = _load(connection, statements, totals, target.write, staged)
     connection.execute(DROP_STAGE)
     return loaded
-
-
-def content(connection: Connection, schema: "pa.Schema", target: Target) -> Iterator["pa.RecordBatch"]:
-    """Yield every row of the table. Raise NotStoredError."""
-    return _scan(connection, statements_of(schema, target).read(), schema)
-
-
-def _scan(connection: Connection, query: str, schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
-    return STORAGES.batches(connection.stream(query), schema)
 
 
 def _fill_stage(

@@ -1,6 +1,6 @@
 """What the databases of `CatalogSink` and `SqlSink` differ in, as one value each."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -11,11 +11,10 @@ import pyarrow as pa
 from penstock.core.model import SinkName
 from penstock.sink.spool.writer import RowCheck
 from penstock.sink.table.columns import TableColumn
-from penstock.sink.table.marker_store import MarkerStatements
+from penstock.sink.table.marker_store import Guard, MarkerStatements
 from penstock.sink.table.publication import Loaded
 from penstock.sink.table.target import Target
 
-Guard: TypeAlias = Callable[[], AbstractContextManager[None]]
 Rows: TypeAlias = Iterator["pa.RecordBatch"]
 
 
@@ -73,22 +72,6 @@ class ErrorCodes:
     made: frozenset[Any] = frozenset()
 
 
-class OwnStatements(Protocol):
-    """The SQL about Penstock's own tables in the schema of the user's table."""
-
-    @property
-    def creates(self) -> Mapping[str, Any]:
-        """Create each table, by name."""
-        ...
-
-    @property
-    def add_ledger_id(self) -> Any:
-        """Add the column that an older Penstock did not create."""
-        ...
-
-    def marker_statements(self) -> MarkerStatements[Any]: ...
-
-
 class RequiresFit(Protocol[C_contra, T_contra]):
     """Raises Refused unless an existing table takes the rows and returns them unchanged. `decided`: see `Columns`."""
 
@@ -135,6 +118,6 @@ class SqlDialect(Dialect[C, T]):
 
     codes: ErrorCodes = ErrorCodes()
     folded_name: Callable[[str], tuple[str, str]] | None = None
-    own_statements: Callable[[str], OwnStatements]
+    own_statements: Callable[[str], MarkerStatements]
     hold: Callable[[C, "pa.Schema", Target], T] | None = None
     write: Callable[[C, Rows, "pa.Schema", T, Target], Loaded]

@@ -10,9 +10,9 @@ import pyarrow as pa
 from penstock.core.model import PipelineName, Publication, Totals
 from penstock.sink.spool.writer import RowCheck
 from penstock.sink.table.database_sink import DatabaseConnections, DatabaseSink, TransactionalSink
-from penstock.sink.table.dialect import C, Dialect, FaultPoints, SqlConnection, SqlDialect, T, TableSchema
+from penstock.sink.table.dialect import C, Dialect, SqlDialect, T, TableSchema
 from penstock.sink.table.marker import LEDGER_ID, MarkerStore
-from penstock.sink.table.marker_store import MARKER_TABLE, DatabaseMarkerStore, MarkerStatements
+from penstock.sink.table.marker_store import MARKER_TABLE, DatabaseMarkerStore
 from penstock.sink.table.preparation import ledger_id_missing, prepare_marker, require_not_lost, settings_of
 from penstock.sink.table.publication import Loaded, totals_of
 from penstock.sink.table.sink import TableSinkArguments
@@ -20,8 +20,6 @@ from penstock.sink.table.target import Target, no_table, table_gone
 from penstock.spark.schema import arrow_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from typing_extensions import Unpack
 
 
@@ -42,29 +40,6 @@ class SqlDatabase(DatabaseConnections[C], Protocol):
     def unknown_if_cut(self, what: str, *, read: str) -> AbstractContextManager[None]:
         """Raise OutcomeUnknown for a COMMIT of `what` without an answer: `read`, by a new session, shows whether it happened."""
         ...
-
-
-class SqlMarkerStore(DatabaseMarkerStore[Any]):
-    """A `DatabaseMarkerStore` whose locking and writing are fault points."""
-
-    def __init__(
-        self,
-        connection: SqlConnection,
-        statements: MarkerStatements[Any],
-        points: FaultPoints,
-        *,
-        locking: bool,
-        has_ledger_id: bool,
-        split_name: "Callable[[str], tuple[str, str]] | None",
-    ) -> None:
-        super().__init__(connection.execute, statements, locking=locking, has_ledger_id=has_ledger_id, split_name=split_name)
-        self._points = points
-
-    def _fencing(self) -> AbstractContextManager[None]:
-        return self._points.fence()
-
-    def _marking(self) -> AbstractContextManager[None]:
-        return self._points.mark()
 
 
 class CatalogSink(DatabaseSink[C], Generic[C, T]):
@@ -213,15 +188,16 @@ class SqlSink(CatalogSink[C, T], TransactionalSink[C]):
                         raise
         self._database.begin(connection)
 
-    def _marker_store(self, connection: C, *, locking: bool = True, has_ledger_id: bool = True) -> SqlMarkerStore:
+    def _marker_store(self, connection: C, *, locking: bool = True, has_ledger_id: bool = True) -> DatabaseMarkerStore:
         """Return the markers. `locking`: reading one locks it. `has_ledger_id`: their table has that column."""
-        return SqlMarkerStore(
-            connection,
-            self._own.marker_statements(),
-            self._dialect.points,
+        return DatabaseMarkerStore(
+            connection.execute,
+            self._own,
             locking=locking,
             has_ledger_id=has_ledger_id,
             split_name=self._dialect.folded_name,
+            fencing=self._dialect.points.fence,
+            marking=self._dialect.points.mark,
         )
 
     def _close_preparation(self, connection: C) -> None:
@@ -241,7 +217,7 @@ class SqlSink(CatalogSink[C, T], TransactionalSink[C]):
             if codes.code_of(cause) not in codes.made:
                 raise
 
-    def _readable_marker_store(self, connection: C) -> SqlMarkerStore | None:
+    def _readable_marker_store(self, connection: C) -> DatabaseMarkerStore | None:
         table_schema = self._table_schema(connection, MARKER_TABLE)
         if table_schema is None:
             return None

@@ -60,6 +60,10 @@ class StagedTableStatements(ABC):
         """Move all staged rows into the table."""
         return f"INSERT INTO {self.name} ({self._list(self.columns)}) SELECT {self._list(self.columns)} FROM {self.stage}"
 
+    def hold(self) -> str:
+        """Keep others from altering the table until the end of the transaction; they can still write rows."""
+        return f"SELECT 1 FROM {self.name} LIMIT 0"
+
     def clear(self) -> str:
         """Delete all rows. TRUNCATE would commit on some servers."""
         return f"DELETE FROM {self.name}"
