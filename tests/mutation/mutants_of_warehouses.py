@@ -45,8 +45,8 @@ MUTANTS_OF_WAREHOUSES = (
         bug=15,
         name="a-commit-without-an-answer-is-told-as-rolled-back",
         file=SESSION,
-        find="            if self._rolled_back(cause):\n",
-        replace="            if True:\n",
+        find="Conflict(self._reason(cause)) if self._rolled_back(cause) else None",
+        replace="Conflict(self._reason(cause))",
         tests=(f"{OF_SQLSERVER}::test_after_a_commit_without_an_answer_the_marker_decides[append-True]",),
     ),
     Mutant(

@@ -15,21 +15,20 @@ from penstock.sink.dbapi.statements import (
     IS_SQLITE,
     OWN,
     QUOTES,
-    Sql,
     TableStatements,
     is_there,
     statement,
 )
 from penstock.sink.table.marker import TableMarker, marker_values
 from penstock.sink.table.marker_store import DatabaseMarkerStore
-from penstock.support.connection import ReusedConnection
+from penstock.sql.session import Connections
 from penstock.support.secret import scrub
 
 FENCE = FaultPoint("dbapi.fence", "The row of the marker is locked by writing to it.")
 MARK = FaultPoint("dbapi.mark", "The marker is set to the batch, in the transaction of its rows.")
 
 
-class Database(ReusedConnection):
+class Database(Connections[Session]):
     """The database behind one driver. Not thread-safe by itself."""
 
     def __init__(self, driver: Driver, connect: Mapping[str, Any]) -> None:
@@ -121,7 +120,7 @@ def _folded(name: str) -> tuple[str, str]:
     return "", name.lower()
 
 
-def has(session: Session, query: Sql) -> bool:
+def has(session: Session, query: str) -> bool:
     """Return whether a query runs without an error. End the transaction."""
     try:
         session.execute(query).fetchall()
@@ -135,7 +134,7 @@ def has(session: Session, query: Sql) -> bool:
 def quotes_of(session: Session, table: str) -> tuple[str, str] | None:
     """Return how names are quoted, found by trying it on `table`; None if there is no such table."""
     for quotes in QUOTES:
-        if has(session, is_there(TableStatements(table, (), (), quotes).name)):
+        if has(session, is_there(TableStatements("", table, (), quotes=quotes).name)):
             return quotes
     return None
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 
 import pyarrow as pa
 
@@ -17,7 +16,7 @@ from penstock.sink.dbapi.database import DbapiMarkerStore, has, inserts_of, quot
 from penstock.sink.dbapi.driver import Session
 from penstock.sink.dbapi.load import scan
 from penstock.sink.dbapi.row_validator import RowValidator
-from penstock.sink.dbapi.statements import BATCH_TABLE, MARKER_TABLE, OWN, Sql, TableStatements
+from penstock.sink.dbapi.statements import BATCH_TABLE, MARKER_TABLE, OWN, TableStatements
 from penstock.sink.dbapi.storage import STORAGES
 from penstock.sink.dbapi.trial import Trial, TrialResult
 from penstock.sink.dbapi.trial_record import catalog_of, declared_of, decode_trial, encode_trial
@@ -62,7 +61,7 @@ class Wanted:
         return hashlib.sha256(shape_json.encode()).hexdigest()[:16]
 
     def statements(self, quotes: tuple[str, str]) -> TableStatements:
-        return TableStatements(self.target.table, tuple(self.rows.names), self.target.key, quotes)
+        return TableStatements("", self.target.table, tuple(self.rows.names), self.target.key, quotes=quotes)
 
 
 def prepare_table(session: Session, wanted: Wanted) -> RowValidator:
@@ -91,15 +90,11 @@ def prepare_table(session: Session, wanted: Wanted) -> RowValidator:
     result = _trial_result(session, wanted, statements, shape)
 
     def content() -> Totals:
-        return totals_of(scan(session, statements.read, wanted.rows), wanted.target.row_digest)
+        return totals_of(scan(session, statements.read(), wanted.rows), wanted.target.row_digest)
 
+    markers = DbapiMarkerStore(session, locking=True)
     prepare_marker(
-        DbapiMarkerStore(session, locking=True),
-        pipeline=wanted.pipeline,
-        sink=wanted.sink,
-        schema=wanted.schema,
-        target=wanted.target,
-        content=content,
+        markers, pipeline=wanted.pipeline, sink=wanted.sink, schema=wanted.schema, target=wanted.target, content=content
     )
     session.execute(sql.WRITE_TRIAL, {**owner, "trial": encode_trial(result, shape=shape)})
     session.commit()
@@ -141,7 +136,7 @@ def own_tables(session: Session) -> tuple[str, str]:
     for name, statement in OWN.creates.items():
         there = sql.is_there(name)
         if not has(session, there):
-            _define(session, Sql((statement,)), name, there)
+            _define(session, statement, name, there)
     _name_markers(session)
     quotes = quotes_of(session, MARKER_TABLE)
     if quotes is None:
@@ -154,7 +149,7 @@ def _name_markers(session: Session) -> None:
     if has(session, sql.HAS_LEDGER_ID):
         return
     try:
-        session.execute(Sql((sql.ADD_LEDGER_ID,)))
+        session.execute(sql.ADD_LEDGER_ID)
         session.commit()
     except session.driver.error as cause:
         session.rollback()
@@ -162,7 +157,7 @@ def _name_markers(session: Session) -> None:
             raise ledger_id_missing(sql.ADD_LEDGER_ID, " ".join(str(cause).split()).rstrip(".")) from cause
 
 
-def _define(session: Session, statement: Sql, table: str, there: Sql) -> None:
+def _define(session: Session, statement: str, table: str, there: str) -> None:
     """Create a table, unless another process creates it meanwhile. Raise Refused."""
     try:
         session.execute(statement)
@@ -172,7 +167,7 @@ def _define(session: Session, statement: Sql, table: str, there: Sql) -> None:
         if not has(session, there):
             reason = " ".join(str(cause).split()).rstrip(".")
             raise Refused(
-                f"Table {table!r} cannot be created: {reason}. The statement was: {statement.plain}",
+                f"Table {table!r} cannot be created: {reason}. The statement was: {statement}",
                 remedy="Give its columns the types of this database by `columns:`, or create the table yourself.",
             ) from cause
 
@@ -220,7 +215,7 @@ def generated_columns_refused(session: Session, statements: TableStatements) -> 
 
 
 def _columns(statements: TableStatements, *, decided: bool) -> Columns:
-    alter = Alter(quoted=partial(sql.quoted, quotes=statements.quotes))
+    alter = Alter(quoted=statements.quoted)
     return Columns(table=statements.table, named=statements.name, alter=alter, decided=decided)
 
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar, Final, NamedTuple
 
+from penstock.sink.table import table_statements
 from penstock.sink.table.marker_store import BATCH_TABLE as NATIVE_BATCH_TABLE
-from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE, MarkerStatements
+from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE, OWNERS_BY_DBAPI, MarkerStatements
 from penstock.sink.table.marker_store import MARKER_TABLE as NATIVE_MARKER_TABLE
 
 STYLES: Final[Mapping[str, Callable[[int], str]]] = {
@@ -37,14 +38,9 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sql:
-    """One statement as a sequence of texts and values."""
+    """One statement with values, as a sequence of texts and values. One without is a `str`."""
 
     parts: tuple[str | Value, ...]
-
-    @property
-    def plain(self) -> str:
-        """The text of a statement without values."""
-        return "".join(part for part in self.parts if isinstance(part, str))
 
     def rendered(self, style: str) -> tuple[str, Sequence[str]]:
         """Return the text in that parameter style, and the names of the values in their order."""
@@ -86,7 +82,7 @@ QUOTES: Final = (('"', '"'), ("`", "`"), ("[", "]"), ("", ""))
 
 INSERT, INSERT_OR_ABORT = "INSERT INTO", "INSERT OR ABORT INTO"
 """The second is SQLite's: a conflict is an error, whatever the table declares. The first follows `ON CONFLICT REPLACE`."""
-IS_SQLITE = Sql(("SELECT sqlite_version()",))
+IS_SQLITE = "SELECT sqlite_version()"
 """Fails in any other database."""
 
 MOST_VALUES, MOST_ROWS = 900, 200
@@ -146,7 +142,7 @@ class OwnStatements(MarkerStatements):
 
 OWN = OwnStatements()
 ADD_LEDGER_ID = OWN.add_ledger_id
-HAS_LEDGER_ID = Sql((f"SELECT ledger_id FROM {MARKER_TABLE} WHERE 1 = 0",))
+HAS_LEDGER_ID = f"SELECT ledger_id FROM {MARKER_TABLE} WHERE 1 = 0"
 """Fails where an older Penstock created the table."""
 READ_TRIAL = statement(f"SELECT trial FROM {MARKER_TABLE} WHERE {OWN.which}")
 WRITE_TRIAL = statement(f"UPDATE {MARKER_TABLE} SET trial = :trial WHERE {OWN.which}")
@@ -154,47 +150,40 @@ DELETE_BATCH = statement(f"DELETE FROM {BATCH_TABLE} WHERE {OWN.which} AND at_po
 DELETE_MARKER = statement(f"DELETE FROM {MARKER_TABLE} WHERE {OWN.which}")
 
 
-def is_there(name: str) -> Sql:
+def is_there(name: str) -> str:
     """Return a query that fails unless a table of that name, already quoted, exists."""
-    return Sql((f"SELECT 1 FROM {name} WHERE 1 = 0",))
+    return f"SELECT 1 FROM {name} WHERE 1 = 0"
 
 
 @dataclass(frozen=True, slots=True)
-class TableStatements:
-    """The statements about the user's table, whose rows have `columns`; `quotes` begin and end a name.
+class TableStatements(table_statements.TableStatements):
+    """The statements about the user's table; `quotes` begin and end a name.
 
     `inserts`: the words with which an INSERT begins, as `inserts_of` found them.
     """
 
-    table: str
-    columns: tuple[str, ...]
-    key: tuple[str, ...]
-    quotes: tuple[str, str]
+    quotes: tuple[str, str] = ("", "")
     inserts: str = INSERT
+    null = ""
+
+    def quoted(self, name: str) -> str:
+        begin, end = self.quotes
+        return f"{begin}{name.replace(end, end * 2) if end else name}{end}"
 
     @property
     def name(self) -> str:
         """The quoted name of the table; `schema.table` is quoted part by part."""
-        return ".".join(quoted(part, self.quotes) for part in self.table.split("."))
+        return ".".join(map(self.quoted, self.table.split(".")))
 
     @property
     def native_marker(self) -> str:
         """The marker table of Penstock's native sink for this database, in the schema of the user's table."""
-        return ".".join([*(quoted(part, self.quotes) for part in self.table.split(".")[:-1]), NATIVE_MARKER_TABLE])
+        return ".".join([*map(self.quoted, self.table.split(".")[:-1]), NATIVE_MARKER_TABLE])
 
     @property
-    def native_owners(self) -> Sql:
+    def native_owners(self) -> str:
         """Read who fills which table of that schema by the native sink. The schema is left empty."""
-        return Sql((f"SELECT pipeline, sink, table_name, '' FROM {self.native_marker} ORDER BY pipeline, sink",))
-
-    def create(self, declared: Sequence[str]) -> Sql:
-        """Create the table with the types `declared`. The key becomes the primary key."""
-        columns = [
-            f"{quoted(name, self.quotes)} {kind}{' NOT NULL' if name in self.key else ''}"
-            for name, kind in zip(self.columns, declared, strict=True)
-        ]
-        key = [f"PRIMARY KEY ({self._list(self.key)})"] if self.key else []
-        return Sql((f"CREATE TABLE {self.name} ({', '.join([*columns, *key])})",))
+        return OWNERS_BY_DBAPI.format(schema="''", marker=self.native_marker)
 
     @property
     def insert(self) -> Sql:
@@ -203,22 +192,13 @@ class TableStatements:
         return Sql((f"{self.inserts} {self.name} ({self._list(self.columns)}) VALUES (", *values.parts, ")"))
 
     @property
-    def clear(self) -> Sql:
-        return Sql((f"DELETE FROM {self.name}",))
+    def count(self) -> str:
+        return f"SELECT count(*) FROM {self.name}"
 
     @property
-    def read(self) -> Sql:
-        return Sql((f"SELECT {self._list(self.columns)} FROM {self.name}",))
-
-    @property
-    def count(self) -> Sql:
-        return Sql((f"SELECT count(*) FROM {self.name}",))
-
-    @property
-    def fits(self) -> Sql:
+    def fits(self) -> str:
         """Fail unless the table has the columns. Qualified: SQLite takes an unknown quoted name for a text otherwise."""
-        columns = ", ".join(f"rows_of.{quoted(name, self.quotes)}" for name in self.columns)
-        return Sql((f"SELECT {columns} FROM {self.name} rows_of WHERE 1 = 0",))
+        return f"SELECT {self._list(self.columns, 'rows_of')} FROM {self.name} rows_of WHERE 1 = 0"
 
     @property
     def rows_at_once(self) -> int:
@@ -230,14 +210,5 @@ class TableStatements:
         return joined(" UNION ALL ", [self._has(row) for row in range(rows)])
 
     def _has(self, row: int) -> Sql:
-        equal = [Sql((f"{quoted(name, self.quotes)} = ", Value(f"r{row}k{at}"))) for at, name in enumerate(self.key)]
+        equal = [Sql((f"{self.quoted(name)} = ", Value(f"r{row}k{at}"))) for at, name in enumerate(self.key)]
         return Sql((f"SELECT {row} FROM {self.name} WHERE ", *joined(" AND ", equal).parts))
-
-    def _list(self, names: Sequence[str]) -> str:
-        return ", ".join(quoted(name, self.quotes) for name in names)
-
-
-def quoted(name: str, quotes: tuple[str, str]) -> str:
-    """Return the name as a quoted SQL identifier."""
-    begin, end = quotes
-    return f"{begin}{name.replace(end, end * 2) if end else name}{end}"

@@ -1,12 +1,10 @@
 """The mysql sink: rows and marker in one transaction, which is the ledger's if both are in one database."""
 
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from penstock.core.faults import FaultPoint
-from penstock.core.model import Publication, Published
 from penstock.errors import Refused
 from penstock.sink.mysql import statements as sql
 from penstock.sink.mysql.load import rehearse, rehearse_merge, write
@@ -16,17 +14,12 @@ from penstock.sink.table.dialect import ErrorCodes, FaultPoints
 from penstock.sink.table.marker import MarkerStore
 from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE
 from penstock.sink.table.preparation import require_unfilled
-from penstock.sink.table.sink import TableSinkArguments
-from penstock.sink.table.sql_sink import SqlSink
+from penstock.sink.table.served import ServedSink
 from penstock.sql.mysql.catalog import ENGINE
 from penstock.sql.mysql.connection import Connection
 from penstock.sql.mysql.database import Database, one_at_a_time
 from penstock.sql.mysql.errors import DENIED, code_of, connection_lost, reason_of, without_view
 from penstock.sql.mysql.statements import COMMIT as END_SNAPSHOT
-from penstock.sql.session import LOCK_TIMEOUT_S
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 PREPARE = FaultPoint("mysql.prepare", "Table and marker are created and committed.")
 BEGIN = FaultPoint("mysql.begin", "A transaction is opened on the server.")
@@ -45,29 +38,17 @@ MYSQL = TABLES.dialect(
 )
 
 
-class MysqlSink(SqlSink[Connection, TableSchema]):
+class MysqlSink(ServedSink[Connection, TableSchema]):
     """A `TableSink` that delivers into one table of a MySQL or MariaDB database.
 
     Waits `lock_timeout_s` (whole seconds) for another session's lock, then raises Retryable.
     """
 
     _database: Database
+    _database_type = Database
     _dialect = MYSQL
+    _joins = Connection
     _syntax = SYNTAX
-
-    def __init__(self, *, url: str, lock_timeout_s: float = LOCK_TIMEOUT_S, **filling: "Unpack[TableSinkArguments]") -> None:
-        super().__init__(**filling)
-        self._database = Database(url, application=f"penstock:{self._name}", lock_timeout_s=lock_timeout_s)
-
-    @property
-    def home(self) -> str | None:
-        return self._database.home
-
-    def publish_within(self, transaction: object, publication: Publication) -> Published:
-        """Publish in the ledger's transaction on the same database. If this raises, the ledger rolls back and repeats."""
-        if not isinstance(transaction, Connection):
-            raise TypeError(f"expected a connection of Penstock's own, found {type(transaction).__name__}")
-        return self._publish_in_ledger(transaction, publication)
 
     def _described(self, rows: str) -> str:
         return (

@@ -14,7 +14,7 @@ from penstock.errors import Refused
 from penstock.sink.mysql import statements as sql
 from penstock.sink.mysql.row_validator import RowValidator
 from penstock.sink.mysql.statements import TableStatements
-from penstock.sink.mysql.storage import STORAGES, declared_as_key, most_bytes, most_characters, storage_of
+from penstock.sink.mysql.storage import KEY_TYPES, STORAGES, most_bytes, most_characters, storage_of
 from penstock.sink.table.columns import Alter, CatalogTable, Lengths, TableColumn, require_columns
 from penstock.sink.table.dialect import Rows
 from penstock.sink.table.served import ServedTables
@@ -99,6 +99,8 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
     alter = _ALTER
     statements = TableStatements
     storages = STORAGES
+    key_types = KEY_TYPES
+    collated = ("varchar",)
     unit = "characters"
     require_name, fold = staticmethod(require_name), staticmethod(str.lower)
     length_of, measure = staticmethod(most_characters), staticmethod(pc.utf8_length)
@@ -114,13 +116,8 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
     def scan(self, connection: Connection, query: str, rows: "pa.Schema") -> Rows:
         return STORAGES.batches(connection.stream(query), rows)
 
-    def declared(self, connection: Connection, rows: "pa.Schema", target: Target) -> list[str]:
-        kinds = [
-            declared_as_key(field.type) if field.name in target.key else storage_of(field.type).declared(field.type)
-            for field in rows
-        ]
-        collate = f" COLLATE {connection.server.exact_collation}"
-        return [kind + collate if kind.startswith("varchar") else kind for kind in kinds]
+    def collate(self, connection: Connection) -> str:
+        return f" COLLATE {connection.server.exact_collation}"
 
     def require_fit(
         self, connection: Connection, table_schema: TableSchema, rows: "pa.Schema", target: Target, *, decided: bool = False
@@ -166,7 +163,7 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
             characters=checked.sizes(most_characters),
             octets=checked.sizes(most_bytes),
             since_1970=frozenset(name for name, column in checked.by_name.items() if column.declared.startswith("timestamp")),
-            max_value_bytes=connection.server.max_value_bytes,
+            max_value_bytes=connection.server.max_packet,
             max_insert_bytes=connection.server.max_insert_bytes,
         )
 

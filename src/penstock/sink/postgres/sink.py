@@ -1,12 +1,9 @@
 """The postgres sink: rows and marker in one transaction, which is the ledger's if both are in one database."""
 
-from typing import TYPE_CHECKING
-
 import psycopg
 import pyarrow as pa
 
 from penstock.core.faults import FaultPoint
-from penstock.core.model import Publication, Published
 from penstock.sink.postgres import statements as sql
 from penstock.sink.postgres import table_schema as tables
 from penstock.sink.postgres.load import load, rehearse
@@ -16,17 +13,12 @@ from penstock.sink.postgres.table_schema import TABLES, TableSchema
 from penstock.sink.table.dialect import ErrorCodes, FaultPoints
 from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_TABLE
 from penstock.sink.table.preparation import require_unfilled
-from penstock.sink.table.sink import TableSinkArguments
-from penstock.sink.table.sql_sink import SqlSink
+from penstock.sink.table.served import ServedSink
 from penstock.sql.postgres.database import Connection, Database, require_schema
 from penstock.sql.postgres.errors import FORBIDDEN, code_of, connection_lost, reason_of
 from penstock.sql.postgres.names import DEFAULT_SCHEMA, split_name
 from penstock.sql.postgres.statements import TAKE_LOCK
-from penstock.sql.session import LOCK_TIMEOUT_S
 from penstock.sql.table_name import in_double_quotes
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 PREPARE = FaultPoint("postgres.prepare", "Table and marker are created and committed.")
 BEGIN = FaultPoint("postgres.begin", "A transaction is opened on the server.")
@@ -46,29 +38,17 @@ POSTGRES = TABLES.dialect(
 )
 
 
-class PostgresSink(SqlSink[Connection, TableSchema]):
+class PostgresSink(ServedSink[Connection, TableSchema]):
     """A `TableSink` that delivers into one table of a PostgreSQL database.
 
     Waits `lock_timeout_s` for another session's lock, then raises Retryable.
     """
 
     _database: Database
+    _database_type = Database
     _dialect = POSTGRES
+    _joins = psycopg.Connection
     _syntax = SYNTAX
-
-    def __init__(self, *, url: str, lock_timeout_s: float = LOCK_TIMEOUT_S, **filling: "Unpack[TableSinkArguments]") -> None:
-        super().__init__(**filling)
-        self._database = Database(url, application=f"penstock:{self._name}", lock_timeout_s=lock_timeout_s)
-
-    @property
-    def home(self) -> str | None:
-        return self._database.home
-
-    def publish_within(self, transaction: object, publication: Publication) -> Published:
-        """Publish in the ledger's transaction on the same database. If this raises, the ledger rolls back and repeats."""
-        if not isinstance(transaction, psycopg.Connection):
-            raise TypeError(f"expected a psycopg.Connection, found {type(transaction).__name__}")
-        return self._publish_in_ledger(transaction, publication)
 
     def _described(self, rows: str) -> str:
         return (

@@ -1,7 +1,5 @@
 """The redshift sink: rows and marker in one transaction. Not run against a live cluster yet: see docs/howto/redshift.md."""
 
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
 
 from penstock.core.faults import FaultPoint
@@ -13,12 +11,7 @@ from penstock.sink.redshift.load import load
 from penstock.sink.redshift.statements import split_name
 from penstock.sink.redshift.table_schema import TABLES, TableSchema
 from penstock.sink.table.dialect import ErrorCodes, FaultPoints
-from penstock.sink.table.sink import TableSinkArguments
-from penstock.sink.table.sql_sink import SqlSink
-from penstock.sql.session import LOCK_TIMEOUT_S
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from penstock.sink.table.served import ServedSink
 
 PREPARE = FaultPoint("redshift.prepare", "Table and marker are created and committed.")
 BEGIN = FaultPoint("redshift.begin", "A transaction is opened on the cluster.")
@@ -37,18 +30,14 @@ REDSHIFT = TABLES.dialect(
 )
 
 
-class RedshiftSink(SqlSink[Connection, TableSchema]):
+class RedshiftSink(ServedSink[Connection, TableSchema]):
     """Delivers into one table of a Redshift database, as described in `TableSink`.
 
     Waits `lock_timeout_s` for another publisher into the same schema, then raises Retryable.
     """
 
-    _database: Database
+    _database_type = Database
     _dialect = REDSHIFT
-
-    def __init__(self, *, url: str, lock_timeout_s: float = LOCK_TIMEOUT_S, **filling: "Unpack[TableSinkArguments]") -> None:
-        super().__init__(**filling)
-        self._database = Database(url, application=f"penstock:{self._name}", lock_timeout_s=lock_timeout_s)
 
     def _described(self, rows: str) -> str:
         return (

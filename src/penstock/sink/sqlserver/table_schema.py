@@ -14,7 +14,7 @@ from penstock.sink.sqlserver import statements as sql
 from penstock.sink.sqlserver.database import Connection
 from penstock.sink.sqlserver.row_validator import RowValidator
 from penstock.sink.sqlserver.statements import TableStatements, folded, quoted, require_name, split_name
-from penstock.sink.sqlserver.storage import STORAGES, declared_as_key, most_units, storage_of, units_of
+from penstock.sink.sqlserver.storage import KEY_TYPES, STORAGES, most_units, storage_of, units_of
 from penstock.sink.table.columns import Alter, CatalogTable, Columns, TableColumn, require_columns, require_exact_key
 from penstock.sink.table.dialect import Rows
 from penstock.sink.table.served import ServedTables
@@ -107,6 +107,8 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
     )
     statements = TableStatements
     storages = STORAGES
+    key_types = KEY_TYPES
+    collated = ("nvarchar",)
     unit = "units of UTF-16"
     split_name, require_name, fold = staticmethod(split_name), staticmethod(require_name), staticmethod(folded)
     length_of, measure = staticmethod(most_units), staticmethod(units_of)
@@ -119,12 +121,8 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
         super().require_storable(rows, target)
         require_exact_key(rows, target.key)
 
-    def declared(self, _: Connection, rows: "pa.Schema", target: Target) -> list[str]:
-        kinds = [
-            declared_as_key(field.type) if field.name in target.key else storage_of(field.type).declared(field.type)
-            for field in rows
-        ]
-        return [kind + f" COLLATE {sql.EXACT}" if kind.startswith("nvarchar") else kind for kind in kinds]
+    def collate(self, _: Connection) -> str:
+        return f" COLLATE {sql.EXACT}"
 
     def require_fit(
         self, _: Connection, table_schema: TableSchema, rows: "pa.Schema", target: Target, *, decided: bool = False

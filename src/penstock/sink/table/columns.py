@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import Refused, Usage
+from penstock.sink.table.nested import is_text
 from penstock.sink.table.target import require_distinct_fields, require_key_in
 from penstock.sql.table_name import in_double_quotes
 
@@ -65,7 +66,7 @@ class CatalogTable:
     def text_lengths(self, rows: "pa.Schema", length_of: Callable[[str], int | None]) -> Mapping[str, int]:
         """Return the maximum length of each text column of `rows` for which `length_of` knows one by its declared type."""
         sizes = self.sizes(length_of)
-        texts = [field.name for field in rows if pa.types.is_string(field.type) or pa.types.is_large_string(field.type)]
+        texts = [field.name for field in rows if is_text(field.type)]
         return {name: sizes[self.fold(name)] for name in texts if self.fold(name) in sizes}
 
 

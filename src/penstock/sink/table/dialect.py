@@ -14,11 +14,12 @@ from penstock.sink.table.columns import TableColumn
 from penstock.sink.table.marker_store import Guard, MarkerStatements
 from penstock.sink.table.publication import Loaded
 from penstock.sink.table.target import Target
+from penstock.sql.session import Session
 
 Rows: TypeAlias = Iterator["pa.RecordBatch"]
 
 
-class SqlConnection(Protocol):
+class SqlConnection(Session, Protocol):
     """A session of a database. `execute` runs a statement, with its values if there are any, and returns a cursor."""
 
     @property

@@ -1,21 +1,28 @@
-"""What sinks into tables on a server share: how the user's table is checked, created, held and read."""
+"""What sinks into tables on a server share: the session, and how the user's table is checked, created, held and read."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import pyarrow as pa
 
-from penstock.core.model import SinkName, Totals
+from penstock.core.model import Publication, Published, SinkName, Totals
 from penstock.errors import Usage
 from penstock.sink.spool.writer import RowCheck
 from penstock.sink.table.columns import Alter, CatalogTable, Columns, Lengths, require_distinct_names, require_keyed
 from penstock.sink.table.dialect import C, ErrorCodes, FaultPoints, Rows, SqlDialect
 from penstock.sink.table.marker_store import MarkerStatements
 from penstock.sink.table.publication import Loaded, totals_under_key
+from penstock.sink.table.sink import TableSinkArguments
+from penstock.sink.table.sql_sink import SqlSink
 from penstock.sink.table.storage import ColumnStorages
 from penstock.sink.table.table_statements import StagedTableStatements
 from penstock.sink.table.target import Target
+from penstock.sql.session import LOCK_TIMEOUT_S, Sessions
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 S = TypeVar("S", bound=StagedTableStatements)
 T = TypeVar("T", bound=CatalogTable)
@@ -27,6 +34,8 @@ class ServedTables(ABC, Generic[C, T, S]):
     - `database`: its name, None if names of columns that differ in case are two.
     - `own_tables`: the names, folded, of tables that are not the user's.
     - `most_columns`: one less than the server's own limit: the staging table has one more column.
+    - `key_types`: the types that columns of a key are created with in place of others. `collated`: how the types begin of which
+      columns are created with a COLLATE.
     - `length_of`, `measure`, `unit`: the most that a text column of a type takes, and how that is counted.
     """
 
@@ -37,6 +46,8 @@ class ServedTables(ABC, Generic[C, T, S]):
     statements: type[S]
     storages: ColumnStorages[Any]
     unit: str
+    key_types: Mapping[str, str] = MappingProxyType({})
+    collated: tuple[str, ...] = ()
 
     # --- what servers differ in
 
@@ -67,9 +78,7 @@ class ServedTables(ABC, Generic[C, T, S]):
     def table_schema_of(connection: C, schema: str, table: str, /) -> T | None: ...
 
     @abstractmethod
-    def require_fit(
-        self, connection: C, table_schema: T, rows: "pa.Schema", target: Target, *, decided: bool = False
-    ) -> None:
+    def require_fit(self, connection: C, table_schema: T, rows: "pa.Schema", target: Target, *, decided: bool = False) -> None:
         """Raise Refused unless the table takes the rows and returns them unchanged. `decided`: see `Columns`."""
 
     @abstractmethod
@@ -128,9 +137,15 @@ class ServedTables(ABC, Generic[C, T, S]):
     def create_table(self, connection: C, rows: "pa.Schema", target: Target) -> None:
         connection.execute(self.statements_of(rows, target).create(self.declared(connection, rows, target)))
 
-    def declared(self, connection: C, rows: "pa.Schema", target: Target) -> list[str]:  # noqa: ARG002 - for those that ask it
-        """Return the types of the columns of a table that is created."""
-        return self.storages.declared(rows)
+    def declared(self, connection: C, rows: "pa.Schema", target: Target) -> list[str]:
+        """Return the types of the columns of a table that is created, where no two texts of a key are equal."""
+        declared = zip(rows.names, self.storages.declared(rows), strict=True)
+        kinds = [self.key_types.get(kind, kind) if name in target.key else kind for name, kind in declared]
+        return [kind + self.collate(connection) if kind.startswith(self.collated) else kind for kind in kinds]
+
+    def collate(self, connection: C) -> str:  # noqa: ARG002 - for those that ask it
+        """Return the COLLATE of `collated` columns."""
+        return ""
 
     def hold(self, connection: C, rows: "pa.Schema", target: Target) -> T:
         """Keep others from altering the table until the end of the transaction, and return its schema."""
@@ -156,3 +171,29 @@ class ServedTables(ABC, Generic[C, T, S]):
         declared = self.storages.of(text).declared(text)
         of = self.columns(target, decided=True)
         return Lengths(of=of, most=most, measure=self.measure, unit=self.unit, declared=declared)
+
+
+class ServedSink(SqlSink[C, T]):
+    """A `TableSink` into one table on a server. Waits `lock_timeout_s` for another session's lock, then raises Retryable.
+
+    `_joins`: the connection of a ledger in whose transaction it can publish.
+    """
+
+    _database: Sessions[C]
+    _database_type: ClassVar[Callable[..., Sessions[Any]]]
+    _joins: ClassVar[type | tuple[()]] = ()
+
+    def __init__(self, *, url: str, lock_timeout_s: float = LOCK_TIMEOUT_S, **filling: "Unpack[TableSinkArguments]") -> None:
+        super().__init__(**filling)
+        self._database = self._database_type(url, application=f"penstock:{self._name}", lock_timeout_s=lock_timeout_s)
+
+    @property
+    def home(self) -> str | None:
+        return self._database.home
+
+    def publish_within(self, transaction: Any, publication: Publication) -> Published:
+        """Publish in the ledger's transaction on the same database. If this raises, the ledger rolls back and repeats."""
+        if not isinstance(transaction, self._joins):
+            raise TypeError(f"expected the ledger's connection, found {type(transaction).__name__}")
+        joined: Any = transaction
+        return self._publish_in_ledger(joined, publication)

@@ -3,13 +3,13 @@
 from abc import abstractmethod
 from contextlib import AbstractContextManager, closing, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 import pyarrow as pa
 
 from penstock.core.model import PipelineName, Publication, Totals
 from penstock.sink.spool.writer import RowCheck
-from penstock.sink.table.database_sink import DatabaseConnections, DatabaseSink, TransactionalSink
+from penstock.sink.table.database_sink import DatabaseSink, TransactionalSink
 from penstock.sink.table.dialect import C, Dialect, SqlDialect, T, TableSchema
 from penstock.sink.table.marker import LEDGER_ID, MarkerStore
 from penstock.sink.table.marker_store import MARKER_TABLE, DatabaseMarkerStore
@@ -18,28 +18,10 @@ from penstock.sink.table.publication import Loaded, totals_of
 from penstock.sink.table.sink import TableSinkArguments
 from penstock.sink.table.target import Target, no_table, table_gone
 from penstock.spark.schema import arrow_schema
+from penstock.sql.session import SqlDatabase
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-
-class SqlDatabase(DatabaseConnections[C], Protocol):
-    """A database with transactions, whose driver raises `errors`."""
-
-    @property
-    def errors(self) -> type[Exception] | tuple[type[Exception], ...]: ...
-
-    def begin(self, connection: C) -> None:
-        """Begin a transaction that commits durably."""
-        ...
-
-    def commit(self, connection: C) -> None:
-        """Commit, within `unknown_if_cut` where rows were published. Raise if the transaction has ended by itself."""
-        ...
-
-    def unknown_if_cut(self, what: str, *, read: str) -> AbstractContextManager[None]:
-        """Raise OutcomeUnknown for a COMMIT of `what` without an answer: `read`, by a new session, shows whether it happened."""
-        ...
 
 
 class CatalogSink(DatabaseSink[C], Generic[C, T]):
