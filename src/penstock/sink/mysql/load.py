@@ -41,16 +41,9 @@ _INSERT_BYTES = 100_000
 
 
 def load(
-    connection: Connection,
-    batches: Iterator["pa.RecordBatch"],
-    schema: "pa.Schema",
-    table_schema: TableSchema,
-    target: Target,
+    connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", table_schema: TableSchema, target: Target
 ) -> Loaded:
-    """Write `batches` in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent` the first.
-
-    Raises Conflict if another session writes rows with the same keys at the same time.
-    """
+    """Write decided rows as `SqlDialect.write` does."""
     statements, totals = TABLES.statements_of(schema, target), TABLES.totals(connection, schema, target)
     directly, staged = connection.server.loads and _goes_directly(table_schema, target), 0
     if not directly:
@@ -69,11 +62,7 @@ def load(
 
 
 def write(
-    connection: Connection,
-    batches: Iterator["pa.RecordBatch"],
-    schema: "pa.Schema",
-    table_schema: TableSchema,
-    target: Target,
+    connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", table_schema: TableSchema, target: Target
 ) -> Loaded:
     """Load decided batches. Raises Refused for a value that the table would change by now."""
     decided = decided_rows(batches, table_schema, schema, target, connection.server)

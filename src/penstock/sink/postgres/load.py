@@ -35,10 +35,7 @@ MOVE = FaultPoint("postgres.move", "The rows get into the table, in an open tran
 def load(
     connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", table_schema: TableSchema, target: Target
 ) -> Loaded:
-    """Write `batches` in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent` the first.
-
-    Raises Conflict if another session writes rows with the same keys at the same time.
-    """
+    """Write decided rows as `SqlDialect.write` does."""
     statements, totals = TABLES.statements_of(schema, target), TABLES.totals(connection, schema, target)
     if target.merge is None:
         batches = TABLES.lengths(table_schema, schema, target).required(batches)

@@ -26,10 +26,7 @@ MOST_VALUES, MOST_ROWS, MOST_BYTES = 32_767, 512, 1_000_000
 def load(
     connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", table_schema: TableSchema, target: Target
 ) -> Loaded:
-    """Write `batches` in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent` the first.
-
-    Raises Conflict where another session writes rows of the same keys meanwhile.
-    """
+    """Write decided rows as `SqlDialect.write` does."""
     batches = TABLES.lengths(table_schema, schema, target).required(batches)
     statements, totals = TABLES.statements_of(schema, target), TABLES.totals(connection, schema, target)
     connection.execute(statements.create_stage(STORAGES.declared(schema)))

@@ -23,10 +23,7 @@ MOVE = FaultPoint("sqlserver.move", "The staged rows are loaded into the table, 
 def load(
     connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", table_schema: TableSchema, target: Target
 ) -> Loaded:
-    """Write `batches` in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent` the first.
-
-    Raises Conflict where another session writes rows of the same keys meanwhile.
-    """
+    """Write decided rows as `SqlDialect.write` does."""
     batches = TABLES.lengths(table_schema, schema, target).required(batches)
     statements, totals = TABLES.statements_of(schema, target), TABLES.totals(connection, schema, target)
     staged_as = staged_for(schema, target.key, table_schema)

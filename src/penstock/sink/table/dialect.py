@@ -113,8 +113,9 @@ class SqlDialect(Dialect[C, T]):
     - `folded_name`: schema and table as the database compares them, where one table has several names.
     - `hold`: the table's schema, read after it has kept others from altering the table until the end of the transaction, while
       they can still write rows; None where the transaction itself keeps all others out.
-    - `write`: writes decided rows. It raises Refused for a value that the table would change by now, Conflict where another
-      session writes rows of the same keys.
+    - `write`: writes decided rows in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent`
+      the first. It raises Refused for a value that the table would change by now, Conflict where another session writes rows of
+      the same keys.
     """
 
     codes: ErrorCodes = ErrorCodes()
