@@ -136,7 +136,7 @@ def test_a_transaction_that_something_ended_is_not_taken_for_committed(target, m
     sink = table.sink()
     publication = table.decided_but_not_published(sink, [(1, "a")], batch_id=0)
     ends = "CREATE TABLE theirs (id int) -- %(position)s"
-    monkeypatch.setattr("penstock.sink.table.marker_store.MarkerSql.forget_batches", lambda _: ends)
+    monkeypatch.setattr("penstock.sink.table.marker_store.MarkerStatements.forget_batches", lambda _: ends)
     with pytest.raises(PublishFailed, match="ended before its COMMIT"):
         sink.publish(publication)
     monkeypatch.undo()

@@ -25,7 +25,7 @@ from penstock.errors import PublishFailed, StageFailed
 from penstock.sink.mysql.load import load
 from penstock.sink.mysql.row_validator import RowValidator
 from penstock.sink.mysql.storage import STORAGES, storage_of
-from penstock.sink.mysql.table_schema import statements_of, table_schema_of
+from penstock.sink.mysql.table_schema import TABLES, table_schema_of
 from penstock.sink.table.target import NotStoredError, Target
 from penstock.sql.mysql.database import Database
 
@@ -127,7 +127,7 @@ def through_mysql(connection, column, declared=None):
     batches = iter([pa.RecordBatch.from_arrays([part], schema=schema) for part in parts])
     assert load(connection, batches, schema, shape, TARGET).rows == len(column)
     assert connection.in_transaction
-    query = statements_of(schema, TARGET).read()
+    query = TABLES.statements_of(schema, TARGET).read()
     found = pa.Table.from_batches(STORAGES.batches(connection.stream(query), schema), schema).combine_chunks()["c"]
     connection.execute("COMMIT")
     return found
@@ -249,7 +249,7 @@ def test_what_penstock_cannot_have_written_is_told(database, kind, declared, val
     connection.execute("SET sql_mode = @mode")
     schema = pa.schema([pa.field("c", kind)])
     with pytest.raises(NotStoredError, match="column 'c'"):
-        list(STORAGES.batches(connection.stream(statements_of(schema, TARGET).read()), schema))
+        list(STORAGES.batches(connection.stream(TABLES.statements_of(schema, TARGET).read()), schema))
 
 
 @pytest.mark.parametrize(

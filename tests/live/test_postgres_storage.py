@@ -14,10 +14,10 @@ from tests.unit.test_sqlite_storage import COLUMNS as SHARED
 from penstock.core.model import RowDigest, SinkName
 from penstock.core.row_hash import row_hashes
 from penstock.errors import StageFailed
-from penstock.sink.postgres.load import load, scan
+from penstock.sink.postgres.load import load
 from penstock.sink.postgres.row_validator import RowValidator
 from penstock.sink.postgres.storage import STORAGES, storage_of
-from penstock.sink.postgres.table_schema import statements_of, table_schema_of
+from penstock.sink.postgres.table_schema import TABLES, table_schema_of
 from penstock.sink.table.target import NotStoredError, Target
 from penstock.sql.postgres.database import Database
 
@@ -77,8 +77,8 @@ def through_postgres(connection, column, declared=None):
     connection.execute("BEGIN")
     batches = iter([pa.RecordBatch.from_arrays([part], schema=schema) for part in parts])
     assert load(connection, batches, schema, shape, TARGET).rows == len(column)
-    query = statements_of(schema, TARGET).read()
-    found = pa.Table.from_batches(scan(connection, query, schema), schema).combine_chunks()["c"]
+    query = TABLES.statements_of(schema, TARGET).read()
+    found = pa.Table.from_batches(TABLES.scan(connection, query, schema), schema).combine_chunks()["c"]
     connection.execute("COMMIT")
     return found
 
@@ -173,7 +173,7 @@ def test_what_penstock_cannot_have_written_is_told(connection, kind, declared, v
     connection.execute("BEGIN")
     try:
         with pytest.raises(NotStoredError):
-            list(scan(connection, statements_of(schema, TARGET).read(), schema))
+            list(TABLES.scan(connection, TABLES.statements_of(schema, TARGET).read(), schema))
     finally:
         connection.execute("ROLLBACK")
 

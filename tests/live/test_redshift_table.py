@@ -16,11 +16,10 @@ from penstock.core.model import RowDigest
 from penstock.core.row_hash import row_hashes
 from penstock.errors import Refused, Retryable, StageFailed, Usage
 from penstock.sink.redshift.database import Database
-from penstock.sink.redshift.load import content as rows_of
 from penstock.sink.redshift.load import load
 from penstock.sink.redshift.statements import split_name
 from penstock.sink.redshift.storage import storage_of
-from penstock.sink.redshift.table_schema import table_schema_of
+from penstock.sink.redshift.table_schema import TABLES as REDSHIFT
 from penstock.sink.table.target import Target
 from penstock.testing.conformance import PIPELINE
 
@@ -76,8 +75,8 @@ def through_redshift(connection, column, declared=None):
     parts = [column.slice(0, cut), column.slice(cut, cut), column.slice(2 * cut)]
     connection.execute("BEGIN")
     batches = iter([pa.RecordBatch.from_arrays([part], schema=schema) for part in parts])
-    assert load(connection, batches, schema, table_schema_of(connection, "public", "t"), TARGET).rows == len(column)
-    found = pa.Table.from_batches(list(rows_of(connection, schema, TARGET)), schema=schema)
+    assert load(connection, batches, schema, REDSHIFT.table_schema_of(connection, "public", "t"), TARGET).rows == len(column)
+    found = pa.Table.from_batches(list(REDSHIFT.read(connection, schema, TARGET)), schema=schema)
     connection.execute("COMMIT")
     return found.combine_chunks().to_batches()[0]
 

@@ -135,8 +135,8 @@ MUTANTS_OF_IDENTITY = (
         bug=29,
         name="markers-of-an-older-penstock-are-read-as-if-they-were-altered",
         file=MARKS,
-        find="statements.read_marker if has_ledger_id else statements.read_without_ledger_id",
-        replace="statements.read_marker",
+        find="statements.read() if has_ledger_id else statements.read_without_ledger_id",
+        replace="statements.read()",
         tests=(f"{OF_OLDER}::test_it_is_read_as_it_is[sqlite]",),
     ),
     Mutant(

@@ -24,8 +24,8 @@ MUTANTS_OF_MYSQL = (
         bug=7,
         name="the-marker-of-mysql-is-read-and-not-locked",
         file=STATEMENTS,
-        find='lock_marker=f"{sql.read()} FOR UPDATE"',
-        replace="lock_marker=sql.read()",
+        find='for_update = " FOR UPDATE"',
+        replace='for_update = ""',
         tests=(f"{OF_SERVED}_publish.py::test_a_zombie_that_holds_the_marker_open_loses_to_the_first_that_commits[mysql]",),
     ),
     Mutant(

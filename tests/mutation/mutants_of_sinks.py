@@ -282,8 +282,8 @@ MUTANTS_OF_SINKS = (
     Mutant(
         bug=15,
         name="a-commit-without-an-answer-is-taken-for-done",
-        file="src/penstock/sink/table/file.py",
-        find="            seen = self._diagnose(self._reason(cause))\n",
+        file="src/penstock/sql/session.py",
+        find="            reason, advice = self._diagnose(cause)\n",
         replace="            return\n",
         tests=(f"{OF_FIRST_BATCH}[SpooledRig-sqlite.commit-error]",),
     ),

@@ -20,9 +20,9 @@ MUTANTS_OF_WAREHOUSES = (
     Mutant(
         bug=7,
         name="the-marker-is-read-without-the-lock-in-redshift",
-        file=f"{REDSHIFT}/marker_store.py",
-        find="        if self._locks:\n            self._lock_fence()\n",
-        replace="",
+        file=f"{REDSHIFT}/statements.py",
+        find='return f"LOCK TABLE {self.named(FENCE_TABLE)}", PATIENT',
+        replace="return (PATIENT,)",
         tests=(f"{OF_SERVED}::test_a_publisher_waits_for_the_one_that_holds_the_marker[redshift]",),
     ),
     Mutant(
@@ -45,16 +45,16 @@ MUTANTS_OF_WAREHOUSES = (
         bug=15,
         name="a-commit-without-an-answer-is-told-as-rolled-back",
         file=SESSION,
-        find="            if self._rolled_back(cause):\n",
-        replace="            if True:\n",
+        find="Conflict(self._reason(cause)) if self._rolled_back(cause) else None",
+        replace="Conflict(self._reason(cause))",
         tests=(f"{OF_SQLSERVER}::test_after_a_commit_without_an_answer_the_marker_decides[append-True]",),
     ),
     Mutant(
         bug=7,
         name="the-marker-is-read-without-the-lock-in-sql-server",
         file=f"{SQLSERVER}/statements.py",
-        find='hint="WITH (UPDLOCK, HOLDLOCK, ROWLOCK) "',
-        replace='hint=""',
+        find='lock_hint = "WITH (UPDLOCK, HOLDLOCK, ROWLOCK) "',
+        replace='lock_hint = ""',
         tests=(f"{OF_DIALOGUE}::test_the_dialogue_is_the_recorded_one[append]",),
     ),
     Mutant(

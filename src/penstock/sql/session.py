@@ -2,11 +2,11 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Generic, Protocol, TypeVar
 
 from penstock.errors import Conflict, Failed, OutcomeUnknown, PenstockError, PublishFailed
-from penstock.support.connection import ServerConnection
+from penstock.support.connection import ReusedConnection, ServerConnection
 
 LOCK_TIMEOUT_S = 30.0
 
@@ -22,7 +22,65 @@ class Session(Protocol):
 S = TypeVar("S", bound=Session)
 
 
-class Sessions(ServerConnection, Generic[S]):
+class Connections(ReusedConnection, Generic[S]):
+    """The connections to a database: one that publishes, others that only read. Not thread-safe.
+
+    After an error the connection is dropped: the marker, read over a new one, shows what happened.
+    """
+
+    place: str
+
+    @abstractmethod
+    def writable(self, kind: type[Failed] = PublishFailed) -> S:
+        """Return the open connection, or a new one to a database that commits durably. Raise Retryable, `kind`, Refused."""
+
+    @abstractmethod
+    def reader(self) -> AbstractContextManager[S]:
+        """Open a separate connection that cannot write and sees one snapshot."""
+
+    @abstractmethod
+    def translate_errors(self, kind: type[Failed] = PublishFailed, *, runs_again: bool = False) -> AbstractContextManager[None]:
+        """Raise the driver's errors as Retryable or `kind`, or conflicts as Conflict if the caller `runs_again` at once."""
+
+
+class SqlDatabase(ServerConnection, Connections[S]):
+    """The connections to a database with transactions."""
+
+    @abstractmethod
+    def begin(self, connection: S) -> None:
+        """Begin a transaction that commits durably, and whose lock waits are bounded."""
+
+    @abstractmethod
+    def commit(self, connection: S) -> None:
+        """Commit, within `unknown_if_cut` where rows were published. Raise if the transaction has ended by itself."""
+
+    @abstractmethod
+    def _conflict_in(self, cause: Any) -> Conflict | None:
+        """Return the conflict if an error of COMMIT states that the database rolled back because of another transaction."""
+
+    @abstractmethod
+    def _diagnose(self, cause: Any) -> tuple[str, str]:
+        """Return what went wrong with a COMMIT, and what to do about it."""
+
+    @contextmanager
+    def unknown_if_cut(self, what: str, *, read: str) -> Iterator[None]:
+        """Raise Conflict for a COMMIT of `what` that was rolled back, OutcomeUnknown for one without an answer.
+
+        After OutcomeUnknown, `read`, over a new connection, shows whether it happened.
+        """
+        try:
+            yield
+        except self.errors as cause:
+            if conflict := self._conflict_in(cause):
+                raise conflict from cause
+            reason, advice = self._diagnose(cause)
+            raise OutcomeUnknown(  # I12
+                f"The COMMIT of {what} in {self.place} gave no answer: {reason}.",
+                remedy=f"{advice}: {read} in the database says whether it happened.",
+            ) from cause
+
+
+class Sessions(SqlDatabase[S]):
     """A database over one driver, not thread-safe. `errors`: all that the driver raises. `place`: its name for people.
 
     `home`: what identifies a database in which a sink can join a ledger's transaction.
@@ -44,10 +102,6 @@ class Sessions(ServerConnection, Generic[S]):
     def _open_publishing(self) -> S:
         """Open the session that publishes."""
         return self._open()
-
-    @abstractmethod
-    def begin(self, connection: S) -> None:
-        """Begin a transaction that commits durably, and whose lock waits are bounded."""
 
     @abstractmethod
     def _begin_reading(self, session: S) -> None:
@@ -86,7 +140,6 @@ class Sessions(ServerConnection, Generic[S]):
         return self._session
 
     def writable(self, kind: type[Failed] = PublishFailed) -> S:
-        """Return the open session or a new one, to a server that keeps what it commits. Raise Retryable, `kind`, Refused."""
         session = self.connected(kind)
         if not self._is_durable:
             with self.translate_errors(kind):
@@ -101,7 +154,6 @@ class Sessions(ServerConnection, Generic[S]):
 
     @contextmanager
     def reader(self) -> Iterator[S]:
-        """Yield a session of its own that cannot write and sees one snapshot."""
         with self.translate_errors(Failed):
             session = self._open()
             try:
@@ -110,21 +162,11 @@ class Sessions(ServerConnection, Generic[S]):
             finally:
                 session.close()
 
-    @contextmanager
-    def unknown_if_cut(self, what: str, *, read: str) -> Iterator[None]:
-        """Raise Conflict for a COMMIT of `what` that was rolled back, OutcomeUnknown for one without an answer.
-
-        After OutcomeUnknown, `read`, in a new session, shows whether it happened.
-        """
-        try:
-            yield
-        except self.errors as cause:
-            if self._rolled_back(cause):
-                raise Conflict(self._reason(cause)) from cause
-            raise OutcomeUnknown(  # I12
-                f"The COMMIT of {what} in {self.place} gave no answer: {self._reason(cause)}.",
-                remedy=f"Try again: {read} in the database says whether it happened.",
-            ) from cause
-
     def _translate_error(self, cause: Any, kind: type[Failed]) -> PenstockError | Conflict:
         return self._error_at(cause, self.place, kind)
+
+    def _conflict_in(self, cause: Any) -> Conflict | None:
+        return Conflict(self._reason(cause)) if self._rolled_back(cause) else None
+
+    def _diagnose(self, cause: Any) -> tuple[str, str]:
+        return self._reason(cause), "Try again"

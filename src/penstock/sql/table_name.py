@@ -1,8 +1,12 @@
 """Table names: split into schema and table, checked against a database's limits, and quoted."""
 
+import re
 from dataclasses import dataclass
 
 from penstock.errors import Usage
+
+_PART = re.compile(r"""(?:"(?P<quoted>(?:[^"]|"")*)"|(?P<plain>[^".]*))(?:\.(?=.)|\Z)""", re.DOTALL)
+"""A part of a name, and the dot before the next one."""
 
 
 def in_double_quotes(*parts: str) -> str:
@@ -21,10 +25,13 @@ class Naming:
 
     def split(self, name: str) -> tuple[str, str]:
         """Return schema and table of `table`, `schema.table` or parts in double quotes, case unchanged. Raises Usage."""
-        parts, rest = [], name
-        while rest:
-            part, rest = self._first_part(rest, name)
-            parts.append(self.require(part))
+        parts, at = [], 0
+        while at < len(name):
+            found = _PART.match(name, at)
+            if found is None:
+                raise self._no_name(name)
+            plain, in_quotes, at = found["plain"], found["quoted"], found.end()
+            parts.append(self.require(plain if in_quotes is None else in_quotes.replace('""', '"')))
         if len(parts) == 1:
             return self.default_schema, parts[0]
         if len(parts) != 2:
@@ -40,20 +47,6 @@ class Naming:
                 remedy="Rename it.",
             )
         return name
-
-    def _first_part(self, text: str, whole: str) -> tuple[str, str]:
-        if not text.startswith('"'):
-            part, dot, rest = text.partition(".")
-            if '"' in part or (dot and not rest):
-                raise self._no_name(whole)
-            return part, rest
-        end = 1
-        while (end := text.find('"', end)) != -1 and text[end : end + 2] == '""':
-            end += 2
-        after = text[end + 1 :]
-        if end == -1 or (after and (after[0] != "." or len(after) == 1)):
-            raise self._no_name(whole)
-        return text[1:end].replace('""', '"'), after[1:]
 
     def _no_name(self, name: str) -> Usage:
         return Usage(

@@ -16,6 +16,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_r
 from penstock.errors import Failed, PenstockError, PublishFailed, Retryable
 from penstock.sink.cassandra.address import CONSISTENCIES, Address, address_of
 from penstock.sink.cassandra.errors import DRIVER_ERRORS, translate_error
+from penstock.sql.session import Connections
 from penstock.support.connection import ServerConnection
 
 Row = tuple[Any, ...]
@@ -108,7 +109,7 @@ class Connection:
         return self._prepared[statement]
 
 
-class Database(ServerConnection):
+class Database(ServerConnection, Connections[Connection]):
     """A keyspace of a cluster; each new connection asks the cluster anew. Not thread-safe by itself."""
 
     errors = DRIVER_ERRORS

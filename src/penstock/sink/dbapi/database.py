@@ -1,7 +1,8 @@
 """Sessions of a driver as the sink uses them: one that writes, others that look; their errors, and the markers behind them."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 from penstock.core.faults import FaultPoint
@@ -10,26 +11,24 @@ from penstock.errors import Conflict, Failed, PenstockError, PublishFailed, Retr
 from penstock.sink.dbapi.driver import Driver, Session
 from penstock.sink.dbapi.statements import (
     INSERT,
-    INSERT_MARKER,
     INSERT_OR_ABORT,
     IS_SQLITE,
-    LOCK_MARKER,
-    MARKER_STATEMENTS,
+    OWN,
     QUOTES,
-    Sql,
     TableStatements,
     is_there,
+    statement,
 )
 from penstock.sink.table.marker import TableMarker, marker_values
 from penstock.sink.table.marker_store import DatabaseMarkerStore
-from penstock.support.connection import ReusedConnection
+from penstock.sql.session import Connections
 from penstock.support.secret import scrub
 
 FENCE = FaultPoint("dbapi.fence", "The row of the marker is locked by writing to it.")
 MARK = FaultPoint("dbapi.mark", "The marker is set to the batch, in the transaction of its rows.")
 
 
-class Database(ReusedConnection):
+class Database(Connections[Session]):
     """The database behind one driver. Not thread-safe by itself."""
 
     def __init__(self, driver: Driver, connect: Mapping[str, Any]) -> None:
@@ -90,37 +89,30 @@ def connection_lost(point: str) -> Retryable:
     return Retryable(f"The driver failed at {point}.", remedy="Try again.")
 
 
-class DbapiMarkerStore(DatabaseMarkerStore[Sql]):
-    """The markers behind any driver. A marker is locked before it is read, so that the newest committed one is read.
-
-    It is locked by an UPDATE of its row: a lock that all databases have.
-    """
+class DbapiMarkerStore(DatabaseMarkerStore):
+    """The markers behind any driver, in one transaction."""
 
     def __init__(self, session: Session, *, locking: bool, has_ledger_id: bool = True) -> None:
-        def execute(statement: Sql, values: Mapping[str, Any]) -> Session:
-            return session.execute(statement, values)
-
-        super().__init__(execute, MARKER_STATEMENTS, locking=False, has_ledger_id=has_ledger_id, split_name=_folded)
-        self._session, self._locks, self._exists = session, locking, False
+        super().__init__(
+            lambda text, values: session.execute(statement(text), values),
+            OWN,
+            locking=locking,
+            has_ledger_id=has_ledger_id,
+            split_name=_folded,
+            fencing=partial(FENCE.around, error=connection_lost, lost=connection_lost),
+            marking=partial(MARK.around, error=connection_lost, lost=connection_lost),
+        )
+        self._exists = False
 
     def read(self, pipeline: PipelineName, sink: SinkName) -> TableMarker | None:
-        if self._locks:
-            with FENCE.around(error=connection_lost, lost=connection_lost):
-                self._session.execute(LOCK_MARKER, {"pipeline": pipeline, "sink": sink})
         marker = super().read(pipeline, sink)
         self._exists = marker is not None
         return marker
 
     def write(self, marker: TableMarker) -> None:
         """Update the marker's row if `read` found one, else insert it."""
-        if self._exists:
-            super().write(marker)
-        else:
-            self._session.execute(INSERT_MARKER, marker_values(marker))
-            self._exists = True
-
-    def _marking(self) -> AbstractContextManager[None]:
-        return MARK.around(error=connection_lost, lost=connection_lost)
+        self._execute(OWN.write_marker if self._exists else OWN.make_marker, marker_values(marker))
+        self._exists = True
 
 
 def _folded(name: str) -> tuple[str, str]:
@@ -128,7 +120,7 @@ def _folded(name: str) -> tuple[str, str]:
     return "", name.lower()
 
 
-def has(session: Session, query: Sql) -> bool:
+def has(session: Session, query: str) -> bool:
     """Return whether a query runs without an error. End the transaction."""
     try:
         session.execute(query).fetchall()
@@ -142,7 +134,7 @@ def has(session: Session, query: Sql) -> bool:
 def quotes_of(session: Session, table: str) -> tuple[str, str] | None:
     """Return how names are quoted, found by trying it on `table`; None if there is no such table."""
     for quotes in QUOTES:
-        if has(session, is_there(TableStatements(table, (), (), quotes).name)):
+        if has(session, is_there(TableStatements("", table, (), quotes=quotes).name)):
             return quotes
     return None
 

@@ -58,13 +58,13 @@ class Session:
         self.driver, self._connection = driver, connection
         self._cursor = connection.cursor()
 
-    def execute(self, sql: Sql, values: Mapping[str, Any] | None = None) -> "Session":
+    def execute(self, sql: Sql | str, values: Mapping[str, Any] | None = None) -> "Session":
         """Run one statement; `fetchone`, `fetchall` and `fetched` return its rows."""
-        text, names = sql.rendered(self.driver.style)
+        text, names = (sql, ()) if isinstance(sql, str) else sql.rendered(self.driver.style)
         if names:
             self._cursor.execute(text, _bound(names, values or {}, self.driver.style))
         else:
-            self._cursor.execute(sql.plain)
+            self._cursor.execute(text)
         return self
 
     def execute_many(self, sql: Sql, rows: Iterable[Sequence[Any]]) -> int:

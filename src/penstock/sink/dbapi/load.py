@@ -10,7 +10,7 @@ from penstock.core.faults import FaultPoint
 from penstock.core.model import RowDigest, Totals
 from penstock.sink.dbapi.database import connection_lost
 from penstock.sink.dbapi.driver import Session
-from penstock.sink.dbapi.statements import Sql, TableStatements
+from penstock.sink.dbapi.statements import TableStatements
 from penstock.sink.dbapi.storage import STORAGES, values_of
 from penstock.sink.table.publication import Loaded, totals_of
 from penstock.sink.table.target import Target
@@ -29,7 +29,7 @@ def load(
     """
     with MOVE.around(error=connection_lost, lost=connection_lost):
         if target.write == "replace":
-            session.execute(statements.clear)
+            session.execute(statements.clear())
         before = count(session, statements) if by_count else 0
         written, skipped = _write(session, batches, statements, target)
         if by_count:
@@ -57,7 +57,7 @@ def _write(
     return written, skipped
 
 
-def scan(session: Session, query: Sql, schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
+def scan(session: Session, query: str, schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
     """Return the rows of `query`, whose columns are those of `schema`. Raise NotStoredError, naming the column."""
     return STORAGES.batches(session.execute(query).fetched(), schema)
 

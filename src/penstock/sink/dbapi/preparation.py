@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 
 import pyarrow as pa
 
@@ -17,11 +16,11 @@ from penstock.sink.dbapi.database import DbapiMarkerStore, has, inserts_of, quot
 from penstock.sink.dbapi.driver import Session
 from penstock.sink.dbapi.load import scan
 from penstock.sink.dbapi.row_validator import RowValidator
-from penstock.sink.dbapi.statements import BATCH_TABLE, MARKER_TABLE, Sql, TableStatements
+from penstock.sink.dbapi.statements import BATCH_TABLE, MARKER_TABLE, OWN, TableStatements
 from penstock.sink.dbapi.storage import STORAGES
 from penstock.sink.dbapi.trial import Trial, TrialResult
 from penstock.sink.dbapi.trial_record import catalog_of, declared_of, decode_trial, encode_trial
-from penstock.sink.table.columns import Alter, Columns
+from penstock.sink.table.columns import Alter, Columns, require_distinct_names, require_exact_key
 from penstock.sink.table.marker import TableMarker
 from penstock.sink.table.preparation import (
     ledger_id_missing,
@@ -62,7 +61,7 @@ class Wanted:
         return hashlib.sha256(shape_json.encode()).hexdigest()[:16]
 
     def statements(self, quotes: tuple[str, str]) -> TableStatements:
-        return TableStatements(self.target.table, tuple(self.rows.names), self.target.key, quotes)
+        return TableStatements("", self.target.table, tuple(self.rows.names), self.target.key, quotes=quotes)
 
 
 def prepare_table(session: Session, wanted: Wanted) -> RowValidator:
@@ -73,8 +72,7 @@ def prepare_table(session: Session, wanted: Wanted) -> RowValidator:
     statements = replace(wanted.statements(quotes), inserts=inserts_of(session))
     owner = {"pipeline": wanted.pipeline, "sink": wanted.sink}
     exists = has(session, sql.is_there(statements.name))
-    markers = DbapiMarkerStore(session, locking=True)
-    marker = markers.read(wanted.pipeline, wanted.sink)
+    marker = DbapiMarkerStore(session, locking=True).read(wanted.pipeline, wanted.sink)
     session.rollback()
     require_not_lost(marker, wanted.target, exists=exists)
     if marker is None and has(session, sql.is_there(statements.native_marker)):
@@ -92,8 +90,9 @@ def prepare_table(session: Session, wanted: Wanted) -> RowValidator:
     result = _trial_result(session, wanted, statements, shape)
 
     def content() -> Totals:
-        return totals_of(scan(session, statements.read, wanted.rows), wanted.target.row_digest)
+        return totals_of(scan(session, statements.read(), wanted.rows), wanted.target.row_digest)
 
+    markers = DbapiMarkerStore(session, locking=True)
     prepare_marker(
         markers, pipeline=wanted.pipeline, sink=wanted.sink, schema=wanted.schema, target=wanted.target, content=content
     )
@@ -122,24 +121,22 @@ def require_storable(wanted: Wanted) -> None:
     with settings_of(wanted.sink):
         if not rows.names or not all(rows.names):
             raise Usage("The rows have no column, or one without a name.", remedy="Name columns in the transform.")
-        folded = [name.lower() for name in rows.names]
-        twice = sorted({name for name in folded if folded.count(name) > 1})
-        if twice:
-            raise Usage(f"The rows have column {twice[0]!r} twice.", remedy="Rename one of them in the transform.")
+        require_distinct_names([name.lower() for name in rows.names])
         require_key_in(rows, key, rows.names)
         strange = sorted(wanted.columns.keys() - set(rows.names))
         if strange:
             raise Usage(f"`columns` names {strange[0]!r}, but the rows have {', '.join(rows.names)}.", remedy="Correct it.")
         for field in rows:
-            _require_type(field, in_key=field.name in key)
+            _require_type(field)
+        require_exact_key(rows, key)
 
 
 def own_tables(session: Session) -> tuple[str, str]:
     """Create Penstock's tables where they are missing, and return how names are quoted. Raise Refused."""
-    for name, statement in ((MARKER_TABLE, sql.CREATE_MARKER_TABLE), (BATCH_TABLE, sql.CREATE_BATCH_TABLE)):
+    for name, statement in OWN.creates.items():
         there = sql.is_there(name)
         if not has(session, there):
-            _define(session, Sql((statement,)), name, there)
+            _define(session, statement, name, there)
     _name_markers(session)
     quotes = quotes_of(session, MARKER_TABLE)
     if quotes is None:
@@ -152,7 +149,7 @@ def _name_markers(session: Session) -> None:
     if has(session, sql.HAS_LEDGER_ID):
         return
     try:
-        session.execute(Sql((sql.ADD_LEDGER_ID,)))
+        session.execute(sql.ADD_LEDGER_ID)
         session.commit()
     except session.driver.error as cause:
         session.rollback()
@@ -160,7 +157,7 @@ def _name_markers(session: Session) -> None:
             raise ledger_id_missing(sql.ADD_LEDGER_ID, " ".join(str(cause).split()).rstrip(".")) from cause
 
 
-def _define(session: Session, statement: Sql, table: str, there: Sql) -> None:
+def _define(session: Session, statement: str, table: str, there: str) -> None:
     """Create a table, unless another process creates it meanwhile. Raise Refused."""
     try:
         session.execute(statement)
@@ -170,7 +167,7 @@ def _define(session: Session, statement: Sql, table: str, there: Sql) -> None:
         if not has(session, there):
             reason = " ".join(str(cause).split()).rstrip(".")
             raise Refused(
-                f"Table {table!r} cannot be created: {reason}. The statement was: {statement.plain}",
+                f"Table {table!r} cannot be created: {reason}. The statement was: {statement}",
                 remedy="Give its columns the types of this database by `columns:`, or create the table yourself.",
             ) from cause
 
@@ -218,7 +215,7 @@ def generated_columns_refused(session: Session, statements: TableStatements) -> 
 
 
 def _columns(statements: TableStatements, *, decided: bool) -> Columns:
-    alter = Alter(quoted=partial(sql.quoted, quotes=statements.quotes))
+    alter = Alter(quoted=statements.quoted)
     return Columns(table=statements.table, named=statements.name, alter=alter, decided=decided)
 
 
@@ -245,9 +242,9 @@ def _require_undone(session: Session, wanted: Wanted) -> None:
     nothing = {"generation": 0, "query_id": "-", "batch_id": 0, "offsets": "-", "rows": 0, "digest": "-"}
     markers = DbapiMarkerStore(session, locking=False)
     markers.write(TableMarker(pipeline=pipeline, sink=sink, table_name="=", write="="))
-    session.execute(sql.MARKER_STATEMENTS.write_batch, {**place, **nothing})
+    session.execute(sql.statement(OWN.write_batch), {**place, **nothing})
     session.rollback()
-    stayed = [BATCH_TABLE] if session.execute(sql.MARKER_STATEMENTS.read_batch, place).fetchone() else []
+    stayed = [BATCH_TABLE] if session.execute(sql.statement(OWN.read_batch), place).fetchone() else []
     stayed += [MARKER_TABLE] if markers.read(pipeline, sink) else []
     if not stayed:
         session.rollback()
@@ -261,7 +258,7 @@ def _require_undone(session: Session, wanted: Wanted) -> None:
     )
 
 
-def _require_type(field: "pa.Field", *, in_key: bool) -> None:
+def _require_type(field: "pa.Field") -> None:
     try:
         STORAGES.of(field.type)
     except TypeError:
@@ -269,5 +266,3 @@ def _require_type(field: "pa.Field", *, in_key: bool) -> None:
             f"Column {field.name!r} is {field.type}, a type that some databases lack.",
             remedy="Cast it in the transform, to STRING say, or use a sink made for this database.",
         ) from None
-    if in_key and pa.types.is_floating(field.type):
-        raise Usage(f"The key's column {field.name!r} is a {field.type}.", remedy="Use columns with exact values as key.")

@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.core.faults import FaultPoint
-from penstock.core.model import PipelineName, Publication, SinkReport, Totals
+from penstock.core.model import PipelineName, Publication, Totals
 from penstock.errors import Conflict, Failed, OutcomeUnknown, PenstockError, PublishFailed, Usage
-from penstock.protocols import SinkDecisions
 from penstock.sink.dbapi.database import Database, DbapiMarkerStore, connection_lost, has, inserts_of, quotes_of
 from penstock.sink.dbapi.driver import Driver, Session
 from penstock.sink.dbapi.load import load, scan
@@ -26,10 +25,10 @@ from penstock.sink.dbapi.statements import BATCH_TABLE, HAS_LEDGER_ID, MARKER_TA
 from penstock.sink.dbapi.trial import UNCONSTRAINED
 from penstock.sink.dbapi.trial_record import catalog_of, declared_of, read_back
 from penstock.sink.table.database_sink import TransactionalSink
+from penstock.sink.table.marker import TableMarker
 from penstock.sink.table.publication import Loaded, totals_of
 from penstock.sink.table.sink import TableSinkArguments
 from penstock.sink.table.target import NotStoredError, Target
-from penstock.sink.table.verification import compare
 from penstock.spark.schema import arrow_schema
 
 if TYPE_CHECKING:
@@ -75,20 +74,6 @@ class DbapiSink(TransactionalSink[Session]):
         """The combinations of table and rows that are known to work, as `Wanted.shape`."""
         self._counts = False
         """Whether each batch counts the table's rows, because the driver once reported another number than was written."""
-
-    def verify(self, decisions: SinkDecisions) -> SinkReport:
-        """Compare the table with its marker, and the marker with the ledger. Publishers wait meanwhile."""
-        with self._database.reader() as session:
-            self._quotes = quotes_of(session, self._target.table)
-            readable = self._readable_marker_store(session)
-            owners = [] if readable is None else readable.owners(self._target.table)
-            return compare(
-                _unlocked_marker_store(session, locking=True).read(*owners[0]) if owners else None,
-                sink=self._name,
-                table=self._target.table,
-                decisions=decisions,
-                content=lambda marker: marker.before if marker.schema is None else self._content(session, marker.schema),
-            )
 
     # --- what is its own
 
@@ -138,6 +123,16 @@ class DbapiSink(TransactionalSink[Session]):
 
     def _readable_marker_store(self, connection: Session) -> DbapiMarkerStore | None:
         return _unlocked_marker_store(connection, locking=False) if has(connection, is_there(MARKER_TABLE)) else None
+
+    def _marker_of_table(self, connection: Session) -> TableMarker | None:
+        """Lock the marker, too: publishers wait while the table is compared with it."""
+        self._quotes = quotes_of(connection, self._target.table)
+        readable = self._readable_marker_store(connection)
+        owners = [] if readable is None else readable.owners(self._target.table)
+        return _unlocked_marker_store(connection, locking=True).read(*owners[0]) if owners else None
+
+    def _shown(self, connection: Session, marker: TableMarker) -> Totals:
+        return marker.before if marker.schema is None else self._content(connection, marker.schema)
 
     def _begin(self, connection: Session) -> None:
         """End what earlier statements looked at; the driver begins a transaction with the first statement."""
@@ -199,12 +194,12 @@ class DbapiSink(TransactionalSink[Session]):
     def _content(self, connection: Session, schema: str) -> Totals:
         if self._quotes is None:
             raise NotStoredError("it is gone")
-        return totals_of(scan(connection, self._statements(schema).read, arrow_schema(schema)), self._target.row_digest)
+        return totals_of(scan(connection, self._statements(schema).read(), arrow_schema(schema)), self._target.row_digest)
 
     def _statements(self, schema: str) -> TableStatements:
         if self._quotes is None:
             raise Failed(f"Sink {self._name!r} has no open transaction.", remedy="Call prepare() first.")
-        return TableStatements(self._target.table, tuple(arrow_schema(schema).names), self._target.key, self._quotes)
+        return TableStatements("", self._target.table, tuple(arrow_schema(schema).names), self._target.key, quotes=self._quotes)
 
 
 def _unlocked_marker_store(session: Session, *, locking: bool) -> DbapiMarkerStore:

@@ -8,11 +8,14 @@ names need no quotes anywhere. Users who want other column types create them the
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
-from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE, MarkerSql, MarkerStatements
+from penstock.sink.table import table_statements
+from penstock.sink.table.marker_store import BATCH_TABLE as NATIVE_BATCH_TABLE
+from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE, OWNERS_BY_DBAPI, MarkerStatements
+from penstock.sink.table.marker_store import MARKER_TABLE as NATIVE_MARKER_TABLE
 
 STYLES: Final[Mapping[str, Callable[[int], str]]] = {
     "qmark": lambda _: "?",
@@ -35,20 +38,16 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sql:
-    """One statement as a sequence of texts and values."""
+    """One statement with values, as a sequence of texts and values. One without is a `str`."""
 
     parts: tuple[str | Value, ...]
-
-    @property
-    def plain(self) -> str:
-        """The text of a statement without values."""
-        return "".join(part for part in self.parts if isinstance(part, str))
 
     def rendered(self, style: str) -> tuple[str, Sequence[str]]:
         """Return the text in that parameter style, and the names of the values in their order."""
         return _rendered(self, style)
 
 
+@cache
 def statement(text: str) -> Sql:
     """Parse a statement of Penstock's own, in which `:name` stands for a value."""
     pieces = _NAMED.split(text)
@@ -78,13 +77,12 @@ def _rendered(sql: Sql, style: str) -> tuple[str, Sequence[str]]:
 # --- the statements
 
 MARKER_TABLE, BATCH_TABLE = DBAPI_MARKER_TABLE, "penstock_dbapi_batch"
-NATIVE_MARKER_TABLE = "penstock_marker"
 QUOTES: Final = (('"', '"'), ("`", "`"), ("[", "]"), ("", ""))
 """What begins and ends a quoted name. The last one, no quotes, is for databases that fold unquoted names."""
 
 INSERT, INSERT_OR_ABORT = "INSERT INTO", "INSERT OR ABORT INTO"
 """The second is SQLite's: a conflict is an error, whatever the table declares. The first follows `ON CONFLICT REPLACE`."""
-IS_SQLITE = Sql(("SELECT sqlite_version()",))
+IS_SQLITE = "SELECT sqlite_version()"
 """Fails in any other database."""
 
 MOST_VALUES, MOST_ROWS = 900, 200
@@ -109,66 +107,83 @@ CREATE_BATCH_TABLE = """CREATE TABLE penstock_dbapi_batch (
 
 _COLUMNS = {"write": "way", "position": "at_position", "schema": "row_schema", "rows": "row_count"}
 """Columns whose names are not those of other databases' markers: everywhere, these need no quotes."""
-_MARKERS = MarkerSql(
-    marker=MARKER_TABLE, batch=BATCH_TABLE, now=None, quoted=lambda name: _COLUMNS.get(name, name), bound=":{}".format
-)
-ADD_LEDGER_ID = f"ALTER TABLE {MARKER_TABLE} ADD ledger_id VARCHAR(32)"
-HAS_LEDGER_ID = Sql((f"SELECT ledger_id FROM {MARKER_TABLE} WHERE 1 = 0",))
-"""Fails where an older Penstock created the table."""
-LOCK_MARKER = statement(f"UPDATE {MARKER_TABLE} SET turns = turns + 1 WHERE {_MARKERS.which}")
-INSERT_MARKER = statement(f"INSERT INTO {MARKER_TABLE} ({_MARKERS.columns}, turns) VALUES ({_MARKERS.values}, 0)")
-READ_TRIAL = statement(f"SELECT trial FROM {MARKER_TABLE} WHERE {_MARKERS.which}")
-WRITE_TRIAL = statement(f"UPDATE {MARKER_TABLE} SET trial = :trial WHERE {_MARKERS.which}")
-DELETE_BATCH = statement(f"DELETE FROM {BATCH_TABLE} WHERE {_MARKERS.which} AND at_position = :position")
-DELETE_MARKER = statement(f"DELETE FROM {MARKER_TABLE} WHERE {_MARKERS.which}")
-
-_TEXTS = _MARKERS.statements(
-    lock_marker=_MARKERS.read(), write_marker=f"UPDATE {MARKER_TABLE} SET {_MARKERS.changes} WHERE {_MARKERS.which}"
-)
-MARKER_STATEMENTS = MarkerStatements(**{name: statement(text) for name, text in asdict(_TEXTS).items() if text is not None})
-
-
-def is_there(name: str) -> Sql:
-    """Return a query that fails unless a table of that name, already quoted, exists."""
-    return Sql((f"SELECT 1 FROM {name} WHERE 1 = 0",))
 
 
 @dataclass(frozen=True, slots=True)
-class TableStatements:
-    """The statements about the user's table, whose rows have `columns`; `quotes` begin and end a name.
+class OwnStatements(MarkerStatements):
+    """The statements about the two tables, to be parsed by `statement`."""
+
+    text = "VARCHAR(32)"
+    types: ClassVar[Mapping[str, str]] = {}
+    adding = "ADD"
+
+    def named(self, table: str) -> str:
+        return {NATIVE_MARKER_TABLE: MARKER_TABLE, NATIVE_BATCH_TABLE: BATCH_TABLE}[table]
+
+    def quoted(self, name: str) -> str:
+        return _COLUMNS.get(name, name)
+
+    def bound(self, name: str) -> str:
+        return f":{name}"
+
+    @property
+    def creates(self) -> Mapping[str, str]:
+        return {MARKER_TABLE: CREATE_MARKER_TABLE, BATCH_TABLE: CREATE_BATCH_TABLE}
+
+    @property
+    def fence(self) -> tuple[str, ...]:
+        """Lock the marker by an UPDATE of its row: a lock that all databases have."""
+        return (f"UPDATE {MARKER_TABLE} SET turns = turns + 1 WHERE {self.which}",)
+
+    @property
+    def make_marker(self) -> str:
+        return f"{self._into_marker('turns')} VALUES ({self._values}, 0)"
+
+
+OWN = OwnStatements()
+ADD_LEDGER_ID = OWN.add_ledger_id
+HAS_LEDGER_ID = f"SELECT ledger_id FROM {MARKER_TABLE} WHERE 1 = 0"
+"""Fails where an older Penstock created the table."""
+READ_TRIAL = statement(f"SELECT trial FROM {MARKER_TABLE} WHERE {OWN.which}")
+WRITE_TRIAL = statement(f"UPDATE {MARKER_TABLE} SET trial = :trial WHERE {OWN.which}")
+DELETE_BATCH = statement(f"DELETE FROM {BATCH_TABLE} WHERE {OWN.which} AND at_position = :position")
+DELETE_MARKER = statement(f"DELETE FROM {MARKER_TABLE} WHERE {OWN.which}")
+
+
+def is_there(name: str) -> str:
+    """Return a query that fails unless a table of that name, already quoted, exists."""
+    return f"SELECT 1 FROM {name} WHERE 1 = 0"
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatements(table_statements.TableStatements):
+    """The statements about the user's table; `quotes` begin and end a name.
 
     `inserts`: the words with which an INSERT begins, as `inserts_of` found them.
     """
 
-    table: str
-    columns: tuple[str, ...]
-    key: tuple[str, ...]
-    quotes: tuple[str, str]
+    quotes: tuple[str, str] = ("", "")
     inserts: str = INSERT
+    null = ""
+
+    def quoted(self, name: str) -> str:
+        begin, end = self.quotes
+        return f"{begin}{name.replace(end, end * 2) if end else name}{end}"
 
     @property
     def name(self) -> str:
         """The quoted name of the table; `schema.table` is quoted part by part."""
-        return ".".join(quoted(part, self.quotes) for part in self.table.split("."))
+        return ".".join(map(self.quoted, self.table.split(".")))
 
     @property
     def native_marker(self) -> str:
         """The marker table of Penstock's native sink for this database, in the schema of the user's table."""
-        return ".".join([*(quoted(part, self.quotes) for part in self.table.split(".")[:-1]), NATIVE_MARKER_TABLE])
+        return ".".join([*map(self.quoted, self.table.split(".")[:-1]), NATIVE_MARKER_TABLE])
 
     @property
-    def native_owners(self) -> Sql:
+    def native_owners(self) -> str:
         """Read who fills which table of that schema by the native sink. The schema is left empty."""
-        return Sql((f"SELECT pipeline, sink, table_name, '' FROM {self.native_marker} ORDER BY pipeline, sink",))
-
-    def create(self, declared: Sequence[str]) -> Sql:
-        """Create the table with the types `declared`. The key becomes the primary key."""
-        columns = [
-            f"{quoted(name, self.quotes)} {kind}{' NOT NULL' if name in self.key else ''}"
-            for name, kind in zip(self.columns, declared, strict=True)
-        ]
-        key = [f"PRIMARY KEY ({self._list(self.key)})"] if self.key else []
-        return Sql((f"CREATE TABLE {self.name} ({', '.join([*columns, *key])})",))
+        return OWNERS_BY_DBAPI.format(schema="''", marker=self.native_marker)
 
     @property
     def insert(self) -> Sql:
@@ -177,22 +192,13 @@ class TableStatements:
         return Sql((f"{self.inserts} {self.name} ({self._list(self.columns)}) VALUES (", *values.parts, ")"))
 
     @property
-    def clear(self) -> Sql:
-        return Sql((f"DELETE FROM {self.name}",))
+    def count(self) -> str:
+        return f"SELECT count(*) FROM {self.name}"
 
     @property
-    def read(self) -> Sql:
-        return Sql((f"SELECT {self._list(self.columns)} FROM {self.name}",))
-
-    @property
-    def count(self) -> Sql:
-        return Sql((f"SELECT count(*) FROM {self.name}",))
-
-    @property
-    def fits(self) -> Sql:
+    def fits(self) -> str:
         """Fail unless the table has the columns. Qualified: SQLite takes an unknown quoted name for a text otherwise."""
-        columns = ", ".join(f"rows_of.{quoted(name, self.quotes)}" for name in self.columns)
-        return Sql((f"SELECT {columns} FROM {self.name} rows_of WHERE 1 = 0",))
+        return f"SELECT {self._list(self.columns, 'rows_of')} FROM {self.name} rows_of WHERE 1 = 0"
 
     @property
     def rows_at_once(self) -> int:
@@ -204,14 +210,5 @@ class TableStatements:
         return joined(" UNION ALL ", [self._has(row) for row in range(rows)])
 
     def _has(self, row: int) -> Sql:
-        equal = [Sql((f"{quoted(name, self.quotes)} = ", Value(f"r{row}k{at}"))) for at, name in enumerate(self.key)]
+        equal = [Sql((f"{self.quoted(name)} = ", Value(f"r{row}k{at}"))) for at, name in enumerate(self.key)]
         return Sql((f"SELECT {row} FROM {self.name} WHERE ", *joined(" AND ", equal).parts))
-
-    def _list(self, names: Sequence[str]) -> str:
-        return ", ".join(quoted(name, self.quotes) for name in names)
-
-
-def quoted(name: str, quotes: tuple[str, str]) -> str:
-    """Return the name as a quoted SQL identifier."""
-    begin, end = quotes
-    return f"{begin}{name.replace(end, end * 2) if end else name}{end}"

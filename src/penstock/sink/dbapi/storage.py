@@ -1,6 +1,6 @@
 """How Arrow values are passed to any driver and read back: only in types that all databases have."""
 
-from datetime import date, datetime, timezone
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -18,6 +18,7 @@ from penstock.sink.table.storage import (
     digits_of,
     to_flags,
     to_integers,
+    to_plain_moments,
     to_reals,
     to_values,
     without_negative_scale,
@@ -50,12 +51,7 @@ def _only(*kinds: type) -> Restore:
 
 
 def _moments(values: Values, kind: Any) -> "pa.Array":
-    naive = []
-    for value in values:
-        if not isinstance(value, datetime | None):
-            raise NotStoredError(f"expected a date and a time, found {type(value).__name__}")
-        naive.append(value.astimezone(timezone.utc).replace(tzinfo=None) if value is not None and value.tzinfo else value)
-    return pa.array(naive, pa.timestamp("us")).cast(pa.timestamp("us", "UTC") if kind.tz else kind)
+    return to_plain_moments(values).cast(pa.timestamp("us", "UTC") if kind.tz else kind)
 
 
 def _octets(values: Values, kind: Any) -> "pa.Array":

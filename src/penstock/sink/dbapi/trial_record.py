@@ -23,7 +23,7 @@ FORMAT, VERSION = "penstock.dbapi-trial", 1
 
 _OF_SQLITE = statement("SELECT sql FROM sqlite_master WHERE type = 'table' AND lower(name) = :folded")
 _OF_OTHERS = statement("SELECT * FROM information_schema.columns WHERE table_name IN (:name, :folded, :raised)")
-_HAS_COLUMNS = Sql(("SELECT 1 FROM information_schema.columns WHERE 1 = 0",))
+_HAS_COLUMNS = "SELECT 1 FROM information_schema.columns WHERE 1 = 0"
 
 _FIELDS = frozenset({"shape", "required", "lacking", "longest"})
 

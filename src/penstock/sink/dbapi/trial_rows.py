@@ -86,7 +86,7 @@ class Attempts:
     def not_there(self, values: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
         """Return the columns' values without those in the table; all of a column's values if the table has all of them."""
         there: dict[str, set[Any]] = {name: set() for name in values}
-        for batch in scan(self._session, self._statements.read, self._schema):
+        for batch in scan(self._session, self._statements.read(), self._schema):
             for name, column in zip(batch.schema.names, batch.columns, strict=True):
                 there[name].update(pc.index_in(column, value_set=pa.array(values[name], column.type)).to_pylist())
         self._session.rollback()
@@ -137,7 +137,7 @@ class Attempts:
             self._session.rollback()
 
     def _content_now(self) -> Totals:
-        return _totals(scan(self._session, self._statements.read, self._schema))
+        return _totals(scan(self._session, self._statements.read(), self._schema))
 
 
 def _totals(batches: Iterator["pa.RecordBatch"]) -> Totals:

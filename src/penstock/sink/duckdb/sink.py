@@ -26,7 +26,7 @@ PREPARE = FaultPoint("duckdb.prepare", "Table and marker are created and committ
 DUCKDB: SqlDialect["duckdb.DuckDBPyConnection", TableSchema] = SqlDialect(
     points=FaultPoints.of(disk_error, prepare=PREPARE.around, begin=BEGIN.around, mark=MARK.around, commit=COMMIT.around),
     split_name=lambda name: ("main", name),
-    own_statements=lambda _: sql.OwnStatements(),
+    own_statements=sql.OwnStatements,
     table_schema_of=lambda connection, _, table: tables.table_schema_of(connection, table),
     require_storable=tables.require_storable,
     create_table=tables.create_table,

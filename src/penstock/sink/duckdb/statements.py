@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_TABLE, MarkerSql, MarkerStatements
+from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_TABLE, MarkerStatements
 from penstock.sink.table.table_statements import StagedTableStatements
 from penstock.sink.table.target import Target
 from penstock.sql.table_name import in_double_quotes as quoted
@@ -38,50 +38,34 @@ SELECT column_name, data_type, NOT is_nullable, column_default IS NOT NULL FROM 
 WHERE database_name = current_database() AND schema_name = 'main' AND lower(table_name) = lower($name) ORDER BY column_index
 """
 
-_CREATE_MARKER_TABLE = """
-CREATE TABLE IF NOT EXISTS penstock_marker (
-    pipeline VARCHAR NOT NULL, sink VARCHAR NOT NULL, table_name VARCHAR NOT NULL, write VARCHAR NOT NULL,
-    format_version INTEGER NOT NULL,
-    position BIGINT NOT NULL, generation BIGINT, query_id VARCHAR, batch_id BIGINT, offsets VARCHAR, schema VARCHAR,
-    rows_decided BIGINT NOT NULL, digest_decided VARCHAR NOT NULL,
-    rows_before BIGINT NOT NULL, digest_before VARCHAR NOT NULL,
-    rows_after BIGINT NOT NULL, digest_after VARCHAR NOT NULL,
-    published_at TIMESTAMPTZ NOT NULL DEFAULT now(), ledger_id VARCHAR,
-    PRIMARY KEY (pipeline, sink)
-)
-"""
-_CREATE_BATCH_TABLE = """
-CREATE TABLE IF NOT EXISTS penstock_batch (
-    pipeline VARCHAR NOT NULL, sink VARCHAR NOT NULL, position BIGINT NOT NULL,
-    generation BIGINT NOT NULL, query_id VARCHAR NOT NULL, batch_id BIGINT NOT NULL, offsets VARCHAR NOT NULL,
-    rows BIGINT NOT NULL, digest VARCHAR NOT NULL, published_at TIMESTAMPTZ NOT NULL DEFAULT now(),
-    PRIMARY KEY (pipeline, sink, position)
-)
-"""
 _CREATE_OFFSETS_VIEW = """
 CREATE VIEW IF NOT EXISTS penstock_offsets AS
 SELECT table_name, pipeline, sink, source ->> 'source' AS source, source -> 'end' AS end_offset, batch_id, position, published_at
 FROM (SELECT * EXCLUDE (offsets), unnest(offsets::JSON[]) AS source FROM penstock_marker)
 """
-_MARKER_SQL = MarkerSql(marker="penstock_marker", batch="penstock_batch", now=None, bound="${}".format)
 
 
-class OwnStatements:
+@dataclass(frozen=True, slots=True)
+class OwnStatements(MarkerStatements):
     """The statements about Penstock's own tables."""
 
-    creates: ClassVar[Mapping[str, str]] = {
-        MARKER_TABLE: _CREATE_MARKER_TABLE,
-        BATCH_TABLE: _CREATE_BATCH_TABLE,
-        OFFSETS_VIEW: _CREATE_OFFSETS_VIEW,
-    }
-    add_ledger_id = "ALTER TABLE penstock_marker ADD COLUMN ledger_id VARCHAR"
+    text, number = "VARCHAR", "BIGINT"
+    types: ClassVar[Mapping[str, str]] = {"format_version": "INTEGER", "published_at": "TIMESTAMPTZ"}
+    upserts = True
 
-    def marker_statements(self) -> MarkerStatements[str]:
-        return _MARKER_SQL.statements(
-            lock_marker=_MARKER_SQL.read(),
-            write_marker=_MARKER_SQL.upsert,
-            owners="SELECT pipeline, sink FROM penstock_marker WHERE lower(table_name) = lower($table) ORDER BY pipeline, sink",
-        )
+    def named(self, table: str) -> str:
+        return table
+
+    def bound(self, name: str) -> str:
+        return f"${name}"
+
+    @property
+    def creates(self) -> Mapping[str, str]:
+        return {**super(OwnStatements, self).creates, OFFSETS_VIEW: _CREATE_OFFSETS_VIEW}
+
+    @property
+    def owners(self) -> str:
+        return "SELECT pipeline, sink FROM penstock_marker WHERE lower(table_name) = lower($table) ORDER BY pipeline, sink"
 
 
 DESCRIBE_INCOMING = f"DESCRIBE SELECT * FROM {INCOMING}"

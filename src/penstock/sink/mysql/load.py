@@ -13,9 +13,9 @@ from penstock.errors import Conflict, Failed, PublishFailed, Refused, Retryable
 from penstock.sink.mysql import statements as sql
 from penstock.sink.mysql.statements import TableStatements
 from penstock.sink.mysql.storage import STORAGES
-from penstock.sink.mysql.table_schema import TableSchema, decided_rows, statements_of
+from penstock.sink.mysql.table_schema import TABLES, TableSchema, decided_rows
 from penstock.sink.mysql.wire import LOAD_OPTIONS, lines, numbered_lines, rows_of_insert
-from penstock.sink.table.publication import Loaded, totals_under_key
+from penstock.sink.table.publication import Loaded
 from penstock.sink.table.script import Script
 from penstock.sink.table.target import BY_KEY, Target, merge_fails
 from penstock.sql.mysql.connection import Connection, LoadAnswer
@@ -41,21 +41,10 @@ _INSERT_BYTES = 100_000
 
 
 def load(
-    connection: Connection,
-    batches: Iterator["pa.RecordBatch"],
-    schema: "pa.Schema",
-    table_schema: TableSchema,
-    target: Target,
+    connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", table_schema: TableSchema, target: Target
 ) -> Loaded:
-    """Write `batches` in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent` the first.
-
-    Raises Conflict if another session writes rows with the same keys at the same time.
-    """
-    statements = statements_of(schema, target)
-
-    def totals(query: str) -> Totals:
-        return totals_under_key(_scan(connection, query, schema), target.row_digest, table=target.table)
-
+    """Write decided rows as `SqlDialect.write` does."""
+    statements, totals = TABLES.statements_of(schema, target), TABLES.totals(connection, schema, target)
     directly, staged = connection.server.loads and _goes_directly(table_schema, target), 0
     if not directly:
         create_stage(connection, statements, schema)
@@ -73,24 +62,11 @@ def load(
 
 
 def write(
-    connection: Connection,
-    batches: Iterator["pa.RecordBatch"],
-    schema: "pa.Schema",
-    table_schema: TableSchema,
-    target: Target,
+    connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", table_schema: TableSchema, target: Target
 ) -> Loaded:
     """Load decided batches. Raises Refused for a value that the table would change by now."""
     decided = decided_rows(batches, table_schema, schema, target, connection.server)
     return load(connection, decided, schema, table_schema, target)
-
-
-def content(connection: Connection, schema: "pa.Schema", target: Target) -> Iterator["pa.RecordBatch"]:
-    """Yield every row of the table. Raises NotStoredError."""
-    return _scan(connection, statements_of(schema, target).read(), schema)
-
-
-def _scan(connection: Connection, query: str, schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
-    return STORAGES.batches(connection.stream(query), schema)
 
 
 def _goes_directly(table_schema: TableSchema, target: Target) -> bool:
@@ -228,7 +204,7 @@ def rehearse(connection: Connection, rows: "pa.Schema", target: Target) -> None:
     """
     try:
         connection.execute(BEGIN)
-        _stage_one_row(connection, rows, statements_of(rows, target), by_key=target.write in BY_KEY)
+        _stage_one_row(connection, rows, TABLES.statements_of(rows, target), by_key=target.write in BY_KEY)
         connection.execute(COMMIT)
         connection.execute(sql.DROP_CHOSEN)
         connection.execute(sql.DROP_STAGE)
@@ -247,7 +223,7 @@ def rehearse_merge(connection: Connection, rows: "pa.Schema", target: Target) ->
     """Run the user's own SQL over no rows in a transaction that is rolled back. Raises Refused."""
     if target.merge is None:
         return
-    statements = statements_of(rows, target)
+    statements = TABLES.statements_of(rows, target)
     connection.execute(BEGIN)
     create_stage(connection, statements, rows)
     try:

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from penstock.sink.mysql.storage import encoded
 from penstock.sink.mysql.wire import longest_insert
+from penstock.sink.table.nested import is_bytes, is_text
 from penstock.sink.table.row_validator import Limits, TableRowValidator
 
 _SINCE_1970 = Limits(
@@ -56,21 +57,13 @@ class RowValidator(TableRowValidator):
             self.require_within(name, column, _SINCE_1970)
         if pa.types.is_nested(kind):
             self._check_length(name, self.require_json(name, partial(encoded, column)))
-        elif _has_length(kind):
+        elif is_text(kind) or is_bytes(kind):
             self._check_length(name, column)
 
     def _check_length(self, name: str, column: "pa.Array") -> None:
         folded = self.folded(name)
         if folded in self.characters:
-            length = pc.utf8_length if _is_text(column.type) else pc.binary_length
+            length = pc.utf8_length if is_text(column.type) else pc.binary_length
             self.require_short(name, pc.max(length(column)).as_py(), self.characters[folded])
         most = min(self.max_value_bytes, self.octets.get(folded, self.max_value_bytes))
         self.require_short(name, pc.max(pc.binary_length(column)).as_py(), most, unit="bytes")
-
-
-def _is_text(kind: "pa.DataType") -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def _has_length(kind: "pa.DataType") -> bool:
-    return _is_text(kind) or bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))

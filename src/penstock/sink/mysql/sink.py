@@ -1,34 +1,25 @@
 """The mysql sink: rows and marker in one transaction, which is the ledger's if both are in one database."""
 
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from penstock.core.faults import FaultPoint
-from penstock.core.model import Publication, Published
 from penstock.errors import Refused
 from penstock.sink.mysql import statements as sql
-from penstock.sink.mysql import table_schema as tables
-from penstock.sink.mysql.load import content, rehearse, rehearse_merge, write
+from penstock.sink.mysql.load import rehearse, rehearse_merge, write
 from penstock.sink.mysql.statements import SYNTAX
-from penstock.sink.mysql.table_schema import TableSchema
-from penstock.sink.table.dialect import ErrorCodes, FaultPoints, SqlDialect
+from penstock.sink.mysql.table_schema import TABLES, TableSchema
+from penstock.sink.table.dialect import ErrorCodes, FaultPoints
 from penstock.sink.table.marker import MarkerStore
 from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE
 from penstock.sink.table.preparation import require_unfilled
-from penstock.sink.table.sink import TableSinkArguments
-from penstock.sink.table.sql_sink import SqlSink
+from penstock.sink.table.served import ServedSink
 from penstock.sql.mysql.catalog import ENGINE
 from penstock.sql.mysql.connection import Connection
 from penstock.sql.mysql.database import Database, one_at_a_time
 from penstock.sql.mysql.errors import DENIED, code_of, connection_lost, reason_of, without_view
 from penstock.sql.mysql.statements import COMMIT as END_SNAPSHOT
-from penstock.sql.mysql.statements import require_table_name
-from penstock.sql.session import LOCK_TIMEOUT_S
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 PREPARE = FaultPoint("mysql.prepare", "Table and marker are created and committed.")
 BEGIN = FaultPoint("mysql.begin", "A transaction is opened on the server.")
@@ -36,54 +27,28 @@ FENCE = FaultPoint("mysql.fence", "The marker's row is locked and read: nobody e
 MARK = FaultPoint("mysql.mark", "The marker is set to the batch, in the transaction of its rows.")
 COMMIT = FaultPoint("mysql.commit", "Rows and marker are committed.")
 
-MYSQL: SqlDialect[Connection, TableSchema] = SqlDialect(
+MYSQL = TABLES.dialect(
     points=FaultPoints.of(
-        connection_lost,
-        prepare=PREPARE.around,
-        begin=BEGIN.around,
-        fence=FENCE.around,
-        mark=MARK.around,
-        commit=COMMIT.around,
+        connection_lost, prepare=PREPARE.around, begin=BEGIN.around, fence=FENCE.around, mark=MARK.around, commit=COMMIT.around
     ),
     codes=ErrorCodes(code_of=code_of, reason_of=reason_of, forbidden=DENIED),
-    case_counts=True,
-    split_name=lambda name: ("", require_table_name(name)),  # the database is the URL's
     own_statements=sql.OwnStatements,
-    table_schema_of=lambda connection, _, table: tables.table_schema_of(connection, table),
-    require_storable=tables.require_storable,
-    create_table=tables.create_table,
-    hold=tables.hold,
-    require_fit=tables.require_fit,
-    require_allowed=tables.require_allowed,
-    row_check=tables.row_validator,
-    read=content,
     write=write,
+    case_counts=True,
 )
 
 
-class MysqlSink(SqlSink[Connection, TableSchema]):
+class MysqlSink(ServedSink[Connection, TableSchema]):
     """A `TableSink` that delivers into one table of a MySQL or MariaDB database.
 
     Waits `lock_timeout_s` (whole seconds) for another session's lock, then raises Retryable.
     """
 
     _database: Database
+    _database_type = Database
     _dialect = MYSQL
+    _joins = Connection
     _syntax = SYNTAX
-
-    def __init__(self, *, url: str, lock_timeout_s: float = LOCK_TIMEOUT_S, **filling: "Unpack[TableSinkArguments]") -> None:
-        super().__init__(**filling)
-        self._database = Database(url, application=f"penstock:{self._name}", lock_timeout_s=lock_timeout_s)
-
-    @property
-    def home(self) -> str | None:
-        return self._database.home
-
-    def publish_within(self, transaction: object, publication: Publication) -> Published:
-        """Publish in the ledger's transaction on the same database. If this raises, the ledger rolls back and repeats."""
-        if not isinstance(transaction, Connection):
-            raise TypeError(f"expected a connection of Penstock's own, found {type(transaction).__name__}")
-        return self._publish_in_ledger(transaction, publication)
 
     def _described(self, rows: str) -> str:
         return (

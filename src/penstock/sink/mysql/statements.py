@@ -9,15 +9,15 @@ names are reserved words, hence the backticks.
 # ruff: noqa: S608 - every name in a statement is quoted or our own, every value is bound
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from penstock.sink.table.marker_store import (
     BATCH_TABLE,
     DBAPI_MARKER_TABLE,
     MARKER_TABLE,
     OWNERS_BY_DBAPI,
-    MarkerSql,
     MarkerStatements,
 )
 from penstock.sink.table.script import Syntax
@@ -41,28 +41,6 @@ DROP_STAGE = f"DROP TEMPORARY TABLE IF EXISTS {STAGE}"
 DROP_CHOSEN = f"DROP TEMPORARY TABLE IF EXISTS {CHOSEN}"
 CREATE_CHOSEN = f"CREATE TEMPORARY TABLE {CHOSEN} (penstock_row bigint NOT NULL PRIMARY KEY) ENGINE = InnoDB"
 
-CREATE_MARKER = f"""
-CREATE TABLE IF NOT EXISTS penstock_marker (
-    pipeline varchar(255) NOT NULL, sink varchar(255) NOT NULL, table_name varchar(255) NOT NULL, `write` varchar(32) NOT NULL,
-    format_version int NOT NULL,
-    position bigint NOT NULL, generation bigint, query_id varchar(255), batch_id bigint, offsets longtext, `schema` longtext,
-    rows_decided bigint NOT NULL, digest_decided char(16) NOT NULL,
-    rows_before bigint NOT NULL, digest_before char(16) NOT NULL,
-    rows_after bigint NOT NULL, digest_after char(16) NOT NULL,
-    published_at datetime(6) NOT NULL, ledger_id char(32),
-    PRIMARY KEY (pipeline, sink)
-) {OWN_OPTIONS}
-"""
-
-CREATE_BATCH = f"""
-CREATE TABLE IF NOT EXISTS penstock_batch (
-    pipeline varchar(255) NOT NULL, sink varchar(255) NOT NULL, position bigint NOT NULL,
-    generation bigint NOT NULL, query_id varchar(255) NOT NULL, batch_id bigint NOT NULL, offsets longtext NOT NULL,
-    `rows` bigint NOT NULL, digest char(16) NOT NULL, published_at datetime(6) NOT NULL,
-    PRIMARY KEY (pipeline, sink, position)
-) {OWN_OPTIONS}
-"""
-
 CREATE_OFFSETS = """
 CREATE SQL SECURITY INVOKER VIEW penstock_offsets AS
 SELECT marker.table_name, marker.pipeline, marker.sink, source.source,
@@ -71,8 +49,6 @@ SELECT marker.table_name, marker.pipeline, marker.sink, source.source,
 FROM penstock_marker AS marker
 JOIN JSON_TABLE(marker.offsets, '$[*]' COLUMNS (number FOR ORDINALITY, source varchar(255) PATH '$.source')) AS source
 """
-
-ADD_LEDGER_ID = "ALTER TABLE penstock_marker ADD COLUMN ledger_id char(32)"
 
 _OWNERS = """
 SELECT pipeline, sink FROM penstock_marker
@@ -84,32 +60,34 @@ OWNERS_OF_DBAPI = OWNERS_BY_DBAPI.format(schema="DATABASE()", marker=DBAPI_MARKE
 
 
 @dataclass(frozen=True, slots=True)
-class OwnStatements:
-    """The statements about Penstock's own tables in the database of the URL, whatever the `schema`."""
+class OwnStatements(MarkerStatements):
+    """The statements about Penstock's own tables in the database of the URL.
 
-    schema: str = ""
+    A marker's row is updated in place: a new row would be another lock.
+    """
+
+    options = f" {OWN_OPTIONS}"
+    text = "longtext"
+    types: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("pipeline", "sink", "table_name", "query_id"), "varchar(255)"),
+        "write": "varchar(32)",
+        "format_version": "int",
+        "digest": "char(16)",
+        "ledger_id": "char(32)",
+        "published_at": "datetime(6)",
+    }
+    now = "UTC_TIMESTAMP(6)"
+    for_update = " FOR UPDATE"
+
+    def named(self, table: str) -> str:
+        return table
+
+    def quoted(self, name: str) -> str:
+        return quoted(name) if name in _RESERVED else name
 
     @property
-    def creates(self) -> dict[str, str]:
-        return {MARKER_TABLE: CREATE_MARKER, BATCH_TABLE: CREATE_BATCH}
-
-    @property
-    def add_ledger_id(self) -> str:
-        return ADD_LEDGER_ID
-
-    def marker_statements(self) -> MarkerStatements[str]:
-        """Return the statements about markers. They update a marker's row in place: a new row would be another lock."""
-        sql = MarkerSql(marker=MARKER_TABLE, batch=BATCH_TABLE, now="UTC_TIMESTAMP(6)", quoted=_quoted_if_reserved)
-        return sql.statements(
-            lock_marker=f"{sql.read()} FOR UPDATE",
-            write_marker=f"UPDATE {MARKER_TABLE} SET {sql.changes} WHERE {sql.which}",
-            make_marker=f"{sql.into_marker} VALUES ({sql.values})",
-            owners=_OWNERS,
-        )
-
-
-def _quoted_if_reserved(name: str) -> str:
-    return f"`{name}`" if name in _RESERVED else name
+    def owners(self) -> str:
+        return _OWNERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +107,6 @@ class TableStatements(StagedTableStatements):
     @property
     def name(self) -> str:
         return self.quoted(self.table)
-
-    def hold(self) -> str:
-        """Lock the table's definition until the transaction ends; other sessions can go on writing rows."""
-        return f"SELECT 1 FROM {self.name} LIMIT 0"
 
     def create_stage(self, declared: Sequence[str], collation: str) -> str:
         """Create the session's own staging table, which ends with the connection."""

@@ -35,8 +35,8 @@ _DECIMALS = Decimals("decimal", re.compile(r"decimal\((\d+),(\d+)\)"))
 _SIZE = re.compile(r"(?:varchar|varbinary)\((\d+)\)")
 _INTEGERS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _BYTES = {"tiny": (1 << 8) - 1, "": (1 << 16) - 1, "medium": (1 << 24) - 1, "long": (1 << 32) - 1}
-KEY_SIZE = 255
-"""Characters or bytes of a key column in a created table: an index takes 3072 bytes, a character up to four."""
+KEY_TYPES = {"longtext": "varchar(255)", "longblob": "varbinary(255)"}
+"""Types of key columns in a created table: an index takes 3072 bytes, and a character has up to four."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +52,6 @@ class Storage(ColumnStorage):
 def encoded(column: "pa.Array") -> "pa.Array":
     """Return the column as it is sent: large_binary, of UTF-8 texts or of bytes."""
     return storage_of(column.type).encode(column).cast(pa.large_binary())
-
-
-def declared_as_key(kind: "pa.DataType") -> str:
-    """Return the type of a key column in a created table: an index takes no long texts."""
-    declared = storage_of(kind).declared(kind)
-    return {"longtext": f"varchar({KEY_SIZE})", "longblob": f"varbinary({KEY_SIZE})"}.get(declared, declared)
 
 
 def most_characters(declared: str) -> int | None:

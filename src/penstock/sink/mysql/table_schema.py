@@ -10,22 +10,14 @@ import pyarrow.compute as pc
 import pymysql
 
 from penstock.core.model import SinkName
-from penstock.errors import Refused, Usage
+from penstock.errors import Refused
 from penstock.sink.mysql import statements as sql
 from penstock.sink.mysql.row_validator import RowValidator
 from penstock.sink.mysql.statements import TableStatements
-from penstock.sink.mysql.storage import STORAGES, declared_as_key, most_bytes, most_characters, storage_of
-from penstock.sink.table.columns import (
-    Alter,
-    Columns,
-    Lengths,
-    TableColumn,
-    lengths_of,
-    require_columns,
-    require_distinct_names,
-    require_keyed,
-    sizes_of,
-)
+from penstock.sink.mysql.storage import KEY_TYPES, STORAGES, most_bytes, most_characters, storage_of
+from penstock.sink.table.columns import Alter, CatalogTable, Lengths, TableColumn, require_columns
+from penstock.sink.table.dialect import Rows
+from penstock.sink.table.served import ServedTables
 from penstock.sink.table.target import PRIVILEGES, Target, not_a_table
 from penstock.sql.mysql.catalog import ENGINE, kind_of, uniques_of
 from penstock.sql.mysql.connection import CHARSET, Connection
@@ -33,8 +25,6 @@ from penstock.sql.mysql.errors import DENIED, code_of, reason_of
 from penstock.sql.mysql.server import Server
 from penstock.sql.mysql.statements import quoted, require_name, require_table_name
 
-MAX_COLUMNS = 1016
-"""One less than InnoDB's own limit: the staging table has one more column."""
 _ALTER = Alter(
     nullable="ALTER TABLE {table} MODIFY {column} {declared} NULL",
     retype="ALTER TABLE {table} MODIFY {column} {declared}",
@@ -51,8 +41,6 @@ _WIDTH = re.compile(r"(?!tinyint\(1\))(tinyint|smallint|mediumint|int|bigint)\(\
 class Column(TableColumn):
     """A `TableColumn` of MySQL; `declared` names the character set unless it is utf8mb4."""
 
-    collation: str | None
-
     @property
     def takes_bytes_as_sent(self) -> bool:
         """Whether LOAD DATA may store bytes as they are sent: no character set but utf8mb4 is involved."""
@@ -60,22 +48,14 @@ class Column(TableColumn):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableSchema:
+class TableSchema(CatalogTable):
     """An existing table as the catalog describes it. `uniques`: the columns of each index that identifies a row, by name."""
 
-    kind: str
     engine: str
     columns: tuple[Column, ...]
     uniques: Mapping[str, frozenset[str]]
 
-    @property
-    def required(self) -> frozenset[str]:
-        """The columns that are NOT NULL, in lower case."""
-        return frozenset(column.name.lower() for column in self.columns if column.not_null)
-
-    def column(self, name: str) -> Column | None:
-        """Return the column of that name in any case, None if there is none."""
-        return next((column for column in self.columns if column.name.lower() == name.lower()), None)
+    fold = staticmethod(str.lower)
 
     def tells_apart_by(self, key: Sequence[str]) -> frozenset[str]:
         """Return the names of the unique indexes on exactly these columns."""
@@ -110,106 +90,96 @@ def _column(row: Sequence[Any]) -> Column:
     )
 
 
-# --- checks of rows and settings
+class Tables(ServedTables[Connection, TableSchema, TableStatements]):
+    """The user's tables in MySQL, in the database of the URL."""
 
+    database = "MySQL"
+    own_tables = sql.OWN_TABLES
+    most_columns = 1016
+    alter = _ALTER
+    statements = TableStatements
+    storages = STORAGES
+    key_types = KEY_TYPES
+    collated = ("varchar",)
+    unit = "characters"
+    require_name, fold = staticmethod(require_name), staticmethod(str.lower)
+    length_of, measure = staticmethod(most_characters), staticmethod(pc.utf8_length)
 
-def require_storable(schema: "pa.Schema", target: Target) -> None:
-    """Raise Usage for a table name, a column or a key that no table can have."""
-    if require_table_name(target.table).lower() in sql.OWN_TABLES:
-        raise Usage(f"Table {target.table!r} is Penstock's own.", remedy="Choose another name for `table:`.")
-    require_distinct_names([require_name(name).lower() for name in schema.names], database="MySQL")
-    require_keyed(schema, target.key, most=MAX_COLUMNS)
+    @staticmethod
+    def split_name(name: str) -> tuple[str, str]:
+        return "", require_table_name(name)
 
+    @staticmethod
+    def table_schema_of(connection: Connection, _: str, table: str) -> TableSchema | None:
+        return table_schema_of(connection, table)
 
-def statements_of(schema: "pa.Schema", target: Target) -> TableStatements:
-    """Return the SQL about the target for rows of `schema`."""
-    return TableStatements("", target.table, tuple(schema.names), target.key, STORAGES.read_as(schema))
+    def scan(self, connection: Connection, query: str, rows: "pa.Schema") -> Rows:
+        return STORAGES.batches(connection.stream(query), rows)
 
+    def collate(self, connection: Connection) -> str:
+        return f" COLLATE {connection.server.exact_collation}"
 
-def create_table(connection: Connection, schema: "pa.Schema", target: Target) -> None:
-    """Create the table."""
-    kinds = [
-        declared_as_key(field.type) if field.name in target.key else storage_of(field.type).declared(field.type)
-        for field in schema
-    ]
-    collate = f" COLLATE {connection.server.exact_collation}"
-    declared = [kind + collate if kind.startswith("varchar") else kind for kind in kinds]
-    connection.execute(statements_of(schema, target).create(declared))
+    def require_fit(
+        self, connection: Connection, table_schema: TableSchema, rows: "pa.Schema", target: Target, *, decided: bool = False
+    ) -> None:
+        table = target.table
+        if table_schema.kind != "table":
+            raise not_a_table(table, f"a {table_schema.kind}")
+        if table_schema.engine.lower() != ENGINE.lower():
+            raise Refused(
+                f"Table {table!r} is of the engine {table_schema.engine}, expected {ENGINE}, which alone commits it with its "
+                "marker.",
+                remedy=f"ALTER TABLE {quoted(table)} ENGINE = {ENGINE}.",
+            )
+        if target.merge is not None:  # its SQL is rehearsed instead
+            return
+        of = self.columns(target, decided=decided)
+        require_columns(table_schema.columns, rows, of=of, storage_of=storage_of, folded=str.lower)
+        if not target.key:
+            return
+        _require_exact_key(table_schema, target, connection.server)
+        if not table_schema.tells_apart_by(target.key):
+            raise of.no_unique_index(target.key, remedy="ALTER TABLE {table} ADD UNIQUE ({columns}), of whole columns.")
 
+    def require_allowed(self, connection: Connection, _: TableSchema, rows: "pa.Schema", target: Target) -> None:
+        tries = self.statements_of(rows, target).tries()
+        for right in PRIVILEGES[target.write]:
+            try:
+                connection.execute(tries[right])
+            except pymysql.err.Error as cause:
+                if code_of(cause) not in DENIED:
+                    raise
+                lacking = f"{right} ON {target.table}"
+                raise Refused(f"The user lacks {lacking}: {reason_of(cause)}.", remedy=f"GRANT {lacking} to it.") from cause
 
-def hold(connection: Connection, schema: "pa.Schema", target: Target) -> TableSchema:
-    """Lock the table against ALTER until the transaction ends, and read again what its columns store."""
-    connection.execute(statements_of(schema, target).hold())
-    table_schema = table_schema_of(connection, target.table)
-    assert table_schema is not None, "it is held"
-    return table_schema
-
-
-def require_fit(
-    connection: Connection, table_schema: TableSchema, schema: "pa.Schema", target: Target, *, decided: bool = False
-) -> None:
-    """Raise Refused unless the table takes rows of `schema` and gives the same back. `decided`: see `Columns`."""
-    table = target.table
-    if table_schema.kind != "table":
-        raise not_a_table(table, f"a {table_schema.kind}")
-    if table_schema.engine.lower() != ENGINE.lower():
-        raise Refused(
-            f"Table {table!r} is of the engine {table_schema.engine}, expected {ENGINE}, which alone commits it with its marker.",
-            remedy=f"ALTER TABLE {quoted(table)} ENGINE = {ENGINE}.",
+    def row_check(self, connection: Connection, table_schema: TableSchema, sink: SinkName, target: Target) -> RowValidator:
+        key = frozenset(name.lower() for name in target.key)
+        tried = target.merge is not None  # the staging table takes all rows of a merge
+        checked = replace(table_schema, columns=()) if tried else table_schema
+        return RowValidator(
+            sink=sink,
+            table=target.table,
+            required=frozenset() if tried else table_schema.required | key,
+            characters=checked.sizes(most_characters),
+            octets=checked.sizes(most_bytes),
+            since_1970=frozenset(name for name, column in checked.by_name.items() if column.declared.startswith("timestamp")),
+            max_value_bytes=connection.server.max_packet,
+            max_insert_bytes=connection.server.max_insert_bytes,
         )
-    if target.merge is not None:  # its SQL is rehearsed instead
-        return
-    of = _columns(target, decided=decided)
-    require_columns(table_schema.columns, schema, of=of, storage_of=storage_of, folded=str.lower)
-    if not target.key:
-        return
-    _require_exact_key(table_schema, target, connection.server)
-    if not table_schema.tells_apart_by(target.key):
-        raise of.no_unique_index(target.key, remedy="ALTER TABLE {table} ADD UNIQUE ({columns}), of whole columns.")
 
 
-def _columns(target: Target, *, decided: bool, alter: Alter = _ALTER) -> Columns:
-    return Columns(table=target.table, named=quoted(target.table), alter=alter, decided=decided)
+TABLES = Tables()
 
 
 def _require_exact_key(table_schema: TableSchema, target: Target, server: Server) -> None:
     for name in target.key:
-        column = table_schema.column(name)
+        column = table_schema.by_name.get(name.lower())
         if column is not None and column.collation not in {None, server.exact_collation}:
             raise Refused(
                 f"Column {name!r} of the key of table {target.table!r} has the collation {column.collation}, which takes "
                 f"different texts for equal, expected {server.exact_collation}.",
                 remedy=f"ALTER TABLE {quoted(target.table)} MODIFY {quoted(name)} … COLLATE {server.exact_collation}.",
             )
-
-
-def require_allowed(connection: Connection, _: TableSchema, schema: "pa.Schema", target: Target) -> None:
-    """Raise Refused if the user lacks a privilege that publishing needs."""
-    tries = statements_of(schema, target).tries()
-    for right in PRIVILEGES[target.write]:
-        try:
-            connection.execute(tries[right])
-        except pymysql.err.Error as cause:
-            if code_of(cause) not in DENIED:
-                raise
-            lacking = f"{right} ON {target.table}"
-            raise Refused(f"The user lacks {lacking}: {reason_of(cause)}.", remedy=f"GRANT {lacking} to it.") from cause
-
-
-def row_validator(connection: Connection, table_schema: TableSchema, sink: SinkName, target: Target) -> RowValidator:
-    """Return the check of rows for an existing table."""
-    tried = target.merge is not None  # the staging table takes all rows of a merge
-    declared = {} if tried else {column.name.lower(): column.declared for column in table_schema.columns}
-    return RowValidator(
-        sink=sink,
-        table=target.table,
-        required=frozenset() if tried else table_schema.required | frozenset(name.lower() for name in target.key),
-        characters=sizes_of(declared, most_characters),
-        octets=sizes_of(declared, most_bytes),
-        since_1970=frozenset(name for name, kind in declared.items() if kind.startswith("timestamp")),
-        max_value_bytes=connection.server.max_value_bytes,
-        max_insert_bytes=connection.server.max_insert_bytes,
-    )
 
 
 # --- checks of a decided batch against columns narrowed since the decision, where MySQL would change values silently
@@ -232,26 +202,21 @@ def decided_rows(
     return _without_nulls(batches, table_schema, target)
 
 
-def _lengths(table_schema: TableSchema, schema: "pa.Schema", target: Target, server: Server) -> Iterator[Lengths]:
-    most = lengths_of(schema, lambda name: most_characters(_existing(table_schema, name).declared))
-    in_key = {name.lower() for name in target.key}
+def _lengths(table_schema: TableSchema, rows: "pa.Schema", target: Target, server: Server) -> Iterator[Lengths]:
+    lengths, in_key = TABLES.lengths(table_schema, rows, target), {name.lower() for name in target.key}
     for is_key, declared in ((True, f"varchar({_LONGEST_KEY}) COLLATE {server.exact_collation}"), (False, "longtext")):
-        some = {name: length for name, length in most.items() if (name.lower() in in_key) == is_key}
-        yield Lengths(of=_columns(target, decided=True), most=some, measure=pc.utf8_length, unit="characters", declared=declared)
+        some = {name: length for name, length in lengths.most.items() if (name.lower() in in_key) == is_key}
+        yield replace(lengths, most=some, declared=declared)
 
 
 def _without_nulls(batches: Iterator["pa.RecordBatch"], table_schema: TableSchema, target: Target) -> Iterator["pa.RecordBatch"]:
+    columns = table_schema.by_name
     for batch in batches:
         for name, values in zip(batch.schema.names, batch.columns, strict=True):
-            column = _existing(table_schema, name)
+            column = columns[name.lower()]
             if values.null_count and column.not_null:
                 alter = _ALTER_KEY if name.lower() in table_schema.uniques.get(_PRIMARY, frozenset()) else _ALTER
                 collate = f" COLLATE {column.collation}" if column.collation else ""
-                raise _columns(target, decided=True, alter=alter).takes_no_null(column.name, column.declared + collate)
+                of = replace(TABLES.columns(target, decided=True), alter=alter)
+                raise of.takes_no_null(column.name, column.declared + collate)
         yield batch
-
-
-def _existing(table_schema: TableSchema, name: str) -> Column:
-    column = table_schema.column(name)
-    assert column is not None, "the table was compared with the rows"
-    return column

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.sink.mysql.storage import encoded, storage_of
+from penstock.sink.table.nested import is_bytes
 
 _BYTES = pa.large_binary()
 _NOTHING = pa.scalar(b"", _BYTES)
@@ -72,8 +73,7 @@ def _literal(column: "pa.Array") -> "pa.Array":
     """Return numbers bare, others in quotes, escaped if they can hold any. Bytes are `_binary`: no text of the connection."""
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_null(column.type):
         return encoded(column)
-    is_bytes = pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)
-    opening = pa.scalar(b"_binary'" if is_bytes else b"'", _BYTES)
+    opening = pa.scalar(b"_binary'" if is_bytes(column.type) else b"'", _BYTES)
     return _join(opening, _escaped(column, _ESCAPES_OF_QUOTES), pa.scalar(b"'", _BYTES), _NOTHING)
 
 

@@ -1,14 +1,11 @@
 """Loading of rows from the spool into the table, inside a transaction that the caller opened and commits; reading them back."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from itertools import chain
 
 import pgpq
 import psycopg
 import pyarrow as pa
-from psycopg.adapt import Buffer, Loader
-from psycopg.pq import Format
 
 from penstock.core.faults import FaultPoint
 from penstock.core.model import Totals
@@ -22,11 +19,11 @@ from penstock.sink.postgres.statements import (
     STAGE,
     TableStatements,
 )
-from penstock.sink.postgres.storage import STORAGES, cast_into, copies_as_is, encoded, storage_of
-from penstock.sink.postgres.table_schema import TableSchema, lengths, require_lasting, statements_of, table_schema_of
-from penstock.sink.table.publication import Loaded, totals_under_key
+from penstock.sink.postgres.storage import cast_into, copies_as_is, encoded, storage_of
+from penstock.sink.postgres.table_schema import TABLES, TableSchema, require_lasting, table_schema_of
+from penstock.sink.table.publication import Loaded
 from penstock.sink.table.script import Script
-from penstock.sink.table.target import BY_KEY, NotStoredError, Target, merge_fails
+from penstock.sink.table.target import BY_KEY, Target, merge_fails
 from penstock.sql.postgres.database import Connection
 from penstock.sql.postgres.errors import connection_lost, reason_of, translate_error
 from penstock.sql.postgres.names import split_name
@@ -35,23 +32,13 @@ COPY = FaultPoint("postgres.copy", "The rows of a decided batch are copied to th
 MOVE = FaultPoint("postgres.move", "The rows get into the table, in an open transaction.")
 
 
-_FETCHED_ROWS = 20_000
-
-
 def load(
     connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", table_schema: TableSchema, target: Target
 ) -> Loaded:
-    """Write `batches` in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent` the first.
-
-    Raises Conflict if another session writes rows with the same keys at the same time.
-    """
-    statements = statements_of(schema, target)
-
-    def totals(query: str) -> Totals:
-        return totals_under_key(scan(connection, query, schema), target.row_digest, table=target.table)
-
+    """Write decided rows as `SqlDialect.write` does."""
+    statements, totals = TABLES.statements_of(schema, target), TABLES.totals(connection, schema, target)
     if target.merge is None:
-        batches = lengths(table_schema, schema, target).required(batches)
+        batches = TABLES.lengths(table_schema, schema, target).required(batches)
     directly, staged = _goes_directly(schema, table_schema, target), 0
     if not directly:
         create_stage(connection, statements, schema)
@@ -70,11 +57,6 @@ def load(
     return loaded
 
 
-def content(connection: Connection, schema: "pa.Schema", target: Target) -> Iterator["pa.RecordBatch"]:
-    """Yield every row of the table. Raises NotStoredError."""
-    return scan(connection, statements_of(schema, target).read(), schema)
-
-
 def rehearse(connection: Connection, schema: "pa.Schema", target: Target) -> None:
     """Run the user's own SQL over no rows in the open transaction, and undo it by a savepoint. Raises Refused.
 
@@ -82,7 +64,7 @@ def rehearse(connection: Connection, schema: "pa.Schema", target: Target) -> Non
     """
     if target.merge is None:
         return
-    statements = statements_of(schema, target)
+    statements = TABLES.statements_of(schema, target)
     connection.execute(SAVEPOINT)
     create_stage(connection, statements, schema)
     try:
@@ -195,47 +177,3 @@ def _numbered(batches: Iterator["pa.RecordBatch"], number: str) -> Iterator["pa.
         numbers = pa.array(range(start, start + batch.num_rows), pa.int64())
         yield pa.RecordBatch.from_arrays([numbers, *batch.columns], names=[number, *batch.schema.names])
         start += batch.num_rows
-
-
-# --- reading
-
-
-def scan(connection: Connection, query: str, schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
-    """Yield the rows of `query`, whose columns are those of `schema`, through a server-side cursor in the open transaction.
-
-    Raises NotStoredError, naming the column.
-    """
-    with closing(connection.cursor("penstock_scan", binary=True)) as cursor:
-        for name, loader in _LOADERS.items():
-            cursor.adapters.register_loader(name, loader)
-        cursor.execute(query)
-        yield from STORAGES.batches(iter(lambda: cursor.fetchmany(_FETCHED_ROWS), []), schema)
-
-
-# --- loaders of binary values, since Python's dates have a narrower range
-
-
-class _Integer(Loader):
-    """Loads a date as days, a time or timestamp as microseconds."""
-
-    format = Format.BINARY
-
-    def load(self, data: Buffer) -> int:
-        return int.from_bytes(data, "big", signed=True)
-
-
-class _Interval(Loader):
-    """Loads an interval as microseconds. Days and months have no fixed length, and Spark's intervals have neither."""
-
-    format = Format.BINARY
-
-    def load(self, data: Buffer) -> int:
-        if any(bytes(data[8:16])):
-            raise NotStoredError("expected an interval of hours and less, found days or months in it")
-        return int.from_bytes(data[:8], "big", signed=True)
-
-
-_LOADERS: dict[str, type[Loader]] = {
-    **dict.fromkeys(("date", "time", "timestamp", "timestamptz"), _Integer),
-    "interval": _Interval,
-}

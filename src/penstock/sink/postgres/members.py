@@ -89,7 +89,7 @@ def require_none_filled(connection: Connection, oid: int, table: str) -> None:
     """Raise Refused if a sink fills a table above or below this one, by partitioning or by inheritance."""
     relatives = set(connection.execute(sql.RELATIVES, {"oid": oid}).fetchall())
     for schema in sorted({schema for schema, _ in relatives}):
-        for pipeline, sink, named in connection.execute(OwnStatements(schema).marker_statements().owners.encode(), {}).fetchall():
+        for pipeline, sink, named in connection.execute(OwnStatements(schema).owners.encode(), {}).fetchall():
             if split_name(named) in relatives:
                 raise Refused(
                     f"Table {named!r} is filled by sink {sink!r} of pipeline {pipeline!r}, and has rows in common with table "

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.sink.postgres.storage import encoded
+from penstock.sink.table.nested import is_text
 from penstock.sink.table.row_validator import Limits, TableRowValidator
 
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
@@ -37,7 +38,7 @@ class RowValidator(TableRowValidator):
 
     def check_more(self, name: str, column: "pa.Array") -> None:
         """Raise StageFailed for NUL, long texts, fractions of a microsecond, and values that have no JSON."""
-        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        if is_text(column.type):
             self._check_text(name, column)
         if pa.types.is_time64(column.type):
             self.require_whole_microseconds(name, column)

@@ -1,32 +1,24 @@
 """The postgres sink: rows and marker in one transaction, which is the ledger's if both are in one database."""
 
-from typing import TYPE_CHECKING
-
 import psycopg
 import pyarrow as pa
 
 from penstock.core.faults import FaultPoint
-from penstock.core.model import Publication, Published
 from penstock.sink.postgres import statements as sql
 from penstock.sink.postgres import table_schema as tables
-from penstock.sink.postgres.load import content, load, rehearse
+from penstock.sink.postgres.load import load, rehearse
 from penstock.sink.postgres.members import require_none_filled
 from penstock.sink.postgres.statements import SYNTAX
-from penstock.sink.postgres.table_schema import TableSchema
-from penstock.sink.table.dialect import ErrorCodes, FaultPoints, SqlDialect
+from penstock.sink.postgres.table_schema import TABLES, TableSchema
+from penstock.sink.table.dialect import ErrorCodes, FaultPoints
 from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_TABLE
 from penstock.sink.table.preparation import require_unfilled
-from penstock.sink.table.sink import TableSinkArguments
-from penstock.sink.table.sql_sink import SqlSink
+from penstock.sink.table.served import ServedSink
 from penstock.sql.postgres.database import Connection, Database, require_schema
 from penstock.sql.postgres.errors import FORBIDDEN, code_of, connection_lost, reason_of
 from penstock.sql.postgres.names import DEFAULT_SCHEMA, split_name
 from penstock.sql.postgres.statements import TAKE_LOCK
-from penstock.sql.session import LOCK_TIMEOUT_S
 from penstock.sql.table_name import in_double_quotes
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 PREPARE = FaultPoint("postgres.prepare", "Table and marker are created and committed.")
 BEGIN = FaultPoint("postgres.begin", "A transaction is opened on the server.")
@@ -34,55 +26,29 @@ FENCE = FaultPoint("postgres.fence", "The marker's row is locked and read: nobod
 MARK = FaultPoint("postgres.mark", "The marker is set to the batch, in the transaction of its rows.")
 COMMIT = FaultPoint("postgres.commit", "Rows and marker are committed.")
 
-POSTGRES: SqlDialect[Connection, TableSchema] = SqlDialect(
+POSTGRES = TABLES.dialect(
     points=FaultPoints.of(
-        connection_lost,
-        prepare=PREPARE.around,
-        begin=BEGIN.around,
-        fence=FENCE.around,
-        mark=MARK.around,
-        commit=COMMIT.around,
+        connection_lost, prepare=PREPARE.around, begin=BEGIN.around, fence=FENCE.around, mark=MARK.around, commit=COMMIT.around
     ),
     codes=ErrorCodes(code_of=code_of, reason_of=reason_of, forbidden=frozenset({FORBIDDEN})),
-    case_counts=True,
-    split_name=split_name,
-    folded_name=split_name,
     own_statements=sql.OwnStatements,
-    table_schema_of=tables.table_schema_of,
-    require_storable=tables.require_storable,
-    create_table=tables.create_table,
-    hold=tables.hold,
-    require_fit=tables.require_fit,
-    require_allowed=tables.require_allowed,
-    row_check=tables.row_validator,
-    read=content,
     write=load,
+    case_counts=True,
+    folded_name=split_name,
 )
 
 
-class PostgresSink(SqlSink[Connection, TableSchema]):
+class PostgresSink(ServedSink[Connection, TableSchema]):
     """A `TableSink` that delivers into one table of a PostgreSQL database.
 
     Waits `lock_timeout_s` for another session's lock, then raises Retryable.
     """
 
     _database: Database
+    _database_type = Database
     _dialect = POSTGRES
+    _joins = psycopg.Connection
     _syntax = SYNTAX
-
-    def __init__(self, *, url: str, lock_timeout_s: float = LOCK_TIMEOUT_S, **filling: "Unpack[TableSinkArguments]") -> None:
-        super().__init__(**filling)
-        self._database = Database(url, application=f"penstock:{self._name}", lock_timeout_s=lock_timeout_s)
-
-    @property
-    def home(self) -> str | None:
-        return self._database.home
-
-    def publish_within(self, transaction: object, publication: Publication) -> Published:
-        """Publish in the ledger's transaction on the same database. If this raises, the ledger rolls back and repeats."""
-        if not isinstance(transaction, psycopg.Connection):
-            raise TypeError(f"expected a psycopg.Connection, found {type(transaction).__name__}")
-        return self._publish_in_ledger(transaction, publication)
 
     def _described(self, rows: str) -> str:
         return (
@@ -128,7 +94,7 @@ class PostgresSink(SqlSink[Connection, TableSchema]):
         self._database.commit(connection)  # ends the read-only transaction
         self._database.begin(connection)
         if table_schema is None:
-            tables.create_table(connection, rows, self._target)
+            TABLES.create_table(connection, rows, self._target)
         rehearse(connection, rows, self._target)
 
     def _add_ledger_id(self, connection: Connection) -> None:

@@ -8,8 +8,9 @@ Users may read all three with their own SQL. Digests are 16 hexadecimal digits, 
 # ruff: noqa: S608 - every name in a statement is quoted or our own, every value is bound
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from psycopg.sql import SQL, Composed, Identifier, Literal, Placeholder
 
@@ -18,7 +19,6 @@ from penstock.sink.table.marker_store import (
     DBAPI_MARKER_TABLE,
     MARKER_TABLE,
     OWNERS_BY_DBAPI,
-    MarkerSql,
     MarkerStatements,
 )
 from penstock.sink.table.script import Syntax
@@ -109,24 +109,6 @@ WHERE n.nspname = {schema} AND c.relname = {table}
 """)
 """All that the catalog says of a table, in one query: every publishing transaction asks, and each query is a round trip."""
 
-_MARKER_COLUMNS = """
-    pipeline text NOT NULL, sink text NOT NULL, table_name text NOT NULL, write text NOT NULL,
-    format_version integer NOT NULL,
-    position bigint NOT NULL, generation bigint, query_id text, batch_id bigint, offsets text, schema text,
-    rows_decided bigint NOT NULL, digest_decided text NOT NULL,
-    rows_before bigint NOT NULL, digest_before text NOT NULL,
-    rows_after bigint NOT NULL, digest_after text NOT NULL,
-    published_at timestamptz NOT NULL DEFAULT now(), ledger_id text,
-    PRIMARY KEY (pipeline, sink)
-"""
-
-_BATCH_COLUMNS = """
-    pipeline text NOT NULL, sink text NOT NULL, position bigint NOT NULL,
-    generation bigint NOT NULL, query_id text NOT NULL, batch_id bigint NOT NULL, offsets text NOT NULL,
-    rows bigint NOT NULL, digest text NOT NULL, published_at timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (pipeline, sink, position)
-"""
-
 _OFFSETS = """
 SELECT marker.table_name, marker.pipeline, marker.sink, source.value ->> 'source' AS source,
        source.value -> 'end' AS end_offset, marker.batch_id, marker.position, marker.published_at
@@ -140,40 +122,29 @@ def owners_of_dbapi(schema: str) -> Composed:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnStatements:
+class OwnStatements(MarkerStatements):
     """The statements about Penstock's own tables in `schema`."""
 
-    schema: str
+    text = "text"
+    types: ClassVar[Mapping[str, str]] = {"format_version": "integer", "published_at": "timestamptz"}
+    adding = "ADD COLUMN IF NOT EXISTS"
+    upserts = True
+    for_update = " FOR UPDATE"
+    percent = "%%"
 
-    def _name(self, table: str, *, bound: bool = False) -> str:
-        """Return the name of a table. `bound`: for a statement with values, where psycopg wants a literal % doubled."""
-        return Identifier(self.schema.replace("%", "%%") if bound else self.schema, table).as_string()
+    def named(self, table: str) -> str:
+        return Identifier(self.schema, table).as_string()
 
     @property
-    def creates(self) -> dict[str, tuple[str, ...]]:
+    def creates(self) -> Mapping[str, tuple[str, ...]]:
         """Create each table, by name; beside the markers a view of the offsets up to which a table goes, for people."""
-        marker, batch, offsets = map(self._name, (MARKER_TABLE, BATCH_TABLE, OFFSETS_VIEW))
-        return {
-            MARKER_TABLE: (
-                f"CREATE TABLE IF NOT EXISTS {marker} ({_MARKER_COLUMNS})",
-                f"CREATE VIEW {offsets} AS {_OFFSETS.format(marker=marker)}",
-            ),
-            BATCH_TABLE: (f"CREATE TABLE IF NOT EXISTS {batch} ({_BATCH_COLUMNS})",),
-        }
+        tables = super(OwnStatements, self).creates
+        view = f"CREATE VIEW {self.named(OFFSETS_VIEW)} AS {_OFFSETS.format(marker=self.named(MARKER_TABLE))}"
+        return {MARKER_TABLE: (tables[MARKER_TABLE], view), BATCH_TABLE: (tables[BATCH_TABLE],)}
 
     @property
-    def add_ledger_id(self) -> str:
-        return f"ALTER TABLE {self._name(MARKER_TABLE)} ADD COLUMN IF NOT EXISTS ledger_id text"
-
-    def marker_statements(self) -> MarkerStatements[str]:
-        """Return the statements about markers."""
-        marker, batch = self._name(MARKER_TABLE, bound=True), self._name(BATCH_TABLE, bound=True)
-        sql = MarkerSql(marker=marker, batch=batch, now=None)
-        return sql.statements(
-            lock_marker=f"{sql.read()} FOR UPDATE",
-            write_marker=sql.upsert,
-            advance=f"WITH marked AS ({sql.upsert}), noted AS ({sql.write_batch()}) {sql.forget_batches('past')}",
-        )
+    def advance(self) -> str:
+        return f"WITH marked AS ({self.write_marker}), noted AS ({self.write_batch}) {self.forget_batches('past')}"
 
 
 # --- the user's table
@@ -197,8 +168,7 @@ class TableStatements(StagedTableStatements):
     def _number(self) -> str:
         return self.quoted(self.number)
 
-    def lock(self) -> str:
-        """Lock the table's definition until the transaction ends; other sessions can go on writing rows."""
+    def hold(self) -> str:
         return f"LOCK TABLE {self.name} IN ROW EXCLUSIVE MODE"
 
     def create_stage(self, staged: Sequence[str]) -> str:

@@ -16,10 +16,10 @@ from penstock.sink.table.storage import (
     ColumnStorage,
     ColumnStorages,
     Decimals,
-    Encode,
     Values,
     anything,
     as_is,
+    cast_to,
     size_in,
     to_durations,
     to_reals,
@@ -98,10 +98,6 @@ def _takes_json(declared: str, kind: Any) -> bool:
 # --- encoding
 
 
-def _to_type(kind: "pa.DataType") -> Encode:
-    return lambda column: column.cast(kind)
-
-
 def _encode_moment(column: "pa.Array") -> "pa.Array":
     return column.cast(pa.timestamp("us", column.type.tz))
 
@@ -141,7 +137,7 @@ def _one_of(spark: str, declared: str, *also: str, **more: Any) -> Storage:
 
 
 def _integers(spark: str, staged: str) -> Storage:
-    encode = _to_type(pa.int16()) if staged == "smallint" else as_is
+    encode = cast_to(pa.int16()) if staged == "smallint" else as_is
     also = "wider integers, numeric with enough digits"
     return Storage.integers(spark, staged, takes=_takes_integer, encode=encode, also=also, staged=staged)
 
@@ -184,12 +180,12 @@ STORAGES = ColumnStorages.of_types(
         "time",
         "time without time zone",
         same=["time(6) without time zone"],
-        encode=_to_type(pa.time64("us")),
+        encode=cast_to(pa.time64("us")),
         restore=_to_time,
         refused="parts of a microsecond",
     ),
     interval=_one_of(
-        "interval day to second", "interval", same=["interval(6)"], encode=_to_type(pa.duration("us")), restore=to_durations
+        "interval day to second", "interval", same=["interval(6)"], encode=cast_to(pa.duration("us")), restore=to_durations
     ),
     nested=Storage.json(
         "json",

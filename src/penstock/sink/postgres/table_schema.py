@@ -1,15 +1,18 @@
 """Schema of the user's table: read from the catalog, and checked to store every row without loss."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from psycopg.adapt import Buffer, Loader
+from psycopg.pq import Format
 from psycopg.sql import SQL, Composed, Literal
 
 from penstock.core.model import SinkName
-from penstock.errors import Refused, Usage
+from penstock.errors import Refused
 from penstock.sink.postgres import statements as sql
 from penstock.sink.postgres.members import (
     Member,
@@ -22,16 +25,16 @@ from penstock.sink.postgres.members import (
 from penstock.sink.postgres.row_validator import RowValidator
 from penstock.sink.postgres.statements import OWN_TABLES, TableStatements
 from penstock.sink.postgres.storage import STORAGES, longest_text, storage_of
-from penstock.sink.table.columns import Alter, Columns, Lengths, TableColumn, lengths_of, require_columns, require_keyed, sizes_of
-from penstock.sink.table.target import BY_KEY, PRIVILEGES, Target, not_a_table
+from penstock.sink.table.columns import Alter, CatalogTable, TableColumn, require_columns
+from penstock.sink.table.dialect import Rows
+from penstock.sink.table.served import ServedTables
+from penstock.sink.table.target import BY_KEY, PRIVILEGES, NotStoredError, Target, not_a_table
 from penstock.sql.postgres.database import Connection
 from penstock.sql.postgres.names import quoted_table, require_name, split_name
 from penstock.sql.postgres.statements import UNIQUES
 from penstock.sql.table_name import in_double_quotes
 
-MAX_COLUMNS = 1599
-"""One less than PostgreSQL's own limit: the staging table has one more column."""
-_ALTER = Alter(retype="ALTER TABLE {table} ALTER {column} TYPE {declared} USING {column}::{declared}")
+_FETCHED_ROWS = 20_000
 _EVENTS = {"2": "UPDATE", "3": "INSERT", "4": "DELETE"}
 _INSERTS = frozenset({"INSERT"})
 _RUN_BY = {"replace": frozenset({"INSERT", "DELETE"})}
@@ -52,7 +55,7 @@ def _rules_of(found: Iterable[Sequence[str | bool]]) -> tuple[Rule, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableSchema:
+class TableSchema(CatalogTable):
     """An existing table as the catalog describes it. `uniques`: the sets of columns that identify a row.
 
     `rules` rewrite an INSERT, but not a COPY. `has_members`: it has partitions, or others inherit from it. `weak_members`: those,
@@ -60,10 +63,8 @@ class TableSchema:
     """
 
     oid: int
-    kind: str
     logged: bool
     rules: tuple[Rule, ...]
-    columns: tuple[TableColumn, ...]
     uniques: tuple[frozenset[str], ...]
     has_members: bool
     weak_members: tuple[Member, ...]
@@ -71,11 +72,6 @@ class TableSchema:
     @property
     def is_partitioned(self) -> bool:
         return self.kind == "partitioned table"
-
-    @property
-    def required(self) -> frozenset[str]:
-        """The columns that are NOT NULL."""
-        return frozenset(column.name for column in self.columns if column.not_null)
 
     def declared(self, names: Sequence[str]) -> list[str]:
         """Return the types of the named columns."""
@@ -87,17 +83,6 @@ def table_schema_of(connection: Connection, schema: str, table: str) -> TableSch
     """Read the table's schema, None if there is no such table."""
     found = connection.execute(_schema_query(schema, table)).fetchone()
     return None if found is None else _schema_from(found)
-
-
-def hold(connection: Connection, schema: "pa.Schema", target: Target) -> TableSchema:
-    """Lock the table's definition until the transaction ends, and read its schema, in one round trip."""
-    statements = statements_of(schema, target)
-    query = _schema_query(statements.schema, statements.table).as_string(connection)
-    cursor = connection.execute(f"{statements.lock()}; {query}")
-    cursor.nextset()
-    found = cursor.fetchone()
-    assert found is not None, "it is locked"
-    return _schema_from(found)
 
 
 def _schema_query(schema: str, table: str) -> Composed:
@@ -124,56 +109,90 @@ def _schema_from(found: Sequence[Any]) -> TableSchema:
     )
 
 
-# --- checks of rows and settings
+class Tables(ServedTables[Connection, TableSchema, TableStatements]):
+    """The user's tables in PostgreSQL."""
+
+    database = None
+    own_tables = OWN_TABLES
+    most_columns = 1599
+    alter = Alter(retype="ALTER TABLE {table} ALTER {column} TYPE {declared} USING {column}::{declared}")
+    statements = TableStatements
+    storages = STORAGES
+    unit = "characters"
+    split_name, require_name, fold = staticmethod(split_name), staticmethod(require_name), staticmethod(str)
+    length_of, measure = staticmethod(longest_text), staticmethod(pc.utf8_length)
+    table_schema_of = staticmethod(table_schema_of)
+
+    def hold(self, connection: Connection, rows: "pa.Schema", target: Target) -> TableSchema:
+        """Lock the table's definition until the transaction ends, and read its schema, in one round trip."""
+        statements = self.statements_of(rows, target)
+        query = _schema_query(statements.schema, statements.table).as_string(connection)
+        cursor = connection.execute(f"{statements.hold()}; {query}")
+        cursor.nextset()
+        found = cursor.fetchone()
+        assert found is not None, "it is locked"
+        return _schema_from(found)
+
+    def scan(self, connection: Connection, query: str, rows: "pa.Schema") -> Rows:
+        """Read through a server-side cursor in the open transaction."""
+        with closing(connection.cursor("penstock_scan", binary=True)) as cursor:
+            for name, loader in _LOADERS.items():
+                cursor.adapters.register_loader(name, loader)
+            cursor.execute(query)
+            yield from STORAGES.batches(iter(lambda: cursor.fetchmany(_FETCHED_ROWS), []), rows)
+
+    def require_fit(
+        self, _: Connection, table_schema: TableSchema, rows: "pa.Schema", target: Target, *, decided: bool = False
+    ) -> None:
+        table = target.table
+        require_lasting(table_schema, table)
+        if target.merge is not None:  # its SQL is rehearsed instead
+            return
+        _require_no_rewriting_rules(table_schema.rules, target)
+        if target.write in BY_KEY:
+            _require_one_index(table_schema, table)
+        of = self.columns(target, decided=decided)
+        require_columns(table_schema.columns, rows, of=of, storage_of=storage_of, folded=str)
+        if target.key and frozenset(target.key) not in table_schema.uniques:
+            remedy = "CREATE UNIQUE INDEX ON {table} ({columns}), neither partial nor deferrable."
+            raise of.no_unique_index(target.key, remedy=remedy)
+
+    def require_allowed(self, connection: Connection, table_schema: TableSchema, rows: "pa.Schema", target: Target) -> None:
+        """Raise Refused, too, if a partition takes less than the table itself."""
+        row = connection.execute(sql.PRIVILEGES, (split_name(target.table)[0],)).fetchone()
+        assert row is not None
+        temporary, _, role = row
+        if not temporary:
+            raise Refused(
+                f"Role {role!r} may not create temporary tables, in which rows are staged.",
+                remedy="GRANT TEMPORARY ON DATABASE to it.",
+            )
+        for privilege in PRIVILEGES[target.write]:
+            granted = connection.execute(sql.PRIVILEGES_WITH_TABLE, (table_schema.oid, privilege)).fetchone()
+            if granted is not None and not granted[0]:
+                raise Refused(
+                    f"Role {role!r} lacks {privilege} on table {target.table!r}.",
+                    remedy=f"GRANT {privilege} ON {quoted_table(target.table)} to it.",
+                )
+        _require_all_rows(connection, table_schema, target.table, role)
+        if table_schema.is_partitioned and target.merge is None:  # the user's own SQL is rehearsed instead
+            left = frozenset(column.name for column in table_schema.columns if column.fills_itself) - frozenset(rows.names)
+            needed = frozenset(column.name for column in table_schema.columns) - left
+            require_fitting_members(connection, table_schema.oid, target.table, needed=needed, sent=frozenset(rows.names))
+
+    def row_check(self, _: Connection, table_schema: TableSchema, sink: SinkName, target: Target) -> RowValidator:
+        tried = target.merge is not None  # the staging table takes all rows of a merge
+        checked = replace(table_schema, columns=()) if tried else table_schema
+        return RowValidator(
+            sink=sink,
+            table=target.table,
+            required=frozenset() if tried else table_schema.required | frozenset(target.key),
+            longest=checked.sizes(longest_text),
+            jsonb=frozenset(column.name for column in checked.columns if column.declared == "jsonb"),
+        )
 
 
-def require_storable(schema: "pa.Schema", target: Target) -> None:
-    """Raise Usage for a table name, a column or a key that no table can have."""
-    if split_name(target.table)[1] in OWN_TABLES:
-        raise Usage(f"Table {target.table!r} is Penstock's own.", remedy="Choose another name for `table:`.")
-    for name in schema.names:
-        require_name(name)
-    twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
-    if twice:
-        raise Usage(f"The rows have column {twice[0]!r} twice.", remedy="Rename one of them in the transform.")
-    require_keyed(schema, target.key, most=MAX_COLUMNS)
-
-
-def statements_of(schema: "pa.Schema", target: Target) -> TableStatements:
-    """Return the SQL about the target for rows of `schema`."""
-    return TableStatements(*split_name(target.table), tuple(schema.names), target.key, STORAGES.read_as(schema))
-
-
-def create_table(connection: Connection, schema: "pa.Schema", target: Target) -> None:
-    """Create the table."""
-    connection.execute(statements_of(schema, target).create(STORAGES.declared(schema)))
-
-
-def require_fit(_: Connection, table_schema: TableSchema, schema: "pa.Schema", target: Target, *, decided: bool = False) -> None:
-    """Raise Refused unless the table takes rows of `schema` and gives the same back. `decided`: see `Columns`."""
-    table = target.table
-    require_lasting(table_schema, table)
-    if target.merge is not None:  # its SQL is rehearsed instead
-        return
-    _require_no_rewriting_rules(table_schema.rules, target)
-    if target.write in BY_KEY:
-        _require_one_index(table_schema, table)
-    of = _columns(target, decided=decided)
-    require_columns(table_schema.columns, schema, of=of, storage_of=storage_of, folded=str)
-    if target.key and frozenset(target.key) not in table_schema.uniques:
-        remedy = "CREATE UNIQUE INDEX ON {table} ({columns}), neither partial nor deferrable."
-        raise of.no_unique_index(target.key, remedy=remedy)
-
-
-def lengths(table_schema: TableSchema, schema: "pa.Schema", target: Target) -> Lengths:
-    """Return the limits of text columns, because PostgreSQL cuts excess trailing blanks off without an error."""
-    declared = dict(zip(schema.names, table_schema.declared(schema.names), strict=True))
-    most = lengths_of(schema, lambda name: longest_text(declared[name]))
-    return Lengths(of=_columns(target, decided=True), most=most, measure=pc.utf8_length, unit="characters", declared="text")
-
-
-def _columns(target: Target, *, decided: bool) -> Columns:
-    return Columns(table=target.table, named=quoted_table(target.table), alter=_ALTER, decided=decided)
+TABLES = Tables()
 
 
 def require_lasting(table_schema: TableSchema, table: str) -> None:
@@ -217,30 +236,6 @@ def _require_one_index(table_schema: TableSchema, table: str) -> None:
         )
 
 
-def require_allowed(connection: Connection, table_schema: TableSchema, schema: "pa.Schema", target: Target) -> None:
-    """Raise Refused if the role lacks a privilege that publishing needs, or if a partition takes less than the table itself."""
-    row = connection.execute(sql.PRIVILEGES, (split_name(target.table)[0],)).fetchone()
-    assert row is not None
-    temporary, _, role = row
-    if not temporary:
-        raise Refused(
-            f"Role {role!r} may not create temporary tables, in which rows are staged.",
-            remedy="GRANT TEMPORARY ON DATABASE to it.",
-        )
-    for privilege in PRIVILEGES[target.write]:
-        granted = connection.execute(sql.PRIVILEGES_WITH_TABLE, (table_schema.oid, privilege)).fetchone()
-        if granted is not None and not granted[0]:
-            raise Refused(
-                f"Role {role!r} lacks {privilege} on table {target.table!r}.",
-                remedy=f"GRANT {privilege} ON {quoted_table(target.table)} to it.",
-            )
-    _require_all_rows(connection, table_schema, target.table, role)
-    if table_schema.is_partitioned and target.merge is None:  # the user's own SQL is rehearsed instead
-        left = frozenset(column.name for column in table_schema.columns if column.fills_itself) - frozenset(schema.names)
-        needed = frozenset(column.name for column in table_schema.columns) - left
-        require_fitting_members(connection, table_schema.oid, target.table, needed=needed, sent=frozenset(schema.names))
-
-
 def _require_all_rows(connection: Connection, table_schema: TableSchema, table: str, role: str) -> None:
     row = connection.execute(sql.HAS_ROW_SECURITY, (table_schema.oid,)).fetchone()
     if row is not None and row[0]:
@@ -251,14 +246,30 @@ def _require_all_rows(connection: Connection, table_schema: TableSchema, table: 
         )
 
 
-def row_validator(_: Connection, table_schema: TableSchema, sink: SinkName, target: Target) -> RowValidator:
-    """Return the check of rows for an existing table."""
-    columns = table_schema.columns if target.merge is None else ()  # the staging table takes all rows of a merge
-    declared = {column.name: column.declared for column in columns}
-    return RowValidator(
-        sink=sink,
-        table=target.table,
-        required=frozenset() if target.merge is not None else table_schema.required | frozenset(target.key),
-        longest=sizes_of(declared, longest_text),
-        jsonb=frozenset(name for name, kind in declared.items() if kind == "jsonb"),
-    )
+# --- loaders of binary values, since Python's dates have a narrower range
+
+
+class _Integer(Loader):
+    """Loads a date as days, a time or timestamp as microseconds."""
+
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> int:
+        return int.from_bytes(data, "big", signed=True)
+
+
+class _Interval(Loader):
+    """Loads an interval as microseconds. Days and months have no fixed length, and Spark's intervals have neither."""
+
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> int:
+        if any(bytes(data[8:16])):
+            raise NotStoredError("expected an interval of hours and less, found days or months in it")
+        return int.from_bytes(data[:8], "big", signed=True)
+
+
+_LOADERS: dict[str, type[Loader]] = {
+    **dict.fromkeys(("date", "time", "timestamp", "timestamptz"), _Integer),
+    "interval": _Interval,
+}

@@ -12,8 +12,8 @@ from penstock.sink.redshift.database import Connection
 from penstock.sink.redshift.errors import connection_lost
 from penstock.sink.redshift.statements import DROP_STAGE, TableStatements
 from penstock.sink.redshift.storage import STORAGES, bound_as, values_of
-from penstock.sink.redshift.table_schema import TableSchema, lengths, statements_of
-from penstock.sink.table.publication import Loaded, totals_under_key
+from penstock.sink.redshift.table_schema import TABLES, TableSchema
+from penstock.sink.table.publication import Loaded
 from penstock.sink.table.target import BY_KEY, Target
 
 STAGE = FaultPoint("redshift.stage", "The rows of a decided batch are inserted into a temporary staging table.")
@@ -26,16 +26,9 @@ MOST_VALUES, MOST_ROWS, MOST_BYTES = 32_767, 512, 1_000_000
 def load(
     connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", table_schema: TableSchema, target: Target
 ) -> Loaded:
-    """Write `batches` in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent` the first.
-
-    Raises Conflict where another session writes rows of the same keys meanwhile.
-    """
-    batches = lengths(table_schema, schema, target).required(batches)
-    statements = statements_of(schema, target)
-
-    def totals(query: str) -> Totals:
-        return totals_under_key(_scan(connection, query, schema), target.row_digest, table=target.table)
-
+    """Write decided rows as `SqlDialect.write` does."""
+    batches = TABLES.lengths(table_schema, schema, target).required(batches)
+    statements, totals = TABLES.statements_of(schema, target), TABLES.totals(connection, schema, target)
     connection.execute(statements.create_stage(STORAGES.declared(schema)))
     with STAGE.around(error=connection_lost, lost=connection_lost):
         staged = _fill_stage(connection, statements, schema, batches)
@@ -43,15 +36,6 @@ def load(
         loaded = _load(connection, statements, totals, target.write, staged)
     connection.execute(DROP_STAGE)
     return loaded
-
-
-def content(connection: Connection, schema: "pa.Schema", target: Target) -> Iterator["pa.RecordBatch"]:
-    """Yield every row of the table. Raise NotStoredError."""
-    return _scan(connection, statements_of(schema, target).read(), schema)
-
-
-def _scan(connection: Connection, query: str, schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
-    return STORAGES.batches(connection.stream(query), schema)
 
 
 def _fill_stage(

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from penstock.sink.redshift.statements import folded
 from penstock.sink.redshift.storage import MOST_BINARY_BYTES, MOST_TEXT_BYTES, storage_of
+from penstock.sink.table.nested import is_bytes, is_text
 from penstock.sink.table.row_validator import TableRowValidator
 
 MAX_ROW_BYTES = 3_000_000
@@ -33,9 +34,9 @@ class RowValidator(TableRowValidator):
         if pa.types.is_nested(kind):
             texts = self.require_json(name, partial(storage_of(kind).encode, column))
             self._check_length(name, texts, MOST_TEXT_BYTES)
-        elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        elif is_bytes(kind):
             self._check_length(name, column, MOST_BINARY_BYTES)
-        elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        elif is_text(kind):
             self._check_text(name, column)
 
     def _check_text(self, name: str, column: "pa.Array") -> None:

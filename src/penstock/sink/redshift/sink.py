@@ -1,26 +1,17 @@
 """The redshift sink: rows and marker in one transaction. Not run against a live cluster yet: see docs/howto/redshift.md."""
 
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
 
 from penstock.core.faults import FaultPoint
 from penstock.errors import Refused
 from penstock.sink.redshift import statements as sql
-from penstock.sink.redshift import table_schema as tables
 from penstock.sink.redshift.database import Connection, Database
 from penstock.sink.redshift.errors import FORBIDDEN, MADE_MEANWHILE, code_of, connection_lost, reason_of
-from penstock.sink.redshift.load import content, load
-from penstock.sink.redshift.marker_store import RedshiftMarkerStore
+from penstock.sink.redshift.load import load
 from penstock.sink.redshift.statements import split_name
-from penstock.sink.redshift.table_schema import TableSchema
-from penstock.sink.table.dialect import ErrorCodes, FaultPoints, SqlDialect
-from penstock.sink.table.sink import TableSinkArguments
-from penstock.sink.table.sql_sink import SqlSink
-from penstock.sql.session import LOCK_TIMEOUT_S
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from penstock.sink.redshift.table_schema import TABLES, TableSchema
+from penstock.sink.table.dialect import ErrorCodes, FaultPoints
+from penstock.sink.table.served import ServedSink
 
 PREPARE = FaultPoint("redshift.prepare", "Table and marker are created and committed.")
 BEGIN = FaultPoint("redshift.begin", "A transaction is opened on the cluster.")
@@ -28,43 +19,25 @@ FENCE = FaultPoint("redshift.fence", "The fence is locked: nobody else publishes
 MARK = FaultPoint("redshift.mark", "The marker is set to the batch, in the transaction of its rows.")
 COMMIT = FaultPoint("redshift.commit", "Rows and marker are committed.")
 
-REDSHIFT: SqlDialect[Connection, TableSchema] = SqlDialect(
+REDSHIFT = TABLES.dialect(
     points=FaultPoints.of(
-        connection_lost,
-        prepare=PREPARE.around,
-        begin=BEGIN.around,
-        fence=FENCE.around,
-        mark=MARK.around,
-        commit=COMMIT.around,
+        connection_lost, prepare=PREPARE.around, begin=BEGIN.around, fence=FENCE.around, mark=MARK.around, commit=COMMIT.around
     ),
     codes=ErrorCodes(code_of=code_of, reason_of=reason_of, forbidden=frozenset({FORBIDDEN}), made=MADE_MEANWHILE),
-    split_name=split_name,
-    folded_name=split_name,
     own_statements=sql.OwnStatements,
-    table_schema_of=tables.table_schema_of,
-    require_storable=tables.require_storable,
-    create_table=tables.create_table,
-    hold=tables.hold,
-    require_fit=tables.require_fit,
-    require_allowed=tables.require_allowed,
-    row_check=tables.row_validator,
-    read=content,
     write=load,
+    folded_name=split_name,
 )
 
 
-class RedshiftSink(SqlSink[Connection, TableSchema]):
+class RedshiftSink(ServedSink[Connection, TableSchema]):
     """Delivers into one table of a Redshift database, as described in `TableSink`.
 
     Waits `lock_timeout_s` for another publisher into the same schema, then raises Retryable.
     """
 
-    _database: Database
+    _database_type = Database
     _dialect = REDSHIFT
-
-    def __init__(self, *, url: str, lock_timeout_s: float = LOCK_TIMEOUT_S, **filling: "Unpack[TableSinkArguments]") -> None:
-        super().__init__(**filling)
-        self._database = Database(url, application=f"penstock:{self._name}", lock_timeout_s=lock_timeout_s)
 
     def _described(self, rows: str) -> str:
         return (
@@ -85,13 +58,3 @@ class RedshiftSink(SqlSink[Connection, TableSchema]):
                 remedy="Select fewer columns in the transform.",
             )
         return rows
-
-    def _marker_store(self, connection: Connection, *, locking: bool = True, has_ledger_id: bool = True) -> RedshiftMarkerStore:
-        return RedshiftMarkerStore(
-            connection,
-            sql.OwnStatements(self._schema),
-            REDSHIFT.points,
-            locking=locking,
-            has_ledger_id=has_ledger_id,
-            split_name=split_name,
-        )

@@ -13,10 +13,11 @@ Digests are 16 hexadecimal digits, because they do not fit a bigint. A text has 
 # ruff: noqa: S608 - every name in a statement is quoted or our own, every value is bound
 
 import string
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
-from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_TABLE, MarkerSql, MarkerStatements
+from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_TABLE, MarkerStatements
 from penstock.sink.table.table_statements import StagedTableStatements
 from penstock.sql.table_name import Naming
 
@@ -63,23 +64,6 @@ WHERE n.nspname = %(schema)s AND c.relname = %(table)s AND a.attnum > 0 AND NOT 
 MAY_STAGE = "SELECT has_database_privilege(current_database(), 'TEMP'), current_user"
 PRIVILEGES = "SELECT has_table_privilege(%(table)s, %(privilege)s)"
 
-_MARKER_COLUMNS = """
-    pipeline varchar(255) NOT NULL, sink varchar(255) NOT NULL, table_name varchar(600) NOT NULL, write varchar(32) NOT NULL,
-    format_version integer NOT NULL,
-    position bigint NOT NULL, generation bigint, query_id varchar(255), batch_id bigint, offsets varchar(65535),
-    schema varchar(65535),
-    rows_decided bigint NOT NULL, digest_decided char(16) NOT NULL,
-    rows_before bigint NOT NULL, digest_before char(16) NOT NULL,
-    rows_after bigint NOT NULL, digest_after char(16) NOT NULL,
-    published_at timestamp NOT NULL, ledger_id varchar(32)
-"""
-
-_BATCH_COLUMNS = """
-    pipeline varchar(255) NOT NULL, sink varchar(255) NOT NULL, position bigint NOT NULL,
-    generation bigint NOT NULL, query_id varchar(255) NOT NULL, batch_id bigint NOT NULL, offsets varchar(65535) NOT NULL,
-    rows bigint NOT NULL, digest char(16) NOT NULL, published_at timestamp NOT NULL
-"""
-
 _NUMBERS = {
     "format_version": "integer",
     **dict.fromkeys(("position", "generation", "batch_id", "rows", "rows_decided", "rows_before", "rows_after"), "bigint"),
@@ -124,46 +108,38 @@ def declare(query: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnStatements:
-    """The statements about Penstock's own tables in `schema`."""
+class OwnStatements(MarkerStatements):
+    """The statements about Penstock's own tables in `schema`. No key is declared: Redshift would rely on it unenforced."""
 
-    schema: str
+    keyed = False
+    text = f"varchar({MOST_BYTES})"
+    types: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("pipeline", "sink", "query_id"), "varchar(255)"),
+        "table_name": "varchar(600)",
+        "write": "varchar(32)",
+        "format_version": "integer",
+        "digest": "char(16)",
+        "published_at": "timestamp",
+        "ledger_id": "varchar(32)",
+    }
+    now = "GETDATE()"
+    no_ledger_id = "CAST(NULL AS varchar)"
 
-    def _of(self, text: str) -> str:
-        names = {"marker": MARKER_TABLE, "batch": BATCH_TABLE, "fence": FENCE_TABLE}
-        return text.format(**{name: f"{quoted(self.schema)}.{quoted(table)}" for name, table in names.items()})
+    def named(self, table: str) -> str:
+        return f"{quoted(self.schema)}.{quoted(table)}"
+
+    def bound(self, name: str) -> str:
+        return f"CAST(%({name})s AS {_NUMBERS[name]})" if name in _NUMBERS else f"%({name})s"
 
     @property
-    def creates(self) -> dict[str, str]:
-        """Create each table if it is missing. No key is declared: Redshift would rely on it without enforcing it."""
-        return {
-            FENCE_TABLE: self._of("CREATE TABLE IF NOT EXISTS {fence} (nothing integer)"),
-            BATCH_TABLE: self._of(f"CREATE TABLE IF NOT EXISTS {{batch}} ({_BATCH_COLUMNS})"),
-            MARKER_TABLE: self._of(f"CREATE TABLE IF NOT EXISTS {{marker}} ({_MARKER_COLUMNS})"),
-        }
+    def creates(self) -> Mapping[str, str]:
+        fence = f"{self.creating} {self.named(FENCE_TABLE)} (nothing integer)"
+        return {FENCE_TABLE: fence, **super(OwnStatements, self).creates}
 
     @property
-    def add_ledger_id(self) -> str:
-        return self._of("ALTER TABLE {marker} ADD COLUMN ledger_id varchar(32)")
-
-    @property
-    def lock(self) -> str:
-        """Exclude every other publisher until the end of the transaction, whose snapshot begins after the lock."""
-        return self._of("LOCK TABLE {fence}")
-
-    def marker_statements(self) -> MarkerStatements[str]:
-        """Return the statements about markers, which do not lock: `lock` does."""
-        sql = MarkerSql(marker=self._of("{marker}"), batch=self._of("{batch}"), now="GETDATE()", bound=_bound)
-        return sql.statements(
-            lock_marker=sql.read(),
-            write_marker=f"UPDATE {sql.marker} SET {sql.changes} WHERE {sql.which}",
-            make_marker=f"{sql.into_marker} VALUES ({sql.values})",
-            no_ledger_id="CAST(NULL AS varchar)",
-        )
-
-
-def _bound(name: str) -> str:
-    return f"CAST(%({name})s AS {_NUMBERS[name]})" if name in _NUMBERS else f"%({name})s"
+    def fence(self) -> tuple[str, ...]:
+        """The transaction's snapshot begins after the lock, and the session's lock timeout ends there."""
+        return f"LOCK TABLE {self.named(FENCE_TABLE)}", PATIENT
 
 
 # --- the user's table
@@ -179,10 +155,6 @@ class TableStatements(StagedTableStatements):
 
     def quoted(self, name: str) -> str:
         return quoted(name)
-
-    def hold(self) -> str:
-        """Keep others from altering the table until the end of the transaction; they can still write rows."""
-        return f"SELECT 1 FROM {self.name} LIMIT 0"
 
     def create_stage(self, declared: Sequence[str]) -> str:
         """Create the staging table, which nobody else sees."""

@@ -1,7 +1,5 @@
 """The user's table in Redshift: its schema in the catalog, and whether it takes the rows and returns them unchanged."""
 
-from dataclasses import dataclass
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -12,39 +10,20 @@ from penstock.sink.redshift.database import Connection
 from penstock.sink.redshift.row_validator import MAX_ROW_BYTES, RowValidator
 from penstock.sink.redshift.statements import TableStatements, folded, quoted, require_name, split_name
 from penstock.sink.redshift.storage import MOST_SCALE, STORAGES, most_bytes, storage_of
-from penstock.sink.table.columns import (
-    Alter,
-    Columns,
-    Lengths,
-    TableColumn,
-    lengths_of,
-    require_columns,
-    require_distinct_names,
-    require_exact_key,
-    require_keyed,
-    sizes_of,
-)
+from penstock.sink.table.columns import Alter, CatalogTable, TableColumn, require_columns, require_exact_key
+from penstock.sink.table.dialect import Rows
+from penstock.sink.table.served import ServedTables
 from penstock.sink.table.storage import digits_of
 from penstock.sink.table.target import PRIVILEGES, Target, not_a_table
 
-MAX_COLUMNS = 1599
-"""One less than Redshift's own limit: the staging table has one more."""
 _KINDS = {"v": "view", "r": "table"}
-_ALTER = Alter(nullable=None, retype=None, quoted=quoted)
 _FILLED = ('"identity"', "identity(")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableSchema:
+class TableSchema(CatalogTable):
     """An existing table or view as the catalog declares it."""
 
-    kind: str
-    columns: tuple[TableColumn, ...]
-
-    @property
-    def required(self) -> frozenset[str]:
-        """The columns that take no NULL."""
-        return frozenset(column.name for column in self.columns if column.not_null)
+    fold = staticmethod(folded)
 
 
 def table_schema_of(connection: Connection, schema: str, table: str) -> TableSchema | None:
@@ -66,88 +45,67 @@ def table_schema_of(connection: Connection, schema: str, table: str) -> TableSch
     return TableSchema(kind=_KINDS.get(found[0], f"relation of kind {found[0]}"), columns=columns)
 
 
-# --- what the rows and the settings must be
+class Tables(ServedTables[Connection, TableSchema, TableStatements]):
+    """The user's tables in Redshift."""
 
+    database = "Redshift"
+    own_tables = sql.OWN_TABLES
+    most_columns = 1599
+    alter = Alter(nullable=None, retype=None, quoted=quoted)
+    statements = TableStatements
+    storages = STORAGES
+    unit = "bytes"
+    split_name, require_name, fold = staticmethod(split_name), staticmethod(require_name), staticmethod(folded)
+    length_of, measure = staticmethod(most_bytes), staticmethod(pc.binary_length)
+    table_schema_of = staticmethod(table_schema_of)
 
-def require_storable(schema: "pa.Schema", target: Target) -> None:
-    """Raise Usage for a table name, a column or a key that no table can have."""
-    if split_name(target.table)[1] in sql.OWN_TABLES:
-        raise Usage(f"Table {target.table!r} is Penstock's own.", remedy="Choose another name for `table:`.")
-    require_distinct_names([require_name(name) for name in schema.names], database="Redshift")
-    require_keyed(schema, target.key, most=MAX_COLUMNS)
-    require_exact_key(schema, target.key)
-    for field in schema:
-        if pa.types.is_decimal(field.type) and digits_of(field.type)[1] > MOST_SCALE:
-            raise Usage(
-                f"Column {field.name!r} is {field.type}; Redshift has {MOST_SCALE} digits after the point at most.",
-                remedy="Cast it in the transform.",
-            )
+    def scan(self, connection: Connection, query: str, rows: "pa.Schema") -> Rows:
+        return STORAGES.batches(connection.stream(query), rows)
 
+    def require_storable(self, rows: "pa.Schema", target: Target) -> None:
+        super().require_storable(rows, target)
+        require_exact_key(rows, target.key)
+        for field in rows:
+            if pa.types.is_decimal(field.type) and digits_of(field.type)[1] > MOST_SCALE:
+                raise Usage(
+                    f"Column {field.name!r} is {field.type}; Redshift has {MOST_SCALE} digits after the point at most.",
+                    remedy="Cast it in the transform.",
+                )
 
-def statements_of(schema: "pa.Schema", target: Target) -> TableStatements:
-    """Return the SQL about the target for rows of `schema`."""
-    return TableStatements(*split_name(target.table), tuple(schema.names), target.key, STORAGES.read_as(schema))
+    def require_fit(
+        self, _: Connection, table_schema: TableSchema, rows: "pa.Schema", target: Target, *, decided: bool = False
+    ) -> None:
+        if table_schema.kind != "table":
+            raise not_a_table(target.table, f"a {table_schema.kind}")
+        of = self.columns(target, decided=decided)
+        require_columns(table_schema.columns, rows, of=of, storage_of=storage_of, folded=folded)
 
-
-def create_table(connection: Connection, schema: "pa.Schema", target: Target) -> None:
-    """Create the table."""
-    connection.execute(statements_of(schema, target).create(STORAGES.declared(schema)))
-
-
-def hold(connection: Connection, schema: "pa.Schema", target: Target) -> TableSchema:
-    """Keep others from altering the table until the end of the transaction, and return its schema."""
-    connection.execute(statements_of(schema, target).hold())
-    table_schema = table_schema_of(connection, *split_name(target.table))
-    assert table_schema is not None, "it is held"
-    return table_schema
-
-
-def require_fit(_: Connection, table_schema: TableSchema, schema: "pa.Schema", target: Target, *, decided: bool = False) -> None:
-    """Raise Refused unless an existing table takes rows of `schema` and returns them unchanged. `decided`: see `Columns`."""
-    if table_schema.kind != "table":
-        raise not_a_table(target.table, f"a {table_schema.kind}")
-    of = _columns(schema, target, decided=decided)
-    require_columns(table_schema.columns, schema, of=of, storage_of=storage_of, folded=folded)
-
-
-def lengths(table_schema: TableSchema, schema: "pa.Schema", target: Target) -> Lengths:
-    """Return how long texts may be; of a longer one, Redshift would silently cut the blanks at its end."""
-    declared = {column.name: column.declared for column in table_schema.columns}
-    most = lengths_of(schema, lambda name: most_bytes(declared[folded(name)]))
-    of, text = _columns(schema, target, decided=True), pa.string()
-    return Lengths(of=of, most=most, measure=pc.binary_length, unit="bytes", declared=storage_of(text).declared(text))
-
-
-def _columns(schema: "pa.Schema", target: Target, *, decided: bool) -> Columns:
-    return Columns(table=target.table, named=statements_of(schema, target).name, alter=_ALTER, decided=decided)
-
-
-def require_allowed(connection: Connection, _: TableSchema, schema: "pa.Schema", target: Target) -> None:
-    """Raise Refused if the user lacks a privilege that publishing needs."""
-    temporary, user = connection.execute(sql.MAY_STAGE).fetchone()
-    if not temporary:
-        raise Refused(
-            f"User {user!r} may not create temporary tables, in which rows are staged.",
-            remedy="GRANT TEMPORARY ON DATABASE to it.",
-        )
-    needed = (*PRIVILEGES[target.write], *(("DELETE",) if target.write == "upsert" else ()))
-    for privilege in (name for name in needed if name != "UPDATE"):
-        asked = {"table": statements_of(schema, target).name, "privilege": privilege}
-        if not connection.execute(sql.PRIVILEGES, asked).fetchone()[0]:
+    def require_allowed(self, connection: Connection, _: TableSchema, rows: "pa.Schema", target: Target) -> None:
+        temporary, user = connection.execute(sql.MAY_STAGE).fetchone()
+        if not temporary:
             raise Refused(
-                f"User {user!r} lacks {privilege} on table {target.table!r}.",
-                remedy=f"GRANT {privilege} ON {target.table} to it.",
+                f"User {user!r} may not create temporary tables, in which rows are staged.",
+                remedy="GRANT TEMPORARY ON DATABASE to it.",
             )
+        needed = (*PRIVILEGES[target.write], *(("DELETE",) if target.write == "upsert" else ()))
+        for privilege in (name for name in needed if name != "UPDATE"):
+            asked = {"table": self.statements_of(rows, target).name, "privilege": privilege}
+            if not connection.execute(sql.PRIVILEGES, asked).fetchone()[0]:
+                raise Refused(
+                    f"User {user!r} lacks {privilege} on table {target.table!r}.",
+                    remedy=f"GRANT {privilege} ON {target.table} to it.",
+                )
+
+    def row_check(self, _: Connection, table_schema: TableSchema, sink: SinkName, target: Target) -> RowValidator:
+        key = frozenset(map(folded, target.key))
+        return RowValidator(
+            sink=sink,
+            table=target.table,
+            required=table_schema.required | key,
+            key=key,
+            octets=table_schema.sizes(most_bytes),
+            max_row_bytes=MAX_ROW_BYTES,
+        )
 
 
-def row_validator(_: Connection, table_schema: TableSchema, sink: SinkName, target: Target) -> RowValidator:
-    """Return the check of rows for an existing table."""
-    key = frozenset(map(folded, target.key))
-    return RowValidator(
-        sink=sink,
-        table=target.table,
-        required=table_schema.required | key,
-        key=key,
-        octets=sizes_of({column.name: column.declared for column in table_schema.columns}, most_bytes),
-        max_row_bytes=MAX_ROW_BYTES,
-    )
+TABLES = Tables()

@@ -33,7 +33,7 @@ SQLITE: SqlDialect[sqlite3.Connection, TableSchema] = SqlDialect(
         begin=partial(BEGIN.around, error=_locked, lost=_locked),
     ),
     split_name=lambda name: ("main", name),
-    own_statements=lambda _: sql.OwnStatements(),
+    own_statements=sql.OwnStatements,
     table_schema_of=lambda connection, _, table: tables.table_schema_of(connection, table),
     require_storable=tables.require_storable,
     create_table=tables.create_table,

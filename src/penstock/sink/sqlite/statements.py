@@ -15,7 +15,6 @@ from penstock.sink.table.marker_store import (
     DBAPI_MARKER_TABLE,
     MARKER_TABLE,
     OWNERS_BY_DBAPI,
-    MarkerSql,
     MarkerStatements,
 )
 
@@ -26,48 +25,26 @@ WRITE_AHEAD = "PRAGMA journal_mode = WAL"
 SYNC_EVERY_COMMIT = "PRAGMA synchronous = EXTRA"
 READ_ONLY = "PRAGMA query_only = ON"
 
-_CREATE_MARKER_TABLE = """
-CREATE TABLE IF NOT EXISTS main.penstock_marker (
-    pipeline TEXT NOT NULL, sink TEXT NOT NULL, table_name TEXT NOT NULL, write TEXT NOT NULL,
-    format_version INTEGER NOT NULL,
-    position INTEGER NOT NULL, generation INTEGER, query_id TEXT, batch_id INTEGER, offsets TEXT, schema TEXT,
-    rows_decided INTEGER NOT NULL, digest_decided TEXT NOT NULL,
-    rows_before INTEGER NOT NULL, digest_before TEXT NOT NULL,
-    rows_after INTEGER NOT NULL, digest_after TEXT NOT NULL,
-    published_at TEXT NOT NULL, ledger_id TEXT,
-    PRIMARY KEY (pipeline, sink)
-) WITHOUT ROWID
-"""
 
-_CREATE_BATCH_TABLE = """
-CREATE TABLE IF NOT EXISTS main.penstock_batch (
-    pipeline TEXT NOT NULL, sink TEXT NOT NULL, position INTEGER NOT NULL,
-    generation INTEGER NOT NULL, query_id TEXT NOT NULL, batch_id INTEGER NOT NULL, offsets TEXT NOT NULL,
-    rows INTEGER NOT NULL, digest TEXT NOT NULL, published_at TEXT NOT NULL,
-    PRIMARY KEY (pipeline, sink, position)
-) WITHOUT ROWID
-"""
-
-_MARKER_SQL = MarkerSql(
-    marker="main.penstock_marker",
-    batch="main.penstock_batch",
-    now="strftime('%Y-%m-%dT%H:%M:%fZ', 'now')",
-    bound=":{}".format,
-)
-
-
-class OwnStatements:
+@dataclass(frozen=True, slots=True)
+class OwnStatements(MarkerStatements):
     """The statements about Penstock's own tables."""
 
-    creates: ClassVar[Mapping[str, str]] = {MARKER_TABLE: _CREATE_MARKER_TABLE, BATCH_TABLE: _CREATE_BATCH_TABLE}
-    add_ledger_id = "ALTER TABLE main.penstock_marker ADD COLUMN ledger_id TEXT"
+    options = " WITHOUT ROWID"
+    text, number = "TEXT", "INTEGER"
+    types: ClassVar[Mapping[str, str]] = {"format_version": "INTEGER"}
+    now = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
+    upserts = True
 
-    def marker_statements(self) -> MarkerStatements[str]:
-        return _MARKER_SQL.statements(
-            lock_marker=_MARKER_SQL.read(),
-            write_marker=_MARKER_SQL.upsert,
-            owners="SELECT pipeline, sink FROM main.penstock_marker WHERE table_name = :table COLLATE NOCASE",
-        )
+    def named(self, table: str) -> str:
+        return f"main.{table}"
+
+    def bound(self, name: str) -> str:
+        return f":{name}"
+
+    @property
+    def owners(self) -> str:
+        return "SELECT pipeline, sink FROM main.penstock_marker WHERE table_name = :table COLLATE NOCASE"
 
 
 OWNERS_OF_DBAPI = OWNERS_BY_DBAPI.format(schema="'main'", marker=f"main.{DBAPI_MARKER_TABLE}")

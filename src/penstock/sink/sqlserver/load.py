@@ -11,9 +11,9 @@ from penstock.errors import Conflict
 from penstock.sink.sqlserver.database import Connection
 from penstock.sink.sqlserver.errors import connection_lost
 from penstock.sink.sqlserver.statements import COUNT_STAGE, DROP_STAGE, TableStatements
-from penstock.sink.sqlserver.storage import STORAGES, values_of
-from penstock.sink.sqlserver.table_schema import TableSchema, lengths, staged_for, statements_of
-from penstock.sink.table.publication import Loaded, totals_under_key
+from penstock.sink.sqlserver.storage import values_of
+from penstock.sink.sqlserver.table_schema import TABLES, TableSchema, staged_for
+from penstock.sink.table.publication import Loaded
 from penstock.sink.table.target import BY_KEY, Target
 
 LOAD = FaultPoint("sqlserver.load", "The rows of a decided batch are bulk loaded into a temporary staging table.")
@@ -23,16 +23,9 @@ MOVE = FaultPoint("sqlserver.move", "The staged rows are loaded into the table, 
 def load(
     connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", table_schema: TableSchema, target: Target
 ) -> Loaded:
-    """Write `batches` in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent` the first.
-
-    Raises Conflict where another session writes rows of the same keys meanwhile.
-    """
-    batches = lengths(table_schema, schema, target).required(batches)
-    statements = statements_of(schema, target)
-
-    def totals(query: str) -> Totals:
-        return totals_under_key(_scan(connection, query, schema), target.row_digest, table=target.table)
-
+    """Write decided rows as `SqlDialect.write` does."""
+    batches = TABLES.lengths(table_schema, schema, target).required(batches)
+    statements, totals = TABLES.statements_of(schema, target), TABLES.totals(connection, schema, target)
     staged_as = staged_for(schema, target.key, table_schema)
     connection.execute(DROP_STAGE)
     connection.execute(statements.create_stage([kind + collation for kind, collation in staged_as]))
@@ -44,15 +37,6 @@ def load(
         loaded = _load(connection, statements, totals, target.write, staged)
     connection.execute(DROP_STAGE)
     return loaded
-
-
-def content(connection: Connection, schema: "pa.Schema", target: Target) -> Iterator["pa.RecordBatch"]:
-    """Yield every row of the table. Raise NotStoredError."""
-    return _scan(connection, statements_of(schema, target).read(), schema)
-
-
-def _scan(connection: Connection, query: str, schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
-    return STORAGES.batches(connection.stream(query), schema)
 
 
 def _rows(batches: Iterator["pa.RecordBatch"]) -> Iterator[tuple[Any, ...]]:

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from penstock.sink.sqlserver.statements import folded
 from penstock.sink.sqlserver.storage import storage_of, units_of
+from penstock.sink.table.nested import is_bytes, is_text
 from penstock.sink.table.row_validator import TableRowValidator
 
 _LEAST_NORMAL = {32: 1.1754943508222875e-38, 64: 2.2250738585072014e-308}
@@ -33,9 +34,9 @@ class RowValidator(TableRowValidator):
             self.require_whole_microseconds(name, column)
         if pa.types.is_nested(kind):
             self._check_text(name, self.require_json(name, partial(storage_of(kind).encode, column)))
-        elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        elif is_text(kind):
             self._check_text(name, column)
-        elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        elif is_bytes(kind):
             self._check_bytes(name, column)
 
     def _check_number(self, name: str, column: "pa.Array") -> None:

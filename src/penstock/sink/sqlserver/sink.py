@@ -7,13 +7,12 @@ import pytds
 from penstock.core.faults import FaultPoint
 from penstock.errors import Refused
 from penstock.sink.sqlserver import statements as sql
-from penstock.sink.sqlserver import table_schema as tables
 from penstock.sink.sqlserver.database import Connect, Connection, Database
 from penstock.sink.sqlserver.errors import FORBIDDEN, MADE_MEANWHILE, code_of, connection_lost, reason_of
-from penstock.sink.sqlserver.load import content, load
-from penstock.sink.sqlserver.statements import folded_name, split_name
-from penstock.sink.sqlserver.table_schema import TableSchema
-from penstock.sink.table.dialect import ErrorCodes, FaultPoints, SqlDialect
+from penstock.sink.sqlserver.load import load
+from penstock.sink.sqlserver.statements import folded_name
+from penstock.sink.sqlserver.table_schema import TABLES, TableSchema
+from penstock.sink.table.dialect import ErrorCodes, FaultPoints
 from penstock.sink.table.sink import TableSinkArguments
 from penstock.sink.table.sql_sink import SqlSink
 from penstock.sql.session import LOCK_TIMEOUT_S
@@ -27,28 +26,14 @@ FENCE = FaultPoint("sqlserver.fence", "The marker's row is locked and read: nobo
 MARK = FaultPoint("sqlserver.mark", "The marker is set to the batch, in the transaction of its rows.")
 COMMIT = FaultPoint("sqlserver.commit", "Rows and marker are committed.")
 
-SQLSERVER: SqlDialect[Connection, TableSchema] = SqlDialect(
+SQLSERVER = TABLES.dialect(
     points=FaultPoints.of(
-        connection_lost,
-        prepare=PREPARE.around,
-        begin=BEGIN.around,
-        fence=FENCE.around,
-        mark=MARK.around,
-        commit=COMMIT.around,
+        connection_lost, prepare=PREPARE.around, begin=BEGIN.around, fence=FENCE.around, mark=MARK.around, commit=COMMIT.around
     ),
     codes=ErrorCodes(code_of=code_of, reason_of=reason_of, forbidden=FORBIDDEN, made=MADE_MEANWHILE),
-    split_name=split_name,
-    folded_name=folded_name,
     own_statements=sql.OwnStatements,
-    table_schema_of=tables.table_schema_of,
-    require_storable=tables.require_storable,
-    create_table=tables.create_table,
-    hold=tables.hold,
-    require_fit=tables.require_fit,
-    require_allowed=tables.require_allowed,
-    row_check=tables.row_validator,
-    read=content,
     write=load,
+    folded_name=folded_name,
 )
 
 

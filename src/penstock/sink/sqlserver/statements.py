@@ -12,10 +12,11 @@ change these rows or fill the gaps between them.
 
 # ruff: noqa: S608 - every name in a statement is quoted or our own, every value is bound
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
-from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_TABLE, MarkerSql, MarkerStatements
+from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_TABLE, MarkerStatements
 from penstock.sink.table.table_statements import StagedTableStatements
 from penstock.sql.table_name import Naming
 
@@ -89,25 +90,6 @@ ORDER BY i.index_id
 
 PRIVILEGES = "SELECT HAS_PERMS_BY_NAME(%(table)s, 'OBJECT', %(privilege)s)"
 
-_MARKER_COLUMNS = f"""
-    [pipeline] nvarchar(200) COLLATE {EXACT} NOT NULL, [sink] nvarchar(200) COLLATE {EXACT} NOT NULL,
-    [table_name] nvarchar(600) NOT NULL, [write] nvarchar(32) NOT NULL, [format_version] int NOT NULL,
-    [position] bigint NOT NULL, [generation] bigint NULL, [query_id] nvarchar(200) NULL, [batch_id] bigint NULL,
-    [offsets] nvarchar(max) NULL, [schema] nvarchar(max) NULL,
-    [rows_decided] bigint NOT NULL, [digest_decided] char(16) NOT NULL,
-    [rows_before] bigint NOT NULL, [digest_before] char(16) NOT NULL,
-    [rows_after] bigint NOT NULL, [digest_after] char(16) NOT NULL,
-    [published_at] datetime2(6) NOT NULL, [ledger_id] char(32) NULL,
-    PRIMARY KEY ([pipeline], [sink])
-"""
-
-_BATCH_COLUMNS = f"""
-    [pipeline] nvarchar(200) COLLATE {EXACT} NOT NULL, [sink] nvarchar(200) COLLATE {EXACT} NOT NULL,
-    [position] bigint NOT NULL, [generation] bigint NOT NULL, [query_id] nvarchar(200) NOT NULL, [batch_id] bigint NOT NULL,
-    [offsets] nvarchar(max) NOT NULL, [rows] bigint NOT NULL, [digest] char(16) NOT NULL, [published_at] datetime2(6) NOT NULL,
-    PRIMARY KEY ([pipeline], [sink], [position])
-"""
-
 
 # --- names, as SQL Server compares them: most databases there ignore case
 
@@ -137,35 +119,37 @@ def waiting_at_most(milliseconds: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnStatements:
+class OwnStatements(MarkerStatements):
     """The statements about Penstock's own tables in `schema`."""
 
-    schema: str
+    creating = "CREATE TABLE"
+    null = " NULL"
+    text = "nvarchar(max)"
+    types: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("pipeline", "sink"), f"nvarchar(200) COLLATE {EXACT}"),
+        "table_name": "nvarchar(600)",
+        "write": "nvarchar(32)",
+        "format_version": "int",
+        "query_id": "nvarchar(200)",
+        "digest": "char(16)",
+        "published_at": "datetime2(6)",
+        "ledger_id": "char(32)",
+    }
+    adding = "ADD"
+    now = "SYSUTCDATETIME()"
+    lock_hint = "WITH (UPDLOCK, HOLDLOCK, ROWLOCK) "
+    percent = "%%"
 
-    def _name(self, table: str) -> str:
+    def named(self, table: str) -> str:
         return f"{quoted(self.schema)}.{quoted(table)}"
 
-    @property
-    def creates(self) -> dict[str, str]:
-        return {
-            MARKER_TABLE: f"CREATE TABLE {self._name(MARKER_TABLE)} ({_MARKER_COLUMNS})",
-            BATCH_TABLE: f"CREATE TABLE {self._name(BATCH_TABLE)} ({_BATCH_COLUMNS})",
-        }
+    def quoted(self, name: str) -> str:
+        return quoted(name)
 
     @property
-    def add_ledger_id(self) -> str:
-        return f"ALTER TABLE {self._name(MARKER_TABLE)} ADD [ledger_id] char(32) NULL"
-
-    def marker_statements(self) -> MarkerStatements[str]:
-        """Return the statements about markers. With values, the driver wants a literal % doubled."""
-        marker, batch = (self._name(table).replace("%", "%%") for table in (MARKER_TABLE, BATCH_TABLE))
-        sql = MarkerSql(marker=marker, batch=batch, now="SYSUTCDATETIME()", quoted=quoted)
-        absent = f"NOT EXISTS (SELECT 1 FROM {marker} WITH (UPDLOCK, HOLDLOCK) WHERE {sql.which})"
-        return sql.statements(
-            lock_marker=sql.read(hint="WITH (UPDLOCK, HOLDLOCK, ROWLOCK) "),
-            write_marker=f"UPDATE {marker} SET {sql.changes} WHERE {sql.which}",
-            make_marker=f"{sql.into_marker} SELECT {sql.values} WHERE {absent}",
-        )
+    def make_marker(self) -> str:
+        absent = f"NOT EXISTS (SELECT 1 FROM {self.marker} {_KEPT} WHERE {self.which})"
+        return f"{self._into_marker()} SELECT {self._values} WHERE {absent}"
 
 
 # --- the user's table
@@ -190,7 +174,6 @@ class TableStatements(StagedTableStatements):
         return f"CREATE TABLE {STAGE} ({self._number} bigint NOT NULL, {', '.join(self._defined(declared))})"
 
     def hold(self) -> str:
-        """Keep others from altering the table until the end of the transaction; they can still write rows."""
         return f"SELECT TOP (1) 1 FROM {self.name} WITH (REPEATABLEREAD)"
 
     # --- by key

@@ -4,7 +4,6 @@ Rows go into a staging table of Arrow's own types, from which SQL Server itself 
 """
 
 import re
-from datetime import datetime, timezone
 from functools import partial
 from typing import Any
 
@@ -15,31 +14,26 @@ from penstock.sink.table.storage import (
     ColumnStorage,
     ColumnStorages,
     Decimals,
-    Encode,
     Takes,
     Values,
     always,
     as_is,
+    cast_to,
     size_in,
     to_durations,
+    to_plain_moments,
     to_reals,
     to_values,
     without_negative_scale,
 )
-from penstock.sink.table.target import NotStoredError
 
 _types = pa.types
 _DECIMALS = Decimals("decimal", re.compile(r"(?:decimal|numeric)\((\d+),(\d+)\)"))
 _SIZE = re.compile(r"(?:nvarchar|varbinary)\((\d+)\)")
 _BEYOND = "[\U00010000-\U0010ffff]"
 """Characters that are two units of UTF-16."""
-KEY_SIZE = 255
-"""Characters or bytes of a key's column that is created: an index takes 1700 bytes, and a character has two or four."""
-
-
-def declared_as_key(kind: "pa.DataType") -> str:
-    """Return the type of a key's column that is created: an index takes no long texts."""
-    return storage_of(kind).declared(kind).replace("(max)", f"({KEY_SIZE})")
+KEY_TYPES = {"nvarchar(max)": "nvarchar(255)", "varbinary(max)": "varbinary(255)"}
+"""Types of key columns in a created table: an index takes 1700 bytes, and a character has two or four."""
 
 
 def most_units(declared: str) -> int | None:
@@ -62,24 +56,13 @@ def _sized(sign: str) -> Takes:
 # --- encoding and restoring
 
 
-def _by_way_of(kind: "pa.DataType") -> Encode:
-    return lambda column: column.cast(kind)
-
-
 def _moments(column: "pa.Array") -> "pa.Array":
     return column.cast(pa.timestamp("us", None if column.type.tz is None else "UTC"))
 
 
 def _to_moments(values: Values, kind: Any) -> "pa.Array":
     """Convert timestamps of a column with an offset, or without one: those are in UTC."""
-    naive = [None if value is None else _without_offset(value) for value in values]
-    return pa.array(naive, pa.timestamp("us")).cast(pa.int64()).cast(pa.timestamp("us", kind.tz)).cast(kind)
-
-
-def _without_offset(value: Any) -> datetime:
-    if not isinstance(value, datetime):
-        raise NotStoredError(f"expected a date and a time, found {type(value).__name__}")
-    return value.astimezone(timezone.utc).replace(tzinfo=None) if value.tzinfo else value
+    return to_plain_moments(values).cast(pa.int64()).cast(pa.timestamp("us", kind.tz)).cast(kind)
 
 
 def _to_times(values: Values, kind: Any) -> "pa.Array":
@@ -143,7 +126,7 @@ STORAGES: ColumnStorages[ColumnStorage] = ColumnStorages.of_types(
     ),
     timestamp_ntz=_one_of("timestamp_ntz", "datetime2(6)", "datetime2(7)", encode=_moments, restore=_to_moments, refused=_YEARS),
     time=_one_of(
-        "time", "time(6)", "time(7)", encode=_by_way_of(pa.time64("us")), restore=_to_times, refused="parts of a microsecond"
+        "time", "time(6)", "time(7)", encode=cast_to(pa.time64("us")), restore=_to_times, refused="parts of a microsecond"
     ),
     interval=_one_of(
         "interval day to second",

@@ -5,5 +5,6 @@ TableSink                       write modes, spool
   ├ TransactionalSink           rows and marker in one transaction; the sink for any driver is one
   ├ CatalogSink                 prepares what the catalog declares; Cassandra's, without transactions, is one
   └ SqlSink                     both of these: a SQL database; what differs is its `SqlDialect`
+    ├ ServedSink                a database on a server
     └ FileSink                  a database that is one file, SQLite or DuckDB
 """

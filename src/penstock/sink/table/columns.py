@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import Refused, Usage
+from penstock.sink.table.nested import is_text
 from penstock.sink.table.target import require_distinct_fields, require_key_in
 from penstock.sql.table_name import in_double_quotes
 
@@ -32,6 +33,41 @@ class TableColumn:
     not_null: bool
     generated: bool
     fills_itself: bool
+    collation: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogTable:
+    """An existing table or view as the catalog declares it."""
+
+    kind: str
+    columns: tuple[TableColumn, ...]
+
+    @staticmethod
+    def fold(name: str, /) -> str:
+        """Return the name as the database compares it."""
+        return name
+
+    @property
+    def by_name(self) -> Mapping[str, TableColumn]:
+        """The columns by their folded names."""
+        return {self.fold(column.name): column for column in self.columns}
+
+    @property
+    def required(self) -> frozenset[str]:
+        """The folded names of the columns that take no NULL."""
+        return frozenset(name for name, column in self.by_name.items() if column.not_null)
+
+    def sizes(self, size_of: Callable[[str], int | None]) -> Mapping[str, int]:
+        """Return the size of each column, by its folded name, for which `size_of` knows one by its declared type."""
+        sizes = {name: size_of(column.declared) for name, column in self.by_name.items()}
+        return {name: size for name, size in sizes.items() if size is not None}
+
+    def text_lengths(self, rows: "pa.Schema", length_of: Callable[[str], int | None]) -> Mapping[str, int]:
+        """Return the maximum length of each text column of `rows` for which `length_of` knows one by its declared type."""
+        sizes = self.sizes(length_of)
+        texts = [field.name for field in rows if is_text(field.type)]
+        return {name: sizes[self.fold(name)] for name in texts if self.fold(name) in sizes}
 
 
 def require_keyed(schema: "pa.Schema", key: Sequence[str], *, most: int) -> None:
@@ -45,14 +81,12 @@ def require_keyed(schema: "pa.Schema", key: Sequence[str], *, most: int) -> None
     require_distinct_fields(schema)
 
 
-def require_distinct_names(folded: Sequence[str], *, database: str) -> None:
-    """Raise Usage if a folded name occurs twice, in a database that compares names regardless of case."""
+def require_distinct_names(folded: Sequence[str], *, database: str | None = None) -> None:
+    """Raise Usage if a folded name occurs twice. `database`: the name of one that compares names regardless of case."""
     twice = sorted({name for name in folded if folded.count(name) > 1})
     if twice:
-        raise Usage(
-            f"The rows have column {twice[0]!r} twice; {database} does not tell upper from lower case.",
-            remedy="Rename one of them in the transform.",
-        )
+        why = f"; {database} does not tell upper from lower case" if database else ""
+        raise Usage(f"The rows have column {twice[0]!r} twice{why}.", remedy="Rename one of them in the transform.")
 
 
 def require_exact_key(schema: "pa.Schema", key: Sequence[str]) -> None:
@@ -237,14 +271,3 @@ class Lengths:
                 if found is not None and found > most:
                     raise self.of.too_long(name, found, f"{most} {self.unit}", declared=self.declared)
             yield batch
-
-
-def lengths_of(schema: "pa.Schema", length_of: Callable[[str], int | None]) -> Mapping[str, int]:
-    """Return the maximum length of each text column of `schema` for which `length_of` knows one by its name."""
-    texts = [field.name for field in schema if pa.types.is_string(field.type) or pa.types.is_large_string(field.type)]
-    return {name: most for name in texts if (most := length_of(name)) is not None}
-
-
-def sizes_of(declared: Mapping[str, str], size_of: Callable[[str], int | None]) -> Mapping[str, int]:
-    """Return the size of each column for which `size_of` knows one by its declared type."""
-    return {name: size for name, kind in declared.items() if (size := size_of(kind)) is not None}

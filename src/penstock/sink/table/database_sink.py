@@ -3,8 +3,8 @@
 import logging
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import Generic, Protocol, TypeVar
+from contextlib import contextmanager, suppress
+from typing import Generic, TypeVar
 
 from penstock.core.high_water_mark import HighWaterMark
 from penstock.core.model import (
@@ -27,9 +27,9 @@ from penstock.sink.table.publication import Loaded, apply, decided_target, no_ma
 from penstock.sink.table.sink import TableSink
 from penstock.sink.table.target import MERGE, NotStoredError, Target
 from penstock.sink.table.verification import compare
+from penstock.sql.session import Connections, Session
 
-C = TypeVar("C")
-C_co = TypeVar("C_co", covariant=True)
+C = TypeVar("C", bound=Session)
 
 TRIES = 5
 """How often a publication is tried while other sessions are in conflict with it. After that, the coordinator tries again."""
@@ -37,36 +37,10 @@ TRIES = 5
 _log = logging.getLogger(__name__)
 
 
-class DatabaseConnections(Protocol[C_co]):
-    """The connections to a database. After an error one is dropped: the marker, read over a new one, shows what happened."""
-
-    place: str
-
-    def writable(self, kind: type[Failed] = ...) -> C_co:
-        """Return the open connection, or a new one to a database that commits durably. Raise Retryable, `kind`, Refused."""
-        ...
-
-    def drop(self) -> None:
-        """Close the connection, which rolls back its open transaction."""
-        ...
-
-    def dropping_on_error(self) -> AbstractContextManager[None]:
-        """Drop the connection if the body raises, so that it is never used again."""
-        ...
-
-    def reader(self) -> AbstractContextManager[C_co]:
-        """Open a separate connection that cannot write and sees one snapshot."""
-        ...
-
-    def translate_errors(self, kind: type[Failed] = ..., *, runs_again: bool = False) -> AbstractContextManager[None]:
-        """Raise the driver's errors as Retryable or `kind`, or conflicts as Conflict if the caller `runs_again` at once."""
-        ...
-
-
 class DatabaseSink(TableSink, Generic[C]):
     """The common part of sinks into one table of a database that is reached by connections, with or without transactions."""
 
-    _database: DatabaseConnections[C]
+    _database: Connections[C]
     conflicts = 0
     """How often a publication was in conflict with another session and had to be run again."""
 

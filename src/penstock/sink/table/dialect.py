@@ -1,6 +1,6 @@
 """What the databases of `CatalogSink` and `SqlSink` differ in, as one value each."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -11,15 +11,15 @@ import pyarrow as pa
 from penstock.core.model import SinkName
 from penstock.sink.spool.writer import RowCheck
 from penstock.sink.table.columns import TableColumn
-from penstock.sink.table.marker_store import MarkerStatements
+from penstock.sink.table.marker_store import Guard, MarkerStatements
 from penstock.sink.table.publication import Loaded
 from penstock.sink.table.target import Target
+from penstock.sql.session import Session
 
-Guard: TypeAlias = Callable[[], AbstractContextManager[None]]
 Rows: TypeAlias = Iterator["pa.RecordBatch"]
 
 
-class SqlConnection(Protocol):
+class SqlConnection(Session, Protocol):
     """A session of a database. `execute` runs a statement, with its values if there are any, and returns a cursor."""
 
     @property
@@ -73,22 +73,6 @@ class ErrorCodes:
     made: frozenset[Any] = frozenset()
 
 
-class OwnStatements(Protocol):
-    """The SQL about Penstock's own tables in the schema of the user's table."""
-
-    @property
-    def creates(self) -> Mapping[str, Any]:
-        """Create each table, by name."""
-        ...
-
-    @property
-    def add_ledger_id(self) -> Any:
-        """Add the column that an older Penstock did not create."""
-        ...
-
-    def marker_statements(self) -> MarkerStatements[Any]: ...
-
-
 class RequiresFit(Protocol[C_contra, T_contra]):
     """Raises Refused unless an existing table takes the rows and returns them unchanged. `decided`: see `Columns`."""
 
@@ -129,12 +113,13 @@ class SqlDialect(Dialect[C, T]):
     - `folded_name`: schema and table as the database compares them, where one table has several names.
     - `hold`: the table's schema, read after it has kept others from altering the table until the end of the transaction, while
       they can still write rows; None where the transaction itself keeps all others out.
-    - `write`: writes decided rows. It raises Refused for a value that the table would change by now, Conflict where another
-      session writes rows of the same keys.
+    - `write`: writes decided rows in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent`
+      the first. It raises Refused for a value that the table would change by now, Conflict where another session writes rows of
+      the same keys.
     """
 
     codes: ErrorCodes = ErrorCodes()
     folded_name: Callable[[str], tuple[str, str]] | None = None
-    own_statements: Callable[[str], OwnStatements]
+    own_statements: Callable[[str], MarkerStatements]
     hold: Callable[[C, "pa.Schema", Target], T] | None = None
     write: Callable[[C, Rows, "pa.Schema", T, Target], Loaded]

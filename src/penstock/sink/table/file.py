@@ -2,20 +2,19 @@
 
 import os
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any, ClassVar, Generic
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.core.model import Finding, PipelineName, SinkReport
-from penstock.errors import Conflict, Failed, OutcomeUnknown, PenstockError, PublishFailed, Usage
+from penstock.errors import Conflict, Failed, PenstockError, PublishFailed, Usage
 from penstock.protocols import SinkDecisions
 from penstock.sink.table.dialect import C, T
 from penstock.sink.table.sink import TableSinkArguments
 from penstock.sink.table.sql_sink import SqlSink
 from penstock.sink.table.verification import without_marker
-from penstock.support.connection import ServerConnection
+from penstock.sql.session import SqlDatabase
 from penstock.support.filesystem_errors import FULL, PathProblem, file_problem
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 BUSY_TIMEOUT_S = 10.0
 
 
-class DatabaseFile(ServerConnection, Generic[C]):
+class DatabaseFile(SqlDatabase[C]):
     """The database file at `path`, with one connection for publications. Not thread-safe by itself.
 
     `refused`: what the database raises where a constraint refuses a row. Words of its errors: `damaged` where the file is no
@@ -53,14 +52,6 @@ class DatabaseFile(ServerConnection, Generic[C]):
     def create(self) -> None:
         """Create the file if it is missing. Raise Failed."""
 
-    @abstractmethod
-    def writable(self, kind: type[Failed] = PublishFailed) -> C:
-        """Return the open connection, or a new one to a file that exists. Raise Retryable, `kind`, GuaranteeTooWeak."""
-
-    @abstractmethod
-    def reader(self) -> AbstractContextManager[C]:
-        """Open a separate connection that reads one snapshot; an empty database if there is no file."""
-
     def begin(self, connection: C) -> None:
         connection.execute(self.write_begins)
 
@@ -83,31 +74,21 @@ class DatabaseFile(ServerConnection, Generic[C]):
                 f"The file {self.path} cannot be used as a database: {reason}.",
                 remedy="Restore it from a backup and start again: what was decided is published then.",
             )
-        seen = self._diagnose(reason)
+        seen = self._problem(reason)
         return kind(
             f"The database {self.path} cannot be used: {seen.reason}.",
             remedy=f"{seen.advice} and start again: what was decided is published then.",
         )
 
-    @contextmanager
-    def unknown_if_cut(self, what: str, *, read: str) -> Iterator[None]:
-        """Raise Conflict for a COMMIT of `what` that lost to another transaction, OutcomeUnknown for any other that failed.
+    def _conflict_in(self, cause: Any) -> Conflict | None:
+        translated = self._translate_error(cause, PublishFailed)
+        return translated if isinstance(translated, Conflict) else None
 
-        After OutcomeUnknown, `read`, over a new connection, shows whether it happened.
-        """
-        try:
-            yield
-        except self.errors as cause:
-            translated = self._translate_error(cause, PublishFailed)
-            if isinstance(translated, Conflict):
-                raise translated from cause
-            seen = self._diagnose(self._reason(cause))
-            raise OutcomeUnknown(  # I12
-                f"The COMMIT of {what} in {self.path} gave no answer: {seen.reason}.",
-                remedy=f"{seen.advice} and try again: {read} in the database says whether it happened.",
-            ) from cause
+    def _diagnose(self, cause: Any) -> tuple[str, str]:
+        seen = self._problem(self._reason(cause))
+        return seen.reason, f"{seen.advice} and try again"
 
-    def _diagnose(self, reason: str) -> PathProblem:
+    def _problem(self, reason: str) -> PathProblem:
         """Return the problem that the database's message and a look at the file show together."""
         seen = file_problem(self.path) or (FULL if self.full in reason else None)
         if seen is None:

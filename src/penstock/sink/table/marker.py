@@ -25,6 +25,7 @@ FORMAT_VERSION = 2
 """The format of a marker with its ledger's identity. One without it has version 1, which older Penstocks write and read."""
 LEDGER_ID = "ledger_id"
 """The column that markers of version 2 have and those of version 1 lack."""
+_PLAIN = ("table_name", "write", "position", "generation", "query_id", "batch_id", "offsets", "schema")
 NOTHING_YET = Position(0)
 NO_ROWS = Totals()
 
@@ -118,15 +119,8 @@ def marker_from(row: Sequence[Any], pipeline: PipelineName, sink: SinkName, *, l
     return TableMarker(
         pipeline=pipeline,
         sink=sink,
-        table_name=row[1],
-        write=row[2],
         ledger_id=ledger_id,
-        position=row[3],
-        generation=row[4],
-        query_id=row[5],
-        batch_id=row[6],
-        offsets=row[7],
-        schema=row[8],
+        **dict(zip(_PLAIN, row[1:9], strict=True)),
         decided=_totals(row[9], row[10]),
         before=_totals(row[11], row[12]),
         after=_totals(row[13], row[14]),

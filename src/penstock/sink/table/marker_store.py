@@ -6,10 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, TypeAlias
 
 from penstock.core.model import PipelineName, Position, Publication, SinkName
 from penstock.sink.table.marker import LEDGER_ID, TableMarker, batch_values, marker_from, marker_values, place_of
+
+Guard: TypeAlias = Callable[[], AbstractContextManager[None]]
 
 REMEMBERED_BATCHES = 1000
 """How many of the last positions are remembered one by one. A zombie that is further behind is refused instead of recognised."""
@@ -19,65 +21,233 @@ DBAPI_MARKER_TABLE = "penstock_dbapi_marker"
 """The marker table of the dbapi sink, which has tables of its own in every database."""
 OWNERS_BY_DBAPI = "SELECT pipeline, sink, table_name, {schema} FROM {marker} ORDER BY pipeline, sink"
 
-Q = TypeVar("Q")
+_OWNER = ("pipeline", "sink")
+_NEWEST = ("position", "generation", "query_id", "batch_id", "offsets", "schema")
+_TOTALS = tuple(f"{kind}_{name}" for name in ("decided", "before", "after") for kind in ("rows", "digest"))
+_READ = ("format_version", "table_name", "write", *_NEWEST, *_TOTALS)
+MARKER_COLUMNS = (*_READ, LEDGER_ID)
+"""Columns of a marker, in the order of `marker_from`. A table of an older Penstock lacks the last one."""
+_WRITTEN = ("table_name", "write", "format_version", *_NEWEST, *_TOTALS)
+_OF_BATCH = ("position", "generation", "query_id", "batch_id", "offsets", "rows", "digest")
+_AT = "published_at"
+_OPTIONAL = frozenset({*_NEWEST[1:], LEDGER_ID})
+"""The columns that are NULL in a marker without a batch."""
+_NUMBERS = frozenset({"position", "generation", "batch_id"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MarkerStatements(Generic[Q]):
-    """All SQL about one database's markers; every statement takes its values by name.
+@dataclass(frozen=True, slots=True)
+class MarkerStatements(ABC):
+    """The SQL about Penstock's own tables, of markers and of batches, in `schema`; statements take their values by name.
 
-    `read_marker`, `read_without_ledger_id` and `lock_marker` return the columns of `marker_from`, then `ledger_id`; the second
-    returns NULL for it: a table of an older Penstock lacks that column. `lock_marker` reads the newest committed marker, which
-    nobody else can lock or change until this transaction ends. `write_marker` replaces the old marker; where it changes no row
-    because there is none, `make_marker` inserts the first one. `owners` returns pipeline and sink of the markers that name
-    `table`; where a table has several names, those of every marker, with the name in it. `advance`, where the database can,
-    does in one statement what `write_marker`, `write_batch` and `forget_batches` do; the position of `forget_batches` is its
-    value `past`.
+    - `creating`, `null`, `keyed`, `options`: how a table is created, and whether with a primary key.
+    - `text`, `number`: the types of its columns; `types` has others, by column. All digests are one column there.
+    - `adding`: how a column is added.
+    - `now`: the expression of the present time; None if the column's default is that, or if there is no such column.
+    - `upserts`: whether the database has ON CONFLICT.
+    - `lock_hint`, `for_update`: what `lock_marker` says behind the table's name, and at its end.
+    - `no_ledger_id`: NULL of that column's type.
+    - `percent`: a literal % in a statement with values, which some drivers want doubled.
     """
 
-    read_marker: Q
-    read_without_ledger_id: Q
-    lock_marker: Q
-    write_marker: Q
-    owners: Q
-    newest_batch: Q
-    read_batch: Q
-    write_batch: Q
-    forget_batches: Q
-    make_marker: Q | None = None
-    advance: Q | None = None
+    schema: str = ""
+    creating: ClassVar[str] = "CREATE TABLE IF NOT EXISTS"
+    null: ClassVar[str] = ""
+    keyed: ClassVar[bool] = True
+    options: ClassVar[str] = ""
+    text: ClassVar[str]
+    number: ClassVar[str] = "bigint"
+    types: ClassVar[Mapping[str, str]]
+    adding: ClassVar[str] = "ADD COLUMN"
+    now: ClassVar[str | None] = None
+    upserts: ClassVar[bool] = False
+    lock_hint: ClassVar[str] = ""
+    for_update: ClassVar[str] = ""
+    no_ledger_id: ClassVar[str] = "NULL"
+    percent: ClassVar[str] = "%"
+
+    # --- what databases differ in
+
+    @abstractmethod
+    def named(self, table: str) -> str:
+        """Return the name in SQL of one of Penstock's own tables."""
+
+    def quoted(self, name: str) -> str:
+        """Return the name in SQL of a column."""
+        return name
+
+    def bound(self, name: str) -> str:
+        """Return the expression of the value that is bound by a name."""
+        return f"%({name})s"
+
+    @property
+    def fence(self) -> tuple[str, ...]:
+        """Statements that keep other publishers out until the end of the transaction, where reading a marker cannot lock it."""
+        return ()
+
+    @property
+    def advance(self) -> str | None:
+        """Do in one statement what `write_marker`, `write_batch` and `forget_batches` do, with that position bound as `past`."""
+        return None
+
+    # --- the tables
+
+    @property
+    def creates(self) -> Mapping[str, Any]:
+        """Create each table, by name."""
+        marker, batch = (*_OWNER, *_WRITTEN, _AT, LEDGER_ID), (*_OWNER, *_OF_BATCH, _AT)
+        return {
+            MARKER_TABLE: self._create(MARKER_TABLE, marker, key=_OWNER, optional=_OPTIONAL),
+            BATCH_TABLE: self._create(BATCH_TABLE, batch, key=(*_OWNER, "position"), optional=frozenset()),
+        }
+
+    @property
+    def add_ledger_id(self) -> str:
+        """Add the column that an older Penstock did not create."""
+        return f"ALTER TABLE {self.named(MARKER_TABLE)} {self.adding} {self._defined(LEDGER_ID, optional=True)}"
+
+    # --- markers
+
+    def read(self, *, hint: str = "", ledger_id: str | None = None) -> str:
+        """Read the columns of `marker_from`, then `ledger_id`."""
+        columns = f"{self._list(*_READ)}, {ledger_id or self.quoted(LEDGER_ID)}"
+        return f"SELECT {columns} FROM {self.marker} {hint}WHERE {self.which}"
+
+    @property
+    def read_without_ledger_id(self) -> str:
+        """Read a marker in the table of an older Penstock, which lacks that column: NULL is read in its place."""
+        return self.read(ledger_id=self.no_ledger_id)
+
+    @property
+    def lock_marker(self) -> str:
+        """Read the newest committed marker, which nobody else can lock or change until this transaction ends."""
+        return self.read(hint=self.lock_hint) + self.for_update
+
+    @property
+    def write_marker(self) -> str:
+        """Replace the old marker. Where `make_marker` is needed for the first one, no row is changed if there is none."""
+        if self.upserts:
+            changes = ", ".join(f"{name} = excluded.{name}" for name in (*_WRITTEN, _AT, LEDGER_ID))
+            return f"{self._into_marker()} VALUES ({self._values}) ON CONFLICT (pipeline, sink) DO UPDATE SET {changes}"
+        now = [f"{self.quoted(name)} = {self.now}" for name in self._at]
+        changes = ", ".join([*map(self._is, _WRITTEN), *now, self._is(LEDGER_ID)])
+        return f"UPDATE {self.marker} SET {changes} WHERE {self.which}"
+
+    @property
+    def make_marker(self) -> str | None:
+        """Insert the first marker, where `write_marker` does not."""
+        return None if self.upserts else f"{self._into_marker()} VALUES ({self._values})"
+
+    @property
+    def owners(self) -> str:
+        """Read pipeline and sink of the markers that name `table`, or of every marker with the name in it."""
+        return f"SELECT {self._list(*_OWNER, 'table_name')} FROM {self.marker} ORDER BY {self._list(*_OWNER)}"
+
+    # --- batches
+
+    @property
+    def newest_batch(self) -> str:
+        """Read the newest position of a batch."""
+        return f"SELECT MAX({self.quoted('position')}) FROM {self.batch} WHERE {self.which}"
+
+    @property
+    def read_batch(self) -> str:
+        """Read the batch at a position."""
+        found = self._list("query_id", "batch_id", "offsets", "rows", "digest")
+        return f"SELECT {found} FROM {self.batch} WHERE {self.which} AND {self._is('position')}"
+
+    @property
+    def write_batch(self) -> str:
+        """Remember a batch."""
+        values = ", ".join([*map(self.bound, (*_OWNER, *_OF_BATCH)), *self._now])
+        return f"INSERT INTO {self.batch} (\n{self._list(*_OWNER, *_OF_BATCH, *self._at)}\n) VALUES (\n{values}\n)"
+
+    def forget_batches(self, past: str = "position") -> str:
+        """Forget the batches up to the position that is bound by the name `past`."""
+        return f"DELETE FROM {self.batch} WHERE {self.which} AND {self.quoted('position')} <= {self.bound(past)}"
+
+    # --- parts
+
+    @property
+    def marker(self) -> str:
+        """The table of markers in a statement with values."""
+        return self.named(MARKER_TABLE).replace("%", self.percent)
+
+    @property
+    def batch(self) -> str:
+        """The table of batches in a statement with values."""
+        return self.named(BATCH_TABLE).replace("%", self.percent)
+
+    @property
+    def which(self) -> str:
+        """The condition for one pipeline and sink."""
+        return " AND ".join(map(self._is, _OWNER))
+
+    def _into_marker(self, *more: str) -> str:
+        return f"INSERT INTO {self.marker} (\n{self._list(*_OWNER, *_WRITTEN, *self._at, LEDGER_ID, *more)}\n)"
+
+    @property
+    def _values(self) -> str:
+        return ", ".join([*map(self.bound, (*_OWNER, *_WRITTEN)), *self._now, self.bound(LEDGER_ID)])
+
+    @property
+    def _at(self) -> tuple[str, ...]:
+        return () if self.now is None else (_AT,)
+
+    @property
+    def _now(self) -> tuple[str, ...]:
+        return () if self.now is None else (self.now,)
+
+    def _is(self, name: str) -> str:
+        return f"{self.quoted(name)} = {self.bound(name)}"
+
+    def _list(self, *names: str) -> str:
+        return ", ".join(map(self.quoted, names))
+
+    def _create(self, table: str, columns: Sequence[str], *, key: Sequence[str], optional: frozenset[str]) -> str:
+        parts = [self._defined(name, optional=name in optional) for name in columns]
+        parts += [f"PRIMARY KEY ({self._list(*key)})"] if self.keyed else []
+        return f"{self.creating} {self.named(table)} (\n{', '.join(parts)}\n){self.options}"
+
+    def _defined(self, name: str, *, optional: bool) -> str:
+        kind = name.partition("_")[0] if name.startswith(("rows_", "digest_")) else name
+        usual = self.number if kind == "rows" or kind in _NUMBERS else self.text
+        required = " NOT NULL DEFAULT now()" if name == _AT and self.now is None else " NOT NULL"
+        return f"{self.quoted(name)} {self.types.get(kind, usual)}{self.null if optional else required}"
 
 
-class DatabaseMarkerStore(ABC, Generic[Q]):
+class DatabaseMarkerStore:
     """A `MarkerStore` over `MarkerStatements`.
 
     `locking`: reading a marker locks its row, after waiting for a transaction of another run that has locked it. `has_ledger_id`:
     the marker table has that column; `prepare` adds it, so only readers before that pass False. `split_name` returns
-    schema and table of a name, where a table can be named with or without its schema or quotes.
+    schema and table of a name, where a table can be named with or without its schema or quotes. `fencing`, `marking`: the fault
+    points around locking and writing the marker.
     """
 
     def __init__(
         self,
-        execute: Callable[[Q, Mapping[str, Any]], Any],
-        statements: MarkerStatements[Q],
+        execute: Callable[[str, Mapping[str, Any]], Any],
+        statements: MarkerStatements,
         *,
         locking: bool,
         has_ledger_id: bool = True,
         split_name: Callable[[str], tuple[str, str]] | None = None,
+        fencing: Guard = nullcontext,
+        marking: Guard = nullcontext,
     ) -> None:
-        self._execute, self._sql, self._locking, self._split_name = execute, statements, locking, split_name
-        self._read = statements.read_marker if has_ledger_id else statements.read_without_ledger_id
-
-    @abstractmethod
-    def _marking(self) -> AbstractContextManager[None]:
-        """Return the fault point around writing the marker."""
-
-    def _fencing(self) -> AbstractContextManager[None]:
-        """Return the fault point around locking the marker."""
-        return nullcontext()
+        self._execute, self._sql, self._split_name = execute, statements, split_name
+        self._fencing, self._marking = fencing, marking
+        self._fence = statements.fence if locking else ()
+        self._locking = locking and not self._fence
+        self._read = statements.read() if has_ledger_id else statements.read_without_ledger_id
 
     def read(self, pipeline: PipelineName, sink: SinkName) -> TableMarker | None:
         which = {"pipeline": pipeline, "sink": sink}
+        if self._fence:  # once in a transaction, before what it reads
+            with self._fencing():
+                for statement in self._fence:
+                    self._execute(statement, which)
+            self._fence = ()
         if not self._locking:
             row = self._execute(self._read, which).fetchone()
         else:
@@ -114,119 +284,4 @@ class DatabaseMarkerStore(ABC, Generic[Q]):
                 return
             self.write(marker)
             self._execute(self._sql.write_batch, noted)
-            self._execute(self._sql.forget_batches, {**place_of(publication), "position": past})
-
-
-# --- the SQL, which is the same in all databases but for names, bound values and the present time
-
-
-_OWNER = ("pipeline", "sink")
-_NEWEST = ("position", "generation", "query_id", "batch_id", "offsets", "schema")
-_TOTALS = tuple(f"{kind}_{name}" for name in ("decided", "before", "after") for kind in ("rows", "digest"))
-_READ = ("format_version", "table_name", "write", *_NEWEST, *_TOTALS)
-MARKER_COLUMNS = (*_READ, LEDGER_ID)
-"""Columns of a marker, in the order of `marker_from`. A table of an older Penstock lacks the last one."""
-_WRITTEN = ("table_name", "write", "format_version", *_NEWEST, *_TOTALS)
-_OF_BATCH = ("position", "generation", "query_id", "batch_id", "offsets", "rows", "digest")
-_AT = "published_at"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MarkerSql:
-    """The statements about the tables `marker` and `batch`, named as in SQL.
-
-    `now`: the expression of the present time; None if the column's default is that, or if there is no such column. `quoted`:
-    how a column is named. `bound`: the expression of the value that is bound by a name.
-    """
-
-    marker: str
-    batch: str
-    now: str | None
-    quoted: Callable[[str], str] = str
-    bound: Callable[[str], str] = "%({})s".format
-
-    @property
-    def which(self) -> str:
-        """The condition for one pipeline and sink."""
-        return " AND ".join(map(self._is, _OWNER))
-
-    @property
-    def changes(self) -> str:
-        """The assignments of an UPDATE."""
-        now = [f"{self.quoted(name)} = {self.now}" for name in self._at]
-        return ", ".join([*map(self._is, _WRITTEN), *now, self._is(LEDGER_ID)])
-
-    @property
-    def into_marker(self) -> str:
-        """The beginning of an INSERT, before its values."""
-        return f"INSERT INTO {self.marker} (\n{self.columns}\n)"
-
-    @property
-    def columns(self) -> str:
-        """The columns of an INSERT."""
-        return self._list(*_OWNER, *_WRITTEN, *self._at, LEDGER_ID)
-
-    @property
-    def values(self) -> str:
-        """The values of an INSERT."""
-        return ", ".join([*map(self.bound, (*_OWNER, *_WRITTEN)), *self._now, self.bound(LEDGER_ID)])
-
-    @property
-    def upsert(self) -> str:
-        """Write the marker, over the row that is there, in databases that have ON CONFLICT."""
-        changes = ", ".join(f"{name} = excluded.{name}" for name in (*_WRITTEN, _AT, LEDGER_ID))
-        return f"{self.into_marker} VALUES ({self.values}) ON CONFLICT (pipeline, sink) DO UPDATE SET {changes}"
-
-    def read(self, *, hint: str = "", ledger_id: str | None = None) -> str:
-        """Read the columns of `marker_from`, then `ledger_id`."""
-        columns = f"{self._list(*_READ)}, {ledger_id or self.quoted(LEDGER_ID)}"
-        return f"SELECT {columns} FROM {self.marker} {hint}WHERE {self.which}"
-
-    def write_batch(self) -> str:
-        """Remember a batch."""
-        values = ", ".join([*map(self.bound, (*_OWNER, *_OF_BATCH)), *self._now])
-        return f"INSERT INTO {self.batch} (\n{self._list(*_OWNER, *_OF_BATCH, *self._at)}\n) VALUES (\n{values}\n)"
-
-    def forget_batches(self, past: str = "position") -> str:
-        """Forget the batches up to the position that is bound by the name `past`."""
-        return f"DELETE FROM {self.batch} WHERE {self.which} AND {self.quoted('position')} <= {self.bound(past)}"
-
-    def statements(
-        self,
-        *,
-        lock_marker: str,
-        write_marker: str,
-        make_marker: str | None = None,
-        owners: str | None = None,
-        advance: str | None = None,
-        no_ledger_id: str = "NULL",
-    ) -> MarkerStatements[str]:
-        """Return all statements, of which some are the database's own. `no_ledger_id`: NULL of the type of that column."""
-        owned, found = self._list(*_OWNER), self._list("query_id", "batch_id", "offsets", "rows", "digest")
-        return MarkerStatements(
-            read_marker=self.read(),
-            read_without_ledger_id=self.read(ledger_id=no_ledger_id),
-            lock_marker=lock_marker,
-            write_marker=write_marker,
-            make_marker=make_marker,
-            owners=owners or f"SELECT {owned}, {self.quoted('table_name')} FROM {self.marker} ORDER BY {owned}",
-            newest_batch=f"SELECT MAX({self.quoted('position')}) FROM {self.batch} WHERE {self.which}",
-            read_batch=f"SELECT {found} FROM {self.batch} WHERE {self.which} AND {self._is('position')}",
-            write_batch=self.write_batch(),
-            forget_batches=self.forget_batches(),
-            advance=advance,
-        )
-
-    @property
-    def _at(self) -> tuple[str, ...]:
-        return () if self.now is None else (_AT,)
-
-    @property
-    def _now(self) -> tuple[str, ...]:
-        return () if self.now is None else (self.now,)
-
-    def _is(self, name: str) -> str:
-        return f"{self.quoted(name)} = {self.bound(name)}"
-
-    def _list(self, *names: str) -> str:
-        return ", ".join(map(self.quoted, names))
+            self._execute(self._sql.forget_batches(), {**place_of(publication), "position": past})

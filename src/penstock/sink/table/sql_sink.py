@@ -3,68 +3,25 @@
 from abc import abstractmethod
 from contextlib import AbstractContextManager, closing, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 import pyarrow as pa
 
 from penstock.core.model import PipelineName, Publication, Totals
 from penstock.sink.spool.writer import RowCheck
-from penstock.sink.table.database_sink import DatabaseConnections, DatabaseSink, TransactionalSink
-from penstock.sink.table.dialect import C, Dialect, FaultPoints, SqlConnection, SqlDialect, T, TableSchema
+from penstock.sink.table.database_sink import DatabaseSink, TransactionalSink
+from penstock.sink.table.dialect import C, Dialect, SqlDialect, T, TableSchema
 from penstock.sink.table.marker import LEDGER_ID, MarkerStore
-from penstock.sink.table.marker_store import MARKER_TABLE, DatabaseMarkerStore, MarkerStatements
+from penstock.sink.table.marker_store import MARKER_TABLE, DatabaseMarkerStore
 from penstock.sink.table.preparation import ledger_id_missing, prepare_marker, require_not_lost, settings_of
 from penstock.sink.table.publication import Loaded, totals_of
 from penstock.sink.table.sink import TableSinkArguments
 from penstock.sink.table.target import Target, no_table, table_gone
 from penstock.spark.schema import arrow_schema
+from penstock.sql.session import SqlDatabase
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from typing_extensions import Unpack
-
-
-class SqlDatabase(DatabaseConnections[C], Protocol):
-    """A database with transactions, whose driver raises `errors`."""
-
-    @property
-    def errors(self) -> type[Exception] | tuple[type[Exception], ...]: ...
-
-    def begin(self, connection: C) -> None:
-        """Begin a transaction that commits durably."""
-        ...
-
-    def commit(self, connection: C) -> None:
-        """Commit, within `unknown_if_cut` where rows were published. Raise if the transaction has ended by itself."""
-        ...
-
-    def unknown_if_cut(self, what: str, *, read: str) -> AbstractContextManager[None]:
-        """Raise OutcomeUnknown for a COMMIT of `what` without an answer: `read`, by a new session, shows whether it happened."""
-        ...
-
-
-class SqlMarkerStore(DatabaseMarkerStore[Any]):
-    """A `DatabaseMarkerStore` whose locking and writing are fault points."""
-
-    def __init__(
-        self,
-        connection: SqlConnection,
-        statements: MarkerStatements[Any],
-        points: FaultPoints,
-        *,
-        locking: bool,
-        has_ledger_id: bool,
-        split_name: "Callable[[str], tuple[str, str]] | None",
-    ) -> None:
-        super().__init__(connection.execute, statements, locking=locking, has_ledger_id=has_ledger_id, split_name=split_name)
-        self._points = points
-
-    def _fencing(self) -> AbstractContextManager[None]:
-        return self._points.fence()
-
-    def _marking(self) -> AbstractContextManager[None]:
-        return self._points.mark()
 
 
 class CatalogSink(DatabaseSink[C], Generic[C, T]):
@@ -213,15 +170,16 @@ class SqlSink(CatalogSink[C, T], TransactionalSink[C]):
                         raise
         self._database.begin(connection)
 
-    def _marker_store(self, connection: C, *, locking: bool = True, has_ledger_id: bool = True) -> SqlMarkerStore:
+    def _marker_store(self, connection: C, *, locking: bool = True, has_ledger_id: bool = True) -> DatabaseMarkerStore:
         """Return the markers. `locking`: reading one locks it. `has_ledger_id`: their table has that column."""
-        return SqlMarkerStore(
-            connection,
-            self._own.marker_statements(),
-            self._dialect.points,
+        return DatabaseMarkerStore(
+            connection.execute,
+            self._own,
             locking=locking,
             has_ledger_id=has_ledger_id,
             split_name=self._dialect.folded_name,
+            fencing=self._dialect.points.fence,
+            marking=self._dialect.points.mark,
         )
 
     def _close_preparation(self, connection: C) -> None:
@@ -241,7 +199,7 @@ class SqlSink(CatalogSink[C, T], TransactionalSink[C]):
             if codes.code_of(cause) not in codes.made:
                 raise
 
-    def _readable_marker_store(self, connection: C) -> SqlMarkerStore | None:
+    def _readable_marker_store(self, connection: C) -> DatabaseMarkerStore | None:
         table_schema = self._table_schema(connection, MARKER_TABLE)
         if table_schema is None:
             return None

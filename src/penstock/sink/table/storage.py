@@ -3,13 +3,14 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.sink.table.nested import from_json, to_json
+from penstock.sink.table.nested import from_json, is_bytes, is_text, to_json
 from penstock.sink.table.target import NotStoredError
 
 if TYPE_CHECKING:
@@ -86,8 +87,8 @@ SPARK_TYPES: Mapping[str, IsKind] = {
     "double": pa.types.is_float64,
     "boolean": pa.types.is_boolean,
     "decimal": pa.types.is_decimal,
-    "string": lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind),
-    "binary": lambda kind: pa.types.is_binary(kind) or pa.types.is_large_binary(kind),
+    "string": is_text,
+    "binary": is_bytes,
     "date": pa.types.is_date,
     "timestamp": lambda kind: pa.types.is_timestamp(kind) and kind.tz is not None,
     "timestamp_ntz": lambda kind: pa.types.is_timestamp(kind) and kind.tz is None,
@@ -271,6 +272,11 @@ def as_is(column: "pa.Array") -> "pa.Array":
     return column
 
 
+def cast_to(kind: "pa.DataType") -> Encode:
+    """Return an encoder that casts values."""
+    return lambda column: column.cast(kind)
+
+
 def without_negative_scale(column: "pa.Array") -> "pa.Array":
     """Cast decimals with a negative scale to scale 0, so that they have all their digits."""
     return column.cast(pa.decimal128(38, 0)) if column.type.scale < 0 else column
@@ -324,6 +330,16 @@ def to_flags(values: Values, kind: Any) -> "pa.Array":
     if not {0, 1, None}.issuperset(values):
         raise NotStoredError("expected 0 or 1")
     return pa.array([None if value is None else value == 1 for value in values], kind)
+
+
+def to_plain_moments(values: Values) -> "pa.Array":
+    """Convert Python's timestamps to ones without a zone, in UTC. Raise NotStoredError for other values."""
+    naive = []
+    for value in values:
+        if not isinstance(value, datetime | None):
+            raise NotStoredError(f"expected a date and a time, found {type(value).__name__}")
+        naive.append(value.astimezone(timezone.utc).replace(tzinfo=None) if value is not None and value.tzinfo else value)
+    return pa.array(naive, pa.timestamp("us"))
 
 
 def to_durations(values: Values, kind: Any) -> "pa.Array":

@@ -12,8 +12,8 @@ from typing import ClassVar
 
 
 @dataclass(frozen=True, slots=True)
-class StagedTableStatements(ABC):
-    """The statements about the user's table, whose rows have `columns`; the staging table `stage` has these and `number`.
+class TableStatements(ABC):
+    """The statements about the user's table, whose rows have `columns`.
 
     `read_as`: the expressions that select the columns, in which `{}` is the name; none if the names do. `primary_key`, `null` and
     `options`: what a CREATE TABLE says of the key and of other columns, and what it ends with.
@@ -24,7 +24,6 @@ class StagedTableStatements(ABC):
     columns: tuple[str, ...]
     key: tuple[str, ...] = ()
     read_as: tuple[str, ...] = ()
-    stage: ClassVar[str]
     primary_key: ClassVar[str | None] = "PRIMARY KEY"
     null: ClassVar[str] = " NULL"
     options: ClassVar[str] = ""
@@ -38,14 +37,6 @@ class StagedTableStatements(ABC):
         """The table, as it is named in SQL."""
         return f"{self.quoted(self.schema)}.{self.quoted(self.table)}"
 
-    @property
-    def number(self) -> str:
-        """The staging table's column that numbers its rows, under a name that no other column has."""
-        name, taken = "penstock_row", {column.lower() for column in self.columns}
-        while name in taken:
-            name += "_"
-        return name
-
     def create(self, declared: Sequence[str]) -> str:
         """Create the table with column types `declared`."""
         parts = self._defined(declared, required=self.key)
@@ -56,26 +47,9 @@ class StagedTableStatements(ABC):
     def read(self) -> str:
         return f"SELECT {self._selected()} FROM {self.name}"
 
-    def insert(self) -> str:
-        """Move all staged rows into the table."""
-        return f"INSERT INTO {self.name} ({self._list(self.columns)}) SELECT {self._list(self.columns)} FROM {self.stage}"
-
     def clear(self) -> str:
         """Delete all rows. TRUNCATE would commit on some servers."""
         return f"DELETE FROM {self.name}"
-
-    @property
-    def _number(self) -> str:
-        """The column `number`, as it is named in SQL."""
-        return self.number
-
-    def _chosen(self, *, last: bool) -> str:
-        """Select the number of the last or the first staged row of each key."""
-        return f"SELECT {'MAX' if last else 'MIN'}({self._number}) FROM {self.stage} GROUP BY {self._list(self.key)}"
-
-    def _same(self, one: str, other: str) -> str:
-        """Return the condition that rows of two tables have the same key."""
-        return " AND ".join(f"{one}.{self.quoted(name)} = {other}.{self.quoted(name)}" for name in self.key)
 
     def _list(self, names: Sequence[str], of: str = "") -> str:
         prefix = f"{of}." if of else ""
@@ -93,3 +67,39 @@ class StagedTableStatements(ABC):
             f"{self.quoted(name)} {kind}{' NOT NULL' if name in required else self.null}"
             for name, kind in zip(self.columns, declared, strict=True)
         ]
+
+
+@dataclass(frozen=True, slots=True)
+class StagedTableStatements(TableStatements):
+    """The statements about the user's table and the staging table `stage`, which has its columns and `number`."""
+
+    stage: ClassVar[str]
+
+    @property
+    def number(self) -> str:
+        """The staging table's column that numbers its rows, under a name that no other column has."""
+        name, taken = "penstock_row", {column.lower() for column in self.columns}
+        while name in taken:
+            name += "_"
+        return name
+
+    def insert(self) -> str:
+        """Move all staged rows into the table."""
+        return f"INSERT INTO {self.name} ({self._list(self.columns)}) SELECT {self._list(self.columns)} FROM {self.stage}"
+
+    def hold(self) -> str:
+        """Keep others from altering the table until the end of the transaction; they can still write rows."""
+        return f"SELECT 1 FROM {self.name} LIMIT 0"
+
+    @property
+    def _number(self) -> str:
+        """The column `number`, as it is named in SQL."""
+        return self.number
+
+    def _chosen(self, *, last: bool) -> str:
+        """Select the number of the last or the first staged row of each key."""
+        return f"SELECT {'MAX' if last else 'MIN'}({self._number}) FROM {self.stage} GROUP BY {self._list(self.key)}"
+
+    def _same(self, one: str, other: str) -> str:
+        """Return the condition that rows of two tables have the same key."""
+        return " AND ".join(f"{one}.{self.quoted(name)} = {other}.{self.quoted(name)}" for name in self.key)

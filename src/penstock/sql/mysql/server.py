@@ -10,16 +10,11 @@ _UNFLUSHED = frozenset({"nosync", "littlesync"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """Properties of a server. `loads`: it takes LOAD DATA LOCAL. `max_packet`: its longest statement, in bytes."""
+    """Properties of a server. `loads`: it takes LOAD DATA LOCAL. `max_packet`: its longest statement, and value, in bytes."""
 
     is_mariadb: bool
     loads: bool
     max_packet: int
-
-    @property
-    def max_value_bytes(self) -> int:
-        """The longest value, in bytes, that a client can be sure to read again."""
-        return self.max_packet
 
     @property
     def max_insert_bytes(self) -> int | None:

@@ -1,0 +1,199 @@
+"""What sinks into tables on a server share: the session, and how the user's table is checked, created, held and read."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+import pyarrow as pa
+
+from penstock.core.model import Publication, Published, SinkName, Totals
+from penstock.errors import Usage
+from penstock.sink.spool.writer import RowCheck
+from penstock.sink.table.columns import Alter, CatalogTable, Columns, Lengths, require_distinct_names, require_keyed
+from penstock.sink.table.dialect import C, ErrorCodes, FaultPoints, Rows, SqlDialect
+from penstock.sink.table.marker_store import MarkerStatements
+from penstock.sink.table.publication import Loaded, totals_under_key
+from penstock.sink.table.sink import TableSinkArguments
+from penstock.sink.table.sql_sink import SqlSink
+from penstock.sink.table.storage import ColumnStorages
+from penstock.sink.table.table_statements import StagedTableStatements
+from penstock.sink.table.target import Target
+from penstock.sql.session import LOCK_TIMEOUT_S, Sessions
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+S = TypeVar("S", bound=StagedTableStatements)
+T = TypeVar("T", bound=CatalogTable)
+
+
+class ServedTables(ABC, Generic[C, T, S]):
+    """The user's tables on one kind of server: the part of a `SqlDialect` that is about them, and described there.
+
+    - `database`: its name, None if names of columns that differ in case are two.
+    - `own_tables`: the names, folded, of tables that are not the user's.
+    - `most_columns`: one less than the server's own limit: the staging table has one more column.
+    - `key_types`: the types that columns of a key are created with in place of others. `collated`: how the types begin of which
+      columns are created with a COLLATE.
+    - `length_of`, `measure`, `unit`: the most that a text column of a type takes, and how that is counted.
+    """
+
+    database: str | None
+    own_tables: frozenset[str]
+    most_columns: int
+    alter: Alter
+    statements: type[S]
+    storages: ColumnStorages[Any]
+    unit: str
+    key_types: Mapping[str, str] = MappingProxyType({})
+    collated: tuple[str, ...] = ()
+
+    # --- what servers differ in
+
+    @staticmethod
+    @abstractmethod
+    def split_name(name: str, /) -> tuple[str, str]: ...
+
+    @staticmethod
+    @abstractmethod
+    def require_name(name: str, /) -> str:
+        """Return a column's name. Raise Usage if the server cannot have it."""
+
+    @staticmethod
+    @abstractmethod
+    def fold(name: str, /) -> str:
+        """Return the name as the server compares it."""
+
+    @staticmethod
+    @abstractmethod
+    def length_of(declared: str, /) -> int | None: ...
+
+    @staticmethod
+    @abstractmethod
+    def measure(texts: "pa.Array", /) -> "pa.Array": ...
+
+    @staticmethod
+    @abstractmethod
+    def table_schema_of(connection: C, schema: str, table: str, /) -> T | None: ...
+
+    @abstractmethod
+    def require_fit(self, connection: C, table_schema: T, rows: "pa.Schema", target: Target, *, decided: bool = False) -> None:
+        """Raise Refused unless the table takes the rows and returns them unchanged. `decided`: see `Columns`."""
+
+    @abstractmethod
+    def require_allowed(self, connection: C, table_schema: T, rows: "pa.Schema", target: Target) -> None:
+        """Raise Refused if the user lacks a privilege that publishing needs."""
+
+    @abstractmethod
+    def row_check(self, connection: C, table_schema: T, sink: SinkName, target: Target) -> RowCheck:
+        """Return the check of rows in the tasks."""
+
+    @abstractmethod
+    def scan(self, connection: C, query: str, rows: "pa.Schema") -> Rows:
+        """Yield the rows of `query`, whose columns are those of `rows`. Raise NotStoredError, naming the column."""
+
+    # --- what they share
+
+    def dialect(
+        self,
+        *,
+        points: FaultPoints,
+        codes: ErrorCodes,
+        own_statements: Callable[[str], MarkerStatements],
+        write: "Callable[[C, Rows, pa.Schema, T, Target], Loaded]",
+        case_counts: bool = False,
+        folded_name: Callable[[str], tuple[str, str]] | None = None,
+    ) -> SqlDialect[C, T]:
+        return SqlDialect(
+            points=points,
+            codes=codes,
+            case_counts=case_counts,
+            split_name=self.split_name,
+            folded_name=folded_name,
+            own_statements=own_statements,
+            table_schema_of=self.table_schema_of,
+            require_storable=self.require_storable,
+            create_table=self.create_table,
+            hold=self.hold,
+            require_fit=self.require_fit,
+            require_allowed=self.require_allowed,
+            row_check=self.row_check,
+            read=self.read,
+            write=write,
+        )
+
+    def require_storable(self, rows: "pa.Schema", target: Target) -> None:
+        """Raise Usage for a table name, a column or a key that no table can have."""
+        if self.fold(self.split_name(target.table)[1]) in self.own_tables:
+            raise Usage(f"Table {target.table!r} is Penstock's own.", remedy="Choose another name for `table:`.")
+        require_distinct_names([self.fold(self.require_name(name)) for name in rows.names], database=self.database)
+        require_keyed(rows, target.key, most=self.most_columns)
+
+    def statements_of(self, rows: "pa.Schema", target: Target) -> S:
+        """Return the SQL about the target for rows of this schema."""
+        return self.statements(*self.split_name(target.table), tuple(rows.names), target.key, self.storages.read_as(rows))
+
+    def create_table(self, connection: C, rows: "pa.Schema", target: Target) -> None:
+        connection.execute(self.statements_of(rows, target).create(self.declared(connection, rows, target)))
+
+    def declared(self, connection: C, rows: "pa.Schema", target: Target) -> list[str]:
+        """Return the types of the columns of a table that is created, where no two texts of a key are equal."""
+        declared = zip(rows.names, self.storages.declared(rows), strict=True)
+        kinds = [self.key_types.get(kind, kind) if name in target.key else kind for name, kind in declared]
+        return [kind + self.collate(connection) if kind.startswith(self.collated) else kind for kind in kinds]
+
+    def collate(self, connection: C) -> str:  # noqa: ARG002 - for those that ask it
+        """Return the COLLATE of `collated` columns."""
+        return ""
+
+    def hold(self, connection: C, rows: "pa.Schema", target: Target) -> T:
+        """Keep others from altering the table until the end of the transaction, and return its schema."""
+        connection.execute(self.statements_of(rows, target).hold())
+        table_schema = self.table_schema_of(connection, *self.split_name(target.table))
+        assert table_schema is not None, "it is held"
+        return table_schema
+
+    def read(self, connection: C, rows: "pa.Schema", target: Target) -> Rows:
+        return self.scan(connection, self.statements_of(rows, target).read(), rows)
+
+    def totals(self, connection: C, rows: "pa.Schema", target: Target) -> Callable[[str], Totals]:
+        """Return a function that counts the rows of a query, which are under keys of a batch. It raises PublishFailed."""
+        return lambda query: totals_under_key(self.scan(connection, query, rows), target.row_digest, table=target.table)
+
+    def columns(self, target: Target, *, decided: bool) -> Columns:
+        named = self.statements(*self.split_name(target.table), ()).name
+        return Columns(table=target.table, named=named, alter=self.alter, decided=decided)
+
+    def lengths(self, table_schema: T, rows: "pa.Schema", target: Target) -> Lengths:
+        """Return how long texts may be; of a longer one, the server would silently cut the blanks at its end."""
+        most, text = table_schema.text_lengths(rows, self.length_of), pa.string()
+        declared = self.storages.of(text).declared(text)
+        of = self.columns(target, decided=True)
+        return Lengths(of=of, most=most, measure=self.measure, unit=self.unit, declared=declared)
+
+
+class ServedSink(SqlSink[C, T]):
+    """A `TableSink` into one table on a server. Waits `lock_timeout_s` for another session's lock, then raises Retryable.
+
+    `_joins`: the connection of a ledger in whose transaction it can publish.
+    """
+
+    _database: Sessions[C]
+    _database_type: ClassVar[Callable[..., Sessions[Any]]]
+    _joins: ClassVar[type | tuple[()]] = ()
+
+    def __init__(self, *, url: str, lock_timeout_s: float = LOCK_TIMEOUT_S, **filling: "Unpack[TableSinkArguments]") -> None:
+        super().__init__(**filling)
+        self._database = self._database_type(url, application=f"penstock:{self._name}", lock_timeout_s=lock_timeout_s)
+
+    @property
+    def home(self) -> str | None:
+        return self._database.home
+
+    def publish_within(self, transaction: Any, publication: Publication) -> Published:
+        """Publish in the ledger's transaction on the same database. If this raises, the ledger rolls back and repeats."""
+        if not isinstance(transaction, self._joins):
+            raise TypeError(f"expected the ledger's connection, found {type(transaction).__name__}")
+        joined: Any = transaction
+        return self._publish_in_ledger(joined, publication)
