@@ -8,7 +8,7 @@ from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
-from penstock.blob.base_store import sent
+from penstock.blob.client import sent
 
 
 class CountedRequests(HTTPAdapter):

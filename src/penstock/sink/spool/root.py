@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
 
 from penstock.blob import BlobStore, Pending, open_store
-from penstock.blob.base_store import requests_to
 from penstock.blob.check import StoreCheck, check_store, waiting_finding
 from penstock.blob.object_file import PartedUpload, open_object
 from penstock.blob.url import MISSPELT, is_blob, is_misspelt, scheme_of
@@ -134,7 +133,7 @@ class ObjectPlace:
             self.store.discard(Pending(key=key, upload=spooled.upload))
 
     def requests_sent(self) -> Mapping[str, int]:
-        return {self.store.url: requests_to(self.store.url)}
+        return self.store.requests_sent()
 
     def _objects(self) -> Iterator[Spooled]:
         for found in self.store.list(self.folder):
@@ -213,10 +212,7 @@ class SpoolRoot:
         return [StoreCheck(subject=self._subject, reopen=self.store, folder="")] if is_blob(self.url) else []
 
     def requests_sent(self) -> Mapping[str, int]:
-        if not is_blob(self.url):
-            return {}
-        url = self.store().url
-        return {url: requests_to(url)}
+        return self.store().requests_sent() if is_blob(self.url) else {}
 
     @property
     def _subject(self) -> str:

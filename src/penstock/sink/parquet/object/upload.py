@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.blob import BlobStore
-from penstock.blob.base_store import requests_to
 from penstock.blob.object_file import PartedUpload, staging
 from penstock.sink.parquet.account import Allowance, Finished, Upload
 
@@ -28,7 +27,7 @@ class ObjectUploads:
         """Do nothing: every part was acknowledged."""
 
     def requests_sent(self) -> Mapping[str, int]:
-        return {self.store.url: requests_to(self.store.url)}
+        return self.store.requests_sent()
 
 
 class ObjectUpload(Upload):
