@@ -99,9 +99,9 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """A group before its rows are taken: their numbers in the chunk (None: all rows), and what they have in common."""
+    """A group before its rows are taken: their numbers in the chunk, and what they have in common."""
 
-    numbers: "pa.Int64Array | None"
+    numbers: "pa.Int64Array"
     account: AccountName
     values: tuple[Value, ...]
     digest: int
@@ -126,9 +126,9 @@ class Splitter:
         """Return the groups of `chunk`. Raises StageFailed for rows without account, or values that no directory can express."""
         data = chunk.rows.select(self._data)
         if chunk.accounts is None and not self._columns:
-            whole = _Part(numbers=None, account=self._settings.accounts[0], values=(), digest=digest(chunk.hashes))
-            return [self._group(whole, data, Lease(data), chunk)]
-        parts = self._parts(chunk)
+            parts = [_Part(numbers=_every(data), account=self._settings.accounts[0], values=(), digest=digest(chunk.hashes))]
+        else:
+            parts = self._parts(chunk)
         if len(parts) == 1:
             return [self._group(parts[0], data, Lease(data), chunk)]
         return list(self._groups(parts, data, chunk))
@@ -138,7 +138,7 @@ class Splitter:
     def _parts(self, chunk: Chunk) -> list[_Part]:
         keys = [self._account_numbers(chunk), *(chunk.rows.column(column.index) for column in self._columns)]
         names = [str(place) for place in range(len(keys))]
-        rows = [pa.array(np.arange(len(chunk.rows))), pa.array(chunk.hashes)]
+        rows = [_every(chunk.rows), pa.array(chunk.hashes)]
         table = pa.Table.from_arrays([*keys, *rows], names=[*names, "row", "hash"])
         found = table.group_by(names, use_threads=False).aggregate([("row", "list"), ("hash", "sum")])  # I5: in their order
         values = [_python_values(column, found.column(name)) for column, name in zip(self._columns, names[1:], strict=True)]
@@ -225,6 +225,11 @@ class Splitter:
                 self._names.clear()
             known = self._names[place, value] = self._columns[place].directory(value)
         return known
+
+
+def _every(rows: "pa.Table") -> "pa.Int64Array":
+    """Return the numbers of all rows."""
+    return pa.array(np.arange(len(rows)))
 
 
 def _python_values(column: PartitionColumn, values: "pa.Array") -> list[Value]:
