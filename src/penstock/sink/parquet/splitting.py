@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from penstock.core.model import NEWEST_ROW_DIGEST, AccountName, RowDigest, SinkName
 from penstock.core.row_hash import digest, row_hashes
 from penstock.errors import StageFailed
-from penstock.sink.parquet.encoding import EncodingSettings
+from penstock.sink.parquet.encoding import Encodings
 from penstock.sink.parquet.layout import PartitionColumn, Value, is_lost_as_directory, partition_columns
 
 INLINE_LIMIT_BYTES = 100 * 1024
@@ -39,7 +39,7 @@ class WriteSettings:
     partition_by: tuple[str, ...] = ()
     null_for_lost_texts: bool = False
     compression: str = "zstd"
-    encoding: EncodingSettings = field(default_factory=EncodingSettings)
+    encoding: Encodings = field(default_factory=Encodings)
     target_file_size_bytes: int = 128_000_000
     row_group_rows: int = 1 << 20
     row_group_bytes: int = 64 << 20
