@@ -121,7 +121,7 @@ def test_an_upload_that_a_task_began_is_ended_by_the_sweep(kept: Kept) -> None:
     spool = kept.spool()
     writer = spool.stager().open(attempt(), SCHEMA)
     write(writer, rows(int(1.5 * kept.root.store().part_bytes)))
-    upload = writer._target._file._upload  # type: ignore[union-attr]
+    upload = writer._target._file  # type: ignore[union-attr]
     assert upload.parts()
     writer.abandon()
     assert kept.names() == []

@@ -121,12 +121,3 @@ STAGING = ".penstock-staging"
 def unix_ms(moment: datetime) -> int:
     """Return a store's time in milliseconds, truncated to seconds: not every store has more."""
     return int(moment.timestamp()) * 1000
-
-
-def require_prefix(place: BlobUrl, *, within: str) -> None:
-    """Raise Usage for a place without a prefix, on stores whose uploads lie beside it."""
-    if not place.prefix:
-        raise Usage(
-            f"{place} is a whole {within}, and what is staged must lie outside of the table.",
-            remedy=f"Give the table a place in it, such as {place}/table.",
-        )

@@ -17,13 +17,11 @@ from google.api_core import exceptions as google
 from google.auth.credentials import AnonymousCredentials
 from google.auth.exceptions import GoogleAuthError, TransportError
 from google.cloud import storage
-from typing_extensions import Self
 
 from penstock.blob.check import expiries_of_gcs
-from penstock.blob.client import STAGING, TAG, Failure, require_prefix, unix_ms
+from penstock.blob.client import STAGING, TAG, Failure, unix_ms
 from penstock.blob.http import CountedRequests, KeepClientAuth, first_line_of, never_sent, read_refusals
 from penstock.blob.store import BlobStore, Expiry, Found, Pending, RequestsEach
-from penstock.blob.url import BlobUrl
 
 _COMPOSED_AT_ONCE = 32
 _T = TypeVar("_T")
@@ -36,12 +34,8 @@ class GcsStore(BlobStore):
     failures: ClassVar = (google.GoogleAPIError, GoogleAuthError, requests.RequestException)
     requests_each: ClassVar = RequestsEach(complete=2)
     known_options: ClassVar = ("project", "credentials_file", "endpoint", "timeout_s")
+    stages_in: ClassVar = "bucket"
     part_bytes: int = 16 << 20
-
-    @classmethod
-    def at(cls, place: BlobUrl, options: Mapping[str, str]) -> Self:
-        require_prefix(place, within="bucket")
-        return super().at(place, options)
 
     def put(self, key: str, data: bytes, *, tag: str) -> None:
         with self._translate_errors("write", key, changes=True):

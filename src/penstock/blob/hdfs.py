@@ -20,7 +20,7 @@ import requests
 from typing_extensions import Self
 from urllib3.util.retry import Retry
 
-from penstock.blob.client import STAGING, TAG, Failure, require_prefix
+from penstock.blob.client import STAGING, TAG, Failure
 from penstock.blob.http import CountedRequests, first_line_of, never_sent
 from penstock.blob.store import BlobStore, Found, Pending, RequestsEach
 from penstock.blob.url import BlobUrl
@@ -112,12 +112,12 @@ class HdfsStore(BlobStore):
     failures: ClassVar = (RefusedError, requests.RequestException)
     requests_each: ClassVar = RequestsEach(put=5, get=2, look=2, part=2, complete=3)
     known_options: ClassVar = ("webhdfs", "user", "delegation_token", "staging", "attempts", "timeout_s")
+    stages_in: ClassVar = "file system"
     part_bytes: int = 16 << 20
     parts_at_once: int = 1
 
     @classmethod
     def at(cls, place: BlobUrl, options: Mapping[str, str]) -> Self:
-        require_prefix(place, within="file system")
         store = super().at(place, options)
         staging = options.get("staging")
         if staging is not None and (not staging.startswith("/") or _plain(staging).startswith(_plain(store._root))):
@@ -318,7 +318,6 @@ def _tagged(tag: str) -> Mapping[str, str]:
 
 
 def _unless(exceptions: "frozenset[str]", call: Any) -> bytes | None:
-    """Return what `call` answers, None for one of these Java exceptions."""
     try:
         answer: bytes = call()
     except RefusedError as refused:

@@ -207,7 +207,6 @@ def _client(process: int, given: tuple[tuple[str, str], ...]) -> Any:  # noqa: A
 
 
 def _unless(codes: "frozenset[str]", call: "Callable[..., Any]", **asked: Any) -> Any:
-    """Return what `call` answers, None for one of these error codes."""
     try:
         return call(**asked)
     except ClientError as error:

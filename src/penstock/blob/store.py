@@ -90,6 +90,8 @@ class BlobStore(ABC):
     known_options: ClassVar[tuple[str, ...]]
     failures: ClassVar[tuple[type[Exception], ...]]
     """Exceptions of the client library."""
+    stages_in: ClassVar[str | None] = None
+    """What uploads lie in beside the place, which must not be the whole of that; None for uploads that are no objects."""
 
     place: BlobUrl
     options: Mapping[str, str] = field(repr=False)
@@ -104,6 +106,11 @@ class BlobStore(ABC):
     def at(cls, place: BlobUrl, options: Mapping[str, str]) -> Self:
         """Return the store at `place`. Raises Usage."""
         require_known(options, cls.known_options, place=place)
+        if cls.stages_in is not None and not place.prefix:
+            raise Usage(
+                f"{place} is a whole {cls.stages_in}, and what is staged must lie outside of the table.",
+                remedy=f"Give the table a place in it, such as {place}/table.",
+            )
         return cls(place=place, options=options)
 
     @property

@@ -65,7 +65,6 @@ class ConsoleSink(SpooledSink):
         return [Finding(subject=f"sink {self._name}", ok=True, message="prints rows, at least once")]
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:  # noqa: ARG002 - nothing to create
-        """Create the spool directory. Raises Failed."""
         self._spool.prepare(pipeline)
 
     def stager(self) -> "ConsoleStager":

@@ -116,7 +116,6 @@ class MemorySink(SpooledSink):
         return self._spool.stager()
 
     def publish(self, publication: Publication) -> Published:
-        """Add the rows unless the table shows them already. Raises StagedDataLost, ContentConflict, LedgerMismatch."""
         batches = () if _kept[self._prepared()].position >= publication.position else tuple(self._read(publication))
         with _lock:
             published = self._show(publication, batches)

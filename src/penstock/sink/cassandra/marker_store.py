@@ -76,7 +76,6 @@ class CassandraMarkerStore:
         self._stamp = Stamp()
 
     def read(self, pipeline: PipelineName, sink: SinkName) -> TableMarker | None:
-        """Return the marker, None if there is none yet. Raises FormatTooNew."""
         statement = sql.READ_MARKER if self._has_ledger_id else sql.READ_WITHOUT_LEDGER_ID
         rows = self._execute(statement, (pipeline, sink), serial=True)
         if not rows:
@@ -104,7 +103,6 @@ class CassandraMarkerStore:
         return [(PipelineName(pipeline), SinkName(sink)) for pipeline, sink, name in found if name == table]
 
     def newest_batch(self, pipeline: PipelineName, sink: SinkName) -> Position | None:
-        """Return the last position in the table of batches, None if there is none."""
         rows = self._execute(sql.NEWEST_BATCH, (pipeline, sink))
         return Position(rows[0][0]) if rows else None
 

@@ -149,7 +149,6 @@ class ParquetSink:
             self._claim(name, area, ledger_id)
 
     def require_schema_accepted(self, *, pipeline: PipelineName, schema: str) -> None:
-        """Raise Usage or Refused for rows that the accounts cannot hold, or not together with what they hold."""
         for name, area in self._areas(pipeline).items():
             self._require_own(area, name, pipeline)
         self._require_storable(schema)
@@ -193,7 +192,6 @@ class ParquetSink:
         return verify_accounts(self.tables(), decisions, self._settings.row_digest)
 
     def tables(self) -> Mapping[AccountName, Table]:
-        """Return every account as its readers see it."""
         return {name: self._table(name, area) for name, area in self._areas(self._pipeline).items()}
 
     def requests_sent(self) -> Mapping[str, int]:

@@ -228,7 +228,6 @@ class Splitter:
 
 
 def _every(rows: "pa.Table") -> "pa.Int64Array":
-    """Return the numbers of all rows."""
     return pa.array(np.arange(len(rows)))
 
 

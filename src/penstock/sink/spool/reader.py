@@ -135,7 +135,6 @@ class Copies:
         return open_ranged(lambda at, length: os.pread(self.file.fileno(), length, start + at), size_bytes_of(piece))
 
     def add(self, piece: Staged, place: Place) -> None:
-        """Fetch `piece` and verify it. Raises as `read_piece`."""
         at = self.starts[piece.name]
         with _translate_errors(piece, place), _open(piece, place) as file:
             for chunk in _verified(piece, file, place):

@@ -131,7 +131,6 @@ class Spool:
                     yield from read_piece(piece, place, copy=here.open(piece))
 
     def lies_remote(self, pieces: Iterable[Staged], *, pipeline: PipelineName) -> bool:
-        """Return whether some of `pieces` must be fetched from a store."""
         return self._place(pipeline).is_remote and any(piece.inline is None for piece in pieces)
 
     @contextmanager
@@ -184,7 +183,6 @@ class Spool:
         return [f"{place.where}/{spooled.name}" for spooled in dead]
 
     def waiting(self, pipeline: PipelineName) -> Iterator[Waiting]:
-        """Yield everything in the place that an attempt staged."""
         place = self._place(pipeline)
         for spooled, attempt in _of_attempts(place.spooled()):
             yield Waiting(name=f"{place.where}/{spooled.name}", attempt=attempt, size_bytes=spooled.size_bytes)

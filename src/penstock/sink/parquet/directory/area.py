@@ -13,7 +13,7 @@ from penstock.core.faults import FaultPoint
 from penstock.core.model import Attempt, Finding, Staged, SweepCut, Waiting, new_nonce
 from penstock.errors import Failed, Refused, Retryable
 from penstock.sink.concurrent import map_concurrently
-from penstock.sink.parquet.account import PieceState, StoredFile
+from penstock.sink.parquet.account import Area, PieceState, StoredFile
 from penstock.sink.parquet.directory.marker import MarkedArea
 from penstock.sink.parquet.directory.rename import (
     Move,
@@ -39,7 +39,7 @@ _IDENTITY_SUFFIX = ".id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DirectoryArea(MarkedArea):
+class DirectoryArea(MarkedArea, Area):
     """The part of a directory account that one sink of one pipeline uses. `publish`: how a file gets its published name."""
 
     is_remote: ClassVar = False
@@ -98,7 +98,6 @@ class DirectoryArea(MarkedArea):
 
     @contextmanager
     def task_check(self) -> "Iterator[DirectoryCheck | None]":
-        """Yield the driver's check for tasks, which also tells whether a task sees the same directory."""
         there = _existing(self.staging)
         if there is None or not check_area(self.root, self.staging).ok:
             yield None
@@ -111,15 +110,10 @@ class DirectoryArea(MarkedArea):
             proof.rmdir()
 
     def waiting(self) -> Iterator[Waiting]:
-        """Yield staged files, and markers and claims that never counted. Raises PublishFailed, Retryable."""
         with publishing(f"Looking for what waits in {self.staging}"):
             for path, attempt in self._staged_files():
                 with suppress(FileNotFoundError):  # published meanwhile
                     yield Waiting(name=str(path), attempt=attempt, size_bytes=path.lstat().st_size)
-
-    def lifecycle(self) -> Sequence[Finding]:
-        """Return nothing: a directory deletes nothing by itself."""
-        return []
 
     def files(self) -> Iterator[StoredFile]:
         """Yield every file below the root that is not hidden from readers. Links are followed, as readers do. Raises Failed."""

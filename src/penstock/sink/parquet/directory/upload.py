@@ -2,7 +2,6 @@
 
 import os
 import socket
-from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import BinaryIO
 
 from penstock.core.faults import FaultPoint
 from penstock.errors import StageFailed
-from penstock.sink.parquet.account import Allowance, Finished, Upload
+from penstock.sink.parquet.account import Allowance, Finished, Upload, UploadArea
 from penstock.support.filesystem_errors import translate_os_errors
 from penstock.support.private_files import io_error, sync_directory
 
@@ -30,7 +29,7 @@ def staged_name(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DirectoryUploads:
+class DirectoryUploads(UploadArea):
     """Staged files of one area. `identity` names a file in it that only the driver's own directory has."""
 
     directory: str
@@ -42,13 +41,9 @@ class DirectoryUploads:
         return DirectoryUpload(Path(self.directory, PIECES, staged_name(name)))
 
     def seal(self) -> None:
-        """Make the names of the staged files durable. Raises StageFailed."""
         directory = Path(self.directory, PIECES)
         with _translate_errors(directory), SEAL.around(error=io_error, lost=io_error):
             sync_directory(directory)
-
-    def requests_sent(self) -> Mapping[str, int]:
-        return {}
 
     def _require_shared(self) -> None:
         if not Path(self.directory, self.identity).exists():
