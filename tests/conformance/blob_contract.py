@@ -11,7 +11,7 @@ from threading import Barrier
 import pytest
 
 from penstock.blob import BlobStore, Pending
-from penstock.blob.base_store import requests_to
+from penstock.blob.client import requests_to
 from penstock.blob.object_file import open_object
 
 HOSTILE = "table/month=%2E%2F/näme with spaces & 100%25+more/part-#1?.parquet"

@@ -9,7 +9,7 @@ import pytest
 from tests.servers.fixtures import accounts_on, server, unique
 from tests.servers.server import Outside, Place
 
-from penstock.blob.base_store import requests_to
+from penstock.blob.client import requests_to
 from penstock.checkpoint.entries import entry_ids
 from penstock.checkpoint.explanation import explain
 from penstock.checkpoint.files import Files, open_files

@@ -12,7 +12,7 @@ from tests.servers.proxy import before
 from tests.servers.server import Outside, Place
 
 from penstock.blob.azure import AzureStore
-from penstock.blob.base_store import PlacedStore
+from penstock.blob.store import BlobStore
 from penstock.core.model import Attempt, BatchId, Generation, PipelineName, SinkName, Staged, SweepCut, new_nonce
 from penstock.core.row_hash import row_hashes
 from penstock.errors import OutcomeUnknown, Retryable, StagedDataLost, StageFailed
@@ -121,7 +121,7 @@ def test_an_upload_that_a_task_began_is_ended_by_the_sweep(kept: Kept) -> None:
     spool = kept.spool()
     writer = spool.stager().open(attempt(), SCHEMA)
     write(writer, rows(int(1.5 * kept.root.store().part_bytes)))
-    upload = writer._target._file._upload  # type: ignore[union-attr]
+    upload = writer._target._file  # type: ignore[union-attr]
     assert upload.parts()
     writer.abandon()
     assert kept.names() == []
@@ -256,7 +256,7 @@ def test_a_store_that_cannot_be_asked_is_told_as_it_says(monkeypatch: pytest.Mon
         raise Retryable("The store is busy.", remedy="Try again.")
 
     kind = type(kept.root.store())
-    assert issubclass(kind, PlacedStore)
+    assert issubclass(kind, BlobStore)
     for act in ("head", "put"):
         monkeypatch.setattr(kind, act, refuse)
     with pytest.raises(Retryable, match="busy"):

@@ -20,7 +20,7 @@ from tests.servers.proxy import before
 from tests.servers.serving import serving
 from urllib3.util.retry import Retry
 
-from penstock.blob.base_store import error_for
+from penstock.blob.client import error_for
 from penstock.blob.gcs import GcsStore
 from penstock.blob.s3 import S3Store
 from penstock.blob.store import open_store

@@ -81,8 +81,8 @@ MUTANTS_OF_ACCOUNTS = (
         bug=31,
         name="the-last-one-that-claims-an-account-has-it",
         file="src/penstock/sink/parquet/directory/marker.py",
-        find="        place_or_leave(unplaced, target)",
-        replace="        unplaced.replace(target)",
+        find="                place_or_leave(unplaced, target)",
+        replace="                unplaced.replace(target)",
         tests=(f"{OF_OWNERSHIP}::test_of_many_that_claim_an_account_at_once_one_is_noted_whole",),
     ),
     Mutant(

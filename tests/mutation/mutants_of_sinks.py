@@ -192,11 +192,11 @@ MUTANTS_OF_SINKS = (
         name="an-abandoned-spool-file-is-deleted",
         file="src/penstock/sink/spool/root.py",
         find="""\
-    def drop(self) -> None:
+    def abandon(self) -> None:
         self._file.close()
 """,
         replace="""\
-    def drop(self) -> None:
+    def abandon(self) -> None:
         self._file.close()
         os.unlink(self._file.name)
 """,

@@ -154,7 +154,7 @@ MUTANTS_OF_STORES = (
     Mutant(
         bug=19,
         name="staging-lies-where-readers-list",
-        file="src/penstock/blob/base_store.py",
+        file="src/penstock/blob/client.py",
         find='STAGING = ".penstock-staging"',
         replace='STAGING = "table"',
         tests=(f"{OF_STORES}::test_an_upload_is_invisible_until_it_is_completed[gs]",),

@@ -9,7 +9,7 @@ import google.api_core.exceptions as google
 import pytest
 import requests
 
-from penstock.blob.base_store import Failure, error_for
+from penstock.blob.client import Failure, error_for
 from penstock.blob.gcs import GcsStore
 from penstock.blob.hdfs import HdfsStore, RefusedError
 from penstock.blob.store import open_store

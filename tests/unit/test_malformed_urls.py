@@ -5,7 +5,7 @@ import traceback
 
 import pytest
 
-from penstock.blob.base_store import require_known
+from penstock.blob.client import require_known
 from penstock.blob.url import parse
 from penstock.checkpoint.files import open_files
 from penstock.core.model import PipelineName

@@ -16,7 +16,7 @@ from tests.unit.parquet_target import PIPELINE, Target, stage
 
 import penstock
 from penstock.errors import Usage
-from penstock.sink.parquet.encoding import EncodingSettings, choose_encodings
+from penstock.sink.parquet.encoding import Encodings, choose_encodings
 
 ROWS = 20_000
 NUMBERS = np.arange(ROWS)
@@ -66,25 +66,25 @@ def written(columns: Mapping[str, pa.Array], **options: Any) -> int:
 
 @pytest.mark.parametrize(("values", "expected"), SHAPES.values(), ids=SHAPES)
 def test_each_column_has_what_fits_it_and_is_never_larger_for_it(values: pa.Array, expected: str) -> None:
-    encodings = choose_encodings(pa.table({"x": values}), EncodingSettings())
+    encodings = choose_encodings(pa.table({"x": values}), Encodings())
     assert encodings.columns == {"x": expected}
     assert written({"x": values}, **encodings.writer_options()) <= 1.05 * written({"x": values})
 
 
 def test_few_rows_of_many_columns_are_not_looked_at() -> None:
     wide = pa.table({f"c{number}": NUMBERS[:500] for number in range(200)})
-    assert choose_encodings(wide, EncodingSettings()).writer_options()["use_dictionary"] is True
+    assert choose_encodings(wide, Encodings()).writer_options()["use_dictionary"] is True
 
 
 def test_an_account_of_few_rows_has_plain_columns_where_values_do_not_repeat() -> None:
     small = pa.table({"id": NUMBERS[:300], "k": NUMBERS[:300] % 7})
-    assert choose_encodings(small, EncodingSettings()).columns == {"id": PLAIN, "k": DICTIONARY}
+    assert choose_encodings(small, Encodings()).columns == {"id": PLAIN, "k": DICTIONARY}
 
 
 def test_two_columns_of_one_path_have_a_dictionary() -> None:
     """Parquet cannot tell `a.b` from `b` inside of `a`, and neither can whoever sets an encoding."""
     both = pa.table({"a.b": NUMBERS, "a": pa.array([{"b": str(number)} for number in range(ROWS)])})
-    assert choose_encodings(both, EncodingSettings()).columns == {"a.b": DICTIONARY}
+    assert choose_encodings(both, Encodings()).columns == {"a.b": DICTIONARY}
 
 
 NESTED = {
@@ -98,7 +98,7 @@ MANY: Mapping[str, pa.Array] = {**{f"flat {number}": values for number, (values,
 
 
 def test_nested_columns_are_chosen_for_by_the_paths_that_parquet_has() -> None:
-    chosen = choose_encodings(pa.table(NESTED), EncodingSettings()).columns
+    chosen = choose_encodings(pa.table(NESTED), Encodings()).columns
     made = pa.BufferOutputStream()
     pq.write_table(pa.table(NESTED), made)
     schema = pq.ParquetFile(pa.BufferReader(made.getvalue())).schema

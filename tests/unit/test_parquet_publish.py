@@ -115,7 +115,7 @@ def test_an_account_without_rows_is_not_touched(target: Target) -> None:
 LOOKING = "penstock.sink.parquet.directory.area.state_of"
 RENAMING = "penstock.sink.parquet.directory.rename.rename_or_refuse"
 LINKING = "os.link"
-MARKING = "penstock.sink.parquet.directory.area.raise_marker"
+MARKING = "penstock.sink.parquet.directory.marker.encode_marker"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from penstock.core.model import AccountName, Attempt, SinkName
 from penstock.core.row_hash import digest, row_hashes
 from penstock.errors import PublishFailed, StageFailed, Usage
 from penstock.protocols import SCHEMA_KEY
-from penstock.sink.parquet.encoding import EncodingSettings
+from penstock.sink.parquet.encoding import Encodings
 from penstock.sink.parquet.layout import owner_of
 from penstock.sink.parquet.splitting import Group, Lease, WriteSettings
 from penstock.sink.parquet.stager import CHUNK_ROWS, Buffer, ParquetStager
@@ -61,7 +61,7 @@ def test_files_roll_by_size_and_row_groups_are_whole(tmp_path: Path) -> None:
             owner="1a2b3c4d",
             accounts=(AccountName("only"),),
             target_file_size_bytes=400_000,
-            encoding=EncodingSettings(default="dictionary"),
+            encoding=Encodings(default="dictionary"),
             row_group_rows=2 * CHUNK_ROWS,
         ),
         areas=target.sink().stager().areas,

@@ -7,7 +7,7 @@ staged, and cannot be removed before. Source: Azure Storage REST API, Put Block 
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 from typing import Any, ClassVar, TypeVar
@@ -23,15 +23,14 @@ from azure.core.exceptions import (
 )
 from azure.core.pipeline.transport import RequestsTransport
 from azure.storage.blob import BlobBlock, BlobPrefix, BlobServiceClient, ContainerClient, ExponentialRetry
+from typing_extensions import Self
 
-from penstock.blob.base_store import TAG, Failure, PlacedStore, require_known, sent, unix_ms
+from penstock.blob.client import TAG, Failure, sent, unix_ms
 from penstock.blob.http import KeepClientAuth, read_refusals
-from penstock.blob.store import Expiry, Found, Pending, RequestsEach
+from penstock.blob.store import BlobStore, Expiry, Found, Pending
 from penstock.blob.url import BlobUrl
-from penstock.core.model import new_nonce
 from penstock.errors import DependencyMissing, Usage
 
-OPTIONS = ("connection_string", "account_key", "sas_token", "endpoint", "api_version", "attempts", "timeout_s")
 _FOLDER = "hdi_isfolder"
 """Metadata of the directories that a hierarchical namespace lists among its blobs."""
 _PAGE = 5_000
@@ -49,14 +48,22 @@ logging.getLogger("azure").addHandler(logging.NullHandler())  # else stderr show
 
 
 @dataclass(frozen=True, kw_only=True)
-class AzureStore(PlacedStore):
+class AzureStore(BlobStore):
     """A `BlobStore` in one container."""
 
     failures: ClassVar = (AzureError,)
-    requests_each: ClassVar = RequestsEach()
-    part_bytes: int = 8 << 20
-    dates_requests: bool = True
-    parts_at_once: int = 4
+    known_options: ClassVar = (
+        "connection_string", "account_key", "sas_token", "endpoint", "api_version", "attempts", "timeout_s",
+    )  # fmt: skip
+
+    @classmethod
+    def at(cls, place: BlobUrl, options: Mapping[str, str]) -> Self:
+        store = super().at(place, options)
+        if "connection_string" in options:
+            _require_one_account(options["connection_string"], options, place=place)
+        # Azure refuses requests after a quarter of an hour only with Shared Key.
+        signs = "account_key" in options or "accountkey=" in options.get("connection_string", "").lower()
+        return replace(store, dates_requests=signs)
 
     def put(self, key: str, data: bytes, *, tag: str) -> None:
         with self._translate_errors("write", key, changes=True):
@@ -97,10 +104,6 @@ class AzureStore(PlacedStore):
                 yield Found(key=self.place.name(str(found.name)), size_bytes=0)
             elif not _is_folder(found):
                 yield self._found(found, self.place.name(found.name))
-
-    def begin(self, key: str, *, tag: str) -> str:  # noqa: ARG002 - noted by `complete`
-        """Return a name that all block ids of the upload begin with. Sends no request."""
-        return new_nonce()
 
     def put_part(self, key: str, upload: str, number: int, data: bytes) -> str:
         """Return the block's id; all ids have the same length, as Azure demands."""
@@ -164,16 +167,6 @@ class AzureStore(PlacedStore):
                 return Failure.MISSING, reason
             return Failure.UNCHANGED if cause.status_code in _UNCHANGED else Failure.UNKNOWN, reason
         return Failure.UNCHANGED if isinstance(cause, ServiceRequestError) else Failure.UNKNOWN, reason
-
-
-def azure_store(place: BlobUrl, options: Mapping[str, str]) -> AzureStore:
-    """Return the store at `place`. Raises Usage."""
-    require_known(options, OPTIONS, place=place)
-    if "connection_string" in options:
-        _require_one_account(options["connection_string"], options, place=place)
-    # Azure refuses requests after a quarter of an hour only with Shared Key.
-    signs = "account_key" in options or "accountkey=" in options.get("connection_string", "").lower()
-    return AzureStore(place=place, options=dict(options), dates_requests=signs)
 
 
 def _require_one_account(connection: str, options: Mapping[str, str], *, place: BlobUrl) -> None:

@@ -18,27 +18,24 @@ from google.auth.credentials import AnonymousCredentials
 from google.auth.exceptions import GoogleAuthError, TransportError
 from google.cloud import storage
 
-from penstock.blob.base_store import STAGING, TAG, Failure, PlacedStore, require_known, require_prefix, unix_ms
 from penstock.blob.check import expiries_of_gcs
+from penstock.blob.client import STAGING, TAG, Failure, unix_ms
 from penstock.blob.http import CountedRequests, KeepClientAuth, first_line_of, never_sent, read_refusals
-from penstock.blob.store import Expiry, Found, Pending, RequestsEach
-from penstock.blob.url import BlobUrl
-from penstock.core.model import new_nonce
+from penstock.blob.store import BlobStore, Expiry, Found, Pending, RequestsEach
 
-OPTIONS = ("project", "credentials_file", "endpoint", "timeout_s")
 _COMPOSED_AT_ONCE = 32
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, kw_only=True)
-class GcsStore(PlacedStore):
+class GcsStore(BlobStore):
     """A `BlobStore` in one bucket, below a prefix."""
 
     failures: ClassVar = (google.GoogleAPIError, GoogleAuthError, requests.RequestException)
     requests_each: ClassVar = RequestsEach(complete=2)
+    known_options: ClassVar = ("project", "credentials_file", "endpoint", "timeout_s")
+    stages_in: ClassVar = "bucket"
     part_bytes: int = 16 << 20
-    dates_requests: bool = False
-    parts_at_once: int = 4
 
     def put(self, key: str, data: bytes, *, tag: str) -> None:
         with self._translate_errors("write", key, changes=True):
@@ -76,10 +73,6 @@ class GcsStore(PlacedStore):
         for page in self._each("list", folder, pages):
             yield from (Found(key=self.place.name(name), size_bytes=0) for name in page.prefixes)
             yield from (_found(blob, self.place.name(blob.name)) for blob in page if blob.name != prefix)
-
-    def begin(self, key: str, *, tag: str) -> str:  # noqa: ARG002 - noted by `complete`
-        """Return the end of the folder's name. Sends no request."""
-        return new_nonce()
 
     def put_part(self, key: str, upload: str, number: int, data: bytes) -> str:
         with self._translate_errors("upload a part of", key, changes=True):
@@ -202,13 +195,6 @@ class GcsStore(PlacedStore):
             return Failure.MISSING, reason
         busy = isinstance(cause, google.TooManyRequests | google.ServiceUnavailable | TransportError) or never_sent(cause)
         return Failure.UNCHANGED if busy else Failure.UNKNOWN, reason
-
-
-def gcs_store(place: BlobUrl, options: Mapping[str, str]) -> GcsStore:
-    """Return the store at `place`. Raises Usage."""
-    require_known(options, OPTIONS, place=place)
-    require_prefix(place, within="bucket")
-    return GcsStore(place=place, options=dict(options))
 
 
 @lru_cache(maxsize=64)

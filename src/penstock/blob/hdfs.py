@@ -17,11 +17,12 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 import requests
+from typing_extensions import Self
 from urllib3.util.retry import Retry
 
-from penstock.blob.base_store import STAGING, TAG, Failure, PlacedStore, require_known, require_prefix
+from penstock.blob.client import STAGING, TAG, Failure
 from penstock.blob.http import CountedRequests, first_line_of, never_sent
-from penstock.blob.store import Expiry, Found, Pending, RequestsEach
+from penstock.blob.store import BlobStore, Found, Pending, RequestsEach
 from penstock.blob.url import BlobUrl
 from penstock.core.model import new_nonce
 from penstock.errors import Usage
@@ -94,7 +95,6 @@ class WebHdfs:
         return self._session.request(method, url, timeout=self._timeout_s, allow_redirects=False, **what)
 
 
-OPTIONS = ("webhdfs", "user", "delegation_token", "staging", "attempts", "timeout_s")
 _XATTR = f"user.{TAG}"
 _HTTP_PORT = 9870
 _ABSENT = frozenset({"FileNotFoundException"})
@@ -106,14 +106,27 @@ _UNCHANGED = frozenset({"StandbyException", "SafeModeException", "RetriableExcep
 
 
 @dataclass(frozen=True, kw_only=True)
-class HdfsStore(PlacedStore):
+class HdfsStore(BlobStore):
     """A `BlobStore` in one directory. Directories are created on demand and never removed."""
 
     failures: ClassVar = (RefusedError, requests.RequestException)
     requests_each: ClassVar = RequestsEach(put=5, get=2, look=2, part=2, complete=3)
+    known_options: ClassVar = ("webhdfs", "user", "delegation_token", "staging", "attempts", "timeout_s")
+    stages_in: ClassVar = "file system"
     part_bytes: int = 16 << 20
-    dates_requests: bool = False
     parts_at_once: int = 1
+
+    @classmethod
+    def at(cls, place: BlobUrl, options: Mapping[str, str]) -> Self:
+        store = super().at(place, options)
+        staging = options.get("staging")
+        if staging is not None and (not staging.startswith("/") or _plain(staging).startswith(_plain(store._root))):
+            raise Usage(
+                f"The option 'staging' of {place} is {staging!r}, expected an absolute path outside of {store._root}, where "
+                "readers would see what is not published.",
+                remedy=f"Leave it out: then it is beside {store._root}. Or give a directory of its own on the same HDFS.",
+            )
+        return store
 
     def put(self, key: str, data: bytes, *, tag: str) -> None:
         """Writes to another name and renames, since readers see a file while it is written."""
@@ -158,10 +171,6 @@ class HdfsStore(PlacedStore):
             elif status["pathSuffix"]:  # else `folder` is a file
                 yield _found(key, status)
 
-    def begin(self, key: str, *, tag: str) -> str:  # noqa: ARG002 - noted by `complete`
-        """Return the end of the staged file's name. Sends no request."""
-        return new_nonce()
-
     def put_part(self, key: str, upload: str, number: int, data: bytes) -> str:
         """Parts are uploaded one after the other; the first creates the file."""
         path = self._staged(key, upload)
@@ -195,9 +204,6 @@ class HdfsStore(PlacedStore):
     def discard(self, pending: Pending) -> None:
         with self._translate_errors("end an upload of", pending.key, changes=True):
             self._delete(self._staged(pending.key, pending.upload))
-
-    def deletes_by_itself(self, folder: str = "") -> Sequence[Expiry]:  # noqa: ARG002 - one signature
-        return ()
 
     # --- where things are
 
@@ -281,21 +287,6 @@ class HdfsStore(PlacedStore):
         return Failure.UNCHANGED if never_sent(cause) else Failure.UNKNOWN, first_line_of(cause)
 
 
-def hdfs_store(place: BlobUrl, options: Mapping[str, str]) -> HdfsStore:
-    """Return the store at `place`. Raises Usage."""
-    require_known(options, OPTIONS, place=place)
-    require_prefix(place, within="file system")
-    store = HdfsStore(place=place, options=dict(options))
-    staging = options.get("staging")
-    if staging is not None and (not staging.startswith("/") or _plain(staging).startswith(_plain(store._root))):
-        raise Usage(
-            f"The option 'staging' of {place} is {staging!r}, expected an absolute path outside of {store._root}, where "
-            "readers would see what is not published.",
-            remedy=f"Leave it out: then it is beside {store._root}. Or give a directory of its own on the same HDFS.",
-        )
-    return store
-
-
 def _plain(directory: str) -> str:
     return f"/{normpath(directory).strip('/')}/"
 
@@ -327,7 +318,6 @@ def _tagged(tag: str) -> Mapping[str, str]:
 
 
 def _unless(exceptions: "frozenset[str]", call: Any) -> bytes | None:
-    """Return what `call` answers, None for one of these Java exceptions."""
     try:
         answer: bytes = call()
     except RefusedError as refused:

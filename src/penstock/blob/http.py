@@ -8,14 +8,13 @@ from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
-from penstock.blob.base_store import sent
+from penstock.blob.client import sent
 
 
 class CountedRequests(HTTPAdapter):
     """A session adapter that counts the requests sent."""
 
     def send(self, request: PreparedRequest, *args: Any, **settings: Any) -> Response:
-        """Count the request, and send it."""
         sent()
         return super().send(request, *args, **settings)
 

@@ -47,9 +47,6 @@ class _Ranged(io.RawIOBase):
         self._position = max(0, base + offset)
         return self._position
 
-    def tell(self) -> int:
-        return self._position
-
     def readinto(self, buffer: "bytearray | memoryview") -> int:  # type: ignore[override]
         length = min(len(buffer), self._size_bytes - self._position)
         if length <= 0:
@@ -76,16 +73,22 @@ class PartedUpload:
         self._store, self._key, self._tag = store, key, tag
         self._unsent = bytearray()
         self._parts: list[Future[str]] = []
+        self._is_abandoned = False
         self.size_bytes = 0
         self.name: str | None = None
         """The store's name of the upload, None before the first part."""
 
-    def write(self, data: bytes) -> None:
-        """Append bytes; wait where the store is slower than the caller."""
-        self._unsent += data
+    def write(self, data: bytes) -> int:
+        """Append bytes; wait where the store is slower than the caller. After `abandon` they are thrown away."""
         self.size_bytes += len(data)
-        if len(self._unsent) >= self._store.part_bytes:
-            self._send()
+        if not self._is_abandoned:
+            self._unsent += data
+            if len(self._unsent) >= self._store.part_bytes:
+                self._send()
+        return len(data)
+
+    def flush(self) -> None:
+        """Do nothing: a part is sent when it is whole."""
 
     def unsent(self) -> bytes:
         """Return what no part has yet: everything, before the first one."""
@@ -99,6 +102,7 @@ class PartedUpload:
 
     def abandon(self) -> None:
         """Start no further part. One may be in progress, so the parts are left to a sweep."""
+        self._is_abandoned = True
         self._unsent.clear()
         for part in self._parts:
             part.cancel()

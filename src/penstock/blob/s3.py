@@ -27,15 +27,10 @@ from botocore.exceptions import (
     UnauthorizedSSOTokenError,
 )
 
-from penstock.blob.base_store import TAG, Failure, PlacedStore, require_known, sent, unix_ms
 from penstock.blob.check import expiries_of_s3
-from penstock.blob.store import Expiry, Found, Pending, RequestsEach
-from penstock.blob.url import BlobUrl
+from penstock.blob.client import TAG, Failure, sent, unix_ms
+from penstock.blob.store import BlobStore, Expiry, Found, Pending, RequestsEach
 
-OPTIONS = (
-    "region", "endpoint", "profile", "access_key_id", "secret_access_key", "session_token", "addressing_style",
-    "attempts", "timeout_s",
-)  # fmt: skip
 _PAGE = 1_000
 _ABSENT = frozenset({"404", "NoSuchKey", "NotFound"})
 _NO_UPLOAD = frozenset({"NoSuchUpload", "404", "NotFound", "NoSuchKey"})
@@ -60,14 +55,16 @@ _NEVER_SENT = (EndpointConnectionError, ConnectTimeoutError, CredentialRetrieval
 
 
 @dataclass(frozen=True, kw_only=True)
-class S3Store(PlacedStore):
+class S3Store(BlobStore):
     """A `BlobStore` in one bucket."""
 
     failures: ClassVar = (ClientError, BotoCoreError)
     requests_each: ClassVar = RequestsEach(begin=1)
-    part_bytes: int = 8 << 20
+    known_options: ClassVar = (
+        "region", "endpoint", "profile", "access_key_id", "secret_access_key", "session_token", "addressing_style",
+        "attempts", "timeout_s",
+    )  # fmt: skip
     dates_requests: bool = True
-    parts_at_once: int = 4
 
     def put(self, key: str, data: bytes, *, tag: str) -> None:
         with self._translate_errors("write", key, changes=True):
@@ -186,12 +183,6 @@ class S3Store(PlacedStore):
         return Failure.UNCHANGED if isinstance(cause, _NEVER_SENT) else Failure.UNKNOWN, reason
 
 
-def s3_store(place: BlobUrl, options: Mapping[str, str]) -> S3Store:
-    """Return the store at `place`. Raises Usage."""
-    require_known(options, OPTIONS, place=place)
-    return S3Store(place=place, options=dict(options))
-
-
 @lru_cache(maxsize=64)
 def _client(process: int, given: tuple[tuple[str, str], ...]) -> Any:  # noqa: ARG001 - a fork must not share connections
     options = dict(given)
@@ -216,7 +207,6 @@ def _client(process: int, given: tuple[tuple[str, str], ...]) -> Any:  # noqa: A
 
 
 def _unless(codes: "frozenset[str]", call: "Callable[..., Any]", **asked: Any) -> Any:
-    """Return what `call` answers, None for one of these error codes."""
     try:
         return call(**asked)
     except ClientError as error:

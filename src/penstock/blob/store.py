@@ -1,13 +1,21 @@
 """The interface of an object store, as Penstock uses it, and the opening of one from a URL and its options."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, ClassVar, TypeVar
 
+from typing_extensions import Self
+
+from penstock.blob.client import Failure, asking, error_for, requests_to, require_known
 from penstock.blob.url import BlobUrl, parse
-from penstock.errors import DependencyMissing
-from penstock.support.secret import remember_options
+from penstock.core.model import new_nonce
+from penstock.errors import DependencyMissing, Usage
+from penstock.support.secret import remember_options, scrub
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +76,8 @@ class Expiry:
         return folder.startswith(self.prefix) or self.prefix.startswith(folder)
 
 
-class BlobStore(Protocol):
+@dataclass(frozen=True, kw_only=True)
+class BlobStore(ABC):
     """Objects below one root of one account. Keys are relative to the root, with slashes.
 
     Picklable, because it holds only settings; each process makes its clients when they are first needed. Thread-safe. Every later
@@ -77,129 +86,194 @@ class BlobStore(Protocol):
     (credentials, permissions, no such bucket: the remedy says which).
     """
 
+    requests_each: ClassVar[RequestsEach] = RequestsEach()
+    known_options: ClassVar[tuple[str, ...]]
+    failures: ClassVar[tuple[type[Exception], ...]]
+    """Exceptions of the client library."""
+    stages_in: ClassVar[str | None] = None
+    """What uploads lie in beside the place, which must not be the whole of that; None for uploads that are no objects."""
+
+    place: BlobUrl
+    options: Mapping[str, str] = field(repr=False)
+    part_bytes: int = 8 << 20
+    """Size of each part of an upload but the last; stores refuse smaller ones."""
+    parts_at_once: int = 4
+    """How many parts of one upload may be uploaded at the same time."""
+    dates_requests: bool = False
+    """Whether the store refuses a request that was signed more than a quarter of an hour before it arrives."""
+
+    @classmethod
+    def at(cls, place: BlobUrl, options: Mapping[str, str]) -> Self:
+        """Return the store at `place`. Raises Usage."""
+        require_known(options, cls.known_options, place=place)
+        if cls.stages_in is not None and not place.prefix:
+            raise Usage(
+                f"{place} is a whole {cls.stages_in}, and what is staged must lie outside of the table.",
+                remedy=f"Give the table a place in it, such as {place}/table.",
+            )
+        return cls(place=place, options=options)
+
     @property
     def url(self) -> str:
         """The root, for people, without secrets."""
-        ...
+        return str(self.place)
 
     @property
-    def part_bytes(self) -> int:
-        """Size of each part of an upload but the last; stores refuse smaller ones."""
-        ...
-
-    @property
-    def parts_at_once(self) -> int:
-        """How many parts of one upload may be uploaded at the same time."""
-        ...
-
-    @property
-    def requests_each(self) -> RequestsEach:
-        """How many requests each operation takes."""
-        ...
-
-    @property
-    def dates_requests(self) -> bool:
-        """Whether the store refuses a request that was signed more than a quarter of an hour before it arrives."""
-        ...
-
-    @property
-    def sending_once(self) -> "BlobStore":
+    def sending_once(self) -> Self:
         """The same place through a client that never retries: a retry would be signed anew, and could be hours late.
 
         For stores with `dates_requests`; other stores' clients go on retrying.
         """
-        ...
+        return replace(self, options={**self.options, "attempts": "1"})
 
+    def requests_sent(self) -> Mapping[str, int]:
+        """Return how many requests this process has sent there, by the store's URL."""
+        return {self.url: requests_to(self.url)}
+
+    @abstractmethod
     def put(self, key: str, data: bytes, *, tag: str) -> None:
         """Create or replace a whole object atomically."""
-        ...
 
+    @abstractmethod
     def put_if_absent(self, key: str, data: bytes, *, tag: str) -> bool:
         """Create a whole object atomically, unless it exists. False if it exists, even if this very call created it."""
-        ...
 
+    @abstractmethod
     def get(self, key: str) -> bytes | None:
         """Return a whole object, None if it does not exist."""
-        ...
 
     def read(self, key: str, *, start: int, length: int) -> bytes:
         """Return a part of an object, shorter at the object's end. Raises FileNotFoundError."""
-        ...
+        with self._translate_errors("read", key):
+            data = self._range(key, start, length)
+        if data is None:
+            raise FileNotFoundError(f"{self.url}/{key}")
+        return data
 
+    @abstractmethod
     def head(self, key: str) -> Found | None:
         """Return an object with its tag, None if it does not exist."""
-        ...
 
+    @abstractmethod
     def delete(self, key: str) -> None:
         """Remove an object if it exists."""
-        ...
 
+    @abstractmethod
     def list(self, folder: str = "", *, limit: int | None = None) -> Iterator[Found]:
         """Yield every object below `folder` (empty or ending with a slash), or the first `limit`, lazily, in ascending key order.
 
         Uploads are not objects and are never listed.
         """
-        ...
 
+    @abstractmethod
     def children(self, folder: str = "") -> Iterator[Found]:
         """Yield what lies directly below `folder` (empty, or ending with a slash), lazily, in no order.
 
         A folder that is not empty is one key that ends with a slash; what lies deeper costs nothing.
         """
-        ...
 
-    def begin(self, key: str, *, tag: str) -> str:
+    def begin(self, key: str, *, tag: str) -> str:  # noqa: ARG002 - most stores take both with `complete`
         """Begin an upload of `key`, which nothing else ever has, and return the upload's name."""
-        ...
+        return new_nonce()
 
+    @abstractmethod
     def put_part(self, key: str, upload: str, number: int, data: bytes) -> str:
         """Upload one part (numbers from 0) and return its id for `complete`. Repeating a number replaces the part."""
-        ...
 
+    @abstractmethod
     def complete(self, key: str, upload: str, parts: Sequence[str], *, tag: str) -> None:
         """Turn the parts into the object in one step that consumes them. If the parts are gone, do nothing and raise nothing.
 
         A repetition, at any later time and by any process, never makes the object appear a second time. The caller looks whether
         the object exists now. `parts` must not be empty.
         """
-        ...
 
+    @abstractmethod
     def is_pending(self, key: str, upload: str) -> bool:
         """Return whether the parts of an upload still exist."""
-        ...
 
+    @abstractmethod
     def pending(self, folder: str) -> Iterator[Pending]:
         """Yield the uploads of keys below `folder` that `discard` can end; none where the store ends uploads by itself."""
-        ...
 
+    @abstractmethod
     def discard(self, pending: Pending) -> None:
         """End an upload, if it exists, and free its parts. The caller must know that nobody will complete it."""
-        ...
 
-    def deletes_by_itself(self, folder: str = "") -> Sequence[Expiry]:
+    def deletes_by_itself(self, folder: str = "") -> Sequence[Expiry]:  # noqa: ARG002 - some stores have no rules
         """Return the store's own rules that delete old uploads of keys below `folder`, or old objects there."""
-        ...
+        return ()
+
+    # --- steps
+
+    @abstractmethod
+    def _range(self, key: str, start: int, length: int) -> bytes | None:
+        """Return at most `length` bytes from `start` on, None if there is no such object."""
+
+    @staticmethod
+    @abstractmethod
+    def _failure_of(cause: Exception) -> tuple[Failure, str]:
+        """Return what one of `failures` says, and its own text for people."""
+
+    @property
+    def _settings(self) -> tuple[tuple[str, str], ...]:
+        """The options as a hashable key of the client cache, because making a client is slow."""
+        return tuple(sorted(self.options.items()))
+
+    @contextmanager
+    def _connecting(self) -> Iterator[None]:
+        """Raise Usage for errors in making a client, which reads options and credentials and contacts no store."""
+        refusals: tuple[type[Exception], ...] = (*self.failures, ValueError, OSError)
+        try:
+            yield
+        except refusals as cause:
+            reason = scrub((str(cause).splitlines() or [type(cause).__name__])[0])
+            raise Usage(
+                f"No connection to {self.place} can be made: {reason.rstrip('.')}.",
+                remedy="Correct the account's options, or give it credentials: docs/howto says which there are.",
+            ) from cause
+
+    @contextmanager
+    def _translate_errors(self, act: str, key: str, *, changes: bool = False) -> Iterator[None]:
+        """Translate errors of any use of the client. `changes`: the operation was to change something."""
+        try:
+            with asking(self.url):
+                yield
+        except self.failures as cause:
+            failure, reason = self._failure_of(cause)
+            raise error_for(failure, reason, act=act, where=f"{self.url}/{key}", changes=changes) from cause
+
+    def _each(self, act: str, key: str, lazily: Iterable[_T]) -> Iterator[_T]:
+        """Yield from `lazily`, with `_translate_errors` around each step, which may send a request."""
+        steps = iter(lazily)
+        while True:
+            with self._translate_errors(act, key):
+                try:
+                    step = next(steps)
+                except StopIteration:
+                    return
+            yield step
 
 
 _STORES = {
-    "az": ("penstock.blob.azure", "azure_store", "azure"),
-    "gs": ("penstock.blob.gcs", "gcs_store", "gcs"),
-    "hdfs": ("penstock.blob.hdfs", "hdfs_store", "hdfs"),
-    "s3": ("penstock.blob.s3", "s3_store", "s3"),
+    "az": ("azure", "AzureStore"),
+    "gs": ("gcs", "GcsStore"),
+    "hdfs": ("hdfs", "HdfsStore"),
+    "s3": ("s3", "S3Store"),
 }
-"""Of each kind of store: its module, which alone imports the client library, the factory in it, and Penstock's extra."""
+"""Of each kind of store: its module, which alone imports the client library and is named like Penstock's extra, and its class."""
 
 
 def open_store(url: str, *, options: Mapping[str, Any] | None = None) -> BlobStore:
     """Return the store at `url`. Nothing is connected yet. Raises Usage, DependencyMissing."""
     place = parse(url)
     remember_options(options or {})
-    module, factory, extra = _STORES[place.kind]
+    extra, name = _STORES[place.kind]
     try:
-        opener: Callable[[BlobUrl, Mapping[str, str]], BlobStore] = getattr(import_module(module), factory)
+        kind: type[BlobStore] = getattr(import_module(f"penstock.blob.{extra}"), name)
     except ImportError as cause:
         raise DependencyMissing(
             f"{place} needs the package {cause.name}, which is not installed.",
             remedy=f"Install it on the driver and on every executor: pip install 'penstock[{extra}]'.",
         ) from cause
-    return opener(place, {name: str(value) for name, value in (options or {}).items()})
+    return kind.at(place, {name: str(value) for name, value in (options or {}).items()})

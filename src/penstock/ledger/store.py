@@ -6,7 +6,6 @@ from threading import Lock
 from typing import Protocol, runtime_checkable
 
 from penstock.blob import BlobStore, RequestsEach
-from penstock.blob.base_store import requests_to
 from penstock.core.model import new_nonce
 
 
@@ -82,7 +81,7 @@ class BlobLedgerStore:
         return self._store.requests_each
 
     def requests_sent(self) -> Mapping[str, int]:
-        return {self.location: requests_to(self.location)}
+        return self._store.requests_sent()
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
         return self._store.put_if_absent(key, data, tag=new_nonce())

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, TextIO
+from typing import Any, ClassVar, TextIO
 
 import pyarrow as pa
 from rich.console import Console
@@ -42,6 +42,9 @@ class ConsoleSink(SpooledSink):
     Values are cut to `truncate` characters (0: not cut), control characters are escaped. An attempt stages at most `rows` rows.
     """
 
+    kind: ClassVar = SinkKind.IDEMPOTENT  # the nearest kind: printing a batch again harms nobody
+    exactly_once: ClassVar = False  # printed rows can be neither taken back nor recognised
+
     def __init__(
         self, *, name: SinkName, spool: "SpoolRoot | str", rows: int = 20, truncate: int = 40, stream: TextIO | None = None
     ) -> None:
@@ -51,16 +54,6 @@ class ConsoleSink(SpooledSink):
         self._stream = stream
         self._printed = 0
         self._newest: tuple[Staged, ...] = ()
-
-    @property
-    def kind(self) -> SinkKind:
-        """Idempotent, the nearest kind: printing a batch again harms nobody."""
-        return SinkKind.IDEMPOTENT
-
-    @property
-    def exactly_once(self) -> bool:
-        """False: printed rows can be neither taken back nor recognised."""
-        return False
 
     def describe(self) -> Mapping[str, str]:
         return {
@@ -72,7 +65,6 @@ class ConsoleSink(SpooledSink):
         return [Finding(subject=f"sink {self._name}", ok=True, message="prints rows, at least once")]
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:  # noqa: ARG002 - nothing to create
-        """Create the spool directory. Raises Failed."""
         self._spool.prepare(pipeline)
 
     def stager(self) -> "ConsoleStager":

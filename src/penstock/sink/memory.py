@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, takewhile
 from threading import Lock
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import pyarrow as pa
 
@@ -78,6 +78,9 @@ def clear_memory_table(name: str) -> None:
 class MemorySink(SpooledSink):
     """Stores rows under its name. `write` is `append`, or `replace` if each batch is the whole result (complete mode)."""
 
+    kind: ClassVar = SinkKind.TRANSACTIONAL  # within one process
+    exactly_once: ClassVar = True  # for as long as the process lives
+
     def __init__(
         self, *, name: SinkName, spool: "SpoolRoot | str", write: Write = "append", inline_limit_bytes: int = INLINE_LIMIT_BYTES
     ) -> None:
@@ -88,16 +91,6 @@ class MemorySink(SpooledSink):
 
     def use_row_digest(self, row_digest: RowDigest) -> None:
         self._row_digest = row_digest
-
-    @property
-    def kind(self) -> SinkKind:
-        """Transactional, within one process."""
-        return SinkKind.TRANSACTIONAL
-
-    @property
-    def exactly_once(self) -> bool:
-        """True, for as long as the process lives."""
-        return True
 
     def describe(self) -> Mapping[str, str]:
         return {
@@ -123,7 +116,6 @@ class MemorySink(SpooledSink):
         return self._spool.stager()
 
     def publish(self, publication: Publication) -> Published:
-        """Add the rows unless the table shows them already. Raises StagedDataLost, ContentConflict, LedgerMismatch."""
         batches = () if _kept[self._prepared()].position >= publication.position else tuple(self._read(publication))
         with _lock:
             published = self._show(publication, batches)

@@ -120,7 +120,6 @@ class Database(ServerConnection, Connections[Connection]):
         self._connection: Connection | None = None
 
     def writable(self, kind: type[Failed] = PublishFailed) -> Connection:
-        """Return the open connection, or a new one. Raises Retryable, `kind`."""
         if self._connection is None:
             with self.translate_errors(kind):
                 self._connection = Connection(self._address, application=self._application)
@@ -134,7 +133,6 @@ class Database(ServerConnection, Connections[Connection]):
 
     @contextmanager
     def reader(self) -> Iterator[Connection]:
-        """Open a separate connection for the duration of the context."""
         with self.translate_errors(Failed):
             connection = Connection(self._address, application=self._application)
             try:

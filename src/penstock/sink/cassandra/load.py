@@ -11,9 +11,8 @@ from penstock.sink.cassandra.database import Connection, Row, StepRetry
 from penstock.sink.cassandra.errors import connection_lost, is_too_large
 from penstock.sink.cassandra.marker_store import Replaced
 from penstock.sink.cassandra.statements import statements_of
-from penstock.sink.cassandra.storage import bound, restored
+from penstock.sink.cassandra.storage import STORAGES
 from penstock.sink.table.publication import totals_under_key
-from penstock.sink.table.storage import batch_of
 from penstock.sink.table.target import Target
 
 READ = FaultPoint("cassandra.read", "The rows that a batch will replace are read.")
@@ -52,7 +51,7 @@ class Writer:
         """Write all rows, and return when every one was acknowledged. Raises PublishFailed."""
         for wave in _waves(batches):
             row_bytes = max(1, wave.nbytes // wave.num_rows)
-            rows = [(*row, at_us) for row in zip(*map(bound, wave.columns), strict=True)]
+            rows = [(*row, at_us) for row in zip(*map(STORAGES.values_of, wave.columns), strict=True)]
             self._land(chunked(rows, self._partition, row_bytes=row_bytes))
 
     def _land(self, chunks: list[Sequence[Row]]) -> None:
@@ -71,7 +70,7 @@ class Writer:
         self._patience(step)
 
     def _displaced(self, wave: "pa.RecordBatch") -> Replaced:
-        questions = _questions(zip(*(bound(wave.column(at)) for at in self._key), strict=True))
+        questions = _questions(zip(*(STORAGES.values_of(wave.column(at)) for at in self._key), strict=True))
 
         def step(connection: Connection) -> Replaced:
             with READ.around(error=connection_lost, lost=connection_lost):
@@ -84,17 +83,13 @@ class Writer:
         width = len(self._schema)
         rows = ([row[:width] for row in answer] for answer in answers)
         written = (at_us or 0 for answer in answers for row in answer for at_us in row[width:])
-        totals = totals_under_key(_restored_batches(rows, self._schema), self._row_digest, table=self._table)
+        totals = totals_under_key(STORAGES.batches(filter(None, rows), self._schema), self._row_digest, table=self._table)
         return Replaced(totals=totals, newest_us=max(written, default=0))
 
 
 def content(connection: Connection, rows: "pa.Schema", target: Target) -> Iterator["pa.RecordBatch"]:
     """Yield every row of the table. Raise NotStoredError, naming the column."""
-    return _restored_batches(connection.scan(statements_of(rows, target).read), rows)
-
-
-def _restored_batches(answers: Iterator[Sequence[Row]], schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
-    return (batch_of(rows, schema, restored) for rows in answers if rows)
+    return STORAGES.batches(filter(None, connection.scan(statements_of(rows, target).read)), rows)
 
 
 def chunked(rows: Sequence[Row], partition: Sequence[int], *, row_bytes: int) -> list[Sequence[Row]]:

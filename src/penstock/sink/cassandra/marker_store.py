@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from penstock.core.faults import FaultPoint
 from penstock.core.model import PipelineName, Position, Publication, SinkName, Totals
 from penstock.errors import Conflict
 from penstock.sink.cassandra import statements as sql
-from penstock.sink.cassandra.database import Around
+from penstock.sink.cassandra.database import Around, Row
 from penstock.sink.cassandra.errors import connection_lost
 from penstock.sink.table.marker import (
     FORMAT_VERSION,
@@ -30,19 +30,12 @@ from penstock.sink.table.marker_store import MARKER_COLUMNS, REMEMBERED_BATCHES
 STAMP = FaultPoint("cassandra.stamp", "The marker takes the time stamp of a batch, before its first row is written.")
 MARK = FaultPoint("cassandra.mark", "The marker is moved to the batch, after its last row is written.")
 
+Execute: TypeAlias = Callable[..., list[Row]]
+"""Runs a statement as `Connection.execute` does, as often as needed."""
+
 _APART = 2
 """Microseconds between two batches: what deletes a collection is stamped one earlier than what fills it."""
 _LAST_OF_MILLISECOND = 999
-
-
-class Execute(Protocol):
-    """Runs a statement, as often as needed, and returns all rows."""
-
-    def __call__(
-        self, statement: str, values: Sequence[Any] = (), *, serial: bool = False, around: Around = nullcontext
-    ) -> list[tuple[Any, ...]]:
-        """Run `statement`, each try within `around()`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +76,6 @@ class CassandraMarkerStore:
         self._stamp = Stamp()
 
     def read(self, pipeline: PipelineName, sink: SinkName) -> TableMarker | None:
-        """Return the marker, None if there is none yet. Raises FormatTooNew."""
         statement = sql.READ_MARKER if self._has_ledger_id else sql.READ_WITHOUT_LEDGER_ID
         rows = self._execute(statement, (pipeline, sink), serial=True)
         if not rows:
@@ -111,7 +103,6 @@ class CassandraMarkerStore:
         return [(PipelineName(pipeline), SinkName(sink)) for pipeline, sink, name in found if name == table]
 
     def newest_batch(self, pipeline: PipelineName, sink: SinkName) -> Position | None:
-        """Return the last position in the table of batches, None if there is none."""
         rows = self._execute(sql.NEWEST_BATCH, (pipeline, sink))
         return Position(rows[0][0]) if rows else None
 

@@ -1,15 +1,16 @@
 """The Cassandra sink: writes the rows of a batch at the batch's permanent time stamp, and then the marker."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.core.faults import FaultPoint
 from penstock.core.model import Finding, PipelineName, Publication, Published, SinkKind
 from penstock.errors import Conflict, PublishFailed, Retryable, StagedDataLost
 from penstock.sink.cassandra import table_schema as tables
-from penstock.sink.cassandra.database import Around, Connection, Database, StepRetry
+from penstock.sink.cassandra.database import Connection, Database, Row, StepRetry
 from penstock.sink.cassandra.duplicate_keys import repeated_in, require_unique, without
 from penstock.sink.cassandra.errors import connection_lost
 from penstock.sink.cassandra.load import Writer, content
@@ -134,17 +135,12 @@ class CassandraSink(CatalogSink[Connection, TableSchema]):
     def _publish_once(self, publication: Publication) -> Published:
         patience = self._patience()
 
-        def execute(
-            statement: str, values: Sequence[Any] = (), *, serial: bool = False, around: Around = nullcontext
-        ) -> list[tuple[Any, ...]]:
-            return patience(lambda connection: connection.execute(statement, values, serial=serial, around=around))
+        def execute(*given: Any, **named: Any) -> list[Row]:
+            return patience(lambda connection: connection.execute(*given, **named))
 
         markers = CassandraMarkerStore(execute)
         target = self._decided(publication)
-
-        def load() -> Loaded:
-            return self._load_by(patience, markers, publication, target)
-
+        load = partial(self._load_by, patience, markers, publication, target)
         try:
             published = self._note_applied(apply(markers, publication, target, since=self._committed, load=load))
         except StagedDataLost as lost:  # or published meanwhile by another driver, which then removes it

@@ -87,7 +87,6 @@ class TableStatements:
     key: tuple[str, ...]
 
     def create(self, declared: Sequence[str], partition: Sequence[str]) -> str:
-        """Return CREATE TABLE with a declared type for each column."""
         columns = ", ".join(f"{quoted(name)} {kind}" for name, kind in zip(self.columns, declared, strict=True))
         clustering = "".join(f", {quoted(name)}" for name in self.key[len(partition) :])
         return f"CREATE TABLE {quoted(self.table)} ({columns}, PRIMARY KEY (({_listed(partition)}){clustering}))"
@@ -116,7 +115,6 @@ class TableStatements:
 
     @property
     def look(self) -> str:
-        """Reads one row of the table, if there is one."""
         return f"{self.read} LIMIT 1"
 
 

@@ -13,15 +13,12 @@ from penstock.sink.table.row_validator import YEARS_IN_MICROSECONDS, Limits, Tab
 from penstock.sink.table.storage import (
     SPARK_TYPES,
     ColumnStorage,
-    Storages,
+    ColumnStorages,
     Values,
-    always,
     anything,
     as_is,
-    json_texts,
-    nothing,
+    only,
     to_durations,
-    to_nested,
     to_reals,
     to_texts,
     to_values,
@@ -38,12 +35,6 @@ _INTEGERS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64, "varint": 64
 _EPOCH, _MILLISECOND = dt.datetime(1970, 1, 1), dt.timedelta(milliseconds=1)  # noqa: DTZ001 - the driver's own have no zone
 _FIRST_DAY = 1 << 31
 """Cassandra's number for 1970-01-01."""
-
-
-def bound(column: "pa.Array") -> list[Any]:
-    """Return the values as the driver takes them for a prepared statement."""
-    values: list[Any] = storage_of(column.type).encode(column).to_pylist()
-    return values
 
 
 def _takes_integer(declared: str, kind: Any) -> bool:
@@ -92,18 +83,10 @@ _integers = partial(ColumnStorage.integers, takes=_takes_integer, encode=as_is, 
 
 _TEXT = _one_of("string", "text", encode=as_is, restore=to_texts, refused="an empty one as the whole partition key")
 _BINARY = _one_of("binary", "blob", encode=as_is, restore=to_values, refused="an empty one as the whole partition key")
-_NESTED = _one_of(
-    "struct, array, map, variant",
-    "text",
-    encode=json_texts,
-    restore=to_nested,
-    refused="times outside the years 0001 to 9999",
-)
-_VOID = ColumnStorage(
-    spark="void", declared=always("text"), takes=anything, encode=nothing, restore=to_values, also="any but a counter"
-)
+_NESTED = ColumnStorage.json("text", takes=only("text"), refused="times outside the years 0001 to 9999")
+_VOID = ColumnStorage.nulls("text", takes=anything, also="any but a counter")
 
-STORAGES = Storages(
+STORAGES = ColumnStorages(
     "Cassandra",
     (_types.is_int8, _integers("byte", "tinyint")),
     (_types.is_int16, _integers("short", "smallint")),
@@ -123,7 +106,7 @@ STORAGES = Storages(
     (_types.is_nested, _NESTED),
     (_types.is_null, _VOID),
 )
-storage_of, restored = STORAGES.of, STORAGES.restored
+storage_of = STORAGES.of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

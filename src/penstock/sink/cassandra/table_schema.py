@@ -13,7 +13,7 @@ from penstock.errors import Refused, Usage
 from penstock.sink.cassandra import statements as sql
 from penstock.sink.cassandra.database import Connection
 from penstock.sink.cassandra.errors import reason_of
-from penstock.sink.cassandra.storage import MAX_ROW_BYTES, RowValidator, storage_of
+from penstock.sink.cassandra.storage import MAX_ROW_BYTES, STORAGES, RowValidator
 from penstock.sink.table.columns import Alter, Columns, TableColumn, require_columns, require_keyed
 from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_TABLE
 from penstock.sink.table.sql_sink import has_ledger_id
@@ -163,7 +163,7 @@ def require_fit(_: Connection, found: TableSchema, rows: "pa.Schema", target: Ta
             remedy="Leave it out in the transform.",
         )
     of = Columns(table=target.table, named=in_double_quotes(target.table), alter=_ALTER, decided=decided)
-    require_columns(found.columns, rows, of=of, storage_of=storage_of, folded=str)
+    require_columns(found.columns, rows, of=of, storage_of=STORAGES.of, folded=str)
 
 
 def _require_whole_key(found: TableSchema, target: Target) -> None:
@@ -248,8 +248,7 @@ def _granted(right: str, table: str) -> Iterator[None]:
 
 def create_table(connection: Connection, rows: "pa.Schema", target: Target) -> None:
     """Create the table. Raise Refused."""
-    declared = [storage_of(field.type).declared(field.type) for field in rows]
-    _create(connection, sql.statements_of(rows, target).create(declared, target.partition))
+    _create(connection, sql.statements_of(rows, target).create(STORAGES.declared(rows), target.partition))
 
 
 def _create(connection: Connection, statement: str) -> None:

@@ -48,7 +48,6 @@ class DuckdbSink(FileSink["duckdb.DuckDBPyConnection", TableSchema]):
     _dialect = DUCKDB
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
-        """Create or check the file, the table and its marker, and close the file. Raise Usage, Refused, Failed, Retryable."""
         super().prepare(pipeline=pipeline, schema=schema)
         self.close()
 

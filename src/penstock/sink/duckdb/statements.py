@@ -89,7 +89,6 @@ class TableStatements(StagedTableStatements):
 
     @property
     def others(self) -> tuple[str, ...]:
-        """The columns that are not in the key."""
         key = {name.lower() for name in self.key}
         return tuple(name for name in self.columns if name.lower() not in key)
 

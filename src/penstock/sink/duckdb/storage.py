@@ -93,7 +93,6 @@ class RowValidator(TableRowValidator):
         return _DAYS if is_.is_date32(kind) else None
 
     def check_more(self, name: str, column: "pa.Array") -> None:
-        """Raise StageFailed for nested values that cannot be stored."""
         try:
             column.cast(stored_type(column.type))
         except (pa.ArrowException, TypeError) as cause:

@@ -108,11 +108,7 @@ def require_fit(
         raise not_a_table(target.table, f"a {table_schema.kind}")
     of = _columns(target, decided=decided)
     declared = dict(zip(rows.types, declared_for(connection, rows), strict=True))
-
-    def storage_of(kind: "pa.DataType") -> Exactly:
-        return Exactly(declared[kind])
-
-    require_columns(table_schema.columns, rows, of=of, storage_of=storage_of, folded=str.lower)
+    require_columns(table_schema.columns, rows, of=of, storage_of=lambda kind: Exactly(declared[kind]), folded=str.lower)
     _require_exact_key(connection, rows, target, of)
 
 

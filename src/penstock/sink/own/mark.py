@@ -45,7 +45,6 @@ class OwnMarkerStore(Generic[T]):
         self._mark: Mark | None = None
 
     def read(self, pipeline: PipelineName, sink: SinkName) -> TableMarker | None:
-        """Return the sink's marker, None if there is none yet. Raises LedgerMismatch if the mark is damaged, FormatTooNew."""
         if self._mark is None:
             text = self._author.read_mark(self._transaction, mark_key(pipeline, sink))
             self._mark = None if text is None else decode_mark(text, pipeline=pipeline, sink=sink)
@@ -63,11 +62,9 @@ class OwnMarkerStore(Generic[T]):
         self._keep(Mark(marker=marker, batches={} if self._mark is None else self._mark.batches))
 
     def owners(self, table: str) -> Sequence[tuple[PipelineName, SinkName]]:  # noqa: ARG002 - nobody lists marks
-        """Return nothing: marks cannot be listed."""
         return []
 
     def newest_batch(self, pipeline: PipelineName, sink: SinkName) -> Position | None:  # noqa: ARG002 - they are in the mark
-        """Return None: batches are remembered in the mark only."""
         return None
 
     def batch_at(self, publication: Publication) -> tuple[Any, ...] | None:

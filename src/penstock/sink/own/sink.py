@@ -5,6 +5,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Generic
 
 from typing_extensions import Self
@@ -96,7 +97,6 @@ class OwnSink(TableSink, Author[T], Generic[T]):
         return f"{how}, into {self.where} by {type(self).__module__}.{type(self).__qualname__}"
 
     def check(self) -> Sequence[Finding]:
-        """Return whether the target exists or will be created."""
         subject = f"sink {self._name}"
         try:
             with self._translate_errors(Failed):
@@ -106,7 +106,6 @@ class OwnSink(TableSink, Author[T], Generic[T]):
         return [Finding(subject=subject, ok=True, message=message)]
 
     def high_water_mark(self, account: AccountName, *, pipeline: PipelineName) -> HighWaterMark | None:
-        """Return what the mark says, None if there is none. Raises Failed."""
         with self._translate_errors(Failed), self._lock:
             if account != ONLY_ACCOUNT or not self.exists():
                 return None
@@ -128,10 +127,7 @@ class OwnSink(TableSink, Author[T], Generic[T]):
                 self.create(rows)
             with self._transaction() as transaction:
                 markers = OwnMarkerStore(self, transaction)
-
-                def content() -> Totals:
-                    return self._content(transaction, schema)
-
+                content = partial(self._content, transaction, schema)
                 prepare_marker(markers, pipeline=pipeline, sink=self._name, schema=schema, target=self._target, content=content)
 
     def stager(self) -> SpoolStager:
@@ -155,7 +151,6 @@ class OwnSink(TableSink, Author[T], Generic[T]):
         return published
 
     def verify(self, decisions: SinkDecisions) -> SinkReport:
-        """Compare the target with its mark, and the mark with the ledger."""
         with self._translate_errors(Failed), self._lock:
             if not self.exists():
                 return without_marker(decisions, f"There is no {self.where}.")

@@ -102,9 +102,10 @@ class UploadArea(Protocol):
 
     def seal(self) -> None:
         """Called once after all uploads of an attempt are finished, before they are reported. Raises StageFailed."""
-        ...
+        return
 
-    def requests_sent(self) -> Mapping[str, int]: ...
+    def requests_sent(self) -> Mapping[str, int]:
+        return {}
 
 
 class Area(Protocol):
@@ -170,7 +171,7 @@ class Area(Protocol):
 
     def lifecycle(self) -> Sequence[Finding]:
         """Return what the store deletes by itself, as far as it would hurt. Change nothing."""
-        ...
+        return ()
 
     def files(self) -> Iterator[StoredFile]:
         """Yield every file below the root that readers would read, in any order."""
@@ -217,9 +218,11 @@ class Account(Protocol):
         """Return the part that belongs to this sink. Nothing is touched yet."""
         ...
 
-    def requests_sent(self) -> Mapping[str, int]: ...
+    def requests_sent(self) -> Mapping[str, int]:
+        return {}
 
-    def estimated_requests(self) -> Mapping[str, RequestEstimate]: ...
+    def estimated_requests(self) -> Mapping[str, RequestEstimate]:
+        return {}
 
     def enclosing(self) -> "Iterator[tuple[str, AccountOwner]]":
         """Yield URL and owner of each account that this one lies within, as far as that can be seen from here."""

@@ -30,24 +30,17 @@ DICTIONARY_PAGESIZE_LIMIT: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EncodingSettings:
-    """What the user asked for: `default` for all columns except those in `columns`, which maps paths to encodings."""
+class Encodings:
+    """Encodings of columns: `default` for all except those in `columns`, which maps paths to encodings.
+
+    As a user sets them, or as an attempt's files are written: then no column is `auto`, and `columns` has all paths or none.
+    """
 
     default: str = AUTO
     columns: Mapping[str, str] = field(default_factory=dict)
     dictionary_pagesize_limit_bytes: int = DICTIONARY_PAGESIZE_LIMIT
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Encodings:
-    """The encodings of an attempt's files: `default` for all columns, or an encoding for every path in `columns`."""
-
-    default: str = DICTIONARY
-    columns: Mapping[str, str] = field(default_factory=dict)
-    dictionary_pagesize_limit_bytes: int = DICTIONARY_PAGESIZE_LIMIT
-
     def writer_options(self) -> Mapping[str, object]:
-        """Return the arguments for `pyarrow.parquet.ParquetWriter`."""
         others = {path: name.upper() for path, name in self.columns.items() if name not in {DICTIONARY, PLAIN}}
         listed = [path for path, name in self.columns.items() if name == DICTIONARY]
         return {
@@ -104,7 +97,7 @@ def is_text(kind: "pa.DataType") -> bool:
     return bool(is_string or pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
-def require_encodable(settings: EncodingSettings, stored: "pa.Schema") -> None:
+def require_encodable(settings: Encodings, stored: "pa.Schema") -> None:
     """Raise Usage for a path that is not in the schema `stored`, and for an encoding that does not fit the column's type."""
     kinds: dict[str, list[pa.DataType]] = {}
     for each in stored:
@@ -142,7 +135,7 @@ _BLOCK, _MINIBLOCKS, _BLOCK_HEAD_BYTES = 128, 4, 10
 _HALVINGS: Final = 20
 
 
-def choose_encodings(rows: "pa.Table", settings: EncodingSettings) -> Encodings:
+def choose_encodings(rows: "pa.Table", settings: Encodings) -> Encodings:
     """Return the encodings for files that begin with `rows`, at least one.
 
     Takes 20 to 100 microseconds per column. Few rows get only the first, small sample, and none at all if they have many columns:
@@ -165,7 +158,7 @@ def choose_encodings(rows: "pa.Table", settings: EncodingSettings) -> Encodings:
         chosen[leaf.path] = encoding
     if unclear:
         chosen.update(_after_a_look(rows, unclear))
-    return Encodings(columns=chosen, dictionary_pagesize_limit_bytes=limit)
+    return Encodings(default=DICTIONARY, columns=chosen, dictionary_pagesize_limit_bytes=limit)
 
 
 @dataclass(frozen=True, slots=True)

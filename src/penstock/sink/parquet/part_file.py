@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.core.model import AccountName, SinkName, Staged, Totals
-from penstock.errors import Usage
+from penstock.errors import StageFailed, Usage
 from penstock.protocols import SCHEMA_KEY
 from penstock.sink.parquet.account import Upload
 from penstock.sink.parquet.encoding import Encodings
@@ -50,8 +50,13 @@ class PartFile:
 
     def write(self, rows: "pa.Table", *, digest: int) -> None:
         """Append `rows` as one row group. Raises StageFailed."""
-        stored = rows if rows.schema.types == self._schema.types else rows.cast(self._schema)
-        self._writer.write_table(stored, row_group_size=len(stored))
+        try:
+            stored = rows if rows.schema.types == self._schema.types else rows.cast(self._schema)
+            self._writer.write_table(stored, row_group_size=len(stored))
+        except pa.ArrowException as cause:
+            raise StageFailed(
+                f"Rows cannot be written as Parquet: {cause}.", remedy="Repair or cast the column in the transform."
+            ) from cause
         self._rows += len(rows)
         self._digest += digest
 
@@ -59,7 +64,6 @@ class PartFile:
         self._writer.close()
 
     def finish(self, *, sink: SinkName, attempt: str) -> Staged:
-        """Make the file durable, and return it as a piece."""
         finished = self._upload.finish()
         totals = Totals(rows=self._rows, files=1, size_bytes=self.size_bytes) + Totals(digest=self._digest)
         return Staged(

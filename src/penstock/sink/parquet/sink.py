@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import combinations_with_replacement
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -30,7 +31,7 @@ from penstock.errors import Failed, LedgerMismatch, Usage
 from penstock.protocols import Signature, SinkDecisions, TaskCheck
 from penstock.sink.concurrent import map_concurrently
 from penstock.sink.parquet.account import Account, Area, UploadArea
-from penstock.sink.parquet.encoding import AUTO, DICTIONARY_PAGESIZE_LIMIT, EncodingSettings, require_encodable
+from penstock.sink.parquet.encoding import AUTO, DICTIONARY_PAGESIZE_LIMIT, Encodings, require_encodable
 from penstock.sink.parquet.layout import owner_of, partition_columns
 from penstock.sink.parquet.ownership import claim_account, require_apart, require_continued, require_own_account, require_unfilled
 from penstock.sink.parquet.part_file import stored_schema
@@ -52,6 +53,9 @@ class ParquetSink:
     silently store there as null, fails the batch unless `null_for_lost_texts`.
     """
 
+    kind: ClassVar = SinkKind.STAGING  # files wait invisibly beside the table and are moved into it
+    exactly_once: ClassVar = True
+
     def __init__(
         self,
         *,
@@ -68,9 +72,9 @@ class ParquetSink:
         null_for_lost_texts: bool = False,
         inline_limit_bytes: int = INLINE_LIMIT_BYTES,
     ) -> None:
-        self._name = name
+        self.name = name
         self._pipeline = pipeline
-        self._route_sql = route_sql
+        self.route_sql = route_sql
         self._accounts = dict(accounts)
         self._settings = WriteSettings(
             sink=name,
@@ -80,7 +84,7 @@ class ParquetSink:
             partition_by=tuple(partition_by),
             null_for_lost_texts=null_for_lost_texts,
             compression=compression,
-            encoding=EncodingSettings(
+            encoding=Encodings(
                 default=column_encoding if isinstance(column_encoding, str) else AUTO,
                 columns={} if isinstance(column_encoding, str) else dict(column_encoding),
                 dictionary_pagesize_limit_bytes=dictionary_pagesize_limit_bytes,
@@ -95,23 +99,6 @@ class ParquetSink:
 
     def use_row_digest(self, row_digest: RowDigest) -> None:
         self._settings = replace(self._settings, row_digest=row_digest)
-
-    @property
-    def name(self) -> SinkName:
-        return self._name
-
-    @property
-    def kind(self) -> SinkKind:
-        """Staging: files wait invisibly beside the table and are moved into it."""
-        return SinkKind.STAGING
-
-    @property
-    def exactly_once(self) -> bool:
-        return True
-
-    @property
-    def route_sql(self) -> str | None:
-        return self._route_sql
 
     @property
     def accounts(self) -> Sequence[AccountName]:
@@ -129,11 +116,10 @@ class ParquetSink:
         }
 
     def check(self) -> Sequence[Finding]:
-        return [finding for _, area in self._areas(self._pipeline) for finding in area.check()]
+        return [finding for area in self._areas(self._pipeline).values() for finding in area.check()]
 
     def high_water_mark(self, account: AccountName, *, pipeline: PipelineName) -> HighWaterMark | None:
-        """Return what the account's own marker says, None without one. Raises PublishFailed, Retryable, LedgerMismatch."""
-        marker = self._table(account, dict(self._areas(pipeline))[account]).marker()
+        marker = self._table(account, self._areas(pipeline)[account]).marker()
         return None if marker is None else marker.high_water_mark
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
@@ -141,9 +127,9 @@ class ParquetSink:
         if schema is not None:
             self._require_storable(schema)
         self._pipeline = pipeline
-        self._settings = replace(self._settings, owner=owner_of(pipeline, self._name))
+        self._settings = replace(self._settings, owner=owner_of(pipeline, self.name))
         self._uploads = {}
-        for name, area in self._areas(pipeline):
+        for name, area in self._areas(pipeline).items():
             self._require_own(area, name, pipeline)
             self._uploads[name] = area.prepare()
         if schema is not None:
@@ -158,20 +144,19 @@ class ParquetSink:
 
     def claim(self, ledger_id: LedgerId) -> None:
         """Note in every account that it is this sink's and that ledger's. Raises Refused, LedgerMismatch, Retryable, Failed."""
-        for name, area in self._areas(self._pipeline):
+        for name, area in self._areas(self._pipeline).items():
             require_unfilled(area, url=self._accounts[name].url)
             self._claim(name, area, ledger_id)
 
     def require_schema_accepted(self, *, pipeline: PipelineName, schema: str) -> None:
-        """Raise Usage or Refused for rows that the accounts cannot hold, or not together with what they hold."""
-        for name, area in self._areas(pipeline):
+        for name, area in self._areas(pipeline).items():
             self._require_own(area, name, pipeline)
         self._require_storable(schema)
         self._require_continued(schema, pipeline)
 
     def stager(self) -> ParquetStager:
         if self._uploads is None:
-            raise Failed(f"Sink {self._name!r} was not prepared.", remedy="Call prepare() first.")
+            raise Failed(f"Sink {self.name!r} was not prepared.", remedy="Call prepare() first.")
         return ParquetStager(settings=self._settings, areas=self._uploads)
 
     def publish(self, publication: Publication) -> Published:
@@ -189,26 +174,25 @@ class ParquetSink:
         return Published(totals=publication.totals, already=already)
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
-        return [name for _, area in self._areas(cut.pipeline) for name in area.sweep(cut, dry_run=dry_run)]
+        return [name for area in self._areas(cut.pipeline).values() for name in area.sweep(cut, dry_run=dry_run)]
 
     @contextmanager
     def task_checks(self) -> Iterator[Sequence[TaskCheck]]:
         with ExitStack() as stack:
-            found = [stack.enter_context(area.task_check()) for _, area in self._areas(self._pipeline)]
+            found = [stack.enter_context(area.task_check()) for area in self._areas(self._pipeline).values()]
             yield [check for check in found if check is not None]
 
     def waiting(self, account: AccountName, *, pipeline: PipelineName) -> Iterator[Waiting]:
-        return dict(self._areas(pipeline))[account].waiting()
+        return self._areas(pipeline)[account].waiting()
 
     def lifecycle(self) -> Sequence[Finding]:
-        return [finding for _, area in self._areas(self._pipeline) for finding in area.lifecycle()]
+        return [finding for area in self._areas(self._pipeline).values() for finding in area.lifecycle()]
 
     def verify(self, decisions: SinkDecisions) -> SinkReport:
         return verify_accounts(self.tables(), decisions, self._settings.row_digest)
 
     def tables(self) -> Mapping[AccountName, Table]:
-        """Return every account as its readers see it."""
-        return {name: self._table(name, area) for name, area in self._areas(self._pipeline)}
+        return {name: self._table(name, area) for name, area in self._areas(self._pipeline).items()}
 
     def requests_sent(self) -> Mapping[str, int]:
         return {place: sent for account in self._accounts.values() for place, sent in account.requests_sent().items()}
@@ -221,26 +205,24 @@ class ParquetSink:
 
     def _claim(self, name: AccountName, area: Area, ledger_id: LedgerId) -> None:
         if (name, ledger_id) not in self._claimed:
-            owner = AccountOwner(pipeline=self._pipeline, sink=self._name, account=name, ledger_id=ledger_id)
+            owner = AccountOwner(pipeline=self._pipeline, sink=self.name, account=name, ledger_id=ledger_id)
             claim_account(area, owner, url=self._accounts[name].url)
             self._claimed.add((name, ledger_id))
 
     def _require_own(self, area: Area, name: AccountName, pipeline: PipelineName) -> None:
         owner = area.claimed_by()
         account = self._accounts[name]
-        require_own_account(owner, pipeline=pipeline, sink=self._name, account=name, url=account.url)
+        require_own_account(owner, pipeline=pipeline, sink=self.name, account=name, url=account.url)
         require_apart(account, owner)
 
     def _table(self, name: AccountName, area: Area) -> Table:
-        return Table(sink=self._name, name=name, account=self._accounts[name], area=area, owner=self._settings.owner)
+        return Table(sink=self.name, name=name, account=self._accounts[name], area=area, owner=self._settings.owner)
 
-    def _areas(self, pipeline: PipelineName) -> "list[tuple[AccountName, Area]]":
-        return [
-            (name, account.area(pipeline=pipeline, sink=self._name, account=name)) for name, account in self._accounts.items()
-        ]
+    def _areas(self, pipeline: PipelineName) -> Mapping[AccountName, Area]:
+        return {name: account.area(pipeline=pipeline, sink=self.name, account=name) for name, account in self._accounts.items()}
 
     def _shares(self, publication: Publication) -> list[AccountPublication]:
-        areas = dict(self._areas(publication.pipeline))
+        areas = self._areas(publication.pipeline)
         pieces = dict[AccountName, list[Staged]]()
         fresh = self._published_at is not None and publication.position > self._published_at
         for piece in publication.staged:
@@ -248,7 +230,7 @@ class ParquetSink:
         unknown = next((account for account in pieces if account not in areas), None)
         if unknown is not None:
             raise LedgerMismatch(
-                f"Batch {publication.batch.batch_id} holds rows for account {unknown!r}, which sink {self._name!r} lacks.",
+                f"Batch {publication.batch.batch_id} holds rows for account {unknown!r}, which sink {self.name!r} lacks.",
                 remedy="Run `penstock recover` with the pipeline file that still has this account; then take it out.",
             )
         return [
@@ -263,7 +245,7 @@ class ParquetSink:
             stored = stored_schema(rows)
             require_encodable(self._settings.encoding, pa.schema([each for each in stored if each.name not in parts]))
         except Usage as wrong:
-            raise Usage(f"Sink {self._name!r}: {wrong.message}", remedy=wrong.remedy) from wrong
+            raise Usage(f"Sink {self.name!r}: {wrong.message}", remedy=wrong.remedy) from wrong
         names = [name.casefold() for name in rows.names]
         doubled = next((name for place, name in enumerate(rows.names) if name.casefold() in names[:place]), None)
         if doubled is not None:
@@ -273,31 +255,31 @@ class ParquetSink:
             )
 
     def _require_continued(self, schema: str, pipeline: PipelineName) -> None:
-        for name, area in self._areas(pipeline):
+        for name, area in self._areas(pipeline).items():
             require_continued(
-                area, arrow_schema(schema), self._settings.partition_by, account=name, owner=owner_of(pipeline, self._name)
+                area, arrow_schema(schema), self._settings.partition_by, account=name, owner=owner_of(pipeline, self.name)
             )
 
     def _require_sensible(self) -> None:
         settings = self._settings
-        if not settings.accounts or (self._route_sql is None and len(settings.accounts) > 1):
+        if not settings.accounts or (self.route_sql is None and len(settings.accounts) > 1):
             raise Usage(
-                f"Sink {self._name!r} has {len(settings.accounts)} accounts and no route.",
+                f"Sink {self.name!r} has {len(settings.accounts)} accounts and no route.",
                 remedy="Give it one account, or a route that yields each row's account.",
             )
         if settings.unrouted is not None and settings.unrouted not in settings.accounts:
             raise Usage(
-                f"Sink {self._name!r} sends unrouted rows to {settings.unrouted!r}, which is no account of it.",
+                f"Sink {self.name!r} sends unrouted rows to {settings.unrouted!r}, which is no account of it.",
                 remedy=f"Use one of {', '.join(settings.accounts)}.",
             )
         if settings.compression not in COMPRESSIONS:
             raise Usage(
-                f"Sink {self._name!r} has the compression {settings.compression!r}.", remedy=f"Use {', '.join(COMPRESSIONS)}."
+                f"Sink {self.name!r} has the compression {settings.compression!r}.", remedy=f"Use {', '.join(COMPRESSIONS)}."
             )
         for (one, first), (other, second) in combinations_with_replacement(self._accounts.items(), 2):
             why = first.overlaps(second) or second.overlaps(first)
             if why is not None:
                 raise Usage(
-                    f"The accounts {one!r} and {other!r} of sink {self._name!r} overlap: {why}.",
+                    f"The accounts {one!r} and {other!r} of sink {self.name!r} overlap: {why}.",
                     remedy="Give every account a directory of its own, and `staging` one outside of all of them.",
                 )

@@ -1,11 +1,10 @@
 """What the tasks of the Parquet sink are set to, and the first that they do: they split the rows that arrive.
 
-A chunk of rows is split by account and partition directory, with one sort of small numbers and one `take`.
+A chunk of rows is split by account and partition directory, by Arrow's `group_by` and one `take`.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +14,7 @@ import pyarrow.compute as pc
 from penstock.core.model import NEWEST_ROW_DIGEST, AccountName, RowDigest, SinkName
 from penstock.core.row_hash import digest, row_hashes
 from penstock.errors import StageFailed
-from penstock.sink.parquet.encoding import EncodingSettings
+from penstock.sink.parquet.encoding import Encodings
 from penstock.sink.parquet.layout import PartitionColumn, Value, is_lost_as_directory, partition_columns
 
 INLINE_LIMIT_BYTES = 100 * 1024
@@ -40,7 +39,7 @@ class WriteSettings:
     partition_by: tuple[str, ...] = ()
     null_for_lost_texts: bool = False
     compression: str = "zstd"
-    encoding: EncodingSettings = field(default_factory=EncodingSettings)
+    encoding: Encodings = field(default_factory=Encodings)
     target_file_size_bytes: int = 128_000_000
     row_group_rows: int = 1 << 20
     row_group_bytes: int = 64 << 20
@@ -53,9 +52,6 @@ class WriteSettings:
 _OWN_SHARE = 16
 _REMEMBERED_NAMES = 10_000
 _SHOWN = 60
-_LARGEST_NUMBER = (1 << 63) - 1
-
-Numbers = npt.NDArray[np.int64]
 
 
 class Lease:
@@ -103,20 +99,12 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """A group before its rows are taken: where they stand in the sorted chunk, and what they have in common."""
+    """A group before its rows are taken: their numbers in the chunk, and what they have in common."""
 
-    start: int
-    end: int
+    numbers: "pa.Int64Array"
     account: AccountName
     values: tuple[Value, ...]
     digest: int
-
-
-class _Coded(NamedTuple):
-    """What one partition column contributes to the numbers. `before`: the earlier numbers, where they were replaced."""
-
-    dictionary: "pa.Array"
-    before: "Numbers | None"
 
 
 class Splitter:
@@ -136,43 +124,45 @@ class Splitter:
 
     def split(self, chunk: Chunk) -> "list[Group]":
         """Return the groups of `chunk`. Raises StageFailed for rows without account, or values that no directory can express."""
-        numbers, coded = self._numbers(chunk)
         data = chunk.rows.select(self._data)
-        if numbers is None:
-            whole = _Part(start=0, end=len(data), account=self._settings.accounts[0], values=(), digest=digest(chunk.hashes))
-            return [self._own(whole, data, chunk, order=None)]
-        order, parts = self._parts(numbers, coded, chunk.hashes)
+        if chunk.accounts is None and not self._columns:
+            parts = [_Part(numbers=_every(data), account=self._settings.accounts[0], values=(), digest=digest(chunk.hashes))]
+        else:
+            parts = self._parts(chunk)
         if len(parts) == 1:
-            return [self._own(parts[0], data, chunk, order)]
-        return list(self._groups(parts, data, chunk, order))
+            return [self._group(parts[0], data, Lease(data), chunk)]
+        return list(self._groups(parts, data, chunk))
 
     # --- assigning rows
 
-    def _numbers(self, chunk: Chunk) -> "tuple[Numbers | None, list[_Coded]]":
-        """Return one number per row for its account and partition values; None if all rows go to the same place."""
-        numbers = self._account_numbers(chunk.accounts)
-        coded = list[_Coded]()
-        span = len(self._settings.accounts)
-        for column in self._columns:
-            encoded = pc.dictionary_encode(chunk.rows.column(column.index).combine_chunks(), null_encoding="encode")
-            indices = np.asarray(encoded.indices, dtype=np.int64)
-            values = len(encoded.dictionary)
-            before = None
-            if numbers is not None and span * values > _LARGEST_NUMBER:  # would overflow: renumber what is there
-                before, numbers = np.unique(numbers, return_inverse=True)
-                span = len(before)
-            numbers, span = indices if numbers is None else numbers * values + indices, span * values
-            coded.append(_Coded(encoded.dictionary, before))
-        return numbers, coded
+    def _parts(self, chunk: Chunk) -> list[_Part]:
+        keys = [self._account_numbers(chunk), *(chunk.rows.column(column.index) for column in self._columns)]
+        names = [str(place) for place in range(len(keys))]
+        rows = [_every(chunk.rows), pa.array(chunk.hashes)]
+        table = pa.Table.from_arrays([*keys, *rows], names=[*names, "row", "hash"])
+        found = table.group_by(names, use_threads=False).aggregate([("row", "list"), ("hash", "sum")])  # I5: in their order
+        values = [_python_values(column, found.column(name)) for column, name in zip(self._columns, names[1:], strict=True)]
+        return [
+            _Part(numbers=numbers.values, account=self._settings.accounts[account], values=tuple(own), digest=summed)
+            for numbers, summed, account, *own in zip(
+                found.column("row_list"),
+                found.column("hash_sum").to_pylist(),
+                found.column(names[0]).to_pylist(),
+                *values,
+                strict=True,
+            )
+        ]
 
-    def _account_numbers(self, accounts: "pa.ChunkedArray | None") -> "Numbers | None":
-        """Return the account of each row by its number, None if all go to the only one. Raises StageFailed for rows without."""
-        if accounts is None:
-            return None
+    def _account_numbers(self, chunk: Chunk) -> "pa.Array | pa.ChunkedArray":
+        """Return the account of each row by its number. Raises StageFailed for rows without."""
+        if chunk.accounts is None:
+            return pa.repeat(0, len(chunk.rows))
         settings = self._settings
-        found = pc.index_in(accounts, value_set=self._accounts)
-        if found.null_count and settings.unrouted is None:
-            strange = accounts.filter(pc.is_null(found))
+        found = pc.index_in(chunk.accounts, value_set=self._accounts)
+        if settings.unrouted is not None:
+            return pc.fill_null(found, settings.accounts.index(settings.unrouted))
+        if found.null_count:
+            strange = chunk.accounts.filter(pc.is_null(found))
             name = strange[0].as_py()
             shown = "null" if name is None else repr(name[:_SHOWN])
             rows = f"{len(strange)} rows route" if len(strange) > 1 else "A row routes"
@@ -180,60 +170,29 @@ class Splitter:
                 f"{rows} to the account {shown}, but sink {settings.sink!r} has {', '.join(settings.accounts)}.",
                 remedy="Correct the route, add the account, or let `unrouted` name an account that takes such rows.",
             )
-        if settings.unrouted is not None:
-            found = pc.fill_null(found, settings.accounts.index(settings.unrouted))
-        return np.asarray(found, dtype=np.int64)
-
-    def _parts(self, numbers: Numbers, coded: list[_Coded], hashes: npt.NDArray[np.uint64]) -> tuple[Numbers, list[_Part]]:
-        present, ranks = np.unique(numbers, return_inverse=True) if int(numbers.max()) > 0xFFFF else (None, numbers)
-        counts = np.bincount(ranks)
-        ranks = ranks.astype(np.uint16) if len(counts) <= 0x10000 else ranks
-        order = np.argsort(ranks, kind="stable")
-        taken = np.flatnonzero(counts)
-        ends = np.cumsum(counts[taken])
-        starts = ends - counts[taken]
-        digests = np.add.reduceat(hashes[order], starts)
-        codes = taken if present is None else present[taken]
-        values = self._values(codes, coded)
-        parts = [
-            _Part(start=start, end=end, account=account, values=value, digest=int(summed))
-            for start, end, (account, value), summed in zip(starts.tolist(), ends.tolist(), values, digests, strict=True)
-        ]
-        return order, parts
-
-    def _values(self, codes: Numbers, coded: list[_Coded]) -> "Iterator[tuple[AccountName, tuple[Value, ...]]]":
-        """Return what each code stands for: the reverse of `_numbers`."""
-        columns: list[list[Value]] = []
-        for column, (dictionary, before) in zip(reversed(self._columns), reversed(coded), strict=True):
-            codes, indices = np.divmod(codes, len(dictionary))
-            codes = codes if before is None else before[codes]
-            columns.append(_python_values(column, dictionary.take(pa.array(indices))))
-        accounts = [self._settings.accounts[number] for number in codes.tolist()]
-        return zip(accounts, zip(*reversed(columns), strict=True) if columns else [()] * len(accounts), strict=True)
+        return found
 
     # --- taking rows
 
-    def _groups(self, parts: Sequence[_Part], data: "pa.Table", chunk: Chunk, order: Numbers) -> Iterator[Group]:
+    def _groups(self, parts: Sequence[_Part], data: "pa.Table", chunk: Chunk) -> Iterator[Group]:
         """Yield groups. Large ones get rows of their own; small ones share one copy, which lives until the last is written."""
-        small = [part for part in parts if (part.end - part.start) * _OWN_SHARE < len(order)]
+        small = [part for part in parts if len(part.numbers) * _OWN_SHARE < len(data)]
         for part in parts:
-            if (part.end - part.start) * _OWN_SHARE >= len(order):
-                yield self._own(part, data.take(pa.array(order[part.start : part.end])), chunk, order)
+            if len(part.numbers) * _OWN_SHARE >= len(data):
+                rows = data.take(part.numbers)
+                yield self._group(part, rows, Lease(rows), chunk)
         if not small:
             return
-        shared = data.take(pa.array(np.concatenate([order[part.start : part.end] for part in small])))
+        shared = data.take(pa.concat_arrays([part.numbers for part in small]))
         lease = Lease(shared, holders=len(small))
         start = 0
         for part in small:
-            rows = shared.slice(start, part.end - part.start)
-            yield self._group(part, rows, lease, chunk, order)
+            rows = shared.slice(start, len(part.numbers))
+            yield self._group(part, rows, lease, chunk)
             start += len(rows)
 
-    def _own(self, part: _Part, rows: "pa.Table", chunk: Chunk, order: Numbers | None) -> Group:
-        return self._group(part, rows, Lease(rows), chunk, order)
-
-    def _group(self, part: _Part, rows: "pa.Table", lease: Lease, chunk: Chunk, order: Numbers | None) -> Group:
-        values, summed = self._stored_values(part, chunk, order)
+    def _group(self, part: _Part, rows: "pa.Table", lease: Lease, chunk: Chunk) -> Group:
+        values, summed = self._stored_values(part, chunk)
         return Group(
             account=part.account,
             directories="/".join(self._directory(place, value) for place, value in enumerate(values)),
@@ -243,14 +202,13 @@ class Splitter:
             lease=lease,
         )
 
-    def _stored_values(self, part: _Part, chunk: Chunk, order: Numbers | None) -> tuple[tuple[Value, ...], int]:
+    def _stored_values(self, part: _Part, chunk: Chunk) -> tuple[tuple[Value, ...], int]:
         """Return the partition values as readers will see them, and the digest of rows that have these."""
         lost = [place for place, value in enumerate(part.values) if is_lost_as_directory(value)]
-        if not lost or order is None:
+        if not lost:
             return part.values, part.digest
-        rows = chunk.rows.take(pa.array(order[part.start : part.end]))
         values = tuple(None if place in lost else value for place, value in enumerate(part.values))
-        return values, self._digest_with_nulls(lost, rows)
+        return values, self._digest_with_nulls(lost, chunk.rows.take(part.numbers))
 
     def _digest_with_nulls(self, lost: Sequence[int], rows: "pa.Table") -> int:
         """Return the digest of rows whose lost texts are null, as they will be stored. Raises StageFailed if they must not be."""
@@ -267,6 +225,10 @@ class Splitter:
                 self._names.clear()
             known = self._names[place, value] = self._columns[place].directory(value)
         return known
+
+
+def _every(rows: "pa.Table") -> "pa.Int64Array":
+    return pa.array(np.arange(len(rows)))
 
 
 def _python_values(column: PartitionColumn, values: "pa.Array") -> list[Value]:

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.core.model import AccountName, Attempt, Staged
-from penstock.errors import StageFailed
 from penstock.sink.parquet.account import Allowance, Upload, UploadArea
 from penstock.sink.parquet.encoding import Encodings, choose_encodings
 from penstock.sink.parquet.layout import file_name
@@ -96,7 +95,6 @@ class ParquetStager:
     areas: Mapping[AccountName, UploadArea]
 
     def open(self, attempt: Attempt, schema: "pa.Schema") -> "ParquetStageWriter":
-        """Return a writer for the rows of `attempt`. Raises Usage for rows that the sink cannot hold."""
         return ParquetStageWriter(self, attempt, schema)
 
     def requests_sent(self) -> Mapping[str, int]:
@@ -163,7 +161,7 @@ class ParquetStageWriter:
 
     def _write(self, group: RowGroup) -> None:
         file = self._open.pop(group.place, None) or self._begin(*self._name(group.place))
-        _append(file, group)
+        file.write(group.rows, digest=group.digest)
         self._open[group.place] = file
         if file.size_bytes >= self._settings.target_file_size_bytes:
             self._finish(group.place)
@@ -203,7 +201,7 @@ class ParquetStageWriter:
         A new file is opened here, so that no more files are open than threads run.
         """
         opened = file if isinstance(file, PartFile) else self._begin(*file)
-        _append(opened, group)
+        opened.write(group.rows, digest=group.digest)
         opened.close()
         return self._durable(opened)
 
@@ -232,12 +230,3 @@ class _Gathering:
             hashes=np.concatenate([np.asarray(hashes) for _, hashes, _ in batches]),
             accounts=pa.chunked_array(routes) if routes else None,
         )
-
-
-def _append(file: PartFile, group: RowGroup) -> None:
-    try:
-        file.write(group.rows, digest=group.digest)
-    except pa.ArrowException as cause:
-        raise StageFailed(
-            f"Rows cannot be written as Parquet: {cause}.", remedy="Repair or cast the column in the transform."
-        ) from cause

@@ -53,7 +53,6 @@ class LedgerFiles:
         return files
 
     def newer_than(self, position: Position, account: AccountName) -> frozenset[str]:
-        """Return the names of an account's files that were decided after `position`."""
         return frozenset(
             name
             for (place, name), decided in self.by_name.items()

@@ -52,7 +52,7 @@ class PieceFile(Protocol):
         """Make the piece durable under its name."""
         ...
 
-    def drop(self) -> None:
+    def abandon(self) -> None:
         """Stop writing. The sweep removes what is there."""
         ...
 

@@ -23,7 +23,7 @@ from penstock.errors import Retryable, StagedDataLost
 from penstock.sink.concurrent import map_concurrently
 from penstock.sink.spool.place import Place
 from penstock.sink.spool.writer import FORMAT, VERSION
-from penstock.support.filesystem_errors import problem_of, translate_os_errors
+from penstock.support.filesystem_errors import translate_os_errors
 
 READ = FaultPoint("spool.read", "The driver opens a decided spool piece.")
 
@@ -62,16 +62,12 @@ def read_cached(piece: Staged, rows: "Sequence[pa.RecordBatch]", place: Place) -
 
 @contextmanager
 def _translate_errors(piece: Staged, place: Place) -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError:
-        raise _lost(piece, place, "it is missing") from None
-    except OSError as cause:
-        problem = problem_of(cause)
-        raise Retryable(
-            f"The spool piece {piece.name} in {place.where} cannot be read: {problem.reason}.",
-            remedy=f"{problem.advice}, then try again.",
-        ) from cause
+    what = f"The spool piece {piece.name} in {place.where} cannot be read"
+    with translate_os_errors(Retryable, what, then=", then try again."):
+        try:
+            yield
+        except FileNotFoundError:
+            raise _lost(piece, place, "it is missing") from None
 
 
 def _open(piece: Staged, place: Place) -> BinaryIO:
@@ -139,7 +135,6 @@ class Copies:
         return open_ranged(lambda at, length: os.pread(self.file.fileno(), length, start + at), size_bytes_of(piece))
 
     def add(self, piece: Staged, place: Place) -> None:
-        """Fetch `piece` and verify it. Raises as `read_piece`."""
         at = self.starts[piece.name]
         with _translate_errors(piece, place), _open(piece, place) as file:
             for chunk in _verified(piece, file, place):

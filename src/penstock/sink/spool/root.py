@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
 
 from penstock.blob import BlobStore, Pending, open_store
-from penstock.blob.base_store import requests_to
 from penstock.blob.check import StoreCheck, check_store, waiting_finding
 from penstock.blob.object_file import PartedUpload, open_object
 from penstock.blob.url import MISSPELT, is_blob, is_misspelt, scheme_of
@@ -88,7 +87,7 @@ class DirectoryFile:
         sync_directory(self._directory)
         self._file.close()
 
-    def drop(self) -> None:
+    def abandon(self) -> None:
         self._file.close()
 
 
@@ -116,7 +115,7 @@ class ObjectPlace:
         return self.store.head(self.folder + name) is not None
 
     def create(self, name: str) -> "ObjectFile":
-        return ObjectFile(self.store, self.folder + name)
+        return ObjectFile(self.store, self.folder + name, tag=name)
 
     def open(self, name: str) -> BinaryIO:
         return open_object(self.store, self.folder + name)
@@ -134,47 +133,29 @@ class ObjectPlace:
             self.store.discard(Pending(key=key, upload=spooled.upload))
 
     def requests_sent(self) -> Mapping[str, int]:
-        return {self.store.url: requests_to(self.store.url)}
+        return self.store.requests_sent()
 
     def _objects(self) -> Iterator[Spooled]:
         for found in self.store.list(self.folder):
             yield Spooled(name=found.key.removeprefix(self.folder), size_bytes=found.size_bytes)
 
 
-class ObjectFile:
+class ObjectFile(PartedUpload):
     """A `PieceFile` in a store: one put if it is small, else an upload in parts. Attempts never share a key."""
-
-    def __init__(self, store: BlobStore, key: str) -> None:
-        self._store, self._key = store, key
-        self._tag = key.rpartition("/")[2]
-        self._upload = PartedUpload(store, key, tag=self._tag)
-
-    def write(self, data: bytes) -> int:
-        self._upload.write(data)
-        return len(data)
-
-    def flush(self) -> None:
-        """Do nothing: a part is sent when it is whole."""
 
     def finish(self) -> None:
         """Write the rest, then look for the object, however the store answered. Raises OutcomeUnknown if it is not there."""
         with suppress(OutcomeUnknown):
-            self._place()
+            if self.name is None:
+                self._store.put(self._key, self.unsent(), tag=self._tag)
+            else:
+                self._store.complete(self._key, self.name, self.parts(), tag=self._tag)
         found = self._store.head(self._key)
-        if found is None or (found.size_bytes, found.tag) != (self._upload.size_bytes, self._tag):
+        if found is None or (found.size_bytes, found.tag) != (self.size_bytes, self._tag):
             raise OutcomeUnknown(
-                f"{self._store.url}/{self._key} was written with {self._upload.size_bytes} bytes, but what is there is {found}.",
+                f"{self._store.url}/{self._key} was written with {self.size_bytes} bytes, but what is there is {found}.",
                 remedy="Start again.",
             )
-
-    def drop(self) -> None:
-        self._upload.abandon()
-
-    def _place(self) -> None:
-        if self._upload.name is None:
-            self._store.put(self._key, self._upload.unsent(), tag=self._tag)
-        else:
-            self._store.complete(self._key, self._upload.name, self._upload.parts(), tag=self._tag)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,10 +194,7 @@ class SpoolRoot:
         return [StoreCheck(subject=self._subject, reopen=self.store, folder="")] if is_blob(self.url) else []
 
     def requests_sent(self) -> Mapping[str, int]:
-        if not is_blob(self.url):
-            return {}
-        url = self.store().url
-        return {url: requests_to(url)}
+        return self.store().requests_sent() if is_blob(self.url) else {}
 
     @property
     def _subject(self) -> str:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from penstock.core.faults import FaultPoint
 from penstock.core.model import (
@@ -131,7 +131,6 @@ class Spool:
                     yield from read_piece(piece, place, copy=here.open(piece))
 
     def lies_remote(self, pieces: Iterable[Staged], *, pipeline: PipelineName) -> bool:
-        """Return whether some of `pieces` must be fetched from a store."""
         return self._place(pipeline).is_remote and any(piece.inline is None for piece in pieces)
 
     @contextmanager
@@ -184,7 +183,6 @@ class Spool:
         return [f"{place.where}/{spooled.name}" for spooled in dead]
 
     def waiting(self, pipeline: PipelineName) -> Iterator[Waiting]:
-        """Yield everything in the place that an attempt staged."""
         place = self._place(pipeline)
         for spooled, attempt in _of_attempts(place.spooled()):
             yield Waiting(name=f"{place.where}/{spooled.name}", attempt=attempt, size_bytes=spooled.size_bytes)
@@ -211,20 +209,15 @@ class Spool:
 class SpooledSink:
     """The common part of a `Sink` over one spool. Implements `HasStaging` and `CountsRequests` for the spool."""
 
+    route_sql: ClassVar = None
+    accounts: ClassVar[Sequence[AccountName]] = [ONLY_ACCOUNT]
+
     def __init__(self, *, name: SinkName, spool: Spool) -> None:
         self._name, self._spool = name, spool
 
     @property
     def name(self) -> SinkName:
         return self._name
-
-    @property
-    def route_sql(self) -> str | None:
-        return None
-
-    @property
-    def accounts(self) -> Sequence[AccountName]:
-        return [ONLY_ACCOUNT]
 
     def waiting(self, account: AccountName, *, pipeline: PipelineName) -> Iterator[Waiting]:  # noqa: ARG002 - there is one
         return self._spool.waiting(pipeline)

@@ -49,11 +49,9 @@ class RowCache:
                 del self._rows[next(iter(self._rows))]
 
     def rows_of(self, piece: Staged) -> "Sequence[pa.RecordBatch] | None":
-        """Return the rows of `piece`, None if they are not cached."""
         return self._rows.get(piece.name)
 
     def evict(self, pieces: Iterable[Staged]) -> None:
-        """Drop the rows of published pieces."""
         with self._lock:
             for piece in pieces:
                 self._rows.pop(piece.name, None)
@@ -154,7 +152,7 @@ class SpoolWriter:
 
     def abandon(self) -> None:
         if self._target is not None:
-            self._target.drop()
+            self._target.abandon()
 
     def _open_stream(self) -> Any:
         if self._stream is None:
@@ -226,9 +224,9 @@ class _Target:
             self._file.finish()
         return None
 
-    def drop(self) -> None:
+    def abandon(self) -> None:
         if self._file is not None:
-            self._file.drop()
+            self._file.abandon()
 
     def _spill(self) -> None:
         self._claimed.require_shared()

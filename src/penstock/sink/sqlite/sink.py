@@ -59,7 +59,6 @@ class SqliteSink(FileSink[sqlite3.Connection, TableSchema]):
         return f"sqlite:{self._database.path}"
 
     def publish_within(self, transaction: object, publication: Publication) -> Published:
-        """Publish in the ledger's transaction on the same file. If this raises, the ledger rolls back."""
         if not isinstance(transaction, sqlite3.Connection):
             raise TypeError(f"expected an sqlite3.Connection, found {type(transaction).__name__}")
         return self._publish_in_ledger(transaction, publication)

@@ -82,7 +82,6 @@ class TableStatements:
         return f"main.{quoted(self.table)}"
 
     def create(self, declared: Sequence[str]) -> str:
-        """Create the table with column types `declared`. The key becomes the primary key."""
         key = {name.lower() for name in self.key}
         parts = [
             f"{quoted(name)} {kind}{' NOT NULL' if name.lower() in key else ''}"
@@ -104,7 +103,6 @@ class TableStatements:
         return f"{self.insert(rows)} ON CONFLICT ({_list(self.key)}) DO UPDATE SET {changes}"
 
     def insert_if_absent(self, rows: int) -> str:
-        """Insert the rows whose key the table does not have."""
         return f"{self.insert(rows)} ON CONFLICT ({_list(self.key)}) DO NOTHING"
 
     def clear(self) -> str:
@@ -134,7 +132,6 @@ class TableStatements:
         """  # noqa: S608 - quoted
 
     def read_displaced(self) -> str:
-        """Select the rows that were replaced or skipped."""
         return f"SELECT {_list(self.columns)} FROM temp.penstock_displaced"  # noqa: S608 - quoted
 
     def _places(self, rows: int) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from penstock.core.high_water_mark import AccountOwner
-from penstock.core.model import AccountName, PipelineName, RequestEstimate, SinkName
+from penstock.core.model import AccountName, PipelineName, SinkName
 from penstock.errors import PenstockError, Usage
 from penstock.sink.parquet.account import Account
 from penstock.sink.parquet.directory.area import DirectoryArea
@@ -23,7 +23,7 @@ _OPTIONS = ("staging", "publish_by")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DirectoryAccount:
+class DirectoryAccount(Account):
     """`root` holds the table. Staged files wait in `own_staging` if given, else beside the root."""
 
     publishing: ClassVar = "one move a file"
@@ -68,12 +68,6 @@ class DirectoryAccount:
                 owner = read_owner(Path(outer.parent, _STAGING, outer.name, _OWNER))
                 if owner is not None:
                     yield f"file://{outer}", owner
-
-    def requests_sent(self) -> Mapping[str, int]:
-        return {}
-
-    def estimated_requests(self) -> Mapping[str, RequestEstimate]:
-        return {}
 
     def overlaps(self, other: Account) -> str | None:
         """Return why both cannot be accounts of one sink. An account overlaps itself if its staging lies in its root."""

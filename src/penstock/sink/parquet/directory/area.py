@@ -6,26 +6,15 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, ClassVar
 
 from penstock.core.faults import FaultPoint
-from penstock.core.high_water_mark import AccountOwner, Marker
-from penstock.core.model import Attempt, Finding, Position, Staged, SweepCut, Waiting, new_nonce
+from penstock.core.model import Attempt, Finding, Staged, SweepCut, Waiting, new_nonce
 from penstock.errors import Failed, Refused, Retryable
 from penstock.sink.concurrent import map_concurrently
-from penstock.sink.parquet.account import PieceState, StoredFile
-from penstock.sink.parquet.directory.marker import (
-    place_owner,
-    raise_marker,
-    read_marker,
-    read_marker_of,
-    read_markers,
-    read_owner,
-    unplaced_marks,
-    unplaced_owners,
-)
+from penstock.sink.parquet.account import Area, PieceState, StoredFile
+from penstock.sink.parquet.directory.marker import MarkedArea
 from penstock.sink.parquet.directory.rename import (
     Move,
     create_durably,
@@ -38,7 +27,7 @@ from penstock.sink.parquet.directory.rename import (
 from penstock.sink.parquet.directory.upload import PIECES, SUFFIX, DirectoryUploads, staged_name
 from penstock.sink.parquet.layout import is_hidden
 from penstock.sink.parquet.ownership import is_anothers
-from penstock.support.filesystem_errors import problem_of, reason
+from penstock.support.filesystem_errors import problem_of, reason, translate_os_errors
 from penstock.support.private_files import create_private, io_error, make_private_directory, sync_directory
 
 PREPARE = FaultPoint("parquet.prepare", "The directories of an account and its staging are created.")
@@ -50,23 +39,19 @@ _IDENTITY_SUFFIX = ".id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DirectoryArea:
-    """The part of a directory account that one sink of one pipeline uses.
-
-    `root` is the table, `staging` this sink's own directory outside of it, `publish` how a file gets its published name.
-    `owner_file` notes the owner of the account; it is the same for every pipeline and sink.
-    """
+class DirectoryArea(MarkedArea, Area):
+    """The part of a directory account that one sink of one pipeline uses. `publish`: how a file gets its published name."""
 
     is_remote: ClassVar = False
 
-    root: Path
-    staging: Path
-    owner_file: Path
     publish: Move
 
     def prepare(self) -> DirectoryUploads:
         """Create root and staging, and prove that a rename leads from staging to root. Raises Refused, Failed."""
-        try:
+        unprepared = f"The account {self.root} with staging in {self.staging} cannot be prepared"
+        with translate_os_errors(
+            Failed, unprepared, then=", or correct the account's URL or its option `staging`; then start again."
+        ):
             with PREPARE.around(error=io_error, lost=io_error):
                 create_durably(self.root)
                 create_durably(self.staging, make_private_directory)
@@ -77,42 +62,12 @@ class DirectoryArea:
                     create_private(self.staging / identities[0])
                     sync_directory(self.staging)
             one_mount = is_one_mount(self.staging, self.root)
-        except OSError as cause:
-            problem = problem_of(cause)
-            raise Failed(
-                f"The account {self.root} with staging in {self.staging} cannot be prepared: {problem.reason}.",
-                remedy=f"{problem.advice}, or correct the account's URL or its option `staging`; then start again.",
-            ) from cause
         if not one_mount:
             raise Refused(
                 f"The account {self.root} and its staging {self.staging} are on different file systems or mounts.",
                 remedy="Set the account's option `staging` to a directory on the mount of the account, outside of it.",
             )
         return DirectoryUploads(directory=str(self.staging), identity=min(identities))
-
-    @property
-    def claim_place(self) -> str:
-        return str(self.owner_file)
-
-    def claimed_by(self) -> AccountOwner | None:
-        with publishing(f"Reading whose the account {self.root} is"):
-            return read_owner(self.owner_file)
-
-    def claim(self, owner: AccountOwner) -> None:
-        with publishing(f"Claiming the account {self.root}"):
-            place_owner(self.owner_file, owner)
-
-    def marker(self) -> Marker | None:
-        with publishing(f"Reading the marker in {self.staging}"):
-            return read_marker(self.staging)
-
-    def marker_of(self, position: Position) -> Marker | None:
-        with publishing(f"Reading a marker in {self.staging}"):
-            return read_marker_of(self.staging, position)
-
-    def manifests(self) -> Iterator[Marker]:
-        with publishing(f"Reading the markers in {self.staging}"):
-            yield from read_markers(self.staging)
 
     def state(self, piece: Staged) -> PieceState:
         with publishing(f"Looking for {self.root / piece.name}"):
@@ -130,10 +85,6 @@ class DirectoryArea:
         map_concurrently(self._seal, list(dict.fromkeys(parent for parent in parents if parent.is_relative_to(self.root))))
         return gone
 
-    def advance(self, marker: Marker) -> None:
-        with publishing(f"Writing the marker in {self.staging}"):
-            raise_marker(self.staging, marker)
-
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
         """Remove staged files of dead attempts, and markers and claims that never counted. Raises PublishFailed, Retryable."""
         with publishing(f"Sweeping {self.staging}"):
@@ -147,7 +98,6 @@ class DirectoryArea:
 
     @contextmanager
     def task_check(self) -> "Iterator[DirectoryCheck | None]":
-        """Yield the driver's check for tasks, which also tells whether a task sees the same directory."""
         there = _existing(self.staging)
         if there is None or not check_area(self.root, self.staging).ok:
             yield None
@@ -160,15 +110,10 @@ class DirectoryArea:
             proof.rmdir()
 
     def waiting(self) -> Iterator[Waiting]:
-        """Yield staged files, and markers and claims that never counted. Raises PublishFailed, Retryable."""
         with publishing(f"Looking for what waits in {self.staging}"):
             for path, attempt in self._staged_files():
                 with suppress(FileNotFoundError):  # published meanwhile
                     yield Waiting(name=str(path), attempt=attempt, size_bytes=path.lstat().st_size)
-
-    def lifecycle(self) -> Sequence[Finding]:
-        """Return nothing: a directory deletes nothing by itself."""
-        return []
 
     def files(self) -> Iterator[StoredFile]:
         """Yield every file below the root that is not hidden from readers. Links are followed, as readers do. Raises Failed."""
@@ -207,7 +152,7 @@ class DirectoryArea:
             attempt = Attempt.find(path.name) if path.suffix == SUFFIX else None
             if attempt is not None:
                 yield path, attempt
-        yield from ((path, None) for path in chain(unplaced_marks(self.staging), unplaced_owners(self.owner_file)))
+        yield from ((path, None) for path in self._unplaced())
 
     # --- publishing
 

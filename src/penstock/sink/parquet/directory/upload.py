@@ -2,16 +2,15 @@
 
 import os
 import socket
-from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from penstock.core.faults import FaultPoint
 from penstock.errors import StageFailed
-from penstock.sink.parquet.account import Allowance, Finished, Upload
-from penstock.support.filesystem_errors import problem_of
+from penstock.sink.parquet.account import Allowance, Finished, Upload, UploadArea
+from penstock.support.filesystem_errors import translate_os_errors
 from penstock.support.private_files import io_error, sync_directory
 
 OPEN = FaultPoint("parquet.stage.open", "A task creates a staged file.")
@@ -30,7 +29,7 @@ def staged_name(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DirectoryUploads:
+class DirectoryUploads(UploadArea):
     """Staged files of one area. `identity` names a file in it that only the driver's own directory has."""
 
     directory: str
@@ -39,21 +38,12 @@ class DirectoryUploads:
     def open(self, name: str, *, allowance: Allowance) -> "DirectoryUpload":  # noqa: ARG002 - a move is as cheap as a write
         """Begin a staged file. Raises StageFailed, also on a machine where the path is another directory."""
         self._require_shared()
-        upload = DirectoryUpload(Path(self.directory, PIECES, staged_name(name)))
-        upload.begin()
-        return upload
+        return DirectoryUpload(Path(self.directory, PIECES, staged_name(name)))
 
     def seal(self) -> None:
-        """Make the names of the staged files durable. Raises StageFailed."""
         directory = Path(self.directory, PIECES)
-        try:
-            with SEAL.around(error=io_error, lost=io_error):
-                sync_directory(directory)
-        except OSError as cause:
-            raise _failed(directory, cause) from cause
-
-    def requests_sent(self) -> Mapping[str, int]:
-        return {}
+        with _translate_errors(directory), SEAL.around(error=io_error, lost=io_error):
+            sync_directory(directory)
 
     def _require_shared(self) -> None:
         if not Path(self.directory, self.identity).exists():
@@ -68,25 +58,19 @@ class DirectoryUpload(Upload):
     """One staged file being written."""
 
     def __init__(self, path: Path) -> None:
+        """Create the file. Raises StageFailed."""
         self._path, self.size_bytes = path, 0
         self._file: BinaryIO | None = None
-
-    def begin(self) -> None:
-        """Create the file. Raises StageFailed."""
-        try:
+        with ExitStack() as unless_created, _translate_errors(path):
+            unless_created.callback(self.abandon)
             with OPEN.around(error=io_error, lost=io_error):
-                self._file = open(self._path, "xb", buffering=_BUFFER_BYTES)  # noqa: SIM115 - finish or abandon closes it
-        except OSError as cause:
-            self.abandon()
-            raise _failed(self._path, cause) from cause
+                self._file = open(path, "xb", buffering=_BUFFER_BYTES)  # noqa: SIM115 - finish or abandon closes it
+            unless_created.pop_all()
 
     def write(self, data: bytes) -> int:
         if self._file is not None:
-            try:
-                with WRITE.around(error=io_error, lost=io_error):
-                    WRITE.write(self._file, data)
-            except OSError as cause:
-                raise _failed(self._path, cause) from cause
+            with _translate_errors(self._path), WRITE.around(error=io_error, lost=io_error):
+                WRITE.write(self._file, data)
         self.size_bytes += len(data)
         return len(data)
 
@@ -95,13 +79,11 @@ class DirectoryUpload(Upload):
         file = self._file
         if file is None:
             raise AssertionError(f"{self._path} was abandoned")
-        try:
+        with _translate_errors(self._path):
             file.flush()
             with SYNC.around(error=io_error, lost=io_error):
                 os.fsync(file.fileno())
             file.close()
-        except OSError as cause:
-            raise _failed(self._path, cause) from cause
         self._file = None
         return Finished(ref={"staged": self._path.name})
 
@@ -113,9 +95,6 @@ class DirectoryUpload(Upload):
                 file.close()
 
 
-def _failed(path: Path, cause: OSError) -> StageFailed:
-    problem = problem_of(cause)
-    return StageFailed(
-        f"Staging to {path} failed: {problem.reason}.",
-        remedy=f"{problem.advice} and start again: nothing of the batch was decided.",
-    )
+def _translate_errors(path: Path) -> AbstractContextManager[None]:
+    then = " and start again: nothing of the batch was decided."
+    return translate_os_errors(StageFailed, f"Staging to {path} failed", then=then)

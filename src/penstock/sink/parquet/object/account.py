@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from penstock.blob import BlobStore, open_store
-from penstock.blob.base_store import requests_to
 from penstock.blob.url import BlobUrl, parse
 from penstock.core.high_water_mark import AccountOwner
 from penstock.core.model import AccountName, PipelineName, RequestEstimate, SinkName
@@ -64,7 +63,7 @@ class ObjectAccount:
                     yield outer, owner
 
     def requests_sent(self) -> Mapping[str, int]:
-        return {self.url: requests_to(self.url)}
+        return self.store.requests_sent()
 
     def estimated_requests(self) -> Mapping[str, RequestEstimate]:
         # a look at the marker and a put, or an upload, its completion and a look; then the marker is put

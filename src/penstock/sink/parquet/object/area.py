@@ -84,7 +84,6 @@ class ObjectArea:
         return owner_in(self.store)
 
     def claim(self, owner: AccountOwner) -> None:
-        """Put the owner unless one is noted; the caller looks which one is there then. Raises Failed, Retryable."""
         with CLAIM.around():
             self.store.put_if_absent(OWNER, encode_owner(owner), tag="owner")
 
@@ -108,7 +107,6 @@ class ObjectArea:
         return PieceState.SHOWN if self._is_shown(piece) else PieceState.GONE  # another publisher may have completed it meanwhile
 
     def show(self, pieces: Sequence[Staged]) -> Sequence[Staged]:
-        """Complete or put all pieces. Return the pieces that are gone."""
         shown = map_concurrently(self._show_one, pieces)
         return [piece for piece, is_shown in zip(pieces, shown, strict=True) if not is_shown]
 
@@ -144,14 +142,12 @@ class ObjectArea:
 
     @contextmanager
     def task_check(self) -> Iterator[StoreCheck]:
-        """Yield the driver's check for tasks, with a store that the task opens."""
         yield StoreCheck(subject=self._subject, reopen=self.reopen, folder=self.folder)
 
     def lifecycle(self) -> Sequence[Finding]:
         return [expiry_finding(self.store, kept=self.folder, called=f"what is kept in {self.folder}", uploads=True)]
 
     def waiting(self) -> Iterator[Waiting]:
-        """Yield uploads of this sink, and markers and owners that a killed run did not put in place."""
         for pending, attempt in self._pending():
             yield Waiting(name=f"{self.store.url}/{pending.key}", attempt=attempt, size_bytes=pending.size_bytes)
 

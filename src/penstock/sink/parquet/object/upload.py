@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.blob import BlobStore
-from penstock.blob.base_store import requests_to
 from penstock.blob.object_file import PartedUpload, staging
-from penstock.sink.parquet.account import Allowance, Finished, Upload
+from penstock.sink.parquet.account import Allowance, Finished, Upload, UploadArea
 
 
 def tag_of(name: str) -> str:
@@ -15,7 +14,7 @@ def tag_of(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectUploads:
+class ObjectUploads(UploadArea):
     """Files on their way into one account."""
 
     store: BlobStore
@@ -24,44 +23,30 @@ class ObjectUploads:
         """Begin a file. Nothing is sent before it is known to be large."""
         return ObjectUpload(self.store, name, allowance=allowance)
 
-    def seal(self) -> None:
-        """Do nothing: every part was acknowledged."""
-
     def requests_sent(self) -> Mapping[str, int]:
-        return {self.store.url: requests_to(self.store.url)}
+        return self.store.requests_sent()
 
 
-class ObjectUpload(Upload):
-    """One file: in memory while it is small, then in parts."""
+class ObjectUpload(PartedUpload, Upload):
+    """One file: in memory while it is small, then in parts, which a sweep ends if it is abandoned."""
 
     def __init__(self, store: BlobStore, name: str, *, allowance: Allowance) -> None:
-        self._store, self._name, self._allowance = store, name, allowance
-        self.size_bytes = 0
-        self._upload = PartedUpload(store, name, tag=tag_of(name))
-        self._abandoned = False
+        super().__init__(store, name, tag=tag_of(name))
+        self._allowance = allowance
 
     def write(self, data: bytes) -> int:
-        """Append bytes; wait if the store is slower than the writer. Raises StageFailed."""
-        if not self._abandoned:
-            with staging():
-                self._upload.write(data)
-        self.size_bytes += len(data)
-        return len(data)
+        with staging():
+            return super().write(data)
 
     def finish(self) -> Finished:
         """Send the rest and wait for all parts, or return a small file's bytes. Raises StageFailed.
 
         A store that accepts a put however late it arrives gets uploads only: publishing must consume them.
         """
-        if self._abandoned:
-            raise AssertionError(f"{self._name} was abandoned")
-        if self._upload.name is None and self._store.dates_requests and self._allowance.take(self.size_bytes):
-            return Finished(inline=self._upload.unsent())
+        if self._is_abandoned:
+            raise AssertionError(f"{self._key} was abandoned")
+        if self.name is None and self._store.dates_requests and self._allowance.take(self.size_bytes):
+            return Finished(inline=self.unsent())
         with staging():
-            parts = self._upload.parts()
-            return Finished(ref={"upload": self._upload.name, "parts": [*parts]})
-
-    def abandon(self) -> None:
-        """Leave the upload to the sweep: a part may be under way."""
-        self._abandoned = True
-        self._upload.abandon()
+            parts = self.parts()
+            return Finished(ref={"upload": self.name, "parts": [*parts]})
