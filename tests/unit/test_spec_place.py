@@ -7,12 +7,13 @@ import pytest
 from penstock import Delivery
 from penstock.errors import Usage
 from penstock.sink.spool.root import root_at
-from penstock.spec import Account, DeliverySettings, Memory, Parquet, SQLite
 from penstock.spec.combinations import own_output_complaints
-from penstock.spec.location import Quarantine
+from penstock.spec.location import Account, Quarantine
+from penstock.spec.pipeline import DeliverySettings
 from penstock.spec.place import local_path, same_or_nested
+from penstock.spec.sink import Memory, Parquet
 from penstock.spec.source import Source
-from penstock.spec.table import Merge
+from penstock.spec.table import Merge, SQLite
 
 
 @pytest.fixture(autouse=True)
