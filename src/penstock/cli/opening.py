@@ -3,8 +3,7 @@
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +13,8 @@ from typing_extensions import Self
 from penstock.support.private_files import make_private_directory, open_private
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from penstock.run.pipeline import Pipeline
 
 
@@ -40,17 +41,13 @@ def debugging(context: typer.Context) -> bool:
     return bool(context.find_root().params.get("debug"))
 
 
-@contextmanager
-def quiet_spark() -> Iterator[None]:
-    """Silence PySpark and py4j while a session is made: they log every error besides raising it."""
+def quiet_session(chosen: "Pipeline") -> "SparkSession":
+    """Return the pipeline's session with PySpark and py4j silenced: they log every error besides raising it."""
     logging.getLogger("py4j").addHandler(logging.NullHandler())
-    logging.getLogger().addFilter(_not_of_py4j)
-    yield
+    logging.getLogger().addFilter(lambda record: "py4j" not in Path(record.pathname).parts)
+    session = chosen.session()
     logging.getLogger("SQLQueryContextLogger").disabled = True  # only now: PySpark creates it with its own class
-
-
-def _not_of_py4j(record: logging.LogRecord) -> bool:
-    return "py4j" not in Path(record.pathname).parts
+    return session
 
 
 _STDERR = 2

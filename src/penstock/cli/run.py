@@ -20,7 +20,7 @@ from rich.text import Text
 from typing_extensions import Self
 
 from penstock.cli import formatting
-from penstock.cli.opening import File, Json, Overrides, SparkLog, debugging, pipeline, quiet_spark
+from penstock.cli.opening import File, Json, Overrides, SparkLog, debugging, pipeline, quiet_session
 from penstock.cli.output import console, print_line
 from penstock.cli.table import table
 from penstock.errors import Failed, Retryable
@@ -63,8 +63,7 @@ def run(
 
 
 def _deliver(chosen: "Pipeline", shown: "Progress", *, batches: int | None, grace_s: float) -> None:
-    with quiet_spark():
-        spark = chosen.session()  # before StopSignals: a new SparkContext installs a signal handler of its own
+    spark = quiet_session(chosen)  # before StopSignals: a new SparkContext installs a signal handler of its own
     with StopSignals(shown.stopping) as stop:
         query = chosen.start(spark, observers=[shown.batch], batches=batches)
         shown.started()
