@@ -5,7 +5,6 @@ from base64 import b64encode
 from collections.abc import Collection, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -225,7 +224,7 @@ def _record(row: Mapping[str, Any]) -> QuarantinedRecord:
         topic=row["topic"],
         partition=row["partition"],
         offset=row["offset"],
-        timestamp_ms=_millis(row["timestamp"]),
+        timestamp_ms=None if row["timestamp"] is None else round(row["timestamp"].timestamp() * 1000),
         key=_text(row["key"]),
         value=_text(row["value"]),
         headers=tuple((header["key"], _text(header["value"])) for header in row["headers"] or ()),
@@ -233,10 +232,6 @@ def _record(row: Mapping[str, Any]) -> QuarantinedRecord:
         schema_id=row["schema_id"],
         error=row["error"],
     )
-
-
-def _millis(moment: datetime | None) -> int | None:
-    return None if moment is None else round(moment.timestamp() * 1000)
 
 
 def _text(value: bytes | None) -> str | None:

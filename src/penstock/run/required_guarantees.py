@@ -79,7 +79,7 @@ def claims_of(facts: QueryFacts, plan: DeliveryPlan) -> tuple[Claim, ...]:
     for sink in sinks:
         _require_computable(facts.rows, sink)
     return (
-        *(facts.sources or ()),
+        *(facts.sources.claims or ()),
         *(() if facts.plan is None else operator_claims(facts.plan, output_mode=mode or "append")),
         *(() if mode is None else (output_mode_claim(mode),)),
         *(() if facts.trigger is None else (trigger_claim(facts.trigger),)),
@@ -91,7 +91,7 @@ def claims_of(facts: QueryFacts, plan: DeliveryPlan) -> tuple[Claim, ...]:
 def _require_no_complaint(facts: QueryFacts, plan: DeliveryPlan) -> None:
     """Raise Usage for what a pipeline file is refused for when it is read, where sinks and query come together only now."""
     sinks = plan.settings.sinks
-    paths: Mapping[KeyPath, str] = {("sources", name, "path"): path for name, path in facts.paths.items()}
+    paths: Mapping[KeyPath, str] = {("sources", name, "path"): path for name, path in facts.sources.paths.items()}
     modes = () if facts.output_mode is None else mode_complaints(sinks, facts.output_mode)
     for complaint in (*modes, *own_output_complaints(sinks, paths)):
         raise Usage(f"{sentence(complaint)}.", remedy=complaint.remedy)

@@ -58,7 +58,10 @@ def session_of(settings: PipelineSettings) -> SparkSession:
     if readers.isdisjoint({"spark", "auto"}) or _is_elsewhere():
         return start({**named, **plain})
     try:
-        return start({**named, **_joined(plain, _connector(plain))})
+        home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+        submitted = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
+        connector = connector_settings(home=home, conf=plain, submitted=submitted, environment=os.environ)
+        return start({**named, **_joined(plain, connector)})
     except ConnectorMissing as missing:
         if "spark" in readers:
             raise
@@ -69,12 +72,6 @@ def session_of(settings: PipelineSettings) -> SparkSession:
 def _is_elsewhere() -> bool:
     """Return whether the JVM runs already, so that no jar can be given to it."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
-
-
-def _connector(settings: Mapping[str, str]) -> Mapping[str, str]:
-    home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
-    submitted = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
-    return connector_settings(home=home, conf=settings, submitted=submitted, environment=os.environ)
 
 
 def _joined(settings: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:

@@ -275,8 +275,7 @@ def encode_complaints(sinks: Mapping[str, Any]) -> list[Complaint]:
 
 def quarantined(settings: PipelineSettings) -> tuple[str, ...]:
     """Return the sources that put undecodable records into the quarantine."""
-    decoding = {name: source.decode for name, source in settings.sources.items() if source.decode is not None}
-    return tuple(name for name, decode in decoding.items() if decode.undecodable == "quarantine")
+    return tuple(name for name, source in settings.sources.items() if source.puts_aside)
 
 
 def _refuse_all(found: "list[Complaint]") -> None:

@@ -37,11 +37,8 @@ def operator_claims(plan: PlanNode, *, output_mode: str) -> tuple[Claim, ...]:
     """Return one claim for each stateful operator, or one claim that there is none."""
     operators = stateful_operators(plan)
     if not operators:
-        return (
-            _exact(
-                "operators", "None keeps state. What a batch yields is decided once, so even rand() and uuid() give one result."
-            ),
-        )
+        why = "None keeps state. What a batch yields is decided once, so even rand() and uuid() give one result."
+        return (_exact("operators", why),)
     return tuple(_operator_claim(operator, output_mode) for operator in operators)
 
 
@@ -111,17 +108,18 @@ def option_claims(options: Mapping[str, str]) -> tuple[Claim, ...]:
 
 def require_mode(plan: PlanNode, *, output_mode: str) -> None:
     """Raise Usage where Spark would refuse the output mode for this plan when the query starts."""
-    if output_mode == "complete" and not has_aggregation(plan):
+    aggregations = [node for node in plan.walk() if node.name in _AGGREGATIONS and node.is_stream]
+    if output_mode == "complete" and not aggregations:
         raise Usage(
             "output_mode: complete needs an aggregation, and the query has none.",
             remedy="Use output_mode: append, or aggregate in the transform.",
         )
-    if output_mode == "append" and has_unwatermarked_aggregation(plan):
+    if output_mode == "append" and not all(map(_by_watermark, aggregations)):
         raise Usage(
             "output_mode: append needs rows that become final, but the query aggregates without a watermark in its keys.",
             remedy="Use output_mode: update or complete, or put a watermark on the source and group by its time.",
         )
-    if output_mode == "update" and (final := final_only(plan)) is not None:
+    if output_mode == "update" and (final := _final_only(plan)) is not None:
         raise Usage(f"output_mode: update does not go with {final}.", remedy="Use output_mode: append, or leave that out.")
 
 
@@ -149,17 +147,7 @@ def stateful_operators(plan: PlanNode) -> tuple[StatefulOperator, ...]:
     return tuple(_operator(node) for node in plan.walk() if _keeps_state(node))
 
 
-def has_aggregation(plan: PlanNode) -> bool:
-    """Return whether a stream is aggregated, which output mode complete needs."""
-    return any(node.name in _AGGREGATIONS and node.is_stream for node in plan.walk())
-
-
-def has_unwatermarked_aggregation(plan: PlanNode) -> bool:
-    """Return whether a stream is aggregated without a watermark in its keys, which output mode append does not allow."""
-    return any(node.name in _AGGREGATIONS and node.is_stream and not _by_watermark(node) for node in plan.walk())
-
-
-def final_only(plan: PlanNode) -> str | None:
+def _final_only(plan: PlanNode) -> str | None:
     """Return what in the plan yields only final rows, which output mode update does not allow; None if nothing does."""
     for node in plan.walk():
         if node.name == "GlobalLimit" and node.is_stream:
