@@ -50,7 +50,13 @@ def require_decided(ledger: Ledger, sinks: tuple[Sink, ...], *, pipeline: Pipeli
     tail = ledger.tail()
     entry_at = cache(ledger.read)
     for sink in sinks:
-        for account, mark in _accounts_with_marker(sink, pipeline, markers):
+        if not isinstance(sink, HasMarker):
+            continue
+        for account in sink.accounts:
+            place = (sink.name, account)
+            mark = markers[place] if place in markers else sink.high_water_mark(account, pipeline=pipeline)
+            if mark is None:
+                continue
             if mark.position > _end(tail):
                 tail = ledger.tail()  # a run that is still alive may have decided and published since
             _require_own(mark, tail, entry_at, ledger.location, sink=sink.name, account=account)
@@ -124,16 +130,6 @@ def published_rows(ledger: Ledger, sinks: Sequence[Sink]) -> Mapping[Place, int]
         return {}
     newest = _unsettled(ledger, tail)
     return {(sink.name, account): rows for sink in sinks for account, rows in _published(sink, tail.summary, newest)}
-
-
-def _accounts_with_marker(sink: Sink, pipeline: PipelineName, markers: Markers) -> Iterator[tuple[AccountName, HighWaterMark]]:
-    if not isinstance(sink, HasMarker):
-        return
-    for account in sink.accounts:
-        place = (sink.name, account)
-        found = markers[place] if place in markers else sink.high_water_mark(account, pipeline=pipeline)
-        if found is not None:
-            yield account, found
 
 
 def identity_of(tail: Entry | None) -> LedgerId | None:
