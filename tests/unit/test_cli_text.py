@@ -34,7 +34,7 @@ from penstock.core.model import (
     Summary,
     Totals,
 )
-from penstock.observe.progress import BatchProgress, RunTally, SinkProgress
+from penstock.observe.progress import BatchProgress, RunSummary, SinkProgress
 from penstock.run.check import CheckReport
 from penstock.run.continuation import Adoption
 from penstock.run.explain import Costs, Explanation
@@ -105,13 +105,13 @@ def test_a_recovered_batch_says_where_it_was_missing() -> None:
 
 
 def test_the_summary_has_the_keys_of_the_interface(capsys: pytest.CaptureFixture[str]) -> None:
-    tally = RunTally((LAKE, WAREHOUSE))
+    summary = RunSummary(pipeline="flights", generation=2, sinks={LAKE: SinkProgress(), WAREHOUSE: SinkProgress()})
     lines = JsonLines()
     with lines:
         for progress in (batch(), batch(batch_id=8)):
-            tally.add(progress)
+            summary = summary.plus(progress)
             lines.batch(progress)
-        lines.end(tally.summary(pipeline="flights", generation=2))
+        lines.end(summary)
     first, second, last = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert (first["batch_id"], second["batch_id"], first["rows_per_s"], first["already"]) == (7, 8, 3000.0, False)
     assert last == {
@@ -126,24 +126,20 @@ def test_the_summary_has_the_keys_of_the_interface(capsys: pytest.CaptureFixture
         "last_batch_id": 8,
         "recovered": False,
     }
-    assert printed(summary_text(tally.summary(pipeline="flights", generation=2), spent_s=2.0))[1] == (
-        "done 2 batches with 3,000 rows in 2.0 s; the last one is batch 8"
-    )
+    assert printed(summary_text(summary, spent_s=2.0))[1] == ("done 2 batches with 3,000 rows in 2.0 s; the last one is batch 8")
 
 
 def test_a_run_on_a_terminal_ends_with_its_totals(capsys: pytest.CaptureFixture[str]) -> None:
-    tally = RunTally((LAKE,))
     shown = Terminal("flights")
     with shown:
         assert "starting Spark" in printed(shown._now())[0]
         shown.started()
         assert "running  0 batches" in printed(shown._now())[0]
-        tally.add(batch())
         shown.batch(batch())
         shown.stopping()
         shown.started()
         assert "stopping after the current batch" in printed(shown._now())[0]
-        shown.end(tally.summary(pipeline="flights", generation=1))
+        shown.end(RunSummary(pipeline="flights", sinks={LAKE: SinkProgress()}).plus(batch()))
     out = capsys.readouterr().out
     assert "batch    7" in out
     assert "stopped after 1 batch with 1,500 rows" in out

@@ -12,7 +12,7 @@ from penstock.commit.outcome import Delivered, Recovered, StagedBatch
 from penstock.core.model import Adopted, BatchId, Generation, Guarantee, Nonce, Summary
 from penstock.core.topics import TopicRead
 from penstock.errors import CheckpointReplaced, Fenced, InputLost, PenstockError, Refused, Retryable
-from penstock.observe.progress import BatchProgress, RunTally, sink_progress
+from penstock.observe.progress import BatchProgress, RunSummary, SinkProgress, sink_progress
 from penstock.run.batch_stager import BatchStager
 from penstock.run.connect import require_left
 from penstock.run.continuation import Adoption, plan_adoption, require_continuation, require_sources, with_way_out
@@ -90,7 +90,7 @@ class OpenDelivery:
         self._idle.set()
         self._limit = batches
         self.limit_reached = threading.Event()
-        self.tally = RunTally(tuple(sink.name for sink in runtime.sinks))
+        self.summary = RunSummary(pipeline=runtime.pipeline, sinks={sink.name: SinkProgress() for sink in runtime.sinks})
 
     def newest_entry(self) -> Nonce | None:
         """Of the ledger, once this is open: what it wrote itself, or somebody newer."""
@@ -270,7 +270,7 @@ class OpenDelivery:
                 warnings=(*delivered.warnings, *mirror_warnings),
             )
         )
-        if self._limit is not None and self.tally.batches >= self._limit:
+        if self._limit is not None and self.summary.batches >= self._limit:
             self.limit_reached.set()
 
     def _report_recovered(self, recovered: Recovered) -> None:
@@ -287,6 +287,6 @@ class OpenDelivery:
         )
 
     def _report(self, progress: BatchProgress) -> None:
-        self.tally.add(progress)
+        self.summary = self.summary.plus(progress)
         for observer in self._observers:
             observer(progress)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from penstock.core.guarantee import Claim, too_weak
+from penstock.core.guarantee import Claim, at_least_once, exactly_once, too_weak
 from penstock.core.model import Guarantee, SinkKind
 from penstock.errors import GuaranteeTooWeak, Usage
 from penstock.protocols import ProjectsRows, Sink
@@ -118,18 +118,9 @@ def _sink_claim(sink: Sink, plan: DeliveryPlan, trigger: Trigger | None) -> Clai
     in_file = sinks[sink.name].type if sink.name in sinks else "parquet"  # the quarantine is not among them
     subject = f"sink {sink.name} ({in_file})"
     if trigger is not None and not trigger.batches_have_identity:
-        return Claim(
-            subject=subject,
-            guarantee=Guarantee.AT_LEAST_ONCE,
-            why=f"With this trigger Spark's own {in_file} sink takes the rows, without marker and ledger.",
-            remedy="Use processing_time, or available_now.",
-        )
+        why = f"With this trigger Spark's own {in_file} sink takes the rows, without marker and ledger."
+        return at_least_once(subject, why, "Use processing_time, or available_now.")
     if not sink.exactly_once:
-        return Claim(
-            subject=subject,
-            guarantee=Guarantee.AT_LEAST_ONCE,
-            why="It may show a batch again after a crash.",
-            remedy="Take it out.",
-        )
+        return at_least_once(subject, "It may show a batch again after a crash.", "Take it out.")
     whose = _AS_WRITTEN if in_file == "python" else UNPROVED.get(in_file, "")
-    return Claim(subject=subject, guarantee=Guarantee.EXACTLY_ONCE, why=_WHY[sink.kind] + whose)
+    return exactly_once(subject, _WHY[sink.kind] + whose)

@@ -4,8 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from penstock.core.guarantee import Claim
-from penstock.core.model import Guarantee
+from penstock.core.guarantee import Claim, at_least_once, exactly_once
 from penstock.errors import Usage
 from penstock.spec.pipeline import Trigger
 from penstock.transform.plan import PlanNode
@@ -38,26 +37,24 @@ def operator_claims(plan: PlanNode, *, output_mode: str) -> tuple[Claim, ...]:
     operators = stateful_operators(plan)
     if not operators:
         why = "None keeps state. What a batch yields is decided once, so even rand() and uuid() give one result."
-        return (_exact("operators", why),)
+        return (exactly_once("operators", why),)
     return tuple(_operator_claim(operator, output_mode) for operator in operators)
 
 
 def _operator_claim(operator: StatefulOperator, output_mode: str) -> Claim:
     subject = f"operator {operator.name}"
     if operator.random:
-        return Claim(
-            subject=subject,
-            guarantee=Guarantee.AT_LEAST_ONCE,
-            why=f"{', '.join(operator.random)} below it gives other values when a batch is repeated, so that the state no longer "
+        return at_least_once(
+            subject,
+            f"{', '.join(operator.random)} below it gives other values when a batch is repeated, so that the state no longer "
             "fits the rows that were delivered.",
+            "Move it behind the stateful operator, or derive the value from columns (xxhash64, say).",
             warnings=_state_warnings(operator, output_mode),
-            remedy="Move it behind the stateful operator, or derive the value from columns (xxhash64, say).",
         )
-    return Claim(
-        subject=subject,
-        guarantee=Guarantee.EXACTLY_ONCE,
-        why=f"It keeps {operator.what}. A repeated batch starts from the same state, so state and delivered rows agree.",
-        breaks=("Python functions that give other values for the same row.",),
+    return exactly_once(
+        subject,
+        f"It keeps {operator.what}. A repeated batch starts from the same state, so state and delivered rows agree.",
+        "Python functions that give other values for the same row.",
         warnings=_state_warnings(operator, output_mode),
     )
 
@@ -73,28 +70,28 @@ def _state_warnings(operator: StatefulOperator, output_mode: str) -> tuple[str, 
 def trigger_claim(trigger: Trigger) -> Claim:
     """Return the claim about what the trigger guarantees."""
     if trigger.continuous is not None:
-        return _weak(
+        return at_least_once(
             "trigger continuous",
             "Continuous processing has no batches that could be recognised; after a crash it sends rows again.",
             "Use processing_time, or available_now.",
         )
     if trigger.real_time is not None:
-        return _weak(
+        return at_least_once(
             "trigger real_time",
             "Real-time mode logs a batch's offsets only when it ends, so that its number can come again with other rows.",
             "Use processing_time, or available_now.",
         )
     if trigger.once is not None:
-        return _exact(
+        return exactly_once(
             "trigger once", "Run as available_now, which Spark put in its place: rate limits hold, and it ends by itself."
         )
     name = "available_now" if trigger.available_now is not None else "processing_time"
-    return _exact(f"trigger {name}", "Spark logs a batch's offsets before it runs, so a repeated batch is recognised.")
+    return exactly_once(f"trigger {name}", "Spark logs a batch's offsets before it runs, so a repeated batch is recognised.")
 
 
 def output_mode_claim(output_mode: str) -> Claim:
     """Return the claim that says what the output mode means for the rows that arrive."""
-    return _exact(f"output mode {output_mode}", _MODES[output_mode])
+    return exactly_once(f"output mode {output_mode}", _MODES[output_mode])
 
 
 def option_claims(options: Mapping[str, str]) -> tuple[Claim, ...]:
@@ -103,7 +100,7 @@ def option_claims(options: Mapping[str, str]) -> tuple[Claim, ...]:
     if given.get(ASYNC_OPTION.lower(), "false").lower() != "true":
         return ()
     why = "Asynchronous progress leaves gaps in the offset log; after a crash a batch number comes again with other rows."
-    return (_weak(f"option {ASYNC_OPTION}", why, f"Leave {ASYNC_OPTION} out."),)
+    return (at_least_once(f"option {ASYNC_OPTION}", why, f"Leave {ASYNC_OPTION} out."),)
 
 
 def require_mode(plan: PlanNode, *, output_mode: str) -> None:
@@ -121,14 +118,6 @@ def require_mode(plan: PlanNode, *, output_mode: str) -> None:
         )
     if output_mode == "update" and (final := _final_only(plan)) is not None:
         raise Usage(f"output_mode: update does not go with {final}.", remedy="Use output_mode: append, or leave that out.")
-
-
-def _exact(subject: str, why: str) -> Claim:
-    return Claim(subject=subject, guarantee=Guarantee.EXACTLY_ONCE, why=why)
-
-
-def _weak(subject: str, why: str, remedy: str) -> Claim:
-    return Claim(subject=subject, guarantee=Guarantee.AT_LEAST_ONCE, why=why, remedy=remedy)
 
 
 _WATERMARKED = re.compile(r"#\d+L?-T\d+ms")
