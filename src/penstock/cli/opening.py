@@ -1,16 +1,15 @@
 """Arguments that several verbs share, the pipeline that they name, and where Spark's messages go meanwhile."""
 
 import logging
-import os
-import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typing_extensions import Self
 
-from penstock.support.private_files import make_private_directory, open_private
+from penstock.support.private_files import make_private_directory, open_private, stderr_to
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,19 +49,15 @@ def quiet_session(chosen: "Pipeline") -> "SparkSession":
     return session
 
 
-_STDERR = 2
-
-
 class SparkLog:
     """Sends what the JVM writes to stderr to `<home>/spark.log` while entered; the previous run's log stays as `.1`.
 
-    Only the file descriptor is redirected: Python's `sys.stderr` is not, once the display has taken it over. If the file cannot
-    be written, nothing is redirected; the run itself reports what is wrong with the directory.
+    If the file cannot be written, nothing is redirected; the run itself reports what is wrong with the directory.
     """
 
     def __init__(self, home: str) -> None:
         self.path = Path(home) / "spark.log"
-        self._terminal: int | None = None
+        self._redirected = ExitStack()
 
     def __enter__(self) -> Self:
         try:
@@ -72,18 +67,11 @@ class SparkLog:
             file = open_private(self.path, "xb")
         except OSError:
             return self
-        sys.stderr.flush()
-        self._terminal = os.dup(_STDERR)
-        with file:
-            os.dup2(file.fileno(), _STDERR)
+        self._redirected.enter_context(stderr_to(file))
         return self
 
     def __exit__(self, *raised: object) -> None:
-        if self._terminal is not None:
-            sys.stderr.flush()
-            os.dup2(self._terminal, _STDERR)
-            os.close(self._terminal)
-            self._terminal = None
+        self._redirected.close()
 
     def location(self) -> str | None:
         """Return the path of Spark's messages of this run, None if there are none."""

@@ -54,11 +54,10 @@ class Delivery:
         guarantee: Guarantee | Literal["exactly_once", "at_least_once"] = Guarantee.EXACTLY_ONCE,
         publish_behind: bool = False,
     ) -> None:
+        values: dict[str, Any] = {"pipeline": pipeline, "home": home, "sinks": sinks, "guarantee": guarantee}
         places = {"ledger": ledger, "spool": spool, "checkpoint": checkpoint}
-        given = {key: place for key, place in places.items() if place is not None}
-        values: dict[str, Any] = {"pipeline": pipeline, "home": home, "sinks": sinks, "guarantee": guarantee, **given}
-        values["publish_behind"] = publish_behind
-        settings = DeliverySettings(**values)
+        values |= {key: place for key, place in places.items() if place is not None}
+        settings = DeliverySettings(**values, publish_behind=publish_behind)
         self._begin(DeliveryPlan(settings=settings, sources=tuple(SourceName(source) for source in sources)))
 
     def _begin(self, plan: DeliveryPlan) -> None:

@@ -84,10 +84,7 @@ def facts_of_pipeline(settings: PipelineSettings, frame: DataFrame, spark: Spark
     return QueryFacts(
         rows=frame,
         plan=plan_of(frame),
-        sources=SourceFacts(
-            claims=source_claims(settings.sources, relevant_confs(spark)),
-            paths={name: source.path for name, source in settings.sources.items() if source.path},
-        ),
+        sources=SourceFacts(claims=source_claims(settings.sources, relevant_confs(spark)), paths=settings.paths),
         output_mode=settings.output_mode,
         trigger=settings.trigger,
         options={},

@@ -14,7 +14,7 @@ from penstock.run.assembly import DeliveryPlan, sinks_of
 from penstock.run.query_facts import QueryFacts
 from penstock.spark.error import read_spark_error
 from penstock.spec.combinations import mode_complaints, own_output_complaints
-from penstock.spec.complaint import KeyPath, sentence
+from penstock.spec.complaint import sentence
 from penstock.spec.pipeline import Trigger
 from penstock.transform.guarantee import operator_claims, option_claims, output_mode_claim, require_mode, trigger_claim
 
@@ -91,9 +91,8 @@ def claims_of(facts: QueryFacts, plan: DeliveryPlan) -> tuple[Claim, ...]:
 def _require_no_complaint(facts: QueryFacts, plan: DeliveryPlan) -> None:
     """Raise Usage for what a pipeline file is refused for when it is read, where sinks and query come together only now."""
     sinks = plan.settings.sinks
-    paths: Mapping[KeyPath, str] = {("sources", name, "path"): path for name, path in facts.sources.paths.items()}
     modes = () if facts.output_mode is None else mode_complaints(sinks, facts.output_mode)
-    for complaint in (*modes, *own_output_complaints(sinks, paths)):
+    for complaint in (*modes, *own_output_complaints(sinks, facts.sources.paths)):
         raise Usage(f"{sentence(complaint)}.", remedy=complaint.remedy)
 
 

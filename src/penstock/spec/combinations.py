@@ -66,11 +66,11 @@ def account_urls(sinks: Mapping[str, Sink]) -> Mapping[KeyPath, str]:
     }
 
 
-def own_output_complaints(sinks: Mapping[str, Sink], sources: Mapping[KeyPath, str]) -> list[Complaint]:
-    """Return complaints about sources that would read what a sink writes."""
+def own_output_complaints(sinks: Mapping[str, Sink], paths: Mapping[str, str]) -> list[Complaint]:
+    """Return complaints about sources that would read what a sink writes. `paths` are what file sources read, by name."""
     return [
-        _overlap(path, place, dotted(account), url)
-        for path, place in sources.items()
+        _overlap(("sources", name, "path"), place, dotted(account), url)
+        for name, place in paths.items()
         for account, url in account_urls(sinks).items()
         if is_read_from(url, place)
     ]

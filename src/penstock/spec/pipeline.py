@@ -11,7 +11,7 @@ from typing_extensions import Self
 from penstock.core.bad_record import NAME
 from penstock.core.model import Guarantee
 from penstock.spec.combinations import mode_complaints, own_output_complaints, place_complaints
-from penstock.spec.complaint import Complaint, KeyPath, complaint_error, complaints_error
+from penstock.spec.complaint import Complaint, complaint_error, complaints_error
 from penstock.spec.kafka import Kafka
 from penstock.spec.location import (
     Checkpoint,
@@ -218,6 +218,11 @@ class PipelineSettings(DeliverySettings):
             publish_behind: bool = False,
         ) -> None: ...
 
+    @property
+    def paths(self) -> Mapping[str, str]:
+        """What file sources read, by the source's name."""
+        return {name: source.path for name, source in self.sources.items() if source.path}
+
     @classmethod
     def valid_keys(cls) -> tuple[str, ...]:
         """Return the keys in the order in which people write them."""
@@ -239,11 +244,7 @@ def source_complaints(settings: PipelineSettings) -> list[Complaint]:
     if settings.transform is None and len(settings.sources) > 1:
         message = f"is missing, but there are {len(settings.sources)} sources ({', '.join(settings.sources)})"
         found.append(Complaint(message=message, remedy="Add transform: {sql: …} that joins or unites them.", at=("transform",)))
-    paths: dict[KeyPath, str] = {
-        ("sources", name, "path"): source.path for name, source in settings.sources.items() if source.path
-    }
-    found += own_output_complaints(settings.sinks, paths)
-    return found
+    return [*found, *own_output_complaints(settings.sinks, settings.paths)]
 
 
 def quarantine_complaints(settings: PipelineSettings) -> list[Complaint]:
