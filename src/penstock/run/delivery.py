@@ -13,7 +13,7 @@ from penstock.errors import PenstockError
 from penstock.run.assembly import DeliveryPlan, assemble
 from penstock.run.connect import frame_of_writer, is_of_client, require_no_limit
 from penstock.run.failure import STOPPED, StopRequested, Undelivered, error_from_exception, translate_start_errors
-from penstock.run.open_delivery import Observer, OpenDelivery, Publisher
+from penstock.run.open_delivery import Observer, OpenDelivery
 from penstock.run.query import Query, start_streaming
 from penstock.run.query_facts import facts_of_batch, facts_of_writer, run_of_batch
 from penstock.run.required_guarantees import require_batches, require_demanded
@@ -139,8 +139,7 @@ class Delivery:
         `behind`: publish each batch beside the next one, for a caller who closes what is opened when the query has ended.
         """
         self.release()
-        publisher = Publisher() if behind else None
-        opened = OpenDelivery(assemble(self.plan), observers=observers, batches=batches, publisher=publisher)
+        opened = OpenDelivery(assemble(self.plan), observers=observers, batches=batches, behind=behind)
         try:
             opened.open(schema=schema)
         except BaseException:

@@ -64,7 +64,7 @@ class OpenDelivery:
     """Made by `Delivery.open`; `deliver` is called by Spark's stream thread, everything else by the thread that started it.
 
     It ends with the first exception: recovery is the next start. After `batches` new batches it sets `limit_reached` and drops
-    every further one. With a `publisher` a batch is published while Spark computes the next one.
+    every further one. With `behind` a batch is published while Spark computes the next one.
     """
 
     def __init__(
@@ -73,12 +73,12 @@ class OpenDelivery:
         *,
         observers: Sequence[Observer] = (),
         batches: int | None = None,
-        publisher: Publisher | None = None,
+        behind: bool = False,
     ) -> None:
         self._runtime = runtime
         self._observers = tuple(observers)
-        self._publisher = publisher
-        self.coordinator = coordinator_of(runtime, deferred=publisher)
+        self._publisher = Publisher()
+        self.coordinator = coordinator_of(runtime, deferred=self._publisher if behind else None)
         self._kafka = (
             None
             if runtime.watch is None
@@ -184,11 +184,11 @@ class OpenDelivery:
 
     def is_published_within(self, seconds: float | None) -> bool:
         """Whether nothing is being published any more after at most so many seconds (None: after however many)."""
-        return self._publisher is None or self._publisher.is_done_within(seconds)
+        return self._publisher.is_done_within(seconds)
 
     def failure(self) -> BaseException | None:
         """What a publication beside the query raised. The next batch raises it, but there may be none."""
-        return None if self._publisher is None else self._publisher.failure()
+        return self._publisher.failure()
 
     def close(self) -> None:
         """After the query ended well: publish what it decided, collect what attempts left, release files and connections."""
@@ -201,8 +201,7 @@ class OpenDelivery:
 
     def release(self) -> None:
         """Release files and connections, and leave everything else to the next start."""
-        if self._publisher is not None:
-            self._publisher.close()
+        self._publisher.close()
         self._mirrors.close()
         self._runtime.close()
 

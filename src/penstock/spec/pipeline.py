@@ -168,7 +168,9 @@ class DeliverySettings(Settings):
     def _places_do_not_overlap(self) -> Self:
         own = {"checkpoint": self.checkpoint.url, "ledger": self.ledger.url, "spool": self.spool.url}
         quarantine: Quarantine | None = getattr(self, NAME, None)
-        _refuse_all(place_complaints(self.sinks, own if quarantine is None else {**own, NAME: quarantine.url}))
+        found = place_complaints(self.sinks, own if quarantine is None else {**own, NAME: quarantine.url})
+        if found:
+            raise complaints_error(found)
         return self
 
 
@@ -234,7 +236,8 @@ class PipelineSettings(DeliverySettings):
         found += source_complaints(self)
         found += quarantine_complaints(self)
         found += encode_complaints(self.sinks)
-        _refuse_all(found)
+        if found:
+            raise complaints_error(found)
         return self
 
 
@@ -277,11 +280,6 @@ def encode_complaints(sinks: Mapping[str, Any]) -> list[Complaint]:
 def quarantined(settings: PipelineSettings) -> tuple[str, ...]:
     """Return the sources that put undecodable records into the quarantine."""
     return tuple(name for name, source in settings.sources.items() if source.puts_aside)
-
-
-def _refuse_all(found: "list[Complaint]") -> None:
-    if found:
-        raise complaints_error(found)
 
 
 def without_ledger(settings: DeliverySettings) -> str | None:
