@@ -33,7 +33,7 @@ def check(*, context: typer.Context, file: File, overrides: Overrides = None, as
     """
     chosen = pipeline(file, overrides)
     with _working(chosen, context):
-        report = chosen.check(quiet_session(chosen))
+        report = chosen.check(quiet_session(chosen.session))
     show(report, as_json=as_json, text=_report)
     if not report.ok:
         raise typer.Exit(_code(report))
@@ -43,7 +43,7 @@ def explain(*, context: typer.Context, file: File, overrides: Overrides = None, 
     """Print how a batch will go: scans of each source, stateful operators, path, what each sink does at stage and publish."""
     chosen = pipeline(file, overrides)
     with _working(chosen, context):
-        found = chosen.explain(quiet_session(chosen))
+        found = chosen.explain(quiet_session(chosen.session))
     show(found, as_json=as_json, text=_explanation)
 
 

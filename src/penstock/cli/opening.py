@@ -1,10 +1,10 @@
 """Arguments that several verbs share, the pipeline that they name, and where Spark's messages go meanwhile."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from typing_extensions import Self
@@ -12,8 +12,6 @@ from typing_extensions import Self
 from penstock.support.private_files import make_private_directory, open_private, stderr_to
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from penstock.run.pipeline import Pipeline
 
 
@@ -25,6 +23,7 @@ Overrides = Annotated[
         "--set", metavar="KEY=VALUE", help="Replace one value of the pipeline file; may be repeated.", show_default=False
     ),
 ]
+Session = TypeVar("Session")
 Yes = Annotated[bool, typer.Option("--yes", help="Do it. Without this only what would be done is shown.")]
 
 
@@ -40,11 +39,11 @@ def debugging(context: typer.Context) -> bool:
     return bool(context.find_root().params.get("debug"))
 
 
-def quiet_session(chosen: "Pipeline") -> "SparkSession":
-    """Return the pipeline's session with PySpark and py4j silenced: they log every error besides raising it."""
+def quiet_session(make: Callable[[], Session]) -> Session:
+    """Return the session that `make` returns, with PySpark and py4j silenced: they log every error besides raising it."""
     logging.getLogger("py4j").addHandler(logging.NullHandler())
     logging.getLogger().addFilter(lambda record: "py4j" not in Path(record.pathname).parts)
-    session = chosen.session()
+    session = make()
     logging.getLogger("SQLQueryContextLogger").disabled = True  # only now: PySpark creates it with its own class
     return session
 

@@ -64,7 +64,7 @@ def run(
 
 
 def _deliver(chosen: "Pipeline", shown: "Progress", *, batches: int | None, grace_s: float) -> None:
-    spark = quiet_session(chosen)  # before StopSignals: a new SparkContext installs a signal handler of its own
+    spark = quiet_session(chosen.session)  # before StopSignals: a new SparkContext installs a signal handler of its own
     with StopSignals(shown.stopping) as stop:
         query = chosen.start(spark, observers=[shown.batch], batches=batches)
         shown.started()
