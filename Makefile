@@ -43,7 +43,7 @@ servers: $(VENV)/.installed-dev ## Fetches and builds the servers that tests sta
 	@$(BIN)/python -m tests.servers.install $(ARGS)
 
 docs: $(VENV)/.installed-dev ## Writes the pages of docs/ that are made from the code (pipeline file, modules) and checks every link.
-	@$(BIN)/python -m penstock.spec.reference .
+	@$(BIN)/python docs/pipeline_file.py
 	@$(BIN)/python docs/modules.py
 	@$(BIN)/python docs/type_tables.py
 	@$(PYTEST) tests/architecture -q -k docs

@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.cli.crashtest import fault_list
+from penstock.core.faults import points
+from penstock.run.fault_points import import_all
 from tests.crash.commandline import penstock
 from tests.crash.oldledgers import write_old_ledger
 from tests.crash.probe import Probe
@@ -255,7 +256,8 @@ class Case:
 
 
 def cases() -> Sequence[Case]:
-    kinds = {point.name: point.kinds for point in fault_list().points}
+    import_all()
+    kinds = {point.name: [kind.value for kind in point.kinds] for point in points()}
     ranked = [
         (rank, Case(name, point, kind, occurrence))
         for name, variant in VARIANTS.items()
@@ -270,7 +272,7 @@ def cases() -> Sequence[Case]:
 def test_every_point_is_reached_by_some_variant() -> None:
     """But for SQL Server's: no server is to be had, and the suite of its sink reaches them on what stands in for one."""
     reached = {point for variant in VARIANTS.values() for point in variant.points}
-    known = {point.name for point in fault_list().points if not point.name.startswith("sqlserver.")}
+    known = {point.name for point in points() if not point.name.startswith("sqlserver.")}
     assert reached | set(KAFKA_POINTS) == known
 
 

@@ -15,7 +15,7 @@ from penstock.sink.cassandra.address import address_of
 from penstock.sink.cassandra.database import Database
 from penstock.sink.cassandra.storage import RowValidator
 from penstock.sink.cassandra.table_schema import target_of
-from penstock.spec import Cassandra
+from penstock.spec.table import Cassandra
 from penstock.testing.conformance import PIPELINE
 
 target = pytest.fixture(targets)

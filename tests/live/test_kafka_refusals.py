@@ -17,7 +17,7 @@ from penstock.sink.kafka.preparation import require_rights
 from penstock.sink.kafka.records import TopicRowValidator, records_of
 from penstock.sink.kafka.topics import Topic
 from penstock.source.kafka.broker import Broker
-from penstock.spec import Kafka
+from penstock.spec.kafka import Kafka
 from penstock.testing.conformance import PIPELINE
 
 topic = pytest.fixture(topics)

@@ -27,7 +27,7 @@ MUTANTS_OF_IDENTITY = (
         bug=31,
         name="who-has-pruned-the-position-of-a-spools-signature-owns-it",
         file=SIGNATURES,
-        find="    if signature.ledger_id is not None:\n",
+        find="    if signature.ledger_id is not None and signature.ledger_id != identity_of(tail):\n",
         replace="    if False:\n",
         tests=(f"{OF_SIGNATURES}::test_another_ledger_is_refused_whatever_it_has_at_that_position[directory]",),
     ),

@@ -6,13 +6,14 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from docs.pipeline_file import schema
 from ruamel.yaml import YAML
 
 from penstock.cli.app import main
 from penstock.cli.init import Template, make_project
 from penstock.errors import Failed, Usage
-from penstock.spec import Parquet, load
-from penstock.spec.reference import schema
+from penstock.spec.load import load
+from penstock.spec.sink import Parquet
 
 TEMPLATES = list(Template)
 

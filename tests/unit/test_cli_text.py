@@ -13,24 +13,28 @@ from penstock.cli.check import _code as check_code
 from penstock.cli.check import _costs as costs_text
 from penstock.cli.check import _explanation as explain_text
 from penstock.cli.check import _report as check_text
-from penstock.cli.operate import Recovery as RecoveryDone
-from penstock.cli.operate import Swept, _adoption_text, _recovery_text, _swept_text
+from penstock.cli.operate import _adoption_text, _recovery_text, _swept_text
 from penstock.cli.output import plain
 from penstock.cli.run import JsonLines, Terminal, batch_line, summary_text
 from penstock.cli.table import Fitting
+from penstock.commit.outcome import Recovered
 from penstock.core.guarantee import Claim
 from penstock.core.model import (
+    Batch,
     BatchId,
+    Decision,
     Finding,
+    Generation,
     Guarantee,
     Published,
     QueryId,
     RequestEstimate,
     SinkName,
     SourceName,
+    Summary,
     Totals,
 )
-from penstock.observe.progress import BatchProgress, RunTally, SinkProgress
+from penstock.observe.progress import BatchProgress, RunSummary, SinkProgress
 from penstock.run.check import CheckReport
 from penstock.run.continuation import Adoption
 from penstock.run.explain import Costs, Explanation
@@ -101,13 +105,13 @@ def test_a_recovered_batch_says_where_it_was_missing() -> None:
 
 
 def test_the_summary_has_the_keys_of_the_interface(capsys: pytest.CaptureFixture[str]) -> None:
-    tally = RunTally((LAKE, WAREHOUSE))
+    summary = RunSummary(pipeline="flights", generation=2, sinks={LAKE: SinkProgress(), WAREHOUSE: SinkProgress()})
     lines = JsonLines()
     with lines:
         for progress in (batch(), batch(batch_id=8)):
-            tally.add(progress)
+            summary = summary.plus(progress)
             lines.batch(progress)
-        lines.end(tally.summary(pipeline="flights", generation=2))
+        lines.end(summary)
     first, second, last = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert (first["batch_id"], second["batch_id"], first["rows_per_s"], first["already"]) == (7, 8, 3000.0, False)
     assert last == {
@@ -122,24 +126,20 @@ def test_the_summary_has_the_keys_of_the_interface(capsys: pytest.CaptureFixture
         "last_batch_id": 8,
         "recovered": False,
     }
-    assert printed(summary_text(tally.summary(pipeline="flights", generation=2), spent_s=2.0))[1] == (
-        "done 2 batches with 3,000 rows in 2.0 s; the last one is batch 8"
-    )
+    assert printed(summary_text(summary, spent_s=2.0))[1] == ("done 2 batches with 3,000 rows in 2.0 s; the last one is batch 8")
 
 
 def test_a_run_on_a_terminal_ends_with_its_totals(capsys: pytest.CaptureFixture[str]) -> None:
-    tally = RunTally((LAKE,))
     shown = Terminal("flights")
     with shown:
         assert "starting Spark" in printed(shown._now())[0]
         shown.started()
         assert "running  0 batches" in printed(shown._now())[0]
-        tally.add(batch())
         shown.batch(batch())
         shown.stopping()
         shown.started()
         assert "stopping after the current batch" in printed(shown._now())[0]
-        shown.end(tally.summary(pipeline="flights", generation=1))
+        shown.end(RunSummary(pipeline="flights", sinks={LAKE: SinkProgress()}).plus(batch()))
     out = capsys.readouterr().out
     assert "batch    7" in out
     assert "stopped after 1 batch with 1,500 rows" in out
@@ -235,12 +235,14 @@ def test_costs(requests_per_batch: float, measured_batches: int, interval_ms: in
 
 
 def test_recover_adopt_and_sweep() -> None:
-    done = RecoveryDone(
-        generation=4,
-        batch_id=12,
+    batch = Batch(query_id=QueryId("q"), batch_id=BatchId(12), offsets=())
+    done = Recovered(
+        generation=Generation(4),
+        summary=Summary(),
+        decision=Decision(batch=batch, rows_in=5, schema="", staged=(), stage_ms=0),
         sinks={
-            "lake": Published(totals=Totals(rows=5), already=False),
-            "warehouse": Published(totals=Totals(rows=5), already=True),
+            LAKE: Published(totals=Totals(rows=5), already=False),
+            WAREHOUSE: Published(totals=Totals(rows=5), already=True),
         },
         swept=("a", "b"),
         warnings=("The ledger grows.",),
@@ -250,15 +252,15 @@ def test_recover_adopt_and_sweep() -> None:
     assert text[1] == "Batch 12 is published everywhere (generation 4)."
     assert [line.split()[0] for line in text if "published now" in line or "was there already" in line] == ["lake", "warehouse"]
     assert text[-1] == "Swept 2 pieces of dead staging."
-    nothing = RecoveryDone(generation=1, batch_id=None, sinks={}, swept=(), warnings=())
+    nothing = Recovered(generation=Generation(1), summary=Summary(), decision=None, sinks={}, swept=(), warnings=())
     assert printed(_recovery_text(nothing)) == ["Nothing was decided yet, so there is nothing to recover."]
 
     adoption = Adoption(needed=True, done=False, query_id=QueryId("q"), next_batch_id=BatchId(3), consequences=("LOSS.",))
     assert printed(_adoption_text(adoption)) == ["LOSS.", "Nothing was changed. Do it with --yes --reason TEXT."]
 
-    assert _swept_text(Swept(done=False, collected=())) == "There is nothing to sweep."
-    assert _swept_text(Swept(done=False, collected=("x",))).endswith("Nothing was changed. Do it with --yes.")
-    assert _swept_text(Swept(done=True, collected=("x",))) == "Collected:\n  x"
+    assert _swept_text((), done=False) == "There is nothing to sweep."
+    assert _swept_text(("x",), done=False).endswith("Nothing was changed. Do it with --yes.")
+    assert _swept_text(("x",), done=True) == "Collected:\n  x"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from tests.unit.test_cli_text import LAKE, printed
 
 from penstock.cli.output import json_line
 from penstock.cli.verify import _text as verify_text
-from penstock.cli.verify import verdict
+from penstock.cli.verify import fields_of
 from penstock.core.model import AccountName, AccountReport, BatchId, Position, Problem, SinkReport, Totals
 from penstock.run.operations import Verification
 
@@ -28,12 +28,10 @@ def report(*, found_rows: int, problems: tuple[Problem, ...] = ()) -> SinkReport
 
 def test_verify_in_the_shape_of_the_interface() -> None:
     lost = Problem(message="The file is missing.", account=AccountName("EWR"), file="month=1/x.parquet", batch_id=BatchId(3))
-    found = verdict(
-        Verification(
-            sinks={LAKE: report(found_rows=9, problems=(lost,))}, batches={Position(41): BatchId(7)}, unsettled=BatchId(8)
-        )
+    found = Verification(
+        sinks={LAKE: report(found_rows=9, problems=(lost,))}, batches={Position(41): BatchId(7)}, unsettled=BatchId(8)
     )
-    assert json.loads(json_line(found)) == {
+    assert json.loads(json_line(fields_of(found))) == {
         "ok": False,
         "sinks": {
             "lake": {
@@ -76,7 +74,7 @@ def test_verify_in_the_shape_of_the_interface() -> None:
 
 def test_verify_says_as_of_what_it_compared_and_which_batch_it_left_out() -> None:
     found = Verification(sinks={LAKE: report(found_rows=10)}, batches={Position(41): BatchId(7)}, unsettled=BatchId(8))
-    text = printed(verify_text(verdict(found)))
+    text = printed(verify_text(found))
     assert "lake: as of position 41 of the ledger (batch 7)." in text
     left_out = "Batch 8 is decided, was not published everywhere, and is left out: a running driver publishes it, else"
     assert " ".join(text).count(left_out) == 1
@@ -84,7 +82,7 @@ def test_verify_says_as_of_what_it_compared_and_which_batch_it_left_out() -> Non
 
 
 def test_verify_after_an_adoption_says_what_it_can_know() -> None:
-    text = printed(verify_text(verdict(Verification(sinks={LAKE: report(found_rows=10)}, adopted_at=Position(30)))))
+    text = printed(verify_text(Verification(sinks={LAKE: report(found_rows=10)}, adopted_at=Position(30))))
     assert "in its place once" not in " ".join(text)
     assert text[-2:] == [
         "Every row that the ledger decided is in its place, and nothing else is.",
@@ -93,20 +91,20 @@ def test_verify_after_an_adoption_says_what_it_can_know() -> None:
 
 
 def test_verify_of_sinks_that_keep_nothing_claims_nothing() -> None:
-    text = printed(verify_text(verdict(Verification(sinks={LAKE: SinkReport(accounts={}, problems=())}))))
+    text = printed(verify_text(Verification(sinks={LAKE: SinkReport(accounts={}, problems=())})))
     assert not any("in its place" in line for line in text)
     assert any(line.startswith("Nothing of lake was compared") for line in text)
 
 
 def test_verify_of_a_good_result() -> None:
-    text = printed(verify_text(verdict(Verification(sinks={LAKE: report(found_rows=10)}))))
+    text = printed(verify_text(Verification(sinks={LAKE: report(found_rows=10)})))
     assert text[-1] == "Every row of the ledger is in its place once, and nothing else is."
     assert not any("DIFFERENT" in line for line in text)
 
 
 def test_verify_says_whose_rows_it_did_not_read() -> None:
     unread = replace(report(found_rows=10), unread=True)
-    found = verdict(Verification(sinks={LAKE: unread}))
+    found = Verification(sinks={LAKE: unread})
     text = printed(verify_text(found))
     assert text[-1] == "Of lake only what was published was compared: which rows are there your SQL knows."
     assert any("not read" in line for line in text)

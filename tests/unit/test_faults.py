@@ -45,7 +45,7 @@ def test_a_point_that_does_not_exist_is_refused_with_the_names_of_those_that_do(
     with pytest.raises(Usage) as refused:
         require_known()
     assert "names the point 'sqlite.comit', expected one of " in refused.value.message
-    assert import_all() == ()
+    assert import_all() == []
     for point in points():
         assert f" {point.name}" in refused.value.message
 

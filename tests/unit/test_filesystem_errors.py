@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from penstock.support.filesystem_errors import directory_problem, file_problem, path_problem, problem_of, reason
+from penstock.support.filesystem_errors import directory_problem, file_problem, path_problem, problem_of
 
 
 def test_an_error_is_told_in_plain_words() -> None:
-    assert reason(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))) == "the disk is full"
-    assert reason(FileExistsError(errno.EEXIST, "x")) == "a file is where a directory is expected"
+    assert problem_of(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))).reason == "the disk is full"
+    assert problem_of(FileExistsError(errno.EEXIST, "x")).reason == "a file is where a directory is expected"
     assert problem_of(OSError(errno.EMLINK, "Too many links")).reason == "Too many links"
-    assert reason(OSError("no number")) == "no number"
+    assert problem_of(OSError("no number")).reason == "no number"
 
 
 def test_what_is_fine_is_no_trouble(tmp_path: Path) -> None:

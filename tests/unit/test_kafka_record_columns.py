@@ -9,7 +9,7 @@ from penstock.errors import Usage
 from penstock.sink.kafka.records import RecordColumns
 from penstock.sink.kafka.target import require_columns
 from penstock.spark.schema import arrow_schema
-from penstock.spec import Kafka
+from penstock.spec.kafka import Kafka
 
 ROWS = spark_schema(**{"id": "long", "a`b": "string", "raw": "binary", "place": "integer"})
 NESTED = json.dumps({"type": "struct", "fields": [{"name": "tags", "type": {"type": "array", "elementType": "string"}}]})

@@ -16,9 +16,10 @@ from penstock.run.connect import require_listening
 from penstock.sink.cassandra.address import address_of as cassandra_address
 from penstock.sink.redshift.database import address_of as redshift_address
 from penstock.sink.sqlserver.database import address_of as sqlserver_address
-from penstock.spec import Account, Cassandra, Kafka, MySQL, PostgreSQL, Redshift, SQLite, SQLServer
-from penstock.spec.location import LedgerPlace
+from penstock.spec.kafka import Kafka
+from penstock.spec.location import Account, LedgerPlace
 from penstock.spec.registry import Registry
+from penstock.spec.table import Cassandra, MySQL, PostgreSQL, Redshift, SQLite, SQLServer
 from penstock.sql.mysql.connection import address_of as mysql_address
 from penstock.sql.mysql.database import Database as MysqlDatabase
 from penstock.sql.postgres.database import Database as PostgresDatabase

@@ -198,10 +198,10 @@ def test_a_broken_disk_fails_the_attempt_and_leaves_the_rest_to_the_sweep(tmp_pa
 
 def test_a_full_disk_is_told_plainly() -> None:
     from penstock.sink.parquet.directory.rename import publishing
-    from penstock.support.filesystem_errors import reason
+    from penstock.support.filesystem_errors import problem_of
 
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    assert reason(full) == "the disk is full"
+    assert problem_of(full).reason == "the disk is full"
     with pytest.raises(PublishFailed) as failed, publishing("Publishing x"):
         raise full
     assert "the next start publishes it" in failed.value.remedy

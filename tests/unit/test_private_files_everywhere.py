@@ -13,6 +13,7 @@ from tests.unit.test_spool import rows, spool_in, stage
 from penstock.cli.opening import SparkLog
 from penstock.ledger.sqlite import SqliteLedger
 from penstock.run import session
+from penstock.support.private_files import stderr_to
 from penstock.testing.entries import PIPELINE, opened_entry
 
 OTHERS = 0o077
@@ -76,7 +77,7 @@ def test_the_spool(tmp_path: Path) -> None:
 
 
 def test_logs(tmp_path: Path) -> None:
-    with SparkLog(str(tmp_path / "home")), session._stderr_to(tmp_path / "other/spark.log"):
+    with SparkLog(str(tmp_path / "home")), stderr_to(session._opened(tmp_path / "other/spark.log")):
         os.write(2, b"a row\n")
     assert len(list(tmp_path.rglob("spark.log"))) == 2
     assert list(seen_by_others(tmp_path)) == []

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.run import jvm
 from penstock.run.jvm import OPTIONS, SETTINGS, TEXTS, redactions, secrets_of
-from penstock.spec import load
+from penstock.spec.load import load
 from penstock.support.secret import Secret, scrub
 
 SECRET = {"spark.own.plain": Secret("from-environment"), "spark.hadoop.fs.key.password": "literal-one"}

@@ -3,8 +3,10 @@ import pickle
 
 import pytest
 
-from penstock.spec import PostgreSQL, PythonSink, Source, redact, scrub
-from penstock.support.secret import Secret, looks_secret, remember
+from penstock.spec.sink import PythonSink
+from penstock.spec.source import Source
+from penstock.spec.table import PostgreSQL
+from penstock.support.secret import Secret, looks_secret, redact, remember, scrub
 
 
 @pytest.mark.parametrize(

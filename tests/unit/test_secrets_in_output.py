@@ -7,7 +7,7 @@ import pytest
 from tests.crash.commandline import penstock
 
 from penstock.run.status import places_of
-from penstock.spec import load
+from penstock.spec.load import load
 
 MARKER = "mArKeR-se/c:r=et?"
 QUOTED = "mArKeR-se%2Fc%3Ar%3Det%3F"

@@ -4,7 +4,9 @@ import pytest
 from tests.unit.test_spec_errors import PARQUET_KEYS
 
 from penstock.errors import Usage
-from penstock.spec import Parquet, SQLite, Trigger
+from penstock.spec.pipeline import Trigger
+from penstock.spec.sink import Parquet
+from penstock.spec.table import SQLite
 
 
 def test_mistakes_in_code_name_the_settings() -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import Usage
-from penstock.spec import load, sink
+from penstock.spec import sink
+from penstock.spec.load import load
 
 TOP = "pipeline: flights\nhome: ./state\n"
 SOURCES = "sources:\n  flights: {format: rate}\n"

@@ -6,7 +6,10 @@ import pytest
 
 from penstock.core.model import Guarantee
 from penstock.errors import Usage
-from penstock.spec import Parquet, PipelineSettings, PythonSink, SQLite, load
+from penstock.spec.load import load
+from penstock.spec.pipeline import PipelineSettings
+from penstock.spec.sink import Parquet, PythonSink
+from penstock.spec.table import SQLite
 
 BOMB = "\n".join(
     ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12))]

@@ -7,7 +7,7 @@ import pytest
 import penstock
 from penstock.errors import Usage
 from penstock.run.assembly import DeliveryPlan, sinks_of
-from penstock.spec import load
+from penstock.spec.load import load
 from penstock.spec.pipeline import DeliverySettings
 
 SQL = "INSERT INTO {table} SELECT * FROM {staged}; DELETE FROM {table} WHERE id < 0"

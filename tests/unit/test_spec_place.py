@@ -7,12 +7,13 @@ import pytest
 from penstock import Delivery
 from penstock.errors import Usage
 from penstock.sink.spool.root import root_at
-from penstock.spec import Account, DeliverySettings, Memory, Parquet, SQLite
 from penstock.spec.combinations import own_output_complaints
-from penstock.spec.location import Quarantine
+from penstock.spec.location import Account, Quarantine
+from penstock.spec.pipeline import DeliverySettings
 from penstock.spec.place import local_path, same_or_nested
+from penstock.spec.sink import Memory, Parquet
 from penstock.spec.source import Source
-from penstock.spec.table import Merge
+from penstock.spec.table import Merge, SQLite
 
 
 @pytest.fixture(autouse=True)
@@ -113,7 +114,7 @@ def test_places_are_compared_behind_symbolic_links(tmp_path: Path) -> None:
 def test_a_source_that_reads_what_a_sink_writes_is_refused(account: str, path: str, tmp_path: Path) -> None:
     sinks = {"lake": Parquet(accounts={"all": account.replace("{here}", str(tmp_path))})}
     for given in (path, f"{path}/"):
-        assert own_output_complaints(sinks, {("sources", "s", "path"): given.replace("{here}", str(tmp_path))})
+        assert own_output_complaints(sinks, {"s": given.replace("{here}", str(tmp_path))})
 
 
 @pytest.mark.parametrize(
@@ -130,7 +131,7 @@ def test_a_source_that_reads_what_a_sink_writes_is_refused(account: str, path: s
 )
 def test_a_source_beside_what_a_sink_writes_is_none(account: str, path: str, tmp_path: Path) -> None:
     sinks = {"lake": Parquet(accounts={"all": account.replace("{here}", str(tmp_path))})}
-    assert own_output_complaints(sinks, {("sources", "s", "path"): path.replace("{here}", str(tmp_path))}) == []
+    assert own_output_complaints(sinks, {"s": path.replace("{here}", str(tmp_path))}) == []
 
 
 UNKNOWN = (

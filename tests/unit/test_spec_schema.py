@@ -7,11 +7,11 @@ from typing import Any
 
 import jsonschema
 import pytest
+from docs.pipeline_file import REFERENCE, SCHEMA_FILE, reference_text, schema
 from ruamel.yaml import YAML
 
 from penstock.errors import Usage
-from penstock.spec import load
-from penstock.spec.reference import REFERENCE, SCHEMA_FILE, reference_text, schema
+from penstock.spec.load import load
 from penstock.spec.sink import SUPPORTED
 
 PROJECT = Path(__file__).parents[2]

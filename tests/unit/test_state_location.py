@@ -10,8 +10,9 @@ import pytest
 from penstock.blob.url import hadoop_url
 from penstock.errors import Usage
 from penstock.run.delivery import Delivery
-from penstock.spec import DeliverySettings, Memory
 from penstock.spec.load import load
+from penstock.spec.pipeline import DeliverySettings
+from penstock.spec.sink import Memory
 from penstock.support.secret import scrub
 
 OPTIONS = {"region": "eu-west-1", "secret_access_key": "geheim-geheim", "attempts": 3}

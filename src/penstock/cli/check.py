@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from penstock.cli import formatting
-from penstock.cli.opening import File, Json, Overrides, SparkLog, debugging, pipeline, quiet_spark
+from penstock.cli.opening import File, Json, Overrides, SparkLog, debugging, pipeline, quiet_session
 from penstock.cli.output import console, show
 from penstock.cli.table import facts, table
 from penstock.errors import Failed, GuaranteeTooWeak
@@ -33,9 +33,7 @@ def check(*, context: typer.Context, file: File, overrides: Overrides = None, as
     """
     chosen = pipeline(file, overrides)
     with _working(chosen, context):
-        with quiet_spark():
-            spark = chosen.session()
-        report = chosen.check(spark)
+        report = chosen.check(quiet_session(chosen.session))
     show(report, as_json=as_json, text=_report)
     if not report.ok:
         raise typer.Exit(_code(report))
@@ -45,9 +43,7 @@ def explain(*, context: typer.Context, file: File, overrides: Overrides = None, 
     """Print how a batch will go: scans of each source, stateful operators, path, what each sink does at stage and publish."""
     chosen = pipeline(file, overrides)
     with _working(chosen, context):
-        with quiet_spark():
-            spark = chosen.session()
-        found = chosen.explain(spark)
+        found = chosen.explain(quiet_session(chosen.session))
     show(found, as_json=as_json, text=_explanation)
 
 

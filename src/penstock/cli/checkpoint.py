@@ -46,7 +46,7 @@ def explain(*, path: CheckpointPath, option: Options = None, as_json: Json = Fal
 
 def _inspected(path: str, given: Sequence[str] | None) -> "Inspection":
     from penstock.checkpoint.inspection import inspect_checkpoint
-    from penstock.spec import load
+    from penstock.spec.load import load
     from penstock.spec.location import Checkpoint
 
     pairs = [text.partition("=") for text in given or ()]

@@ -1,17 +1,15 @@
 """Arguments that several verbs share, the pipeline that they name, and where Spark's messages go meanwhile."""
 
 import logging
-import os
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from typing_extensions import Self
 
-from penstock.support.private_files import make_private_directory, open_private
+from penstock.support.private_files import make_private_directory, open_private, stderr_to
 
 if TYPE_CHECKING:
     from penstock.run.pipeline import Pipeline
@@ -25,6 +23,7 @@ Overrides = Annotated[
         "--set", metavar="KEY=VALUE", help="Replace one value of the pipeline file; may be repeated.", show_default=False
     ),
 ]
+Session = TypeVar("Session")
 Yes = Annotated[bool, typer.Option("--yes", help="Do it. Without this only what would be done is shown.")]
 
 
@@ -40,32 +39,24 @@ def debugging(context: typer.Context) -> bool:
     return bool(context.find_root().params.get("debug"))
 
 
-@contextmanager
-def quiet_spark() -> Iterator[None]:
-    """Silence PySpark and py4j while a session is made: they log every error besides raising it."""
+def quiet_session(make: Callable[[], Session]) -> Session:
+    """Return the session that `make` returns, with PySpark and py4j silenced: they log every error besides raising it."""
     logging.getLogger("py4j").addHandler(logging.NullHandler())
-    logging.getLogger().addFilter(_not_of_py4j)
-    yield
+    logging.getLogger().addFilter(lambda record: "py4j" not in Path(record.pathname).parts)
+    session = make()
     logging.getLogger("SQLQueryContextLogger").disabled = True  # only now: PySpark creates it with its own class
-
-
-def _not_of_py4j(record: logging.LogRecord) -> bool:
-    return "py4j" not in Path(record.pathname).parts
-
-
-_STDERR = 2
+    return session
 
 
 class SparkLog:
     """Sends what the JVM writes to stderr to `<home>/spark.log` while entered; the previous run's log stays as `.1`.
 
-    Only the file descriptor is redirected: Python's `sys.stderr` is not, once the display has taken it over. If the file cannot
-    be written, nothing is redirected; the run itself reports what is wrong with the directory.
+    If the file cannot be written, nothing is redirected; the run itself reports what is wrong with the directory.
     """
 
     def __init__(self, home: str) -> None:
         self.path = Path(home) / "spark.log"
-        self._terminal: int | None = None
+        self._redirected = ExitStack()
 
     def __enter__(self) -> Self:
         try:
@@ -75,18 +66,11 @@ class SparkLog:
             file = open_private(self.path, "xb")
         except OSError:
             return self
-        sys.stderr.flush()
-        self._terminal = os.dup(_STDERR)
-        with file:
-            os.dup2(file.fileno(), _STDERR)
+        self._redirected.enter_context(stderr_to(file))
         return self
 
     def __exit__(self, *raised: object) -> None:
-        if self._terminal is not None:
-            sys.stderr.flush()
-            os.dup2(self._terminal, _STDERR)
-            os.close(self._terminal)
-            self._terminal = None
+        self._redirected.close()
 
     def location(self) -> str | None:
         """Return the path of Spark's messages of this run, None if there are none."""

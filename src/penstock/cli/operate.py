@@ -1,6 +1,6 @@
 """`penstock recover`, `adopt` and `sweep`: acts of the operator."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,7 +11,6 @@ from penstock.cli import formatting
 from penstock.cli.opening import File, Json, Overrides, Yes, pipeline
 from penstock.cli.output import show
 from penstock.cli.table import table
-from penstock.core.model import Published
 from penstock.errors import Usage
 
 if TYPE_CHECKING:
@@ -19,53 +18,34 @@ if TYPE_CHECKING:
     from penstock.run.continuation import Adoption
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recovery:
-    """What `recover` did."""
-
-    generation: int
-    batch_id: int | None
-    sinks: dict[str, Published]
-    swept: tuple[str, ...]
-    warnings: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Swept:
-    """What `sweep` collected, or would collect."""
-
-    done: bool
-    collected: tuple[str, ...]
-
-
 def recover(*, file: File, overrides: Overrides = None, as_json: Json = False) -> None:
     """Publish a decided batch that is not everywhere yet, and collect what dead attempts left. Spark is not started.
 
     A driver that still runs is fenced: it stops with exit code 4.
     """
-    show(_recovery(pipeline(file, overrides).recover()), as_json=as_json, text=_recovery_text)
+    show(pipeline(file, overrides).recover(), as_json=as_json, text=_recovery_text, fields=_recovery)
 
 
-def _recovery(found: "Recovered") -> Recovery:
-    return Recovery(
-        generation=found.generation,
-        batch_id=None if found.batch is None else found.batch.batch_id,
-        sinks={str(name): published for name, published in found.sinks.items()},
-        swept=found.swept,
-        warnings=found.warnings,
-    )
+def _recovery(found: "Recovered") -> dict[str, object]:
+    return {
+        "generation": found.generation,
+        "batch_id": None if found.batch is None else found.batch.batch_id,
+        "sinks": found.sinks,
+        "swept": found.swept,
+        "warnings": found.warnings,
+    }
 
 
-def _recovery_text(done: Recovery) -> RenderableType:
+def _recovery_text(done: "Recovered") -> RenderableType:
     warnings = [Text(f"warning: {warning}", "yellow") for warning in done.warnings]
     swept = [Text(f"Swept {formatting.counted(len(done.swept), 'piece')} of dead staging.")] if done.swept else []
-    if done.batch_id is None:
+    if done.batch is None:
         return Group(*warnings, Text("Nothing was decided yet, so there is nothing to recover."), *swept)
     rows = [
         (name, "was there already" if published.already else "published now", formatting.count(published.totals.rows))
         for name, published in done.sinks.items()
     ]
-    head = Text(f"Batch {done.batch_id} is published everywhere (generation {done.generation}).")
+    head = Text(f"Batch {done.batch.batch_id} is published everywhere (generation {done.generation}).")
     return Group(*warnings, head, table(("sink", "", "rows"), rows), *swept)
 
 
@@ -98,13 +78,13 @@ def _adoption_text(adoption: "Adoption") -> RenderableType:
 def sweep(*, file: File, yes: Yes = False, overrides: Overrides = None, as_json: Json = False) -> None:
     """Collect what attempts left that can never become part of a batch. Harmless beside a running pipeline."""
     collected = pipeline(file, overrides).sweep(yes=yes)
-    show(Swept(done=yes, collected=tuple(collected)), as_json=as_json, text=_swept_text)
+    show({"done": yes, "collected": collected}, as_json=as_json, text=lambda _: _swept_text(collected, done=yes))
 
 
-def _swept_text(swept: Swept) -> str:
-    if not swept.collected:
+def _swept_text(collected: Sequence[str], *, done: bool) -> str:
+    if not collected:
         return "There is nothing to sweep."
-    listed = "\n".join(f"  {name}" for name in swept.collected)
-    if swept.done:
+    listed = "\n".join(f"  {name}" for name in collected)
+    if done:
         return f"Collected:\n{listed}"
     return f"Would collect:\n{listed}\nNothing was changed. Do it with --yes."

@@ -33,10 +33,12 @@ def print_line(value: object) -> None:
     sys.stdout.flush()
 
 
-def show(value: Value, *, as_json: bool, text: Callable[[Value], RenderableType]) -> None:
-    """Print `value` as one line of JSON, or as `text` renders it for people."""
+def show(
+    value: Value, *, as_json: bool, text: Callable[[Value], RenderableType], fields: Callable[[Value], object] | None = None
+) -> None:
+    """Print `value` as one line of JSON, of its `fields` where it is not printed whole, or as `text` renders it for people."""
     if as_json:
-        print_line(value)
+        print_line(value if fields is None else fields(value))
     else:
         console().print(text(value), markup=False)
 

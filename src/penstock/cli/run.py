@@ -20,13 +20,14 @@ from rich.text import Text
 from typing_extensions import Self
 
 from penstock.cli import formatting
-from penstock.cli.opening import File, Json, Overrides, SparkLog, debugging, pipeline, quiet_spark
+from penstock.cli.opening import File, Json, Overrides, SparkLog, debugging, pipeline, quiet_session
 from penstock.cli.output import console, print_line
 from penstock.cli.table import table
 from penstock.errors import Failed, Retryable
+from penstock.observe.progress import RunSummary
 
 if TYPE_CHECKING:
-    from penstock.observe.progress import BatchProgress, RunSummary, SinkProgress
+    from penstock.observe.progress import BatchProgress, SinkProgress
     from penstock.run.pipeline import Pipeline
 
 
@@ -63,8 +64,7 @@ def run(
 
 
 def _deliver(chosen: "Pipeline", shown: "Progress", *, batches: int | None, grace_s: float) -> None:
-    with quiet_spark():
-        spark = chosen.session()  # before StopSignals: a new SparkContext installs a signal handler of its own
+    spark = quiet_session(chosen.session)  # before StopSignals: a new SparkContext installs a signal handler of its own
     with StopSignals(shown.stopping) as stop:
         query = chosen.start(spark, observers=[shown.batch], batches=batches)
         shown.started()
@@ -127,7 +127,7 @@ class Progress:
     def stopping(self) -> None:
         """A stop was requested; the current batch is finished first."""
 
-    def end(self, summary: "RunSummary") -> None:
+    def end(self, summary: RunSummary) -> None:
         """The run ended without an error."""
 
 
@@ -145,11 +145,9 @@ class Terminal(Progress):
     """Prints a line per batch, and below them a line with what the run is doing now."""
 
     def __init__(self, pipeline: str) -> None:
-        self._pipeline = pipeline
+        self._so_far = RunSummary(pipeline=pipeline, sinks={})
         self._started_s = time.monotonic()
         self._lock = threading.Lock()
-        self._batches = 0
-        self._rows = 0
         self._doing = _STARTING
         self._stopping = False
         self._live = Live(get_renderable=self._now, console=console(), refresh_per_second=_FRAMES_PER_S, transient=True)
@@ -169,8 +167,7 @@ class Terminal(Progress):
     def batch(self, progress: "BatchProgress") -> None:
         with self._lock:
             self._doing = self._doing if self._stopping else "running"
-            if not progress.already and not progress.recovered:
-                self._batches, self._rows = self._batches + 1, self._rows + progress.rows_in
+            self._so_far = self._so_far.plus(progress)
         self._live.console.print(batch_line(progress))
 
     def stopping(self) -> None:
@@ -186,8 +183,9 @@ class Terminal(Progress):
         spent_s = time.monotonic() - self._started_s
         frame = _FRAMES[int(spent_s * _FRAMES_PER_S) % len(_FRAMES)]
         with self._lock:
-            total = f"{formatting.counted(self._batches, 'batch', 'batches')}, {formatting.counted(self._rows, 'row')}"
-            return Text.assemble((f"{frame} ", "cyan"), (self._pipeline, "bold"), f"  {self._doing}  ", (total, "dim"))
+            done, doing = self._so_far, self._doing
+        total = f"{formatting.counted(done.batches, 'batch', 'batches')}, {formatting.counted(done.rows_in, 'row')}"
+        return Text.assemble((f"{frame} ", "cyan"), (done.pipeline, "bold"), f"  {doing}  ", (total, "dim"))
 
 
 def batch_line(progress: "BatchProgress") -> RenderableType:

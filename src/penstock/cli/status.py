@@ -54,12 +54,11 @@ def watch(
 
 def _looks(watched: "Pipeline", *, interval_s: float) -> "Iterator[Status]":
     """Yield a status per interval. Sinks are looked at less often than the ledger: a look sends requests to all of them."""
-    places = None
-    looked_s = 0.0
+    places: tuple[PlaceState, ...] | None = None
+    looked_s = time.monotonic()
     while True:
-        if places is None or time.monotonic() - looked_s > _PLACES_S:
-            places = None
-            looked_s = time.monotonic()
+        if time.monotonic() - looked_s > _PLACES_S:
+            places, looked_s = None, time.monotonic()
         look = watched.status(known=places)
         places = look.places
         yield look

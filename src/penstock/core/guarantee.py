@@ -22,6 +22,16 @@ class Claim:
     remedy: str = ""
 
 
+def exactly_once(subject: str, why: str, *breaks: str, warnings: Iterable[str] = ()) -> Claim:
+    """Return the claim of a part that gives exactly-once."""
+    return Claim(subject=subject, guarantee=Guarantee.EXACTLY_ONCE, why=why, breaks=breaks, warnings=tuple(warnings))
+
+
+def at_least_once(subject: str, why: str, remedy: str, *, warnings: Iterable[str] = ()) -> Claim:
+    """Return the claim of a part that gives no more than at-least-once."""
+    return Claim(subject=subject, guarantee=Guarantee.AT_LEAST_ONCE, why=why, remedy=remedy, warnings=tuple(warnings))
+
+
 def too_weak(claims: Iterable[Claim], demanded: Guarantee) -> tuple[Claim, ...]:
     """Return the claims that allow less than `demanded`."""
     if demanded is Guarantee.AT_LEAST_ONCE:

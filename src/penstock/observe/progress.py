@@ -1,7 +1,7 @@
 """Progress of a run as values: one per batch, and one at the end, the summary. The keys of the summary are a contract."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.core.model import Published, SinkName
 
@@ -56,43 +56,25 @@ class BatchProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """The last object that `run --json` prints."""
+    """The last object that `run --json` prints: the batches of one run, added up as the delivery reports them."""
 
     pipeline: str
-    generation: int
-    batches: int
-    rows_in: int
+    generation: int = 0
+    batches: int = 0
+    rows_in: int = 0
     sinks: Mapping[SinkName, SinkProgress]
-    last_batch_id: int | None
-    recovered: bool
+    last_batch_id: int | None = None
+    recovered: bool = False
 
-
-class RunTally:
-    """Adds up the batches of one run as the delivery reports them."""
-
-    def __init__(self, sinks: tuple[SinkName, ...]) -> None:
-        self._sinks = {sink: SinkProgress() for sink in sinks}
-        self.batches, self.rows_in = 0, 0
-        self.last_batch_id: int | None = None
-        self.recovered = False
-
-    def add(self, progress: BatchProgress) -> None:
-        """Count one batch; a batch that was decided before counts only as already committed."""
-        for sink, share in progress.sinks.items():
-            self._sinks[sink] = self._sinks.get(sink, SinkProgress()) + share
-        self.recovered = self.recovered or progress.recovered
-        self.last_batch_id = progress.batch_id
-        if not progress.already and not progress.recovered:
-            self.batches += 1
-            self.rows_in += progress.rows_in
-
-    def summary(self, *, pipeline: str, generation: int) -> RunSummary:
-        return RunSummary(
-            pipeline=pipeline,
-            generation=generation,
-            batches=self.batches,
-            rows_in=self.rows_in,
-            sinks=dict(self._sinks),
-            last_batch_id=self.last_batch_id,
-            recovered=self.recovered,
+    def plus(self, progress: BatchProgress) -> "RunSummary":
+        """Return the summary with one batch more; one that was decided before counts only as already committed."""
+        is_new = not progress.already and not progress.recovered
+        shares = {sink: self.sinks.get(sink, SinkProgress()) + share for sink, share in progress.sinks.items()}
+        return replace(
+            self,
+            batches=self.batches + is_new,
+            rows_in=self.rows_in + (progress.rows_in if is_new else 0),
+            sinks={**self.sinks, **shares},
+            last_batch_id=progress.batch_id,
+            recovered=self.recovered or progress.recovered,
         )

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock import spec as settings_of
 from penstock.blob.url import hadoop_url
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.core.bad_record import NAME
@@ -21,8 +20,11 @@ from penstock.run.user_sink import user_written
 from penstock.source.kafka.records_again import KafkaRecords
 from penstock.source.kafka.watch import watch_of
 from penstock.spark.column_name import quoted
+from penstock.spec.kafka import Kafka
 from penstock.spec.location import FAIL, Quarantine, Route, ShortAccount
 from penstock.spec.pipeline import DeliverySettings, PipelineSettings, quarantined
+from penstock.spec.sink import Console, Memory, Parquet, PythonSink
+from penstock.spec.table import DBAPI, Cassandra, DuckDB, MySQL, PostgreSQL, Redshift, ServedTable, SQLite, SQLServer, Table
 from penstock.stage.quarantine import QuarantineMember
 
 if TYPE_CHECKING:
@@ -153,7 +155,7 @@ def table_of(plan: DeliveryPlan, name: str | None) -> "ParquetSink":
     if quarantine is not None:
         return quarantine
     sinks = plan.settings.sinks
-    keeping = {own: settings for own, settings in sinks.items() if isinstance(settings, settings_of.Parquet)}
+    keeping = {own: settings for own, settings in sinks.items() if isinstance(settings, Parquet)}
     fitting = [own for own in keeping if name in {None, own}]
     if len(fitting) != 1:
         wanted = f"a sink {name!r} of type parquet" if name is not None else "one sink of type parquet"
@@ -174,7 +176,7 @@ def require_guarantee(plan: DeliveryPlan, sinks: tuple[Sink, ...]) -> None:
         )
 
 
-def _parquet(name: SinkName, settings: settings_of.Parquet, plan: DeliveryPlan) -> "ParquetSink":
+def _parquet(name: SinkName, settings: Parquet, plan: DeliveryPlan) -> "ParquetSink":
     from penstock.sink.parquet import ParquetSink
 
     accounts = {AccountName(account): _account(place) for account, place in settings.accounts.items()}
@@ -200,43 +202,43 @@ def _account(place: ShortAccount) -> "Account":
     return directory_account(place.directory, options=place.options)
 
 
-def _sqlite(name: SinkName, settings: settings_of.SQLite, plan: DeliveryPlan) -> Sink:
+def _sqlite(name: SinkName, settings: SQLite, plan: DeliveryPlan) -> Sink:
     from penstock.sink.sqlite import SqliteSink
 
     return SqliteSink(path=str(settings.file), **_filling(name, settings, plan))
 
 
-def _duckdb(name: SinkName, settings: settings_of.DuckDB, plan: DeliveryPlan) -> Sink:
+def _duckdb(name: SinkName, settings: DuckDB, plan: DeliveryPlan) -> Sink:
     from penstock.sink.duckdb.sink import DuckdbSink
 
     return DuckdbSink(path=str(settings.file), **_filling(name, settings, plan))
 
 
-def _postgres(name: SinkName, settings: settings_of.PostgreSQL, plan: DeliveryPlan) -> Sink:
+def _postgres(name: SinkName, settings: PostgreSQL, plan: DeliveryPlan) -> Sink:
     from penstock.sink.postgres.sink import PostgresSink
 
-    return PostgresSink(url=settings.url, **_merging(name, settings, plan))
+    return PostgresSink(url=settings.url, **_filling(name, settings, plan))
 
 
-def _mysql(name: SinkName, settings: settings_of.MySQL, plan: DeliveryPlan) -> Sink:
+def _mysql(name: SinkName, settings: MySQL, plan: DeliveryPlan) -> Sink:
     from penstock.sink.mysql.sink import MysqlSink
 
-    return MysqlSink(url=settings.url, **_merging(name, settings, plan))
+    return MysqlSink(url=settings.url, **_filling(name, settings, plan))
 
 
-def _redshift(name: SinkName, settings: settings_of.Redshift, plan: DeliveryPlan) -> Sink:
+def _redshift(name: SinkName, settings: Redshift, plan: DeliveryPlan) -> Sink:
     from penstock.sink.redshift.sink import RedshiftSink
 
     return RedshiftSink(url=settings.url, **_filling(name, settings, plan))
 
 
-def _sqlserver(name: SinkName, settings: settings_of.SQLServer, plan: DeliveryPlan) -> Sink:
+def _sqlserver(name: SinkName, settings: SQLServer, plan: DeliveryPlan) -> Sink:
     from penstock.sink.sqlserver.sink import SqlserverSink
 
     return SqlserverSink(url=settings.url, **_filling(name, settings, plan))
 
 
-def _cassandra(name: SinkName, settings: settings_of.Cassandra, plan: DeliveryPlan) -> Sink:
+def _cassandra(name: SinkName, settings: Cassandra, plan: DeliveryPlan) -> Sink:
     from penstock.sink.cassandra.sink import CassandraSink
 
     return CassandraSink(
@@ -247,7 +249,7 @@ def _cassandra(name: SinkName, settings: settings_of.Cassandra, plan: DeliveryPl
     )
 
 
-def _dbapi(name: SinkName, settings: settings_of.DBAPI, plan: DeliveryPlan) -> Sink:
+def _dbapi(name: SinkName, settings: DBAPI, plan: DeliveryPlan) -> Sink:
     from penstock.sink.dbapi.sink import DbapiSink
 
     return DbapiSink(
@@ -259,7 +261,7 @@ def _dbapi(name: SinkName, settings: settings_of.DBAPI, plan: DeliveryPlan) -> S
     )
 
 
-def _kafka(name: SinkName, settings: settings_of.Kafka, plan: DeliveryPlan) -> Sink:
+def _kafka(name: SinkName, settings: Kafka, plan: DeliveryPlan) -> Sink:
     from penstock.sink.kafka.sink import KafkaSink
     from penstock.sink.kafka.target import TopicTarget
 
@@ -284,7 +286,7 @@ def _kafka(name: SinkName, settings: settings_of.Kafka, plan: DeliveryPlan) -> S
     )
 
 
-def _record_columns(settings: settings_of.Kafka) -> "RecordColumns | None":
+def _record_columns(settings: Kafka) -> "RecordColumns | None":
     from penstock.sink.kafka.records import RecordColumns
 
     value = settings.value
@@ -294,8 +296,8 @@ def _record_columns(settings: settings_of.Kafka) -> "RecordColumns | None":
     return RecordColumns(value=value.column, json=value.json_of, **columns)
 
 
-def _filling(name: SinkName, settings: settings_of.Table, plan: DeliveryPlan) -> "TableSinkArguments":
-    return {
+def _filling(name: SinkName, settings: Table, plan: DeliveryPlan) -> "TableSinkArguments":
+    filling: TableSinkArguments = {
         "name": name,
         "table": settings.table,
         "spool": spool_of(plan),
@@ -303,45 +305,41 @@ def _filling(name: SinkName, settings: settings_of.Table, plan: DeliveryPlan) ->
         "key": settings.key,
         "create": settings.create,
     }
-
-
-def _merging(name: SinkName, settings: settings_of.ServedTable, plan: DeliveryPlan) -> "TableSinkArguments":
-    filling = _filling(name, settings, plan)
-    if settings.merge is not None:
+    if isinstance(settings, ServedTable) and settings.merge is not None:
         filling["merge"] = settings.merge.text()
     return filling
 
 
-def _console(name: SinkName, settings: settings_of.Console, plan: DeliveryPlan) -> Sink:
+def _console(name: SinkName, settings: Console, plan: DeliveryPlan) -> Sink:
     from penstock.sink.console import ConsoleSink
 
     return ConsoleSink(name=name, rows=settings.rows, truncate=settings.truncate, spool=spool_of(plan))
 
 
-def _memory(name: SinkName, settings: settings_of.Memory, plan: DeliveryPlan) -> Sink:  # noqa: ARG001 - one signature for all
+def _memory(name: SinkName, settings: Memory, plan: DeliveryPlan) -> Sink:  # noqa: ARG001 - one signature for all
     from penstock.sink.memory import MemorySink
 
     return MemorySink(name=name, spool=spool_of(plan), write="replace" if plan.output_mode == "complete" else "append")
 
 
-def _user_written(name: SinkName, settings: settings_of.PythonSink, plan: DeliveryPlan) -> Sink:
+def _user_written(name: SinkName, settings: PythonSink, plan: DeliveryPlan) -> Sink:
     return user_written(name, settings, pipeline=plan.pipeline, spool=spool_of(plan), modules=plan.modules)
 
 
 _BUILDERS: Mapping[type, Callable[[SinkName, Any, DeliveryPlan], Sink]] = {
-    settings_of.Parquet: _parquet,
-    settings_of.SQLite: _sqlite,
-    settings_of.DuckDB: _duckdb,
-    settings_of.PostgreSQL: _postgres,
-    settings_of.MySQL: _mysql,
-    settings_of.Redshift: _redshift,
-    settings_of.SQLServer: _sqlserver,
-    settings_of.Cassandra: _cassandra,
-    settings_of.DBAPI: _dbapi,
-    settings_of.Kafka: _kafka,
-    settings_of.Console: _console,
-    settings_of.Memory: _memory,
-    settings_of.PythonSink: _user_written,
+    Parquet: _parquet,
+    SQLite: _sqlite,
+    DuckDB: _duckdb,
+    PostgreSQL: _postgres,
+    MySQL: _mysql,
+    Redshift: _redshift,
+    SQLServer: _sqlserver,
+    Cassandra: _cassandra,
+    DBAPI: _dbapi,
+    Kafka: _kafka,
+    Console: _console,
+    Memory: _memory,
+    PythonSink: _user_written,
 }
 
 

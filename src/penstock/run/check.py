@@ -128,9 +128,10 @@ def executor_findings(plan: DeliveryPlan, spark: SparkSession, *, also: Sequence
     with ExitStack() as stack:
         sinks = sinks_of(plan)
         checked = [sink for sink in sinks if isinstance(sink, HasStaging)]
-        checks = [check for sink in checked for check in stack.enter_context(sink.task_checks())]
-        checks += [*also, *registry_checks(getattr(plan.settings, "sources", {}))]
-        checks += [
+        checks = [
+            *(check for sink in checked for check in stack.enter_context(sink.task_checks())),
+            *also,
+            *registry_checks(getattr(plan.settings, "sources", {})),
             *spool_of(plan).task_checks(),
             *import_checks({sink.name: sink for sink in sinks if sink.name in plan.settings.sinks}, plan.settings.sinks),
         ]

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.core.model import Nonce, SinkName
 from penstock.errors import DependencyMissing, Failed, Fenced, LedgerMismatch, Retryable, Usage
 from penstock.observe.history import history
-from penstock.observe.progress import BatchProgress, RunSummary, RunTally, SinkProgress
+from penstock.observe.progress import BatchProgress, RunSummary, SinkProgress
 from penstock.protocols import Ledger
 from penstock.source.guarantee import OpenedSource
 from penstock.support.secret import scheme_only, scrub
@@ -79,12 +79,13 @@ def summary_of(ledger: Ledger, left: Nonce, *, pipeline: str, sinks: Iterable[st
     """Return the summary of what was decided after the entry that the client left."""
     entries = list(ledger.newest_first())
     since = takewhile(lambda pair: pair[1].nonce != left, zip(history(entries), entries, strict=True))
-    tally = RunTally(tuple(map(SinkName, sinks)))
+    generation = entries[0].generation if entries else 0
+    summary = RunSummary(pipeline=pipeline, generation=generation, sinks={SinkName(name): SinkProgress() for name in sinks})
     for row, _ in reversed(list(since)):
         if row.batch_id is not None:
             shares = {name: SinkProgress(rows=of.rows, files=of.files, bytes=of.size_bytes) for name, of in row.sinks.items()}
-            tally.add(BatchProgress(batch_id=row.batch_id, rows_in=row.rows_in, sinks=shares, path="server"))
-    return tally.summary(pipeline=pipeline, generation=entries[0].generation if entries else 0)
+            summary = summary.plus(BatchProgress(batch_id=row.batch_id, rows_in=row.rows_in, sinks=shares, path="server"))
+    return summary
 
 
 def connect_session(conf: Mapping[str, str], packages: Sequence[str]) -> SparkSession:

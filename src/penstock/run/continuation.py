@@ -28,20 +28,14 @@ def position_of(checkpoint: SparkCheckpoint) -> CheckpointPosition | None:
     if not checkpoint.exists():
         return None
     committed = checkpoint.latest_commit_id()  # first: beside a running driver what is read later may be newer
-    position = CheckpointPosition(query_id=checkpoint.query_id(), planned=checkpoint.latest_offsets_id(), committed=committed)
-    _require_planned(position, checkpoint)
-    return position
-
-
-def _require_planned(position: CheckpointPosition, checkpoint: SparkCheckpoint) -> None:
-    """Raise CheckpointDamaged for a committed batch without a plan: at every start Spark repeats an older one and then fails."""
-    planned = -1 if position.planned is None else position.planned
-    if position.committed is not None and position.committed > planned:
+    planned = checkpoint.latest_offsets_id()
+    if committed is not None and (planned is None or committed > planned):  # at every start Spark repeats one before, then fails
         raise CheckpointDamaged(
-            f"The checkpoint {checkpoint.location} has commits/{position.committed}, but no offsets/{position.committed}: "
+            f"The checkpoint {checkpoint.location} has commits/{committed}, but no offsets/{committed}: "
             "entries of the offset log were removed.",
             remedy="Restore them from a copy; `penstock history` shows what these batches read.",
         )
+    return CheckpointPosition(query_id=checkpoint.query_id(), planned=planned, committed=committed)
 
 
 def require_continuation(summary: Summary, checkpoint: SparkCheckpoint) -> None:

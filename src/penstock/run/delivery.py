@@ -13,7 +13,7 @@ from penstock.errors import PenstockError
 from penstock.run.assembly import DeliveryPlan, assemble
 from penstock.run.connect import frame_of_writer, is_of_client, require_no_limit
 from penstock.run.failure import STOPPED, StopRequested, Undelivered, error_from_exception, translate_start_errors
-from penstock.run.open_delivery import Observer, OpenDelivery, Publisher
+from penstock.run.open_delivery import Observer, OpenDelivery
 from penstock.run.query import Query, start_streaming
 from penstock.run.query_facts import facts_of_batch, facts_of_writer, run_of_batch
 from penstock.run.required_guarantees import require_batches, require_demanded
@@ -54,11 +54,10 @@ class Delivery:
         guarantee: Guarantee | Literal["exactly_once", "at_least_once"] = Guarantee.EXACTLY_ONCE,
         publish_behind: bool = False,
     ) -> None:
+        values: dict[str, Any] = {"pipeline": pipeline, "home": home, "sinks": sinks, "guarantee": guarantee}
         places = {"ledger": ledger, "spool": spool, "checkpoint": checkpoint}
-        given = {key: place for key, place in places.items() if place is not None}
-        values: dict[str, Any] = {"pipeline": pipeline, "home": home, "sinks": sinks, "guarantee": guarantee, **given}
-        values["publish_behind"] = publish_behind
-        settings = DeliverySettings(**values)
+        values |= {key: place for key, place in places.items() if place is not None}
+        settings = DeliverySettings(**values, publish_behind=publish_behind)
         self._begin(DeliveryPlan(settings=settings, sources=tuple(SourceName(source) for source in sources)))
 
     def _begin(self, plan: DeliveryPlan) -> None:
@@ -140,8 +139,7 @@ class Delivery:
         `behind`: publish each batch beside the next one, for a caller who closes what is opened when the query has ended.
         """
         self.release()
-        publisher = Publisher() if behind else None
-        opened = OpenDelivery(assemble(self.plan), observers=observers, batches=batches, publisher=publisher)
+        opened = OpenDelivery(assemble(self.plan), observers=observers, batches=batches, behind=behind)
         try:
             opened.open(schema=schema)
         except BaseException:

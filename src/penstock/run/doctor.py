@@ -278,17 +278,16 @@ def end_transaction(plan: DeliveryPlan, name: str) -> Sequence[OpenTransaction]:
 
 
 def _places(plan: DeliveryPlan, sinks: Sequence[Sink], ledger: Ledger) -> Mapping[str, ListsOpenTransactions]:
-    written = {f"sink {sink.name}": sink for sink in sinks if isinstance(sink, ListsOpenTransactions)}
-    return {**written, **dict(_sources(plan, ledger))}
-
-
-def _sources(plan: DeliveryPlan, ledger: Ledger) -> Iterator[tuple[str, ListsOpenTransactions]]:
+    places: dict[str, ListsOpenTransactions] = {
+        f"sink {sink.name}": sink for sink in sinks if isinstance(sink, ListsOpenTransactions)
+    }
     sources = dict(kafka_sources(plan.settings))
     tail = ledger.tail() if sources else None
     read = () if tail is None else known_topics(ledger, tail.summary)
     for name, source in sources.items():
         topics = [topic.topic for topic in read if topic.source == name]
-        yield f"source {name}", _Source(name, source, [*topics, *topics_named(source)])
+        places[f"source {name}"] = _Source(name, source, [*topics, *topics_named(source)])
+    return places
 
 
 class _Source:

@@ -117,24 +117,20 @@ def batches_per_day(interval_ms: int | None) -> int | None:
 def costs_of(plan: DeliveryPlan, *, interval_ms: int | None) -> Costs | None:
     """Return the costs, None where no request is billed. Reads the newest ledger entries. `interval_ms` is the trigger's."""
     with closing(ledger_of(plan)) as ledger:
-        estimated = _estimated((ledger, *sinks_of(plan)))
-        if estimated is None:
+        parts = [part for part in (ledger, *sinks_of(plan)) if isinstance(part, EstimatesRequests)]
+        estimates = [estimate for part in parts for estimate in part.estimated_requests().values()]
+        if not estimates:
             return None
         counted = list[int]()
         with suppress(PenstockError):  # `check` says what is wrong with the ledger
             counted = _counted(ledger)
+    estimated = sum(estimates, RequestEstimate())
     return Costs(
         requests_per_batch=sum(counted) / len(counted) if counted else estimated.small,
         measured_batches=len(counted),
         estimated=estimated,
         interval_ms=interval_ms or None,
     )
-
-
-def _estimated(parts: tuple[object, ...]) -> RequestEstimate | None:
-    each = [part.estimated_requests().items() for part in parts if isinstance(part, EstimatesRequests)]
-    known = [estimate for places in each for _, estimate in places]
-    return sum(known, RequestEstimate()) if known else None
 
 
 def _counted(ledger: Ledger) -> list[int]:

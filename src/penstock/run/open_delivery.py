@@ -12,7 +12,7 @@ from penstock.commit.outcome import Delivered, Recovered, StagedBatch
 from penstock.core.model import Adopted, BatchId, Generation, Guarantee, Nonce, Summary
 from penstock.core.topics import TopicRead
 from penstock.errors import CheckpointReplaced, Fenced, InputLost, PenstockError, Refused, Retryable
-from penstock.observe.progress import BatchProgress, RunTally, sink_progress
+from penstock.observe.progress import BatchProgress, RunSummary, SinkProgress, sink_progress
 from penstock.run.batch_stager import BatchStager
 from penstock.run.connect import require_left
 from penstock.run.continuation import Adoption, plan_adoption, require_continuation, require_sources, with_way_out
@@ -64,7 +64,7 @@ class OpenDelivery:
     """Made by `Delivery.open`; `deliver` is called by Spark's stream thread, everything else by the thread that started it.
 
     It ends with the first exception: recovery is the next start. After `batches` new batches it sets `limit_reached` and drops
-    every further one. With a `publisher` a batch is published while Spark computes the next one.
+    every further one. With `behind` a batch is published while Spark computes the next one.
     """
 
     def __init__(
@@ -73,12 +73,12 @@ class OpenDelivery:
         *,
         observers: Sequence[Observer] = (),
         batches: int | None = None,
-        publisher: Publisher | None = None,
+        behind: bool = False,
     ) -> None:
         self._runtime = runtime
         self._observers = tuple(observers)
-        self._publisher = publisher
-        self.coordinator = coordinator_of(runtime, deferred=publisher)
+        self._publisher = Publisher()
+        self.coordinator = coordinator_of(runtime, deferred=self._publisher if behind else None)
         self._kafka = (
             None
             if runtime.watch is None
@@ -90,7 +90,7 @@ class OpenDelivery:
         self._idle.set()
         self._limit = batches
         self.limit_reached = threading.Event()
-        self.tally = RunTally(tuple(sink.name for sink in runtime.sinks))
+        self.summary = RunSummary(pipeline=runtime.pipeline, sinks={sink.name: SinkProgress() for sink in runtime.sinks})
 
     def newest_entry(self) -> Nonce | None:
         """Of the ledger, once this is open: what it wrote itself, or somebody newer."""
@@ -184,11 +184,11 @@ class OpenDelivery:
 
     def is_published_within(self, seconds: float | None) -> bool:
         """Whether nothing is being published any more after at most so many seconds (None: after however many)."""
-        return self._publisher is None or self._publisher.is_done_within(seconds)
+        return self._publisher.is_done_within(seconds)
 
     def failure(self) -> BaseException | None:
         """What a publication beside the query raised. The next batch raises it, but there may be none."""
-        return None if self._publisher is None else self._publisher.failure()
+        return self._publisher.failure()
 
     def close(self) -> None:
         """After the query ended well: publish what it decided, collect what attempts left, release files and connections."""
@@ -201,8 +201,7 @@ class OpenDelivery:
 
     def release(self) -> None:
         """Release files and connections, and leave everything else to the next start."""
-        if self._publisher is not None:
-            self._publisher.close()
+        self._publisher.close()
         self._mirrors.close()
         self._runtime.close()
 
@@ -270,7 +269,7 @@ class OpenDelivery:
                 warnings=(*delivered.warnings, *mirror_warnings),
             )
         )
-        if self._limit is not None and self.tally.batches >= self._limit:
+        if self._limit is not None and self.summary.batches >= self._limit:
             self.limit_reached.set()
 
     def _report_recovered(self, recovered: Recovered) -> None:
@@ -287,6 +286,6 @@ class OpenDelivery:
         )
 
     def _report(self, progress: BatchProgress) -> None:
-        self.tally.add(progress)
+        self.summary = self.summary.plus(progress)
         for observer in self._observers:
             observer(progress)

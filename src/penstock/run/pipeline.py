@@ -118,13 +118,13 @@ class Pipeline:
         """Return the records in the quarantine, or those that `batch` brought. Works without Spark."""
         from penstock.run.reading import quarantined_records
 
-        return quarantined_records(self.settings, self.plan, batch=batch)
+        return quarantined_records(self.plan, batch=batch)
 
     def quarantined_record(self, *, offset: int, partition: int, topic: str | None = None) -> "QuarantinedRecord":
         """Return one record of the quarantine. Raises Failed unless exactly one is found."""
         from penstock.run.reading import quarantined_record
 
-        return quarantined_record(self.settings, self.plan, offset=offset, partition=partition, topic=topic)
+        return quarantined_record(self.plan, offset=offset, partition=partition, topic=topic)
 
     def doctor(self) -> Diagnosis:
         """Return what is pending, account by account, and what could hurt. Only looks."""

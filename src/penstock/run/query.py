@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JNetworkError
@@ -137,7 +138,7 @@ class Query:
         opened = self._delivery.opened
         plan = self._delivery.plan
         if opened is not None:
-            return opened.tally.summary(pipeline=plan.pipeline, generation=opened.coordinator.generation)
+            return replace(opened.summary, generation=opened.coordinator.generation)
         if plan.left is None:
             return None
         with closing(ledger_of(plan)) as ledger:

@@ -44,7 +44,12 @@ _CLIENT_TRIGGERS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Sources:
+class SourceFacts:
+    """The sources of a query as one entry point sees them; `claims` is None where it cannot see them.
+
+    `paths` are what its file sources read, by the source's name; `unseen` is what cannot be seen of single sources.
+    """
+
     claims: tuple[Claim, ...] | None = None
     paths: Mapping[str, str] = field(default_factory=dict)
     unseen: tuple[str, ...] = ()
@@ -52,31 +57,26 @@ class _Sources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryFacts:
-    """A streaming query as one entry point sees it; None is what it cannot see. `rows` have the columns that are delivered.
-
-    `paths` are what its file sources read, by the source's name; `unseen_of_sources` is what cannot be seen of single sources.
-    """
+    """A streaming query as one entry point sees it; None is what it cannot see. `rows` have the columns that are delivered."""
 
     rows: DataFrame
-    plan: PlanNode | None
-    sources: tuple[Claim, ...] | None
-    output_mode: str | None
-    trigger: Trigger | None
-    options: Mapping[str, str] | None
-    paths: Mapping[str, str]
-    unseen_of_sources: tuple[str, ...] = ()
+    plan: PlanNode | None = None
+    sources: SourceFacts = field(default_factory=SourceFacts)
+    output_mode: str | None = None
+    trigger: Trigger | None = None
+    options: Mapping[str, str] | None = None
 
     @property
     def unseen(self) -> tuple[str, ...]:
         """What this entry point cannot check, worded for people."""
         seen: Mapping[str, object | None] = {
-            "sources and their options": self.sources,
+            "sources and their options": self.sources.claims,
             "operators": self.plan,
             "output mode": self.output_mode,
             "trigger": self.trigger,
             "options of the query": self.options,
         }
-        return (*(name for name, value in seen.items() if value is None), *self.unseen_of_sources)
+        return (*(name for name, value in seen.items() if value is None), *self.sources.unseen)
 
 
 def facts_of_pipeline(settings: PipelineSettings, frame: DataFrame, spark: SparkSession) -> QueryFacts:
@@ -84,28 +84,24 @@ def facts_of_pipeline(settings: PipelineSettings, frame: DataFrame, spark: Spark
     return QueryFacts(
         rows=frame,
         plan=plan_of(frame),
-        sources=source_claims(settings.sources, relevant_confs(spark)),
+        sources=SourceFacts(claims=source_claims(settings.sources, relevant_confs(spark)), paths=settings.paths),
         output_mode=settings.output_mode,
         trigger=settings.trigger,
         options={},
-        paths={name: source.path for name, source in settings.sources.items() if source.path},
     )
 
 
 def facts_of_writer(writer: "DataStreamWriter", names: Sequence[SourceName]) -> QueryFacts:
     """Return the facts of a query that `Delivery.start` is about to start."""
     frame = frame_of_writer(writer)
-    sources = _of_sources(_seen(lambda: _opened_sources(frame)), names, frame.sparkSession)
     mode, trigger, options = _of_client(writer) if is_of_client(writer) else _of_classic(writer)
     return QueryFacts(
         rows=frame,
         plan=_seen(lambda: plan_of(frame)),
-        sources=sources.claims,
+        sources=_of_sources(_seen(lambda: _opened_sources(frame)), names, frame.sparkSession),
         output_mode=mode,
         trigger=trigger,
         options=options,
-        paths=sources.paths,
-        unseen_of_sources=sources.unseen,
     )
 
 
@@ -113,19 +109,16 @@ def facts_of_batch(rows: DataFrame, names: Sequence[SourceName]) -> QueryFacts:
     """Return the facts of a query that somebody else started, seen from its first batch by `foreachBatch(delivery)`."""
     execution = _seen(lambda: _execution(rows))
     if execution is None:
-        return QueryFacts(rows=rows, plan=None, sources=None, output_mode=None, trigger=None, options=None, paths={})
+        return QueryFacts(rows=rows)
     opened = _seen(lambda: _leaves(execution.analyzedPlan()))
-    sources = _of_sources(opened, names, rows.sparkSession)
     is_async = _seen(lambda: str(_ASYNC_CLASS in execution.getClass().getSimpleName()).lower())
     return QueryFacts(
         rows=rows,
         plan=_seen(lambda: plan_in(rows.sparkSession, execution.analyzedPlan())),
-        sources=sources.claims,
+        sources=_of_sources(opened, names, rows.sparkSession),
         output_mode=_seen(lambda: str(execution.outputMode().toString()).lower()),
         trigger=_seen(lambda: _trigger(execution.trigger())),
         options=None if is_async is None else {ASYNC_OPTION: is_async},
-        paths=sources.paths,
-        unseen_of_sources=sources.unseen,
     )
 
 
@@ -213,15 +206,15 @@ def _opened(leaf: Any) -> OpenedSource:
     return OpenedSource(format=str(leaf.sourceName()), options=options)
 
 
-def _of_sources(opened: Sequence[OpenedSource] | None, names: Sequence[SourceName], spark: SparkSession) -> _Sources:
+def _of_sources(opened: Sequence[OpenedSource] | None, names: Sequence[SourceName], spark: SparkSession) -> SourceFacts:
     if opened is None:
-        return _Sources()
+        return SourceFacts()
     unique = [source for index, source in enumerate(opened) if source not in opened[:index]]
     given = names if len(names) == len(unique) else [SourceName(f"source-{index + 1}") for index in range(len(unique))]
     named = dict(zip(given, unique, strict=True))
     kafka = [name for name, source in named.items() if short_format(source.format) == "kafka"]
     hidden = [name for name, source in named.items() if source.options is None]
-    return _Sources(
+    return SourceFacts(
         claims=opened_claims(named, relevant_confs(spark)),
         paths={name: path for name, source in named.items() for path in source.paths},
         unseen=(

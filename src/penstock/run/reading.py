@@ -5,7 +5,6 @@ from base64 import b64encode
 from collections.abc import Collection, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,12 +13,11 @@ from penstock.commit.publication import decision_in
 from penstock.core.bad_record import NAME, SCHEMA
 from penstock.core.model import AccountName, BatchId, Entry, Position, SinkName, Totals
 from penstock.errors import Failed, Refused, Retryable, Usage
-from penstock.run.assembly import DeliveryPlan, ledger_of, table_of
+from penstock.run.assembly import DeliveryPlan, ledger_of, quarantine_of, table_of
 from penstock.run.ledger_match import require_marker_not_older
 from penstock.sink.concurrent import map_concurrently
 from penstock.sink.parquet.table import Table, TableFile
 from penstock.spark.column_name import quoted
-from penstock.spec.pipeline import PipelineSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -189,13 +187,11 @@ class QuarantinedRecord:
     error: str
 
 
-def quarantined_records(
-    settings: PipelineSettings, plan: DeliveryPlan, *, batch: int | None = None
-) -> Sequence[QuarantinedRecord]:
+def quarantined_records(plan: DeliveryPlan, *, batch: int | None = None) -> Sequence[QuarantinedRecord]:
     """Return all records, or those of one batch, by source, topic, partition and offset. Raises Usage without a quarantine."""
-    if settings.quarantine is None:
+    if quarantine_of(plan) is None:
         raise Usage(
-            f"The pipeline {settings.pipeline!r} has no quarantine.",
+            f"The pipeline {plan.pipeline!r} has no quarantine.",
             remedy="Add `quarantine:` to its file, and `undecodable: quarantine` to a source that decodes.",
         )
     rows = read_table(plan, NAME, None, batch, added=batch is not None, counted=False)
@@ -203,12 +199,13 @@ def quarantined_records(
     return sorted((_record(row) for row in found), key=lambda one: (one.source, one.topic, one.partition, one.offset))
 
 
-def quarantined_record(
-    settings: PipelineSettings, plan: DeliveryPlan, *, offset: int, partition: int, topic: str | None = None
-) -> QuarantinedRecord:
+def quarantined_record(plan: DeliveryPlan, *, offset: int, partition: int, topic: str | None = None) -> QuarantinedRecord:
     """Return one record. Raises Failed if it is not there, or if several topics have one there and none is named."""
-    every = quarantined_records(settings, plan)
-    found = [one for one in every if (one.partition, one.offset) == (partition, offset) and topic in {None, one.topic}]
+    found = [
+        one
+        for one in quarantined_records(plan)
+        if (one.partition, one.offset) == (partition, offset) and topic in {None, one.topic}
+    ]
     if len(found) != 1:
         topics = ", ".join(dict.fromkeys(one.topic for one in found))
         held = f"holds {len(found)} records" if found else "holds no record"
@@ -225,7 +222,7 @@ def _record(row: Mapping[str, Any]) -> QuarantinedRecord:
         topic=row["topic"],
         partition=row["partition"],
         offset=row["offset"],
-        timestamp_ms=_millis(row["timestamp"]),
+        timestamp_ms=None if row["timestamp"] is None else round(row["timestamp"].timestamp() * 1000),
         key=_text(row["key"]),
         value=_text(row["value"]),
         headers=tuple((header["key"], _text(header["value"])) for header in row["headers"] or ()),
@@ -233,10 +230,6 @@ def _record(row: Mapping[str, Any]) -> QuarantinedRecord:
         schema_id=row["schema_id"],
         error=row["error"],
     )
-
-
-def _millis(moment: datetime | None) -> int | None:
-    return None if moment is None else round(moment.timestamp() * 1000)
 
 
 def _text(value: bytes | None) -> str | None:

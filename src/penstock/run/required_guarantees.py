@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from penstock.core.guarantee import Claim, too_weak
+from penstock.core.guarantee import Claim, at_least_once, exactly_once, too_weak
 from penstock.core.model import Guarantee, SinkKind
 from penstock.errors import GuaranteeTooWeak, Usage
 from penstock.protocols import ProjectsRows, Sink
@@ -14,7 +14,7 @@ from penstock.run.assembly import DeliveryPlan, sinks_of
 from penstock.run.query_facts import QueryFacts
 from penstock.spark.error import read_spark_error
 from penstock.spec.combinations import mode_complaints, own_output_complaints
-from penstock.spec.complaint import KeyPath, sentence
+from penstock.spec.complaint import sentence
 from penstock.spec.pipeline import Trigger
 from penstock.transform.guarantee import operator_claims, option_claims, output_mode_claim, require_mode, trigger_claim
 
@@ -79,7 +79,7 @@ def claims_of(facts: QueryFacts, plan: DeliveryPlan) -> tuple[Claim, ...]:
     for sink in sinks:
         _require_computable(facts.rows, sink)
     return (
-        *(facts.sources or ()),
+        *(facts.sources.claims or ()),
         *(() if facts.plan is None else operator_claims(facts.plan, output_mode=mode or "append")),
         *(() if mode is None else (output_mode_claim(mode),)),
         *(() if facts.trigger is None else (trigger_claim(facts.trigger),)),
@@ -91,9 +91,8 @@ def claims_of(facts: QueryFacts, plan: DeliveryPlan) -> tuple[Claim, ...]:
 def _require_no_complaint(facts: QueryFacts, plan: DeliveryPlan) -> None:
     """Raise Usage for what a pipeline file is refused for when it is read, where sinks and query come together only now."""
     sinks = plan.settings.sinks
-    paths: Mapping[KeyPath, str] = {("sources", name, "path"): path for name, path in facts.paths.items()}
     modes = () if facts.output_mode is None else mode_complaints(sinks, facts.output_mode)
-    for complaint in (*modes, *own_output_complaints(sinks, paths)):
+    for complaint in (*modes, *own_output_complaints(sinks, facts.sources.paths)):
         raise Usage(f"{sentence(complaint)}.", remedy=complaint.remedy)
 
 
@@ -118,18 +117,9 @@ def _sink_claim(sink: Sink, plan: DeliveryPlan, trigger: Trigger | None) -> Clai
     in_file = sinks[sink.name].type if sink.name in sinks else "parquet"  # the quarantine is not among them
     subject = f"sink {sink.name} ({in_file})"
     if trigger is not None and not trigger.batches_have_identity:
-        return Claim(
-            subject=subject,
-            guarantee=Guarantee.AT_LEAST_ONCE,
-            why=f"With this trigger Spark's own {in_file} sink takes the rows, without marker and ledger.",
-            remedy="Use processing_time, or available_now.",
-        )
+        why = f"With this trigger Spark's own {in_file} sink takes the rows, without marker and ledger."
+        return at_least_once(subject, why, "Use processing_time, or available_now.")
     if not sink.exactly_once:
-        return Claim(
-            subject=subject,
-            guarantee=Guarantee.AT_LEAST_ONCE,
-            why="It may show a batch again after a crash.",
-            remedy="Take it out.",
-        )
+        return at_least_once(subject, "It may show a batch again after a crash.", "Take it out.")
     whose = _AS_WRITTEN if in_file == "python" else UNPROVED.get(in_file, "")
-    return Claim(subject=subject, guarantee=Guarantee.EXACTLY_ONCE, why=_WHY[sink.kind] + whose)
+    return exactly_once(subject, _WHY[sink.kind] + whose)

@@ -3,8 +3,7 @@
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
@@ -22,7 +21,7 @@ from penstock.source.kafka.connector import PACKAGES, ConnectorMissing, connecto
 from penstock.source.kafka.options import is_kafka
 from penstock.spec.pipeline import PipelineSettings
 from penstock.support.filesystem_errors import problem_of
-from penstock.support.private_files import make_private_directory, open_private
+from penstock.support.private_files import make_private_directory, open_private, stderr_to
 
 _CONTEXTS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Loggers that, like py4j's, print tracebacks of errors that Penstock reports in a sentence."""
@@ -58,7 +57,10 @@ def session_of(settings: PipelineSettings) -> SparkSession:
     if readers.isdisjoint({"spark", "auto"}) or _is_elsewhere():
         return start({**named, **plain})
     try:
-        return start({**named, **_joined(plain, _connector(plain))})
+        home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+        submitted = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
+        connector = connector_settings(home=home, conf=plain, submitted=submitted, environment=os.environ)
+        return start({**named, **_joined(plain, connector)})
     except ConnectorMissing as missing:
         if "spark" in readers:
             raise
@@ -69,12 +71,6 @@ def session_of(settings: PipelineSettings) -> SparkSession:
 def _is_elsewhere() -> bool:
     """Return whether the JVM runs already, so that no jar can be given to it."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
-
-
-def _connector(settings: Mapping[str, str]) -> Mapping[str, str]:
-    home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
-    submitted = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
-    return connector_settings(home=home, conf=settings, submitted=submitted, environment=os.environ)
 
 
 def _joined(settings: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
@@ -94,7 +90,7 @@ def _started(settings: Mapping[str, str], *, log: Path, secret_options: Mapping[
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
     before = log.stat().st_size if log.exists() else 0
     try:
-        with _stderr_to(log):
+        with stderr_to(_opened(log)):
             return _created(adding, secret_options)
     except PySparkException as error:
         missing = not_found(log.read_bytes()[before:].decode(errors="replace"))
@@ -118,19 +114,6 @@ def _redacting(session: SparkSession, secret_options: Mapping[str, str]) -> Spar
         if session.conf.isModifiable(key):
             session.conf.set(key, pattern)
     return session
-
-
-@contextmanager
-def _stderr_to(log: Path) -> Iterator[None]:
-    """Redirect standard error to the log, also for processes started meanwhile, and restore it afterwards."""
-    with _opened(log) as file:
-        ours = os.dup(2)
-        os.dup2(file.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(ours, 2)
-        os.close(ours)
 
 
 def _opened(log: Path) -> BinaryIO:

@@ -27,7 +27,6 @@ from penstock.source.open import open_sources
 from penstock.spark.column_name import quoted
 from penstock.spec.kafka import Kafka
 from penstock.spec.pipeline import PipelineSettings, quarantined
-from penstock.spec.registry import Encode
 from penstock.spec.sink import Console, Memory
 from penstock.stage.quarantine import require_read_once
 from penstock.transform.apply import apply_transform, travel_by_value
@@ -90,21 +89,14 @@ def _encoded(settings: PipelineSettings, frame: DataFrame) -> DataFrame:
     again is the same, and `verify` compares bytes. Raises Usage (no such subject, a column that is not of its schema's type),
     Retryable, Failed, DependencyMissing.
     """
-    wanted = _encoding(settings)
-    if wanted is None:
-        return frame
-    name, sink, encode = wanted
-    coded = coded_columns(encode, sink.topic, who=f"Sink {name!r} encodes")
-    from penstock.registry.encoding import EncodePass, schema_after_encoding
+    for name, sink in settings.sinks.items():
+        if isinstance(sink, Kafka) and sink.encode is not None:  # the settings were checked: all sinks have the same, or none
+            coded = coded_columns(sink.encode, sink.topic, who=f"Sink {name!r} encodes")
+            from penstock.registry.encoding import EncodePass, schema_after_encoding
 
-    schema = StructType.fromJson(json.loads(schema_after_encoding(frame.schema.jsonValue(), coded)))
-    return frame.mapInArrow(EncodePass(coded=coded), schema)
-
-
-def _encoding(settings: PipelineSettings) -> "tuple[str, Kafka, Encode] | None":
-    """Return the first sink with `encode`. The settings were checked to have the same `encode` in all sinks."""
-    found = ((name, sink, sink.encode) for name, sink in settings.sinks.items() if isinstance(sink, Kafka))
-    return next(((name, sink, encode) for name, sink, encode in found if encode is not None), None)
+            schema = StructType.fromJson(json.loads(schema_after_encoding(frame.schema.jsonValue(), coded)))
+            return frame.mapInArrow(EncodePass(coded=coded), schema)
+    return frame
 
 
 _OF_BOTH_CLIENTS: Final = frozenset({

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from threading import Thread
 
 from penstock.core.high_water_mark import HighWaterMark
-from penstock.core.model import Finding, PipelineName, Position, SinkName, SourceName, Summary
-from penstock.core.topics import TopicRead
+from penstock.core.model import Finding, PipelineName, Position, SinkName, Summary
 from penstock.errors import PenstockError, Refused
 from penstock.observe.status import PlaceState, Status, status
 from penstock.protocols import HasMarker, Ledger, Sink
@@ -59,7 +58,8 @@ def input_lag(settings: DeliverySettings, ledger: Ledger, *, now_ms: Callable[[]
     topics, troubles = list[TopicLag](), list[str]()
     for name, source in kafka_sources(settings):
         try:
-            topics += _of_source(name, source, reads, now_ms)
+            brokers = brokers_of(name, source)
+            topics.extend(lag_of(read, brokers=brokers, now_ms=now_ms()) for read in reads if read.source == name)
         except PenstockError as error:
             troubles.append(scrub(str(error)))
     return InputLag(topics=tuple(topics), troubles=tuple(troubles))
@@ -102,13 +102,6 @@ def topics_named(source: Source) -> list[str]:
         if option.lower() == "subscribe":
             return [name.strip() for name in value.split(",") if name.strip()]
     return []
-
-
-def _of_source(name: SourceName, source: Source, reads: tuple[TopicRead, ...], now_ms: Callable[[], int]) -> Iterator[TopicLag]:
-    brokers = brokers_of(name, source)
-    for read in reads:
-        if read.source == name:
-            yield lag_of(read, brokers=brokers, now_ms=now_ms())
 
 
 LOOK_S = 10.0

@@ -1,12 +1,12 @@
 """Spark's streaming formats, and what each source guarantees: whether the same rows can be read again for the same offsets."""
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from penstock.core.guarantee import Claim
-from penstock.core.model import Guarantee, SourceName
+from penstock.core.guarantee import Claim, at_least_once, exactly_once
+from penstock.core.model import SourceName
 from penstock.errors import Usage
 from penstock.spec.kafka_options import COMMITTED, ISOLATION, UNCOMMITTED
 from penstock.spec.source import FILE_FORMATS, Source
@@ -116,14 +116,14 @@ def _claim_of_format(subject: str, name: str, given: Mapping[str, str], confs: M
     if is_file_format(kind):
         return _files(subject, options, confs)
     if kind in {"socket", "textsocket"}:
-        return _weak(
+        return at_least_once(
             subject,
             "A socket hands out each line once: what was read and not yet delivered is gone after a crash.",
             "Read files or Kafka instead.",
         )
     if kind in _BY_OPTIONS:
         return _BY_OPTIONS[kind](subject, options)
-    return _exact(subject, *_REPLAYED.get(kind, _UNKNOWN))
+    return exactly_once(subject, *_REPLAYED.get(kind, _UNKNOWN))
 
 
 def _claim(name: str, source: Source, confs: Mapping[str, str]) -> Claim:
@@ -139,12 +139,12 @@ def _claim(name: str, source: Source, confs: Mapping[str, str]) -> Claim:
 def _files(subject: str, options: Mapping[str, str], confs: Mapping[str, str]) -> Claim:
     lossy = [name for name in LOSSY_FILE_CONFS if _is_on(options.get(name.lower(), confs.get(f"spark.sql.files.{name}")))]
     if lossy:
-        return _weak(
+        return at_least_once(
             subject,
             f"{lossy[0]} makes Spark pass over files that it cannot read, so rows are lost unseen.",
             f"Set {lossy[0]} to false; then such a file stops the pipeline.",
         )
-    return _exact(
+    return exactly_once(
         subject,
         "Spark logs the files of a batch before it reads them, so a repeated batch reads the same files.",
         *(_REMOVED, _ATOMIC),
@@ -165,13 +165,13 @@ def _file_warnings(options: Mapping[str, str]) -> list[str]:
 
 def _kafka(subject: str, options: Mapping[str, str]) -> Claim:
     if options.get("failondataloss", "true").lower() == "false":
-        return _weak(
+        return at_least_once(
             subject,
             "failOnDataLoss=false makes Spark pass over records that the broker no longer has, unseen.",
             "Leave failOnDataLoss out, so that a gap stops the pipeline; on_gap: accept goes on and notes what is lost.",
         )
     uncommitted = options.get(ISOLATION, COMMITTED) != COMMITTED
-    return _exact(
+    return exactly_once(
         subject,
         "Offsets name records, and records do not change while the broker keeps them"
         + ("." if uncommitted else "; only those of ended transactions are read."),
@@ -182,7 +182,7 @@ def _kafka(subject: str, options: Mapping[str, str]) -> Claim:
 
 def _delta(subject: str, options: Mapping[str, str]) -> Claim:
     skipping = [name for name in ("ignoreDeletes", "ignoreChanges", "skipChangeCommits") if _is_on(options.get(name.lower()))]
-    return _exact(
+    return exactly_once(
         subject,
         "Offsets name versions of the table, and a version does not change.",
         "VACUUM or log retention shorter than the longest outage.",
@@ -215,14 +215,6 @@ _UNKNOWN = (
     "A source that gives other rows for the same offsets.",
 )
 """Why a format's rows can be read again, and what breaks that."""
-
-
-def _exact(subject: str, why: str, *breaks: str, warnings: Sequence[str] = ()) -> Claim:
-    return Claim(subject=subject, guarantee=Guarantee.EXACTLY_ONCE, why=why, breaks=breaks, warnings=tuple(warnings))
-
-
-def _weak(subject: str, why: str, remedy: str) -> Claim:
-    return Claim(subject=subject, guarantee=Guarantee.AT_LEAST_ONCE, why=why, remedy=remedy)
 
 
 def _is_on(value: str | None) -> bool:

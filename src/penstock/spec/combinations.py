@@ -46,20 +46,14 @@ def _write_misfit(sink: Table, output_mode: str) -> tuple[str, str] | None:
 
 def place_complaints(sinks: Mapping[str, Sink], own: Mapping[str, str]) -> list[Complaint]:
     """Return complaints about accounts and tables that are one place, overlap, or hold the pipeline's `own` directories."""
-    found = []
-    accounts = account_urls(sinks)
-    for (path, url), (other_path, other) in combinations(accounts.items(), 2):
-        if same_or_nested(url, other):
-            found.append(_overlap(other_path, other, dotted(path), url))
-    for path, url in accounts.items():
-        inside = [(name, place) for name, place in own.items() if same_or_nested(url, place)]
-        found += [_overlap(path, url, name, place) for name, place in inside]
-    of_own = [
-        _overlap((name,), place, other, other_place)
-        for (other, other_place), (name, place) in combinations(own.items(), 2)
+    places: dict[KeyPath, str] = {(name,): place for name, place in own.items()}
+    places |= account_urls(sinks)
+    overlaps = [
+        _overlap(path, place, dotted(other), other_place)
+        for (other, other_place), (path, place) in combinations(places.items(), 2)
         if same_or_nested(other_place, place)
     ]
-    return found + _table_complaints(sinks) + _topic_complaints(sinks) + of_own
+    return [*overlaps, *_shared_targets(sinks)]
 
 
 def account_urls(sinks: Mapping[str, Sink]) -> Mapping[KeyPath, str]:
@@ -72,11 +66,11 @@ def account_urls(sinks: Mapping[str, Sink]) -> Mapping[KeyPath, str]:
     }
 
 
-def own_output_complaints(sinks: Mapping[str, Sink], sources: Mapping[KeyPath, str]) -> list[Complaint]:
-    """Return complaints about sources that would read what a sink writes."""
+def own_output_complaints(sinks: Mapping[str, Sink], paths: Mapping[str, str]) -> list[Complaint]:
+    """Return complaints about sources that would read what a sink writes. `paths` are what file sources read, by name."""
     return [
-        _overlap(path, place, dotted(account), url)
-        for path, place in sources.items()
+        _overlap(("sources", name, "path"), place, dotted(account), url)
+        for name, place in paths.items()
         for account, url in account_urls(sinks).items()
         if is_read_from(url, place)
     ]
@@ -87,27 +81,18 @@ def _overlap(path: KeyPath, place: str, other: str, other_place: str) -> Complai
     return Complaint(message=f"({place}) {how} {other} ({other_place})", remedy="Give each a directory of its own.", at=path)
 
 
-def _table_complaints(sinks: Mapping[str, Sink]) -> list[Complaint]:
-    tables = [(name, sink) for name, sink in sinks.items() if isinstance(sink, Table)]
-    return [
-        Complaint(
-            message=f"({sink.table} in {sink.where}) is also the table of sinks.{other}",
-            remedy="Give each sink a table of its own.",
-            at=("sinks", name, "table"),
-        )
-        for (other, first), (name, sink) in combinations(tables, 2)
-        if sink.is_table_of(first)
-    ]
-
-
-def _topic_complaints(sinks: Mapping[str, Sink]) -> list[Complaint]:
-    filled = [(name, sink) for name, sink in sinks.items() if isinstance(sink, Kafka) and not sink.shared]
-    return [
-        Complaint(
-            message=f"({sink.topic} in {sink.bootstrap}) is also a topic of sinks.{other}",
-            remedy="Give each sink topics of its own, or set `shared: true` in both.",
-            at=("sinks", name, "topic"),
-        )
-        for (other, first), (name, sink) in combinations(filled, 2)
-        if sink.is_topic_of(first)
-    ]
+def _shared_targets(sinks: Mapping[str, Sink]) -> Iterator[Complaint]:
+    """Yield a complaint for each sink that fills a table or a topic of a sink before it."""
+    for (other, first), (name, sink) in combinations(sinks.items(), 2):
+        if isinstance(sink, Table) and isinstance(first, Table) and sink.is_table_of(first):
+            yield Complaint(
+                message=f"({sink.table} in {sink.where}) is also the table of sinks.{other}",
+                remedy="Give each sink a table of its own.",
+                at=("sinks", name, "table"),
+            )
+        if isinstance(sink, Kafka) and isinstance(first, Kafka) and sink.is_topic_of(first):
+            yield Complaint(
+                message=f"({sink.topic} in {sink.bootstrap}) is also a topic of sinks.{other}",
+                remedy="Give each sink topics of its own, or set `shared: true` in both.",
+                at=("sinks", name, "topic"),
+            )

@@ -247,6 +247,7 @@ class Kafka(Settings):
         return self
 
     def is_topic_of(self, other: "Kafka") -> bool:
-        """Return whether both sinks fill a common topic, as far as names show."""
+        """Return whether both sinks fill a common topic, as far as names show, that neither shares with others."""
         mine, theirs = {self.topic, *self.topics}, {other.topic, *other.topics}
-        return self.bootstrap == other.bootstrap and not mine.isdisjoint(theirs)
+        alone = not (self.shared or other.shared)
+        return alone and self.bootstrap == other.bootstrap and not mine.isdisjoint(theirs)

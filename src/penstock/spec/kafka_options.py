@@ -155,12 +155,10 @@ def _is_assignment(value: str) -> bool:
     )
 
 
-def _is_count(value: str) -> bool:
-    return value.isdecimal() and int(value) > 0
-
-
 _CHECKS: Mapping[str, tuple[Callable[[str], bool], str]] = {
-    **dict.fromkeys((*_COUNTS, "startingTimestamp"), (_is_count, "a whole number above 0")),
+    **dict.fromkeys(
+        (*_COUNTS, "startingTimestamp"), (lambda value: value.isdecimal() and int(value) > 0, "a whole number above 0")
+    ),
     **dict.fromkeys(_FLAGS, (lambda value: value.lower() in {"true", "false"}, "true or false")),
     ISOLATION: (lambda value: value in {COMMITTED, UNCOMMITTED}, f"{COMMITTED} or {UNCOMMITTED}"),
     "assign": (_is_assignment, 'JSON such as {"topic": [0, 1]}'),

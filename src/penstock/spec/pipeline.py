@@ -11,7 +11,7 @@ from typing_extensions import Self
 from penstock.core.bad_record import NAME
 from penstock.core.model import Guarantee
 from penstock.spec.combinations import mode_complaints, own_output_complaints, place_complaints
-from penstock.spec.complaint import Complaint, KeyPath, complaint_error, complaints_error
+from penstock.spec.complaint import Complaint, complaint_error, complaints_error
 from penstock.spec.kafka import Kafka
 from penstock.spec.location import (
     Checkpoint,
@@ -168,7 +168,9 @@ class DeliverySettings(Settings):
     def _places_do_not_overlap(self) -> Self:
         own = {"checkpoint": self.checkpoint.url, "ledger": self.ledger.url, "spool": self.spool.url}
         quarantine: Quarantine | None = getattr(self, NAME, None)
-        _refuse_all(place_complaints(self.sinks, own if quarantine is None else {**own, NAME: quarantine.url}))
+        found = place_complaints(self.sinks, own if quarantine is None else {**own, NAME: quarantine.url})
+        if found:
+            raise complaints_error(found)
         return self
 
 
@@ -218,6 +220,11 @@ class PipelineSettings(DeliverySettings):
             publish_behind: bool = False,
         ) -> None: ...
 
+    @property
+    def paths(self) -> Mapping[str, str]:
+        """What file sources read, by the source's name."""
+        return {name: source.path for name, source in self.sources.items() if source.path}
+
     @classmethod
     def valid_keys(cls) -> tuple[str, ...]:
         """Return the keys in the order in which people write them."""
@@ -229,7 +236,8 @@ class PipelineSettings(DeliverySettings):
         found += source_complaints(self)
         found += quarantine_complaints(self)
         found += encode_complaints(self.sinks)
-        _refuse_all(found)
+        if found:
+            raise complaints_error(found)
         return self
 
 
@@ -239,11 +247,7 @@ def source_complaints(settings: PipelineSettings) -> list[Complaint]:
     if settings.transform is None and len(settings.sources) > 1:
         message = f"is missing, but there are {len(settings.sources)} sources ({', '.join(settings.sources)})"
         found.append(Complaint(message=message, remedy="Add transform: {sql: …} that joins or unites them.", at=("transform",)))
-    paths: dict[KeyPath, str] = {
-        ("sources", name, "path"): source.path for name, source in settings.sources.items() if source.path
-    }
-    found += own_output_complaints(settings.sinks, paths)
-    return found
+    return [*found, *own_output_complaints(settings.sinks, settings.paths)]
 
 
 def quarantine_complaints(settings: PipelineSettings) -> list[Complaint]:
@@ -275,13 +279,7 @@ def encode_complaints(sinks: Mapping[str, Any]) -> list[Complaint]:
 
 def quarantined(settings: PipelineSettings) -> tuple[str, ...]:
     """Return the sources that put undecodable records into the quarantine."""
-    decoding = {name: source.decode for name, source in settings.sources.items() if source.decode is not None}
-    return tuple(name for name, decode in decoding.items() if decode.undecodable == "quarantine")
-
-
-def _refuse_all(found: "list[Complaint]") -> None:
-    if found:
-        raise complaints_error(found)
+    return tuple(name for name, source in settings.sources.items() if source.puts_aside)
 
 
 def without_ledger(settings: DeliverySettings) -> str | None:

@@ -41,6 +41,10 @@ class Settings(BaseModel):
 
         __init__.__pydantic_base_init__ = True
 
+    def __init_subclass__(cls, *, init: bool = True) -> None:
+        """Take `init=False`, by which type checkers give a class the `__init__` of its base and make none of its fields."""
+        super().__init_subclass__()
+
     @classmethod
     def valid_keys(cls) -> tuple[str, ...]:
         """Return the keys that a pipeline file may use here, in the order of the reference."""

@@ -82,6 +82,12 @@ class FileTable(TableAtURL):
         description="`append` rows, `upsert` by key, `insert_if_absent` by key, or `replace` the whole content (complete mode).",
     )
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, *, url: str | PathLike[str], table: str, write: Write = "append", key: GivenColumns = (), create: bool = True
+        ) -> None: ...
+
     @property
     def file(self) -> Path:
         """The database file."""
@@ -99,30 +105,18 @@ class FileTable(TableAtURL):
         return str(self.file)
 
 
-class SQLite(FileTable):
+class SQLite(FileTable, init=False):
     """A table of a SQLite file: rows, marker and, in the same file, the ledger commit in one transaction."""
 
     type: Literal["sqlite"] = Field(default="sqlite", description="`sqlite`: a table of a SQLite file.")
     url: SqliteUrl = Field(description="`sqlite:///path` relative to the pipeline file, `sqlite:////path` absolute.")
 
-    if TYPE_CHECKING:
 
-        def __init__(
-            self, *, url: str | PathLike[str], table: str, write: Write = "append", key: GivenColumns = (), create: bool = True
-        ) -> None: ...
-
-
-class DuckDB(FileTable):
+class DuckDB(FileTable, init=False):
     """A table of a DuckDB file: rows and marker commit in one transaction, and the file is closed in between."""
 
     type: Literal["duckdb"] = Field(default="duckdb", description="`duckdb`: a table of a DuckDB file.")
     url: DuckdbUrl = Field(description="`duckdb:///path` relative to the pipeline file, `duckdb:////path` absolute.")
-
-    if TYPE_CHECKING:
-
-        def __init__(
-            self, *, url: str | PathLike[str], table: str, write: Write = "append", key: GivenColumns = (), create: bool = True
-        ) -> None: ...
 
 
 class Merge(OneKey):
@@ -168,6 +162,19 @@ class ServedTable(TableAtURL):
         description="The SQL of `write: merge`: `{sql: …}` or `{file: …}`. `{staged}` in it is the table of the batch's rows.",
     )
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            url: str,
+            table: str,
+            write: ServedWrite = "append",
+            key: GivenColumns = (),
+            create: bool = True,
+            merge: Merge | Mapping[str, Any] | None = None,
+        ) -> None: ...
+
     @model_validator(mode="after")
     def _merge_fits_write(self) -> Self:
         if self.write == "merge" and self.merge is None:
@@ -179,7 +186,7 @@ class ServedTable(TableAtURL):
         return self
 
 
-class PostgreSQL(ServedTable):
+class PostgreSQL(ServedTable, init=False):
     """A table of a PostgreSQL database: rows, marker and, with the same URL, the ledger commit in one transaction."""
 
     type: Literal["postgres"] = Field(default="postgres", description="`postgres`: a table of a PostgreSQL database.")
@@ -192,25 +199,12 @@ class PostgreSQL(ServedTable):
         description="`schema.table`, or `table` in `public`; parts with dots in double quotes. Letters keep their case.",
     )
 
-    if TYPE_CHECKING:
-
-        def __init__(
-            self,
-            *,
-            url: str,
-            table: str,
-            write: ServedWrite = "append",
-            key: GivenColumns = (),
-            create: bool = True,
-            merge: Merge | Mapping[str, Any] | None = None,
-        ) -> None: ...
-
     @property
     def _identity(self) -> tuple[object, ...]:
         return self.url, self.table.removeprefix("public.")
 
 
-class MySQL(ServedTable):
+class MySQL(ServedTable, init=False):
     """A table of a MySQL or MariaDB database: rows, marker and, with the same URL, the ledger commit in one transaction."""
 
     type: Literal["mysql"] = Field(default="mysql", description="`mysql`: a table of a MySQL or MariaDB database.")
@@ -219,19 +213,6 @@ class MySQL(ServedTable):
         "`ssl_ca`, `ssl_cert`, `ssl_key`, `unix_socket` and `connect_timeout`."
     )
     table: str = Field(min_length=1, description="The name of a table in that database, without quotes.")
-
-    if TYPE_CHECKING:
-
-        def __init__(
-            self,
-            *,
-            url: str,
-            table: str,
-            write: ServedWrite = "append",
-            key: GivenColumns = (),
-            create: bool = True,
-            merge: Merge | Mapping[str, Any] | None = None,
-        ) -> None: ...
 
     @property
     def _identity(self) -> tuple[object, ...]:
@@ -247,12 +228,18 @@ class Warehouse(TableAtURL):
     )
     default_schema: ClassVar[str]
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, *, url: str, table: str, write: Write = "append", key: GivenColumns = (), create: bool = True
+        ) -> None: ...
+
     @property
     def _identity(self) -> tuple[object, ...]:
         return self.url, self.table.lower().removeprefix(f"{self.default_schema}.")
 
 
-class Redshift(Warehouse):
+class Redshift(Warehouse, init=False):
     """A table of Amazon Redshift: rows and marker commit in one transaction. Not run against a live cluster yet."""
 
     default_schema: ClassVar[str] = "public"
@@ -263,14 +250,8 @@ class Redshift(Warehouse):
     )
     table: str = Field(min_length=1, description="`schema.table`, or `table` in `public`; parts with dots in double quotes.")
 
-    if TYPE_CHECKING:
 
-        def __init__(
-            self, *, url: str, table: str, write: Write = "append", key: GivenColumns = (), create: bool = True
-        ) -> None: ...
-
-
-class SQLServer(Warehouse):
+class SQLServer(Warehouse, init=False):
     """A table of SQL Server or Azure SQL: rows and marker commit in one transaction. Not run against a live server yet."""
 
     default_schema: ClassVar[str] = "dbo"
@@ -280,12 +261,6 @@ class SQLServer(Warehouse):
         "`verify_ca`, `disabled`), `ssl_ca` and `connect_timeout`."
     )
     table: str = Field(min_length=1, description="`schema.table`, or `table` in `dbo`; parts with dots in double quotes.")
-
-    if TYPE_CHECKING:
-
-        def __init__(
-            self, *, url: str, table: str, write: Write = "append", key: GivenColumns = (), create: bool = True
-        ) -> None: ...
 
 
 class Cassandra(TableAtURL):

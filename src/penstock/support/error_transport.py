@@ -5,14 +5,15 @@ to whoever awaits the query.
 """
 
 import re
+from urllib.parse import unquote
 
 from penstock import errors
 from penstock.errors import Failed, PenstockError
 
 _CARRIED = re.compile(r"\[penstock (\w+)\] (.*?) \| (.*?) \[/penstock\]", re.DOTALL)
 _TEXT_LIMIT = 2_000
-_RESERVED = re.compile(r"[%|\[\]]")
-_SHIELDED = re.compile(r"%(25|7C|5B|5D)")
+_SHIELDED = str.maketrans({letter: f"%{ord(letter):02X}" for letter in "%|[]"})
+"""Delimiters of the encoded text, escaped in a task's messages: these may quote any text of the user's."""
 
 
 def encode_error(error: PenstockError) -> str:
@@ -32,21 +33,10 @@ def decode_error(text: str) -> PenstockError | None:
 
 def through_spark(error: PenstockError) -> str:
     """Return the text for a task's exception, from which `from_task` restores class, message and remedy."""
-    return encode_error(type(error)(_shield(error.message), remedy=_shield(error.remedy)))
+    return encode_error(type(error)(error.message.translate(_SHIELDED), remedy=error.remedy.translate(_SHIELDED)))
 
 
 def from_task(text: str) -> PenstockError | None:
     """Return the error that a task encoded with `through_spark` in `text`, or None."""
-    transported = decode_error(text)
-    return (
-        None if transported is None else type(transported)(_unshield(transported.message), remedy=_unshield(transported.remedy))
-    )
-
-
-def _shield(text: str) -> str:
-    """Escape the delimiters of the encoded text: a message may quote any text of the user's."""
-    return _RESERVED.sub(lambda found: f"%{ord(found[0]):02X}", text)
-
-
-def _unshield(text: str) -> str:
-    return _SHIELDED.sub(lambda found: chr(int(found[1], 16)), text)
+    sent = decode_error(text)
+    return None if sent is None else type(sent)(unquote(sent.message), remedy=unquote(sent.remedy))

@@ -62,11 +62,6 @@ def translate_os_errors(kind: type[PenstockError], what: str, *, then: str) -> I
         raise kind(f"{what}: {problem.reason}.", remedy=f"{problem.advice}{then}") from cause
 
 
-def reason(cause: OSError) -> str:
-    """Return the reason for `cause`, as the end of a sentence."""
-    return problem_of(cause).reason
-
-
 def path_problem(path: str | Path) -> PathProblem | None:
     """Return what prevents writing `path` (a directory, or a file in an existing one), None if nothing is found."""
     place = Path(path)

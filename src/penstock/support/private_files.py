@@ -7,12 +7,15 @@ for executors, or operators, who run as other users than the driver.
 import errno
 import os
 import stat
-from contextlib import suppress
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Literal
 
 _FILE, _SHARED_FILE = 0o600, 0o660
 _DIRECTORY, _SHARED_DIRECTORY = 0o700, 0o2770
+_STDERR = 2
 
 
 def make_private_directory(directory: Path) -> None:
@@ -43,6 +46,24 @@ def create_private(path: Path) -> None:
         _share(path, handle)
     finally:
         os.close(handle)
+
+
+@contextmanager
+def stderr_to(file: BinaryIO) -> Iterator[None]:
+    """Send standard error into `file`, also that of processes started meanwhile, and restore it afterwards. Closes `file`.
+
+    Only the file descriptor is redirected: Python's `sys.stderr` is not, once the display has taken it over.
+    """
+    sys.stderr.flush()
+    ours = os.dup(_STDERR)
+    with file:
+        os.dup2(file.fileno(), _STDERR)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(ours, _STDERR)
+        os.close(ours)
 
 
 def _share(path: Path, handle: int) -> None:

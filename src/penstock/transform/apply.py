@@ -3,6 +3,7 @@
 import inspect
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark import cloudpickle
@@ -93,8 +94,7 @@ def _require_query(spark: SparkSession, query: str) -> None:
         if spark_error.condition is None or not spark_error.condition.startswith("PARSE_"):
             return
         line = None if spark_error.line is None else spark_error.line - _LINES_BEFORE
-        moved = SparkError(message=spark_error.message, condition=spark_error.condition, line=line, column=spark_error.column)
-        raise _wrong_sql(moved, query) from error
+        raise _wrong_sql(replace(spark_error, line=line), query) from error
 
 
 def _wrong_sql(spark_error: SparkError, query: str) -> Usage:
@@ -122,7 +122,11 @@ def run_python(
     spark: SparkSession, sources: Mapping[SourceName, DataFrame], reference: str, *, modules: Path | None
 ) -> DataFrame:
     """Call the function at `reference`. Raises Usage (not found, not a function, no DataFrame) and Failed (it raised)."""
-    function = load_function(reference, modules=modules)
+    function = load(reference, key=_PYTHON_KEY, modules=modules, is_kind=inspect.isfunction, kinds="functions")
+    travel_by_value()
+    if not callable(function):
+        raise Usage(f"{_PYTHON_KEY} {reference} is {_kind(function)}, expected a function.", remedy=_SIGNATURE)
+    _require_callable(reference, function)
     try:
         result = function(spark, dict(sources))
     except Exception as error:
@@ -133,16 +137,6 @@ def run_python(
     if not isinstance(result, DataFrame):
         raise Usage(f"{_PYTHON_KEY} {reference} returned {_kind(result)}, expected a DataFrame.", remedy=_SIGNATURE)
     return result
-
-
-def load_function(reference: str, *, modules: Path | None) -> Callable[..., object]:
-    """Return the function that `reference` names. Raises Usage, Failed."""
-    function = load(reference, key=_PYTHON_KEY, modules=modules, is_kind=inspect.isfunction, kinds="functions")
-    travel_by_value()
-    if not callable(function):
-        raise Usage(f"{_PYTHON_KEY} {reference} is {_kind(function)}, expected a function.", remedy=_SIGNATURE)
-    _require_callable(reference, function)
-    return function
 
 
 def travel_by_value() -> None:

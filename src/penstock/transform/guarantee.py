@@ -4,8 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from penstock.core.guarantee import Claim
-from penstock.core.model import Guarantee
+from penstock.core.guarantee import Claim, at_least_once, exactly_once
 from penstock.errors import Usage
 from penstock.spec.pipeline import Trigger
 from penstock.transform.plan import PlanNode
@@ -37,30 +36,25 @@ def operator_claims(plan: PlanNode, *, output_mode: str) -> tuple[Claim, ...]:
     """Return one claim for each stateful operator, or one claim that there is none."""
     operators = stateful_operators(plan)
     if not operators:
-        return (
-            _exact(
-                "operators", "None keeps state. What a batch yields is decided once, so even rand() and uuid() give one result."
-            ),
-        )
+        why = "None keeps state. What a batch yields is decided once, so even rand() and uuid() give one result."
+        return (exactly_once("operators", why),)
     return tuple(_operator_claim(operator, output_mode) for operator in operators)
 
 
 def _operator_claim(operator: StatefulOperator, output_mode: str) -> Claim:
     subject = f"operator {operator.name}"
     if operator.random:
-        return Claim(
-            subject=subject,
-            guarantee=Guarantee.AT_LEAST_ONCE,
-            why=f"{', '.join(operator.random)} below it gives other values when a batch is repeated, so that the state no longer "
+        return at_least_once(
+            subject,
+            f"{', '.join(operator.random)} below it gives other values when a batch is repeated, so that the state no longer "
             "fits the rows that were delivered.",
+            "Move it behind the stateful operator, or derive the value from columns (xxhash64, say).",
             warnings=_state_warnings(operator, output_mode),
-            remedy="Move it behind the stateful operator, or derive the value from columns (xxhash64, say).",
         )
-    return Claim(
-        subject=subject,
-        guarantee=Guarantee.EXACTLY_ONCE,
-        why=f"It keeps {operator.what}. A repeated batch starts from the same state, so state and delivered rows agree.",
-        breaks=("Python functions that give other values for the same row.",),
+    return exactly_once(
+        subject,
+        f"It keeps {operator.what}. A repeated batch starts from the same state, so state and delivered rows agree.",
+        "Python functions that give other values for the same row.",
         warnings=_state_warnings(operator, output_mode),
     )
 
@@ -76,28 +70,28 @@ def _state_warnings(operator: StatefulOperator, output_mode: str) -> tuple[str, 
 def trigger_claim(trigger: Trigger) -> Claim:
     """Return the claim about what the trigger guarantees."""
     if trigger.continuous is not None:
-        return _weak(
+        return at_least_once(
             "trigger continuous",
             "Continuous processing has no batches that could be recognised; after a crash it sends rows again.",
             "Use processing_time, or available_now.",
         )
     if trigger.real_time is not None:
-        return _weak(
+        return at_least_once(
             "trigger real_time",
             "Real-time mode logs a batch's offsets only when it ends, so that its number can come again with other rows.",
             "Use processing_time, or available_now.",
         )
     if trigger.once is not None:
-        return _exact(
+        return exactly_once(
             "trigger once", "Run as available_now, which Spark put in its place: rate limits hold, and it ends by itself."
         )
     name = "available_now" if trigger.available_now is not None else "processing_time"
-    return _exact(f"trigger {name}", "Spark logs a batch's offsets before it runs, so a repeated batch is recognised.")
+    return exactly_once(f"trigger {name}", "Spark logs a batch's offsets before it runs, so a repeated batch is recognised.")
 
 
 def output_mode_claim(output_mode: str) -> Claim:
     """Return the claim that says what the output mode means for the rows that arrive."""
-    return _exact(f"output mode {output_mode}", _MODES[output_mode])
+    return exactly_once(f"output mode {output_mode}", _MODES[output_mode])
 
 
 def option_claims(options: Mapping[str, str]) -> tuple[Claim, ...]:
@@ -106,31 +100,24 @@ def option_claims(options: Mapping[str, str]) -> tuple[Claim, ...]:
     if given.get(ASYNC_OPTION.lower(), "false").lower() != "true":
         return ()
     why = "Asynchronous progress leaves gaps in the offset log; after a crash a batch number comes again with other rows."
-    return (_weak(f"option {ASYNC_OPTION}", why, f"Leave {ASYNC_OPTION} out."),)
+    return (at_least_once(f"option {ASYNC_OPTION}", why, f"Leave {ASYNC_OPTION} out."),)
 
 
 def require_mode(plan: PlanNode, *, output_mode: str) -> None:
     """Raise Usage where Spark would refuse the output mode for this plan when the query starts."""
-    if output_mode == "complete" and not has_aggregation(plan):
+    aggregations = [node for node in plan.walk() if node.name in _AGGREGATIONS and node.is_stream]
+    if output_mode == "complete" and not aggregations:
         raise Usage(
             "output_mode: complete needs an aggregation, and the query has none.",
             remedy="Use output_mode: append, or aggregate in the transform.",
         )
-    if output_mode == "append" and has_unwatermarked_aggregation(plan):
+    if output_mode == "append" and not all(map(_by_watermark, aggregations)):
         raise Usage(
             "output_mode: append needs rows that become final, but the query aggregates without a watermark in its keys.",
             remedy="Use output_mode: update or complete, or put a watermark on the source and group by its time.",
         )
-    if output_mode == "update" and (final := final_only(plan)) is not None:
+    if output_mode == "update" and (final := _final_only(plan)) is not None:
         raise Usage(f"output_mode: update does not go with {final}.", remedy="Use output_mode: append, or leave that out.")
-
-
-def _exact(subject: str, why: str) -> Claim:
-    return Claim(subject=subject, guarantee=Guarantee.EXACTLY_ONCE, why=why)
-
-
-def _weak(subject: str, why: str, remedy: str) -> Claim:
-    return Claim(subject=subject, guarantee=Guarantee.AT_LEAST_ONCE, why=why, remedy=remedy)
 
 
 _WATERMARKED = re.compile(r"#\d+L?-T\d+ms")
@@ -149,17 +136,7 @@ def stateful_operators(plan: PlanNode) -> tuple[StatefulOperator, ...]:
     return tuple(_operator(node) for node in plan.walk() if _keeps_state(node))
 
 
-def has_aggregation(plan: PlanNode) -> bool:
-    """Return whether a stream is aggregated, which output mode complete needs."""
-    return any(node.name in _AGGREGATIONS and node.is_stream for node in plan.walk())
-
-
-def has_unwatermarked_aggregation(plan: PlanNode) -> bool:
-    """Return whether a stream is aggregated without a watermark in its keys, which output mode append does not allow."""
-    return any(node.name in _AGGREGATIONS and node.is_stream and not _by_watermark(node) for node in plan.walk())
-
-
-def final_only(plan: PlanNode) -> str | None:
+def _final_only(plan: PlanNode) -> str | None:
     """Return what in the plan yields only final rows, which output mode update does not allow; None if nothing does."""
     for node in plan.walk():
         if node.name == "GlobalLimit" and node.is_stream:

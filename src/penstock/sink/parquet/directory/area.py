@@ -27,7 +27,7 @@ from penstock.sink.parquet.directory.rename import (
 from penstock.sink.parquet.directory.upload import PIECES, SUFFIX, DirectoryUploads, staged_name
 from penstock.sink.parquet.layout import is_hidden
 from penstock.sink.parquet.ownership import is_anothers
-from penstock.support.filesystem_errors import problem_of, reason, translate_os_errors
+from penstock.support.filesystem_errors import problem_of, translate_os_errors
 from penstock.support.private_files import create_private, io_error, make_private_directory, sync_directory
 
 PREPARE = FaultPoint("parquet.prepare", "The directories of an account and its staging are created.")
@@ -229,7 +229,7 @@ def _checked(root: Path, staging: Path) -> tuple[bool, str]:
         with tempfile.TemporaryDirectory(prefix=".penstock-check-", dir=there) as name:
             how = _try_to_move(Path(name))
     except OSError as cause:
-        return False, f"a file cannot be written below {there}: {reason(cause)}."
+        return False, f"a file cannot be written below {there}: {problem_of(cause).reason}."
     if how is None:
         return False, f"{there} supports neither renames that refuse to replace nor hard links: use another file system."
     free_bytes = shutil.disk_usage(here).free

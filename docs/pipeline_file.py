@@ -1,10 +1,6 @@
-"""Generates the JSON Schema in the package and `docs/reference/pipeline-file.md` from the settings.
-
-`python -m penstock.spec.reference [PROJECT]` is the Makefile's `docs` target.
-"""
+"""Writes docs/reference/pipeline-file.md and the JSON Schema in the package from the settings. Run by `make docs`."""
 
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -18,9 +14,10 @@ from penstock.spec.sink import PLANNED, SUPPORTED, Console, Memory, Parquet, Pyt
 from penstock.spec.source import Source, Watermark
 from penstock.spec.table import DBAPI, Cassandra, DuckDB, Merge, MySQL, PostgreSQL, Redshift, SQLite, SQLServer
 
-REFERENCE: Final = Path("docs/reference/pipeline-file.md")
+PROJECT: Final = Path(__file__).parents[1]
+REFERENCE: Final = PROJECT / "docs/reference/pipeline-file.md"
 SCHEMA_FILE: Final = "pipeline.schema.json"
-SCHEMA: Final = Path("src/penstock/spec") / SCHEMA_FILE
+SCHEMA: Final = PROJECT / "src/penstock/spec" / SCHEMA_FILE
 
 _SECTIONS: Final[tuple[tuple[str, type[Settings]], ...]] = (
     ("The file", PipelineSettings),
@@ -192,12 +189,6 @@ def _referable(part: Mapping[str, Any]) -> dict[str, Any]:
     return {**kept, "anyOf": [made, dict(_REFERENCE)]}
 
 
-def main(project: Path) -> None:
-    """Write both files below `project`."""
-    (project / REFERENCE).parent.mkdir(parents=True, exist_ok=True)
-    (project / REFERENCE).write_text(reference_text(), encoding="utf-8")
-    (project / SCHEMA).write_text(schema_text(), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "."))
+    REFERENCE.write_text(reference_text(), encoding="utf-8")
+    SCHEMA.write_text(schema_text(), encoding="utf-8")
