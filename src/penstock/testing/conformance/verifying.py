@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
@@ -171,21 +172,12 @@ def _in_process(rig: SinkRig, *signals: Any) -> Callable[[], int]:
 
 
 def _in_thread(rig: SinkRig, *signals: Any) -> Callable[[], int]:
-    raised: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            drive(rig, *signals)
-        except BaseException as error:  # noqa: BLE001 - told by the test
-            raised.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
+    pool = ThreadPoolExecutor(1)
+    driving = pool.submit(drive, rig, *signals)
 
     def ended() -> int:
-        thread.join()
-        if raised:
-            pytest.fail(f"the driver raised {raised[0]!r}")
+        driving.result()
+        pool.shutdown()
         return 0
 
     return ended
