@@ -16,9 +16,9 @@ from tests.unit.registry_values import ORDER, avro, record
 
 from penstock.errors import Failed, Retryable, StageFailed, Usage
 from penstock.registry.client import Registry, SchemaUnknown
-from penstock.registry.decoding import CodedColumn, DecodePass, DecodingFailed
+from penstock.registry.decoding import CodedColumn, DecodePass
 from penstock.registry.wire import RegistryPlace, framed
-from penstock.support.error_transport import from_task
+from penstock.support.error_transport import TaskFailed, from_task
 
 
 def place(*urls: str, **more: str) -> RegistryPlace:
@@ -178,7 +178,7 @@ def decoded(given: DecodePass, *batches: pa.RecordBatch) -> pa.Table:
 
 
 def failed(given: DecodePass, *batches: pa.RecordBatch) -> Exception:
-    with pytest.raises(DecodingFailed) as raised:
+    with pytest.raises(TaskFailed) as raised:
         decoded(given, *batches)
     told = from_task(str(raised.value))
     assert told is not None

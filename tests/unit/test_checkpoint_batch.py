@@ -289,9 +289,6 @@ class CountedFiles:
     def size_bytes(self, name: str) -> int | None:
         return len(self.content[name]) if name in self.content else None
 
-    def modified_ms(self, name: str) -> int | None:
-        return 0 if name in self.content else None
-
     def read(self, name: str, *, start: int = 0, size_bytes: int | None = None) -> bytes | None:
         end = None if size_bytes is None else start + size_bytes
         data = self.content.get(name, b"")[start:end]

@@ -11,10 +11,10 @@ from tests.unit.registry_values import ORDER, record
 from tests.unit.test_registry_protobuf import ADDRESS, SHOP, SHOP_ROW
 
 from penstock.errors import StageFailed, Usage
-from penstock.registry.decoding import CodedColumn, DecodingFailed, arrow_type
+from penstock.registry.decoding import CodedColumn, arrow_type
 from penstock.registry.encoding import EncodePass, schema_after_encoding
 from penstock.registry.wire import Registered, schema_id_of
-from penstock.support.error_transport import from_task
+from penstock.support.error_transport import TaskFailed, from_task
 
 NOW = datetime(2026, 3, 1, 12, 30, 1, 250_000, tzinfo=timezone.utc)
 AVRO = record(
@@ -127,7 +127,7 @@ def test_what_is_null_is_left_out_of_json():
     ],
 )
 def test_what_a_schema_does_not_allow_is_told(given, row):
-    with pytest.raises(DecodingFailed) as raised:
+    with pytest.raises(TaskFailed) as raised:
         encode(given, row)
     told = from_task(str(raised.value))
     assert isinstance(told, StageFailed)

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
 from penstock.core.model import BatchId, Json
@@ -52,16 +52,6 @@ class OffsetsEntry:
         return {key: self.offsets[key] for key in sorted(self.offsets, key=int)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitEntry:
-    """The entry `commits/N`: batch N's sink returned. `state_ids` and `sinks` are Spark's own JSON of versions 2 and 3."""
-
-    version: int
-    next_watermark_ms: int | None
-    state_ids: Mapping[str, Json] = field(default_factory=dict)
-    sinks: Mapping[str, Json] = field(default_factory=dict)
-
-
 def parse_offsets(data: bytes) -> OffsetsEntry:
     """Parse the content of `offsets/N`. Raises Unreadable."""
     lines = _lines(data)
@@ -83,17 +73,13 @@ def parse_offsets(data: bytes) -> OffsetsEntry:
     )
 
 
-def parse_commit(data: bytes) -> CommitEntry:
-    """Parse the content of `commits/N`. Raises Unreadable."""
+def parse_commit(data: bytes) -> int:
+    """Return the version of the entry `commits/N`, which says that batch N's sink returned. Raises Unreadable."""
     lines = _lines(data)
     version = _version(lines[0], COMMIT_VERSIONS)
-    body = _object(lines[1], "line 2") if len(lines) > 1 else {}
-    return CommitEntry(
-        version=version,
-        next_watermark_ms=_integer(body.get("nextBatchWatermarkMs")),
-        state_ids=_mapping(body.get("stateUniqueIds")),
-        sinks=_mapping(body.get("sinkMetadataMap")),
-    )
+    if len(lines) > 1:
+        _object(lines[1], "line 2")
+    return version
 
 
 def parse_query_id(data: bytes) -> str:

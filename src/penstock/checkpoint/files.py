@@ -36,9 +36,6 @@ class Files(Protocol):
     def size_bytes(self, name: str) -> int | None:
         """Return the size of a file, None if it does not exist."""
 
-    def modified_ms(self, name: str) -> int | None:
-        """Return when a file was last written (Unix time), None if it does not exist."""
-
     def read(self, name: str, *, start: int = 0, size_bytes: int | None = None) -> bytes | None:
         """Return at most `size_bytes` bytes of a file from `start` on; None if the file does not exist."""
 
@@ -65,9 +62,6 @@ class LocalFiles:
 
     def size_bytes(self, name: str) -> int | None:
         return self._read(name, lambda path: path.stat().st_size)
-
-    def modified_ms(self, name: str) -> int | None:
-        return self._read(name, lambda path: path.stat().st_mtime_ns // 1_000_000)
 
     def read(self, name: str, *, start: int = 0, size_bytes: int | None = None) -> bytes | None:
         def part(path: Path) -> bytes:
@@ -137,10 +131,6 @@ class BlobFiles:
     def size_bytes(self, name: str) -> int | None:
         found = self._store.head(name)
         return None if found is None else found.size_bytes
-
-    def modified_ms(self, name: str) -> int | None:
-        found = self._store.head(name)
-        return None if found is None else found.modified_ms
 
     def read(self, name: str, *, start: int = 0, size_bytes: int | None = None) -> bytes | None:
         """Read a whole file with one request, a part with two: stores refuse a range beyond the end, so the size comes first."""

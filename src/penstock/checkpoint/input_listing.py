@@ -32,11 +32,6 @@ class Seen:
     size_bytes: int | None
     modified_ms: int | None = None
 
-    @property
-    def is_gone(self) -> bool:
-        """Whether the file does not exist any more."""
-        return self.size_bytes is None
-
 
 class InputListing:
     """Looks up input files: local ones, and those in the same bucket, container or HDFS as `checkpoint`, with its `options`."""
@@ -129,7 +124,7 @@ def _as_planned(file: InputFile) -> str:
 def _change(file: InputFile, seen: Seen | None) -> str | None:
     if seen is None:
         return None
-    if seen.is_gone:
+    if seen.size_bytes is None:
         return f"{_shown(file.path)} is gone"
     if seen.modified_ms is None or seen.modified_ms == file.modified_ms:
         return None

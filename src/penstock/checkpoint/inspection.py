@@ -129,7 +129,6 @@ def inspect_files(files: Files) -> Inspection:
     torn = torn_sources(files, {} if entry is None else entry.offsets)
     anomalies = [*logs.anomalies, *source_anomalies, *torn, *state_anomalies, *behind]
     starts = all(anomaly.severity is not Severity.STOPS for anomaly in anomalies)
-    commit = logs.commits.get(max(logs.commits, default=BatchId(-1)))
     return Inspection(
         location=files.location,
         query_id=logs.query_id,
@@ -138,7 +137,7 @@ def inspect_files(files: Files) -> Inspection:
         outlook=next_start(planned=logs.planned, committed=logs.committed, starts=starts),
         sources=sources,
         offsets_version=None if entry is None else entry.version,
-        commits_version=None if commit is None else commit.version,
+        commits_version=logs.commits.get(max(logs.commits, default=BatchId(-1))),
         watermark_ms=None if entry is None else entry.watermark_ms,
         planned_at_ms=None if entry is None else entry.batch_at_ms,
         confs={} if entry is None else entry.confs,

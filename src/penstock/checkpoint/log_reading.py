@@ -13,7 +13,6 @@ from penstock.checkpoint.entries import (
     ENTRY_ID,
     RESTORE,
     Anomaly,
-    CommitEntry,
     OffsetsEntry,
     Severity,
     Unreadable,
@@ -33,13 +32,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logs:
-    """Content of the two logs and `metadata`. Unreadable entries are among the anomalies and missing from the mappings."""
+    """Content of the two logs and `metadata`. Unreadable entries are among the anomalies and missing from the mappings.
+
+    `commits` holds the versions of the entries.
+    """
 
     query_id: str | None
     planned: frozenset[BatchId]
     committed: frozenset[BatchId]
     offsets: Mapping[BatchId, OffsetsEntry]
-    commits: Mapping[BatchId, CommitEntry]
+    commits: Mapping[BatchId, int]
     anomalies: tuple[Anomaly, ...]
 
 

@@ -39,7 +39,10 @@ _SKIPPED, _COVERED = RowDigest.XXHASH64, RowDigest.XXHASH64_NULLS
 
 def row_hashes(rows: "pa.RecordBatch | pa.Table", row_digest: RowDigest = NEWEST_ROW_DIGEST) -> "pa.UInt64Array":
     """Return the 64-bit hash of each row, columns from left to right. Raises TypeError for an Arrow type that Spark lacks."""
-    chunks = [_batch_hashes(part, row_digest) for part in _parts(rows)]
+    chunks = [
+        _fold_all(part.columns, tuple(part.schema.names), np.full(part.num_rows, SEED, np.uint64), row_digest)
+        for part in _parts(rows)
+    ]
     return pa.array(np.concatenate(chunks) if chunks else np.empty(0, np.uint64), pa.uint64())
 
 
@@ -68,11 +71,6 @@ def _parts(rows: "pa.RecordBatch | pa.Table") -> "list[pa.RecordBatch]":
     if isinstance(rows, pa.Table):
         return list(rows.to_batches(max_chunksize=CHUNK_ROWS))
     return [rows.slice(start, CHUNK_ROWS) for start in range(0, rows.num_rows, CHUNK_ROWS)]
-
-
-def _batch_hashes(rows: "pa.RecordBatch", row_digest: RowDigest) -> Words:
-    seeds = np.full(rows.num_rows, SEED, np.uint64)
-    return _fold_all(rows.columns, tuple(rows.schema.names), seeds, row_digest)
 
 
 def _fold_all(columns: "Sequence[pa.Array]", names: tuple[str, ...], seeds: Words, row_digest: RowDigest) -> Words:

@@ -113,21 +113,6 @@ def _fold_double(column: "pa.Array", seeds: Words) -> Words:
     return hash_long(np.where(np.isnan(values), np.uint64(0x7FF8000000000000), bits), seeds)
 
 
-def _fold_timestamp(column: "pa.Array", seeds: Words) -> Words:
-    unit = column.type.unit
-    if unit != "us":
-        column = column.cast(pa.timestamp("us", tz=column.type.tz))
-    return _fold_long(column, seeds)
-
-
-def _fold_duration(column: "pa.Array", seeds: Words) -> Words:
-    return _fold_long(column if column.type.unit == "us" else column.cast(pa.duration("us")), seeds)
-
-
-def _fold_time(column: "pa.Array", seeds: Words) -> Words:
-    return _fold_long(column if column.type == pa.time64("ns") else column.cast(pa.time64("ns")), seeds)
-
-
 _INTERVAL = np.dtype([("months", "<u4"), ("days", "<u4"), ("nanoseconds", "<i8")])
 
 
@@ -174,10 +159,6 @@ def _fold_bytes(column: "pa.Array", seeds: Words) -> Words:
     if column.null_count:
         lengths = np.where(np.asarray(column.is_valid()), lengths, 0)
     return _hash_bytes(np.frombuffer(data, np.uint8), ends[:-1], lengths, seeds)
-
-
-def _fold_fixed_bytes(column: "pa.Array", seeds: Words) -> Words:
-    return _fold_bytes(column.cast(pa.binary()), seeds)
 
 
 def _hash_bytes(data: Bytes, starts: Places, lengths: Places, seeds: Words) -> Words:
@@ -265,10 +246,10 @@ _KERNELS: "tuple[tuple[Callable[[pa.DataType], bool], Kernel], ...]" = (
     (_types.is_float64, _fold_double),
     (_types.is_float32, _fold_float),
     (_types.is_boolean, _fold_boolean),
-    (_types.is_timestamp, _fold_timestamp),
+    (_types.is_timestamp, lambda column, seeds: _fold_long(column.cast(pa.timestamp("us", column.type.tz)), seeds)),
     (_types.is_decimal, _fold_decimal),
-    (_types.is_duration, _fold_duration),
-    (_types.is_time, _fold_time),
+    (_types.is_duration, lambda column, seeds: _fold_long(column.cast(pa.duration("us")), seeds)),
+    (_types.is_time, lambda column, seeds: _fold_long(column.cast(pa.time64("ns")), seeds)),
     (_types.is_interval, _fold_interval),
-    (_types.is_fixed_size_binary, _fold_fixed_bytes),
+    (_types.is_fixed_size_binary, lambda column, seeds: _fold_bytes(column.cast(pa.binary()), seeds)),
 )

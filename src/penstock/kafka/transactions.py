@@ -8,7 +8,6 @@ transactional id. A transaction that no coordinator knows any more ("hanging", K
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from confluent_kafka import KafkaException, Producer
@@ -43,13 +42,6 @@ _ELSEWHERE: Final = ("sasl.oauthbearer.", "ssl.ca.pem", "ssl.certificate.pem", "
 
 
 _Place: TypeAlias = tuple[TopicPartition, int, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Known:
-    transactional_id: str
-    began_ms: int
-    timeout_ms: int
 
 
 def open_transactions(options: Mapping[str, str], topics: Collection[str]) -> Sequence[OpenTransaction]:
@@ -120,32 +112,27 @@ def _producers(admin: KafkaAdminClient, asked: Sequence[TopicPartition]) -> Mapp
     return {(at, one.producer_id, begins): one for at, one in every if (begins := one.current_transaction_start_offset) >= 0}
 
 
-def _found(place: _Place, one: Any, known: Mapping[int, _Known]) -> OpenTransaction:
+def _found(place: _Place, one: Any, known: Mapping[int, tuple[str, Any]]) -> OpenTransaction:
     at, producer_id, offset = place
-    owner = known.get(producer_id)
-    since_ms = one.last_timestamp if owner is None else owner.began_ms
+    transactional_id, described = known.get(producer_id, (None, None))
+    since_ms = one.last_timestamp if described is None else described.transaction_start_time_ms
     return OpenTransaction(
         topic=at.topic,
         partition=at.partition,
         offset=offset,
-        transactional_id=None if owner is None else owner.transactional_id,
+        transactional_id=transactional_id,
         producer_id=producer_id,
         producer_epoch=one.producer_epoch,
         open_ms=max(0, time.time_ns() // 1_000_000 - since_ms),
-        timeout_ms=None if owner is None else owner.timeout_ms,
+        timeout_ms=None if described is None else described.transaction_timeout_ms,
     )
 
 
-def _known(admin: KafkaAdminClient) -> Mapping[int, _Known]:
-    """Return the transactions that their coordinators report as open, by producer id."""
+def _known(admin: KafkaAdminClient) -> Mapping[int, tuple[str, Any]]:
+    """Return the ids and descriptions of the transactions that their coordinators report as open, by producer id."""
     listed = [one for ones in admin.list_transactions().values() for one in ones if one.state.value not in _ENDED]
     described = admin.describe_transactions([one.transactional_id for one in listed])
-    return {
-        description.producer_id: _Known(
-            transactional_id=name, began_ms=description.transaction_start_time_ms, timeout_ms=description.transaction_timeout_ms
-        )
-        for name, description in described.items()
-    }
+    return {description.producer_id: (name, description) for name, description in described.items()}
 
 
 @contextmanager

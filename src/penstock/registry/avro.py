@@ -5,23 +5,21 @@ must be of one type and null, or of numbers alone: any other would give rows tha
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, time
 from decimal import Context, Decimal
 from io import BytesIO
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import fastavro
 
 from penstock.core.model import Json
 from penstock.errors import Usage
-from penstock.registry.wire import HEAD, Registered, Undecodable, first_line, without_pairs
+from penstock.registry.wire import HEAD, Registered, Undecodable, first_line
 
 Schema: TypeAlias = Any
-T = TypeVar("T")
 Make: TypeAlias = Callable[[Any], Any]
-Require: TypeAlias = Callable[[Any], None]
 
 _LONGEST_DECIMAL = 38
 _EXACT = Context(prec=2 * _LONGEST_DECIMAL)
@@ -36,14 +34,14 @@ _RECORDS = frozenset({"record", "error"})
 
 @dataclass(frozen=True, slots=True)
 class AvroType:
-    """How a column maps: `spark` is its type, `make` converts fastavro's value to one that Arrow takes.
+    """How a column maps: `spark` is its type, `make` converts fastavro's value to one that Arrow takes, and `unmake` back.
 
-    `require` raises for a value that fastavro would write as another one. None: there is nothing to do.
+    `unmake` raises for a value that fastavro would write as another one. None: there is nothing to do.
     """
 
     spark: Json
     make: Make | None = None
-    require: Require | None = None
+    unmake: Make | None = None
 
 
 def parsed(schema: Registered, named: dict[str, Schema] | None = None) -> Schema:
@@ -97,9 +95,7 @@ class AvroReader:
 
     def write(self, value: Any) -> bytes:
         written = BytesIO()
-        given = without_pairs(self.spark, value)
-        if self._type.require is not None:
-            self._type.require(given)
+        given = value if self._type.unmake is None else self._type.unmake(value)
         fastavro.schemaless_writer(written, self._schema, given)
         return written.getvalue()
 
@@ -160,10 +156,10 @@ class _Types:
             field["name"]: self.of(field["type"], f"{path}.{field['name']}".lstrip("."), inside) for field in schema["fields"]
         }
         spark = [{"name": name, "type": field.spark, "nullable": True, "metadata": {}} for name, field in fields.items()]
-        makes = [(name, field.make) for name, field in fields.items() if field.make is not None]
-        requires = [(name, field.require) for name, field in fields.items() if field.require is not None]
+        make = _each_field({name: field.make for name, field in fields.items()})
+        unmake = _each_field({name: field.unmake for name, field in fields.items()})
         kind: Any = {"type": "struct", "fields": spark}
-        return AvroType(kind, _record(makes) if makes else None, _require_fields(requires) if requires else None)
+        return AvroType(kind, make, unmake)
 
     def _union(self, branches: Sequence[Schema], path: str, above: tuple[str, ...]) -> AvroType:
         others = [branch for branch in branches if branch != "null"]
@@ -174,9 +170,8 @@ class _Types:
             kinds = ", ".join(one if isinstance(one, str) else str(one.get("name", one["type"])) for one in branches)
             raise self._refused(path, f"it is a union of {kinds}", "Give it one type, and null if it may be missing.")
         inner = self.of(others[0], path, above)
-        make = None if inner.make is None else _unless_null(inner.make)
-        require = inner.require
-        return AvroType(inner.spark, make, require if require is None or "null" not in branches else _unless_null(require))
+        unmake = inner.unmake if "null" not in branches else _unless_null(inner.unmake)
+        return AvroType(inner.spark, _unless_null(inner.make), unmake)
 
     def _decimal(self, schema: Schema, path: str) -> AvroType:
         precision, scale = schema["precision"], schema.get("scale", 0)
@@ -192,58 +187,50 @@ class _Types:
 
 
 def _array(element: AvroType) -> AvroType:
-    make = element.make
     spark: Json = {"type": "array", "elementType": element.spark, "containsNull": True}
-    made = None if make is None else lambda values: [make(value) for value in values]
-    return AvroType(spark, made, _require_each(element.require))
+    return AvroType(spark, _each(element.make), _each(element.unmake))
 
 
 def _map(value: AvroType) -> AvroType:
-    """Return the type of a map, which Arrow takes as pairs."""
-    make = value.make
+    """Return the type of a map, which Arrow takes, and gives, as pairs."""
     spark: Json = {"type": "map", "keyType": "string", "valueType": value.spark, "valueContainsNull": True}
-    require = _require_each(value.require, of=dict.values)
-    if make is None:
-        return AvroType(spark, lambda values: list(values.items()), require)
-    return AvroType(spark, lambda values: [(key, make(inner)) for key, inner in values.items()], require)
+    make, unmake = value.make or _as_it_is, value.unmake or _as_it_is
+    return AvroType(
+        spark,
+        lambda values: [(key, make(inner)) for key, inner in values.items()],
+        lambda pairs: {key: unmake(inner) for key, inner in pairs},
+    )
 
 
-def _record(makes: Sequence[tuple[str, Make]]) -> Make:
+def _each_field(acts: Mapping[str, Make | None]) -> Make | None:
+    """Return what acts on a record's fields, in place."""
+    wanted = [(name, act) for name, act in acts.items() if act is not None]
+
     def made(value: dict[str, Any]) -> dict[str, Any]:
-        for name, make in makes:
-            value[name] = make(value[name])
+        for name, act in wanted:
+            value[name] = act(value[name])
         return value
 
-    return made
+    return made if wanted else None
 
 
-def _require_fields(requires: Sequence[tuple[str, Require]]) -> Require:
-    def required(value: dict[str, Any]) -> None:
-        for name, require in requires:
-            require(value[name])
-
-    return required
+def _each(act: Make | None) -> Make | None:
+    return None if act is None else lambda values: [act(value) for value in values]
 
 
-def _require_each(require: Require | None, *, of: Callable[[Any], Iterable[Any]] = iter) -> Require | None:
-    if require is None:
-        return None
-
-    def required(values: Any) -> None:
-        for value in of(values):
-            require(value)
-
-    return required
+def _unless_null(act: Make | None) -> Make | None:
+    return None if act is None else lambda value: None if value is None else act(value)
 
 
-def _unless_null(act: Callable[[Any], T]) -> Callable[[Any], T | None]:
-    return lambda value: None if value is None else act(value)
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
-def _no_null(value: Any) -> None:
-    """Raise ValueError for None, which fastavro would write as false."""
+def _no_null(value: Any) -> Any:
+    """Return `value`. Raises ValueError for None, which fastavro would write as false."""
     if value is None:
         raise ValueError("a boolean is null, which the schema does not allow")
+    return value
 
 
 def _decimal(scale: int) -> Make:

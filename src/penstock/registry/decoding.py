@@ -9,13 +9,13 @@ import pyarrow as pa
 
 from penstock.core.bad_record import PACKED, RAW, SCHEMA_CHECKED
 from penstock.core.model import Json
-from penstock.errors import DependencyMissing, PenstockError, StageFailed, Usage
+from penstock.errors import DependencyMissing, StageFailed, Usage
 from penstock.registry.avro import AvroReader
 from penstock.registry.client import Registry, SchemaUnknown, registry
 from penstock.registry.json_schema import JsonReader
 from penstock.registry.wire import Registered, RegistryPlace, Undecodable, first_line, schema_id_of
 from penstock.spark.schema import arrow_schema
-from penstock.support.error_transport import through_spark
+from penstock.support.error_transport import errors_through_spark
 
 
 class Reader(Protocol):
@@ -74,10 +74,6 @@ class CodedColumn:
             )
 
 
-class DecodingFailed(RuntimeError):
-    """Raised to Spark by a task that failed. Its text carries the task's own error to the driver."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodePass:
     """Decodes with `mapInArrow` over the columns of Spark's Kafka source. Picklable: holds schemas as text, and no client."""
@@ -89,12 +85,10 @@ class DecodePass:
     """Whether an undecodable record is left out; otherwise it fails the task."""
 
     def __call__(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        try:
+        with errors_through_spark():
             decoder = Decoder(self)
             for batch in batches:
                 yield self._taken(decoder.decoded(batch))
-        except PenstockError as error:
-            raise DecodingFailed(through_spark(error)) from None
 
     def _taken(self, found: "Decoded") -> "pa.RecordBatch":
         if not found.bad:
@@ -231,23 +225,21 @@ class QuarantinePass:
     at_most: int
 
     def __call__(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        try:
-            yield from self._found(batches)
-        except PenstockError as error:
-            raise DecodingFailed(through_spark(error)) from None
+        with errors_through_spark():
+            decoder = Decoder(self.decode)
+            left = self.at_most
+            for batch in batches:
+                decoded = decoder.decoded(batch)
+                if decoded.bad and left >= 0:
+                    left -= len(decoded.bad)
+                    yield _packed(_bad_rows(self.decode.source, batch, decoded))
 
-    def _found(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        decoder = Decoder(self.decode)
-        left = self.at_most
-        for batch in batches:
-            decoded = decoder.decoded(batch)
-            if decoded.bad and left >= 0:
-                left -= len(decoded.bad)
-                rows = _bad_rows(self.decode.source, batch, decoded)
-                written = pa.BufferOutputStream()
-                with pa.ipc.new_stream(written, rows.schema) as stream:
-                    stream.write_batch(rows)
-                yield pa.RecordBatch.from_pydict({PACKED: [written.getvalue().to_pybytes()]})
+
+def _packed(rows: "pa.RecordBatch") -> "pa.RecordBatch":
+    written = pa.BufferOutputStream()
+    with pa.ipc.new_stream(written, rows.schema) as stream:
+        stream.write_batch(rows)
+    return pa.RecordBatch.from_pydict({PACKED: [written.getvalue().to_pybytes()]})
 
 
 def _bad_rows(source: str, batch: "pa.RecordBatch", decoded: Decoded) -> "pa.RecordBatch":

@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.core.model import Json
-from penstock.errors import PenstockError, StageFailed, Usage
-from penstock.registry.decoding import CodedColumn, DecodingFailed, Reader
+from penstock.errors import StageFailed, Usage
+from penstock.registry.decoding import CodedColumn, Reader
 from penstock.registry.wire import first_line, framed
-from penstock.support.error_transport import through_spark
+from penstock.support.error_transport import errors_through_spark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +21,7 @@ class EncodePass:
     coded: tuple[CodedColumn, ...]
 
     def __call__(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        try:
+        with errors_through_spark():
             columns = [(coded, coded.reader()) for coded in self.coded]
             for batch in batches:
                 arrays = list(batch.columns)
@@ -29,8 +29,6 @@ class EncodePass:
                     place = batch.schema.names.index(coded.column)
                     arrays[place] = pa.array(_encoded(arrays[place].to_pylist(), coded, reader), pa.binary())
                 yield pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
-        except PenstockError as error:
-            raise DecodingFailed(through_spark(error)) from None
 
 
 def _encoded(values: list[Any], coded: CodedColumn, reader: Reader) -> Iterator[bytes | None]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from penstock.core.codec.document import refuse_constant
 from penstock.core.model import Json
 from penstock.errors import Usage
 from penstock.registry.wire import HEAD, Registered, Undecodable
@@ -58,7 +59,7 @@ class JsonReader:
             if _is_deep(text):
                 reason = f"its objects and arrays are nested more than {_DEEPEST_VALUE} levels deep"
                 raise Undecodable(reason, schema_id=writer.schema_id)
-            found = json.loads(text, parse_constant=_no_constant)
+            found = json.loads(text, parse_constant=refuse_constant)
             return None if found is None else self._type.make(found, "")
         except Misfit as misfit:
             reason = f"it does not fit the schema with id {self._reader.schema_id}: {misfit}"
@@ -206,10 +207,6 @@ def _is_deep(text: str) -> bool:
         if level > _DEEPEST_VALUE:
             return True
     return False
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number of JSON")
 
 
 _TEXT = JsonType("string", _as_json, json.loads)

@@ -7,9 +7,6 @@ https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-d
 
 import struct
 from dataclasses import dataclass, field
-from typing import Any
-
-from penstock.core.model import Json
 
 MAGIC = 0
 HEAD = 5
@@ -84,15 +81,3 @@ def schema_id_of(value: bytes) -> int:
 def framed(schema_id: int, value: bytes) -> bytes:
     """Return `value` with the schema's id in front."""
     return _HEAD.pack(MAGIC, schema_id) + value
-
-
-def without_pairs(kind: Json, value: Any) -> Any:
-    """Return a value from Arrow with its maps as dictionaries instead of lists of pairs."""
-    if value is None or not isinstance(kind, dict):
-        return value
-    inner: Any = kind
-    if kind["type"] == "struct":
-        return {field["name"]: without_pairs(field["type"], value[field["name"]]) for field in inner["fields"]}
-    if kind["type"] == "array":
-        return [without_pairs(inner["elementType"], one) for one in value]
-    return {key: without_pairs(inner["valueType"], one) for key, one in value}

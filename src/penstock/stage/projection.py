@@ -49,7 +49,8 @@ class Projection:
         keys = [_AS_THEY_ARE if own is None else tuple(own.columns.items()) for own in wanted]
         distinct = sorted(dict(zip(keys, wanted, strict=True)).items(), key=lambda item: item[1] is not None)
         forms = _forms(schema, [own for _, own in distinct])
-        texts = _texts(schema) if _AS_THEY_ARE in keys else {}
+        strings = [(place, field.name) for place, field in enumerate(schema) if field.dataType == StringType()]
+        texts = {f"CAST({quoted(name)} AS STRING)": place for place, name in strings if _AS_THEY_ARE in keys}
         routes = dict.fromkeys(sink.route_sql for sink in sinks)
         return Projection(
             forms=forms,
@@ -122,12 +123,6 @@ def _hash_sql(schema: StructType, number: int, own: OwnRows | None, row_digest: 
         return rowhash_sql(schema, row_digest)
     made = StructType.fromJson(json.loads(own.schema))
     return rowhash_sql(made, row_digest, columns=[f"c{number}_{place}" for place in range(len(made))])
-
-
-def _texts(schema: StructType) -> Mapping[str, int]:
-    return {
-        f"CAST({quoted(field.name)} AS STRING)": place for place, field in enumerate(schema) if field.dataType == StringType()
-    }
 
 
 def _guarded(hash_sql: str, at_most: int | None) -> str:

@@ -1,6 +1,7 @@
 """The Spark SQL expression of a row's hash, equal to `penstock.core.row_hash.row_hashes` of the same rows."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import count
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
 
@@ -30,7 +31,7 @@ class _RowHash:
     """Builds the arguments of `xxhash64`. All arguments for a NULL value are NULL, so that it does not count."""
 
     def __init__(self, *, marks: bool) -> None:
-        self._marks, self._names = marks, _lambda_names()
+        self._marks, self._names = marks, (f"e{number}" for number in count())
 
     def fields(self, values: Sequence[str], data_type: StructType, *, path: str) -> list[str]:
         """Return the arguments for all columns, or for a struct's fields, and then one for which of them are not NULL."""
@@ -89,13 +90,6 @@ class _RowHash:
             return [size]
         name, index = next(self._names), next(self._names)
         return [f"transform({elements}, ({name}, {index}) -> if({name} IS NULL, {index} + {NULL_ELEMENT}L, NULL))", size]
-
-
-def _lambda_names() -> Iterator[str]:
-    number = 0
-    while True:
-        yield f"e{number}"
-        number += 1
 
 
 def _one(parts: Sequence[str]) -> str:

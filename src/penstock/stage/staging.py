@@ -14,16 +14,12 @@ from penstock.core.model import Attempt, BatchId, Generation, SinkName, Staged, 
 from penstock.errors import PenstockError, StageFailed
 from penstock.protocols import SCHEMA_KEY, Stager, StageWriter, requesting, requests_since, requests_so_far
 from penstock.spark.error import SparkError, read_spark_failure
-from penstock.support.error_transport import from_task, through_spark
+from penstock.support.error_transport import errors_through_spark, from_task
 
 START = FaultPoint("stage.start", "A task begins to stage its share of a batch.")
 REPORT = FaultPoint("stage.report", "Everything of a task is staged, and Spark is about to be told.")
 
 MESSAGE = "message"
-
-
-class TaskFailed(RuntimeError):
-    """Raised in a task to fail it. Its text carries the task's own error to the driver."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,10 +64,8 @@ class StagePass:
         if task is None:
             raise AssertionError("a task without a context")
         import_faults(self.faults)
-        try:
+        with errors_through_spark():
             message = self.run(batches, partition=task.partitionId(), task_attempt=task.taskAttemptId())
-        except PenstockError as error:
-            raise TaskFailed(through_spark(error)) from None
         yield pa.RecordBatch.from_pydict({MESSAGE: [message.decode("ascii")]})
 
     def run(self, batches: "Iterable[pa.RecordBatch]", *, partition: int, task_attempt: int) -> bytes:

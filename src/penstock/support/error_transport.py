@@ -5,6 +5,8 @@ to whoever awaits the query.
 """
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from urllib.parse import unquote
 
 from penstock import errors
@@ -31,12 +33,21 @@ def decode_error(text: str) -> PenstockError | None:
     return (kind if known else Failed)(found[2], remedy=found[3])
 
 
-def through_spark(error: PenstockError) -> str:
-    """Return the text for a task's exception, from which `from_task` restores class, message and remedy."""
-    return encode_error(type(error)(error.message.translate(_SHIELDED), remedy=error.remedy.translate(_SHIELDED)))
+class TaskFailed(RuntimeError):
+    """Raised to Spark by a task that failed. `from_task` restores class, message and remedy of the task's own error."""
+
+
+@contextmanager
+def errors_through_spark() -> Iterator[None]:
+    """Raise an error of Penstock in a task as TaskFailed."""
+    try:
+        yield
+    except PenstockError as error:
+        shielded = type(error)(error.message.translate(_SHIELDED), remedy=error.remedy.translate(_SHIELDED))
+        raise TaskFailed(encode_error(shielded)) from None
 
 
 def from_task(text: str) -> PenstockError | None:
-    """Return the error that a task encoded with `through_spark` in `text`, or None."""
+    """Return the error of a task that raised TaskFailed, by its `text` at the driver, or None."""
     sent = decode_error(text)
     return None if sent is None else type(sent)(unquote(sent.message), remedy=unquote(sent.remedy))

@@ -1,6 +1,7 @@
 """Small, valid ledger entries for tests; a chain of them is what a delivering pipeline would have written."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from penstock.commit.summary import after_decision
 from penstock.core.model import (
@@ -49,15 +50,8 @@ def decided_entry(*, after: Entry, rows: int = 1, inline: bytes | None = b"rows"
     """Return the entry of a driver that decides the next batch after `after`, in the same generation."""
     position = Position(after.position + 1)
     decision = decision_of(BatchId(after.summary.next_batch_id or 0), generation=after.generation, rows=rows, inline=inline)
-    return Entry(
-        pipeline=after.pipeline,
-        position=position,
-        generation=after.generation,
-        nonce=new_nonce(),
-        written_at_ms=0,
-        body=Decided(decision=decision),
-        summary=after_decision(after.summary, decision, position=position),
-    )
+    summary = after_decision(after.summary, decision, position=position)
+    return replace(after, position=position, nonce=new_nonce(), body=Decided(decision=decision), summary=summary)
 
 
 def decision_of(batch_id: BatchId, *, generation: Generation, rows: int, inline: bytes | None) -> Decision:

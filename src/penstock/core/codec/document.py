@@ -9,12 +9,13 @@ from penstock.core.model import Json
 from penstock.errors import FormatTooNew, LedgerMismatch
 
 
-def _refuse_constant(name: str) -> None:
+def refuse_constant(name: str) -> None:
+    """Raise ValueError for NaN and infinities, which Python's parser takes for numbers of JSON."""
     raise ValueError(f"{name} is no number of JSON")
 
 
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True, check_circular=False).encode
-_decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
+_decode = json.JSONDecoder(parse_constant=refuse_constant).decode
 _T = TypeVar("_T")
 
 

@@ -1,10 +1,19 @@
-"""Exact readers for the fields of a durable value: any other type is damage, raised as DamagedError and never converted."""
+"""How the fields of a durable value stand in JSON, written and read by one description.
 
-from base64 import b64decode
-from collections.abc import Callable
-from typing import Any, TypeVar
+Readers are exact: any other type is damage, raised as DamagedError and never converted.
+"""
+
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
+
+from penstock.core.model import Json
 
 _T = TypeVar("_T")
+_E = TypeVar("_E", bound=Enum)
 
 
 class DamagedError(Exception):
@@ -68,3 +77,77 @@ def optional(read: Callable[[object], _T], value: object) -> _T | None:
 
 def _kind_of(value: object) -> str:
     return type(value).__name__
+
+
+class Field(Generic[_T]):
+    """One field: `write` returns the JSON of a value, and `read` the value again or raises DamagedError."""
+
+    def __init__(self, write: Callable[[Any], Json], read: Callable[[Any], _T]) -> None:
+        self.write, self.read = write, read
+
+    @property
+    def optional(self) -> "Field[_T | None]":
+        """The same field, with null for None."""
+        return Field(lambda value: None if value is None else self.write(value), partial(optional, self.read))
+
+    @property
+    def listed(self) -> "Field[tuple[_T, ...]]":
+        """A list of such fields."""
+        return Field(lambda values: [self.write(value) for value in values], lambda found: tuple(map(self.read, items(found))))
+
+    @property
+    def by_name(self) -> "Field[dict[str, _T]]":
+        """An object of such fields under any names."""
+        return Field(
+            lambda values: {name: self.write(value) for name, value in values.items()},
+            lambda found: {name: self.read(value) for name, value in mapping(found).items()},
+        )
+
+
+TEXT, INTEGER, OBJECT = Field(str, text), Field(int, integer), Field(dict, mapping)
+BLOB = Field(lambda data: b64encode(data).decode("ascii"), blob)
+
+
+def choice(kind: type[_E], what: str) -> Field[_E]:
+    """Return the field of an enum's value; `what` names the enum in DamagedError."""
+
+    def read(value: object) -> _E:
+        name = text(value)
+        try:
+            return kind(name)
+        except ValueError:
+            raise DamagedError(f"expected {what}, found {name[:40]!r}") from None
+
+    return Field(lambda value: value.value, read)
+
+
+class Record(Field[_T]):
+    """An object with exactly `fields`: the attributes of those names, with which `make` is called to get the value again.
+
+    `parts` are attributes that are records, whose fields stand among this one's. A `kind` is one more field, which tells the
+    record from others in its place.
+    """
+
+    def __init__(
+        self,
+        make: Callable[..., _T],
+        fields: "Mapping[str, Field[Any]]",
+        *,
+        parts: "Mapping[str, Record[Any]]" = MappingProxyType({}),
+        kind: str | None = None,
+    ) -> None:
+        super().__init__(self.fields_of, lambda value: self._made(record(value, self._names)))
+        self._make, self._fields, self._parts, self.kind = make, fields, parts, kind
+        self._tag: dict[str, Json] = {} if kind is None else {"kind": kind}
+        self._names: frozenset[str] = frozenset({*self._tag, *fields}).union(*(part._names for part in parts.values()))
+
+    def fields_of(self, value: _T) -> dict[str, Json]:
+        """Return what `write` returns, as the fields of a document."""
+        written = self._tag | {name: field.write(getattr(value, name)) for name, field in self._fields.items()}
+        for name, part in self._parts.items():
+            written |= part.fields_of(getattr(value, name))
+        return written
+
+    def _made(self, found: Mapping[str, Any]) -> _T:
+        own = {name: field.read(found[name]) for name, field in self._fields.items()}
+        return self._make(**own, **{name: part._made(found) for name, part in self._parts.items()})

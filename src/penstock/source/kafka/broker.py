@@ -162,7 +162,7 @@ class Broker:
     ) -> Mapping[tuple[str, int], int]:
         asked = dict(wanted)
         answers = self._ask(lambda: self._admin.list_offsets(asked, isolation_level=level, request_timeout=_ANSWER_S))
-        found = {(of.topic, of.partition): int(self._answer(answer).offset) for of, answer in answers.items()}
+        found = {(of.topic, of.partition): int(self._ask(answer.result).offset) for of, answer in answers.items()}
         self._require_led(found, least=least)
         return found
 
@@ -220,12 +220,6 @@ class Broker:
             f"Kafka does not let the user of source {self._source!r} do that: the right {right} on topic {topic!r} is missing.",
             remedy=f"kafka-acls --add --allow-principal User:NAME --operation {right} --topic {topic}.",
         )
-
-    def _answer(self, answer: Any) -> Any:
-        try:
-            return answer.result()
-        except KafkaException as error:
-            raise self._error_for(error) from error
 
     def _ask(self, question: Callable[[], _T]) -> _T:
         try:

@@ -153,23 +153,18 @@ def _expired(topic: str, gaps: list[GapAccepted], _: TopicNow | None) -> str:
 
 def _recreated(topic: str, gaps: list[GapAccepted], now: TopicNow | None) -> str:
     ids = f"its id was {gaps[0].topic_id}, now it is {now.topic_id}" if now is not None else "it is another one"
-    undelivered = [gap for gap in gaps if gap.end > gap.first]
-    old = (
-        f"of the old one {_records(undelivered)} were not delivered: {_ranges(undelivered)}"
-        if undelivered
-        else "all of the old one was delivered"
-    )
+    old = _undelivered(gaps, "of the old one {records}", otherwise="all of the old one was delivered")
     return f"Topic {topic!r} was deleted and created again ({ids}); {old}."
 
 
 def _deleted(topic: str, gaps: list[GapAccepted], _: TopicNow | None) -> str:
-    undelivered = [gap for gap in gaps if gap.end > gap.first]
-    old = (
-        f"{_records(undelivered)} of it were not delivered: {_ranges(undelivered)}"
-        if undelivered
-        else "all that was known of it was delivered"
-    )
+    old = _undelivered(gaps, "{records} of it", otherwise="all that was known of it was delivered")
     return f"Topic {topic!r} does not exist any more; {old}."
+
+
+def _undelivered(gaps: list[GapAccepted], which: str, *, otherwise: str) -> str:
+    found = [gap for gap in gaps if gap.end > gap.first]
+    return f"{which.format(records=_records(found))} were not delivered: {_ranges(found)}" if found else otherwise
 
 
 def _truncated(topic: str, gaps: list[GapAccepted], _: TopicNow | None) -> str:

@@ -40,6 +40,24 @@ _STORED = frozenset({
     "ssl.key.password",
 })  # fmt: skip
 """Properties of certificates and keys, which `_stores` translates."""
+_STORES = {
+    ("truststore", "PEM"): (
+        ("ssl.truststore.location", "ssl.ca.location"),
+        ("ssl.truststore.certificates", "ssl.ca.pem"),
+    ),
+    ("keystore", "PKCS12"): (
+        ("ssl.keystore.location", "ssl.keystore.location"),
+        ("ssl.keystore.password", "ssl.keystore.password"),
+    ),
+    ("keystore", "PEM"): (
+        ("ssl.keystore.certificate.chain", "ssl.certificate.pem"),
+        ("ssl.keystore.key", "ssl.key.pem"),
+        ("ssl.key.password", "ssl.key.password"),
+        ("ssl.keystore.location", "ssl.certificate.location"),
+        ("ssl.keystore.location", "ssl.key.location"),
+    ),
+}
+"""By store and its type: Java's properties, and librdkafka's names for them."""
 _LOGGED_IN = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"})
 
 
@@ -81,39 +99,16 @@ def fetch_options(name: str, source: Source) -> Mapping[str, str]:
 
 
 def _stores(name: str, java: Mapping[str, str], client: Mapping[str, str]) -> dict[str, str]:
-    found = {}
-    for store, to in (("truststore", _trusted), ("keystore", _key_store)):
-        location = java.get(f"ssl.{store}.location")
+    found: dict[str, str] = {}
+    for store in ("truststore", "keystore"):
         kind = java.get(f"ssl.{store}.type", "JKS").upper()
-        if kind == "JKS" and location is not None and not any(key.startswith("ssl.") for key in client):
+        if kind == "JKS" and f"ssl.{store}.location" in java and not any(key.startswith("ssl.") for key in client):
             raise Usage(
                 f"sources.{name}.options has a {store} of Java's own kind (JKS), which only Java reads, and Penstock looks, too.",
                 remedy=f"Use kafka.ssl.{store}.type: PEM, or say it by `client:` (ssl.ca.location, ssl.keystore.location).",
             )
-        found.update(to(java, kind))
+        found |= {ours: java[theirs] for theirs, ours in _STORES.get((store, kind), ()) if theirs in java}
     return found
-
-
-def _trusted(java: Mapping[str, str], kind: str) -> dict[str, str]:
-    if kind != "PEM":
-        return {}
-    names = {"ssl.truststore.location": "ssl.ca.location", "ssl.truststore.certificates": "ssl.ca.pem"}
-    return {ours: java[theirs] for theirs, ours in names.items() if theirs in java}
-
-
-def _key_store(java: Mapping[str, str], kind: str) -> dict[str, str]:
-    if kind == "PKCS12":
-        return {key: java[key] for key in ("ssl.keystore.location", "ssl.keystore.password") if key in java}
-    if kind != "PEM":
-        return {}
-    names = {
-        "ssl.keystore.certificate.chain": "ssl.certificate.pem",
-        "ssl.keystore.key": "ssl.key.pem",
-        "ssl.key.password": "ssl.key.password",
-    }
-    found = {ours: java[theirs] for theirs, ours in names.items() if theirs in java}
-    location = java.get("ssl.keystore.location")
-    return found if location is None else {**found, "ssl.certificate.location": location, "ssl.key.location": location}
 
 
 def _login(name: str, java: Mapping[str, str], client: Mapping[str, str]) -> dict[str, str]:

@@ -41,15 +41,11 @@ pytest.register_assert_rewrite(
 )
 
 from penstock.testing.conformance.bench import Bench, Shown  # noqa: E402 - after the assertions are made to tell more
-from penstock.testing.conformance.contract import (  # noqa: E402
-    OwnSinkContract,
-    OwnSinkRig,
-    SinkContract,
-)
+from penstock.testing.conformance.contract import OwnSinkContract, OwnSinkRig, SinkContract  # noqa: E402
 from penstock.testing.conformance.crashes import CrashContract  # noqa: E402
 from penstock.testing.conformance.identity import IdentityContract  # noqa: E402
 from penstock.testing.conformance.publishing import StagingLossContract  # noqa: E402
-from penstock.testing.conformance.rig import (  # noqa: E402  # noqa: E402
+from penstock.testing.conformance.rig import (  # noqa: E402
     DAMAGES,
     PIPELINE,
     SCHEMA,

@@ -133,13 +133,12 @@ class Bench:
         ledger_id: LedgerId | None = LEDGER_ID,
     ) -> Shown:
         """Return the same as `decide` without recording it, as a decision of another ledger than the bench's."""
-        offsets = OffsetRange(source=SourceName("rows"), start=f"{batch_id}", end=f"{batch_id + 1}")
         publication = Publication(
             pipeline=PIPELINE,
             sink=self._made[-1].name,
             position=Position(position),
             generation=Generation(1),
-            batch=Batch(query_id=query_id, batch_id=BatchId(batch_id), offsets=(offsets,)),
+            batch=batch_of(batch_id, query_id=query_id),
             staged=tuple(piece for _, staged in attempts for piece in staged),
             schema=self.rig.schema,
             ledger_id=ledger_id,
@@ -179,6 +178,12 @@ class Bench:
     @property
     def _schema(self) -> "pa.Schema":
         return as_batch([], self.rig.schema).schema
+
+
+def batch_of(number: int, *, query_id: QueryId = QUERY) -> Batch:
+    """Return batch `number` of a query."""
+    offsets = OffsetRange(source=SourceName("rows"), start=f"{number}", end=f"{number + 1}")
+    return Batch(query_id=query_id, batch_id=BatchId(number), offsets=(offsets,))
 
 
 def attempt(batch_id: int, generation: int, partition: int, task_attempt: int) -> Attempt:

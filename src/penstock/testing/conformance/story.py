@@ -15,22 +15,12 @@ from typing import Any
 
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.outcome import StagedBatch
-from penstock.commit.verification import LedgerDecisions
+from penstock.commit.verification import LedgerDecisions, verify_sink
 from penstock.core.faults import ONCE_VARIABLE, arm
-from penstock.core.model import (
-    Batch,
-    BatchId,
-    Generation,
-    OffsetRange,
-    Opened,
-    Publication,
-    SinkReport,
-    SourceName,
-    Staged,
-)
+from penstock.core.model import Generation, Opened, Publication, SinkReport, Staged
 from penstock.errors import PenstockError
 from penstock.protocols import Ledger, Sink
-from penstock.testing.conformance.bench import QUERY, Bench, publish
+from penstock.testing.conformance.bench import Bench, batch_of, publish
 from penstock.testing.conformance.rig import PIPELINE, Row, SinkRig, make_rows
 
 _PARTITIONS = 2
@@ -79,25 +69,18 @@ def driver(rig: SinkRig, ledger: Ledger) -> Iterator[tuple[Bench, Sink, Coordina
 
 
 def verify(rig: SinkRig) -> SinkReport:
-    """Return the sink's report against the rig's ledger."""
-    bench, ledger = Bench(rig), rig.ledger()
+    """Verify as the command does: with its own ledger, and its own sink that is not prepared."""
+    ledger, sink = rig.ledger(), rig.make_hashing()
     try:
-        sink = bench.sink()
-        return sink.verify(LedgerDecisions(ledger, sink.name, tail=ledger.tail()))
+        return verify_sink(sink, LedgerDecisions(ledger, sink.name, tail=ledger.tail()), sleep=wait)
     finally:
-        bench.close()
+        sink.close()
         ledger.close()
 
 
 def wait(seconds: float) -> None:
     """Sleep in place of the coordinator, 0.05 seconds at most."""
     threading.Event().wait(min(seconds, 0.05))
-
-
-def batch_of(number: int) -> Batch:
-    """Return batch `number` of the suite's query."""
-    offsets = OffsetRange(source=SourceName("rows"), start=f"{number}", end=f"{number + 1}")
-    return Batch(query_id=QUERY, batch_id=BatchId(number), offsets=(offsets,))
 
 
 def _rows(number: int, partition: int, rig: SinkRig | None) -> list[Row]:
@@ -151,13 +134,8 @@ def end(process: ForkServerProcess) -> int:
     return code
 
 
-def publish_in_processes(rig: SinkRig, publication: Publication, *, processes: int) -> Sequence[int]:
-    """Publish the same in several processes at once, and return their exit codes."""
-    running = [start(_publish, rig, publication) for _ in range(processes)]
-    return [end(process) for process in running]
-
-
-def _publish(rig: SinkRig, publication: Publication) -> None:
+def publish_alone(rig: SinkRig, publication: Publication) -> None:
+    """Publish with a sink of this process's own."""
     sink = rig.make_hashing()
     sink.prepare(pipeline=PIPELINE, schema=rig.schema)
     publish(sink, publication)

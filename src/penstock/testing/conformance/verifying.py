@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
@@ -10,13 +11,12 @@ from typing import Any
 import pytest
 
 from penstock.commit.outcome import StagedBatch
-from penstock.commit.verification import LedgerDecisions, verify_sink
-from penstock.core.model import Generation, Position, RowDigest, SinkReport
+from penstock.core.model import Generation, Position, RowDigest
 from penstock.protocols import Sink
-from penstock.testing.conformance.bench import Bench
+from penstock.testing.conformance.bench import Bench, batch_of
 from penstock.testing.conformance.rig import DAMAGES, SinkRig
 from penstock.testing.conformance.staging import Examined
-from penstock.testing.conformance.story import batch_of, clean_context, driver, end, start, wait
+from penstock.testing.conformance.story import clean_context, driver, end, start, verify
 
 
 class VerifyContract(Examined):
@@ -95,13 +95,13 @@ class VerifyBesideDriverContract:
             for number in range(self.looks):
                 if number * self.batches // self.looks != (number + 1) * self.batches // self.looks:
                     deliver()
-                report = _look(rig)
+                report = verify(rig)
                 assert report.ok, report
                 assert report.as_of is not None
                 positions.append(report.as_of)
         assert positions == sorted(positions)
         assert positions[-1] > positions[1]
-        last = _look(rig)
+        last = verify(rig)
         assert last.ok, last
         assert sum(account.found.rows for account in last.accounts.values()) == len(list(rig.read_back()))
 
@@ -110,11 +110,11 @@ class VerifyBesideDriverContract:
         with self._driver(rig) as deliver:
             for _ in range(3):
                 deliver()
-                assert _look(rig).ok
+                assert verify(rig).ok
             rig.damage("lost")
             for _ in range(3):
                 deliver()
-                report = _look(rig)
+                report = verify(rig)
                 assert not report.ok
                 assert report.problems
 
@@ -166,37 +166,18 @@ def _staged(bench: Bench, sink: Sink, number: int, generation: Generation) -> St
     return StagedBatch(pieces=tuple(pieces), rows_in=2 * _ROWS, schema=bench.rig.schema)
 
 
-def _look(rig: SinkRig) -> SinkReport:
-    """Verify as the command does: with its own ledger, and its own sink that is not prepared."""
-    ledger, sink = rig.ledger(), rig.make_hashing()
-    try:
-        return verify_sink(sink, LedgerDecisions(ledger, sink.name, tail=ledger.tail()), sleep=wait)
-    finally:
-        sink.close()
-        ledger.close()
-
-
 def _in_process(rig: SinkRig, *signals: Any) -> Callable[[], int]:
     process = start(drive, rig, *signals)
     return partial(end, process)
 
 
 def _in_thread(rig: SinkRig, *signals: Any) -> Callable[[], int]:
-    raised: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            drive(rig, *signals)
-        except BaseException as error:  # noqa: BLE001 - told by the test
-            raised.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
+    pool = ThreadPoolExecutor(1)
+    driving = pool.submit(drive, rig, *signals)
 
     def ended() -> int:
-        thread.join()
-        if raised:
-            pytest.fail(f"the driver raised {raised[0]!r}")
+        driving.result()
+        pool.shutdown()
         return 0
 
     return ended

@@ -6,6 +6,7 @@ source has no say in what a batch reads.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -51,7 +52,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, settings: ReaderSettings) -> None:
         self._settings = settings
-        self._stream = OffsetStream(settings, _Connect(settings))
+        self._stream = OffsetStream(settings, partial(_connect, settings))
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         with _carry_errors():
@@ -91,18 +92,12 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield from batches_of(partition.value, self._settings)
 
 
-class _Connect:
-    """Makes the client of a source's brokers; picklable."""
-
-    def __init__(self, settings: ReaderSettings) -> None:
-        self._settings = settings
-
-    def __call__(self) -> "Broker":
-        try:
-            from penstock.source.kafka.broker import Broker  # noqa: PLC0415 - it may not be installed
-        except ImportError as cause:
-            raise _no_client(cause) from cause
-        return Broker(self._settings.name, self._settings.client)
+def _connect(settings: ReaderSettings) -> "Broker":
+    try:
+        from penstock.source.kafka.broker import Broker  # noqa: PLC0415 - it may not be installed
+    except ImportError as cause:
+        raise _no_client(cause) from cause
+    return Broker(settings.name, settings.client)
 
 
 def _no_client(cause: ImportError) -> DependencyMissing:
