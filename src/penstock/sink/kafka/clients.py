@@ -121,7 +121,7 @@ class Clients:
         """
         admin = self._admin
         if admin is None:
-            admin = AdminClient({**self._given, **self._callbacks})
+            admin = AdminClient({**self._given, "allow.auto.create.topics": False, **self._callbacks})
             require_login(admin, self._heard.newest)
             self._admin = admin
         return admin
