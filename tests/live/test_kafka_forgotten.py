@@ -41,8 +41,8 @@ def name_of(sink):
 def forgotten(place, sink, numbers, *, partition=0):
     """Rows of the sink's last transaction that a broker did not end."""
     rows = [(b"k", f"value {number}".encode()) for number in numbers]
-    leave_open(place.rig.bootstrap, name_of(sink), place.rig.topic, partition, rows)
-    assert is_open(place.rig.bootstrap, place.rig.topic, partition)
+    leave_open(place.rig.running.bootstrap, name_of(sink), place.rig.topic, partition, rows)
+    assert is_open(place.rig.running.bootstrap, place.rig.topic, partition)
 
 
 def failed(place, sink, publication, *, killed=False):
@@ -55,7 +55,7 @@ def failed(place, sink, publication, *, killed=False):
 
     def fails(mark):
         marks.append(mark)
-        while not any(is_open(place.rig.bootstrap, place.rig.topic, partition) for partition in partitions):
+        while not any(is_open(place.rig.running.bootstrap, place.rig.topic, partition) for partition in partitions):
             threading.Event().wait(0.01)
         lane._transactions._is_committing = killed  # what may be committed is not aborted
         raise Retryable("The marker failed.", remedy="Try again.")
@@ -79,7 +79,7 @@ def published_without_marker(place, sink, publication):
 
 
 def state_of(place, sink):
-    with closing(KafkaAdminClient(bootstrap_servers=place.rig.bootstrap)) as admin:
+    with closing(KafkaAdminClient(bootstrap_servers=place.rig.running.bootstrap)) as admin:
         return admin.describe_transactions([name_of(sink)])[name_of(sink)].state.value
 
 
@@ -168,7 +168,7 @@ def test_the_marker_is_read_as_it_was_decided(topic, committed):
     publication = place.decided_but_not_published(sink, range(10, 20), batch_id=1)
     mark = (published_without_marker if committed else failed)(place, sink, publication)
     row = (mark_key(PIPELINE, sink.name), encode_lane_marker(mark))
-    leave_open(place.rig.bootstrap, name_of(sink), f"{place.rig.topic}.markers", 0, [row])
+    leave_open(place.rig.running.bootstrap, name_of(sink), f"{place.rig.topic}.markers", 0, [row])
     sink.close()
     assert place.sink().publish(publication).already is committed
     assert place.content() == values(range(5), range(10, 20))
@@ -249,11 +249,11 @@ def test_what_nobody_knows_is_refused_and_the_remedy_carried_out(topic):
     publication = place.decided_but_not_published(sink, range(10, 20), batch_id=1)
     failed(place, sink, publication)
     forgotten(place, sink, range(10, 15))
-    Producer({"bootstrap.servers": place.rig.bootstrap, "transactional.id": name_of(sink)}).init_transactions(60)
+    Producer({"bootstrap.servers": place.rig.running.bootstrap, "transactional.id": name_of(sink)}).init_transactions(60)
     for _ in range(2):
         with pytest.raises(Refused, match=f"is open in {place.rig.topic}-0, .* committed or aborted") as refused:
             place.sink()
-    [one] = open_transactions({"bootstrap.servers": place.rig.bootstrap}, [place.rig.topic])
+    [one] = open_transactions({"bootstrap.servers": place.rig.running.bootstrap}, [place.rig.topic])
     assert f"`penstock doctor FILE --end {one.name}`, which aborts it" in refused.value.remedy
     place.rig.make().end_transaction(one)
     publish(place.sink(), publication)
@@ -278,3 +278,18 @@ def test_what_comes_between_the_look_and_the_fence_is_seen(topic, monkeypatch):
             place.sink()
     with pytest.raises(Refused, match="committed or aborted"):
         place.sink()
+
+
+def test_over_a_connection_that_cannot_ask_what_a_driver_left_open_is_ended(topic, monkeypatch):
+    monkeypatch.setattr(lane_ends, "_ENDED_S", 0.5)
+    place = topic(partitions=2, options={"sasl.oauthbearer.config": "none"})
+    sink = place.sink()
+    publication = place.decided_but_not_published(sink, range(10), batch_id=0)
+    failed(place, sink, publication, killed=True)
+    newer = place.sink()
+    publish(newer, publication)
+    assert place.content() == values(range(10))
+    forgotten(place, newer, range(10, 15))
+    publication = place.decided_but_not_published(newer, range(20, 25), batch_id=1)
+    with pytest.raises(lane_ends.CannotLook, match=r"cannot be listed over a connection with sasl\.oauthbearer\.config"):
+        newer.publish(publication)

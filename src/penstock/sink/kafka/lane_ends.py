@@ -48,7 +48,11 @@ _KNOWN_S = 60.0
 
 
 class CannotLook(Retryable):
-    """Transactions are open, and this user, or a connection of this kind, cannot see whose they are."""
+    """Transactions are open, and nobody can tell whose they are, since this user may not see it."""
+
+
+class CannotConnect(CannotLook):
+    """Or since the client that can ask does not make connections of this kind."""
 
 
 class LaneEnds:
@@ -65,8 +69,8 @@ class LaneEnds:
     def end_older(self) -> None:
         """Return when nothing of the lane is open. Called before `init_transactions`.
 
-        By its answer to that the coordinator forgets how the last transaction ended. Where nobody may look, that is left to it
-        all the same if it ends something by it, and `are_written` says what became of it.
+        By its answer to that the coordinator forgets how the last transaction ended. Where no connection can be made to ask for
+        it, that is left to it all the same: it ends what a driver left open, and `are_written` says what became of the rest.
         """
         self._known_until_s = 0.0
         if self._is_settled(wait_s=0):
@@ -74,8 +78,11 @@ class LaneEnds:
         try:
             with self._asking() as admin:
                 self._end_older(admin)
-        except Usage:
+        except CannotConnect:
             return
+        except CannotLook:
+            if not self._is_settled(wait_s=_ENDED_S):
+                raise
 
     def are_written(self) -> bool:
         """Return whether nothing of the lane is open, since its coordinator has ended everything. Something of others may be."""
@@ -87,10 +94,10 @@ class LaneEnds:
                 if owner is not None and owner.state == ONGOING:
                     raise overtaken(self._clients.place)
                 return owner is None or not open_of(admin, owner.producer_id, self._places())
-        except Usage as cause:
-            if self._is_settled(wait_s=_ENDED_S):
-                return True
-            raise CannotLook(f"A transaction is open in {self._clients.place}. {cause.message}", remedy=cause.remedy) from cause
+        except CannotLook:
+            if not self._is_settled(wait_s=_ENDED_S):
+                raise
+            return True
 
     def _end_older(self, admin: KafkaAdminClient) -> None:
         places, begun = self._places(), dict[Place, int]()
@@ -165,6 +172,8 @@ class LaneEnds:
         try:
             with connected(self._clients.given) as admin:
                 yield admin
+        except Usage as cause:
+            raise CannotConnect(f"A transaction is open in {place}. {cause.message}", remedy=cause.remedy) from cause
         except ClusterAuthorizationFailedError as cause:
             raise Refused(
                 f"Brokers forgot to commit a transaction of lane {self._number} of sink {self._wanted.sink!r} in partitions of "
