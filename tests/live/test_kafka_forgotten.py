@@ -17,7 +17,7 @@ from tests.unit.table_target import spark_schema
 
 from penstock.errors import Refused, Retryable
 from penstock.kafka.transactions import open_transactions
-from penstock.sink.kafka import lane_ends
+from penstock.sink.kafka import clients, lane_ends
 from penstock.sink.kafka.lane import Lane
 from penstock.sink.kafka.marker_store import encode_lane_marker, mark_key, transactional_id
 from penstock.testing.conformance import PIPELINE
@@ -129,8 +129,11 @@ def test_rows_that_were_delivered_are_not_lost_by_an_attempt_that_is_aborted(top
     assert place.content() == values(range(30))
 
 
-def test_rows_that_were_delivered_appear_though_the_next_batch_has_none_in_their_partition(topic):
+@pytest.mark.parametrize("library", ["columnar", "one by one"])
+def test_rows_that_were_delivered_appear_though_the_next_batch_has_none_in_their_partition(topic, library, monkeypatch):
     """Between two batches of a running sink."""
+    if library != "columnar":
+        monkeypatch.setattr(clients, "librdkafka", lambda: None)
     place = topic(partitions=2, schema=PLACED)
     place.rig.row = lambda number: {"value": f"value {number}", "key": "k", "partition": 1}
     sink = place.sink()

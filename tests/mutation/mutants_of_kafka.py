@@ -307,10 +307,10 @@ MUTANTS_OF_KAFKA = (
         bug=6,
         name="what-brokers-forgot-is-looked-for-only-before-a-start",
         file=LANE,
-        find="self._is_ended = self._wanted.keyed or self._ends.are_written()",
+        find="self._is_ended = self._ends.are_written(transactions.are_settled)",
         replace="self._is_ended = True",
         tests=(
-            f"{OF_FORGOTTEN}::test_rows_that_were_delivered_appear_though_the_next_batch_has_none_in_their_partition",
+            f"{OF_FORGOTTEN}::test_rows_that_were_delivered_appear_though_the_next_batch_has_none_in_their_partition[columnar]",
             f"{OF_FORGOTTEN}::test_what_comes_between_the_look_and_the_fence_is_seen",
         ),
     ),
@@ -379,5 +379,24 @@ MUTANTS_OF_KAFKA = (
         find="        retry=retry_if_exception(lambda cause: code_of(cause) in _OUTDATED),\n",
         replace="        retry=retry_if_exception(lambda cause: False),\n",
         tests=(f"{OF_PUBLISHING}::test_a_client_that_knows_the_leaders_from_before_a_kill_asks_who_leads_now",),
+    ),
+    Mutant(
+        bug=6,
+        name="a-producer-that-is-not-answered-says-that-nothing-is-open",
+        file=COLUMNAR,
+        find="        return both is not None and both[0] == both[1]",
+        replace="        return both is None or both[0] == both[1]",
+        tests=(f"{OF_PRODUCERS}::test_it_says_at_once_that_nothing_is_open[columnar]",),
+    ),
+    Mutant(
+        bug=6,
+        name="a-producer-looks-only-at-what-is-written",
+        file=COLUMNAR,
+        find="(c.WRITTEN, c.COMMITTED), timeout",
+        replace="(c.WRITTEN, c.WRITTEN), timeout",
+        tests=(
+            f"{OF_PRODUCERS}::test_it_says_at_once_that_nothing_is_open[columnar]",
+            f"{OF_FORGOTTEN}::test_rows_that_were_delivered_appear_though_the_next_batch_has_none_in_their_partition[columnar]",
+        ),
     ),
 )

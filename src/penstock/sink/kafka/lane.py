@@ -139,10 +139,11 @@ class Lane:
 
     def _nothing_is_open(self) -> bool:
         """Return whether brokers have ended this lane's transactions everywhere. Looks once after a commit or a new producer."""
-        if not self._is_ended:
+        transactions = self._open_transactions()
+        if not self._is_ended and isinstance(transactions, Transactions):
             with translate_errors(self._clients):
-                self._is_ended = self._wanted.keyed or self._ends.are_written()
-        return self._is_ended
+                self._is_ended = self._ends.are_written(transactions.are_settled)
+        return self._is_ended or self._wanted.keyed
 
     def _require_nothing_open(self) -> None:
         if not self._nothing_is_open():

@@ -6,7 +6,7 @@ transaction only when none of its own is open in any partition that it may write
 """
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -84,20 +84,28 @@ class LaneEnds:
             if not self._is_settled(wait_s=_ENDED_S):
                 raise
 
-    def are_written(self) -> bool:
-        """Return whether nothing of the lane is open, since its coordinator has ended everything. Something of others may be."""
-        if self._is_settled(wait_s=_SOON_S):
+    def are_written(self, settled: Callable[[Sequence[TopicPartition]], bool]) -> bool:
+        """Return whether nothing of the lane is open, since its coordinator has ended everything. Something of others may be.
+
+        `settled` may say quickly that nothing is open at all.
+        """
+        if settled(self._every_place()) or self._is_settled(wait_s=_SOON_S):
             return True
         try:
             with self._asking() as admin:
-                owner = coordinated(admin, self._name)
-                if owner is not None and owner.state == ONGOING:
-                    raise overtaken(self._clients.place)
-                return owner is None or not open_of(admin, owner.producer_id, self._places())
+                return _while_true(lambda: self._is_ending(admin)) is None
         except CannotLook:
             if not self._is_settled(wait_s=_ENDED_S):
                 raise
             return True
+
+    def _is_ending(self, admin: KafkaAdminClient) -> bool | None:
+        """Return whether what is open of the lane is still being ended, None if nothing is open."""
+        owner = coordinated(admin, self._name)
+        if owner is not None and owner.state == ONGOING:
+            raise overtaken(self._clients.place)
+        is_open = owner is not None and open_of(admin, owner.producer_id, self._places())
+        return owner.state in ENDING if is_open else None
 
     def _end_older(self, admin: KafkaAdminClient) -> None:
         places, begun = self._places(), dict[Place, int]()
@@ -107,13 +115,7 @@ class LaneEnds:
             begun = self._look(admin, places, begun)
             return bool(begun)
 
-        waiting = Retrying(
-            retry=retry_if_result(bool),
-            stop=stop_after_delay(_ENDED_S),
-            wait=wait_fixed(_LOOK_S),
-            retry_error_callback=lambda _: True,
-        )
-        if waiting(is_open):
+        if _while_true(is_open):
             raise Retryable(
                 f"{self._sentence(begun)}, and its coordinator does not end it.",
                 remedy="Look into the logs of its brokers, and try again.",
@@ -204,3 +206,15 @@ class LaneEnds:
     def _sentence(self, found: Iterable[Place]) -> str:
         places = ", ".join(f"{at.topic}-{at.partition}" for at in found)
         return f"A transaction of lane {self._number} of sink {self._wanted.sink!r} is open in {places}"
+
+
+def _while_true(look: Callable[[], bool | None]) -> bool | None:
+    """Look until it is not true any more, for half a minute at most, and return what was seen last."""
+    waiting = Retrying(
+        retry=retry_if_result(bool),
+        stop=stop_after_delay(_ENDED_S),
+        wait=wait_fixed(_LOOK_S),
+        retry_error_callback=lambda _: True,
+    )
+    found: bool | None = waiting(look)
+    return found
