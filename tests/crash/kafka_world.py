@@ -3,7 +3,7 @@
 import json
 import os
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -101,12 +101,16 @@ def add_topic_sink(world: World) -> str:
 
 def assert_shipped(world: World, topic: str) -> None:
     """Every row is there once as a record of its own, and nobody waits for a transaction."""
-    found = Counter[Row]()
+    places = defaultdict[Row, list[str]](list)
     for message in records(server("kafka").bootstrap, topic):
         row = json.loads(message.value())
         assert message.key().decode() == row["origin"]
-        found[tuple(row.get(column) for column in COLUMNS)] += 1
-    assert_same(topic, found=found, expected=sum(world.expected.values(), Counter[Row]()))
+        places[tuple(row.get(column) for column in COLUMNS)].append(f"{message.partition()}@{message.offset()}")
+    expected = sum(world.expected.values(), Counter[Row]())
+    for row, there in places.items():
+        if len(there) > expected[row]:
+            print(f"{topic}: {row} is expected {expected[row]} times, found at {', '.join(there)} (partition@offset)")
+    assert_same(topic, found=Counter({row: len(there) for row, there in places.items()}), expected=expected)
     assert not any(is_open(server("kafka").bootstrap, topic, partition) for partition in range(PARTITIONS))
 
 

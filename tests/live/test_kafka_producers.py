@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from tests.servers.fixtures import server, unique
-from tests.servers.kafka import records
+from tests.servers.kafka import await_settled, is_open, records
 
 from penstock.sink.kafka import clients as making
 from penstock.sink.kafka.clients import Clients, OneByOneProducer
@@ -375,3 +375,19 @@ def test_an_error_that_is_kept_keeps_no_client_that_was_dropped(threads: "Callab
     made.drop()
     assert kept.value.args
     assert threads() == before
+
+
+def test_it_says_at_once_that_nothing_is_open(way: str, topic: str) -> None:
+    """And nothing where it does not know; the one that goes one by one never does."""
+    made, places = open_one(), [TopicPartition(topic, partition) for partition in range(3)]
+    rows = pa.RecordBatch.from_pydict({"value": ["a"], "partition": pa.array([2], pa.int32())})
+    assert made.are_settled(places) is (way == "columnar")
+    made.send(rows, topic=topic)
+    while not is_open(server("kafka").bootstrap, topic, 2):
+        assert made.are_settled(places[:2]) is (way == "columnar")
+    assert not made.are_settled(places)
+    made.commit_transaction(30)
+    await_settled(server("kafka").bootstrap, topic, 3)
+    assert made.are_settled(places) is (way == "columnar")
+    assert not made.are_settled([TopicPartition(topic, 3)])
+    assert not made.are_settled([TopicPartition(unique("nowhere"), 0)])

@@ -8,14 +8,16 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import ConfigResource, ResourceType
+from tests.servers import kafka
 from tests.unit.kafka_target import HEADERS, TopicTarget, topics, values
 from tests.unit.table_target import spark_schema
 
 from penstock.errors import Failed, OutcomeUnknown, PublishFailed, Refused, Retryable, StageFailed, Usage
+from penstock.sink.kafka.clients import Clients
 from penstock.sink.kafka.errors import Overtaken, translate_errors
 from penstock.sink.kafka.preparation import require_rights
 from penstock.sink.kafka.records import TopicRowValidator, records_of
-from penstock.sink.kafka.topics import Topic
+from penstock.sink.kafka.topics import Topic, every_place
 from penstock.source.kafka.broker import Broker
 from penstock.spec.kafka import Kafka
 from penstock.testing.conformance import PIPELINE
@@ -129,6 +131,15 @@ def test_a_topic_that_is_not_there_is_not_made(topic):
     [finding] = place.rig.make().check()
     assert (finding.ok, "kafka-topics --create --topic never" in finding.message) == (False, True)
     assert "never" not in place.rig.running.admin().list_topics(timeout=60).topics
+
+
+def test_a_topic_that_is_looked_at_is_not_made(tmp_path):
+    """Brokers that make topics by themselves would do it for a client that only asks for one by its name."""
+    with kafka.running(tmp_path, auto_create_topics_enable="true") as running:
+        assert every_place(Clients(running.bootstrap, {}).admin, ["gone"]) == []
+        while "made" not in (found := running.admin().list_topics(timeout=60).topics):
+            running.admin().list_topics("made", timeout=60)
+        assert "gone" not in found
 
 
 def test_check_tells_of_the_topics_and_warns_of_a_single_copy(topic):

@@ -93,6 +93,18 @@ def test_one_that_no_coordinator_knows_is_ended_on_its_partition(topic: str) -> 
     assert open_transactions(options(), [topic]) == []
 
 
+def test_one_of_a_producer_that_has_ended_others_there_is_ended_too(topic: str) -> None:
+    """Its partition takes no end from an older coordinator than that of the last one."""
+    with lingering(topic) as (_, producer):
+        producer.commit_transaction(60)
+        producer.begin_transaction()
+        producer.produce(topic, b"again", partition=0)
+        assert producer.flush(60) == 0
+        [one] = open_transactions(options(), [topic])
+        end_transaction(options(), replace(one, transactional_id=None))
+        assert stable_end(topic) == 6
+
+
 def test_one_that_begins_while_the_coordinators_are_asked_is_not_said_to_hang(
     topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -111,7 +111,8 @@ def _advice(found: "Diagnosis", *, pending: bool) -> Iterator[Text]:
         yield Text("What is dead can never be published: the next start collects it, or `penstock sweep --yes`.")
     for name in dict.fromkeys(one.name for one in found.transactions if one.hangs):
         sentence = f"Transaction {name} hangs: readers of committed records wait there for ever"
-        yield Text(f"{sentence}. Once its writer is known to be gone, `penstock doctor --end {name}` ends it.", "red")
+        own = "The next start ends one of this pipeline, with its own outcome"
+        yield Text(f"{sentence}. {own}. If it stays, and its writer is gone, `penstock doctor --end {name}` aborts it.", "red")
     for finding in found.findings:
         yield Text(
             f"{'warning: ' if finding.warns else ''}{finding.subject}: {finding.message}", "yellow" if finding.warns else "dim"

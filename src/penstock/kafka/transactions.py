@@ -13,11 +13,12 @@ from typing import Any, Final, TypeAlias
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from kafka import TopicPartition
-from kafka.admin import AbortTransactionSpec, KafkaAdminClient
+from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
 
 from penstock.core.topics import OpenTransaction
 from penstock.errors import Failed, Usage
+from penstock.kafka.transaction_ends import open_of, write_end
 
 _ENDED: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 _ANSWER_MS: Final = 20_000
@@ -65,13 +66,15 @@ def end_transaction(options: Mapping[str, str], one: OpenTransaction) -> None:
     The owner's next start would do the same. Raises Failed, Usage.
     """
     if one.transactional_id is None:
-        spec = AbortTransactionSpec(TopicPartition(one.topic, one.partition), one.producer_id, one.producer_epoch)
+        at = TopicPartition(one.topic, one.partition)
         with _admin(options) as admin:
             try:
-                admin.abort_transaction(spec)
+                for found in open_of(admin, one.producer_id, [at]).values():
+                    write_end(admin, at, found, committed=False)
+                    return
             except KafkaError as error:
-                raise _not_ended(one, str(error), "Look whether it is there still, and whether the user may do that") from error
-        return
+                raise _not_ended(one, str(error), "Look whether the user may do that") from error
+        raise _not_ended(one, "it is not open there", "Look at what `penstock doctor` lists")
     producer = Producer({**options, "transactional.id": one.transactional_id, "log_level": 0})
     try:
         producer.init_transactions(_ANSWER_MS / 1000)
@@ -136,9 +139,16 @@ def _known(admin: KafkaAdminClient) -> Mapping[int, tuple[str, Any]]:
 
 
 @contextmanager
+def connected(options: Mapping[str, str]) -> Iterator[KafkaAdminClient]:
+    """Connect by kafka-python. Raises its KafkaError where no broker answers, Usage for a connection that it cannot make."""
+    with closing(KafkaAdminClient(**_settings(options), bootstrap_timeout_ms=_ANSWER_MS)) as admin:
+        yield admin
+
+
+@contextmanager
 def _admin(options: Mapping[str, str]) -> Iterator[KafkaAdminClient]:
     try:
-        with closing(KafkaAdminClient(**_settings(options), bootstrap_timeout_ms=_ANSWER_MS)) as admin:
+        with connected(options) as admin:
             yield admin
     except KafkaError as error:
         raise _silent(options, str(error) or type(error).__name__) from error

@@ -73,6 +73,11 @@ class Overtaken(Retryable):
     """Another producer of this lane started: a newer run's, or another one that publishes the same batch. The marker decides."""
 
 
+def overtaken(place: str) -> Overtaken:
+    """Return the error for a fenced producer."""
+    return Overtaken(f"Another run publishes into {place} as this sink.", remedy="Let one of them work, and stop the other one.")
+
+
 def connection_lost(point: str) -> KafkaException:
     """Return the exception that the client raises where no answer comes."""
     return KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{point} was cut off", retriable=True))
@@ -134,9 +139,7 @@ def translate_error(cause: KafkaException, place: str, kind: type[Failed], *, in
             remedy="Raise `transaction_timeout` if this comes again; now it is done anew.",
         )
     if code in _FENCED:
-        return Overtaken(
-            f"Another run publishes into {place} as this sink.", remedy="Let one of them work, and stop the other one."
-        )
+        return overtaken(place)
     if code in _FINAL:
         what, remedy = _FINAL[code]
         return kind(f"{place} {what}: {reason}.", remedy=f"{remedy} {_STARTS}")

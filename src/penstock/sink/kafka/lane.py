@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.core.faults import FaultPoint
 from penstock.core.model import PipelineName, Position, Publication, Published, SinkName, Totals
-from penstock.errors import PublishFailed, StagedDataLost
+from penstock.errors import PublishFailed, Retryable, StagedDataLost
 from penstock.sink.kafka.clients import Clients
 from penstock.sink.kafka.errors import Overtaken, connection_lost, translate_errors
+from penstock.sink.kafka.lane_ends import LaneEnds
 from penstock.sink.kafka.lane_producer import KeyedProducer, Transactions, names_of
 from penstock.sink.kafka.marker_store import LaneMarker, Part, mark_row, newest_mark, require_closed, transactional_id
 from penstock.sink.kafka.target import Wanted
@@ -40,7 +41,9 @@ class Lane:
         self._wanted = wanted
         self._max_record_bytes = max_record_bytes
         self._table = Target(table=wanted.target.topic, write="append", key=(), case_counts=True)
+        self._ends = LaneEnds(clients, wanted, number)
         self._transactions: Transactions | KeyedProducer | None = None
+        self._is_ended = False
         self._mark: LaneMarker | None = None
         self._committed = NOTHING_YET
         self._sent_bytes = 0
@@ -48,12 +51,16 @@ class Lane:
     def open(self) -> LaneMarker | None:
         """Fence older producers of this lane, end their transactions, and return its newest marker. Raises Retryable, Refused.
 
-        An open lane is not opened again: as long as nobody fenced it, nobody else moved the marker. Without transactions nothing
-        is fenced, so the marker is read at every call.
+        An open lane is not opened again: as long as nobody fenced it, nobody else moved the marker. But if brokers forgot to end
+        its last transaction, a new producer begins by that. Without transactions nothing is fenced, so the marker is read at
+        every call.
         """
         with self._dropping_on_error():
+            if self._transactions is not None and not self._nothing_is_open():
+                self.drop()
             if self._transactions is None:
                 self._transactions = self._producer()
+                self._require_nothing_open()  # I6, I8: else the next end would end that, too, and could be another one
                 with translate_errors(self._clients), READ.around(error=connection_lost, lost=connection_lost):
                     self._mark = self._closed()
             elif self._wanted.keyed:
@@ -103,7 +110,7 @@ class Lane:
         """
         self._clients.close()
         transactions, self._transactions, self._mark = self._transactions, None, None
-        self._sent_bytes = 0
+        self._sent_bytes, self._is_ended = 0, False
         if transactions is not None:
             transactions.drop()
 
@@ -125,8 +132,25 @@ class Lane:
         timeout_ms, largest = self._wanted.timeout_ms, self._max_record_bytes
         if self._wanted.keyed:
             return KeyedProducer(self._clients, timeout_ms=timeout_ms, max_record_bytes=largest)
+        with translate_errors(self._clients):
+            self._ends.end_older()
         name = transactional_id(self._wanted.pipeline, self._wanted.sink, self.number)
         return Transactions(self._clients, name=name, timeout_ms=timeout_ms, max_record_bytes=largest)
+
+    def _nothing_is_open(self) -> bool:
+        """Return whether brokers have ended this lane's transactions everywhere. Looks once after a commit or a new producer."""
+        transactions = self._open_transactions()
+        if not self._is_ended and isinstance(transactions, Transactions):
+            with translate_errors(self._clients):
+                self._is_ended = self._ends.are_written(transactions.are_settled)
+        return self._is_ended or self._wanted.keyed
+
+    def _require_nothing_open(self) -> None:
+        if not self._nothing_is_open():
+            raise Retryable(
+                f"Brokers forgot to end a transaction of lane {self.number} of sink {self._wanted.sink!r} in some partitions.",
+                remedy="Try again, which ends it there.",
+            )
 
     def _closed(self) -> LaneMarker | None:
         """Return the newest marker, once no open transaction can hide a newer one."""
@@ -174,6 +198,7 @@ class Lane:
                 is_full = self._sent_bytes + chunk.nbytes > self._wanted.transaction_bytes
                 if transactions.is_open and (is_full or transactions.is_due):
                     self._end_part(publication, number)
+                    self._require_nothing_open()
                 transactions.begin()
                 self._send(chunk, publication, number)
                 number += chunk.num_rows
@@ -214,7 +239,7 @@ class Lane:
 
     def _commit(self) -> None:
         self._open_transactions().commit()
-        self._sent_bytes = 0
+        self._sent_bytes, self._is_ended = 0, False
 
     def _opened(self) -> LaneMarker:
         assert self._mark is not None, "a lane is opened before it is used"

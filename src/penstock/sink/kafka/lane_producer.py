@@ -5,12 +5,12 @@ by which its readers recognise repetitions.
 """
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import count, islice, zip_longest
 from typing import TYPE_CHECKING
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from penstock.core.faults import FaultPoint
 from penstock.core.model import Publication
@@ -47,6 +47,10 @@ class Transactions:
                 transactional_id=name, transaction_timeout_ms=timeout_ms, message_max_bytes=max_record_bytes
             )
             self._producer.init_transactions(_ANSWER_S)
+
+    def are_settled(self, places: Sequence[TopicPartition]) -> bool:
+        """Return whether no transaction is open in `places`, whoever began it; False if that cannot be said soon."""
+        return self._producer.are_settled(places)
 
     @property
     def is_open(self) -> bool:

@@ -6,13 +6,13 @@ releases the GIL, and none calls back.
 
 import ctypes
 import sys
-from collections.abc import Mapping
-from ctypes import c_char_p, c_int, c_int32, c_size_t, c_void_p
+from collections.abc import Mapping, Sequence
+from ctypes import c_char_p, c_int, c_int32, c_int64, c_size_t, c_void_p
 from functools import cache
 from typing import Any, Final
 
 import numpy as np
-from confluent_kafka import KafkaError, KafkaException, cimpl, libversion
+from confluent_kafka import KafkaError, KafkaException, TopicPartition, cimpl, libversion
 
 MESSAGE: Final = np.dtype(
     [
@@ -30,10 +30,14 @@ OF_TOPIC, OF_PARTITION, OF_VALUE, OF_KEY, OF_FLAGS, OF_HEADER = 2, 3, 4, 5, 7, 9
 """Types of a `PART` (`rd_kafka_vtype_t`)."""
 COPY: Final = 2
 """Flag: the client copies what it is given."""
+WRITTEN, COMMITTED = 0, 1
+"""Isolation levels (`rd_kafka_IsolationLevel_t`)."""
 LOG, ERROR = 0x4, 0x8
 """Types of the events by which a client reports log lines and errors."""
 
 _PRODUCER: Final = 0
+_LIST_OFFSETS: Final = 21
+_LATEST: Final = -1
 _TEXT_BYTES: Final = 512
 _OLDEST: Final = 0x020C02FF
 """The oldest usable version: older ones free headers twice where they refuse a record (confluentinc/librdkafka#4627)."""
@@ -72,7 +76,26 @@ _FUNCTIONS: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
     "event_error_string": (c_char_p, (c_void_p,)),
     "event_log": (c_int, (c_void_p, c_void_p, c_void_p, c_void_p)),
     "event_destroy": (None, (c_void_p,)),
+    "topic_partition_list_new": (c_void_p, (c_int,)),
+    "topic_partition_list_add": (c_void_p, (c_void_p, c_char_p, c_int32)),
+    "topic_partition_list_destroy": (None, (c_void_p,)),
+    "AdminOptions_new": (c_void_p, (c_void_p, c_int)),
+    "AdminOptions_set_isolation_level": (c_void_p, (c_void_p, c_int)),
+    "AdminOptions_destroy": (None, (c_void_p,)),
+    "ListOffsets": (None, (c_void_p, c_void_p, c_void_p, c_void_p)),
+    "event_ListOffsets_result": (c_void_p, (c_void_p,)),
+    "ListOffsets_result_infos": (c_void_p, (c_void_p, c_void_p)),
+    "ListOffsetsResultInfo_topic_partition": (c_void_p, (c_void_p,)),
 }
+
+
+class _Place(ctypes.Structure):
+    """`rd_kafka_topic_partition_t`: to be asked for the latest offset, or with that."""
+
+    _fields_ = (
+        *(("topic", c_char_p), ("partition", c_int32), ("offset", c_int64), ("_metadata", c_void_p), ("_size", c_size_t)),
+        *(("_opaque", c_void_p), ("err", c_int), ("_private", c_void_p)),
+    )
 
 
 class Librdkafka:
@@ -137,6 +160,40 @@ class Librdkafka:
         answer = c_void_p()
         if self.metadata(client, 0, None, ctypes.byref(answer), timeout_ms) == KafkaError.NO_ERROR:
             self.metadata_destroy(answer)
+
+    def ends(
+        self, client: int, places: Sequence[TopicPartition], levels: Sequence[int], *, timeout_ms: int
+    ) -> Sequence[Mapping[tuple[bytes, int], int]] | None:
+        """Return the end of each place at each isolation level, in any order of the levels; None where a leader does not say."""
+        asked, queue = self.topic_partition_list_new(len(places)), self.queue_new(client)
+        try:
+            for at in places:
+                added = self.topic_partition_list_add(asked, at.topic.encode(), at.partition)
+                _Place.from_address(added).offset = _LATEST
+            for level in levels:
+                options = self.AdminOptions_new(client, _LIST_OFFSETS)
+                self.require(self.AdminOptions_set_isolation_level(options, level))
+                self.ListOffsets(client, asked, options, queue)
+                self.AdminOptions_destroy(options)
+            found = [self._ends(queue, timeout_ms) for _ in levels]
+        finally:
+            self.topic_partition_list_destroy(asked)
+            self.queue_destroy(queue)
+        return [ends for ends in found if ends is not None] if all(found) else None
+
+    def _ends(self, queue: int, timeout_ms: int) -> Mapping[tuple[bytes, int], int] | None:
+        event = self.queue_poll(queue, timeout_ms)
+        if not event:
+            return None
+        try:
+            size = c_size_t()
+            infos = self.ListOffsets_result_infos(self.event_ListOffsets_result(event), ctypes.byref(size))
+            each = (c_void_p * size.value).from_address(infos) if size.value else ()
+            found = [_Place.from_address(self.ListOffsetsResultInfo_topic_partition(info)) for info in each]
+            has_failed = self.event_error(event) or any(at.err or at.offset < 0 for at in found)
+            return None if has_failed else {(at.topic, at.partition): at.offset for at in found}
+        finally:
+            self.event_destroy(event)
 
     def refused(self, code: int) -> KafkaException:
         return KafkaException(KafkaError(code, self.err2str(code).decode(errors="replace")))

@@ -17,7 +17,7 @@ from penstock.kafka.transactions import open_transactions
 from penstock.sink.kafka.clients import Clients
 from penstock.sink.kafka.errors import is_of_group
 from penstock.sink.kafka.target import KEY, PARTITION, VALUE, Wanted
-from penstock.sink.kafka.topics import ANSWER_S, await_settled, first, settled
+from penstock.sink.kafka.topics import ANSWER_S, await_settled, first, places_of, settled
 from penstock.sink.table.document_marker import MARK_FIELDS, NAMED_MARK_FIELDS, Mark, mark_fields, mark_from
 from penstock.sink.table.marker import TableMarker
 
@@ -193,7 +193,7 @@ def require_closed(clients: Clients, topic: str, lane: int) -> None:
 
     Called once the lane's own are ended. Within a minute raises Retryable, or Refused for a transaction that brokers never end.
     """
-    if not await_settled(clients.admin, topic, [lane], wait_s=_CLOSED_S):
+    if not await_settled(clients.admin, places_of(topic, [lane]), wait_s=_CLOSED_S):
         raise not_closed(clients, topic, lane)
 
 

@@ -47,7 +47,7 @@ from penstock.sink.kafka.preparation import (
 )
 from penstock.sink.kafka.records import HeadersHashed, RecordColumns, TopicRowValidator
 from penstock.sink.kafka.target import TopicTarget, Wanted, require_columns
-from penstock.sink.kafka.topics import SETTLED_S, await_settled, described
+from penstock.sink.kafka.topics import SETTLED_S, await_settled, described, places_of
 from penstock.sink.kafka.verification import LANES
 from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpooledSink, SpoolRoot, SpoolStager
 from penstock.sink.table.preparation import settings_of
@@ -275,7 +275,7 @@ class KafkaSink(SpooledSink):
         with translate_errors(self._clients, Failed):
             markers = described(self._clients.admin, [topic])[topic]
             numbers = range(0 if markers is None else markers.partitions)
-            await_settled(self._clients.admin, topic, numbers, wait_s=SETTLED_S)
+            await_settled(self._clients.admin, places_of(topic, numbers), wait_s=SETTLED_S)
             return self._markers_below(dict.fromkeys(numbers))
 
     def _markers_below(self, ends: Mapping[int, int | None]) -> Sequence[LaneMarker]:

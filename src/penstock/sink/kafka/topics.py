@@ -105,23 +105,35 @@ def add_lanes(admin: AdminClient, name: str, *, lanes: int) -> Topic:
 
 def first(admin: AdminClient, topic: str, partitions: Sequence[int]) -> list[int]:
     """Return the oldest offset that each partition still has. Raises KafkaException."""
-    return _offsets(admin, topic, partitions, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
+    return _offsets(admin, places_of(topic, partitions), OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
 
 
 def settled(admin: AdminClient, topic: str, partitions: Sequence[int]) -> list[int]:
     """Return the last stable offset of each partition, behind which transactions may be open. Raises KafkaException."""
-    return _offsets(admin, topic, partitions, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+    return _offsets(admin, places_of(topic, partitions), OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
 
 
-def await_settled(admin: AdminClient, topic: str, partitions: Sequence[int], *, wait_s: float) -> bool:
+def places_of(topic: str, partitions: Sequence[int]) -> list[TopicPartition]:
+    """Return the partitions with these numbers."""
+    return [TopicPartition(topic, partition) for partition in partitions]
+
+
+def every_place(admin: AdminClient, topics: Sequence[str]) -> list[TopicPartition]:
+    """Return all partitions of those of `topics` that exist. Raises KafkaException."""
+    found = [admin.list_topics(topic, ANSWER_S).topics[topic] for topic in topics]
+    return [place for topic in found for place in places_of(topic.topic, sorted(topic.partitions))]
+
+
+def await_settled(admin: AdminClient, places: Sequence[TopicPartition], *, wait_s: float) -> bool:
     """Wait until every transaction has ended that is open now; return False if one has not. Raises KafkaException.
 
     Brokers acknowledge a commit before readers see it.
     """
-    now = written(admin, topic, partitions)
+    now = _offsets(admin, places, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
 
     def is_open() -> bool:
-        return any(end < wanted for end, wanted in zip(settled(admin, topic, partitions), now, strict=True))
+        stable = _offsets(admin, places, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+        return any(end < wanted for end, wanted in zip(stable, now, strict=True))
 
     waiting = Retrying(
         retry=retry_if_result(bool), stop=stop_after_delay(wait_s), wait=wait_fixed(_LOOK_S), retry_error_callback=lambda _: True
@@ -131,7 +143,7 @@ def await_settled(admin: AdminClient, topic: str, partitions: Sequence[int], *, 
 
 def written(admin: AdminClient, topic: str, partitions: Sequence[int]) -> list[int]:
     """Return the end of each partition, with the records of open transactions. Raises KafkaException."""
-    return _offsets(admin, topic, partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+    return _offsets(admin, places_of(topic, partitions), OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
 
 
 def _require_done(future: Any, *, right: str, name: str, fine: Sequence[int] = ()) -> None:
@@ -145,25 +157,23 @@ def _require_done(future: Any, *, right: str, name: str, fine: Sequence[int] = (
             raise
 
 
-def _offsets(admin: AdminClient, topic: str, partitions: Sequence[int], what: OffsetSpec, level: IsolationLevel) -> list[int]:
+def _offsets(admin: AdminClient, places: Sequence[TopicPartition], what: OffsetSpec, level: IsolationLevel) -> list[int]:
     asking = Retrying(
         retry=retry_if_exception(lambda cause: code_of(cause) in _OUTDATED),
-        before_sleep=lambda _: admin.list_topics(topic, ANSWER_S),
+        before_sleep=lambda _: admin.list_topics(timeout=ANSWER_S),
         stop=stop_after_delay(_SEEN_S),
         wait=wait_fixed(_LOOK_S),
         reraise=True,
     )
-    found: list[int] = asking(_offsets_by_metadata, admin, topic, partitions, what, level)
+    found: list[int] = asking(_offsets_by_metadata, admin, places, what, level)
     return found
 
 
 def _offsets_by_metadata(
-    admin: AdminClient, topic: str, partitions: Sequence[int], what: OffsetSpec, level: IsolationLevel
+    admin: AdminClient, places: Sequence[TopicPartition], what: OffsetSpec, level: IsolationLevel
 ) -> list[int]:
-    wanted = {TopicPartition(topic, partition): what for partition in partitions}
-    found = admin.list_offsets(wanted, isolation_level=level, request_timeout=ANSWER_S)
-    by_number = {place.partition: _known(future.result().offset) for place, future in found.items()}
-    return [by_number[partition] for partition in partitions]
+    found = admin.list_offsets(dict.fromkeys(places, what), isolation_level=level, request_timeout=ANSWER_S)
+    return [_known(found[place].result().offset) for place in places]
 
 
 def _known(offset: int) -> int:
