@@ -116,7 +116,9 @@ def assert_only_maintenance_is_told(verified: Ended) -> None:
 def test_a_driver_that_slept_while_another_recovered_only_decides_nothing_more(spark: SparkSession, tmp_path: Path) -> None:
     """Without a newer Spark its own one goes on: plans a batch and stages it. Only the driver's process was stopped."""
     world = a_world(tmp_path / "world")
-    with stopped(world, "rename.move@14", whole=False) as older:
+    with started(world, "rename.move@14", whole=False) as older:
+        older.await_that(lambda: sold(world) == 120, what="batch 1 in SQLite, whose lock would keep everybody out")
+        older.stop()
         recovered = penstock("recover", str(world.file), "--json")
         assert recovered.code == 0, str(recovered)
         assert recovered.last["batch_id"] == 1

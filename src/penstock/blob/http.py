@@ -15,6 +15,7 @@ class CountedRequests(HTTPAdapter):
     """A session adapter that counts the requests sent."""
 
     def send(self, request: PreparedRequest, *args: Any, **settings: Any) -> Response:
+        """Count the request and send it."""
         sent()
         return super().send(request, *args, **settings)
 

@@ -89,6 +89,7 @@ class TableStatements(StagedTableStatements):
 
     @property
     def others(self) -> tuple[str, ...]:
+        """The columns outside the key; DuckDB's names ignore case."""
         key = {name.lower() for name in self.key}
         return tuple(name for name in self.columns if name.lower() not in key)
 

@@ -41,6 +41,7 @@ class Encodings:
     dictionary_pagesize_limit_bytes: int = DICTIONARY_PAGESIZE_LIMIT
 
     def writer_options(self) -> Mapping[str, object]:
+        """Return the keyword arguments of pyarrow's `ParquetWriter`."""
         others = {path: name.upper() for path, name in self.columns.items() if name not in {DICTIONARY, PLAIN}}
         listed = [path for path, name in self.columns.items() if name == DICTIONARY]
         return {

@@ -135,6 +135,7 @@ class Copies:
         return open_ranged(lambda at, length: os.pread(self.file.fileno(), length, start + at), size_bytes_of(piece))
 
     def add(self, piece: Staged, place: Place) -> None:
+        """Copy `piece` and verify its bytes. Raises as `read_piece`."""
         at = self.starts[piece.name]
         with _translate_errors(piece, place), _open(piece, place) as file:
             for chunk in _verified(piece, file, place):
