@@ -6,7 +6,6 @@ process starts with an empty table, which lacks all earlier batches, and `Pipeli
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, takewhile
 from threading import Lock
 from typing import ClassVar, Literal, TypeAlias
 
@@ -129,21 +128,19 @@ class MemorySink(SpooledSink):
             return SinkReport(accounts={}, problems=())
         position = max(Position(kept.position), decisions.published_at)
         wanted = _content(decisions.totals(position).get(ONLY_ACCOUNT, Totals()))
-        known = decisions.publications(position)
         found = Totals()
         for batch in kept.batches:
             found += Totals(rows=batch.num_rows, digest=digest(row_hashes(batch, self._row_digest)))
-        newest = next(known, None)
+        newest, problems = None, []
+        for publication in decisions.publications(position):
+            newest = newest or publication
+            if publication.position <= kept.position:
+                break
+            if publication.staged:
+                batch_id = publication.batch.batch_id
+                problems.append(Problem(message=f"Batch {batch_id} is decided but not shown in this process.", batch_id=batch_id))
         if self._write == "replace" and newest is not None:
             wanted = _content(newest.totals)
-        recent = takewhile(
-            lambda publication: publication.position > kept.position, chain(() if newest is None else [newest], known)
-        )
-        not_shown = [publication.batch.batch_id for publication in recent if publication.staged]
-        problems = [
-            Problem(message=f"Batch {batch_id} is decided but not shown in this process.", batch_id=batch_id)
-            for batch_id in not_shown
-        ]
         account = AccountReport(expected=wanted, found=found)
         if not account.ok and not problems:
             problems = [Problem(message=f"This process shows {found.rows} rows, the ledger decided {wanted.rows}.")]
