@@ -377,17 +377,25 @@ def test_an_error_that_is_kept_keeps_no_client_that_was_dropped(threads: "Callab
     assert threads() == before
 
 
-def test_it_says_at_once_that_nothing_is_open(way: str, topic: str) -> None:
-    """And nothing where it does not know; the one that goes one by one never does."""
-    made, places = open_one(), [TopicPartition(topic, partition) for partition in range(3)]
-    rows = pa.RecordBatch.from_pydict({"value": ["a"], "partition": pa.array([2], pa.int32())})
-    assert made.are_settled(places) is (way == "columnar")
-    made.send(rows, topic=topic)
+@pytest.mark.usefixtures("way")
+def test_it_says_at_once_whether_anything_is_open(topic: str) -> None:
+    """And not that nothing is where it does not know."""
+    clients = Clients(server("kafka").bootstrap, {})
+    made = Transactions(clients, name=unique("made"), timeout_ms=60_000, max_record_bytes=1_000_000)
+    places = [TopicPartition(topic, partition) for partition in range(3)]
+    assert made.are_settled(places)
+    made.begin()
+    made.send(pa.RecordBatch.from_pydict({"value": ["a"], "partition": pa.array([2], pa.int32())}), topic=topic)
     while not is_open(server("kafka").bootstrap, topic, 2):
-        assert made.are_settled(places[:2]) is (way == "columnar")
+        assert made.are_settled(places[:2])
     assert not made.are_settled(places)
-    made.commit_transaction(30)
+    made.commit()
     await_settled(server("kafka").bootstrap, topic, 3)
-    assert made.are_settled(places) is (way == "columnar")
-    assert not made.are_settled([TopicPartition(topic, 3)])
-    assert not made.are_settled([TopicPartition(unique("nowhere"), 0)])
+    assert made.are_settled(places)
+
+
+def test_it_does_not_say_that_nothing_is_open_where_nobody_answers(topic: str) -> None:
+    made = open_one()
+    assert isinstance(made, ColumnarProducer)
+    for place in (TopicPartition(topic, 3), TopicPartition(unique("nowhere"), 0)):
+        assert not made.are_settled([place])

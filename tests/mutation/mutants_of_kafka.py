@@ -386,7 +386,7 @@ MUTANTS_OF_KAFKA = (
         file=COLUMNAR,
         find="        return both is not None and both[0] == both[1]",
         replace="        return both is None or both[0] == both[1]",
-        tests=(f"{OF_PRODUCERS}::test_it_says_at_once_that_nothing_is_open[columnar]",),
+        tests=(f"{OF_PRODUCERS}::test_it_does_not_say_that_nothing_is_open_where_nobody_answers",),
     ),
     Mutant(
         bug=6,
@@ -395,7 +395,7 @@ MUTANTS_OF_KAFKA = (
         find="(c.WRITTEN, c.COMMITTED), timeout",
         replace="(c.WRITTEN, c.WRITTEN), timeout",
         tests=(
-            f"{OF_PRODUCERS}::test_it_says_at_once_that_nothing_is_open[columnar]",
+            f"{OF_PRODUCERS}::test_it_says_at_once_whether_anything_is_open[columnar]",
             f"{OF_FORGOTTEN}::test_rows_that_were_delivered_appear_though_the_next_batch_has_none_in_their_partition[columnar]",
         ),
     ),

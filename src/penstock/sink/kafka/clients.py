@@ -1,10 +1,10 @@
 """Clients of one Kafka cluster, configured with the user's options and with what exactly-once delivery needs."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
 from penstock.kafka.login_errors import ClientErrors, require_login
@@ -24,10 +24,6 @@ class OneByOneProducer(Producer):  # type: ignore[misc]  # it has no types
 
     def let_go(self) -> None:
         """Do nothing: the client ends with its last reference, and closing it would abort a transaction."""
-
-    def are_settled(self, places: Sequence[TopicPartition]) -> bool:  # noqa: ARG002 - as ColumnarProducer
-        """Return False: this client does not ask for offsets."""
-        return False
 
     def send(self, rows: "pa.RecordBatch", *, topic: str) -> None:
         for record in records_of(rows, topic=topic):

@@ -43,7 +43,7 @@ _SOON_S = 0.2
 """How long after its commit a transaction may be open before somebody is asked whose it is."""
 _ENDED_S = 30.0
 """A broker that starts may take so long to end what its coordinator was ending."""
-_LOOK_S = 0.05
+_GLANCE_S, _LOOK_S = 0.01, 0.05
 _KNOWN_S = 60.0
 
 
@@ -87,13 +87,15 @@ class LaneEnds:
     def are_written(self, settled: Callable[[Sequence[TopicPartition]], bool]) -> bool:
         """Return whether nothing of the lane is open, since its coordinator has ended everything. Something of others may be.
 
-        `settled` may say quickly that nothing is open at all.
+        `settled` says whether nothing is open at all.
         """
-        if settled(self._every_place()) or self._is_settled(wait_s=_SOON_S):
+        places = self._every_place()
+        is_open = _while_true(lambda: not settled(places), wait_s=_SOON_S, look_s=_GLANCE_S)
+        if not is_open or self._is_settled(wait_s=0):  # the second says why nobody answers, if that is so
             return True
         try:
             with self._asking() as admin:
-                return _while_true(lambda: self._is_ending(admin)) is None
+                return _while_true(lambda: self._is_ending(admin), wait_s=_ENDED_S) is None
         except CannotLook:
             if not self._is_settled(wait_s=_ENDED_S):
                 raise
@@ -115,7 +117,7 @@ class LaneEnds:
             begun = self._look(admin, places, begun)
             return bool(begun)
 
-        if _while_true(is_open):
+        if _while_true(is_open, wait_s=_ENDED_S):
             raise Retryable(
                 f"{self._sentence(begun)}, and its coordinator does not end it.",
                 remedy="Look into the logs of its brokers, and try again.",
@@ -208,13 +210,10 @@ class LaneEnds:
         return f"A transaction of lane {self._number} of sink {self._wanted.sink!r} is open in {places}"
 
 
-def _while_true(look: Callable[[], bool | None]) -> bool | None:
-    """Look until it is not true any more, for half a minute at most, and return what was seen last."""
+def _while_true(look: Callable[[], bool | None], *, wait_s: float, look_s: float = _LOOK_S) -> bool | None:
+    """Look until it is not true any more, or for `wait_s`, and return what was seen last."""
     waiting = Retrying(
-        retry=retry_if_result(bool),
-        stop=stop_after_delay(_ENDED_S),
-        wait=wait_fixed(_LOOK_S),
-        retry_error_callback=lambda _: True,
+        retry=retry_if_result(bool), stop=stop_after_delay(wait_s), wait=wait_fixed(look_s), retry_error_callback=lambda _: True
     )
     found: bool | None = waiting(look)
     return found

@@ -15,8 +15,10 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from penstock.core.faults import FaultPoint
 from penstock.core.model import Publication
 from penstock.sink.kafka.clients import Clients
+from penstock.sink.kafka.columnar_producer import ColumnarProducer
 from penstock.sink.kafka.errors import connection_lost, translate_errors
 from penstock.sink.kafka.records import records_of
+from penstock.sink.kafka.topics import await_settled
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,7 +52,9 @@ class Transactions:
 
     def are_settled(self, places: Sequence[TopicPartition]) -> bool:
         """Return whether no transaction is open in `places`, whoever began it; False if that cannot be said soon."""
-        return self._producer.are_settled(places)
+        if isinstance(self._producer, ColumnarProducer):
+            return self._producer.are_settled(places)
+        return await_settled(self._clients.admin, places, wait_s=0)
 
     @property
     def is_open(self) -> bool:
