@@ -299,43 +299,10 @@ MUTANTS_OF_SINKS = (
         bug=15,
         name="an-account-is-marked-before-its-files-are-shown",
         file=PARQUET,
-        find="""\
-        gone = self.area.show(self.pieces)
-        if gone:
-            self._require_marked(gone)
-        publication = self.publication
-        files = [MarkedFile(name=piece.name, rows=piece.totals.rows, size_bytes=piece.totals.size_bytes) for piece in self.pieces]
-        marker = Marker(
-            pipeline=publication.pipeline,
-            sink=publication.sink,
-            account=self.account,
-            position=publication.position,
-            generation=publication.generation,
-            query_id=publication.batch.query_id,
-            batch_id=publication.batch.batch_id,
-            ledger_id=publication.ledger_id,
-            files=tuple(files),
-        )
-        self.area.advance(marker)
-""",
+        find="        gone = self.area.show(self.pieces)\n",
         replace="""\
-        publication = self.publication
-        files = [MarkedFile(name=piece.name, rows=piece.totals.rows, size_bytes=piece.totals.size_bytes) for piece in self.pieces]
-        marker = Marker(
-            pipeline=publication.pipeline,
-            sink=publication.sink,
-            account=self.account,
-            position=publication.position,
-            generation=publication.generation,
-            query_id=publication.batch.query_id,
-            batch_id=publication.batch.batch_id,
-            ledger_id=publication.ledger_id,
-            files=tuple(files),
-        )
-        self.area.advance(marker)
+        self.area.advance(self._mark())
         gone = self.area.show(self.pieces)
-        if gone:
-            self._require_marked(gone)
 """,
         tests=("tests/conformance/test_parquet_conformance.py::TestParquetKilled::test_a_fault_at_any_step[rename.move=kill]",),
     ),

@@ -42,9 +42,12 @@ class AccountPublication:
         gone = self.area.show(self.pieces)
         if gone:
             self._require_marked(gone)
+        self.area.advance(self._mark())
+
+    def _mark(self) -> Marker:
         publication = self.publication
         files = [MarkedFile(name=piece.name, rows=piece.totals.rows, size_bytes=piece.totals.size_bytes) for piece in self.pieces]
-        marker = Marker(
+        return Marker(
             pipeline=publication.pipeline,
             sink=publication.sink,
             account=self.account,
@@ -55,7 +58,6 @@ class AccountPublication:
             ledger_id=publication.ledger_id,
             files=tuple(files),
         )
-        self.area.advance(marker)
 
     def _is_marked(self) -> bool:
         marker = self.area.marker()
