@@ -10,7 +10,7 @@ from tests.servers.fixtures import server, unique
 
 from penstock.cli.app import main
 from penstock.kafka import transactions
-from penstock.kafka.transactions import end_transaction, open_transactions
+from penstock.kafka.transactions import open_transactions
 
 pytestmark = pytest.mark.usefixtures("_here")
 
@@ -75,7 +75,7 @@ def test_one_that_is_not_there_is_not_ended(capsys: pytest.CaptureFixture[str]) 
 
 def test_one_that_hangs_needs_a_hand(capsys: pytest.CaptureFixture[str], topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As of one whose coordinator has forgotten it."""
-    with lingering(topic):
+    with lingering(topic) as (_, producer):
         [known] = open_transactions(options(), [topic])
         monkeypatch.setattr(transactions, "_known", lambda admin: {})
         [found] = doctor(capsys, code=1)["transactions"]
@@ -84,4 +84,4 @@ def test_one_that_hangs_needs_a_hand(capsys: pytest.CaptureFixture[str], topic: 
         name = f"{topic}/0/{known.producer_id}"
         assert f"doctor --end {name}" in " ".join(capsys.readouterr().out.split())
         assert doctor(capsys, "--end", name)["transactions"] == []
-        end_transaction(options(), known)
+        producer.abort_transaction(60)

@@ -1,6 +1,7 @@
 """Ends that brokers forgot, as a user who may do little."""
 
 import pytest
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 from tests.live.test_kafka_forgotten import failed, forgotten
 from tests.servers import kafka_secured
@@ -10,6 +11,8 @@ from tests.unit.kafka_target import topics, values
 
 from penstock.errors import Refused
 from penstock.sink.kafka import lane_ends
+from penstock.sink.kafka.clients import Clients
+from penstock.sink.kafka.topics import every_place
 from penstock.testing.conformance.bench import publish
 
 topic = pytest.fixture(topics)
@@ -79,6 +82,7 @@ def test_who_may_not_see_whose_a_transaction_is_waits_for_the_right_that_is_name
     sink = place.sink()  # which ends what its coordinator knows
     failed(place, sink, publication)
     forgotten(place, sink, range(5))
+    place.rig.options["timeout_ms"] = 1_000
     for _ in range(2):
         with pytest.raises(lane_ends.CannotLook, match="may not see whose it is") as told:
             place.sink()
@@ -88,3 +92,28 @@ def test_who_may_not_see_whose_a_transaction_is_waits_for_the_right_that_is_name
     place.allow(ResourceType.TOPIC, place.rig.topic, "READ")
     publish(place.sink(), publication)
     assert place.content() == values(range(10))
+
+
+def test_who_may_not_see_it_leaves_what_is_being_ended_to_its_coordinator(place, monkeypatch):
+    """A start meanwhile would hide how it ended, if that is forgotten somewhere."""
+    sink = place.sink()
+    place.put(sink, range(5), batch_id=0)
+    sink.close()
+    coordinated, seen = lane_ends.coordinated, []
+
+    def ending(admin, name):
+        owner = coordinated(admin, name)
+        seen.append(owner)
+        return owner._replace(state="PrepareCommit") if len(seen) < 4 else owner
+
+    monkeypatch.setattr(lane_ends, "coordinated", ending)
+    place.put(place.sink(), range(5, 10), batch_id=1)
+    assert [owner.producer_epoch for owner in seen] == [0] * 4
+    assert place.content() == values(range(10))
+
+
+def test_a_topic_that_the_user_may_not_see_is_not_one_without_partitions(place):
+    """Else everything would have ended there."""
+    clients = Clients(place.rig.bootstrap, place.rig.options["options"])
+    with pytest.raises(KafkaException, match="TOPIC_AUTHORIZATION_FAILED"):
+        every_place(clients.admin, [f"{place.rig.topic}.unseen", place.rig.running.topic("unseen", 1)])

@@ -11,7 +11,7 @@ from penstock.core import faults
 from penstock.core.model import Generation, LedgerId
 from penstock.errors import Failed, LedgerMismatch, Refused, Retryable
 from penstock.kafka import transactions
-from penstock.kafka.transactions import end_transaction, open_transactions
+from penstock.kafka.transactions import open_transactions
 from penstock.sink.kafka import marker_store
 from penstock.sink.kafka.errors import Overtaken
 from penstock.testing.conformance import PIPELINE
@@ -187,7 +187,7 @@ def test_a_start_names_the_transaction_that_no_broker_ends_and_the_command_that_
     sink = place.sink()
     shown = place.put(sink, range(10), batch_id=0)
     sink.close()
-    begun(place)
+    producer = begun(place)
     [known] = open_transactions(options(place), [f"{place.rig.topic}.markers"])
     with monkeypatch.context() as patched:
         patched.setattr(transactions, "_known", lambda admin: {})
@@ -200,7 +200,7 @@ def test_a_start_names_the_transaction_that_no_broker_ends_and_the_command_that_
         place.rig.make().end_transaction(forgotten)
     assert place.sink().publish(shown.publication).already
     assert place.content() == values(range(10))
-    end_transaction(options(place), known)
+    producer.abort_transaction(60)
 
 
 def test_who_may_not_list_transactions_is_told_that_one_is_open(topic, monkeypatch):

@@ -7,11 +7,9 @@ MARKS = "src/penstock/sink/kafka/marker_store.py"
 SENDING = "src/penstock/sink/kafka/lane_producer.py"
 SINK = "src/penstock/sink/kafka/sink.py"
 
-CONFORMANCE = "tests/conformance/test_kafka_conformance.py"
 OF_LEDGERS = "tests/live/test_kafka_ledgers.py"
 OF_OWN_SINKS = "tests/conformance/test_own_sinks.py"
 OF_PUBLISHING = "tests/live/test_kafka_publish.py"
-OF_FORGOTTEN = "tests/live/test_kafka_forgotten.py"
 OF_REFUSALS = "tests/live/test_kafka_refusals.py"
 
 PROJECTION = "src/penstock/stage/projection.py"
@@ -19,8 +17,6 @@ SHAPE = "src/penstock/sink/kafka/records.py"
 TROUBLE = "src/penstock/sink/kafka/errors.py"
 OF_OWN_ROWS = "tests/spark/test_stage_own_rows.py"
 
-ENDS = "src/penstock/sink/kafka/lane_ends.py"
-ENDING = "src/penstock/kafka/transaction_ends.py"
 PREPARATION = "src/penstock/sink/kafka/preparation.py"
 TOPICS = "src/penstock/sink/kafka/topics.py"
 BROKER = "src/penstock/source/kafka/broker.py"
@@ -292,111 +288,5 @@ MUTANTS_OF_KAFKA = (
         find="                require_topics_exist(self._clients, self._wanted)\n",
         replace="",
         tests=("tests/live/test_kafka_refusals.py::test_a_topic_that_was_deleted_under_a_decided_batch_is_told_as_that",),
-    ),
-    Mutant(
-        bug=6,
-        name="the-next-start-commits-what-a-broker-forgot-to-abort",
-        file=LANE,
-        find="            self._ends.end_older()\n",
-        replace="            pass\n",
-        tests=(
-            f"{OF_FORGOTTEN}::test_rows_of_an_attempt_that_was_aborted_do_not_appear_beside_those_of_the_next_one[restarted]",
-        ),
-    ),
-    Mutant(
-        bug=6,
-        name="what-brokers-forgot-is-looked-for-only-before-a-start",
-        file=LANE,
-        find="self._is_ended = self._ends.are_written(transactions.are_settled)",
-        replace="self._is_ended = True",
-        tests=(
-            f"{OF_FORGOTTEN}::test_rows_that_were_delivered_appear_though_the_next_batch_has_none_in_their_partition[columnar]",
-            f"{OF_FORGOTTEN}::test_what_comes_between_the_look_and_the_fence_is_seen",
-        ),
-    ),
-    Mutant(
-        bug=6,
-        name="between-the-parts-of-a-batch-nobody-looks-what-brokers-forgot",
-        file=LANE,
-        find="                    self._require_nothing_open()\n",
-        replace="",
-        tests=(f"{OF_FORGOTTEN}::test_between_the_parts_of_a_large_batch",),
-    ),
-    Mutant(
-        bug=6,
-        name="a-commit-that-a-broker-forgot-is-ended-as-aborted",
-        file=ENDING,
-        find="        write_end(admin, at, one, committed=True)",
-        replace="        write_end(admin, at, one, committed=False)",
-        tests=(f"{OF_FORGOTTEN}::test_rows_that_were_delivered_are_not_lost_by_an_attempt_that_is_aborted[restarted]",),
-    ),
-    Mutant(
-        bug=6,
-        name="an-abort-that-a-broker-forgot-is-ended-as-committed",
-        file=ENDING,
-        find="        committed=False,\n        max_version=_ABORTS_IN,",
-        replace="        committed=True,\n        max_version=_ABORTS_IN,",
-        tests=(
-            f"{OF_FORGOTTEN}::test_rows_of_an_attempt_that_was_aborted_do_not_appear_beside_those_of_the_next_one[restarted]",
-        ),
-    ),
-    Mutant(
-        bug=6,
-        name="what-nobody-knows-the-end-of-is-aborted",
-        file=ENDS,
-        find="        elif owner.state in {COMMITTED, ABORTED}:",
-        replace="        elif owner.state:",
-        tests=(f"{OF_FORGOTTEN}::test_what_nobody_knows_is_refused_and_the_remedy_carried_out",),
-    ),
-    Mutant(
-        bug=6,
-        name="an-open-transaction-is-left-to-the-client-which-hides-its-outcome",
-        file=ENDS,
-        find="            fence(admin, self._name, timeout_ms=owner.transaction_timeout_ms)",
-        replace="            return",
-        tests=(f"{OF_FORGOTTEN}::test_a_transaction_that_a_driver_left_open_is_ended_where_brokers_forgot_that",),
-    ),
-    Mutant(
-        bug=6,
-        name="a-hanging-transaction-is-ended-as-by-no-coordinator",
-        file=ENDING,
-        find="one.producer_epoch, one.coordinator_epoch)",
-        replace="one.producer_epoch)",
-        tests=("tests/live/test_kafka_transactions.py::test_one_of_a_producer_that_has_ended_others_there_is_ended_too",),
-    ),
-    Mutant(
-        bug=23,
-        name="a-client-that-only-looks-creates-a-topic-that-is-gone",
-        file="src/penstock/sink/kafka/clients.py",
-        find='{**self._given, "allow.auto.create.topics": False, **self._callbacks}',
-        replace="{**self._given, **self._callbacks}",
-        tests=(f"{OF_REFUSALS}::test_a_topic_that_is_looked_at_is_not_made",),
-    ),
-    Mutant(
-        bug=6,
-        name="a-client-goes-on-asking-in-the-name-of-a-leader-from-before",
-        file=TOPICS,
-        find="        retry=retry_if_exception(lambda cause: code_of(cause) in _OUTDATED),\n",
-        replace="        retry=retry_if_exception(lambda cause: False),\n",
-        tests=(f"{OF_PUBLISHING}::test_a_client_that_knows_the_leaders_from_before_a_kill_asks_who_leads_now",),
-    ),
-    Mutant(
-        bug=6,
-        name="a-producer-that-is-not-answered-says-that-nothing-is-open",
-        file=COLUMNAR,
-        find="        return both is not None and both[0] == both[1]",
-        replace="        return both is None or both[0] == both[1]",
-        tests=(f"{OF_PRODUCERS}::test_it_does_not_say_that_nothing_is_open_where_nobody_answers",),
-    ),
-    Mutant(
-        bug=6,
-        name="a-producer-looks-only-at-what-is-written",
-        file=COLUMNAR,
-        find="(c.WRITTEN, c.COMMITTED), timeout",
-        replace="(c.WRITTEN, c.WRITTEN), timeout",
-        tests=(
-            f"{OF_PRODUCERS}::test_it_says_at_once_whether_anything_is_open[columnar]",
-            f"{OF_FORGOTTEN}::test_rows_that_were_delivered_appear_though_the_next_batch_has_none_in_their_partition[columnar]",
-        ),
     ),
 )

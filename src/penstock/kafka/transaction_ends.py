@@ -12,7 +12,13 @@ from typing import Any, Final, TypeAlias
 
 from kafka import TopicPartition
 from kafka.admin import AbortTransactionSpec, KafkaAdminClient
-from kafka.errors import ConcurrentTransactionsError, KafkaError, TransactionalIdNotFoundError, for_code
+from kafka.errors import (
+    ConcurrentTransactionsError,
+    KafkaError,
+    OperationNotAttemptedError,
+    TransactionalIdNotFoundError,
+    for_code,
+)
 from kafka.protocol.metadata import CoordinatorType
 from kafka.protocol.producer.transaction import AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest
 
@@ -49,15 +55,6 @@ def fence(admin: KafkaAdminClient, name: str, *, timeout_ms: int) -> None:
     _require(_asked(admin, name, request).error_code, fine=ConcurrentTransactionsError)
 
 
-def commit_again(admin: KafkaAdminClient, owner: Any, name: str, where: Open) -> None:  # noqa: ARG001 - as `abort_again`
-    """Write the end of a committed transaction where its coordinator forgot to. Needs the right Alter on the cluster.
-
-    Not by the coordinator: whoever came in between would take it for a transaction that goes on, and abort it.
-    """
-    for at, one in where.items():
-        write_end(admin, at, one, committed=True)
-
-
 def abort_again(admin: KafkaAdminClient, owner: Any, name: str, where: Open) -> None:
     """Let the coordinator of an aborted transaction abort it where it forgot to, for which its producer's rights do.
 
@@ -71,9 +68,10 @@ def abort_again(admin: KafkaAdminClient, owner: Any, name: str, where: Open) -> 
         v3_and_below_topics=[of_topic(name=at.topic, partitions=[at.partition]) for at in where],
         max_version=_TOPICS_IN,
     )
-    for found in _asked(admin, name, added).results_by_topic_v3_and_below:
-        for partition in found.results_by_partition:
-            _require(partition.partition_error_code)
+    answer = _asked(admin, name, added).results_by_topic_v3_and_below
+    codes = {partition.partition_error_code for found in answer for partition in found.results_by_partition}
+    for code in sorted(codes, key=lambda code: code == OperationNotAttemptedError.errno):  # which only says that another failed
+        _require(code)
     ended = EndTxnRequest(
         transactional_id=name,
         producer_id=owner.producer_id,
@@ -85,9 +83,10 @@ def abort_again(admin: KafkaAdminClient, owner: Any, name: str, where: Open) -> 
 
 
 def write_end(admin: KafkaAdminClient, at: TopicPartition, one: Any, *, committed: bool) -> None:
-    """Write the end of the transaction that producer `one` has open in a partition, as an administrator. May be repeated.
+    """Write the end of the transaction that producer `one` has open in a partition, as an administrator.
 
-    The partition refuses one of an older producer or coordinator than those that it knows.
+    Needs the right Alter on the cluster. It ends whatever that producer has open there when it arrives. The partition refuses the
+    end of an older producer or coordinator than those that it knows.
     """
     spec = AbortTransactionSpec(at, one.producer_id, one.producer_epoch, one.coordinator_epoch)
 

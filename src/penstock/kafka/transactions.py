@@ -8,6 +8,7 @@ transactional id. A transaction that no coordinator knows any more ("hanging", K
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from importlib.util import find_spec
 from typing import Any, Final, TypeAlias
 
 from confluent_kafka import KafkaException, Producer
@@ -18,7 +19,7 @@ from kafka.errors import KafkaError
 
 from penstock.core.topics import OpenTransaction
 from penstock.errors import Failed, Usage
-from penstock.kafka.transaction_ends import open_of, write_end
+from penstock.kafka.transaction_ends import COMMITTED, open_of, write_end
 
 _ENDED: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 _ANSWER_MS: Final = 20_000
@@ -38,7 +39,10 @@ _SAME_NAMES: Final = {
     "ssl.crl.location": "ssl_crlfile",
 }
 """librdkafka's connection properties, by kafka-python's names for them: that is the client that can list transactions."""
-_ELSEWHERE: Final = ("sasl.oauthbearer.", "ssl.ca.pem", "ssl.certificate.pem", "ssl.key.pem", "ssl.keystore.")
+_ELSEWHERE: Final = (
+    *("sasl.oauthbearer.", "ssl.ca.pem", "ssl.certificate.pem", "ssl.key.pem", "ssl.keystore."),
+    "enable.ssl.certificate.verification",
+)
 """Prefixes of connection properties that kafka-python does not have."""
 
 
@@ -63,18 +67,18 @@ def open_transactions(options: Mapping[str, str], topics: Collection[str]) -> Se
 def end_transaction(options: Mapping[str, str], one: OpenTransaction) -> None:
     """Abort `one`: `read_committed` consumers skip its records, and its producer, if it still runs, is fenced.
 
-    The owner's next start would do the same. Raises Failed, Usage.
+    The owner's next start would do the same. Raises Usage; Failed, also where it is not open any more, or where its
+    coordinator takes it for committed.
     """
-    if one.transactional_id is None:
-        at = TopicPartition(one.topic, one.partition)
-        with _admin(options) as admin:
-            try:
-                for found in open_of(admin, one.producer_id, [at]).values():
-                    write_end(admin, at, found, committed=False)
-                    return
-            except KafkaError as error:
-                raise _not_ended(one, str(error), "Look whether the user may do that") from error
-        raise _not_ended(one, "it is not open there", "Look at what `penstock doctor` lists")
+    with _admin(options) as admin:
+        try:
+            found = _open(admin, one)
+            if one.transactional_id is None:
+                _require_uncommitted(admin, one)
+                write_end(admin, TopicPartition(one.topic, one.partition), found, committed=False)
+                return
+        except KafkaError as error:
+            raise _not_ended(one, str(error), "Look whether the user may do that") from error
     producer = Producer({**options, "transactional.id": one.transactional_id, "log_level": 0})
     try:
         producer.init_transactions(_ANSWER_MS / 1000)
@@ -82,6 +86,26 @@ def end_transaction(options: Mapping[str, str], one: OpenTransaction) -> None:
         raise _not_ended(
             one, error.args[0].str(), f"Try again; Kafka ends it by itself {one.timeout_ms} ms after its begin"
         ) from error
+
+
+def _open(admin: KafkaAdminClient, one: OpenTransaction) -> Any:
+    at = TopicPartition(one.topic, one.partition)
+    found = open_of(admin, one.producer_id, [at]).get(at)
+    if found is None or found.current_transaction_start_offset != one.offset:
+        raise _not_ended(one, "it is not open there", "Look at what `penstock doctor` lists")
+    return found
+
+
+def _require_uncommitted(admin: KafkaAdminClient, one: OpenTransaction) -> None:
+    listed = admin.list_transactions(producer_id_filters=[one.producer_id])
+    names = [found.transactional_id for of_broker in listed.values() for found in of_broker]
+    for name, owner in admin.describe_transactions(names).items():
+        if owner.state == COMMITTED and owner.producer_epoch == one.producer_epoch:
+            raise _not_ended(
+                one,
+                f"it was committed as {name!r}, and would be aborted",
+                "Start its producer again: a sink of Penstock commits it there, as docs/howto/kafka.md says",
+            )
 
 
 def _not_ended(one: OpenTransaction, reason: str, remedy: str) -> Failed:
@@ -138,17 +162,15 @@ def _known(admin: KafkaAdminClient) -> Mapping[int, tuple[str, Any]]:
     return {description.producer_id: (name, description) for name, description in described.items()}
 
 
-@contextmanager
-def connected(options: Mapping[str, str]) -> Iterator[KafkaAdminClient]:
+def connect(options: Mapping[str, str]) -> KafkaAdminClient:
     """Connect by kafka-python. Raises its KafkaError where no broker answers, Usage for a connection that it cannot make."""
-    with closing(KafkaAdminClient(**_settings(options), bootstrap_timeout_ms=_ANSWER_MS)) as admin:
-        yield admin
+    return KafkaAdminClient(**_settings(options), bootstrap_timeout_ms=_ANSWER_MS)
 
 
 @contextmanager
 def _admin(options: Mapping[str, str]) -> Iterator[KafkaAdminClient]:
     try:
-        with connected(options) as admin:
+        with closing(connect(options)) as admin:
             yield admin
     except KafkaError as error:
         raise _silent(options, str(error) or type(error).__name__) from error
@@ -156,6 +178,8 @@ def _admin(options: Mapping[str, str]) -> Iterator[KafkaAdminClient]:
 
 def _settings(options: Mapping[str, str]) -> dict[str, Any]:
     elsewhere = sorted(name for name in options if name.startswith(_ELSEWHERE))
+    if options.get("sasl.mechanism", options.get("sasl.mechanisms")) == "GSSAPI" and find_spec("gssapi") is None:
+        elsewhere.append("sasl.mechanism GSSAPI (which needs the Python package gssapi)")
     if elsewhere:
         raise Usage(
             f"Transactions of {_place(options)} cannot be listed over a connection with {', '.join(elsewhere)}.",

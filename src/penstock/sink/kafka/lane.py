@@ -109,6 +109,7 @@ class Lane:
         The admin client goes too: once the leader of a partition has changed, it would keep asking in the name of the old one.
         """
         self._clients.close()
+        self._ends.close()
         transactions, self._transactions, self._mark = self._transactions, None, None
         self._sent_bytes, self._is_ended = 0, False
         if transactions is not None:

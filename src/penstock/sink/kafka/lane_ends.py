@@ -2,19 +2,24 @@
 
 A forgotten end is written with the next one, whose outcome may be another: rows of an attempt that was aborted would appear
 beside those of the attempt that was committed, or rows that were reported as delivered would vanish. So a lane begins a
-transaction only when none of its own is open in any partition that it may write to.
+transaction only when none of its own is open in any partition that it may have written to.
 """
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import TopicPartition
 from kafka import TopicPartition as Place
 from kafka.admin import KafkaAdminClient
-from kafka.errors import AuthorizationError, ClusterAuthorizationFailedError, KafkaError
-from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
+from kafka.errors import (
+    AuthorizationError,
+    ClusterAuthorizationFailedError,
+    KafkaError,
+    RetriableError,
+    UnsupportedVersionError,
+)
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, retry_if_result, stop_after_delay, wait_fixed
 
 from penstock.core.faults import FaultPoint
 from penstock.errors import Refused, Retryable, Usage
@@ -25,18 +30,19 @@ from penstock.kafka.transaction_ends import (
     ONGOING,
     Open,
     abort_again,
-    commit_again,
     coordinated,
     fence,
     open_of,
+    write_end,
 )
-from penstock.kafka.transactions import connected
+from penstock.kafka.transactions import connect
 from penstock.sink.kafka.clients import Clients
 from penstock.sink.kafka.errors import command, connection_lost, overtaken
-from penstock.sink.kafka.marker_store import transactional_id
+from penstock.sink.kafka.marker_store import newest_mark, transactional_id
 from penstock.sink.kafka.target import Wanted
 from penstock.sink.kafka.topics import await_settled, every_place, places_of
 
+FENCE = FaultPoint("kafka-ends.fence", "A lane's older producers are fenced, and the coordinator aborts what they left open.")
 END = FaultPoint("kafka-ends.write", "An end that brokers forgot is written into partitions of a lane's transaction.")
 
 _SOON_S = 0.2
@@ -44,15 +50,10 @@ _SOON_S = 0.2
 _ENDED_S = 30.0
 """A broker that starts may take so long to end what its coordinator was ending."""
 _GLANCE_S, _LOOK_S = 0.01, 0.05
-_KNOWN_S = 60.0
 
 
 class CannotLook(Retryable):
-    """Transactions are open, and nobody can tell whose they are, since this user may not see it."""
-
-
-class CannotConnect(CannotLook):
-    """Or since the client that can ask does not make connections of this kind."""
+    """Transactions are open, and nobody can tell whose they are: this user may not see it, or this client cannot ask."""
 
 
 class LaneEnds:
@@ -63,43 +64,60 @@ class LaneEnds:
         self._wanted = wanted
         self._number = number
         self._name = transactional_id(wanted.pipeline, wanted.sink, number)
-        self._known: list[TopicPartition] = []
-        self._known_until_s = 0.0
+        self._topics = wanted.target.every
+        self._begun: dict[Place, int] = {}
+        self._others_are_open = False
+        self._connected: KafkaAdminClient | None = None
 
     def end_older(self) -> None:
         """Return when nothing of the lane is open. Called before `init_transactions`.
 
-        By its answer to that the coordinator forgets how the last transaction ended. Where no connection can be made to ask for
-        it, that is left to it all the same: it ends what a driver left open, and `are_written` says what became of the rest.
+        By its answer to that the coordinator forgets how the last transaction ended. The leaders are asked even where everything
+        that consumers can see has ended: records that not all replicas have yet are seen by leaders only. Where nobody can be
+        asked, what consumers see must do, once brokers have had time to end by themselves what a driver left open.
         """
-        self._known_until_s = 0.0
-        if self._is_settled(wait_s=0):
-            return
+        self._topics, self._begun = self._topics_written(), {}
         try:
-            with self._asking() as admin:
-                self._end_older(admin)
-        except CannotConnect:
-            return
+            with self._explained():
+                is_open = self._while_true(self._is_older_open, wait_s=_ENDED_S)
         except CannotLook:
-            if not self._is_settled(wait_s=_ENDED_S):
+            if not self._is_settled(wait_s=self._wanted.timeout_ms / 1000 + _ENDED_S):
                 raise
+            return
+        finally:
+            self.close()
+        if is_open:
+            raise Retryable(
+                f"{self._sentence(self._begun)}, and its coordinator does not end it.",
+                remedy="Look into the logs of its brokers, and try again.",
+            )
 
     def are_written(self, settled: Callable[[Sequence[TopicPartition]], bool]) -> bool:
         """Return whether nothing of the lane is open, since its coordinator has ended everything. Something of others may be.
 
-        `settled` says whether nothing is open at all.
+        `settled` says whether nothing is open at all. Called after each commit, which all replicas have acknowledged.
         """
         places = self._every_place()
-        is_open = _while_true(lambda: not settled(places), wait_s=_SOON_S, look_s=_GLANCE_S)
+        wait_s = 0 if self._others_are_open else _SOON_S
+        is_open = _while_true(lambda: not settled(places), wait_s=wait_s, look_s=_GLANCE_S)
+        self._others_are_open = False
         if not is_open or self._is_settled(wait_s=0):  # the second says why nobody answers, if that is so
             return True
         try:
-            with self._asking() as admin:
-                return _while_true(lambda: self._is_ending(admin), wait_s=_ENDED_S) is None
+            with self._explained():
+                is_ending = self._while_true(self._is_ending, wait_s=_ENDED_S)
         except CannotLook:
             if not self._is_settled(wait_s=_ENDED_S):
                 raise
             return True
+        self._others_are_open = is_ending is None
+        return self._others_are_open
+
+    def close(self) -> None:
+        """Close the connection by which coordinators and leaders are asked; the next look opens another one."""
+        connected, self._connected = self._connected, None
+        if connected is not None:
+            connected.close()
 
     def _is_ending(self, admin: KafkaAdminClient) -> bool | None:
         """Return whether what is open of the lane is still being ended, None if nothing is open."""
@@ -109,75 +127,99 @@ class LaneEnds:
         is_open = owner is not None and open_of(admin, owner.producer_id, self._places())
         return owner.state in ENDING if is_open else None
 
-    def _end_older(self, admin: KafkaAdminClient) -> None:
-        places, begun = self._places(), dict[Place, int]()
-
-        def is_open() -> bool:
-            nonlocal begun
-            begun = self._look(admin, places, begun)
-            return bool(begun)
-
-        if _while_true(is_open, wait_s=_ENDED_S):
-            raise Retryable(
-                f"{self._sentence(begun)}, and its coordinator does not end it.",
-                remedy="Look into the logs of its brokers, and try again.",
-            )
-
-    def _look(self, admin: KafkaAdminClient, places: Sequence[Place], before: Mapping[Place, int]) -> dict[Place, int]:
-        """Return where something of the lane is open, and since which offset. End it if that is the same as `before`.
+    def _is_older_open(self, admin: KafkaAdminClient) -> bool:
+        """Return whether anything of the lane is open. End it if it was already at the last look.
 
         Open before its coordinator was asked and afterwards: what the coordinator takes for ended is not just being ended, nor
         another driver's that has begun meanwhile.
         """
         owner = coordinated(admin, self._name)
         if owner is None:
-            return {}
+            return False
         try:
-            found = open_of(admin, owner.producer_id, places)
+            found = open_of(admin, owner.producer_id, self._places())
         except AuthorizationError:
-            if owner.state in {ONGOING, *ENDING}:
-                return {}
-            raise
+            if owner.state == ONGOING:
+                self._fence(admin, owner)
+            elif owner.state not in ENDING:
+                raise
+            return True
         begun = {at: one.current_transaction_start_offset for at, one in found.items()}
-        if found and begun == before:
+        if found and begun == self._begun:
             self._end(admin, owner, found)
-        return begun
+        self._begun = begun
+        return bool(begun)
 
     def _end(self, admin: KafkaAdminClient, owner: Any, found: Open) -> None:
         if owner.state in ENDING:
             return
         if owner.state == ONGOING and owner.topic_partitions >= found.keys():
+            self._fence(admin, owner)
+            return
+        is_same = all(one.producer_epoch == owner.producer_epoch for one in found.values())
+        if owner.state != ABORTED and not (owner.state == COMMITTED and is_same):
+            raise self._unknown(found)  # I12
+        with END.around(error=connection_lost, lost=connection_lost):
+            if owner.state == ABORTED:
+                abort_again(admin, owner, self._name, found)
+                return
+            # Not by the coordinator: whoever came in between would take it for a transaction that goes on, and abort it.
+            for at, one in found.items():
+                write_end(admin, at, one, committed=True)
+
+    def _fence(self, admin: KafkaAdminClient, owner: Any) -> None:
+        with FENCE.around(error=connection_lost, lost=connection_lost):
             fence(admin, self._name, timeout_ms=owner.transaction_timeout_ms)
-        elif owner.state in {COMMITTED, ABORTED}:
-            with END.around(error=connection_lost, lost=connection_lost):
-                end = commit_again if owner.state == COMMITTED else abort_again
-                end(admin, owner, self._name, found)
-        else:
-            raise self._unknown(found)
+
+    def _topics_written(self) -> tuple[str, ...]:
+        """Return the topics of the settings, and those that the newest marker names: of earlier settings."""
+        mark = newest_mark(self._clients, self._wanted, self._number)
+        return tuple(dict.fromkeys((*self._wanted.target.every, *(mark.topics if mark is not None else ()))))
 
     def _is_settled(self, *, wait_s: float) -> bool:
         return await_settled(self._clients.admin, self._every_place(), wait_s=wait_s)
 
     def _every_place(self) -> list[TopicPartition]:
-        """Return each partition that the lane may have written to, new ones within a minute."""
-        now_s, target = time.monotonic(), self._wanted.target
-        if now_s >= self._known_until_s:
-            self._known = every_place(self._clients.admin, target.every) + places_of(target.markers, [self._number])
-            self._known_until_s = now_s + _KNOWN_S
-        return self._known
+        """Return each partition that the lane may have written to, those added a moment ago, too."""
+        places = every_place(self._clients.admin, self._topics)
+        gone = set(self._wanted.target.every) - {place.topic for place in places}
+        if gone:
+            raise Retryable(
+                f"{self._clients.place} does not know topic {min(gone)!r}.",
+                remedy="Look into the logs of its brokers, and try again.",
+            )
+        return places + places_of(self._wanted.target.markers, [self._number])
 
     def _places(self) -> list[Place]:
         """Return them as kafka-python has them."""
         return [Place(at.topic, at.partition) for at in self._every_place()]
 
+    def _while_true(self, look: Callable[[KafkaAdminClient], bool | None], *, wait_s: float) -> bool | None:
+        return _while_true(lambda: self._asked(look), wait_s=wait_s)
+
+    def _asked(self, look: Callable[[KafkaAdminClient], bool | None]) -> bool | None:
+        """Return what `look` finds by a connection that is kept until it fails: it would remember who coordinated before."""
+        if self._connected is None:
+            self._connected = self._connect()
+        try:
+            return look(self._connected)
+        except BaseException:
+            self.close()
+            raise
+
+    def _connect(self) -> KafkaAdminClient:
+        try:
+            return connect(self._clients.given)
+        except Usage as cause:
+            raise CannotLook(f"A transaction is open in {self._clients.place}. {cause.message}", remedy=cause.remedy) from cause
+        except KafkaError as cause:  # brokers answer librdkafka, so that it is this client which cannot connect
+            raise self._cannot_ask(cause) from cause
+
     @contextmanager
-    def _asking(self) -> Iterator[KafkaAdminClient]:
+    def _explained(self) -> Iterator[None]:
         place = self._clients.place
         try:
-            with connected(self._clients.given) as admin:
-                yield admin
-        except Usage as cause:
-            raise CannotConnect(f"A transaction is open in {place}. {cause.message}", remedy=cause.remedy) from cause
+            yield
         except ClusterAuthorizationFailedError as cause:
             raise Refused(
                 f"Brokers forgot to commit a transaction of lane {self._number} of sink {self._wanted.sink!r} in partitions of "
@@ -185,16 +227,24 @@ class LaneEnds:
                 remedy=f"{command('Alter', '--cluster')} (ClusterAction before Kafka 3.9), and start again, which commits it.",
             ) from cause
         except AuthorizationError as cause:
-            topics = " ".join(f"--topic {name}" for name in self._wanted.target.every)
+            topics = " ".join(f"--topic {name}" for name in self._topics)
             raise CannotLook(
                 f"A transaction is open in {place}, and the user may not see whose it is.",
                 remedy=f"{command('Read', topics)}, and start again.",
             ) from cause
+        except UnsupportedVersionError as cause:
+            raise self._cannot_ask(cause) from cause
         except KafkaError as cause:
             raise Retryable(
                 f"{place} did not say which transactions are open: {str(cause) or type(cause).__name__}.",
                 remedy="Look into the logs of its brokers, and try again.",
             ) from cause
+
+    def _cannot_ask(self, cause: KafkaError) -> CannotLook:
+        return CannotLook(
+            f"A transaction is open in {self._clients.place}, and nobody says whose it is: {str(cause) or type(cause).__name__}.",
+            remedy="Use Kafka 3.0 or newer, and look into the logs of its brokers why kafka-python cannot ask them.",
+        )
 
     def _unknown(self, found: Open) -> Refused:
         names = [f"{at.topic}/{at.partition}/{one.producer_id}" for at, one in found.items()]
@@ -211,9 +261,20 @@ class LaneEnds:
 
 
 def _while_true(look: Callable[[], bool | None], *, wait_s: float, look_s: float = _LOOK_S) -> bool | None:
-    """Look until it is not true any more, or for `wait_s`, and return what was seen last."""
+    """Look until it is not true any more, or for `wait_s`, and return what was seen last. Raises what `look` does, unless later
+    looks go well: brokers that start answer with errors for a while.
+    """
+
+    def last(state: RetryCallState) -> bool | None:
+        assert state.outcome is not None, "a look was taken"
+        found: bool | None = state.outcome.result()
+        return found
+
     waiting = Retrying(
-        retry=retry_if_result(bool), stop=stop_after_delay(wait_s), wait=wait_fixed(look_s), retry_error_callback=lambda _: True
+        retry=retry_if_result(bool) | retry_if_exception_type(RetriableError),
+        stop=stop_after_delay(wait_s),
+        wait=wait_fixed(look_s),
+        retry_error_callback=last,
     )
     found: bool | None = waiting(look)
     return found

@@ -1,6 +1,6 @@
 """librdkafka's C functions, called by ctypes in the library that confluent-kafka ships, for what that package has no call.
 
-Only functions and structures that rdkafka.h makes public are used, which have not changed since librdkafka 1.5. Each call
+Only functions and structures that rdkafka.h makes public are used: those of librdkafka 1.5, and ListOffsets of 2.5. Each call
 releases the GIL, and none calls back.
 """
 

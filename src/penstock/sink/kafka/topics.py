@@ -121,6 +121,9 @@ def places_of(topic: str, partitions: Sequence[int]) -> list[TopicPartition]:
 def every_place(admin: AdminClient, topics: Sequence[str]) -> list[TopicPartition]:
     """Return all partitions of those of `topics` that exist. Raises KafkaException."""
     found = [admin.list_topics(topic, ANSWER_S).topics[topic] for topic in topics]
+    for topic in found:
+        if topic.error is not None and not is_gone(error := KafkaException(topic.error)):
+            raise error
     return [place for topic in found for place in places_of(topic.topic, sorted(topic.partitions))]
 
 
