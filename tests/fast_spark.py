@@ -51,7 +51,8 @@ def submit_args(cache: Path) -> str:
 
 
 def _args(*jvm: str) -> str:
-    conf = [part for key, value in CONF.items() for part in ("--conf", f"{key}={value}")]
+    settings = {**CONF, "spark.executor.extraJavaOptions": " ".join(jvm)}
+    conf = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
     return shlex.join([*conf, "--driver-java-options", " ".join(jvm), "pyspark-shell"])
 
 
