@@ -50,8 +50,15 @@ def submit_args(cache: Path) -> str:
     return _args(*JVM, *(["-Xshare:auto", f"-XX:SharedArchiveFile={archive}"] if archive else []))
 
 
+def java_options() -> str:
+    """Those of every Spark that this process starts, once `submit_args` stand in its environment."""
+    words = shlex.split(os.environ["PYSPARK_SUBMIT_ARGS"])
+    return words[words.index("--driver-java-options") + 1]
+
+
 def _args(*jvm: str) -> str:
-    conf = [part for key, value in CONF.items() for part in ("--conf", f"{key}={value}")]
+    settings = {**CONF, "spark.executor.extraJavaOptions": " ".join(jvm)}
+    conf = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
     return shlex.join([*conf, "--driver-java-options", " ".join(jvm), "pyspark-shell"])
 
 

@@ -13,9 +13,19 @@ from tests.memory import held_directory, in_memory
 
 from penstock.testing.conformance import CrashContract
 from penstock.testing.conformance.staging import Examined
+from penstock.testing.conformance.story import preload
 
 CRASHES_ONE_IN = 4
 CASES_ONE_IN = 2
+
+SINKS = ("cassandra", "dbapi", "duckdb", "kafka", "mysql", "object", "parquet", "postgres", "redshift", "sqlite", "sqlserver")
+CLIENTS = (
+    *("azure.storage.blob", "boto3", "requests", "cassandra.cluster", "confluent_kafka", "duckdb", "kafka"),
+    *("psycopg", "pymysql", "pytds", "redshift_connector"),
+)
+
+# Importing these takes most of a process that delivers one batch and is killed.
+preload(["pytest", *CLIENTS, *(f"tests.conformance.test_{sink}_conformance" for sink in SINKS)])
 
 
 @pytest.hookimpl(tryfirst=True)

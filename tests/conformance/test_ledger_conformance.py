@@ -1,9 +1,6 @@
 """What every ledger must do, on every home that this version has."""
 
-import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -11,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from tests.conformance.ledger_child import Child
 from tests.servers.fixtures import accounts_on, server, unique
 
 import penstock.ledger.mysql  # its fault points, as those of the next one
@@ -25,7 +23,6 @@ from penstock.ledger.store import MemoryStore
 from penstock.protocols import Ledger
 from penstock.testing.entries import PIPELINE, chain, decided_entry, opened_entry
 
-CHILD = Path(__file__).with_name("ledger_child.py")
 Open = Callable[..., Ledger]
 
 
@@ -246,23 +243,18 @@ def test_a_closed_ledger_opens_again(handle: Open) -> None:
 # --- in processes of their own
 
 
-def start(place: str, *arguments: int, faults: str = "") -> "subprocess.Popen[str]":
-    command = [sys.executable, str(CHILD), place, *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PENSTOCK_FAULTS": faults})
-
-
-def acknowledged(output: str) -> list[tuple[int, str]]:
-    return [(int(line.split()[1]), line.split()[2]) for line in output.splitlines() if line.startswith("acknowledged")]
+def start(directory: Path, place: str, count: int, prune_at: int | None = None, *, faults: str = "") -> Child:
+    return Child(place, count, prune_at, faults=faults, told=directory / unique("told"))
 
 
 @pytest.mark.crash
 @pytest.mark.parametrize("home", ["sqlite", "directory", *SHARED_PLACES])
 def test_racing_processes_take_every_position_once(home: str, tmp_path: Path) -> None:
     place = place_of(home, tmp_path)
-    children = [start(place, 25) for _ in range(4)]
-    outputs = [child.communicate(timeout=120)[0] for child in children]
-    assert [child.returncode for child in children] == [0, 0, 0, 0], outputs
-    claimed = [claim for output in outputs for claim in acknowledged(output)]
+    children = [start(tmp_path, place, 25) for _ in range(4)]
+    ended = [child.end() for child in children]
+    assert [code for code, _ in ended] == [0, 0, 0, 0], ended
+    claimed = [claim for _, claims in ended for claim in claims]
     ledger = open_ledger(place, pipeline=PIPELINE)
     entries = list(ledger.newest_first())[::-1]
     ledger.close()
@@ -319,13 +311,11 @@ def _home_of(point: str) -> str:
 @pytest.mark.parametrize(("point", "kind", "occurrence"), _faults())
 def test_a_fault_at_any_step_loses_no_acknowledged_entry(point: str, kind: str, occurrence: int, tmp_path: Path) -> None:
     place = place_of(_home_of(point), tmp_path)
-    child = start(place, 12, 11, faults=f"{point}={kind}@{occurrence}")
-    output, _ = child.communicate(timeout=60)
+    code, claimed = start(tmp_path, place, 12, 11, faults=f"{point}={kind}@{occurrence}").end()
     if kind in {"kill", "torn"}:
-        assert child.returncode == -signal.SIGKILL, output
-    claimed = acknowledged(output)
-    after = start(place, 12, 11).communicate(timeout=60)[0]
-    claimed += acknowledged(after)
+        assert code == -signal.SIGKILL, claimed
+    _, after = start(tmp_path, place, 12, 11).end()
+    claimed += after
     ledger = open_ledger(place, pipeline=PIPELINE)
     entries = list(ledger.newest_first())[::-1]
     ledger.close()

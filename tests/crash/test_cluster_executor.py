@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests import fast_spark
 from tests.crash import shared_java
 from tests.crash.commandline import penstock
 from tests.crash.killing import await_another_executor, executors
@@ -25,7 +24,6 @@ spark:
     spark.driver.host: 127.0.0.1
     spark.driver.bindAddress: 127.0.0.1
     spark.executor.memory: 700m
-    spark.executor.extraJavaOptions: "{java}"
     spark.sql.shuffle.partitions: 2
     spark.log.level: "OFF"
 """
@@ -34,9 +32,7 @@ spark:
 def on_cluster(world: World, url: str) -> None:
     text = world.file.read_text()
     head, _, rest = text.partition("spark:\n")
-    world.file.write_text(
-        head + CONF.format(url=url, java=" ".join(fast_spark.JVM)).lstrip() + "sources:\n" + rest.partition("sources:\n")[2]
-    )
+    world.file.write_text(head + CONF.format(url=url).lstrip() + "sources:\n" + rest.partition("sources:\n")[2])
 
 
 def test_executors_killed_in_mid_run_lose_nothing_and_double_nothing(tmp_path: Path) -> None:

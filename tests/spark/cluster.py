@@ -72,7 +72,7 @@ class Cluster:
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": host,
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": " ".join(fast_spark.JVM),
+            "SPARK_DAEMON_JAVA_OPTS": fast_spark.java_options(),
             "SPARK_WORKER_DIR": str(self._directory / "work"),
         }
         environment.pop("PYSPARK_SUBMIT_ARGS", None)
