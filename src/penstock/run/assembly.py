@@ -20,6 +20,7 @@ from penstock.run.user_sink import user_written
 from penstock.source.kafka.records_again import KafkaRecords
 from penstock.source.kafka.watch import watch_of
 from penstock.spark.column_name import quoted
+from penstock.spec.delta import Delta
 from penstock.spec.kafka import Kafka
 from penstock.spec.location import FAIL, Quarantine, Route, ShortAccount
 from penstock.spec.pipeline import DeliverySettings, PipelineSettings, quarantined
@@ -202,6 +203,20 @@ def _account(place: ShortAccount) -> "Account":
     return directory_account(place.directory, options=place.options)
 
 
+def _delta(name: SinkName, settings: Delta, plan: DeliveryPlan) -> Sink:
+    from penstock.sink.delta.sink import DeltaSink
+
+    return DeltaSink(
+        name=name,
+        pipeline=plan.pipeline,
+        directory=settings.directory,
+        partition_by=settings.partition_by,
+        create=settings.create,
+        compression=settings.compression,
+        target_file_size_bytes=settings.target_file_size,
+    )
+
+
 def _sqlite(name: SinkName, settings: SQLite, plan: DeliveryPlan) -> Sink:
     from penstock.sink.sqlite import SqliteSink
 
@@ -328,6 +343,7 @@ def _user_written(name: SinkName, settings: PythonSink, plan: DeliveryPlan) -> S
 
 _BUILDERS: Mapping[type, Callable[[SinkName, Any, DeliveryPlan], Sink]] = {
     Parquet: _parquet,
+    Delta: _delta,
     SQLite: _sqlite,
     DuckDB: _duckdb,
     PostgreSQL: _postgres,
