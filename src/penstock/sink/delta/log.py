@@ -9,7 +9,6 @@ position, and the identity of the ledger in parts. The commit's own notes tell p
 """
 
 import os
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -68,7 +67,7 @@ class DeltaLog:
         """Return the newest snapshot, None if there is no table. Raises Retryable."""
         try:
             with LOOK.around(error=delta_error, lost=delta_error):
-                return Snapshot(table=DeltaTable(str(self.root)))
+                return Snapshot(root=self.root, table=DeltaTable(str(self.root)))
         except TableNotFoundError:
             return None
         except Exception as cause:
@@ -114,6 +113,7 @@ class DeltaLog:
 class Snapshot:
     """One version of a table. Whatever is read of it stays as it was, and a commit on it knows what came since."""
 
+    root: Path
     table: DeltaTable
 
     @property
@@ -121,6 +121,7 @@ class Snapshot:
         return self.table.version()
 
     def table_schema(self) -> TableSchema:
+        """Return the columns, and what else a writer of the table must know."""
         metadata, protocol = self.table.metadata(), self.table.protocol()
         features = {*(protocol.writer_features or ()), *(protocol.reader_features or ())}
         return TableSchema(
@@ -172,19 +173,8 @@ class Snapshot:
 
         Raises Conflict, and OutcomeUnknown for any other error: some are raised although the commit landed.
         """
-        now_ms = int(time.time() * 1000)
-        added: list[AddAction | RemoveAction] = [
-            AddAction(
-                path=file.path,
-                size=file.size_bytes,
-                partition_values=dict(file.values),
-                modification_time=now_ms,
-                data_change=True,
-                stats=file.statistics,
-            )
-            for file in files
-        ]
         try:
+            added: list[AddAction | RemoveAction] = [self._added(file) for file in files]
             with COMMIT.around(error=delta_error, lost=delta_error):
                 self.table.create_write_transaction(
                     added,
@@ -199,9 +189,19 @@ class Snapshot:
             raise Conflict(_first_line(cause)) from cause
         except Exception as cause:
             raise OutcomeUnknown(
-                f"The commit to the Delta table {self.table.table_uri} failed: {_first_line(cause)}.",
+                f"The commit to the Delta table {self.root} failed: {_first_line(cause)}.",
                 remedy="The batch is decided; mend that, and the next start publishes it.",
             ) from cause
+
+    def _added(self, file: TableFile) -> AddAction:
+        return AddAction(
+            path=file.path,
+            size=file.size_bytes,
+            partition_values=dict(file.values),
+            modification_time=(self.root / file.path).stat().st_mtime_ns // 1_000_000,
+            data_change=True,
+            stats=file.statistics,
+        )
 
 
 @contextmanager

@@ -114,8 +114,8 @@ class DeltaPublication:
         publication, batch = self.publication, self.publication.batch
         found = snapshot.described_marker(publication.pipeline, publication.sink)
         assert found is not None
-        told = found.batch_id is not None and found.position == publication.position
-        is_other = told and (found.query_id, found.batch_id) != (batch.query_id, batch.batch_id)
+        is_known = found.batch_id is not None and found.position == publication.position
+        is_other = is_known and (found.query_id, found.batch_id) != (batch.query_id, batch.batch_id)
         staged = [as_file(piece) for piece in publication.staged if piece.inline is None]
         if not is_other and not any(self.area.state(piece) is PieceState.STAGED for piece in staged):
             return
