@@ -134,6 +134,7 @@ class TestTheMarkerIsComparedAndSet:
         assert mark is not None
         assert (mark.position, mark.ledger_id, mark.batch_id) == (shown[-1].publication.position, LEDGER_ID, None)
         assert [bench.sink().publish(one.publication).already for one in (shown[3], shown[-1])] == [True, True]
+        shutil.rmtree(bench.rig.root.parent / ".penstock-staging")  # where it is noted, too, whose the table is
         foreign = replace(shown[-1].publication, ledger_id=LedgerId("a7" * 16), position=Position(99))
         with pytest.raises(LedgerMismatch):
             bench.sink().publish(foreign)
@@ -222,11 +223,11 @@ class TestWhatTheLibraryWouldAccept:
     def test_a_partition_value_that_readers_cannot_parse(self, bench: Bench, old: str, new: str) -> None:
         """The library would commit it, and the table could not be loaded any more, for ever."""
         sink, shown = decided(bench)
-        pieces = [replace(piece, name=piece.name.replace(old, new)) for piece in shown.publication.staged]
-        assert pieces != list(shown.publication.staged)
-        ordered = sorted(pieces, key=lambda piece: new not in piece.name or not new)
-        with pytest.raises(PublishFailed, match=r"does not fit the Delta table|is partitioned by"):
-            sink.publish(replace(shown.publication, staged=tuple(ordered)))
+        pieces = list(shown.publication.staged)
+        at = max(place for place, piece in enumerate(pieces) if old in piece.name)
+        pieces[at] = replace(pieces[at], name=pieces[at].name.replace(old, new))
+        with pytest.raises(PublishFailed, match="does not fit the Delta table"):
+            sink.publish(replace(shown.publication, staged=tuple(pieces)))
         assert list(bench.rig.read_back()) == []
         publish(sink, shown.publication)
         bench.require_shown(shown)
@@ -466,7 +467,10 @@ def test_statistics_bound_the_values_and_nothing_else() -> None:
             "number": [3, None],
             "moment": pa.array(moments, pa.timestamp("us", tz="UTC")),
             "local": pa.array([moment.replace(tzinfo=None) for moment in moments], pa.timestamp("us")),
-            "end": pa.array([dt.datetime(9999, 12, 31, 23, 59, 59, 999999)] * 2, pa.timestamp("us")),
+            "end": pa.array(
+                [dt.datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=dt.timezone.utc).replace(tzinfo=None)] * 2,
+                pa.timestamp("us"),
+            ),
             "day": [dt.date(2026, 1, 2), dt.date(1, 1, 1)],
             "text": ["a" * 40, "b" * 40],
             "short": ["é", "a"],
