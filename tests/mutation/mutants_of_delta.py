@@ -12,7 +12,8 @@ SUITE = "tests/conformance/test_delta_conformance.py::TestDelta"
 UNIT = "tests/unit/test_delta_sink.py"
 MARKER = f"{UNIT}::TestTheMarkerIsComparedAndSet"
 LIBRARY = f"{UNIT}::TestWhatTheLibraryWouldAccept"
-STARTS = f"{UNIT}::TestStarts"
+TABLES = "tests/unit/test_delta_tables.py"
+STARTS = f"{TABLES}::TestStarts"
 
 MUTANTS_OF_DELTA = (
     Mutant(
@@ -69,7 +70,7 @@ MUTANTS_OF_DELTA = (
         file=SINK,
         find="if marker is not None and marker.ledger_id not in {None, ledger_id}:",
         replace="if False:",
-        tests=(f"{STARTS}::test_staging_that_is_lost_between_two_runs_is_made_anew[plain]",),
+        tests=(f"{STARTS}::test_staging_that_is_lost_between_two_runs_is_made_anew",),
     ),
     Mutant(
         bug=31,
@@ -141,7 +142,7 @@ MUTANTS_OF_DELTA = (
         file=TABLE_SCHEMA,
         find='    if table.properties.get(_COLUMN_MAPPING, "none") != "none":\n',
         replace="    if False:\n",
-        tests=(f"{UNIT}::test_tables_that_are_refused[plain-column mapping]",),
+        tests=(f"{TABLES}::test_tables_that_are_refused[column mapping]",),
     ),
     Mutant(
         bug=32,
@@ -149,7 +150,7 @@ MUTANTS_OF_DELTA = (
         file=TABLE_SCHEMA,
         find="sorted(table.features - _FEATURES)",
         replace="()",
-        tests=(f"{UNIT}::test_tables_that_are_refused[plain-the feature clustering]",),
+        tests=(f"{TABLES}::test_tables_that_are_refused[the feature clustering]",),
     ),
     Mutant(
         bug=37,
@@ -157,7 +158,7 @@ MUTANTS_OF_DELTA = (
         file=SINK,
         find='        if found is not None:\n            raise Refused(\n                f"The Delta table',
         replace='        if False:\n            raise Refused(\n                f"The Delta table',
-        tests=(f"{STARTS}::test_a_table_with_rows_of_others[plain]",),
+        tests=(f"{STARTS}::test_a_table_with_rows_of_others",),
     ),
     Mutant(
         bug=19,
