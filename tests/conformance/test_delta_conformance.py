@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.conformance.delta_rig import DeltaRig, PartitionedRig
+from tests.conformance.delta_rig import DeltaRig, InlineStoreRig, PartitionedRig, StoreRig
 
 from penstock.testing.conformance import (
     CrashContract,
@@ -13,7 +13,7 @@ from penstock.testing.conformance import (
     VerifyBesideDriverContract,
 )
 
-RIGS = {"plain": DeltaRig, "partitioned": PartitionedRig}
+RIGS = {"plain": DeltaRig, "partitioned": PartitionedRig, "s3": StoreRig, "s3-inline": InlineStoreRig}
 
 
 @pytest.fixture(params=sorted(RIGS))
@@ -21,7 +21,7 @@ def rig(request: pytest.FixtureRequest, tmp_path: Path) -> DeltaRig:
     return RIGS[request.param](tmp_path)
 
 
-class TestDelta(SinkContract, IdentityContract, StagingLossContract):
+class TestDelta(SinkContract, IdentityContract):
     pass
 
 
@@ -39,3 +39,17 @@ class TestDeltaKilled(Plain, CrashContract):
     """What comes after the staging, which is the Parquet sink's: move, commit, making it durable."""
 
     fault_parts = ("delta", "deltalog", "rename")
+
+
+class TestDeltaStagingLost(Plain, StagingLossContract):
+    pass
+
+
+class TestDeltaInStoreKilled(CrashContract):
+    """Beside the points of a directory, where only making the commit durable is left out."""
+
+    fault_parts = ("delta",)
+
+    @pytest.fixture
+    def rig(self, tmp_path: Path) -> StoreRig:
+        return StoreRig(tmp_path)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from tests.servers.fixtures import accounts_on
 from tests.spark.page import Page, run, run_beside
 from tests.spark.test_readme import feed
 
@@ -37,8 +38,32 @@ def placed(directory: Path, *changes: tuple[str, str]) -> "Counter[tuple[object,
 
 def rows(directory: Path) -> "Counter[tuple[object, ...]]":
     """By the library's own engine."""
-    found = pa.table(DeltaTable(str(directory / "tables/flights")).scan())
+    return rows_in(DeltaTable(str(directory / "tables/flights")))
+
+
+def rows_in(table: DeltaTable) -> "Counter[tuple[object, ...]]":
+    found = pa.table(table.scan())
     return Counter(zip(*(found[name].to_pylist() for name in COLUMNS), strict=True))
+
+
+def test_a_table_in_a_bucket_gets_exactly_what_was_sent_whatever_is_killed(tmp_path: Path) -> None:
+    [(place, _)] = accounts_on(table="s3").values()
+    sent = placed(tmp_path, ("./tables/flights", f"{place.url}\n    options: {json.dumps(place.options)}"))
+    points = ("object.prepare", "stage.report", "inline.put", "delta.commit", "delta.look")
+    killed = [run(tmp_path, "penstock run delta.yaml", faults=f"{point}=kill").returncode != 0 for point in points]
+    assert killed == [True] * len(points)
+    for command in ("check", "run", "verify"):
+        done = run_beside(tmp_path, f"penstock {command} delta.yaml")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert place.options["secret_access_key"] not in done.stdout + done.stderr
+    there = {
+        "AWS_ENDPOINT_URL": place.options["endpoint"],
+        "AWS_ACCESS_KEY_ID": place.options["access_key_id"],
+        "AWS_SECRET_ACCESS_KEY": place.options["secret_access_key"],
+        "AWS_REGION": place.options["region"],
+        "AWS_ALLOW_HTTP": "true",
+    }
+    assert rows_in(DeltaTable(place.url, storage_options=there)) == sent
 
 
 def rows_of_duckdb(directory: Path) -> "Counter[tuple[object, ...]]":

@@ -24,11 +24,13 @@ from penstock.errors import (
     PublishFailed,
     StagedDataLost,
 )
-from penstock.sink.delta import log as delta_log
+from penstock.sink.delta import place as delta_place
 from penstock.sink.delta.log import DeltaLog
+from penstock.sink.delta.place import place_of
 from penstock.sink.delta.publication import _checked
 from penstock.sink.delta.sink import DeltaSink
 from penstock.sink.delta.statistics import footer_notes
+from penstock.sink.parquet import directory_account
 from penstock.sink.parquet.directory.area import DirectoryArea
 from penstock.testing.conformance import PIPELINE, Bench, Shown, require_equal
 from penstock.testing.conformance.bench import publish
@@ -63,7 +65,7 @@ class TestTheMarkerIsComparedAndSet:
     def test_a_commit_on_a_snapshot_from_before_another_one_fails(self, bench: Bench) -> None:
         """Whoever read the marker first and commits last is refused by the log itself."""
         sink, shown = decided(bench)
-        stale = DeltaLog(root=bench.rig.root).newest()
+        stale = DeltaLog(place=place_of(directory_account(bench.rig.root))).newest()
         assert stale is not None
         publish(sink, shown.publication)
         with pytest.raises(Conflict):
@@ -75,7 +77,7 @@ class TestTheMarkerIsComparedAndSet:
     def test_a_commit_beside_somebody_elses_lands(self, bench: Bench) -> None:
         """The version of another application is no conflict."""
         sink, shown = decided(bench)
-        stale = DeltaLog(root=bench.rig.root).newest()
+        stale = DeltaLog(place=place_of(directory_account(bench.rig.root))).newest()
         assert stale is not None
         other = table_at(bench.rig)
         properties = CommitProperties(app_transactions=[Transaction("somebody else", 7)])
@@ -169,8 +171,8 @@ class TestTheMarkerIsComparedAndSet:
     def test_a_commit_is_durable_before_it_counts(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         """Also one that an earlier run made and died before it was durable."""
         synced: list[str] = []
-        real = delta_log._sync_file
-        monkeypatch.setattr(delta_log, "_sync_file", lambda path: (synced.append(path.stem.lstrip("0")), real(path))[1])
+        real = delta_place._sync_file
+        monkeypatch.setattr(delta_place, "_sync_file", lambda path: (synced.append(Path(path).stem.lstrip("0")), real(path))[1])
         sink, shown = decided(bench)
         publish(sink, shown.publication)
         assert "1" in synced

@@ -8,11 +8,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Schema, write_deltalake
-from tests.conformance.delta_rig import DeltaRig
+from tests.conformance.delta_rig import DeltaRig, StoreRig
 
+from penstock.blob.s3 import S3Store
 from penstock.core.model import LedgerId, SinkName
-from penstock.errors import Failed, LedgerMismatch, Refused, Usage
+from penstock.errors import Failed, LedgerMismatch, Refused, StoreIgnoresConditions, Usage
 from penstock.sink.delta.sink import DeltaSink
+from penstock.sink.parquet import directory_account, object_account
 from penstock.testing.conformance import PIPELINE, SCHEMA, Bench
 from penstock.testing.conformance.rig import LEDGER_ID
 
@@ -69,7 +71,7 @@ class TestStarts:
 
     def test_a_table_of_another_sink(self, rig: DeltaRig, bench: Bench) -> None:
         bench.deliver(bench.sink(), bench.rows(range(5)), batch_id=0)
-        other = DeltaSink(name=SinkName("other"), pipeline=PIPELINE, directory=rig.root)
+        other = DeltaSink(name=SinkName("other"), pipeline=PIPELINE, account=directory_account(rig.root))
         with pytest.raises(Refused, match="belongs to sink 'lake' of pipeline 'conformance', expected sink 'other'"):
             other.prepare(pipeline=PIPELINE, schema=SCHEMA)
 
@@ -104,6 +106,35 @@ class TestStarts:
             sink_at(rig).stager()
 
 
+def test_a_store_that_ignores_conditions_is_refused_before_a_table_is_made(tmp_path: Path, monkeypatch) -> None:
+    """There one commit would replace another."""
+    rig = StoreRig(tmp_path)
+    monkeypatch.setattr(S3Store, "put_if_absent", lambda self, key, data, *, tag: (self.put(key, data, tag=tag), True)[1])
+    with pytest.raises(StoreIgnoresConditions, match="let an object be created twice"):
+        rig.make().prepare(pipeline=PIPELINE, schema=SCHEMA)
+    assert not [name for name in rig.outside.listing() if "_delta_log" in name]
+
+
+def test_the_library_gets_the_credentials_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As everything else in Penstock that talks to S3."""
+    rig = StoreRig(tmp_path)
+    options = rig.place.options
+    names = {"access_key_id": "AWS_ACCESS_KEY_ID", "secret_access_key": "AWS_SECRET_ACCESS_KEY", "region": "AWS_DEFAULT_REGION"}
+    for option, name in names.items():
+        monkeypatch.setenv(name, options[option])
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", options["endpoint"])
+    account = object_account(rig.place.url)
+    assert account.store.for_delta().items() >= rig.storage_options.items()
+    sink = DeltaSink(name=SinkName("lake"), pipeline=PIPELINE, account=account)
+    sink.prepare(pipeline=PIPELINE, schema=SCHEMA)
+    assert rig.table().version() == 0
+
+
+def test_other_stores_are_refused() -> None:
+    with pytest.raises(Usage, match="cannot hold a Delta table"):
+        object_account("az://container@account/table").store.for_delta()
+
+
 def schema_of(**kinds: object) -> str:
     fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in kinds.items()]
     return json.dumps({"type": "struct", "fields": fields})
@@ -113,7 +144,9 @@ ONE_COLUMN = schema_of(id="long")
 
 
 def sink_at(rig: DeltaRig, *, create: bool = True, partition_by: tuple[str, ...] = ()) -> DeltaSink:
-    return DeltaSink(name=SinkName("lake"), pipeline=PIPELINE, directory=rig.root, partition_by=partition_by, create=create)
+    return DeltaSink(
+        name=SinkName("lake"), pipeline=PIPELINE, account=directory_account(rig.root), partition_by=partition_by, create=create
+    )
 
 
 @pytest.mark.parametrize(

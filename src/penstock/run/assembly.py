@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from penstock.sink.kafka.records import RecordColumns
     from penstock.sink.parquet import ParquetSink
     from penstock.sink.parquet.account import Account
+    from penstock.sink.parquet.directory.account import DirectoryAccount
+    from penstock.sink.parquet.object.account import ObjectAccount
     from penstock.sink.quarantine import QuarantineSink
     from penstock.sink.spool import SpoolRoot
     from penstock.sink.table.sink import TableSinkArguments
@@ -203,13 +205,21 @@ def _account(place: ShortAccount) -> "Account":
     return directory_account(place.directory, options=place.options)
 
 
+def _table_account(settings: Delta) -> "DirectoryAccount | ObjectAccount":
+    from penstock.sink.parquet import directory_account, object_account
+
+    if settings.directory is None:
+        return object_account(settings.path, options=settings.options)
+    return directory_account(settings.directory)
+
+
 def _delta(name: SinkName, settings: Delta, plan: DeliveryPlan) -> Sink:
     from penstock.sink.delta.sink import DeltaSink
 
     return DeltaSink(
         name=name,
         pipeline=plan.pipeline,
-        directory=settings.directory,
+        account=_table_account(settings),
         partition_by=settings.partition_by,
         create=settings.create,
         compression=settings.compression,

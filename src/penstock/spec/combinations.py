@@ -59,7 +59,7 @@ def place_complaints(sinks: Mapping[str, Sink], own: Mapping[str, str]) -> list[
 
 def account_urls(sinks: Mapping[str, Sink]) -> Mapping[KeyPath, str]:
     """Return the URL of every account and every table that is a directory, of every sink, by its key path."""
-    tables = {("sinks", name, "path"): f"file://{sink.path}" for name, sink in sinks.items() if isinstance(sink, Delta)}
+    tables = {("sinks", name, "path"): sink.path for name, sink in sinks.items() if isinstance(sink, Delta)}
     return tables | {
         ("sinks", name, "accounts", account): settings.url
         for name, sink in sinks.items()

@@ -8,11 +8,10 @@ A table's marker is a handful of application versions, which are numbers and out
 position, and the identity of the ledger in parts. The commit's own notes tell people more; they go with the log's old files.
 """
 
-import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import deltalake
@@ -24,22 +23,22 @@ from deltalake.transaction import AddAction, RemoveAction
 from penstock.core.faults import FaultPoint
 from penstock.core.high_water_mark import HighWaterMark
 from penstock.core.model import BatchId, Generation, LedgerId, PipelineName, Position, Publication, QueryId, SinkName
-from penstock.errors import Conflict, Failed, OutcomeUnknown, PenstockError, Retryable
+from penstock.errors import Conflict, Failed, OutcomeUnknown, Retryable
+from penstock.sink.delta.place import TablePlace
 from penstock.sink.delta.table_schema import TableSchema
-from penstock.support.private_files import io_error, sync_directory
+from penstock.support.secret import scrub
 
 LOOK = FaultPoint("delta.look", "The table's newest snapshot is read, with its marker.")
 COMMIT = FaultPoint("delta.commit", "The files of a decided batch and the marker are committed to the table's log.")
-SYNC = FaultPoint("deltalog.sync", "The commit is made durable, where the table is a directory.")
 
-_LOG: Final = "_delta_log"
 _CHECKPOINT_INTERVAL: Final = 10
 """Commits from one checkpoint to the next: with the library's 100, a commit costs four times as much by then."""
 _ID_PARTS: Final = 4
 _ID_DIGITS: Final = 8
 _LOOKED_BACK: Final = 50
-"""Commits whose notes are looked through for the marker's batch."""
+"""Commits whose notes are looked through for the batch of a position."""
 _NOTE: Final = "penstock."
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def delta_error(point: str) -> DeltaError:
@@ -59,20 +58,26 @@ class TableFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaLog:
-    """The log of the table in the directory `root`, which may not exist yet."""
+    """The log of the table at `place`, which may not exist yet."""
 
-    root: Path
+    place: TablePlace
+
+    @property
+    def uri(self) -> str:
+        """The table, for people."""
+        return self.place.uri
 
     def newest(self) -> "Snapshot | None":
         """Return the newest snapshot, None if there is no table. Raises Retryable."""
         try:
             with LOOK.around(error=delta_error, lost=delta_error):
-                return Snapshot(root=self.root, table=DeltaTable(str(self.root)))
+                table = DeltaTable(self.place.uri, storage_options=_options(self.place))
+                return Snapshot(place=self.place, table=table)
         except TableNotFoundError:
             return None
         except Exception as cause:
             raise Retryable(
-                f"The log of the Delta table {self.root} cannot be read: {_first_line(cause)}.",
+                f"The log of the Delta table {self.uri} cannot be read: {_first_line(cause)}.",
                 remedy="Try again. If it stays so, see who else writes to the table, and with which version of Delta.",
             ) from cause
 
@@ -80,10 +85,11 @@ class DeltaLog:
         """Create an empty table unless somebody was faster. Raises Failed."""
         try:
             DeltaTable.create(
-                str(self.root),
+                self.place.uri,
                 Schema.from_json(schema),
                 mode="error",
                 partition_by=list(partition_by),
+                storage_options=_options(self.place),
                 configuration={"delta.checkpointInterval": str(_CHECKPOINT_INTERVAL)},
                 commit_properties=CommitProperties(max_commit_retries=0),  # a second creation must not land as version 1
             )
@@ -91,21 +97,8 @@ class DeltaLog:
             if self.newest() is not None:
                 return
             raise Failed(
-                f"The Delta table {self.root} cannot be created: {_first_line(cause)}.",
+                f"The Delta table {self.uri} cannot be created: {_first_line(cause)}.",
                 remedy="Mend that and start again; a directory must be on a file system that has hard links.",
-            ) from cause
-
-    def sync(self, *, since: int, upto: int) -> None:
-        """Make the commits after version `since` up to `upto` durable: the library leaves that to the operating system."""
-        try:
-            with SYNC.around(error=io_error, lost=io_error):
-                for version in range(since + 1, upto + 1):
-                    _sync_file(self.root / _LOG / f"{version:020d}.json")
-                sync_directory(self.root / _LOG)
-        except OSError as cause:
-            raise OutcomeUnknown(
-                f"A commit of the Delta table {self.root} may not be durable: {_first_line(cause)}.",
-                remedy="Mend the disk and start again.",
             ) from cause
 
 
@@ -113,7 +106,7 @@ class DeltaLog:
 class Snapshot:
     """One version of a table. Whatever is read of it stays as it was, and a commit on it knows what came since."""
 
-    root: Path
+    place: TablePlace
     table: DeltaTable
 
     @property
@@ -151,22 +144,24 @@ class Snapshot:
         return HighWaterMark(position=Position(position), ledger_id=ledger_id, generation=None, query_id=None, batch_id=None)
 
     def described_marker(self, pipeline: PipelineName, sink: SinkName) -> HighWaterMark | None:
-        """Return the marker with its batch, as far as the notes of the newest commits tell it."""
+        """Return the marker, with its batch if the notes of the newest commits tell it."""
         marker = self.marker(pipeline, sink)
-        if marker is None:
-            return None
-        wanted = {"pipeline": pipeline, "sink": sink, "position": str(marker.position)}
+        return None if marker is None else self.marker_of(marker.position, pipeline, sink) or marker
+
+    def marker_of(self, position: Position, pipeline: PipelineName, sink: SinkName) -> HighWaterMark | None:
+        """Return what the notes of the newest commits tell of the publication at `position`, None if they do not."""
+        wanted = {"pipeline": pipeline, "sink": sink, "position": str(position)}
         for commit in self.table.history(_LOOKED_BACK):
             notes = {key[len(_NOTE) :]: str(value) for key, value in commit.items() if key.startswith(_NOTE)}
             if wanted.items() <= notes.items():
                 return HighWaterMark(
-                    position=marker.position,
-                    ledger_id=marker.ledger_id,
+                    position=position,
+                    ledger_id=LedgerId(notes["ledger_id"]) if "ledger_id" in notes else None,
                     generation=Generation(int(notes["generation"])),
                     query_id=QueryId(notes["query_id"]),
                     batch_id=BatchId(int(notes["batch_id"])),
                 )
-        return marker
+        return None
 
     def commit(self, files: Sequence[TableFile], publication: Publication) -> None:
         """Add the files and move the marker to the publication, in one commit, unless the marker moved since this snapshot.
@@ -189,7 +184,7 @@ class Snapshot:
             raise Conflict(_first_line(cause)) from cause
         except Exception as cause:
             raise OutcomeUnknown(
-                f"The commit to the Delta table {self.root} failed: {_first_line(cause)}.",
+                f"The commit to the Delta table {self.place.uri} failed: {_first_line(cause)}.",
                 remedy="The batch is decided; mend that, and the next start publishes it.",
             ) from cause
 
@@ -198,24 +193,29 @@ class Snapshot:
             path=file.path,
             size=file.size_bytes,
             partition_values=dict(file.values),
-            modification_time=(self.root / file.path).stat().st_mtime_ns // 1_000_000,
+            modification_time=self.place.modified_ms(file.path),
             data_change=True,
             stats=file.statistics,
         )
 
 
 @contextmanager
-def reading(root: Path) -> Iterator[None]:
-    """Raise what the library raises for a snapshot that cannot be read as Failed."""
+def reading(place: TablePlace) -> Iterator[None]:
+    """Raise what the library raises for a snapshot that cannot be read: Retryable if its place did not answer, else Failed."""
     try:
         yield
-    except PenstockError:
-        raise
-    except Exception as cause:
+    except OSError as cause:
+        raise Retryable(f"The Delta table {place.uri} cannot be read: {_first_line(cause)}.", remedy="Try again.") from cause
+    except (DeltaError, pa.ArrowException, ValueError) as cause:
         raise Failed(
-            f"The Delta table {root} cannot be read by deltalake {deltalake.__version__}: {_first_line(cause)}.",
+            f"The Delta table {place.uri} cannot be read by deltalake {deltalake.__version__}: {_first_line(cause)}.",
             remedy="Repair the table, or restore it from a backup.",
         ) from cause
+
+
+def _options(place: TablePlace) -> dict[str, str] | None:
+    options = place.storage_options()
+    return None if options is None else dict(options)
 
 
 def _versions(publication: Publication) -> Iterator[Transaction]:
@@ -256,18 +256,6 @@ def _as_text(value: Any) -> str | None:
     return None if value is None else str(value)
 
 
-def _sync_file(path: Path) -> None:
-    """Make a commit durable; one that is not there any more is in a checkpoint."""
-    try:
-        handle = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def _first_line(cause: BaseException) -> str:
-    lines = str(cause).strip().splitlines() or [type(cause).__name__]
+    lines = scrub(_COLOURS.sub("", str(cause))).strip().splitlines() or [type(cause).__name__]
     return lines[0].rstrip(".:")

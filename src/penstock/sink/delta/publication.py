@@ -53,7 +53,7 @@ class DeltaPublication:
             if failure is None:
                 return Shown(published=Published(totals=self.publication.totals, already=False), version=snapshot.version + 1)
         raise Retryable(
-            f"Other writers changed the Delta table {self.log.root} each time that a batch was to be committed: {failure}.",
+            f"Other writers changed the Delta table {self.log.uri} each time that a batch was to be committed: {failure}.",
             remedy="Try again, or let maintenance of the table run at another time.",
         )
 
@@ -61,7 +61,7 @@ class DeltaPublication:
         snapshot = self.log.newest()
         if snapshot is None:
             raise PublishFailed(
-                f"The Delta table {self.log.root} is gone.",
+                f"The Delta table {self.log.uri} is gone.",
                 remedy="Restore it from a backup and start again: the batch is decided.",
             )
         return snapshot
@@ -89,39 +89,40 @@ class DeltaPublication:
             return False
         if marker.ledger_id not in {None, publication.ledger_id}:  # I2: names and positions are no identity
             raise LedgerMismatch(
-                f"The Delta table {self.log.root} shows what ledger {marker.ledger_id} decided, up to its position "
+                f"The Delta table {self.log.uri} shows what ledger {marker.ledger_id} decided, up to its position "
                 f"{marker.position}, but ledger {publication.ledger_id} publishes position {publication.position} there.",
                 remedy="Stop the run of the ledger that is not wanted: what one of them decided would be there twice.",
             )
         if marker.position < publication.position:
-            require_no_copy(publication, marker.position, place=f"The Delta table {self.log.root}")
+            require_no_copy(publication, marker.position, place=f"The Delta table {self.log.uri}")
             return False
-        self._require_same_batch(snapshot)
+        self._require_same_batch(snapshot, marker)
         return True
 
     def _require_no_older_copy(self, marker: HighWaterMark | None) -> None:
         found = Position(0) if marker is None else marker.position
         if found < self.since:
             raise LedgerMismatch(
-                f"The Delta table {self.log.root} stands at position {found} of the ledger, but this run published there up to "
+                f"The Delta table {self.log.uri} stands at position {found} of the ledger, but this run published there up to "
                 f"position {self.since}: an older copy is in its place.",
                 remedy="Put the newest copy back and start again. To go on without the rows that are missing, give the sink "
                 "another name and another table.",
             )
 
-    def _require_same_batch(self, snapshot: Snapshot) -> None:
-        """Raise LedgerMismatch if another batch was published at this position: published pieces have left the staging."""
+    def _require_same_batch(self, snapshot: Snapshot, marker: HighWaterMark) -> None:
+        """Raise LedgerMismatch if another batch was published at this position.
+
+        The notes of the commit tell which, as long as the log has them. Besides, published pieces have left the staging.
+        """
         publication, batch = self.publication, self.publication.batch
-        found = snapshot.described_marker(publication.pipeline, publication.sink)
-        assert found is not None
-        is_known = found.batch_id is not None and found.position == publication.position
-        is_other = is_known and (found.query_id, found.batch_id) != (batch.query_id, batch.batch_id)
+        found = snapshot.marker_of(publication.position, publication.pipeline, publication.sink)
+        is_other = found is not None and (found.query_id, found.batch_id) != (batch.query_id, batch.batch_id)
         staged = [as_file(piece) for piece in publication.staged if piece.inline is None]
         if not is_other and not any(self.area.state(piece) is PieceState.STAGED for piece in staged):
             return
         raise LedgerMismatch(
-            f"Batch {batch.batch_id} at position {publication.position} is not published in the Delta table {self.log.root}, but "
-            f"its marker stands at position {found.position}: another ledger delivered there.",
+            f"Batch {batch.batch_id} at position {publication.position} is not published in the Delta table {self.log.uri}, but "
+            f"its marker stands at position {marker.position}: another ledger delivered there.",
             remedy="Use the ledger that belongs to this table, or give the sink another name and another table.",
         )
 
@@ -131,7 +132,7 @@ class DeltaPublication:
         """Return the table's partition columns. Raises PublishFailed if the table would read the files as other rows."""
         publication, table = self.publication, snapshot.table_schema()
         try:
-            require_fit(table, publication.schema, tuple(_partition_names(publication)), where=str(self.log.root))
+            require_fit(table, publication.schema, tuple(_partition_names(publication)), where=self.log.uri)
         except Refused as misfit:
             raise PublishFailed(
                 f"Batch {publication.batch.batch_id} is decided, but: {misfit.message}",
@@ -146,7 +147,7 @@ class DeltaPublication:
             return not gone
         raise StagedDataLost(
             f"Batch {self.publication.batch.batch_id} is decided, but {len(gone)} of its files for the Delta table "
-            f"{self.log.root} are neither staged nor there, {gone[0].name} for one.",
+            f"{self.log.uri} are neither staged nor there, {gone[0].name} for one.",
             remedy="Restore the staging directory or the table's directory from a backup, then run `penstock recover`.",
         )
 
@@ -155,7 +156,7 @@ class DeltaPublication:
         for piece in map(as_file, self.publication.staged):
             if self.area.state(piece) is not PieceState.SHOWN:
                 raise StagedDataLost(
-                    f"{self.log.root / piece.name} was removed before it was committed: a vacuum of files without any "
+                    f"{self.log.uri}/{piece.name} was removed before it was committed: a vacuum of files without any "
                     "retention did that.",
                     remedy="Restore the file from a backup, then run `penstock recover`.",
                 )

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from threading import RLock
 from typing import ClassVar
 
@@ -31,16 +30,18 @@ from penstock.core.model import (
 from penstock.errors import Failed, LedgerMismatch, Refused, Retryable, Usage
 from penstock.protocols import Signature, SinkDecisions, TaskCheck
 from penstock.sink.delta.log import DeltaLog, Snapshot, delta_error, reading
+from penstock.sink.delta.place import place_of
 from penstock.sink.delta.publication import DeltaPublication
 from penstock.sink.delta.staging import FlatUploads
 from penstock.sink.delta.statistics import footer_notes
 from penstock.sink.delta.table_schema import delta_schema, require_fit, require_storable
 from penstock.sink.delta.verification import VerifiedTable
-from penstock.sink.parquet import directory_account
 from penstock.sink.parquet.account import Area
+from penstock.sink.parquet.directory.account import DirectoryAccount
 from penstock.sink.parquet.layout import owner_of
+from penstock.sink.parquet.object.account import ObjectAccount
 from penstock.sink.parquet.ownership import claim_account, require_apart
-from penstock.sink.parquet.splitting import WriteSettings
+from penstock.sink.parquet.splitting import INLINE_LIMIT_BYTES, WriteSettings
 from penstock.sink.parquet.stager import ParquetStager
 from penstock.sink.parquet.verification import verify_accounts
 from penstock.sink.table.verification import without_marker
@@ -52,10 +53,10 @@ _RECENT = 20
 
 
 class DeltaSink:
-    """Appends to one Delta table, a directory. Safe to use from several threads.
+    """Appends to one Delta table, in a directory or in a bucket of S3. Safe to use from several threads.
 
-    Tasks write files into staging beside the table. Publishing moves them into its directory, where no reader of Delta looks
-    for them, and commits them with the marker.
+    Tasks stage files as for an account of the Parquet sink. Publishing shows them in the table's place, where no reader of Delta
+    looks for them, and commits them with the marker.
     """
 
     kind: ClassVar = SinkKind.STAGING
@@ -68,16 +69,17 @@ class DeltaSink:
         *,
         name: SinkName,
         pipeline: PipelineName,
-        directory: Path,
+        account: DirectoryAccount | ObjectAccount,
         partition_by: Sequence[str] = (),
         create: bool = True,
         compression: str = "zstd",
         target_file_size_bytes: int = 128_000_000,
+        inline_limit_bytes: int = INLINE_LIMIT_BYTES,
     ) -> None:
         self.name = name
         self._pipeline = pipeline
-        self._account = directory_account(directory)
-        self._log = DeltaLog(root=self._account.root)
+        self._account = account
+        self._log = DeltaLog(place=place_of(account))
         self._create = create
         self._settings = WriteSettings(
             sink=name,
@@ -87,6 +89,7 @@ class DeltaSink:
             compression=compression,
             target_file_size_bytes=target_file_size_bytes,
             footer_notes=footer_notes,
+            inline_limit_bytes=inline_limit_bytes,
         )
         self._uploads: FlatUploads | None = None
         self._lock = RLock()
@@ -103,7 +106,7 @@ class DeltaSink:
         files = f"Parquet ({settings.compression}) files of about {size_mb:.0f} MB{parts}"
         return {
             "stage": f"{files}, invisible: {self._account.staging}",
-            "publish": f"one move a file, then one commit to the Delta table {self._account.url}: the files and the marker",
+            "publish": f"{self._account.publishing}; then one commit to the Delta table {self._account.url}: files and marker",
         }
 
     # --- checks
@@ -118,12 +121,12 @@ class DeltaSink:
             snapshot = self._log.newest()
             if snapshot is None:
                 ok, message = self._create, "will be created" if self._create else "is missing: create it, or set create: true"
-                return [*findings, Finding(subject=subject, ok=ok, message=f"The Delta table {self._log.root} {message}.")]
-            with reading(self._log.root):
+                return [*findings, Finding(subject=subject, ok=ok, message=f"The Delta table {self._log.uri} {message}.")]
+            with reading(self._log.place):
                 snapshot.table_schema()
         except (Retryable, Failed) as error:
             return [*findings, Finding(subject=subject, ok=False, message=str(error))]
-        message = f"The Delta table {self._log.root} is at version {snapshot.version}; deltalake {deltalake.__version__}."
+        message = f"The Delta table {self._log.uri} is at version {snapshot.version}; deltalake {deltalake.__version__}."
         return [*findings, Finding(subject=subject, ok=True, message=message)]
 
     def require_schema_accepted(self, *, pipeline: PipelineName, schema: str) -> None:
@@ -139,7 +142,7 @@ class DeltaSink:
         snapshot = self._log.newest() if account == ONLY_ACCOUNT else None
         if snapshot is None:
             return None
-        with reading(self._log.root):
+        with reading(self._log.place):
             return snapshot.described_marker(pipeline, self.name)
 
     # --- the life of a batch
@@ -161,10 +164,11 @@ class DeltaSink:
     def claim(self, ledger_id: LedgerId) -> None:
         """Note that table and staging are this sink's and that ledger's. Raises Refused, LedgerMismatch, Retryable, Failed."""
         snapshot = self._log.newest()
-        marker = None if snapshot is None else snapshot.marker(self._pipeline, self.name)
+        with reading(self._log.place):
+            marker = None if snapshot is None else snapshot.marker(self._pipeline, self.name)
         if marker is not None and marker.ledger_id not in {None, ledger_id}:
             raise LedgerMismatch(
-                f"The Delta table {self._log.root} shows what ledger {marker.ledger_id} decided, but this is ledger {ledger_id}.",
+                f"The Delta table {self._log.uri} shows what ledger {marker.ledger_id} decided, but this is ledger {ledger_id}.",
                 remedy="Put that ledger back and start again. If it is lost, or both are to go on, give the sink another name "
                 "and another table: two ledgers would deliver the same rows twice.",
             )
@@ -179,12 +183,14 @@ class DeltaSink:
         """Commit the decided files, unless the table shows them. Raises what `DeltaPublication.publish` raises."""
         if not publication.staged:
             return Published(totals=publication.totals, already=True)
-        with self._lock:
+        with self._lock, reading(self._log.place):
             if publication.ledger_id is not None:
                 self._claim(publication.ledger_id)
             area = self._area(publication.pipeline)
             shown = DeltaPublication(log=self._log, area=area, publication=publication, since=self._published_at).publish()
-            self._log.sync(since=self._synced if self._synced >= 0 else max(-1, shown.version - _RECENT), upto=shown.version)
+            self._log.place.sync(
+                since=self._synced if self._synced >= 0 else max(-1, shown.version - _RECENT), upto=shown.version
+            )
             self._synced = max(self._synced, shown.version)
             self._published_at = max(self._published_at, publication.position)
         return shown.published
@@ -196,14 +202,14 @@ class DeltaSink:
         """Compare the rows of every file of the newest version with the ledger as of that version's marker."""
         snapshot = self._log.newest()
         if snapshot is None:
-            return without_marker(decisions, f"There is no Delta table {self._log.root}.")
-        with reading(self._log.root):
+            return without_marker(decisions, f"There is no Delta table {self._log.uri}.")
+        with reading(self._log.place):
             table = VerifiedTable(snapshot, self._area(), pipeline=self._pipeline, sink=self.name)
             report = verify_accounts({ONLY_ACCOUNT: table}, decisions, self._settings.row_digest)
             newest = None if report.ok else self._log.newest()
             if newest is not None and newest.version != snapshot.version and table.lost_files(newest):
                 raise Retryable(
-                    f"Files were taken out of the Delta table {self._log.root} while they were read.", remedy="Verify again."
+                    f"Files were taken out of the Delta table {self._log.uri} while they were read.", remedy="Verify again."
                 )
         return report
 
@@ -239,10 +245,11 @@ class DeltaSink:
         with PREPARE.around(error=delta_error_as_failed, lost=delta_error_as_failed):
             snapshot = self._log.newest()
             if snapshot is None:
+                self._log.place.prove()
                 self._log.create(delta_schema(schema), self._settings.partition_by)
                 snapshot = self._log.newest()
         if snapshot is None:
-            raise Retryable(f"The Delta table {self._log.root} was created, but is not there.", remedy="Try again.")
+            raise Retryable(f"The Delta table {self._log.uri} was created, but is not there.", remedy="Try again.")
         self._require_fit(snapshot, area, schema, pipeline)
 
     def _require_storable(self, schema: str) -> None:
@@ -255,25 +262,25 @@ class DeltaSink:
         """Raise Refused where a table must not be created. A decided file of a batch may be there, if the table was removed."""
         if not self._create:
             raise Refused(
-                f"The Delta table {self._log.root} is missing, and sink {self.name!r} has create: false.",
+                f"The Delta table {self._log.uri} is missing, and sink {self.name!r} has create: false.",
                 remedy="Create it, or set create: true.",
             )
-        found = next((file.name for file in area.files()), None) if self._log.root.is_dir() else None
+        found = next((file.name for file in area.files()), None)
         if found is not None:
             raise Refused(
-                f"{self._log.root} holds {found}, but no Delta table: its first vacuum would remove what is there.",
+                f"{self._log.uri} holds {found}, but no Delta table: its first vacuum would remove what is there.",
                 remedy="Name an empty directory, or make a Delta table of the files first (`CONVERT TO DELTA`).",
             )
 
     def _require_fit(self, snapshot: Snapshot, area: Area, schema: str, pipeline: PipelineName) -> None:
-        with reading(self._log.root):
-            require_fit(snapshot.table_schema(), schema, self._settings.partition_by, where=str(self._log.root))
+        with reading(self._log.place):
+            require_fit(snapshot.table_schema(), schema, self._settings.partition_by, where=self._log.uri)
             if area.claimed_by() is not None or snapshot.marker(pipeline, self.name) is not None:
                 return
             found = next(snapshot.files(), None)
         if found is not None:
             raise Refused(
-                f"The Delta table {self._log.root} holds rows that sink {self.name!r} of pipeline {pipeline!r} did not deliver, "
+                f"The Delta table {self._log.uri} holds rows that sink {self.name!r} of pipeline {pipeline!r} did not deliver, "
                 f"{found.path} for one: `penstock verify` could not tell what is missing.",
                 remedy="Give the sink a table of its own, and let readers read both.",
             )
@@ -282,7 +289,7 @@ class DeltaSink:
         owner = area.claimed_by()
         if owner is not None and (owner.pipeline, owner.sink) != (pipeline, self.name):
             raise Refused(
-                f"The Delta table {self._log.root} belongs to sink {owner.sink!r} of pipeline {owner.pipeline!r}, expected sink "
+                f"The Delta table {self._log.uri} belongs to sink {owner.sink!r} of pipeline {owner.pipeline!r}, expected sink "
                 f"{self.name!r} of pipeline {pipeline!r}.",
                 remedy="Give every sink of every pipeline a table of its own, and let readers read them together.",
             )
