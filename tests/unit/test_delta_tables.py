@@ -207,6 +207,9 @@ def test_tables_that_are_refused(rig: DeltaRig, what: str) -> None:
     (rig.root / "_delta_log" / f"{0:020d}.json").write_text("\n".join(map(json.dumps, actions)))
     with pytest.raises(Refused, match=what):
         sink_at(rig).prepare(pipeline=PIPELINE, schema=ONE_COLUMN)
+    [*_, finding] = sink_at(rig).check()
+    assert not finding.ok
+    assert what in finding.message
 
 
 @pytest.mark.parametrize(

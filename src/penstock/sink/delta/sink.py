@@ -34,7 +34,7 @@ from penstock.sink.delta.place import place_of
 from penstock.sink.delta.publication import DeltaPublication
 from penstock.sink.delta.staging import FlatUploads
 from penstock.sink.delta.statistics import footer_notes
-from penstock.sink.delta.table_schema import delta_schema, require_fit, require_storable
+from penstock.sink.delta.table_schema import delta_schema, require_fit, require_storable, require_supported
 from penstock.sink.delta.verification import VerifiedTable
 from penstock.sink.parquet.account import Area
 from penstock.sink.parquet.directory.account import DirectoryAccount
@@ -123,8 +123,8 @@ class DeltaSink:
                 ok, message = self._create, "will be created" if self._create else "is missing: create it, or set create: true"
                 return [*findings, Finding(subject=subject, ok=ok, message=f"The Delta table {self._log.uri} {message}.")]
             with reading(self._log.place):
-                snapshot.table_schema()
-        except (Retryable, Failed) as error:
+                require_supported(snapshot.table_schema(), where=self._log.uri)
+        except (Retryable, Failed, Refused) as error:
             return [*findings, Finding(subject=subject, ok=False, message=str(error))]
         message = f"The Delta table {self._log.uri} is at version {snapshot.version}; deltalake {deltalake.__version__}."
         return [*findings, Finding(subject=subject, ok=True, message=message)]

@@ -76,12 +76,7 @@ def require_storable(spark_json: str, partition_by: Sequence[str]) -> Sequence[P
 
 def require_fit(table: TableSchema, spark_json: str, partition_by: Sequence[str], *, where: str) -> None:
     """Raise Refused unless files of such rows may be added to the table as they are: nothing checks or converts them later."""
-    unsupported = next(_unsupported(table), None)
-    if unsupported is not None:
-        raise Refused(
-            f"The table {where} has {unsupported}, which this version does not write.",
-            remedy="Name another table, or copy its rows into one without.",
-        )
+    require_supported(table, where=where)
     if tuple(partition_by) != table.partition_by:
         raise Refused(
             f"The table {where} is partitioned by {', '.join(table.partition_by) or 'nothing'}, and partition_by is "
@@ -93,6 +88,16 @@ def require_fit(table: TableSchema, spark_json: str, partition_by: Sequence[str]
         raise Refused(
             f"The table {where} {difference}.",
             remedy="Change the columns in the transform to those of the table, alter the table, or name another one.",
+        )
+
+
+def require_supported(table: TableSchema, *, where: str) -> None:
+    """Raise Refused for a table with a feature that asks more of a writer than to add files."""
+    unsupported = next(_unsupported(table), None)
+    if unsupported is not None:
+        raise Refused(
+            f"The table {where} has {unsupported}, which this version does not write.",
+            remedy="Name another table, or copy its rows into one without.",
         )
 
 
