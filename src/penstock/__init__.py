@@ -17,6 +17,7 @@ _MODULES: Final = {
     "penstock.sink.memory": "clear_memory_table memory_table",
     "penstock.sink.own": "OwnBatch OwnSink from_json_lines require_json to_json_lines",
     "penstock.spec.location": "Account Quarantine Route",
+    "penstock.spec.delta": "Delta",
     "penstock.spec.kafka": "Kafka RecordValue",
     "penstock.spec.pipeline": "PipelineSettings Spark Transform Trigger",
     "penstock.spec.registry": "Coded Decode Encode Registry",
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from penstock.run.reading import Reading
     from penstock.sink.memory import clear_memory_table, memory_table
     from penstock.sink.own import OwnBatch, OwnSink, from_json_lines, require_json, to_json_lines
+    from penstock.spec.delta import Delta
     from penstock.spec.kafka import Kafka, RecordValue
     from penstock.spec.location import Account, Quarantine, Route
     from penstock.spec.pipeline import PipelineSettings, Spark, Transform, Trigger
@@ -60,6 +62,7 @@ __all__ = [
     "Console",
     "Decode",
     "Delivery",
+    "Delta",
     "DuckDB",
     "Encode",
     "Guarantee",

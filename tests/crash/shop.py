@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 import duckdb
 import psycopg
 import pymysql
+from deltalake import DeltaTable
 
 from tests.conformance import lines_sink
 from tests.crash.world import Row, assert_same
@@ -28,6 +29,8 @@ def new_shop(database: str, directory: Path) -> str:
         return f"duckdb:///{directory}/shop.duckdb"
     if database == "own":
         return f"{directory}/shop.db"
+    if database == "delta":
+        return f"{directory}/tables/shop"
     return str(server("postgres" if database == "dbapi" else database).database(unique("shop")))
 
 
@@ -38,6 +41,8 @@ def written(database: str, shop: str, root: Path) -> str:
     if database == "own":
         shutil.copy(str(lines_sink.__file__), root)
         return f"{{python: 'lines_sink:Lines', path: {json.dumps(shop)}}}"
+    if database == "delta":
+        return f"{{type: delta, path: {json.dumps(shop)}}}"
     key = ", key: [id], wait: 40s" if database == "cassandra" else ""
     return f"{{type: {database}, url: {json.dumps(shop)}, table: flights{key}}}"
 
@@ -53,6 +58,9 @@ def _rows(database: str, shop: str) -> "Counter[Row]":
         with closing(sqlite3.connect(shop)) as connection:
             rows = [json.loads(line) for (line,) in connection.execute("SELECT line FROM line")]
         return Counter((row["id"], row["origin"], row["month"], row["payload"], row["amount"]) for row in rows)
+    if database == "delta":
+        files = DeltaTable(shop).file_uris()
+        return Counter(duckdb.sql(f"{_COLUMNS.rpartition(' ')[0]} read_parquet({files})").fetchall())
     if database == "cassandra":
         parts = urlsplit(shop)
         with keyspace_at(parts.port or 0, cassandra.ROLE, cassandra.PASSWORD, parts.path[1:]) as session:

@@ -189,6 +189,11 @@ VARIANTS: Mapping[str, Variant] = {
         at=dict.fromkeys((f"duckdb.{step}" for step in ("begin", "stage", "move", "mark", "commit")), (1, 2)),
         database="duckdb",
     ),
+    "delta": Variant(
+        points=("delta.prepare", "delta.look", "delta.commit", "deltalog.sync"),
+        at={"delta.look": (1, 4), "delta.commit": (1, 2), "deltalog.sync": (1, 2)},
+        database="delta",
+    ),
     "cassandra": Variant(
         points=tuple(f"cassandra.{step}" for step in ("prepare", "read", "stamp", "write", "mark")),
         at=dict.fromkeys((f"cassandra.{step}" for step in ("read", "stamp", "write", "mark")), (1, 2)),

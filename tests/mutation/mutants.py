@@ -7,6 +7,7 @@ it. One whose text is not found any more is planted anew in the line that carrie
 from tests.mutation.mutants_of_accounts import MUTANTS_OF_ACCOUNTS
 from tests.mutation.mutants_of_cassandra import MUTANTS_OF_CASSANDRA
 from tests.mutation.mutants_of_commit import MUTANTS_OF_COMMIT
+from tests.mutation.mutants_of_delta import MUTANTS_OF_DELTA
 from tests.mutation.mutants_of_doors import MUTANTS_OF_DOORS
 from tests.mutation.mutants_of_duckdb import MUTANTS_OF_DUCKDB
 from tests.mutation.mutants_of_identity import MUTANTS_OF_IDENTITY
@@ -27,7 +28,15 @@ from tests.mutation.mutants_of_warehouses import MUTANTS_OF_WAREHOUSES
 
 _KINDS = (
     *(MUTANTS_OF_IDENTITY, MUTANTS_OF_ACCOUNTS),
-    *(MUTANTS_OF_COMMIT, MUTANTS_OF_DUCKDB, MUTANTS_OF_LEDGER, MUTANTS_OF_MYSQL, MUTANTS_OF_POSTGRES, MUTANTS_OF_SINKS),
+    *(
+        MUTANTS_OF_COMMIT,
+        MUTANTS_OF_DELTA,
+        MUTANTS_OF_DUCKDB,
+        MUTANTS_OF_LEDGER,
+        MUTANTS_OF_MYSQL,
+        MUTANTS_OF_POSTGRES,
+        MUTANTS_OF_SINKS,
+    ),
     *(MUTANTS_OF_STORES, MUTANTS_OF_CASSANDRA, MUTANTS_OF_KIT, MUTANTS_OF_WAREHOUSES),
     *(MUTANTS_OF_KAFKA, MUTANTS_OF_KAFKA_ENDS, MUTANTS_OF_KAFKA_SOURCE),
     *(MUTANTS_OF_REGISTRY, MUTANTS_OF_DOORS, MUTANTS_OF_SECRETS, MUTANTS_OF_SETTINGS, MUTANTS_OF_VERIFY),

@@ -153,8 +153,8 @@ SINK_MISTAKES = [
         "Write s3://bucket/prefix.",
     ),
     (
-        lake("type: delta", "url: s3://ann:geheim@host/db"),
-        "f.yaml:7: sinks.lake.type delta is not supported by this version.",
+        lake("type: iceberg", "url: s3://ann:geheim@host/db"),
+        "f.yaml:7: sinks.lake.type iceberg is not supported by this version.",
         TYPES,
     ),
     (

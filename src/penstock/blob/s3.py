@@ -66,6 +66,25 @@ class S3Store(BlobStore):
     )  # fmt: skip
     dates_requests: bool = True
 
+    def for_delta(self) -> Mapping[str, str]:
+        """Return endpoint, region and credentials as this client has them now. Raises Failed."""
+        with self._translate_errors("find the credentials for", ""):
+            client, found = self._client, _session(self.options).get_credentials()
+            if found is None:
+                raise NoCredentialsError
+            keys = found.get_frozen_credentials()
+        options = {
+            "AWS_ENDPOINT_URL": client.meta.endpoint_url,
+            "AWS_REGION": client.meta.region_name,
+            "AWS_ACCESS_KEY_ID": keys.access_key,
+            "AWS_SECRET_ACCESS_KEY": keys.secret_key,
+            "AWS_SESSION_TOKEN": keys.token or "",
+            "AWS_ALLOW_HTTP": str(client.meta.endpoint_url.startswith("http://")).lower(),
+            "AWS_CONDITIONAL_PUT": "etag",
+            "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "false",
+        }
+        return {name: value for name, value in options.items() if value}
+
     def put(self, key: str, data: bytes, *, tag: str) -> None:
         with self._translate_errors("write", key, changes=True):
             self._client.put_object(**self._object(key), Body=data, Metadata={TAG: tag})
@@ -186,13 +205,7 @@ class S3Store(BlobStore):
 @lru_cache(maxsize=64)
 def _client(process: int, given: tuple[tuple[str, str], ...]) -> Any:  # noqa: ARG001 - a fork must not share connections
     options = dict(given)
-    session = boto3.session.Session(
-        profile_name=options.get("profile"),
-        region_name=options.get("region"),
-        aws_access_key_id=options.get("access_key_id"),
-        aws_secret_access_key=options.get("secret_access_key"),
-        aws_session_token=options.get("session_token"),
-    )
+    session = _session(options)
     timeout_s = float(options.get("timeout_s", "60"))
     config = Config(
         retries={"mode": "standard", "total_max_attempts": int(options.get("attempts", "5"))},
@@ -204,6 +217,16 @@ def _client(process: int, given: tuple[tuple[str, str], ...]) -> Any:  # noqa: A
     client = session.client("s3", endpoint_url=options.get("endpoint"), config=config)
     client.meta.events.register("before-send.s3", sent)
     return client
+
+
+def _session(options: Mapping[str, str]) -> Any:
+    return boto3.session.Session(
+        profile_name=options.get("profile"),
+        region_name=options.get("region"),
+        aws_access_key_id=options.get("access_key_id"),
+        aws_secret_access_key=options.get("secret_access_key"),
+        aws_session_token=options.get("session_token"),
+    )
 
 
 def _unless(codes: "frozenset[str]", call: "Callable[..., Any]", **asked: Any) -> Any:

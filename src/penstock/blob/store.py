@@ -126,6 +126,10 @@ class BlobStore(ABC):
         """
         return replace(self, options={**self.options, "attempts": "1"})
 
+    def for_delta(self) -> Mapping[str, str]:
+        """Return the storage options with which the library for Delta tables reaches this place. Raises Usage if none do."""
+        raise Usage(f"{self.url} cannot hold a Delta table of Penstock's yet.", remedy="Use a directory, or s3://.")
+
     def requests_sent(self) -> Mapping[str, int]:
         """Return how many requests this process has sent there, by the store's URL."""
         return {self.url: requests_to(self.url)}

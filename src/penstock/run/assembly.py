@@ -20,6 +20,7 @@ from penstock.run.user_sink import user_written
 from penstock.source.kafka.records_again import KafkaRecords
 from penstock.source.kafka.watch import watch_of
 from penstock.spark.column_name import quoted
+from penstock.spec.delta import Delta
 from penstock.spec.kafka import Kafka
 from penstock.spec.location import FAIL, Quarantine, Route, ShortAccount
 from penstock.spec.pipeline import DeliverySettings, PipelineSettings, quarantined
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from penstock.sink.kafka.records import RecordColumns
     from penstock.sink.parquet import ParquetSink
     from penstock.sink.parquet.account import Account
+    from penstock.sink.parquet.directory.account import DirectoryAccount
+    from penstock.sink.parquet.object.account import ObjectAccount
     from penstock.sink.quarantine import QuarantineSink
     from penstock.sink.spool import SpoolRoot
     from penstock.sink.table.sink import TableSinkArguments
@@ -202,6 +205,28 @@ def _account(place: ShortAccount) -> "Account":
     return directory_account(place.directory, options=place.options)
 
 
+def _table_account(settings: Delta) -> "DirectoryAccount | ObjectAccount":
+    from penstock.sink.parquet import directory_account, object_account
+
+    if settings.directory is None:
+        return object_account(settings.path, options=settings.options)
+    return directory_account(settings.directory)
+
+
+def _delta(name: SinkName, settings: Delta, plan: DeliveryPlan) -> Sink:
+    from penstock.sink.delta.sink import DeltaSink
+
+    return DeltaSink(
+        name=name,
+        pipeline=plan.pipeline,
+        account=_table_account(settings),
+        partition_by=settings.partition_by,
+        create=settings.create,
+        compression=settings.compression,
+        target_file_size_bytes=settings.target_file_size,
+    )
+
+
 def _sqlite(name: SinkName, settings: SQLite, plan: DeliveryPlan) -> Sink:
     from penstock.sink.sqlite import SqliteSink
 
@@ -328,6 +353,7 @@ def _user_written(name: SinkName, settings: PythonSink, plan: DeliveryPlan) -> S
 
 _BUILDERS: Mapping[type, Callable[[SinkName, Any, DeliveryPlan], Sink]] = {
     Parquet: _parquet,
+    Delta: _delta,
     SQLite: _sqlite,
     DuckDB: _duckdb,
     PostgreSQL: _postgres,

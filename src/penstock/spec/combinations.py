@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from itertools import combinations
 
 from penstock.spec.complaint import Complaint, KeyPath, dotted
+from penstock.spec.delta import Delta
 from penstock.spec.kafka import Kafka
 from penstock.spec.place import is_read_from, same_or_nested
 from penstock.spec.sink import Parquet, Sink
@@ -26,9 +27,9 @@ def mode_complaints(sinks: Mapping[str, Sink], output_mode: str) -> Iterator[Com
 
 
 def _mode_misfit(sink: Sink, output_mode: str) -> tuple[str, str] | None:
-    if isinstance(sink, Parquet) and output_mode != "append":
+    if isinstance(sink, Parquet | Delta) and output_mode != "append":
         because = _COMPLETE if output_mode == "complete" else _UPDATE
-        return f"{because}, and parquet can only append", "Use output_mode: append, or a sink that replaces or upserts."
+        return f"{because}, and {sink.type} can only append", "Use output_mode: append, or a sink that replaces or upserts."
     if isinstance(sink, Kafka) and output_mode == "complete":
         return f"{_COMPLETE}, and a topic would get all of it again", "Use output_mode: update or append."
     return _write_misfit(sink, output_mode) if isinstance(sink, Table) else None
@@ -57,8 +58,9 @@ def place_complaints(sinks: Mapping[str, Sink], own: Mapping[str, str]) -> list[
 
 
 def account_urls(sinks: Mapping[str, Sink]) -> Mapping[KeyPath, str]:
-    """Return the URL of every account of every sink, by its key path."""
-    return {
+    """Return the URL of every account and every table that is a directory, of every sink, by its key path."""
+    tables = {("sinks", name, "path"): sink.path for name, sink in sinks.items() if isinstance(sink, Delta)}
+    return tables | {
         ("sinks", name, "accounts", account): settings.url
         for name, sink in sinks.items()
         if isinstance(sink, Parquet)

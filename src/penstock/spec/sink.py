@@ -9,6 +9,7 @@ from typing_extensions import Self
 
 from penstock.core.model import Json
 from penstock.spec.complaint import complaint_error, described
+from penstock.spec.delta import Delta
 from penstock.spec.kafka import Kafka
 from penstock.spec.location import FAIL, QUARANTINE, Account, Columns, GivenColumns, Route, ShortAccount
 from penstock.spec.scalar import PYTHON_SCHEMA, AccountKey, Size, python_name
@@ -22,7 +23,7 @@ Encoding: TypeAlias = Literal[
 ]
 EncodingOfAll: TypeAlias = Literal["auto", "dictionary", "plain"]
 
-PLANNED: Final = ("delta", "iceberg", "http")
+PLANNED: Final = ("iceberg", "http")
 """Sink types of later versions."""
 
 
@@ -209,7 +210,7 @@ class PythonSink(Settings):
 
 
 SUPPORTED: Final = (
-    *("parquet", "postgres", "mysql", "redshift", "sqlserver", "sqlite"),
+    *("parquet", "delta", "postgres", "mysql", "redshift", "sqlserver", "sqlite"),
     *("duckdb", "cassandra", "dbapi", "kafka", "console", "memory"),
 )
 
@@ -245,6 +246,7 @@ def _check_type(value: Any) -> Any:
 
 Sink = Annotated[
     Annotated[Parquet, Tag("parquet")]
+    | Annotated[Delta, Tag("delta")]
     | Annotated[SQLite, Tag("sqlite")]
     | Annotated[DuckDB, Tag("duckdb")]
     | Annotated[PostgreSQL, Tag("postgres")]

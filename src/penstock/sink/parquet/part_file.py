@@ -11,6 +11,7 @@ from penstock.errors import StageFailed, Usage
 from penstock.protocols import SCHEMA_KEY
 from penstock.sink.parquet.account import Upload
 from penstock.sink.parquet.encoding import Encodings
+from penstock.sink.parquet.splitting import FooterNotes
 
 _SPARK_KEY = "org.apache.spark.sql.parquet.row.metadata"
 
@@ -28,18 +29,22 @@ class PartFile:
         compression: str,
         encodings: Encodings,
         notes: Mapping[str, str],
+        footer_notes: FooterNotes | None = None,
     ) -> None:
         self.account = account
         self.name = name
         self._upload = upload
         self._schema = schema
         self._rows, self._digest = 0, 0
+        self._footer_notes = footer_notes
+        self._footers: list[pq.FileMetaData] = []
         self._writer = pq.ParquetWriter(
             pa.PythonFile(upload, mode="w"),
             schema,
             compression=compression,
             version="2.6",
             store_schema=False,
+            metadata_collector=self._footers,
             **encodings.writer_options(),
         )
         self._writer.add_key_value_metadata(notes)
@@ -65,6 +70,7 @@ class PartFile:
 
     def finish(self, *, sink: SinkName, attempt: str) -> Staged:
         finished = self._upload.finish()
+        noted = {} if self._footer_notes is None else self._footer_notes(self._footers[0], self._schema)
         totals = Totals(rows=self._rows, files=1, size_bytes=self.size_bytes) + Totals(digest=self._digest)
         return Staged(
             sink=sink,
@@ -72,7 +78,7 @@ class PartFile:
             name=self.name,
             attempt=attempt,
             totals=totals,
-            ref=finished.ref,
+            ref={**finished.ref, **noted},
             inline=finished.inline,
         )
 

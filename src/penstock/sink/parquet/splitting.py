@@ -3,15 +3,17 @@
 A chunk of rows is split by account and partition directory, by Arrow's `group_by` and one `take`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from penstock.core.model import NEWEST_ROW_DIGEST, AccountName, RowDigest, SinkName
+from penstock.core.model import NEWEST_ROW_DIGEST, AccountName, Json, RowDigest, SinkName
 from penstock.core.row_hash import digest, row_hashes
 from penstock.errors import StageFailed
 from penstock.sink.parquet.encoding import Encodings
@@ -19,6 +21,9 @@ from penstock.sink.parquet.layout import PartitionColumn, Value, is_lost_as_dire
 
 INLINE_LIMIT_BYTES = 100 * 1024
 """Per attempt, however many files it has, as for the spool. A decision holds up to this much for each of its tasks."""
+
+FooterNotes: TypeAlias = Callable[[pq.FileMetaData, pa.Schema], Mapping[str, Json]]
+"""Makes what `Staged.ref` says of a file besides where it is staged, from its footer and its Arrow schema. Picklable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +34,7 @@ class WriteSettings:
     that no partition directory can express (the empty one) as null instead of failing. Sizes of row groups and buffers are of
     Arrow data in memory, `buffer_bytes` for all files of an attempt together. Small files of an attempt travel in the decision,
     up to `inline_limit_bytes` in all, if the store can put them at once. `owner` is part of every file's name. `row_digest` is
-    how rows are hashed, which the ledger says.
+    how rows are hashed, which the ledger says. `footer_notes` adds to `Staged.ref` what publishing needs of each file's footer.
     """
 
     sink: SinkName
@@ -47,6 +52,7 @@ class WriteSettings:
     open_files: int = 64
     inline_limit_bytes: int = INLINE_LIMIT_BYTES
     row_digest: RowDigest = NEWEST_ROW_DIGEST
+    footer_notes: FooterNotes | None = None
 
 
 _OWN_SHARE = 16

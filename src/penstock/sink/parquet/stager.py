@@ -188,6 +188,7 @@ class ParquetStageWriter:
             compression=self._settings.compression,
             encodings=self._encodings,
             notes=self._notes,
+            footer_notes=self._settings.footer_notes,
         )
 
     def _finish(self, place: Place) -> None:

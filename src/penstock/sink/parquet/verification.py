@@ -5,17 +5,44 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import BinaryIO, Protocol
 
 import pyarrow as pa
 
 from penstock.core.model import AccountName, AccountReport, Position, Problem, Publication, RowDigest, SinkReport, Staged, Totals
 from penstock.errors import PenstockError, Retryable
 from penstock.protocols import SinkDecisions
-from penstock.sink.parquet.account import Area, StoredFile
+from penstock.sink.parquet.account import StoredFile
 from penstock.sink.parquet.layout import attempt_of, is_parquet
-from penstock.sink.parquet.table import Table, read_content
+from penstock.sink.parquet.table import read_content
 
 _STEM = re.compile(r"part-g\d+-b\d+-p\d+-t\d+-[0-9a-f]{16}-\d{5}")
+
+
+class ListsFiles(Protocol):
+    """The files of a table as its readers find them."""
+
+    def files(self) -> Iterator[StoredFile]:
+        """Yield every file, in any order."""
+        ...
+
+    def open(self, name: str) -> BinaryIO:
+        """Open a file for reading."""
+        ...
+
+
+class Verifiable(Protocol):
+    """A table whose content can be compared with the ledger."""
+
+    @property
+    def name(self) -> AccountName: ...
+
+    @property
+    def area(self) -> ListsFiles: ...
+
+    def marked_at(self) -> Position | None:
+        """Return the position up to which the table shows everything, by its marker; None without one."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,13 +118,13 @@ class Seen:
 class _Listed:
     """What an account holds. Everything up to `as_of` was published before the listing; newer files may be there in part."""
 
-    area: Area
+    area: ListsFiles
     as_of: Position
     files: Sequence[StoredFile]
     problem: Problem | None = None
 
 
-def verify_accounts(tables: Mapping[AccountName, Table], decisions: SinkDecisions, row_digest: RowDigest) -> SinkReport:
+def verify_accounts(tables: Mapping[AccountName, Verifiable], decisions: SinkDecisions, row_digest: RowDigest) -> SinkReport:
     """Compare the content of all accounts with what was decided.
 
     Maintenance may rewrite files: an account whose rows and digest agree has no problem with names. Where they do not agree,
@@ -124,7 +151,7 @@ def verify_accounts(tables: Mapping[AccountName, Table], decisions: SinkDecision
     return SinkReport(accounts=reports, problems=tuple(problems), as_of=min(as_of, default=decisions.published_at))
 
 
-def _listed(table: Table, published_at: Position) -> _Listed:
+def _listed(table: Verifiable, published_at: Position) -> _Listed:
     marked_at, problem = None, None
     try:
         marked_at = table.marked_at()  # before the listing, which then has every file up to it
@@ -150,7 +177,7 @@ def _look(listed: _Listed, ledger: LedgerFiles, account: AccountName, row_digest
         return list(pool.map(look, files))
 
 
-def _read(area: Area, file: StoredFile, schema: str, row_digest: RowDigest) -> Seen:
+def _read(area: ListsFiles, file: StoredFile, schema: str, row_digest: RowDigest) -> Seen:
     if not is_parquet(file.name):
         return Seen(file=file, content=None, problem="is no Parquet file")
     try:

@@ -1,0 +1,139 @@
+"""Where a Delta table is: what the library needs to open it there, and what the library leaves to others."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from penstock.blob import BlobStore
+from penstock.core.faults import FaultPoint
+from penstock.core.model import new_nonce
+from penstock.errors import OutcomeUnknown, StoreIgnoresConditions
+from penstock.sink.parquet.account import Account
+from penstock.sink.parquet.directory.account import DirectoryAccount
+from penstock.sink.parquet.object.account import ObjectAccount
+from penstock.support.filesystem_errors import problem_of
+from penstock.support.private_files import io_error, sync_directory
+
+SYNC = FaultPoint("deltalog.sync", "The commit is made durable, where the table is a directory.")
+
+_LOG: Final = "_delta_log"
+
+
+class TablePlace(Protocol):
+    """One place of a table."""
+
+    @property
+    def account(self) -> Account:
+        """The place as an account, which stages and shows files there."""
+        ...
+
+    @property
+    def uri(self) -> str:
+        """The table for the library, and for people."""
+        ...
+
+    def storage_options(self) -> Mapping[str, str] | None:
+        """Return what the library needs to reach it, as it is now: credentials may change."""
+        ...
+
+    def prove(self) -> None:
+        """Prove that two writers cannot make the same commit. Raises StoreIgnoresConditions, Retryable, Failed."""
+        ...
+
+    def modified_ms(self, path: str) -> int:
+        """Return when a file was written (Unix time). Raises FileNotFoundError."""
+        ...
+
+    def sync(self, *, since: int, upto: int) -> None:
+        """Make the commits after version `since` up to `upto` durable, if the library did not. Raises OutcomeUnknown."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryPlace:
+    """A directory. Commits are hard links, which never replace a file; the library flushes none of them."""
+
+    account: DirectoryAccount
+
+    @property
+    def uri(self) -> str:
+        return str(self.account.root)
+
+    def storage_options(self) -> None:
+        return None
+
+    def prove(self) -> None:
+        """Do nothing: where there are no hard links, the table cannot be created."""
+
+    def modified_ms(self, path: str) -> int:
+        return (self.account.root / path).stat().st_mtime_ns // 1_000_000
+
+    def sync(self, *, since: int, upto: int) -> None:
+        log = self.account.root / _LOG
+        try:
+            with SYNC.around(error=io_error, lost=io_error):
+                for version in range(since + 1, upto + 1):
+                    _sync_file(f"{log}/{version:020d}.json")
+                sync_directory(log)
+        except OSError as cause:
+            problem = problem_of(cause)
+            raise OutcomeUnknown(
+                f"A commit of the Delta table {self.uri} may not be durable: {problem.reason}.",
+                remedy=f"{problem.advice} and start again.",
+            ) from cause
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorePlace:
+    """A bucket with a prefix. Commits are conditional puts; what is put is durable."""
+
+    account: ObjectAccount
+
+    @property
+    def uri(self) -> str:
+        return self.account.url
+
+    @property
+    def _store(self) -> BlobStore:
+        return self.account.store
+
+    def storage_options(self) -> Mapping[str, str]:
+        return self._store.for_delta()
+
+    def prove(self) -> None:
+        """Put one object twice, on the condition that it is not there. A store that ignores this would lose commits."""
+        key = f"_penstock/proof-{new_nonce()}"
+        put = [self._store.put_if_absent(key, b"", tag="proof") for _ in range(2)]
+        if put != [True, False]:
+            raise StoreIgnoresConditions(
+                f"{self.uri} let an object be created twice ({put[0]}, {put[1]}), so one commit could replace another.",
+                remedy="Use a store that honours If-None-Match.",
+            )
+        self._store.delete(key)
+
+    def modified_ms(self, path: str) -> int:
+        found = self._store.head(path)
+        if found is None:
+            raise FileNotFoundError(f"{self.uri}/{path}")
+        return found.modified_ms or 0
+
+    def sync(self, *, since: int, upto: int) -> None:
+        """Do nothing."""
+
+
+def place_of(account: DirectoryAccount | ObjectAccount) -> TablePlace:
+    """Return the place of a table."""
+    return DirectoryPlace(account=account) if isinstance(account, DirectoryAccount) else StorePlace(account=account)
+
+
+def _sync_file(path: str) -> None:
+    """Make a commit durable; one that is not there any more is in a checkpoint."""
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

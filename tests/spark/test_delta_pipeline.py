@@ -1,0 +1,103 @@
+"""The page about Delta, command by command; and a pipeline that is killed at one step after the other."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from tests.servers.fixtures import accounts_on
+from tests.spark.page import Page, run, run_beside
+from tests.spark.test_readme import feed
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+PAGE = Page("delta")
+COLUMNS = ("id", "origin", "month", "delay")
+UNPARTITIONED = ("    partition_by: [month]\n", "")
+KILLS = (
+    *("claim.place", "delta.prepare", "parquet.stage.sync", "stage.report", "rename.move", "parquet.publish.sync"),
+    *("delta.commit", "deltalog.sync", "delta.look"),
+)
+
+
+def placed(directory: Path, *changes: tuple[str, str]) -> "Counter[tuple[object, ...]]":
+    """The page's pipeline in a directory with input; what is in the input."""
+    text = PAGE.blocks("yaml")[0]
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    (directory / "delta.yaml").write_text(text)
+    return feed(directory / "incoming")
+
+
+def rows(directory: Path) -> "Counter[tuple[object, ...]]":
+    """By the library's own engine."""
+    return rows_in(DeltaTable(str(directory / "tables/flights")))
+
+
+def rows_in(table: DeltaTable) -> "Counter[tuple[object, ...]]":
+    found = pa.table(table.scan())
+    return Counter(zip(*(found[name].to_pylist() for name in COLUMNS), strict=True))
+
+
+def test_a_table_in_a_bucket_gets_exactly_what_was_sent_whatever_is_killed(tmp_path: Path) -> None:
+    [(place, _)] = accounts_on(table="s3").values()
+    sent = placed(tmp_path, ("./tables/flights", f"{place.url}\n    options: {json.dumps(place.options)}"))
+    points = ("object.prepare", "stage.report", "inline.put", "delta.commit", "delta.look")
+    killed = [run(tmp_path, "penstock run delta.yaml", faults=f"{point}=kill").returncode != 0 for point in points]
+    assert killed == [True] * len(points)
+    for command in ("check", "run", "verify"):
+        done = run_beside(tmp_path, f"penstock {command} delta.yaml")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert place.options["secret_access_key"] not in done.stdout + done.stderr
+    there = {
+        "AWS_ENDPOINT_URL": place.options["endpoint"],
+        "AWS_ACCESS_KEY_ID": place.options["access_key_id"],
+        "AWS_SECRET_ACCESS_KEY": place.options["secret_access_key"],
+        "AWS_REGION": place.options["region"],
+        "AWS_ALLOW_HTTP": "true",
+    }
+    assert rows_in(DeltaTable(place.url, storage_options=there)) == sent
+
+
+def rows_of_duckdb(directory: Path) -> "Counter[tuple[object, ...]]":
+    """By another engine, of the files that the table's log lists."""
+    files = DeltaTable(str(directory / "tables/flights")).file_uris()
+    return Counter(duckdb.sql(f"SELECT {', '.join(COLUMNS)} FROM read_parquet({files})").fetchall())
+
+
+def test_the_page_works_and_a_killed_run_is_finished_by_the_next(tmp_path: Path) -> None:
+    sent = placed(tmp_path)
+    assert run(tmp_path, "penstock run delta.yaml", faults="delta.commit=kill").returncode != 0
+    assert rows(tmp_path) == Counter()
+    for command in PAGE.commands:
+        done = run_beside(tmp_path, command)
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    assert rows(tmp_path) == sent
+    [text] = PAGE.blocks("python")
+    read = subprocess.run([sys.executable, "-c", text], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert read.stdout.startswith("900 rows; last batch: 0 at position ")
+    DeltaTable(str(tmp_path / "tables/flights")).delete("id = 1")
+    verified = run_beside(tmp_path, "penstock verify delta.yaml --json")
+    assert verified.returncode == 5
+    assert not json.loads(verified.stdout)["sinks"]["table"]["ok"]
+
+
+def test_a_run_that_is_killed_at_every_step_delivers_exactly(tmp_path: Path) -> None:
+    sent = placed(tmp_path, UNPARTITIONED, ("options: {header: true}", "options: {header: true, maxFilesPerTrigger: 1}"))
+    killed = [run(tmp_path, "penstock run delta.yaml", faults=f"{point}=kill").returncode != 0 for point in KILLS]
+    print(dict(zip(KILLS, killed, strict=True)))
+    assert killed == [True] * len(KILLS)
+    done = run_beside(tmp_path, "penstock run delta.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert rows(tmp_path) == sent
+    assert rows_of_duckdb(tmp_path) == sent
+    verified = run_beside(tmp_path, "penstock verify delta.yaml")
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+    assert list((tmp_path / "tables/.penstock-staging").rglob("*.staged")) == []

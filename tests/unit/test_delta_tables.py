@@ -1,0 +1,234 @@
+"""Starts of the delta sink: which tables, columns and types are refused, and what `check` says."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, Schema, write_deltalake
+from tests.conformance.delta_rig import DeltaRig, StoreRig
+
+from penstock.blob.s3 import S3Store
+from penstock.core.model import LedgerId, SinkName
+from penstock.errors import Failed, LedgerMismatch, Refused, StoreIgnoresConditions, Usage
+from penstock.sink.delta.sink import DeltaSink
+from penstock.sink.parquet import directory_account, object_account
+from penstock.testing.conformance import PIPELINE, SCHEMA, Bench
+from penstock.testing.conformance.rig import LEDGER_ID
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> DeltaRig:
+    return DeltaRig(tmp_path)
+
+
+@pytest.fixture
+def bench(rig: DeltaRig) -> Iterator[Bench]:
+    bench = Bench(rig)
+    yield bench
+    bench.close()
+
+
+def table_at(rig: DeltaRig) -> DeltaTable:
+    return DeltaTable(str(rig.root))
+
+
+class TestStarts:
+    def test_a_table_is_created_with_frequent_checkpoints(self, bench: Bench) -> None:
+        bench.sink()
+        table = table_at(bench.rig)
+        assert table.metadata().configuration["delta.checkpointInterval"] == "10"
+        assert all(field.nullable for field in table.schema().fields)
+
+    def test_a_table_that_is_missing_with_create_false(self, rig: DeltaRig) -> None:
+        with pytest.raises(Refused, match="has create: false"):
+            sink_at(rig, create=False).prepare(pipeline=PIPELINE, schema=SCHEMA)
+        assert not rig.root.exists()
+
+    def test_a_directory_with_files_that_is_no_table(self, rig: DeltaRig) -> None:
+        rig.root.mkdir(parents=True)
+        (rig.root / "part-1.parquet").touch()
+        for start in (DeltaSink.prepare, DeltaSink.require_schema_accepted):
+            with pytest.raises(Refused, match=r"holds part-1\.parquet, but no Delta table"):
+                start(sink_at(rig), pipeline=PIPELINE, schema=SCHEMA)
+        assert not (rig.root / "_delta_log").exists()
+
+    def test_a_table_with_rows_of_others(self, rig: DeltaRig) -> None:
+        write_deltalake(str(rig.root), pa.table({"id": [1]}))
+        for start in (DeltaSink.prepare, DeltaSink.require_schema_accepted):
+            with pytest.raises(Refused, match="holds rows that sink 'lake' of pipeline 'conformance' did not deliver"):
+                start(sink_at(rig), pipeline=PIPELINE, schema=ONE_COLUMN)
+
+    def test_a_table_that_others_made_empty_is_filled(self, rig: DeltaRig, bench: Bench) -> None:
+        columns = json.loads(SCHEMA)["fields"][::-1]
+        made = json.dumps({"type": "struct", "fields": columns})
+        DeltaTable.create(str(rig.root), Schema.from_json(made))
+        shown = bench.deliver(bench.sink(), bench.rows(range(50)), batch_id=0)
+        bench.require_shown(shown)
+        assert bench.verify(bench.sink()).ok
+
+    def test_a_table_of_another_sink(self, rig: DeltaRig, bench: Bench) -> None:
+        bench.deliver(bench.sink(), bench.rows(range(5)), batch_id=0)
+        other = DeltaSink(name=SinkName("other"), pipeline=PIPELINE, account=directory_account(rig.root))
+        with pytest.raises(Refused, match="belongs to sink 'lake' of pipeline 'conformance', expected sink 'other'"):
+            other.prepare(pipeline=PIPELINE, schema=SCHEMA)
+
+    def test_staging_that_is_lost_between_two_runs_is_made_anew(self, rig: DeltaRig, bench: Bench) -> None:
+        """The marker in the table says whose it is."""
+        first = bench.deliver(bench.sink(), bench.rows(range(5)), batch_id=0)
+        shutil.rmtree(rig.root.parent / ".penstock-staging")
+        sink = bench.sink()
+        assert isinstance(sink, DeltaSink)
+        with pytest.raises(LedgerMismatch):
+            sink.claim(LedgerId("a7" * 16))
+        sink.claim(LEDGER_ID)
+        second = bench.deliver(sink, bench.rows(range(10, 15)), batch_id=1)
+        bench.require_shown(first, second)
+
+    def test_a_log_that_cannot_be_read(self, rig: DeltaRig, bench: Bench) -> None:
+        bench.deliver(bench.sink(), bench.rows(range(5)), batch_id=0)
+        (rig.root / "_delta_log" / f"{1:020d}.json").write_text("{")
+        [*_, finding] = sink_at(rig).check()
+        assert not finding.ok
+        assert "cannot be read" in finding.message
+
+    def test_check_leaves_nothing_behind(self, rig: DeltaRig, bench: Bench) -> None:
+        assert [finding.ok for finding in sink_at(rig).check()] == [True, True]
+        assert not rig.root.exists()
+        assert [finding.ok for finding in sink_at(rig, create=False).check()] == [True, False]
+        bench.sink()
+        assert "is at version 0" in sink_at(rig).check()[-1].message
+
+    def test_it_must_be_prepared(self, rig: DeltaRig) -> None:
+        with pytest.raises(Failed):
+            sink_at(rig).stager()
+
+
+def test_a_store_that_ignores_conditions_is_refused_before_a_table_is_made(tmp_path: Path, monkeypatch) -> None:
+    """There one commit would replace another."""
+    rig = StoreRig(tmp_path)
+    monkeypatch.setattr(S3Store, "put_if_absent", lambda self, key, data, *, tag: (self.put(key, data, tag=tag), True)[1])
+    with pytest.raises(StoreIgnoresConditions, match="let an object be created twice"):
+        rig.make().prepare(pipeline=PIPELINE, schema=SCHEMA)
+    assert not [name for name in rig.outside.listing() if "_delta_log" in name]
+
+
+def test_the_library_gets_the_credentials_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As everything else in Penstock that talks to S3."""
+    rig = StoreRig(tmp_path)
+    options = rig.place.options
+    names = {"access_key_id": "AWS_ACCESS_KEY_ID", "secret_access_key": "AWS_SECRET_ACCESS_KEY", "region": "AWS_DEFAULT_REGION"}
+    for option, name in names.items():
+        monkeypatch.setenv(name, options[option])
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", options["endpoint"])
+    account = object_account(rig.place.url)
+    assert account.store.for_delta().items() >= rig.storage_options.items()
+    sink = DeltaSink(name=SinkName("lake"), pipeline=PIPELINE, account=account)
+    sink.prepare(pipeline=PIPELINE, schema=SCHEMA)
+    assert rig.table().version() == 0
+
+
+def test_other_stores_are_refused() -> None:
+    with pytest.raises(Usage, match="cannot hold a Delta table"):
+        object_account("az://container@account/table").store.for_delta()
+
+
+def schema_of(**kinds: object) -> str:
+    fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in kinds.items()]
+    return json.dumps({"type": "struct", "fields": fields})
+
+
+ONE_COLUMN = schema_of(id="long")
+
+
+def sink_at(rig: DeltaRig, *, create: bool = True, partition_by: tuple[str, ...] = ()) -> DeltaSink:
+    return DeltaSink(
+        name=SinkName("lake"), pipeline=PIPELINE, account=directory_account(rig.root), partition_by=partition_by, create=create
+    )
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("void", "variant", "time(6)", "interval day to second", "varchar(3)", "char(3)", "string collate UNICODE"),
+        {"type": "array", "elementType": "varchar(3)", "containsNull": True},
+        {"type": "map", "keyType": "string", "valueType": "void", "valueContainsNull": True},
+        {"type": "struct", "fields": [{"name": "x", "type": "time(6)", "nullable": True, "metadata": {}}]},
+    ],
+    ids=str,
+)
+def test_types_that_are_refused(rig: DeltaRig, kind: object) -> None:
+    with pytest.raises(Usage, match="Sink 'lake': Column 'x"):
+        sink_at(rig).prepare(pipeline=PIPELINE, schema=schema_of(id="long", x=kind))
+    assert not rig.root.exists()
+
+
+def test_names_that_are_refused(rig: DeltaRig) -> None:
+    for names in (("id", "two words"), ("id", "a=b"), ("id", "ID")):
+        with pytest.raises(Usage):
+            sink_at(rig).prepare(pipeline=PIPELINE, schema=schema_of(**dict.fromkeys(names, "long")))
+    with pytest.raises(Usage, match="partition_by names the column 'gone'"):
+        sink_at(rig, partition_by=("gone",)).prepare(pipeline=PIPELINE, schema=SCHEMA)
+
+
+FEATURES = {
+    "column mapping": {"configuration": {"delta.columnMapping.mode": "name"}},
+    "a CHECK constraint": {"configuration": {"delta.constraints.positive": "id > 0"}},
+    "row tracking": {"configuration": {"delta.enableRowTracking": "true"}},
+    "in-commit timestamps": {"configuration": {"delta.enableInCommitTimestamps": "true"}},
+    "deletion vectors": {"configuration": {"delta.enableDeletionVectors": "true"}},
+    "a generated column, 'id'": {"metadata": {"delta.generationExpression": "1"}},
+    "an identity column, 'id'": {"metadata": {"delta.identity.start": 1}},
+    "an invariant, 'id'": {"metadata": {"delta.invariants": "{}"}},
+    "the feature clustering": {"features": ["clustering"]},
+}
+
+
+@pytest.mark.parametrize("what", FEATURES)
+def test_tables_that_are_refused(rig: DeltaRig, what: str) -> None:
+    """Or the library cannot even load them, which is told as well."""
+    given = FEATURES[what]
+    field = {"name": "id", "type": "long", "nullable": True, "metadata": given.get("metadata", {})}
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 2}
+    if "features" in given:
+        protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": given["features"]}
+    metadata = {
+        "id": "5fba94ed-9794-4965-ba6e-6ee3c0d22af9",
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps({"type": "struct", "fields": [field]}),
+        "partitionColumns": [],
+        "configuration": given.get("configuration", {}),
+        "createdTime": 0,
+    }
+    (rig.root / "_delta_log").mkdir(parents=True)
+    actions = [{"protocol": protocol}, {"metaData": metadata}]
+    (rig.root / "_delta_log" / f"{0:020d}.json").write_text("\n".join(map(json.dumps, actions)))
+    with pytest.raises(Refused, match=what):
+        sink_at(rig).prepare(pipeline=PIPELINE, schema=ONE_COLUMN)
+    [*_, finding] = sink_at(rig).check()
+    assert not finding.ok
+    assert what in finding.message
+
+
+@pytest.mark.parametrize(
+    ("schema", "partition_by", "reason"),
+    [
+        (schema_of(id="long", more="string"), (), "has no column 'more', which the rows have"),
+        (schema_of(id="integer"), (), "has the type long in column 'id', and the rows have integer"),
+        (schema_of(other="long"), (), "has no column 'other'"),
+        (ONE_COLUMN, ("id",), "is partitioned by nothing, and partition_by is id"),
+    ],
+)
+def test_columns_that_do_not_fit(rig: DeltaRig, schema: str, partition_by: tuple[str, ...], reason: str) -> None:
+    DeltaTable.create(str(rig.root), Schema.from_json(ONE_COLUMN))
+    with pytest.raises((Refused, Usage), match=reason) if not partition_by else pytest.raises((Refused, Usage)):
+        sink_at(rig, partition_by=partition_by).prepare(pipeline=PIPELINE, schema=schema)
+
+
+def test_a_column_that_must_not_be_null(rig: DeltaRig) -> None:
+    DeltaTable.create(str(rig.root), Schema.from_json(ONE_COLUMN.replace('"nullable": true', '"nullable": false')))
+    with pytest.raises(Refused, match="must not be null, and in the rows it may be"):
+        sink_at(rig).prepare(pipeline=PIPELINE, schema=ONE_COLUMN)
+    sink_at(rig).prepare(pipeline=PIPELINE, schema=ONE_COLUMN.replace('"nullable": true', '"nullable": false'))
