@@ -318,6 +318,14 @@ MUTANTS_OF_COMMIT = (
         tests=(f"{OF_COORDINATOR}::test_nothing_is_collected_on_the_way_out_of_an_error",),
     ),
     Mutant(
+        bug=2,
+        name="what-is-adopted-is-judged-before-the-fence",
+        file="src/penstock/run/operations.py",
+        find="        adoption = plan_adoption(runtime, coordinator.summary)",
+        replace="        pass",
+        tests=("tests/unit/test_run_operations.py::test_adopting_beside_a_run_that_goes_on_adopts_nothing_that_it_delivered",),
+    ),
+    Mutant(
         bug=12,
         name="a-sweep-by-hand-deletes-what-is-decided",
         file="src/penstock/run/operations.py",

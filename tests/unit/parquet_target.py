@@ -81,9 +81,14 @@ def attempt(batch_id: int = 0, *, generation: int = 1, partition: int = 0) -> At
 
 
 def stage(
-    sink: ParquetSink, batch: pa.RecordBatch, *, routes: Sequence[str | None] | None = None, batch_id: int = 0
+    sink: ParquetSink,
+    batch: pa.RecordBatch,
+    *,
+    routes: Sequence[str | None] | None = None,
+    batch_id: int = 0,
+    generation: int = 1,
 ) -> tuple[Staged, ...]:
-    writer = sink.stager().open(attempt(batch_id), batch.schema)
+    writer = sink.stager().open(attempt(batch_id, generation=generation), batch.schema)
     accounts = None if routes is None else pa.array(routes, pa.string())
     try:
         writer.write(batch, hashes=row_hashes(batch), accounts=accounts)

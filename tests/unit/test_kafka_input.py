@@ -11,7 +11,7 @@ import pytest
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.core.model import BatchId, Decided, Decision, Position, SourceName, Summary
 from penstock.core.topics import Evidence, GapAccepted, GapKind
-from penstock.errors import InputLost, Refused, Retryable, SourcesChanged
+from penstock.errors import Fenced, InputLost, Refused, Retryable, SourcesChanged
 from penstock.run.kafka_input import KafkaInput
 from penstock.source.kafka.gaps import RetainedOffsets, TopicNow
 from penstock.source.kafka.watch import Watch
@@ -48,6 +48,7 @@ class World:
         (root / "metadata").write_text(json.dumps({"id": "q"}))
         self.checkpoint = SparkCheckpoint(root)
         self.input = KafkaInput(self.watch, ledger=self.ledger(), checkpoint=self.checkpoint, names=lambda _: list(self.brokers))
+        self.require_newest = lambda: None
 
     def plan(self, batch_id: int, *ends: Offset, committed: bool = False) -> None:
         """Spark's entry in its offset log, and that of the end of the batch."""
@@ -71,7 +72,7 @@ class World:
         """A new run, and what it goes on without."""
         self.input = KafkaInput(self.watch, ledger=self.ledger(), checkpoint=self.checkpoint, names=lambda _: list(self.brokers))
         summary = Summary(decided_at=Position(1), next_batch_id=BatchId(self.decided.batch.batch_id + 1))
-        return self.input.skip_gaps(summary)
+        return self.input.skip_gaps(summary, require_newest=self.require_newest)
 
     def ledger(self) -> Any:
         """That holds the newest decision."""
@@ -121,6 +122,80 @@ def test_a_topic_that_lost_its_end_is_gone_on_with_below_what_was_delivered(tmp_
     world.plan(2, {"t": {"0": 30}})
     [read] = world.before(2).topics
     assert read.partitions[0].start == 8
+
+
+def truncated(root: Path, *, planned: bool) -> World:
+    """A topic that was read up to offset 20, and now ends at 8. Spark may have planned more of it by then."""
+    world = World(root, on_gap="accept", s=Brokers(t=topic((0, 25), (0, 9))))
+    world.plan(0, {"t": {"0": 3, "1": 0}}, committed=True)
+    world.plan(1, {"t": {"0": 20, "1": 9}}, committed=True)
+    world.deliver(1)
+    if planned:
+        world.plan(2, {"t": {"0": 25, "1": 9}})
+    world.brokers[S].have["t"] = topic((0, 8), (0, 9))
+    return world
+
+
+@pytest.mark.parametrize("high", [8, 30])
+@pytest.mark.parametrize("planned", [False, True])
+def test_a_gap_that_the_ledger_did_not_get_is_found_by_the_next_start(tmp_path: Path, *, planned: bool, high: int) -> None:
+    """A run was killed between the move of the checkpoint and the entry. Meanwhile the topic may have grown again."""
+    world = truncated(tmp_path, planned=planned)
+    [gap] = world.restarted()
+    assert (gap.kind, gap.partition, gap.first, gap.end) == (GapKind.TRUNCATED, 0, 8, 20)
+    world.brokers[S].have["t"] = topic((0, high), (0, 9))
+    assert world.restarted() == (gap,)
+    assert world.checkpoint.batch(BatchId(1), [S]).offsets[0].end == '{"t":{"0":8,"1":9}}'
+
+
+def test_a_move_that_was_cut_off_is_ended_by_the_next_start(tmp_path: Path) -> None:
+    """Of two entries one was replaced: the batch that is planned would begin where no decision ended."""
+    world = truncated(tmp_path, planned=True)
+    before = (tmp_path / "offsets" / "2").read_bytes()
+    world.restarted()
+    (tmp_path / "offsets" / "2").write_bytes(before)
+    world.brokers[S].have["t"] = topic((0, 30), (0, 9))
+    [gap] = world.restarted()
+    assert (gap.kind, gap.first, gap.end) == (GapKind.TRUNCATED, 8, 20)
+    [read] = world.checkpoint.batch(BatchId(2), [S]).offsets
+    assert read.start == read.end
+
+
+def test_what_was_delivered_of_a_topic_that_was_created_again_is_not_noted_as_lost(tmp_path: Path) -> None:
+    world = truncated(tmp_path, planned=False)
+    world.brokers[S].have["t"] = topic((0, 90), topic_id="new")
+    noted = {(gap.kind, gap.partition, gap.first, gap.end) for gap in world.restarted()}
+    assert noted == {(GapKind.RECREATED, 0, 20, 25), (GapKind.RECREATED, 1, 9, 9)}
+    assert {(gap.kind, gap.partition, gap.first, gap.end) for gap in world.restarted()} == noted
+
+
+def test_a_checkpoint_that_somebody_else_changed_is_no_gap(tmp_path: Path) -> None:
+    """Its batch is refused later: no copy of what was decided shows that Penstock moved it. There is one of another move."""
+    world = truncated(tmp_path, planned=False)
+    world.plan(1, {"t": {"0": 15, "1": 9}}, committed=True)
+    (tmp_path / "moved-1").mkdir()
+    (tmp_path / "offsets" / "1").rename(tmp_path / "moved-1" / "1")
+    world.plan(1, {"t": {"0": 8, "1": 9}}, committed=True)
+    assert world.restarted() == ()
+
+
+def test_a_copy_that_was_cut_off_is_none(tmp_path: Path) -> None:
+    world = truncated(tmp_path, planned=False)
+    (tmp_path / "moved-1").mkdir()
+    (tmp_path / "moved-1" / "1").write_text("v1")
+    assert [gap.first for gap in world.restarted()] == [8]
+
+
+def test_a_run_that_is_fenced_meanwhile_leaves_the_checkpoint_as_it_is(tmp_path: Path) -> None:
+    def fenced() -> None:
+        raise Fenced("", remedy="")
+
+    world = truncated(tmp_path, planned=False)
+    world.require_newest = fenced
+    with pytest.raises(Fenced):
+        world.restarted()
+    assert world.checkpoint.batch(BatchId(1), [S]).offsets[0].end == '{"t": {"0": 20, "1": 9}}'
+    assert not list(tmp_path.glob("moved-*"))
 
 
 def test_what_an_earlier_run_delivered_is_not_read_again(tmp_path: Path) -> None:
@@ -219,7 +294,7 @@ def test_nothing_of_a_topic_that_was_created_again_is_passed_over(tmp_path: Path
     """Nothing was ever decided: the first batch was planned, committed as it was empty, and the topic replaced."""
     world = World(tmp_path, on_gap="accept", s=Brokers(t=topic((0, 90), topic_id="new")))
     world.plan(0, {"t": {"0": 7}, "t id old": {}, "t from 0:7": {}, "(began)": {}}, committed=True)
-    assert [gap.kind for gap in world.input.skip_gaps(Summary())] == [GapKind.RECREATED]
+    assert [gap.kind for gap in world.input.skip_gaps(Summary(), require_newest=lambda: None)] == [GapKind.RECREATED]
     world.plan(1, {"t": {"0": 90}, "t id new": {}})
     [read] = world.before(1).topics
     assert (read.partitions[0].start, read.partitions[0].end) == (0, 90)

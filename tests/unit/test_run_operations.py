@@ -5,18 +5,21 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.parquet_target import SCHEMA, Target, rows, stage
 
 import penstock
-from penstock.commit.outcome import StagedBatch
+from penstock.commit.outcome import Delivered, StagedBatch
 from penstock.core.faults import arm
-from penstock.core.model import Batch, BatchId, OffsetRange, QueryId, SourceName, Staged
+from penstock.core.model import Batch, BatchId, Generation, OffsetRange, QueryId, SourceName, Staged
 from penstock.errors import DependencyMissing, PublishFailed
+from penstock.run import operations
 from penstock.run.assembly import DeliveryPlan, assemble, sinks_of
-from penstock.run.operations import recover, sweep, verify
-from penstock.run.runtime import coordinator_of, opened_by_this_process
+from penstock.run.continuation import Adoption, plan_adoption
+from penstock.run.operations import adopt, recover, sweep, verify
+from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process, prepare
 from penstock.sink.parquet import ParquetSink
 
 BATCH = Batch(
@@ -69,6 +72,71 @@ def test_sweeping_beside_a_decision_that_is_not_published_takes_nothing_of_it(tm
     assert target.staged() == []
     assert verify(plan).ok
     assert not recover(plan).rolled_forward
+
+
+class Driver:
+    """A run that is alive, with Spark's log beside it: batch by batch planned, delivered and committed."""
+
+    def __init__(self, plan: DeliveryPlan, root: Path) -> None:
+        self.runtime, self.root = assemble(plan), root
+        self.coordinator = coordinator_of(self.runtime)
+        self.sink = self.runtime.sinks[0]
+        self.sink.prepare(pipeline=plan.pipeline, schema=SCHEMA)
+        self.coordinator.open(opened_by_this_process(self.runtime))
+        self.write("metadata", '{"id":"query"}')
+
+    def write(self, name: str, text: str) -> None:
+        (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / name).write_text(text)
+
+    def plan(self, batch_id: int) -> None:
+        self.write(f"offsets/{batch_id}", f'v1\n{{}}\n{{"t":{{"0":{batch_id}}}}}')
+
+    def deliver(self, batch_id: int) -> Delivered:
+        assert isinstance(self.sink, ParquetSink)
+        sink, number = self.sink, BatchId(batch_id)
+        batch = self.runtime.checkpoint.batch(number, self.runtime.source_names(number))
+
+        def staged(generation: Generation) -> StagedBatch:
+            pieces = stage(sink, rows(batch_id), batch_id=batch_id, generation=generation)
+            return StagedBatch(pieces=pieces, rows_in=1, schema=SCHEMA)
+
+        return self.coordinator.deliver(batch, staged)
+
+    def go_on(self, *batches: int) -> None:
+        for batch_id in batches:
+            self.deliver(batch_id)
+            self.write(f"commits/{batch_id}", "v1\n{}")
+            self.plan(batch_id + 1)
+
+
+def test_adopting_beside_a_run_that_goes_on_adopts_nothing_that_it_delivered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was planned before the fence is older than the ledger by then: a batch would be new once more."""
+    target = Target(tmp_path)
+    plan = plan_of(target)
+    root = Path(plan.spark_checkpoint)
+    driver = Driver(plan, root)
+    driver.plan(0)
+    driver.go_on(0)
+    first = iter([True])
+
+    def plan_late(*given: Any) -> Adoption:
+        """The run goes on after the ledger was read, and before the checkpoint is."""
+        if next(first, False):
+            driver.go_on(1, 2)
+        return plan_adoption(*given)
+
+    def prepare_late(runtime: Runtime, *, schema: str | None) -> None:
+        driver.deliver(3)
+        prepare(runtime, schema=schema)
+
+    monkeypatch.setattr(operations, "plan_adoption", plan_late)
+    monkeypatch.setattr(operations, "prepare", prepare_late)
+    assert not adopt(plan, reason="a test", yes=True).done
+    assert Driver(plan, root).deliver(3).already
+    assert target.content() == Counter(str({"id": number, "place": "here", "day": None}) for number in (0, 1, 2, 3))
 
 
 def test_a_sink_whose_client_is_not_installed_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,10 +10,11 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from penstock.blob.url import is_blob
-from penstock.checkpoint.entries import NO_OFFSET, entry_ids
+from penstock.checkpoint.entries import NO_OFFSET, OffsetsEntry, Unreadable, entry_ids, parse_offsets
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.core.kafka_offset import moved
 from penstock.core.model import BatchId, SourceName, new_nonce
@@ -60,15 +61,28 @@ def move_offsets(checkpoint: SparkCheckpoint, names: Sequence[SourceName], moves
     make_private_directory(kept)
     keys = {key: moves[name] for name, name_keys in checkpoint.keys(planned, names).items() if name in moves for key in name_keys}
     for batch_id in changed:
-        _replace(root / "offsets", batch_id, keys, kept)
+        _write(kept / str(batch_id), (root / "offsets" / str(batch_id)).read_bytes())
+    sync_directory(kept)
+    sync_directory(root)
+    for batch_id in changed:
+        _replace(root / "offsets", batch_id, keys)
 
 
-def _replace(folder: Path, batch_id: BatchId, keys: Mapping[str, Mapping[str, Mapping[int, int]]], kept: Path) -> None:
+def entries_before_moves(checkpoint: SparkCheckpoint, batch_id: BatchId) -> Sequence[OffsetsEntry]:
+    """Return what `offsets/<batch_id>` was each time before `move_offsets` replaced it, in no order."""
+    if is_blob(checkpoint.location):
+        return []
+    found = []
+    for path in Path(checkpoint.location).glob(f"moved-*/{batch_id}"):
+        with suppress(Unreadable):  # the copy was not finished, so nothing was replaced yet
+            found.append(parse_offsets(path.read_bytes()))
+    return found
+
+
+def _replace(folder: Path, batch_id: BatchId, keys: Mapping[str, Mapping[str, Mapping[int, int]]]) -> None:
     path = folder / str(batch_id)
-    data = path.read_bytes()
-    _write(kept / str(batch_id), data)
     hidden = folder / f".moved-{batch_id}"
-    _write(hidden, _moved(data.decode(), keys).encode())
+    _write(hidden, _moved(path.read_bytes().decode(), keys).encode())
     (folder / f".{batch_id}.crc").unlink(missing_ok=True)
     hidden.replace(path)
     sync_directory(folder)

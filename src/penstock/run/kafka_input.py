@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from penstock.checkpoint.repair import Moves, move_offsets
+from penstock.checkpoint.repair import Moves, entries_before_moves, move_offsets
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.commit.publication import decision_in
 from penstock.core.kafka_offset import beginning_in, ids_in, positions_in
@@ -85,27 +85,80 @@ class KafkaInput:
             )
         raise _lost(seen)
 
-    def skip_gaps(self, summary: Summary) -> tuple[GapAccepted, ...]:
+    def skip_gaps(self, summary: Summary, *, require_newest: Callable[[], None]) -> tuple[GapAccepted, ...]:
         """Move Spark's checkpoint behind accepted gaps that Spark does not read over. Return these gaps, for the ledger.
 
-        Only for a run that has fenced all others. Offsets that a batch was decided with are not moved; a later start moves them.
+        Only for a run that has fenced all others; `require_newest` raises if a newer one has opened since. Offsets that a batch
+        was decided with are not moved; a later start moves them.
         """
         seen = self.require(summary)
-        gaps = tuple(gap for gap in seen.gaps if gap.kind is not _READ_OVER)
         planned = self._checkpoint.latest_offsets_id()
-        if not gaps or planned is None:
+        if planned is None or (_is_uncommitted(self._checkpoint, planned) and _is_decided(summary, planned)):
             return ()
-        if _is_uncommitted(self._checkpoint, planned) and _is_decided(summary, planned):
+        gaps = self._with_unrecorded(tuple(gap for gap in seen.gaps if gap.kind is not _READ_OVER), seen, summary)
+        if not gaps:
             return ()
         if planned == 0 and _is_uncommitted(self._checkpoint, planned):
             raise InputLost(
                 describe_gaps(gaps, now=seen.now),
                 remedy=f"Nothing was delivered yet: remove the checkpoint {self._checkpoint.location} and start again.",
             )
+        require_newest()
         move_offsets(self._checkpoint, self._names(planned), _moves(seen, gaps))
         self._known = self._read = seen.topics
         self._delivered = {}
         return gaps
+
+    def _with_unrecorded(self, gaps: Sequence[GapAccepted], seen: Seen, summary: Summary) -> tuple[GapAccepted, ...]:
+        """Return `gaps`, and those behind which an earlier run moved the checkpoint and ended before the ledger had them.
+
+        The checkpoint does not show them any more, and a topic that lost its end may have grown beyond it since.
+        """
+        found = {(gap.source, gap.topic, gap.partition): gap for gap in gaps}
+        known = {(read.source, read.topic): read for read in self._known}
+        for source, topic, number, moved, decided in self._moved_back(summary):
+            read, now = known.get((source, topic)), seen.now.get((source, topic))
+            if read is None or now is None:
+                continue
+            place = (source, topic, number)
+            if read.topic_id != now.topic_id:
+                of = read.partitions.get(number)
+                kind, first, end = GapKind.RECREATED, decided, decided if of is None else max(decided, of.high)
+            else:
+                shown = found.get(place)
+                kind, first = GapKind.TRUNCATED, moved if shown is None else min(moved, shown.first)
+                end = decided if shown is None else max(decided, shown.end)
+            found[place] = GapAccepted(
+                kind=kind, source=source, topic=topic, topic_id=read.topic_id, partition=number, first=first, end=end
+            )
+        return tuple(found.values())
+
+    def _moved_back(self, summary: Summary) -> Iterator[tuple[SourceName, str, int, int, int]]:
+        """Yield partitions whose newest decision ends elsewhere than the checkpoint says, because Penstock moved that.
+
+        With each, the position in the checkpoint and the one that was decided. A copy of the decided one is the proof.
+        """
+        newest = None if summary.continued_from is None else self._ledger.read(summary.continued_from)
+        if newest is None:
+            return
+        batch = decision_in(newest).batch
+        entry, copies = self._checkpoint.offsets(batch.batch_id), entries_before_moves(self._checkpoint, batch.batch_id)
+        if entry is None or not copies:
+            return
+        keys = self._checkpoint.keys(batch.batch_id, self._names(batch.batch_id))
+        for each in batch.offsets:
+            if each.source not in self._watch.sources or self._watch.sources[each.source].on_gap != "accept":
+                continue
+            key, decided = keys[each.source][0], positions_in(each.end)
+            if any(positions_in(copy.offsets.get(key)) == decided for copy in copies):
+                here = positions_in(entry.offsets.get(key))
+                for topic, ends in decided.items():
+                    at = here.get(topic, {})
+                    yield from (
+                        (each.source, topic, number, at.get(number, 0), end)
+                        for number, end in ends.items()
+                        if at.get(number) != end
+                    )
 
     def before(self, batch: Batch, *, wait: Callable[[float], None]) -> Seen:
         """Look at Kafka before the rows of `batch` are read. `wait` lets some seconds pass, or raises what ends the waiting.

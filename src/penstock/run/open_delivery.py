@@ -208,7 +208,7 @@ class OpenDelivery:
     def _skip_accepted_gaps(self, kafka: KafkaInput) -> None:
         """After the fence: only the newest run may change the checkpoint. The ledger follows it, and says what was left out."""
         summary = self.coordinator.summary
-        gaps = kafka.skip_gaps(summary)
+        gaps = kafka.skip_gaps(summary, require_newest=self.coordinator.require_newest)
         if gaps and summary.next_batch_id is not None:
             reason = f"on_gap: accept: {gap_descriptions(gaps)}"
             self.coordinator.adopt(

@@ -136,7 +136,10 @@ def recover(plan: DeliveryPlan) -> Recovered:
 
 
 def adopt(plan: DeliveryPlan, *, reason: str, yes: bool) -> Adoption:
-    """State what adopting means; with `yes` fence, publish what is decided, and record the adoption. Raises CheckpointDamaged."""
+    """State what adopting means; with `yes` fence, publish what is decided, and record the adoption. Raises CheckpointDamaged.
+
+    Nothing is recorded if the checkpoint continues the ledger once every other run is fenced.
+    """
     with closing(assemble(plan)) as runtime:
         tail = runtime.ledger.tail()
         adoption = plan_adoption(runtime, Summary() if tail is None else tail.summary)
@@ -145,8 +148,10 @@ def adopt(plan: DeliveryPlan, *, reason: str, yes: bool) -> Adoption:
         coordinator = coordinator_of(runtime)
         prepare(runtime, schema=None)
         coordinator.open(opened_by_this_process(runtime))
-        coordinator.adopt(adoption.recorded(reason=reason, operator=getpass.getuser()))
-        return replace(adoption, done=True)
+        adoption = plan_adoption(runtime, coordinator.summary)  # a run that was alive may have decided batches meanwhile (I2)
+        if adoption.needed:
+            coordinator.adopt(adoption.recorded(reason=reason, operator=getpass.getuser()))
+        return replace(adoption, done=adoption.needed)
 
 
 def sweep(plan: DeliveryPlan, *, dry_run: bool) -> Sequence[str]:
