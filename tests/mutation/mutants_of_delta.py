@@ -200,4 +200,12 @@ MUTANTS_OF_DELTA = (
         replace="",
         tests=(f"{TABLES}::test_a_store_that_ignores_conditions_is_refused_before_a_table_is_made",),
     ),
+    Mutant(
+        bug=19,
+        name="delta-makes-another-commit-durable-than-its-own",
+        file=LOG,
+        find="            self.table.update_incremental()\n            landed = self.version\n",
+        replace="            landed = self.version + 1\n",
+        tests=(f"{MARKER}::test_a_commit_behind_somebody_elses_is_durable_too[plain]",),
+    ),
 )

@@ -1,6 +1,7 @@
 """The delta sink where the suite of all sinks does not reach: what the library would accept, and what others do to a table."""
 
 import datetime as dt
+import errno
 import json
 import shutil
 from collections.abc import Iterator
@@ -179,6 +180,37 @@ class TestTheMarkerIsComparedAndSet:
         synced.clear()
         assert bench.sink().publish(shown.publication).already
         assert "1" in synced
+
+    def test_a_commit_behind_somebody_elses_is_durable_too(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It has another version than the next one of the snapshot that it was made on."""
+        synced: list[str] = []
+        monkeypatch.setattr(delta_place, "_sync_file", lambda path: synced.append(Path(path).stem.lstrip("0")))
+        sink, shown = decided(bench)
+        real = DirectoryArea.show
+
+        def overtaken(self: DirectoryArea, pieces: list[Staged]) -> object:
+            other = table_at(bench.rig)
+            other.create_write_transaction([], "append", other.schema())
+            return real(self, pieces)
+
+        monkeypatch.setattr(DirectoryArea, "show", overtaken)
+        publish(sink, shown.publication)
+        assert table_at(bench.rig).version() == 2
+        assert "2" in synced
+
+    def test_a_flush_that_failed_ends_the_run(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        """To flush once more could succeed although nothing is on the disk."""
+
+        def failed(path: str) -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+        sink, shown = decided(bench)
+        with monkeypatch.context() as patched:
+            patched.setattr(delta_place, "_sync_file", failed)
+            with pytest.raises(PublishFailed, match="may not be durable"):
+                sink.publish(shown.publication)
+        assert bench.sink().publish(shown.publication).already
+        bench.require_shown(shown)
 
 
 class TestWhatTheLibraryWouldAccept:

@@ -163,10 +163,11 @@ class Snapshot:
                 )
         return None
 
-    def commit(self, files: Sequence[TableFile], publication: Publication) -> None:
+    def commit(self, files: Sequence[TableFile], publication: Publication) -> int:
         """Add the files and move the marker to the publication, in one commit, unless the marker moved since this snapshot.
 
-        Raises Conflict, and OutcomeUnknown for any other error: some are raised although the commit landed.
+        Return a version that has it: commits of others may have come between. The snapshot is not to be used afterwards. Raises
+        Conflict, and OutcomeUnknown for any other error: some are raised although the commit landed.
         """
         try:
             added: list[AddAction | RemoveAction] = [self._added(file) for file in files]
@@ -180,6 +181,8 @@ class Snapshot:
                         custom_metadata=dict(_notes(publication)), app_transactions=list(_versions(publication))
                     ),
                 )
+            self.table.update_incremental()
+            landed = self.version
         except CommitFailedError as cause:
             raise Conflict(_first_line(cause)) from cause
         except Exception as cause:
@@ -187,6 +190,7 @@ class Snapshot:
                 f"The commit to the Delta table {self.place.uri} failed: {_first_line(cause)}.",
                 remedy="The batch is decided; mend that, and the next start publishes it.",
             ) from cause
+        return landed
 
     def _added(self, file: TableFile) -> AddAction:
         return AddAction(

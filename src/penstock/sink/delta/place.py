@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from penstock.blob import BlobStore
 from penstock.core.faults import FaultPoint
 from penstock.core.model import new_nonce
-from penstock.errors import OutcomeUnknown, StoreIgnoresConditions
+from penstock.errors import PublishFailed, StoreIgnoresConditions
 from penstock.sink.parquet.account import Account
 from penstock.sink.parquet.directory.account import DirectoryAccount
 from penstock.sink.parquet.object.account import ObjectAccount
@@ -46,7 +46,7 @@ class TablePlace(Protocol):
         ...
 
     def sync(self, *, since: int, upto: int) -> None:
-        """Make the commits after version `since` up to `upto` durable, if the library did not. Raises OutcomeUnknown."""
+        """Make the commits after version `since` up to `upto` durable, if the library did not. Raises PublishFailed."""
         ...
 
 
@@ -78,7 +78,8 @@ class DirectoryPlace:
                 sync_directory(log)
         except OSError as cause:
             problem = problem_of(cause)
-            raise OutcomeUnknown(
+            # no other try by this process: a flush that failed may succeed the next time although nothing was written
+            raise PublishFailed(
                 f"A commit of the Delta table {self.uri} may not be durable: {problem.reason}.",
                 remedy=f"{problem.advice} and start again.",
             ) from cause

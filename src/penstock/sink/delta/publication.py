@@ -49,9 +49,10 @@ class DeltaPublication:
                 return Shown(published=published, version=snapshot.version)
             if isinstance(failure, OutcomeUnknown):
                 raise failure
-            failure = self._try(snapshot)
-            if failure is None:
-                return Shown(published=Published(totals=self.publication.totals, already=False), version=snapshot.version + 1)
+            result = self._try(snapshot)
+            if isinstance(result, int):
+                return Shown(published=Published(totals=self.publication.totals, already=False), version=result)
+            failure = result
         raise Retryable(
             f"Other writers changed the Delta table {self.log.uri} each time that a batch was to be committed: {failure}.",
             remedy="Try again, or let maintenance of the table run at another time.",
@@ -66,18 +67,17 @@ class DeltaPublication:
             )
         return snapshot
 
-    def _try(self, snapshot: Snapshot) -> Conflict | OutcomeUnknown | None:
-        """Commit, and return the error that leaves open whether that happened."""
+    def _try(self, snapshot: Snapshot) -> int | Conflict | OutcomeUnknown:
+        """Commit. Return a version of the table that has it, or the error that leaves open whether it has."""
         columns = self._fitting_columns(snapshot)
         files = [_checked(piece, columns) for piece in self.publication.staged]
         if not self._move():
             return Conflict("another driver published the batch")
         self._require_there()
         try:
-            snapshot.commit(files, self.publication)
+            return snapshot.commit(files, self.publication)
         except (Conflict, OutcomeUnknown) as failure:
             return failure
-        return None
 
     # --- is it shown already?
 
