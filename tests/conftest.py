@@ -16,7 +16,7 @@ from tests.drawing import keep_some
 from tests.memory import in_memory, remove_left_directories
 from tests.seed import SEED
 
-LAYERS = ("unit", "architecture", "simulation", "live", "conformance", "attack", "upgrade", "spark", "crash", "mutation")
+LAYERS = ("unit", "architecture", "simulation", "live", "conformance", "attack", "upgrade", "mutation", "spark", "crash")
 START_SPARK = {"spark", "crash"}
 HANGS_AFTER_S = {"unit": 60, "architecture": 120, "live": 120}
 """Where a test takes milliseconds or seconds, a hang shall not cost the ten minutes that the other layers are given."""
