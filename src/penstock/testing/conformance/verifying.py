@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from typing import Any
@@ -78,7 +79,27 @@ class VerifyContract(Examined):
 
 
 _ROWS = 4
-_BEGINNING_S = 120.0
+_DELIVERED_S = 120.0
+
+
+@dataclass(kw_only=True)
+class _Driver:
+    """A driver as the test steers it: `free` has a permit for each batch that it may deliver, `delivered` for each that is."""
+
+    free: Any
+    delivered: Any
+    awaited: int = 0
+
+    def deliver(self) -> None:
+        """Let it deliver one more batch, and return at once."""
+        self.free.release()
+        self.awaited += 1
+
+    def await_delivered(self) -> None:
+        """Return when it has delivered every batch that it was let."""
+        for _ in range(self.awaited):
+            assert self.delivered.acquire(timeout=_DELIVERED_S), "the driver did not deliver its batch"
+        self.awaited = 0
 
 
 class VerifyBesideDriverContract:
@@ -90,11 +111,13 @@ class VerifyBesideDriverContract:
 
     def test_verify_beside_a_running_driver_finds_no_difference(self, rig: SinkRig) -> None:
         """No look finds one, whatever is decided, staged or half published meanwhile, and the looks' positions never decrease."""
-        with self._driver(rig) as deliver:
+        with self._driver(rig) as driving:
             positions = [Position(0)]
             for number in range(self.looks):
                 if number * self.batches // self.looks != (number + 1) * self.batches // self.looks:
-                    deliver()
+                    driving.deliver()
+                if number == self.looks - 1:
+                    driving.await_delivered()
                 report = verify(rig)
                 assert report.ok, report
                 assert report.as_of is not None
@@ -107,47 +130,44 @@ class VerifyBesideDriverContract:
 
     def test_a_row_that_is_lost_beside_a_running_driver_is_found(self, rig: SinkRig) -> None:
         """A check that cannot fail proves nothing."""
-        with self._driver(rig) as deliver:
+        with self._driver(rig) as driving:
             for _ in range(3):
-                deliver()
+                driving.deliver()
                 assert verify(rig).ok
             rig.damage("lost")
             for _ in range(3):
-                deliver()
+                driving.deliver()
                 report = verify(rig)
                 assert not report.ok
                 assert report.problems
 
     @contextmanager
-    def _driver(self, rig: SinkRig) -> Iterator[Callable[[], None]]:
-        """Run a driver while the context is open. Yields a function that lets it deliver one more batch, and returns at once."""
+    def _driver(self, rig: SinkRig) -> Iterator[_Driver]:
+        """Run a driver that has delivered one batch, while the context is open."""
         run = _in_thread if self.in_process else _in_process
         signals = threading if self.in_process else clean_context()
-        free = signals.Semaphore(0)
-        over = signals.Event()
-        begun = signals.Event()
-        ended = run(rig, free, over, begun)
-
+        driving, over = _Driver(free=signals.Semaphore(0), delivered=signals.Semaphore(0)), signals.Event()
+        ended = run(rig, driving.free, over, driving.delivered)
         try:
-            free.release()
-            assert begun.wait(_BEGINNING_S), "the driver did not deliver its first batch"
-            yield free.release
+            driving.deliver()
+            driving.await_delivered()
+            yield driving
         finally:
             over.set()
-            free.release()
+            driving.free.release()
             code = ended()
         assert code == 0
 
 
-def drive(rig: SinkRig, free: Any, over: Any, begun: Any) -> None:
-    """Run a driver that delivers a batch for every permit of the semaphore `free`, until the event `over` is set."""
+def drive(rig: SinkRig, free: Any, over: Any, delivered: Any) -> None:
+    """Run a driver that turns every permit of `free` into a batch and a permit of `delivered`, until the event `over` is set."""
     with driver(rig, rig.ledger()) as (bench, sink, coordinator):
         for number in count():
             free.acquire()
             if over.is_set():
                 return
             coordinator.deliver(batch_of(number), partial(_staged, bench, sink, number))
-            begun.set()
+            delivered.release()
 
 
 def _staged(bench: Bench, sink: Sink, number: int, generation: Generation) -> StagedBatch:
