@@ -82,7 +82,7 @@ def _run(name: str, start: "partial[SparkSession]", *, quick: bool) -> Run:
         began, started = time.strftime("%Y-%m-%d %H:%M", time.gmtime()), time.monotonic()
         tables = tuple(PARTS[name].measure(bench))
         minutes = (time.monotonic() - started) / 60
-        measured_with = versions(PARTS[name].servers) if tables else {}
+        measured_with = versions(PARTS[name].servers, PARTS[name].libraries) if tables else {}
     return Run(began=began, minutes=round(minutes, 1), rounds=bench.rounds, versions=measured_with, tables=tables)
 
 

@@ -4,7 +4,22 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from bench import databases, digests, kafka, kafka_reader, kafka_waiting, ledger, passes, restart, shapes, simulator, stores, tax
+from bench import (
+    databases,
+    digests,
+    kafka,
+    kafka_reader,
+    kafka_waiting,
+    ledger,
+    passes,
+    restart,
+    selections,
+    shapes,
+    simulator,
+    stores,
+    tables,
+    tax,
+)
 from bench.measuring import Bench
 from bench.result import Table
 
@@ -20,6 +35,7 @@ class Part:
     measure: Callable[[Bench], Iterator[Table]]
     minutes: float
     servers: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
     jdbc: bool = False
     kafka: bool = False
     small_batches: bool = False
@@ -33,7 +49,9 @@ PARTS = {
     "tax": Part(measure=tax.measure, minutes=4),
     "passes": Part(measure=passes.measure, minutes=5),
     "shapes": Part(measure=shapes.measure, minutes=5),
+    "selections": Part(measure=selections.measure, minutes=3),
     "digests": Part(measure=digests.measure, minutes=2),
+    "tables": Part(measure=tables.measure, minutes=30, libraries=("deltalake", "pyiceberg")),
     "stores": Part(measure=stores.measure, minutes=6, servers=("s3", "az", "gs", "hdfs")),
     **{
         kind: Part(measure=partial(databases.measure, kind=kind), minutes=minutes, servers=(kind,), jdbc=True, small_batches=True)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
+from tests.crash.killing import await_session_end
 
 from bench.measuring import SPOILT, Bench, require_content
 from bench.result import PENSTOCK, Case, Table
@@ -70,7 +71,7 @@ def measure(bench: Bench) -> Iterator[Table]:
 
 
 def _first_batch(script: str) -> tuple[float, int]:
-    """Seconds, and the number of the batch; the process is killed then."""
+    """Seconds, and the number of the batch; the process is killed then, and its JVM and workers are waited for."""
     started = time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, "-c", script],
@@ -79,12 +80,14 @@ def _first_batch(script: str) -> tuple[float, int]:
         stderr=subprocess.DEVNULL,
         env={**os.environ, "PYSPARK_PYTHON": sys.executable},
         text=True,
+        start_new_session=True,
     )
     assert process.stdout is not None
     line = process.stdout.readline()
     took = time.perf_counter() - started
     process.kill()
     process.wait()
+    await_session_end(process.pid)
     assert line.startswith("ready"), line
     return took, int(line.split()[1])
 

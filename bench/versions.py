@@ -12,9 +12,9 @@ from tests.servers.fixtures import server
 _LIBRARIES = {"PySpark": "pyspark", "PyArrow": "pyarrow"}
 
 
-def versions(servers: tuple[str, ...]) -> Mapping[str, str]:
+def versions(servers: tuple[str, ...], libraries: tuple[str, ...]) -> Mapping[str, str]:
     """Of everything that a part needs; its servers must still run."""
-    named = {name: version(package) for name, package in _LIBRARIES.items()}
+    named = {name: version(package) for name, package in [*_LIBRARIES.items(), *zip(libraries, libraries, strict=True)]}
     known = {name: of() for kind in servers if kind in _SERVERS for name, of in [_SERVERS[kind]]}
     return {**named, "Python": platform.python_version(), **known, "cores": f"{os.cpu_count()}"}
 

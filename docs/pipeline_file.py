@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from penstock.spec.delta import Delta
+from penstock.spec.iceberg import Iceberg
 from penstock.spec.kafka import Kafka, RecordValue
 from penstock.spec.location import Account, Checkpoint, LedgerPlace, Quarantine, Route, SpoolPlace
 from penstock.spec.pipeline import PipelineSettings, Spark, Transform, Trigger
@@ -33,6 +34,7 @@ _SECTIONS: Final[tuple[tuple[str, type[Settings]], ...]] = (
     ("`sinks.<name>.accounts.<name>`", Account),
     ("`sinks.<name>.route`", Route),
     ("`sinks.<name>` with `type: delta`", Delta),
+    ("`sinks.<name>` with `type: iceberg`", Iceberg),
     ("`sinks.<name>` with `type: sqlite`", SQLite),
     ("`sinks.<name>` with `type: duckdb`", DuckDB),
     ("`sinks.<name>` with `type: postgres`", PostgreSQL),

@@ -116,7 +116,7 @@ class Fenced(PenstockError):
 
 
 class Retryable(PenstockError):
-    """The operation did not happen, unless it is an `OutcomeUnknown`, and may be tried again."""
+    """The operation did not happen, and may be tried again; of the subclass `OutcomeUnknown`, it may have happened."""
 
     exit_code = 75
 

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from penstock.core.high_water_mark import HighWaterMark
@@ -237,6 +238,25 @@ class OwnRows:
 
     columns: Mapping[str, str]
     schema: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What a sink takes of rows of a known schema, by its settings.
+
+    `where`: an SQL predicate, None for all rows. `own`: None for all columns as they are. `schema`: of what is taken, as JSON.
+    `deletes`: an SQL predicate over the pipeline's rows, true for those that delete the row of their key; the sink's stage
+    writers are then given rows with the column of `core.deletes`. None where no row deletes.
+    """
+
+    where: str | None
+    own: OwnRows | None
+    schema: str
+    deletes: str | None = None
+
+
+ALL_ROWS: Mapping[SinkName, Taken] = MappingProxyType({})
+"""Every sink takes all rows as they are."""
 
 
 @runtime_checkable

@@ -191,8 +191,8 @@ class ChangingTable:
 
     def content(self, *names):
         """The values of these columns, whatever others there are."""
-        quoted = ", ".join(names)
-        return Counter(tuple(row) for row in self.bench.rig.sql(f"SELECT {quoted} FROM t"))
+        quoted, table = ", ".join(names), getattr(self.bench.rig, "table", "t")
+        return Counter(tuple(row) for row in self.bench.rig.sql(f"SELECT {quoted} FROM {table}"))
 
     def verify(self):
         """The sink's own report, against the ledger's totals."""

@@ -18,7 +18,10 @@ from penstock.testing.conformance.story import preload
 CRASHES_ONE_IN = 4
 CASES_ONE_IN = 2
 
-SINKS = ("cassandra", "dbapi", "duckdb", "kafka", "mysql", "object", "parquet", "postgres", "redshift", "sqlite", "sqlserver")
+SINKS = (
+    *("cassandra", "dbapi", "delta", "duckdb", "iceberg", "kafka", "mysql"),
+    *("object", "parquet", "postgres", "redshift", "sqlite", "sqlserver"),
+)
 CLIENTS = (
     *("azure.storage.blob", "boto3", "requests", "cassandra.cluster", "confluent_kafka", "duckdb", "kafka"),
     *("psycopg", "pymysql", "pytds", "redshift_connector"),

@@ -6,28 +6,47 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
+from tests.conformance.lake_rig import (
+    Changing,
+    Deleting,
+    IfAbsent,
+    LakeRig,
+    Overlapping,
+    OverlappingIfAbsent,
+    OverlappingPartitioned,
+    Overwrite,
+    PartitionedUpsert,
+    Replace,
+)
 from tests.conformance.object_rig import swapped_in
 from tests.servers.fixtures import accounts_on
 
 from penstock.core.model import SinkName
-from penstock.sink.delta.sink import DeltaSink
+from penstock.sink.delta.log import DeltaLog, delta_log
+from penstock.sink.lake.sink import LakeSink
 from penstock.sink.parquet import directory_account, object_account
 from penstock.sink.parquet.directory import DirectoryAccount
 from penstock.sink.parquet.object import ObjectAccount
-from penstock.testing.conformance import SWAPPED, Row, SinkRig
+from penstock.sink.parquet.splitting import INLINE_LIMIT_BYTES
+from penstock.testing.conformance import SWAPPED, Row
 from penstock.testing.conformance.rig import PIPELINE
 
 
-class DeltaRig(SinkRig):
+def sink_into(account: DirectoryAccount | ObjectAccount, *, name: str = "lake", **settings: Any) -> LakeSink:
+    """A sink of the Delta table in `account`, which has no spool."""
+    return LakeSink(name=SinkName(name), pipeline=PIPELINE, account=account, log=delta_log(account), **settings)
+
+
+class DeltaRig(LakeRig):
     """One table in a directory, read by the library's own engine."""
 
-    partition_by: tuple[str, ...] = ()
     storage_options: Mapping[str, str] | None = None
 
     @property
@@ -41,11 +60,8 @@ class DeltaRig(SinkRig):
     def account(self) -> DirectoryAccount | ObjectAccount:
         return directory_account(self.root)
 
-    def make(self) -> DeltaSink:
-        account = self.account()
-        return DeltaSink(
-            name=SinkName("lake"), pipeline=PIPELINE, account=account, partition_by=self.partition_by, inline_limit_bytes=0
-        )
+    def log(self) -> DeltaLog:
+        return delta_log(self.account())
 
     def table(self) -> DeltaTable:
         return DeltaTable(self.uri, storage_options=self.storage_options)
@@ -96,12 +112,31 @@ class DeltaRig(SinkRig):
             self.put(f"{kind}.parquet", written.getvalue().to_pybytes())
         self.change(added=(f"{kind}.parquet", values), removed=(path, values) if kind in {"swapped", "changed"} else None)
 
+    def list_again(self) -> None:
+        path, values = self.active()[0]
+        (self.root / "again").mkdir()
+        self.put(f"again/{path}", self.get(path))
+        self.change(added=(f"again/{path}", values))
+
+    def compact(self) -> None:
+        self.table().optimize.compact()
+
+    def mark(self, position: int) -> None:
+        table = self.table()
+        marker = CommitProperties(app_transactions=[Transaction(f"penstock:{PIPELINE}:lake", position)])
+        table.create_write_transaction([], "append", table.schema(), commit_properties=marker)
+
     def rows_of(self, path: str) -> "pa.Table":
         return pq.ParquetFile(io.BytesIO(self.get(path))).read()
 
     def ids(self, path: str) -> list[int]:
         found: list[int] = self.rows_of(path)["id"].to_pylist()
         return found
+
+    def repeat(self, number: int) -> None:
+        """Add a row of the table once more."""
+        table = self.table()
+        write_deltalake(table, pa.table(table.scan()).slice(number, 1), mode="append")
 
     def change(self, *, added=None, removed=None) -> None:
         table = self.table()
@@ -119,14 +154,54 @@ class DeltaRig(SinkRig):
             )
         table.create_write_transaction(actions, "append", table.schema(), partition_by=table.metadata().partition_columns)
 
-    def lose_staging(self) -> None:
-        staged = sorted(self.directory.rglob("*.staged"))
-        assert staged
-        staged[-1].unlink()
+    def had(self) -> set[str]:
+        return {name for _, names in self.added() for name in names}
+
+    def added(self) -> Iterator[tuple[int, list[str]]]:
+        """The files that each version added."""
+        for path in sorted((self.root / "_delta_log").glob("*.json")):
+            actions = [json.loads(line) for line in path.read_text().splitlines()]
+            yield int(path.stem), [Path(action["add"]["path"]).name for action in actions if "add" in action]
 
 
 def _text(value: object) -> str | None:
     return None if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class ChangingRig(Changing, DeltaRig):
+    pass
+
+
+class IfAbsentRig(IfAbsent, DeltaRig):
+    pass
+
+
+class PartitionedUpsertRig(PartitionedUpsert, DeltaRig):
+    pass
+
+
+class OverlappingRig(Overlapping, DeltaRig):
+    pass
+
+
+class OverlappingPartitionedRig(OverlappingPartitioned, DeltaRig):
+    pass
+
+
+class OverlappingIfAbsentRig(OverlappingIfAbsent, DeltaRig):
+    pass
+
+
+class DeleteRig(Deleting, DeltaRig):
+    pass
+
+
+class ReplaceRig(Replace, DeltaRig):
+    pass
+
+
+class OverwriteRig(Overwrite, DeltaRig):
+    pass
 
 
 class StoreRig(DeltaRig):
@@ -161,13 +236,25 @@ class StoreRig(DeltaRig):
         self.outside.put(path, data)
 
 
+class OverlappingStoreRig(OverlappingRig, StoreRig):
+    """Rows are replaced in a table in a bucket; they are staged in a spool beside it."""
+
+    def leftovers(self) -> list[str]:
+        listed = {key for key in self.outside.listing() if key.endswith(".parquet") and not key.startswith("_")}
+        return self.spooled() + sorted(self.outside.uploads()) + sorted(listed - self.had())
+
+    def had(self) -> set[str]:
+        """The files that some version had. The log is short, so all of it is there."""
+        table = self.table()
+        versions = [DeltaTable(self.uri, version=at, storage_options=self.storage_options) for at in range(table.version() + 1)]
+        return {path for each in versions for path in pa.table(each.get_add_actions())["path"].to_pylist()}
+
+
 class InlineStoreRig(StoreRig):
     """Small files travel in the decision; partitioned."""
 
     partition_by = ("flag",)
-
-    def make(self) -> DeltaSink:
-        return DeltaSink(name=SinkName("lake"), pipeline=PIPELINE, account=self.account(), partition_by=self.partition_by)
+    inline_limit_bytes = INLINE_LIMIT_BYTES
 
 
 class PartitionedRig(DeltaRig):

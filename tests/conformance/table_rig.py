@@ -10,6 +10,9 @@ from penstock.core.model import SinkName
 from penstock.sink.table.sink import TableSinkArguments
 from penstock.testing.conformance import SWAPPED, Row, SinkRig, make_rows
 
+GONE = "gone"
+"""The name in rows that delete."""
+
 
 class TableRig(SinkRig):
     """The plainest one: append, small pieces inline. `quoted` is the table as SQL takes it, `newest` its highest id."""
@@ -87,6 +90,29 @@ class ForgottenSpool(Spooled):
 class Upserting(Spooled):
     write = "upsert"
     key = ("id", "place")
+
+
+class Deleting(Upserting):
+    """Some rows delete: the one before them in their batch, one of the batch before, or none."""
+
+    has_deletes = True
+
+    def filling(self, table: str) -> TableSinkArguments:
+        return {**super().filling(table), "deletes": True}
+
+    def rows(self, ids: Iterable[int]) -> list[Row]:
+        return [self._deleting(number) if number % 7 == 3 else super(Deleting, self).rows([number])[0] for number in ids]
+
+    def _deleting(self, number: int) -> Row:
+        [meant] = super().rows([number - (1, 1000)[number % 2]])
+        return {**meant, "name": GONE}
+
+    def deletes(self, row: Row) -> bool:
+        return bool(row["name"] == GONE)
+
+    def settle(self, batches: Sequence[Sequence[Row]]) -> Iterable[Row]:
+        last = {(row["id"], row["place"]): row for batch in batches for row in batch}
+        return [row for row in last.values() if not self.deletes(row)]
 
 
 class InsertingIfAbsent(Upserting):

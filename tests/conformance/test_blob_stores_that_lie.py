@@ -1,17 +1,19 @@
 """A ledger is refused at the start on a store that does not honour conditions, on a real server."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from tests.servers.fixtures import accounts_on
 
 from penstock.blob import open_store
+from penstock.blob.check import check_store
 from penstock.blob.s3 import S3Store
 from penstock.blob.url import parse
 from penstock.errors import Failed, StoreIgnoresConditions, Usage
 from penstock.ledger.log import LogLedger
 from penstock.ledger.store import BlobLedgerStore
+from penstock.sink.delta.place import StorePlace
 from penstock.sink.parquet import object_account
 from penstock.sink.spool import SpoolRoot
 from penstock.testing.conformance.rig import PIPELINE
@@ -43,11 +45,31 @@ def test_a_store_that_ignores_conditions_is_refused(kind: type[S3Store]) -> None
     store = kind(place=parse(place.url), options=place.options)
     with pytest.raises(StoreIgnoresConditions):
         LogLedger(BlobLedgerStore(store), pipeline=PIPELINE).prove()
+    assert ("ignores If-None-Match" in check_store(store, subject="it", folder="").message) is (kind is IgnoringStore)
 
 
 def test_an_honest_store_passes() -> None:
     (place, _) = accounts_on(honest="s3")["honest"]
     LogLedger(BlobLedgerStore(S3Store(place=parse(place.url), options=place.options)), pipeline=PIPELINE).prove()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepeatingStore(S3Store):
+    """Sends every put twice, as its client does after a lost answer, and tells the second answer."""
+
+    def put_if_absent(self, key: str, data: bytes, *, tag: str) -> bool:
+        super().put_if_absent(key, data, tag=tag)
+        return super().put_if_absent(key, data, tag=tag)
+
+
+def test_an_honest_store_passes_whose_client_meets_its_own_write() -> None:
+    (place, _) = accounts_on(honest="s3")["honest"]
+    store = RepeatingStore(place=parse(place.url), options=place.options)
+    LogLedger(BlobLedgerStore(store), pipeline=PIPELINE).prove()
+    assert check_store(store, subject="it", folder="").ok
+    account = object_account(place.url, options=place.options)
+    StorePlace(account=replace(account, store=store)).prove()
+    assert not list(store.list())
 
 
 def secrets_of(options: "Sequence[str] | object") -> list[str]:

@@ -3,15 +3,33 @@
 from pathlib import Path
 
 import pytest
-from tests.conformance.delta_rig import DeltaRig, InlineStoreRig, PartitionedRig, StoreRig
+from tests.conformance.delta_rig import (
+    ChangingRig,
+    DeleteRig,
+    DeltaRig,
+    IfAbsentRig,
+    InlineStoreRig,
+    OverlappingIfAbsentRig,
+    OverlappingPartitionedRig,
+    OverlappingRig,
+    OverlappingStoreRig,
+    OverwriteRig,
+    PartitionedRig,
+    PartitionedUpsertRig,
+    ReplaceRig,
+    StoreRig,
+)
 
 from penstock.testing.conformance import (
     CrashContract,
     IdentityContract,
     SinkContract,
+    SinkRig,
     StagingLossContract,
     VerifyBesideDriverContract,
 )
+from penstock.testing.conformance.publishing import PublishContract, RaceContract
+from penstock.testing.conformance.verifying import VerifyContract
 
 RIGS = {"plain": DeltaRig, "partitioned": PartitionedRig, "s3": StoreRig, "s3-inline": InlineStoreRig}
 
@@ -53,3 +71,67 @@ class TestDeltaInStoreKilled(CrashContract):
     @pytest.fixture
     def rig(self, tmp_path: Path) -> StoreRig:
         return StoreRig(tmp_path)
+
+
+def named(rig: type[SinkRig]) -> str:
+    return rig.__name__
+
+
+class TestDeltaByKey(SinkContract, IdentityContract):
+    damages = ("lost", "changed", "foreign", "swapped")
+
+    @pytest.fixture(params=[ChangingRig], ids=named)
+    def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> DeltaRig:
+        return request.param(tmp_path)
+
+
+class TestDeltaWays(PublishContract, RaceContract, VerifyContract):
+    """What stages, sweeps and keeps ledgers apart is the same for all ways to write."""
+
+    @pytest.fixture(params=[IfAbsentRig, PartitionedUpsertRig, ReplaceRig, OverwriteRig, OverlappingRig], ids=named)
+    def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> DeltaRig:
+        return request.param(tmp_path)
+
+
+class TestDeltaByKeyStagingLost(StagingLossContract):
+    @pytest.fixture(params=[ChangingRig, ReplaceRig], ids=named)
+    def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> DeltaRig:
+        return request.param(tmp_path)
+
+
+class TestDeltaByKeyBesideDriver(VerifyBesideDriverContract):
+    looks, batches = 15, 8
+
+    @pytest.fixture
+    def rig(self, tmp_path: Path) -> DeltaRig:
+        return ChangingRig(tmp_path)
+
+
+class TestDeltaByKeyKilled(CrashContract):
+    fault_parts = ("delta", "lakekeys")
+
+    @pytest.fixture(params=[OverlappingPartitionedRig, DeleteRig], ids=named)
+    def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> DeltaRig:
+        return request.param(tmp_path)
+
+
+class TestDeltaByKeyInStore(PublishContract, RaceContract):
+    @pytest.fixture
+    def rig(self, tmp_path: Path) -> DeltaRig:
+        return OverlappingStoreRig(tmp_path)
+
+
+class TestDeltaByKeyInStoreKilled(CrashContract):
+    fault_parts = ("lakekeys",)
+
+    @pytest.fixture
+    def rig(self, tmp_path: Path) -> DeltaRig:
+        return OverlappingStoreRig(tmp_path)
+
+
+class TestDeltaReplacedKilled(CrashContract):
+    fault_parts = ("delta",)
+
+    @pytest.fixture(params=[ReplaceRig, OverwriteRig, OverlappingIfAbsentRig], ids=named)
+    def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> DeltaRig:
+        return request.param(tmp_path)

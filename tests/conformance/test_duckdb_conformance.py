@@ -10,6 +10,7 @@ import pytest
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 from tests.conformance.table_rig import (
     DamagedSpool,
+    Deleting,
     ForgottenSpool,
     InsertingIfAbsent,
     Replacing,
@@ -108,6 +109,10 @@ class ForgottenSpoolRig(ForgottenSpool, DuckdbRig):
     pass
 
 
+class DeleteRig(Deleting, DuckdbRig):
+    pass
+
+
 class UpsertRig(Upserting, DuckdbRig):
     key = ("id", "PLACE")
 
@@ -137,7 +142,7 @@ class TestDuckdbWays(PublishContract, RaceContract, VerifyContract):
 class TestDuckdbByKey(SinkContract):
     damages = ("lost", "changed", "foreign", "swapped")
 
-    @pytest.fixture(params=[UpsertRig], ids=named)
+    @pytest.fixture(params=[UpsertRig, DeleteRig], ids=named)
     def rig(self, request, tmp_path):
         return request.param(tmp_path)
 
@@ -175,6 +180,6 @@ class TestDuckdbCrashes(CrashContract):
 class TestDuckdbUpsertCrashes(CrashContract):
     fault_parts = ("duckdb",)
 
-    @pytest.fixture
-    def rig(self, tmp_path):
-        return rig_below(UpsertRig, tmp_path)
+    @pytest.fixture(params=[UpsertRig, DeleteRig], ids=named)
+    def rig(self, request, tmp_path):
+        return rig_below(request.param, tmp_path)

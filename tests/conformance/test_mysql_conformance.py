@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 import pymysql
 import pytest
 from tests.conformance.table_rig import (
+    Deleting,
     ForgottenSpool,
     InsertingIfAbsent,
     Merging,
@@ -79,6 +80,10 @@ class TruncatedSpoolRig(TruncatedSpool, MysqlRig):
 
 
 class ForgottenSpoolRig(ForgottenSpool, MysqlRig):
+    pass
+
+
+class DeleteRig(Deleting, MysqlRig):
     pass
 
 
@@ -153,7 +158,7 @@ class TestMysqlWays(PublishContract, RaceContract, VerifyContract):
 class TestMysqlByKey(SinkContract):
     damages = ("lost", "changed", "foreign", "swapped")
 
-    @pytest.fixture(params=[UpsertRig], ids=named)
+    @pytest.fixture(params=[UpsertRig, DeleteRig], ids=named)
     def rig(self, request, tmp_path):
         return rig_on_server(request.param, tmp_path)
 
@@ -193,9 +198,9 @@ class TestMysqlCrashes(CrashContract):
 
     fault_parts = ("mysql",)
 
-    @pytest.fixture
-    def rig(self, tmp_path):
-        return rig_on_server(UpsertRig, tmp_path)
+    @pytest.fixture(params=[UpsertRig, DeleteRig], ids=named)
+    def rig(self, request, tmp_path):
+        return rig_on_server(request.param, tmp_path)
 
 
 class TestMysqlRidingCrashes(CrashContract):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.conformance.table_rig import (
+    Deleting,
     ForgottenSpool,
     InsertingIfAbsent,
     Merging,
@@ -84,6 +85,10 @@ class UpsertRig(Upserting, PostgresRig):
     pass
 
 
+class DeleteRig(Deleting, PostgresRig):
+    pass
+
+
 class InsertIfAbsentRig(InsertingIfAbsent, PostgresRig):
     pass
 
@@ -122,7 +127,7 @@ class TestPostgres(SinkContract, IdentityContract):
 class TestPostgresByKey(SinkContract):
     damages = ("lost", "changed", "foreign", "swapped")
 
-    @pytest.fixture(params=[UpsertRig, InsertIfAbsentRig], ids=named)
+    @pytest.fixture(params=[UpsertRig, DeleteRig, InsertIfAbsentRig], ids=named)
     def rig(self, request, tmp_path):
         return rig_on_server(request.param, tmp_path)
 
@@ -170,6 +175,6 @@ class TestPostgresRidingCrashes(CrashContract):
 class TestPostgresUpsertCrashes(CrashContract):
     fault_parts = ("postgres",)
 
-    @pytest.fixture
-    def rig(self, tmp_path):
-        return rig_on_server(UpsertRig, tmp_path)
+    @pytest.fixture(params=[UpsertRig, DeleteRig], ids=named)
+    def rig(self, request, tmp_path):
+        return rig_on_server(request.param, tmp_path)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.conformance.table_rig import (
+    Deleting,
     ForgottenSpool,
     InsertingIfAbsent,
     Replacing,
@@ -81,6 +82,10 @@ class ForgottenSpoolRig(ForgottenSpool, RedshiftRig):
     pass
 
 
+class DeleteRig(Deleting, RedshiftRig):
+    pass
+
+
 class UpsertRig(Upserting, RedshiftRig):
     pass
 
@@ -130,7 +135,7 @@ class TestRedshiftWays(PublishContract, RaceContract, VerifyContract):
 class TestRedshiftByKey(SinkContract):
     damages = ("lost", "changed", "foreign", "swapped")
 
-    @pytest.fixture(params=[UpsertRig], ids=named)
+    @pytest.fixture(params=[UpsertRig, DeleteRig], ids=named)
     def rig(self, request, tmp_path):
         return rig_on_server(request.param, tmp_path)
 
@@ -168,6 +173,6 @@ class TestRedshiftCrashes(CrashContract):
 class TestRedshiftUpsertCrashes(CrashContract):
     fault_parts = ("redshift",)
 
-    @pytest.fixture
-    def rig(self, tmp_path):
-        return rig_on_server(UpsertRig, tmp_path)
+    @pytest.fixture(params=[UpsertRig, DeleteRig], ids=named)
+    def rig(self, request, tmp_path):
+        return rig_on_server(request.param, tmp_path)

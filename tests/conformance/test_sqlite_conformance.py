@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.conformance.table_rig import (
     DamagedSpool,
+    Deleting,
     ForgottenSpool,
     InsertingIfAbsent,
     Replacing,
@@ -92,6 +93,10 @@ class UpsertRig(Upserting, SqliteRig):
     key = ("id", "PLACE")
 
 
+class DeleteRig(Deleting, SqliteRig):
+    key = ("id", "PLACE")
+
+
 class InsertIfAbsentRig(InsertingIfAbsent, SqliteRig):
     key = ("id", "PLACE")
 
@@ -116,7 +121,7 @@ class TestSqlite(SinkContract, IdentityContract):
 class TestSqliteByKey(SinkContract):
     damages = ("lost", "changed", "foreign", "swapped")
 
-    @pytest.fixture(params=[UpsertRig, InsertIfAbsentRig], ids=named)
+    @pytest.fixture(params=[UpsertRig, DeleteRig, InsertIfAbsentRig], ids=named)
     def rig(self, request, tmp_path):
         return request.param(tmp_path)
 
@@ -152,6 +157,6 @@ class TestSqliteRidingCrashes(CrashContract):
 class TestSqliteUpsertCrashes(CrashContract):
     fault_parts = ("sqlite",)
 
-    @pytest.fixture
-    def rig(self, tmp_path):
-        return rig_below(UpsertRig, tmp_path)
+    @pytest.fixture(params=[UpsertRig, DeleteRig], ids=named)
+    def rig(self, request, tmp_path):
+        return rig_below(request.param, tmp_path)

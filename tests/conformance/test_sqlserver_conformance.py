@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.conformance.table_rig import (
+    Deleting,
     ForgottenSpool,
     InsertingIfAbsent,
     Replacing,
@@ -83,6 +84,10 @@ class ForgottenSpoolRig(ForgottenSpool, SqlserverRig):
     pass
 
 
+class DeleteRig(Deleting, SqlserverRig):
+    pass
+
+
 class UpsertRig(Upserting, SqlserverRig):
     pass
 
@@ -111,7 +116,7 @@ class TestSqlserver(SinkContract, IdentityContract):
 class TestSqlserverByKey(SinkContract):
     damages = ("lost", "changed", "foreign", "swapped")
 
-    @pytest.fixture(params=[UpsertRig, InsertIfAbsentRig], ids=named)
+    @pytest.fixture(params=[UpsertRig, DeleteRig, InsertIfAbsentRig], ids=named)
     def rig(self, request, tmp_path):
         return rig_below(request.param, tmp_path)
 
@@ -139,6 +144,6 @@ class TestSqlserverCrashes(CrashContract):
 class TestSqlserverUpsertCrashes(CrashContract):
     fault_parts = ("sqlserver",)
 
-    @pytest.fixture
-    def rig(self, tmp_path):
-        return rig_below(UpsertRig, tmp_path)
+    @pytest.fixture(params=[UpsertRig, DeleteRig], ids=named)
+    def rig(self, request, tmp_path):
+        return rig_below(request.param, tmp_path)

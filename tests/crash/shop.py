@@ -13,6 +13,7 @@ import duckdb
 import psycopg
 import pymysql
 from deltalake import DeltaTable
+from pyiceberg.catalog.sql import SqlCatalog
 
 from tests.conformance import lines_sink
 from tests.crash.world import Row, assert_same
@@ -31,6 +32,8 @@ def new_shop(database: str, directory: Path) -> str:
         return f"{directory}/shop.db"
     if database == "delta":
         return f"{directory}/tables/shop"
+    if database == "iceberg":
+        return f"{directory}/warehouse"
     return str(server("postgres" if database == "dbapi" else database).database(unique("shop")))
 
 
@@ -43,6 +46,9 @@ def written(database: str, shop: str, root: Path) -> str:
         return f"{{python: 'lines_sink:Lines', path: {json.dumps(shop)}}}"
     if database == "delta":
         return f"{{type: delta, path: {json.dumps(shop)}}}"
+    if database == "iceberg":
+        catalog = json.dumps(f"sqlite:///{shop}.db")
+        return f"{{type: iceberg, catalog: {catalog}, table: shop.flights, warehouse: {json.dumps(shop)}}}"
     key = ", key: [id], wait: 40s" if database == "cassandra" else ""
     return f"{{type: {database}, url: {json.dumps(shop)}, table: flights{key}}}"
 
@@ -60,6 +66,12 @@ def _rows(database: str, shop: str) -> "Counter[Row]":
         return Counter((row["id"], row["origin"], row["month"], row["payload"], row["amount"]) for row in rows)
     if database == "delta":
         files = DeltaTable(shop).file_uris()
+        return Counter(duckdb.sql(f"{_COLUMNS.rpartition(' ')[0]} read_parquet({files})").fetchall())
+    if database == "iceberg":
+        with closing(SqlCatalog("default", uri=f"sqlite:///{shop}.db")) as catalog:
+            files = [
+                task.file.file_path.removeprefix("file://") for task in catalog.load_table("shop.flights").scan().plan_files()
+            ]
         return Counter(duckdb.sql(f"{_COLUMNS.rpartition(' ')[0]} read_parquet({files})").fetchall())
     if database == "cassandra":
         parts = urlsplit(shop)

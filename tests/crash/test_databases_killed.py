@@ -25,7 +25,7 @@ from tests.servers.fixtures import server
 KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "1"))
 FILES, ROWS_PER_FILE = 6, 200
 SERVERS = ("postgres", "mysql", "cassandra")
-DATABASES = (*SERVERS, "duckdb", "delta")
+DATABASES = (*SERVERS, "duckdb", "delta", "iceberg")
 TOLD = {0, 1, 75}
 """Done, failed, or told to try again: nothing is refused, and nothing is said to be lost or doubled."""
 

@@ -11,7 +11,7 @@ from confluent_kafka.admin import NewPartitions
 from pyspark.sql import SparkSession
 
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
-from penstock.core.kafka_offset import positions_in
+from penstock.core.kafka_offset import topic_offsets_in
 from penstock.core.model import SourceName
 from tests.crash.commandline import Ended, penstock
 from tests.crash.kafka_world import PARTITIONS, admin, create, expect, feed, make_kafka_world, produce, rows_of
@@ -106,7 +106,7 @@ def assert_read_to(world: World, partitions: dict[str, "range | tuple[int, ...]"
     assert decided.code == 0, str(decided)
     [offsets] = json.loads(decided.out)["offsets"]
     for end in (planned.end, offsets["end"]):
-        assert {topic: dict(found) for topic, found in positions_in(end).items()} == ends
+        assert {topic: dict(found) for topic, found in topic_offsets_in(end).items()} == ends
 
 
 def assert_replayed(world: World) -> None:

@@ -12,7 +12,7 @@ from tests.live.test_kafka_transactions import lingering
 from tests.servers.fixtures import server
 from tests.servers.kafka import is_open
 from tests.servers.kafka_forgotten import leave_open, trusting
-from tests.unit.kafka_target import topics, values
+from tests.unit.kafka_target import begun, topics, values
 from tests.unit.table_target import spark_schema
 
 from penstock.errors import Refused, Retryable
@@ -176,6 +176,43 @@ def test_the_marker_is_read_as_it_was_decided(topic, committed):
     sink.close()
     assert place.sink().publish(publication).already is committed
     assert place.content() == values(range(5), range(10, 20))
+
+
+@pytest.mark.parametrize("outcome", ["committed", "aborted", "left open", "being committed"])
+def test_a_start_compares_the_ledger_with_the_marker_that_is_committed_though_readers_do_not_see_it(topic, outcome, monkeypatch):
+    """It would take the place for an older copy, and be refused before it could end what brokers forgot."""
+    monkeypatch.setattr("penstock.sink.kafka.sink.SETTLED_S", 0.5)
+    place = topic()
+    sink = place.sink()
+    place.put(sink, range(5), batch_id=0)
+    publication = place.decided_but_not_published(sink, range(10, 20), batch_id=1)
+    is_committed = outcome in {"committed", "being committed"}
+    if is_committed:
+        mark = published_without_marker(place, sink, publication)
+    else:
+        mark = failed(place, sink, publication, killed=outcome == "left open")
+    row = (mark_key(PIPELINE, sink.name), encode_lane_marker(mark))
+    leave_open(place.rig.running.bootstrap, name_of(sink), f"{place.rig.topic}.markers", 0, [row])
+    if outcome == "being committed":  # as long as a partition of another broker has no leader
+        coordinated = lane_ends.coordinated
+        monkeypatch.setattr(lane_ends, "coordinated", lambda *asked: coordinated(*asked)._replace(state="PrepareCommit"))
+    shown = place.rig.make().high_water_mark("", pipeline=PIPELINE)
+    assert shown.position == publication.position - (not is_committed)
+
+
+def test_a_marker_that_nobody_may_ask_about_is_awaited(topic, monkeypatch):
+    monkeypatch.setattr("penstock.sink.kafka.sink.SETTLED_S", 0.1)
+    monkeypatch.setattr(lane_ends, "_ENDED_S", 0.5)
+    place = topic(options={"sasl.oauthbearer.config": "none"}, timeout_ms=1_000)
+    place.put(place.sink(), range(5), batch_id=0)
+    foreign = begun(place)
+    with pytest.raises(lane_ends.CannotLook, match="cannot be listed over a connection"):
+        place.rig.make().high_water_mark("", pipeline=PIPELINE)
+    monkeypatch.setattr(lane_ends, "_ENDED_S", 30)
+    ending = threading.Timer(1, foreign.abort_transaction, [60])
+    ending.start()
+    assert place.rig.make().high_water_mark("", pipeline=PIPELINE).position == 2
+    ending.join()
 
 
 def test_a_transaction_that_a_driver_left_open_is_ended_where_brokers_forgot_that(topic, monkeypatch):

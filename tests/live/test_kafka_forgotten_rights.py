@@ -7,7 +7,7 @@ from tests.live.test_kafka_forgotten import failed, forgotten
 from tests.servers import kafka_secured
 from tests.servers.fixtures import unique
 from tests.servers.kafka_forgotten import trusting
-from tests.unit.kafka_target import topics, values
+from tests.unit.kafka_target import TopicTarget, topics, values
 
 from penstock.errors import Refused
 from penstock.sink.kafka import lane_ends
@@ -72,6 +72,27 @@ def test_what_was_committed_waits_for_the_right_that_is_named(place):
     place.allow(ResourceType.BROKER, "kafka-cluster", "ALTER")
     place.put(place.sink(), range(10, 20), batch_id=1)
     assert place.content() == values(range(20))
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+def test_a_former_topic_that_the_user_may_not_see_any_more_is_let_alone(place, is_deleted):
+    """The sink can write nothing there either, so that none of its transactions ends another one there."""
+    former = place.rig.running.topic(unique("former"), 1)
+    writes = _allowed(place.rig.options["options"]["sasl.username"], ResourceType.TOPIC, former, "WRITE")
+    place.rig.running.allow(writes)
+    place.rig.options["target"] = TopicTarget(topic=place.rig.topic, markers=f"{place.rig.topic}.markers", topics=(former,))
+    place.sink().close()
+    del place.rig.options["target"]
+    place.rig.running.deny(writes)
+    if is_deleted:
+        place.rig.running.admin().delete_topics([former])[former].result(60)
+    sink = place.sink()
+    publication = place.decided_but_not_published(sink, range(10), batch_id=0)
+    place.allow(ResourceType.TOPIC, place.rig.topic, "READ")
+    failed(place, sink, publication)
+    forgotten(place, sink, range(5))
+    publish(sink, publication)
+    assert place.content() == values(range(10))
 
 
 def test_who_may_not_see_whose_a_transaction_is_waits_for_the_right_that_is_named(place, monkeypatch):

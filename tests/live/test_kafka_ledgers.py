@@ -15,6 +15,7 @@ from penstock.kafka.transactions import open_transactions
 from penstock.sink.kafka import marker_store
 from penstock.sink.kafka.errors import Overtaken
 from penstock.testing.conformance import PIPELINE
+from penstock.testing.conformance.bench import publish
 from penstock.testing.conformance.rig import LEDGER_ID
 
 topic = pytest.fixture(topics)
@@ -77,6 +78,28 @@ def test_who_has_published_one_lane_has_all_of_them(topic):
     assert place.content() == values(range(30))
 
 
+def test_a_ledger_of_fewer_lanes_finds_whose_the_topic_is(topic, monkeypatch):
+    """It never asks the lane that the other one filled before it was cut off; the first lane says whose all of them are."""
+    place = topic(partitions=2)
+    foreign = place.undecided(*pieces(place, place.sink(), range(50, 60)), batch_id=0, position=2, ledger_id=OTHER)
+    place.rig.lanes = 2
+    sink = place.sink()
+    publication = place.decided_but_not_published(sink, range(10), range(10, 30), batch_id=0)
+
+    def cut_off(*_):
+        raise Retryable("the broker is away", remedy="Try again.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sink._lane(0), "publish", cut_off)
+        with pytest.raises(Retryable):
+            sink.publish(publication)
+    assert place.content() == values(range(10, 30))
+    place.rig.lanes = 1
+    with pytest.raises(LedgerMismatch):
+        place.sink().publish(foreign.publication)
+    assert place.content() == values(range(10, 30))
+
+
 def test_a_driver_that_prepared_before_a_newer_one_delivered_reads_whose_the_lanes_are(topic):
     """The marker that it read while it prepared names no ledger, and its producer is fenced when it claims the first lane."""
     place = topic(partitions=2, lanes=2)
@@ -106,6 +129,66 @@ def test_a_marker_of_an_older_penstock_is_taken_over(topic):
     place.put(going_on, range(10, 20), batch_id=1)
     assert newest(place, going_on).marker.ledger_id == LEDGER_ID
     assert place.content() == values(range(20))
+
+
+def decided_by_a_copy(place, sink, *attempts, position=3):
+    """What a copy of the ledger decides after the same first batch; both have one identity."""
+    shown = place.undecided(*pieces(place, sink, *attempts), batch_id=1, position=position)
+    return replace(shown.publication, previous=2)
+
+
+@pytest.mark.parametrize("position", [3, 5], ids=["the same position", "a later one"])
+def test_of_two_copies_of_a_ledger_one_delivers_though_the_other_uses_more_lanes(topic, position):
+    place = topic(partitions=2, lanes=2)
+    sink = place.sink()
+    place.put(sink, range(10), range(10, 20), batch_id=0)
+    publish(sink, replace(place.decided_but_not_published(sink, range(20, 40), batch_id=1), previous=2))
+    with pytest.raises(LedgerMismatch):
+        sink.publish(decided_by_a_copy(place, sink, range(20, 30), range(30, 40), position=position))
+    other = place.sink()
+    with pytest.raises(LedgerMismatch):
+        other.publish(decided_by_a_copy(place, other, range(20, 30), range(30, 40), position=position))
+    assert place.content() == values(range(40))
+
+
+@pytest.mark.parametrize("attempts", [(range(20, 40),), (range(20, 25), range(25, 40))], ids=["one lane", "two lanes"])
+@pytest.mark.parametrize("position", [3, 5], ids=["the same position", "a later one"])
+def test_a_copy_does_not_go_on_beside_a_lane_that_has_published_its_share(topic, position, attempts):
+    """The ledger's driver died before the other lane had, and delivers the rest when it starts again."""
+    place = topic(partitions=2, lanes=2)
+    sink = place.sink()
+    place.put(sink, range(10), range(10, 20), batch_id=0)
+    mine = replace(place.decided_but_not_published(sink, range(20, 30), range(30, 40), batch_id=1), previous=2)
+    sink._lane(1).publish(replace(mine, staged=mine.staged[1::2]), sink._rows)
+    other = place.sink()
+    with pytest.raises(LedgerMismatch):
+        other.publish(decided_by_a_copy(place, other, *attempts, position=position))
+    assert place.content() == values(range(20), range(30, 40))
+    assert not place.sink().publish(mine).already
+    assert place.content() == values(range(40))
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+@pytest.mark.parametrize("position", [3, 5], ids=["the same position", "a later one"])
+def test_a_copy_does_not_go_on_behind_a_part_of_a_batch(topic, position, lanes):
+    """Whose rows would stay there beside its own."""
+    place = topic(partitions=2, lanes=lanes, transaction_bytes=500)
+    sink = place.sink()
+    place.put(sink, *[range(at, at + 5) for at in (0, 5)], batch_id=0)
+    attempts = [range(20, 25), range(30, 90)][-lanes:]
+    mine = replace(place.decided_but_not_published(sink, *attempts, batch_id=1), previous=2)
+    newest = sink._lane(lanes - 1)
+    faults.arm("kafka.mark=error@2")
+    with pytest.raises(Retryable):
+        newest.publish(replace(mine, staged=mine.staged[lanes - 1 :]), sink._rows)
+    faults.arm("")
+    shown, other = place.content(), place.sink()
+    assert len(shown) > 10
+    with pytest.raises(LedgerMismatch):
+        other.publish(decided_by_a_copy(place, other, range(20, 25), range(30, 50), range(50, 90), position=position))
+    assert place.content() == shown
+    assert not place.sink().publish(mine).already
+    assert place.content() == values(range(10), *attempts)
 
 
 # --- mode: keyed

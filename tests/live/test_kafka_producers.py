@@ -13,6 +13,8 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from tests.servers.fixtures import server, unique
 from tests.servers.kafka import await_settled, is_open, records
 
+from penstock.core import faults
+from penstock.errors import Retryable
 from penstock.sink.kafka import clients as making
 from penstock.sink.kafka.clients import Clients, OneByOneProducer
 from penstock.sink.kafka.columnar_producer import ColumnarProducer
@@ -374,6 +376,19 @@ def test_an_error_that_is_kept_keeps_no_client_that_was_dropped(threads: "Callab
         made._producer.init_transactions(0.1)
     made.drop()
     assert kept.value.args
+    assert threads() == before
+
+
+@pytest.mark.parametrize("kind", ["error", "lost"])
+@pytest.mark.usefixtures("way", "topic")
+def test_an_error_that_is_kept_keeps_no_client_that_could_not_fence_older_ones(threads: "Callable[[], int]", kind: str) -> None:
+    """Going on with that, it would fence the next one."""
+    clients, before = Clients(server("kafka").bootstrap, {}), threads()
+    faults.arm(f"kafka.init={kind}")
+    with pytest.raises(Retryable) as kept:
+        Transactions(clients, name=unique("made"), timeout_ms=60_000, max_record_bytes=1_000_000)
+    faults.arm("")
+    assert kept.value.__cause__ is not None
     assert threads() == before
 
 

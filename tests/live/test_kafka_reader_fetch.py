@@ -85,7 +85,7 @@ def test_marks_and_aborted_records_take_offsets_and_keep_nobody_waiting(how: str
     produce(topic, 10)
     produce(topic, 5, ends=how)
     found = [*range(10), *(range(10, 15) if how == "commit" else [])]
-    assert read_offset(ends_of(topic, settings())).positions == {topic: {0: 16}}
+    assert read_offset(ends_of(topic, settings())).topics == {topic: {0: 16}}
     assert offsets(piece(topic, 0, 16)) == found
     assert offsets(piece(topic, 0, 13)) == [offset for offset in found if offset < 13]
     assert offsets(piece(topic, 15, 16)) == []
@@ -96,9 +96,9 @@ def test_a_batch_ends_before_an_open_transaction() -> None:
     produce(topic, 10)
     produce(topic, 5, ends="never")
     produce(topic, 5)
-    assert read_offset(ends_of(topic, settings())).positions == {topic: {0: 10}}
+    assert read_offset(ends_of(topic, settings())).topics == {topic: {0: 10}}
     loose = settings(client={"isolation.level": "read_uncommitted"})
-    assert read_offset(ends_of(topic, loose)).positions == {topic: {0: 20}}
+    assert read_offset(ends_of(topic, loose)).topics == {topic: {0: 20}}
     assert offsets(piece(topic, 0, 20), loose) == list(range(20))
 
 

@@ -3,11 +3,14 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from socket import create_server
+from threading import enumerate as threads
 from typing import Any
 
 import pytest
 from confluent_kafka import IsolationLevel, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import OffsetSpec
+from kafka.errors import KafkaError
 from tests.servers.fixtures import server, unique
 from tests.servers.kafka import await_settled, records
 
@@ -36,6 +39,15 @@ def lingering(topic: str, *, partition: int = 0, records: int = 3) -> "Iterator[
 
 def options() -> dict[str, str]:
     return {"bootstrap.servers": server("kafka").bootstrap}
+
+
+def test_a_connection_that_fails_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sink tries again and again while its brokers do not answer."""
+    monkeypatch.setattr(transactions, "_ANSWER_MS", 200)
+    before = threads()
+    with create_server(("127.0.0.1", 0)) as silent, pytest.raises(KafkaError):
+        transactions.connect({"bootstrap.servers": f"127.0.0.1:{silent.getsockname()[1]}"})
+    assert threads() == before
 
 
 def stable_end(topic: str, partition: int = 0) -> int:

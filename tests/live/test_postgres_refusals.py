@@ -1,9 +1,11 @@
 """Settings, servers, roles and rows that will not do: refused before anything is decided, and no password in the text."""
 
 import threading
+from contextlib import closing
 
 import pytest
 from tests.unit.postgres_target import targets
+from tests.unit.table_target import spark_schema
 
 from penstock.errors import Failed, GuaranteeTooWeak, Refused, Retryable, Usage
 from penstock.sql.postgres.database import Database
@@ -92,3 +94,16 @@ def test_a_role_that_cannot_stage_is_refused(target):
     table.sql(f"REVOKE TEMPORARY ON DATABASE {table.rig.name} FROM penstock, PUBLIC")
     with pytest.raises(Refused, match="may not create temporary tables"):
         table.sink()
+
+
+def test_a_role_that_does_not_own_the_table_cannot_add_columns(target):
+    table = target()
+    with table.rig.running.admin(table.rig.name) as admin:
+        admin.execute("CREATE TABLE t (id bigint, name text); GRANT SELECT, INSERT ON t TO penstock")
+    wider = spark_schema(id="long", name="string", more="long")
+    with (
+        closing(table.rig.make(schema_changes="add")) as sink,
+        pytest.raises(Refused, match=r"the role cannot add it: .*owner of table t") as refused,
+    ):
+        sink.prepare(pipeline=PIPELINE, schema=wider)
+    assert 'Have the table\'s owner run `ALTER TABLE "public"."t" ADD "more" bigint`' in refused.value.remedy

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 from tests.unit.served_target import every_target
-from tests.unit.table_target import spark_schema
+from tests.unit.table_target import DELETING, GONE, spark_schema, ways, written
 
 from penstock.errors import PublishFailed, Refused, StageFailed
 from penstock.testing.conformance import PIPELINE
@@ -78,22 +78,34 @@ def test_names_are_taken_as_they_are(target, write):
     assert account.found.rows == 2
 
 
-@pytest.mark.parametrize("write", ["upsert", "insert_if_absent"])
+@ways("upsert", "insert_if_absent")
 @pytest.mark.parametrize("seed", range(3))
-def test_keys_that_come_again_and_again(target, write, seed):
+def test_keys_that_come_again_and_again(target, options, seed):
     """Against a dictionary: several rows of one key in a batch and in others, in their frozen order."""
     chance = random.Random(seed)
-    table = target(write=write, key=["id"])
+    table = target(**options)
     sink, expected = table.sink(), {}
     for number in range(3):
-        attempts = [[(chance.randrange(30), f"{number}-{part}-{at}") for at in range(40)] for part in range(2)]
+        named = [[chance.choice([GONE, f"{number}-{part}-{at}"]) for at in range(40)] for part in range(2)]
+        attempts = [[(chance.randrange(30), name) for name in names] for names in named]
         table.put(sink, *attempts, batch_id=number)
-        for key, name in itertools.chain(*attempts):
-            if write == "upsert" or key not in expected:
-                expected[key] = name
+        written(expected, itertools.chain(*attempts), options)
     assert dict(table.sql("SELECT id, name FROM t")) == expected
     report = table.verify(sink)
     assert report.ok, report
+
+
+def test_of_a_row_that_deletes_only_the_key_has_to_fit(target):
+    table = target(schema=spark_schema(id="long", name="string", size="double"), key=["id"], **DELETING)
+    table.sql(f"CREATE TABLE t (id bigint PRIMARY KEY, name {table.rig.text} NOT NULL, size double precision NOT NULL)")
+    sink = table.sink()
+    table.put(sink, [(1, "a", 0.5), (2, "b", 1.5)], batch_id=0)
+    shown = table.put(sink, [(1, GONE, None), (3, GONE, None), (2, "c", 1.5)], batch_id=1)
+    assert table.sql("SELECT id, name FROM t") == [(2, "c")]
+    assert sink.publish(shown.publication).already
+    assert table.verify(sink).ok
+    with pytest.raises(StageFailed, match="NULL in column 'id'"):
+        table.put(sink, [(None, GONE, 0.5)], batch_id=2)
 
 
 def test_rows_that_are_keys_alone_and_rows_that_do_not_change(target):

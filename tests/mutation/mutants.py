@@ -10,6 +10,7 @@ from tests.mutation.mutants_of_commit import MUTANTS_OF_COMMIT
 from tests.mutation.mutants_of_delta import MUTANTS_OF_DELTA
 from tests.mutation.mutants_of_doors import MUTANTS_OF_DOORS
 from tests.mutation.mutants_of_duckdb import MUTANTS_OF_DUCKDB
+from tests.mutation.mutants_of_iceberg import MUTANTS_OF_ICEBERG
 from tests.mutation.mutants_of_identity import MUTANTS_OF_IDENTITY
 from tests.mutation.mutants_of_kafka import MUTANTS_OF_KAFKA
 from tests.mutation.mutants_of_kafka_ends import MUTANTS_OF_KAFKA_ENDS
@@ -32,6 +33,7 @@ _KINDS = (
         MUTANTS_OF_COMMIT,
         MUTANTS_OF_DELTA,
         MUTANTS_OF_DUCKDB,
+        MUTANTS_OF_ICEBERG,
         MUTANTS_OF_LEDGER,
         MUTANTS_OF_MYSQL,
         MUTANTS_OF_POSTGRES,

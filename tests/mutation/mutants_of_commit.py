@@ -422,4 +422,14 @@ MUTANTS_OF_COMMIT = (
         replace="    return -next((at for at, holds in enumerate(order) if holds), len(order))",
         tests=("tests/unit/test_publication_errors.py::test_the_class_is_that_of_the_error_to_act_on_first",),
     ),
+    Mutant(
+        bug=35,
+        name="a-sink-that-took-none-of-the-rows-is-taken-for-one-that-joined-since",
+        file="src/penstock/commit/publication.py",
+        find="{piece.sink for piece in decision.staged} | decision.schemas.keys()",
+        replace="{piece.sink for piece in decision.staged}",
+        tests=(
+            f"{OF_COORDINATOR}::test_a_start_publishes_to_a_sink_that_took_none_of_the_rows_but_not_to_one_that_joined_since",
+        ),
+    ),
 )

@@ -3,9 +3,10 @@
 from tests.mutation.mutant import Mutant
 
 LOG = "src/penstock/sink/delta/log.py"
-PUBLICATION = "src/penstock/sink/delta/publication.py"
-SINK = "src/penstock/sink/delta/sink.py"
-STATISTICS = "src/penstock/sink/delta/statistics.py"
+PUBLICATION = "src/penstock/sink/lake/publication.py"
+STAGED_FILES = "src/penstock/sink/lake/staged_files.py"
+SINK = "src/penstock/sink/lake/sink.py"
+STATISTICS = "src/penstock/sink/lake/statistics.py"
 TABLE_SCHEMA = "src/penstock/sink/delta/table_schema.py"
 
 SUITE = "tests/conformance/test_delta_conformance.py::TestDelta"
@@ -13,9 +14,68 @@ UNIT = "tests/unit/test_delta_sink.py"
 MARKER = f"{UNIT}::TestTheMarkerIsComparedAndSet"
 LIBRARY = f"{UNIT}::TestWhatTheLibraryWouldAccept"
 TABLES = "tests/unit/test_delta_tables.py"
+CHANGES = "tests/unit/test_delta_changes.py"
+BESIDE = f"{CHANGES}::TestBesideOtherWriters"
+SETTINGS = "tests/unit/test_lake_change_streams.py::TestSettingsThatChange"
+VAIN = f"{BESIDE}::test_what_a_try_wrote_in_vain_is_removed_and_nothing_else[OverlappingRig]"
+MERGE = "src/penstock/sink/lake/merge.py"
 STARTS = f"{TABLES}::TestStarts"
+LAKE_CHANGES = "tests/unit/test_lake_changes.py"
+LAKE_KEYS = f"{LAKE_CHANGES}::TestWhatAKeyMeans"
+LAKE_BESIDE = f"{LAKE_CHANGES}::TestBesideOtherWriters"
+
+GROWTH = "src/penstock/sink/lake/growth.py"
+GROWN = "tests/attack/test_grown_lakes.py"
 
 MUTANTS_OF_DELTA = (
+    Mutant(
+        bug=16,
+        name="delta-publishes-again-where-somebody-moved-the-marker-back",
+        file=PUBLICATION,
+        find="        if found is None or found.ledger_id not in {None, publication.ledger_id}:\n            return\n        now",
+        replace="        return\n        now",
+        tests=(f"{LAKE_BESIDE}::test_a_marker_that_was_moved_back_lets_nothing_in_twice[True-delta]",),
+    ),
+    Mutant(
+        bug=19,
+        name="verify-takes-files-of-one-name-for-one-file",
+        file="src/penstock/sink/lake/verification.py",
+        find="found[_unused(piece_name(file.path, file.values), found)]",
+        replace="found[piece_name(file.path, file.values)]",
+        tests=(f"{LAKE_CHANGES}::TestVerify::test_rows_that_are_listed_twice_are_seen[append-delta]",),
+    ),
+    Mutant(
+        bug=9,
+        name="delta-adds-columns-to-a-table-that-changed-since-it-was-compared",
+        file=LOG,
+        find="CommitProperties(max_commit_retries=0),  # only on",
+        replace="CommitProperties(max_commit_retries=9),  # only on",
+        tests=(f"{GROWN}::test_columns_are_added_to_the_version_that_was_compared_alone",),
+    ),
+    Mutant(
+        bug=9,
+        name="lakes-write-null-over-values-of-a-column-that-a-decided-batch-lacks",
+        file=MERGE,
+        find="        self.decided.require_none_lost(snapshot, removed)\n",
+        replace="",
+        tests=(f"{GROWN}::test_a_decided_batch_writes_no_null_over_what_somebody_else_set[delta]",),
+    ),
+    Mutant(
+        bug=9,
+        name="lakes-go-on-with-rows-that-lack-a-column-which-recovery-has-just-filled",
+        file=SINK,
+        find="        self._is_recovered |= not self._has_staged\n",
+        replace="",
+        tests=(f"{GROWN}::test_rows_that_lack_a_column_with_values_are_refused_and_the_remedy_works[delta-outstanding-append]",),
+    ),
+    Mutant(
+        bug=9,
+        name="iceberg-refuses-a-decision-of-before-because-of-the-number-of-a-new-column",
+        file=STATISTICS,
+        find=' if any(f"{path}.".startswith(f"{name}.") for name in columns))',
+        replace=")",
+        tests=(f"{GROWN}::test_older_rows_are_null_in_new_columns[iceberg-append-outstanding]",),
+    ),
     Mutant(
         bug=9,
         name="delta-commits-on-another-snapshot-than-the-one-whose-marker-was-read",
@@ -28,7 +88,7 @@ MUTANTS_OF_DELTA = (
         bug=9,
         name="delta-commits-files-without-the-marker",
         file=LOG,
-        find="app_transactions=list(_versions(publication))",
+        find="app_transactions=versions",
         replace="app_transactions=[]",
         tests=(f"{SUITE}::test_publishing_again_changes_nothing[plain]",),
     ),
@@ -36,8 +96,8 @@ MUTANTS_OF_DELTA = (
         bug=9,
         name="delta-does-not-compare-the-marker-before-a-commit",
         file=PUBLICATION,
-        find="        if marker.position < publication.position:\n",
-        replace="        if True:\n",
+        find="        if marker.position < publication.position:",
+        replace="        if True:",
         tests=(f"{SUITE}::test_publishing_again_changes_nothing[plain]",),
     ),
     Mutant(
@@ -76,7 +136,7 @@ MUTANTS_OF_DELTA = (
         bug=31,
         name="delta-publishes-beside-a-copy-of-the-ledger",
         file=PUBLICATION,
-        find='            require_no_copy(publication, marker.position, place=f"The Delta table {self.log.uri}")\n',
+        find='            require_no_copy(publication, marker.position, place=f"The {self.log.title}")\n',
         replace="",
         tests=(f"{SUITE}::test_of_a_ledger_and_its_copy_one_delivers_a_batch[plain]",),
     ),
@@ -99,7 +159,7 @@ MUTANTS_OF_DELTA = (
     Mutant(
         bug=12,
         name="delta-commits-files-that-are-not-there",
-        file=PUBLICATION,
+        file=STAGED_FILES,
         find="        self._require_there()\n",
         replace="",
         tests=(f"{LIBRARY}::test_a_file_of_another_size[plain]",),
@@ -107,7 +167,7 @@ MUTANTS_OF_DELTA = (
     Mutant(
         bug=30,
         name="delta-commits-partition-values-that-nobody-can-parse",
-        file=PUBLICATION,
+        file=STAGED_FILES,
         find="        column.value_in(directory",
         replace="        str(directory",
         tests=(f"{LIBRARY}::test_a_partition_value_that_readers_cannot_parse[value-partitioned]",),
@@ -115,7 +175,7 @@ MUTANTS_OF_DELTA = (
     Mutant(
         bug=30,
         name="delta-commits-files-with-a-value-for-another-column",
-        file=PUBLICATION,
+        file=STAGED_FILES,
         find="    if list(values) != [column.name for column in columns]:\n",
         replace="    if False:\n",
         tests=(f"{LIBRARY}::test_a_partition_value_that_readers_cannot_parse[column-partitioned]",),
@@ -123,7 +183,7 @@ MUTANTS_OF_DELTA = (
     Mutant(
         bug=12,
         name="delta-commits-statistics-that-are-no-json",
-        file=PUBLICATION,
+        file=STAGED_FILES,
         find="        json.loads(statistics)\n",
         replace="",
         tests=(f"{LIBRARY}::test_statistics_that_are_no_json[plain]",),
@@ -131,9 +191,9 @@ MUTANTS_OF_DELTA = (
     Mutant(
         bug=35,
         name="delta-commits-into-a-table-with-other-columns",
-        file=PUBLICATION,
-        find="            require_fit(table, publication.schema",
-        replace="            (lambda *given, **named: None)(table, publication.schema",
+        file="src/penstock/sink/lake/change.py",
+        find="            snapshot.require_fit(publication.schema, names)\n",
+        replace="",
         tests=(f"{LIBRARY}::test_a_table_that_was_altered_under_a_decided_batch[plain]",),
     ),
     Mutant(
@@ -156,8 +216,8 @@ MUTANTS_OF_DELTA = (
         bug=37,
         name="delta-fills-a-table-with-rows-of-others",
         file=SINK,
-        find='        if found is not None:\n            raise Refused(\n                f"The Delta table',
-        replace='        if False:\n            raise Refused(\n                f"The Delta table',
+        find='        if found is not None:\n            raise Refused(\n                f"The {self._log.title} holds',
+        replace='        if False:\n            raise Refused(\n                f"The {self._log.title} holds',
         tests=(f"{STARTS}::test_a_table_with_rows_of_others",),
     ),
     Mutant(
@@ -187,16 +247,16 @@ MUTANTS_OF_DELTA = (
     Mutant(
         bug=34,
         name="verify-of-delta-reads-a-name-for-a-path",
-        file="src/penstock/sink/delta/verification.py",
-        find="            return self._area.open(unquote(path))\n",
-        replace="            raise\n",
+        file="src/penstock/sink/lake/reader.py",
+        find="        return area.open(unquote(file.path))\n",
+        replace="        return area.open(file.path)\n",
         tests=(f"{UNIT}::TestBesideOthers::test_compaction_and_vacuum_beside_a_pipeline[partitioned]",),
     ),
     Mutant(
         bug=11,
         name="delta-makes-a-table-in-a-store-that-ignores-conditions",
-        file=SINK,
-        find="                self._log.place.prove()\n",
+        file=LOG,
+        find="        self.place.prove()\n",
         replace="",
         tests=(f"{TABLES}::test_a_store_that_ignores_conditions_is_refused_before_a_table_is_made",),
     ),
@@ -204,8 +264,176 @@ MUTANTS_OF_DELTA = (
         bug=19,
         name="delta-makes-another-commit-durable-than-its-own",
         file=LOG,
-        find="            self.table.update_incremental()\n            landed = self.version\n",
-        replace="            landed = self.version + 1\n",
+        find="            self.table.update_incremental()\n            return self.version\n",
+        replace="            return self.version + 1\n",
         tests=(f"{MARKER}::test_a_commit_behind_somebody_elses_is_durable_too[plain]",),
+    ),
+    Mutant(
+        bug=8,
+        name="delta-replaces-rows-on-a-newer-version-than-was-read",
+        file=MERGE,
+        find="            is_exclusive=True,\n",
+        replace="",
+        tests=(f"{LAKE_BESIDE}::test_rows_that_came_between_the_look_and_the_commit_are_replaced[delta-OverlappingRig]",),
+    ),
+    Mutant(
+        bug=1,
+        name="delta-leaves-rows-beside-those-that-replace-them",
+        file=MERGE,
+        find="            removed=removed,\n",
+        replace="",
+        tests=(f"{LAKE_KEYS}::test_of_rows_with_one_key_the_last_one_counts[delta-OverlappingRig]",),
+    ),
+    Mutant(
+        bug=1,
+        name="delta-upserts-the-first-row-of-a-key",
+        file=MERGE,
+        find="last=self._is_upsert",
+        replace="last=False",
+        tests=(f"{LAKE_KEYS}::test_of_rows_with_one_key_the_last_one_counts[delta-OverlappingRig]",),
+    ),
+    Mutant(
+        bug=1,
+        name="delta-inserts-rows-whose-keys-are-there",
+        file=MERGE,
+        find="            counted[numbers] = False\n",
+        replace="            pass\n",
+        tests=(f"{LAKE_KEYS}::test_of_rows_with_one_key_the_first_one_counts[delta-OverlappingIfAbsentRig]",),
+    ),
+    Mutant(
+        bug=1,
+        name="delta-takes-files-without-bounds-for-files-without-a-key",
+        file=LOG,
+        find="pc.fill_null(meets, fill_value=True)",
+        replace="pc.fill_null(meets, fill_value=False)",
+        tests=(f"{LAKE_KEYS}::test_a_file_without_bounds_may_hold_any_key[delta]",),
+    ),
+    Mutant(
+        bug=30,
+        name="delta-removes-paths-that-the-log-does-not-have",
+        file=LOG,
+        find="        if quote(path, safe=_UNQUOTED) != file.path:\n",
+        replace="        if False:\n",
+        tests=(f"{BESIDE}::test_a_path_that_the_library_quotes_in_another_way[OverlappingRig]",),
+    ),
+    Mutant(
+        bug=30,
+        name="delta-removes-paths-quoted-twice",
+        file=LOG,
+        find="        return RemoveAction(\n            path,\n",
+        replace="        return RemoveAction(\n            file.path,\n",
+        tests=(f"{BESIDE}::test_files_of_a_compaction_are_replaced[OverwriteRig]",),
+    ),
+    Mutant(
+        bug=12,
+        name="delta-removes-what-it-committed-with-what-it-wrote-in-vain",
+        file=MERGE,
+        find=" or attempt.nonce == nonce:\n",
+        replace=":\n",
+        tests=(VAIN,),
+    ),
+    Mutant(
+        bug=19,
+        name="delta-leaves-what-an-earlier-run-wrote-in-vain",
+        file=MERGE,
+        find="        if everywhere:\n",
+        replace="        if False:\n",
+        tests=(VAIN,),
+    ),
+    Mutant(
+        bug=12,
+        name="delta-goes-on-with-files-that-a-sweep-took",
+        file=MERGE,
+        find="            self._newest = None\n",
+        replace="            pass\n",
+        tests=(f"{LAKE_BESIDE}::test_files_that_a_sweep_takes_are_written_again[delta-OverlappingRig]",),
+    ),
+    Mutant(
+        bug=17,
+        name="delta-writes-fewer-rows-than-were-decided",
+        file=MERGE,
+        find="        if rows != decided:  # I1, I2\n",
+        replace="        if False:\n",
+        tests=(f"{LAKE_BESIDE}::test_rows_that_are_fewer_than_were_decided_are_not_written[delta-OverlappingRig]",),
+    ),
+    Mutant(
+        bug=33,
+        name="delta-counts-rows-that-were-replaced",
+        file="src/penstock/sink/lake/write_mode.py",
+        find="minus(self.shown + batch, displaced)",
+        replace="self.shown + batch",
+        tests=(f"{LAKE_KEYS}::test_of_rows_with_one_key_the_last_one_counts[delta-OverlappingRig]",),
+    ),
+    Mutant(
+        bug=35,
+        name="delta-writes-a-decided-batch-as-the-settings-say-now",
+        file=SINK,
+        find="decided_mode(publication) if publication.staged else self._mode_of_empty()",
+        replace="self._mode if publication.staged else self._mode_of_empty()",
+        tests=(f"{SETTINGS}::test_every_way_after_every_other[delta-flat]",),
+    ),
+    Mutant(
+        bug=35,
+        name="delta-clears-a-table-by-an-empty-batch-of-an-earlier-run",
+        file=SINK,
+        find="        if self._has_staged:\n            return self._mode\n",
+        replace="        return self._mode\n",
+        tests=(f"{SETTINGS}::test_an_empty_batch_clears_a_table_only_where_it_was_decided_to[delta]",),
+    ),
+    Mutant(
+        bug=1,
+        name="delta-overwrites-partitions-that-a-batch-has-no-rows-of",
+        file=STAGED_FILES,
+        find="mode.write == REPLACE or file.values in partitions",
+        replace="mode.write == REPLACE or bool(partitions)",
+        tests=(f"{LAKE_BESIDE}::test_partitions_without_new_rows_stay[delta-OverwriteRig]",),
+    ),
+    Mutant(
+        bug=8,
+        name="delta-overwrites-partitions-on-a-newer-version-than-was-read",
+        file=STAGED_FILES,
+        find="is_exclusive=self.decided.mode.write != APPEND",
+        replace="is_exclusive=False",
+        tests=(f"{LAKE_BESIDE}::test_rows_that_came_between_the_look_and_the_commit_are_replaced[delta-OverwriteRig]",),
+    ),
+    Mutant(
+        bug=37,
+        name="delta-takes-rows-out-of-a-table-that-is-only-appended-to",
+        file=TABLE_SCHEMA,
+        find='mode.write != APPEND and table.properties.get("delta.appendOnly") == "true"',
+        replace="False",
+        tests=(f"{BESIDE}::test_a_table_whose_rows_must_stay[OverlappingRig]",),
+    ),
+    Mutant(
+        bug=37,
+        name="delta-decides-rows-without-a-key",
+        file="src/penstock/sink/lake/row_validator.py",
+        find=".null_count:\n",
+        replace=".null_count < 0:\n",
+        tests=(f"{LAKE_KEYS}::test_a_row_without_a_key_is_refused_before_it_is_decided[delta-ChangingRig]",),
+    ),
+    Mutant(
+        bug=30,
+        name="delta-decides-rows-without-a-partition",
+        file="src/penstock/sink/lake/row_validator.py",
+        find="        if self.files.partition_by and set(self.files.partition_by) <= set(rows.schema.names):",
+        replace="        if False:",
+        tests=(f"{LAKE_KEYS}::test_a_text_without_a_directory_is_refused_before_it_is_decided[delta-PartitionedUpsertRig]",),
+    ),
+    Mutant(
+        bug=5,
+        name="delta-takes-pieces-that-another-driver-published-for-lost",
+        file=PUBLICATION,
+        find="            if not self._is_marked(self._look()):\n",
+        replace="            if True:\n",
+        tests=(f"{LAKE_BESIDE}::test_a_driver_that_comes_late_finds_what_the_other_one_published[delta-OverlappingRig]",),
+    ),
+    Mutant(
+        bug=37,
+        name="delta-rewrites-files-of-a-table-that-tells-its-changes",
+        file=TABLE_SCHEMA,
+        find='mode.is_by_key and table.properties.get("delta.enableChangeDataFeed") == "true"',
+        replace="False",
+        tests=(f"{BESIDE}::test_a_table_whose_rows_must_stay[OverlappingRig]",),
     ),
 )

@@ -136,6 +136,20 @@ MUTANTS_OF_DOORS = (
     ),
     Mutant(
         bug=36,
+        name="an-input-file-that-cannot-be-looked-at-is-as-planned",
+        file="src/penstock/checkpoint/input_listing.py",
+        find="""\
+                except (FileNotFoundError, NotADirectoryError):
+                    return Seen(size_bytes=None)
+""",
+        replace="""\
+                except OSError:
+                    return None
+""",
+        tests=("tests/unit/test_checkpoint_input.py::test_a_file_that_cannot_be_looked_at_is_told_and_not_taken_for_unchanged",),
+    ),
+    Mutant(
+        bug=36,
         name="files-of-a-replay-are-taken-as-they-are",
         file="src/penstock/checkpoint/input_listing.py",
         find="    if seen.modified_ms is None or seen.modified_ms == file.modified_ms:",

@@ -215,7 +215,7 @@ MUTANTS_OF_KAFKA = (
         file="src/penstock/sink/kafka/sink.py",
         find="        if lanes > 1 or self._wanted.keyed:",
         replace="        if self._wanted.keyed:",
-        tests=(f"{OF_LEDGERS}::test_who_has_published_one_lane_has_all_of_them",),
+        tests=(f"{OF_LEDGERS}::test_a_ledger_of_fewer_lanes_finds_whose_the_topic_is",),
     ),
     Mutant(
         bug=31,

@@ -15,6 +15,8 @@ OF_RIGHTS = "tests/live/test_kafka_forgotten_rights.py"
 OF_UNSEEN = "tests/live/test_kafka_forgotten_unseen.py"
 OF_REFUSALS = "tests/live/test_kafka_refusals.py"
 OF_PRODUCERS = "tests/live/test_kafka_producers.py"
+OF_LEDGERS = "tests/live/test_kafka_ledgers.py"
+OF_HIDDEN = "test_a_start_compares_the_ledger_with_the_marker_that_is_committed_though_readers_do_not_see_it"
 
 MUTANTS_OF_KAFKA_ENDS = (
     Mutant(
@@ -108,8 +110,8 @@ MUTANTS_OF_KAFKA_ENDS = (
         bug=6,
         name="a-topic-that-brokers-do-not-show-has-no-open-transaction",
         file=TOPICS,
-        find="        if topic.error is not None and not is_gone(error := KafkaException(topic.error)):\n            raise error",
-        replace="        pass",
+        find="and is_forbidden(error)):\n                raise error\n",
+        replace="and is_forbidden(error)):\n                continue\n",
         tests=(f"{OF_RIGHTS}::test_a_topic_that_the_user_may_not_see_is_not_one_without_partitions",),
     ),
     Mutant(
@@ -202,5 +204,104 @@ MUTANTS_OF_KAFKA_ENDS = (
             f"{OF_PRODUCERS}::test_it_says_at_once_whether_anything_is_open[columnar]",
             f"{OF_FORGOTTEN}::test_rows_that_were_delivered_appear_though_the_next_batch_has_none_in_their_partition[columnar]",
         ),
+    ),
+    Mutant(
+        bug=6,
+        name="a-start-takes-a-marker-that-a-broker-hides-for-lost",
+        file=ENDS,
+        find="        is_hidden = answers == [True]\n",
+        replace="        is_hidden = False\n",
+        tests=(f"{OF_FORGOTTEN}::{OF_HIDDEN}[committed]",),
+    ),
+    Mutant(
+        bug=6,
+        name="a-start-takes-a-marker-that-was-aborted-for-committed",
+        file=ENDS,
+        find="return is_same and owner.state in {COMMITTING, COMMITTED}",
+        replace="return is_same",
+        tests=(f"{OF_FORGOTTEN}::{OF_HIDDEN}[aborted]", f"{OF_FORGOTTEN}::{OF_HIDDEN}[left open]"),
+    ),
+    Mutant(
+        bug=6,
+        name="a-start-takes-a-marker-that-is-being-committed-for-lost",
+        file=ENDS,
+        find="return is_same and owner.state in {COMMITTING, COMMITTED}",
+        replace="return is_same and owner.state == COMMITTED",
+        tests=(f"{OF_FORGOTTEN}::{OF_HIDDEN}[being committed]",),
+    ),
+    Mutant(
+        bug=6,
+        name="a-marker-that-nobody-may-ask-about-counts-as-none",
+        file=ENDS,
+        find="            if not await_settled(self._clients.admin, markers, wait_s=self._wanted.timeout_ms / 1000 + _ENDED_S):\n"
+        "                raise\n",
+        replace="            pass\n",
+        tests=(f"{OF_FORGOTTEN}::test_a_marker_that_nobody_may_ask_about_is_awaited",),
+    ),
+    Mutant(
+        bug=6,
+        name="a-topic-without-rights-that-left-the-settings-stops-every-start",
+        file=ENDS,
+        find="former={*self._topics} - wanted",
+        replace="former=()",
+        tests=(f"{OF_RIGHTS}::test_a_former_topic_that_the_user_may_not_see_any_more_is_let_alone",),
+    ),
+    Mutant(
+        bug=6,
+        name="a-producer-that-could-not-begin-goes-on-asking",
+        file="src/penstock/sink/kafka/lane_producer.py",
+        find="        except BaseException:\n            self.drop()\n",
+        replace="        except BaseException:\n",
+        tests=(f"{OF_PRODUCERS}::test_an_error_that_is_kept_keeps_no_client_that_could_not_fence_older_ones",),
+    ),
+    Mutant(
+        bug=6,
+        name="a-connection-that-fails-leaves-a-thread",
+        file=TRANSACTIONS,
+        find="                self.close()\n            raise\n",
+        replace="            raise\n",
+        tests=("tests/live/test_kafka_transactions.py::test_a_connection_that_fails_leaves_no_thread",),
+    ),
+    Mutant(
+        bug=31,
+        name="a-copy-of-the-ledger-fills-lanes-that-the-ledger-left-empty",
+        file="src/penstock/sink/kafka/sink.py",
+        find="            map_concurrently(lambda at: self._lane(at).require_own(shares[at]), range(lanes))  # I2\n",
+        replace="            pass\n",
+        tests=(f"{OF_LEDGERS}::test_of_two_copies_of_a_ledger_one_delivers_though_the_other_uses_more_lanes",),
+    ),
+    Mutant(
+        bug=31,
+        name="a-copy-of-the-ledger-goes-on-beside-a-lane-that-it-does-not-use",
+        file=LANE,
+        find="        elif share.staged or marker.position == share.position:\n",
+        replace="        elif share.staged:\n",
+        tests=(
+            f"{OF_LEDGERS}::test_a_copy_does_not_go_on_beside_a_lane_that_has_published_its_share[the same position-one lane]",
+        ),
+    ),
+    Mutant(
+        bug=31,
+        name="a-copy-of-the-ledger-goes-on-beside-a-lane-that-is-between-its-decisions",
+        file=LANE,
+        find='            require_no_copy(share, marker.position, place=f"Lane {self.number} of topic {marker.table_name!r}")\n',
+        replace="            pass\n",
+        tests=(f"{OF_LEDGERS}::test_of_two_copies_of_a_ledger_one_delivers_though_the_other_uses_more_lanes[a later one]",),
+    ),
+    Mutant(
+        bug=31,
+        name="a-copy-of-the-ledger-goes-on-behind-a-part-of-a-batch",
+        file="src/penstock/sink/kafka/marker_store.py",
+        find="        if part is None:\n            return 0\n",
+        replace="        if part is None or part.position != publication.position:\n            return 0\n",
+        tests=(f"{OF_LEDGERS}::test_a_copy_does_not_go_on_behind_a_part_of_a_batch[a later one-1]",),
+    ),
+    Mutant(
+        bug=31,
+        name="a-copy-of-the-ledger-goes-on-beside-a-part-of-a-batch-in-another-lane",
+        file=LANE,
+        find="            self._opened().rows_there(share)\n        elif",
+        replace="        elif",
+        tests=(f"{OF_LEDGERS}::test_a_copy_does_not_go_on_behind_a_part_of_a_batch[the same position-2]",),
     ),
 )

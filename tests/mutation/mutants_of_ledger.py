@@ -82,6 +82,14 @@ MUTANTS_OF_LEDGER = (
         tests=(f"{OF_LEDGER}::test_the_self_test_passes_and_leaves_the_ledger_as_it_was[directory]",),
     ),
     Mutant(
+        bug=10,
+        name="the-self-test-takes-a-lost-answer-for-a-lie",
+        file="src/penstock/ledger/self_test.py",
+        find="    if not winners:  # I12",
+        replace="    if not winners and lost:  # I12",
+        tests=(f"{OF_LOG_LEDGER}::test_the_self_test_reads_who_won_where_no_answer_tells",),
+    ),
+    Mutant(
         bug=11,
         name="the-self-test-passes-unseen",
         file=LOG_LEDGER,
@@ -96,6 +104,14 @@ MUTANTS_OF_LEDGER = (
         find="WRITERS = 4",
         replace="WRITERS = 1",
         tests=(f"{OF_LOG_LEDGER}::test_a_store_that_ignores_conditions_is_found_out",),
+    ),
+    Mutant(
+        bug=19,
+        name="the-folders-of-a-ledger-may-be-gone-after-a-power-cut",
+        file=SQLITE_LEDGER,
+        find="            create_durably(self._path.parent, make_private_directory)\n",
+        replace="            make_private_directory(self._path.parent)\n",
+        tests=(f"{OF_SQLITE_LEDGER}::test_the_folders_of_a_new_file_are_on_the_disk",),
     ),
     Mutant(
         bug=11,

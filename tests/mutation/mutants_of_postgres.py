@@ -24,6 +24,22 @@ OF_TABLES = "tests/live/test_postgres_table.py"
 MUTANTS_OF_POSTGRES = (
     Mutant(
         bug=7,
+        name="a-row-that-deletes-is-upserted-in-postgres",
+        file=STATEMENTS,
+        find="""chosen = f"{self._insert_chosen(casts, last=True)}{self._stays('s')}\"""",
+        replace="chosen = self._insert_chosen(casts, last=True)",
+        tests=(f"{OF_SERVED}_table.py::test_keys_that_come_again_and_again[postgres-0-delete]",),
+    ),
+    Mutant(
+        bug=7,
+        name="a-row-that-deletes-in-postgres-is-not-counted",
+        file=STATEMENTS,
+        find="{self._or_deletes('s')}",
+        replace="",
+        tests=(f"{OF_SERVED}_table.py::test_keys_that_come_again_and_again[postgres-0-delete]",),
+    ),
+    Mutant(
+        bug=7,
         name="the-marker-of-postgres-is-read-and-not-locked",
         file=STATEMENTS,
         find='for_update = " FOR UPDATE"',
@@ -119,8 +135,8 @@ MUTANTS_OF_POSTGRES = (
         bug=17,
         name="a-row-that-came-in-meanwhile-is-replaced-uncounted",
         file=MOVE,
-        find="    if row[1] != replaced.rows:\n",
-        replace="    if row[1] < replaced.rows:\n",
+        find="    if row[1] + deleted != replaced.rows:\n",
+        replace="    if row[1] + deleted < replaced.rows:\n",
         tests=(f"{OF_PUBLISHING}::test_a_key_that_another_session_inserts_meanwhile_is_counted_anew",),
     ),
     Mutant(

@@ -88,4 +88,28 @@ MUTANTS_OF_SETTINGS = (
         replace="    if False:\n",
         tests=("tests/unit/test_cli_app.py::test_a_traceback_names_values_of_rows_where_they_are_asked_for",),
     ),
+    Mutant(
+        bug=35,
+        name="a-selection-is-published-as-all-columns",
+        file="src/penstock/core/model.py",
+        find="return self.schemas.get(sink, self.schema)",
+        replace="return self.schema",
+        tests=("tests/spark/test_selection.py::test_what_is_decided_stays_as_it_was_selected[both]",),
+    ),
+    Mutant(
+        bug=17,
+        name="a-sink-takes-the-rows-of-anothers-predicate",
+        file="src/penstock/stage/projection.py",
+        find="len(self.routes) + self.predicates.index(predicate)",
+        replace="len(self.routes)",
+        tests=("tests/spark/test_selection.py::test_each_sink_takes_its_own_rows_in_one_pass[driver]",),
+    ),
+    Mutant(
+        bug=17,
+        name="rows-are-hashed-in-another-order-than-they-are-taken",
+        file="src/penstock/stage/staging.py",
+        find="rows, hashes = rows.filter(is_taken), hashes.filter(is_taken)",
+        replace="rows, hashes = rows.filter(is_taken), hashes[: rows.filter(is_taken).num_rows]",
+        tests=("tests/spark/test_selection.py::test_each_sink_takes_its_own_rows_in_one_pass[driver]",),
+    ),
 )

@@ -11,6 +11,7 @@ SERVER = "src/penstock/sink/table/database_sink.py"
 TABLE = "src/penstock/sink/table/publication.py"
 
 OF_FIRST_BATCH = "tests/conformance/test_first_batch_crashes.py::test_the_first_batch_survives"
+OF_GROWN = "tests/attack/test_grown_tables.py"
 OF_HELD = "tests/unit/test_spool_row_cache.py"
 OF_MEMORY = "tests/conformance/test_memory_conformance.py::TestMemory"
 OF_PARQUET = "tests/conformance/test_parquet_conformance.py::TestParquet"
@@ -20,9 +21,58 @@ OF_SPOOL = "tests/unit/test_spool.py"
 OF_SQLITE = "tests/conformance/test_sqlite_conformance.py::TestSqlite"
 OF_SQLITE_PUBLISHING = "tests/unit/test_sqlite_publish.py"
 
+OF_WRITES = "tests/unit/test_sqlite_writes.py"
 OF_READERS = "tests/unit/test_read.py"
 
 MUTANTS_OF_SINKS = (
+    Mutant(
+        bug=7,
+        name="a-decided-batch-deletes-by-the-settings-of-now",
+        file=TABLE,
+        find='deletes=ref.get("deletes") is True',
+        replace="deletes=target.deletes",
+        tests=(f"{OF_WRITES}::test_a_batch_is_written_as_it_was_decided_whether_rows_delete_or_not",),
+    ),
+    Mutant(
+        bug=7,
+        name="a-row-that-deletes-is-checked-as-a-whole",
+        file="src/penstock/sink/spool/deletes.py",
+        find="plain.filter(deletes).select(self._key_in(plain))",
+        replace="plain.filter(deletes)",
+        tests=(f"{OF_WRITES}::test_of_a_row_that_deletes_only_the_key_has_to_fit",),
+    ),
+    Mutant(
+        bug=7,
+        name="rows-that-delete-do-not-count-as-displaced",
+        file="src/penstock/sink/sqlite/load.py",
+        find="displaced=displaced + deleting)",
+        replace="displaced=displaced)",
+        tests=(f"{OF_WRITES}::test_the_marker_counts_what_is_there_through_any_history[delete]",),
+    ),
+    Mutant(
+        bug=35,
+        name="columns-are-added-to-another-table",
+        file="src/penstock/sink/table/target.py",
+        find="0 < len(missing) < len(columns) and",
+        replace="0 < len(missing) and",
+        tests=(f"{OF_GROWN}::test_nothing_is_added_to_a_table_that_does_not_fit_besides[mysql-columns0]",),
+    ),
+    Mutant(
+        bug=35,
+        name="columns-are-added-before-the-others-are-compared",
+        file="src/penstock/sink/table/sql_sink.py",
+        find="        self._require_fit(connection, table_schema, there)\n        with ADD_COLUMNS",
+        replace="        with ADD_COLUMNS",
+        tests=(f"{OF_GROWN}::test_nothing_is_added_to_a_table_that_does_not_fit_besides[mysql-columns1]",),
+    ),
+    Mutant(
+        bug=35,
+        name="a-look-refuses-columns-that-a-start-adds",
+        file="src/penstock/sink/table/sql_sink.py",
+        find="self._require_fit(connection, table_schema, self._without_missing(connection, table_schema, rows))",
+        replace="self._require_fit(connection, table_schema, rows)",
+        tests=(f"{OF_GROWN}::test_a_look_changes_nothing_and_says_whether_a_start_would_work[sqlite]",),
+    ),
     Mutant(
         bug=43,
         name="a-staged-file-that-was-cut-short-is-shown",

@@ -17,6 +17,22 @@ OF_STORES = "tests/conformance/test_blob_conformance.py::TestBlob"
 
 MUTANTS_OF_STORES = (
     Mutant(
+        bug=19,
+        name="a-new-spool-may-be-gone-after-a-power-cut",
+        file=SPOOL,
+        find="        create_durably(Path(self.directory), make_private_directory)\n",
+        replace="        make_private_directory(Path(self.directory))\n",
+        tests=("tests/unit/test_spool.py::test_a_new_place_is_on_the_disk_up_to_the_first_directory_that_was_there",),
+    ),
+    Mutant(
+        bug=10,
+        name="a-table-in-a-store-is-refused-for-a-lost-answer",
+        file="src/penstock/sink/delta/place.py",
+        find="        if put[1] or self._store.head(key) is None:",
+        replace="        if put != [True, False]:",
+        tests=("tests/conformance/test_blob_stores_that_lie.py::test_an_honest_store_passes_whose_client_meets_its_own_write",),
+    ),
+    Mutant(
         bug=4,
         name="a-completion-is-believed-without-a-look",
         file=AREA,

@@ -81,4 +81,12 @@ MUTANTS_OF_WAREHOUSES = (
         replace="        connection.execute(statements.insert())\n        return Loaded(rows=staged, displaced=Totals())\n",
         tests=(f"{OF_SQLSERVER}::test_rows_that_a_trigger_drops_are_noticed",),
     ),
+    Mutant(
+        bug=14,
+        name="a-session-that-cannot-be-set-up-stays-open",
+        file="src/penstock/sql/session.py",
+        find="        yield session\n    except BaseException:\n        session.close()\n",
+        replace="        yield session\n    except BaseException:\n",
+        tests=("tests/unit/test_sqlserver_table.py::test_a_session_that_cannot_be_set_up_is_closed",),
+    ),
 )

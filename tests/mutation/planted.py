@@ -5,14 +5,12 @@ is a process of its own, forked from one that has the libraries only, with that 
 another product is imported.
 """
 
-import ast
 import os
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
 
 from tests.mutation.interpreter import Interpreter
 from tests.mutation.mutant import Mutant
@@ -22,11 +20,12 @@ ROOT = Path(__file__).parents[2]
 LINKED = ("src", "tests", "pyproject.toml")
 BOOT = Path(__file__).with_name("boot.py")
 LONGEST_S = 180
+"""A mutant may make its tests hang."""
+LONGEST_UNCHANGED_S = 500
+"""Hundreds of tests, which take two minutes alone on the machine."""
 SCHEDULES = 2_000
 """So many random schedules must do for the simulator; most mutants break an invariant in the first few."""
 
-_PARSING = Lock()
-"""ast.parse is not safe in several threads before Python 3.12."""
 _VIOLATION = re.compile(r"(?<!\w)I\d+(/I\d+)*: ")
 _BROKEN_CODE = re.compile(r"([\w.]*\.)?(Import|ModuleNotFound|Syntax|Indentation|Name|UnboundLocal|Attribute|Type)Error\b")
 
@@ -69,8 +68,7 @@ class Copy:
         """Change the file here alone. Raises AssertionError if the mutant's text is not there exactly once."""
         path = self._root / mutant.file
         text = changed(mutant, path.read_text(encoding="utf-8"))
-        with _PARSING:
-            ast.parse(text, filename=mutant.file)
+        compile(text, mutant.file, "exec")
         self._part_from_repository(Path(mutant.file).parent)
         path.unlink()
         path.write_text(text, encoding="utf-8")
@@ -87,10 +85,12 @@ class Copy:
                 if found.name != "__pycache__":
                     (self._root / part / found.name).symlink_to(found)
 
-    def run_tests(self, tests: Sequence[str]) -> Outcome:
+    def run_tests(self, tests: Sequence[str], *, first_cases: bool = False, longest_s: float = LONGEST_S) -> Outcome:
         """Run pytest until the first failure."""
         report = self._root / "report.xml"
-        code, output = self._run("pytest", "-x", "-q", "--no-header", "--tb=short", f"--junitxml={report}", *tests)
+        options = ["-x", "-q", "--no-header", "--tb=short", f"--junitxml={report}"]
+        options += ["-p", "tests.mutation.first_cases"] if first_cases else []
+        code, output = self._run("pytest", *options, *tests, longest_s=longest_s)
         if not report.exists():
             return Outcome(code=code, output=output, broken=("pytest made no report",))
         told = ET.parse(report).getroot()  # our own file
@@ -114,13 +114,13 @@ class Copy:
         broken = () if code == 0 or (found and "Replay: " in output) else ("the simulator found no violation, yet it failed",)
         return Outcome(code=code, output=output, failed=told[:1], broken=broken)
 
-    def _run(self, module: str, *arguments: str) -> tuple[int, str]:
+    def _run(self, module: str, *arguments: str, longest_s: float = LONGEST_S) -> tuple[int, str]:
         package, output = self._root / "src" / "penstock", self._root / "output.txt"
         env = _environment(PYTHONPATH=str(self._root / "src"))
         code = self._interpreter.run(
-            BOOT, str(package), module, *arguments, cwd=self._root, env=env, output=output, longest_s=LONGEST_S
+            BOOT, str(package), module, *arguments, cwd=self._root, env=env, output=output, longest_s=longest_s
         )
-        ended = "" if code >= 0 else f"\nended by signal {-code}, or within {LONGEST_S} s not at all"
+        ended = "" if code >= 0 else f"\nended by signal {-code}, or within {longest_s} s not at all"
         return code, output.read_text(encoding="utf-8", errors="replace") + ended
 
 

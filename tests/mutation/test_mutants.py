@@ -18,7 +18,7 @@ import pytest
 from tests.mutation.interpreter import Interpreter
 from tests.mutation.mutant import BUGS, Mutant
 from tests.mutation.mutants import MUTANTS
-from tests.mutation.planted import ROOT, Copy, Outcome, changed
+from tests.mutation.planted import LONGEST_UNCHANGED_S, ROOT, Copy, Outcome, changed
 from tests.seed import SEED
 
 pytestmark = [pytest.mark.mutation, pytest.mark.campaign]
@@ -56,9 +56,10 @@ class Trials:
             return copy.run_tests(mutant.tests) if mutant.tests else copy.simulate()
 
     def try_tests(self) -> Outcome:
-        """All that are to catch a mutant, without one."""
+        """One case of each test that is to catch a mutant, without one: the others run everywhere else, if not in a copy."""
         with self._copy() as copy:
-            return copy.run_tests(sorted({test for mutant in CHOSEN for test in mutant.tests}))
+            tests = sorted({test for mutant in CHOSEN for test in mutant.tests})
+            return copy.run_tests(tests, first_cases=True, longest_s=LONGEST_UNCHANGED_S)
 
     def try_simulator(self) -> Outcome:
         with self._copy() as copy:
@@ -86,10 +87,11 @@ def outcomes(request: pytest.FixtureRequest) -> Iterator[Outcomes]:
     asked = [mutant for mutant in CHOSEN if names[f"{test_the_suite_catches.__name__}[{mutant}]"]]
     with closing(Trials(request.config.cache.mkdir("spark"))) as trials:
         pool = ThreadPoolExecutor(os.cpu_count())
-        running = {str(mutant): pool.submit(trials.try_mutant, mutant) for mutant in asked}
-        if names[test_without_a_mutant_the_same_tests_pass.__name__]:
+        running: dict[str, Future[Outcome]] = {}
+        if names[test_without_a_mutant_the_same_tests_pass.__name__]:  # first, since nothing takes longer
             running[UNCHANGED_TESTS] = pool.submit(trials.try_tests)
             running[UNCHANGED_SIMULATOR] = pool.submit(trials.try_simulator)
+        running.update({str(mutant): pool.submit(trials.try_mutant, mutant) for mutant in asked})
         yield running
         pool.shutdown(cancel_futures=True)
 

@@ -4,13 +4,14 @@ A kind of server is a module with `install()`, which raises NotInstalledError wh
 manager `running(directory)`, which gives an object with `place(name)`: an empty account, or `database(name)`.
 """
 
-from tests.servers import az, cassandra, gs, hdfs, kafka, mysql, postgres, redshift, registry, s3
+from tests.servers import az, cassandra, gs, hdfs, iceberg, kafka, mysql, postgres, redshift, registry, s3
 
 KINDS = {
     "az": az,
     "cassandra": cassandra,
     "gs": gs,
     "hdfs": hdfs,
+    "iceberg": iceberg,
     "kafka": kafka,
     "mysql": mysql,
     "postgres": postgres,

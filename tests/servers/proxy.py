@@ -22,12 +22,15 @@ Matches = Callable[[str, str], bool]
 KINDS = ("lost", "slow down", "reset")
 NOT_FOUND = "not found"
 """As a gateway answers that has lost its way; what the store itself says of a part that is gone looks the same."""
+BAD_GATEWAY = "bad gateway"
+"""The server did what it was asked for, and a gateway answers that it does not know."""
+_UNAUTHORIZED = b'{"error": {"message": "no such token", "type": "NotAuthorizedException", "code": 401}}'
 _REDIRECT = 307
 _PER_HOP = {"connection", "transfer-encoding", "keep-alive", "content-length"}
 
 
 class Proxy(ThreadingHTTPServer):
-    """Fails the first `times` requests that match, in one of KINDS or as NOT_FOUND."""
+    """Fails the first `times` requests that match, in one of KINDS, as NOT_FOUND or as a BAD_GATEWAY."""
 
     daemon_threads = True
 
@@ -48,6 +51,8 @@ class Proxy(ThreadingHTTPServer):
         """Whether they are changed to send it through this proxy."""
         self.elsewhere: dict[str, str] = {}
         self.told: tuple[Matches, bytes] | None = None
+        self.token = ""
+        """What clients must bear, if anything."""
         self._lock = threading.Lock()
 
     @property
@@ -90,14 +95,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._break_off()
             return
         body = self.rfile.read(length)
-        if self.server.told is not None and self.server.told[0](self.command, self.path):
-            self._answer(200, [("Content-Type", "application/json")], self.server.told[1])
-            return
-        if kind == "slow down":
-            self._answer(503, [("Retry-After", "1"), ("Content-Type", "text/plain")], b"slow down")
-            return
-        if kind == NOT_FOUND:
-            self._answer(404, [("Content-Type", "text/plain")], b"Not Found")
+        instead = self._instead(kind)
+        if instead is not None:
+            self._answer(*instead)
             return
         status, headers, data = self._forward(body)
         if self.server.through and status == _REDIRECT:
@@ -105,7 +105,19 @@ class _Handler(BaseHTTPRequestHandler):
         if kind == "lost":
             self._break_off()
             return
+        if kind == BAD_GATEWAY:
+            status, headers, data = 502, [("Content-Type", "text/plain")], b"Bad Gateway"
         self._answer(status, headers, data)
+
+    def _instead(self, kind: str) -> tuple[int, list[tuple[str, str]], bytes] | None:
+        """What is answered in the server's stead, if it is not asked."""
+        if self.server.token and self.headers.get("Authorization") != f"Bearer {self.server.token}":
+            return 401, [("Content-Type", "application/json")], _UNAUTHORIZED
+        if self.server.told is not None and self.server.told[0](self.command, self.path):
+            return 200, [("Content-Type", "application/json")], self.server.told[1]
+        if kind == "slow down":
+            return 503, [("Retry-After", "1"), ("Content-Type", "text/plain")], b"slow down"
+        return (404, [("Content-Type", "text/plain")], b"Not Found") if kind == NOT_FOUND else None
 
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _handle  # noqa: N815 - named by http.server
 

@@ -37,6 +37,7 @@ def translate(text: str) -> str:
     text = text.replace("#penstock_stage", 'temp."#penstock_stage"').replace(
         "SYSUTCDATETIME()", "strftime('%Y-%m-%d %H:%M:%f', 'now')"
     )
+    text = re.sub(rf"(s\.{QUOTED}) = ([01])\b", r"\1 = char(0, 0) || 'b\2'", text)  # a bit, as `stored` has it
     return f"{text} LIMIT 1" if top else text
 
 

@@ -10,7 +10,7 @@ from confluent_kafka import Producer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
-from penstock.core.kafka_offset import positions_in
+from penstock.core.kafka_offset import topic_offsets_in
 from penstock.core.model import BatchId, SourceName
 from penstock.source.open import open_source
 from penstock.spec.source import Source
@@ -66,7 +66,7 @@ class Query:
         found = SparkCheckpoint(self.checkpoint)
         newest = found.latest_offsets_id()
         numbers = range(0 if newest is None else newest + 1)
-        ends = [positions_in(found.batch(BatchId(number), [S]).offsets[0].end) for number in numbers]
+        ends = [topic_offsets_in(found.batch(BatchId(number), [S]).offsets[0].end) for number in numbers]
         return [{topic: dict(parts) for topic, parts in end.items()} for end in ends]
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import sqlite3
 import subprocess
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -98,6 +99,18 @@ class Place:
         verified = self.run(f"penstock verify {self.file.name} --json")
         assert verified.returncode == 5
         assert not json.loads(verified.stdout)["sinks"][self.sink]["ok"]
+
+
+class SqlitePlace(Place):
+    """Whose sink is a table of `warehouse.db`."""
+
+    def query(self, statement: str) -> Rows:
+        connection = sqlite3.connect(self.directory / "warehouse.db")
+        try:
+            with connection:
+                return connection.execute(statement).fetchall()
+        finally:
+            connection.close()
 
 
 def assert_told(done: Done, code: int, *said: str) -> None:

@@ -8,13 +8,20 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import closing
+from datetime import datetime, timezone
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+from deltalake import DeltaTable
 
+from tests.servers.fixtures import server, unique
 from tests.spark.page import run, run_beside
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
@@ -89,6 +96,68 @@ def test_the_files_project(tmp_path: Path) -> None:
     (verified,) = penstock(project, "verify", code=5)
     assert not verified["sinks"]["lake"]["accounts"]["asia"]["ok"]
     assert verified["sinks"]["warehouse"]["ok"]
+
+
+def test_the_kafka_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = made(tmp_path, "kafka")
+    topic = server("kafka").topic(unique("orders"), 2)
+    monkeypatch.setenv("KAFKA", server("kafka").bootstrap)
+    monkeypatch.setenv("TOPIC", topic)
+    generate = [sys.executable, "generate.py", "500"]
+    subprocess.run(generate, cwd=project, capture_output=True, check=True)
+    (checked,) = penstock(project, "check", *FEW_CORES)
+    assert (checked["ok"], checked["given"]) == (True, "exactly_once")
+
+    penstock(project, "run", *FEW_CORES, code=-signal.SIGKILL, faults="delta.commit=kill")
+    penstock(project, "run", *FEW_CORES)
+    assert sales(project) == sent(topic)
+    subprocess.run(generate, cwd=project, capture_output=True, check=True)
+    penstock(project, "run", *FEW_CORES)
+    assert sales(project) == sent(topic)
+    assert sum(orders for orders, _ in sales(project).values()) == 1000
+    (verified,) = penstock(project, "verify")
+    assert verified["ok"]
+    assert list((project / "state" / "checkpoint" / "state").rglob("*.zip")), "the state is not RocksDB's"
+
+
+Sales = dict[tuple[datetime, str], tuple[int, Decimal]]
+
+
+def sales(project: Path) -> Sales:
+    """What the table says of each minute and region: the number of orders and their total."""
+    rows = pa.table(DeltaTable(str(project / "tables" / "sales")).scan()).to_pylist()
+    found = {(row["minute"], row["region"]): (row["orders"], row["total"]) for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def sent(topic: str) -> Sales:
+    """The same, of all records in the topic."""
+    found: Sales = {}
+    for time_ms, value in records(topic):
+        order = json.loads(value)
+        minute = datetime.fromtimestamp(time_ms // 60_000 * 60, timezone.utc)
+        orders, total = found.get((minute, order["region"]), (0, Decimal(0)))
+        found[minute, order["region"]] = (orders + 1, total + order["quantity"] * Decimal(order["price"]))
+    return found
+
+
+def records(topic: str) -> Iterator[tuple[int, bytes]]:
+    consumer = Consumer(
+        {"bootstrap.servers": server("kafka").bootstrap, "group.id": unique("look"), "enable.partition.eof": True}
+    )
+    partitions = [TopicPartition(topic, number, 0) for number in range(2)]
+    consumer.assign(partitions)
+    ended = 0
+    while ended < len(partitions):
+        message = consumer.poll(60)
+        assert message is not None
+        if message.error() is None:
+            yield message.timestamp()[1], message.value()
+        else:
+            assert message.error().code() == KafkaError._PARTITION_EOF
+            ended += 1
+    consumer.close()
 
 
 def test_the_rate_project_stops_after_as_many_batches_as_it_is_told(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pyarrow.dataset
 import pytest
 
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
-from penstock.core.kafka_offset import positions_in
+from penstock.core.kafka_offset import topic_offsets_in
 from penstock.core.model import BatchId, Decided, PipelineName, SourceName
 from penstock.ledger.open import open_ledger
 from tests.architecture.reading import ROOT
@@ -84,7 +84,7 @@ def positions(checkpoint: Path, topic: str) -> list[dict[int, int]]:
     newest = found.latest_offsets_id()
     assert newest is not None
     batches = [found.batch(BatchId(number), [SourceName("s")]) for number in range(newest + 1)]
-    return [dict(positions_in(batch.offsets[0].end)[topic]) for batch in batches]
+    return [dict(topic_offsets_in(batch.offsets[0].end)[topic]) for batch in batches]
 
 
 def test_a_pipeline_delivers_once_whatever_becomes_of_its_client(

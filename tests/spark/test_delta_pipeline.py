@@ -1,6 +1,7 @@
 """The page about Delta, command by command; and a pipeline that is killed at one step after the other."""
 
 import json
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -101,3 +102,48 @@ def test_a_run_that_is_killed_at_every_step_delivers_exactly(tmp_path: Path) -> 
     verified = run_beside(tmp_path, "penstock verify delta.yaml")
     assert verified.returncode == 0, verified.stdout + verified.stderr
     assert list((tmp_path / "tables/.penstock-staging").rglob("*.staged")) == []
+
+
+ONE_FILE = ("options: {header: true}", "options: {header: true, maxFilesPerTrigger: 1}")
+BY_KEY = ("    partition_by: [month]\n", "    write: upsert\n    key: [id]\n")
+WHOLE = ("    partition_by: [month]\n", "    write: replace\n")
+COUNTED = "transform: {sql: 'SELECT month, COUNT(*) AS flights FROM flights GROUP BY month'}\noutput_mode: complete\n"
+
+
+def test_rows_are_replaced_by_key_whatever_is_killed(tmp_path: Path) -> None:
+    """Of the rows of a file with one key the last one counts; a later file replaces what is there."""
+    sent = placed(tmp_path, BY_KEY, ONE_FILE)
+    with (tmp_path / "delta.yaml").open("a") as file:
+        file.write("transform: {sql: 'SELECT id % 300 AS id, origin, month, delay FROM flights'}\n")
+    points = ("delta.prepare", "lakekeys.rewrite", "delta.commit", "deltalog.sync", "delta.look")
+    killed = [run(tmp_path, "penstock run delta.yaml", faults=f"{point}=kill").returncode for point in points]
+    assert killed == [-signal.SIGKILL] * len(points)
+    assert run_beside(tmp_path, "penstock run delta.yaml").returncode == 0
+    there = {row[0] % 300: (row[0] % 300, *row[1:]) for row in sorted(sent, key=lambda row: row[0])}
+    assert rows(tmp_path) == Counter(there.values())
+    later = [(number, "EWR", 1, 7.5) for number in range(50)]
+    text = "\n".join(",".join(map(str, row)) for row in [COLUMNS, *later])
+    (tmp_path / "incoming/part-9.csv").write_text(text)
+    assert run(tmp_path, "penstock run delta.yaml", faults="lakekeys.match=kill").returncode == -signal.SIGKILL
+    assert run_beside(tmp_path, "penstock run delta.yaml").returncode == 0
+    there |= {row[0]: row for row in later}
+    assert rows(tmp_path) == rows_of_duckdb(tmp_path) == Counter(there.values())
+    verified = run_beside(tmp_path, "penstock verify delta.yaml")
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+    DeltaTable(str(tmp_path / "tables/flights")).delete("id = 1")
+    assert run_beside(tmp_path, "penstock verify delta.yaml").returncode == 5
+
+
+def test_a_whole_table_is_replaced_in_complete_mode(tmp_path: Path) -> None:
+    sent = placed(tmp_path, WHOLE, ONE_FILE)
+    with (tmp_path / "delta.yaml").open("a") as file:
+        file.write(COUNTED)
+    killed = [
+        run(tmp_path, "penstock run delta.yaml", faults=f"{point}=kill").returncode for point in ("delta.commit", "delta.look")
+    ]
+    assert killed == [-signal.SIGKILL] * 2
+    for command in ("check", "run", "verify"):
+        done = run_beside(tmp_path, f"penstock {command} delta.yaml")
+        assert done.returncode == 0, done.stdout + done.stderr
+    found = pa.table(DeltaTable(str(tmp_path / "tables/flights")).scan()).to_pylist()
+    assert Counter((row["month"], row["flights"]) for row in found) == Counter(Counter(row[2] for row in sent).items())

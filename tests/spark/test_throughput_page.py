@@ -1,11 +1,10 @@
 """The page about publishing beside the next batch, command by command: killed in the middle, finished by the next run."""
 
-import sqlite3
 from pathlib import Path
 
 import pytest
 
-from tests.spark.page import Page, Place, Rows
+from tests.spark.page import Page, SqlitePlace
 from tests.spark.test_readme import feed
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
@@ -14,16 +13,8 @@ PAGE = Page("throughput")
 [QUERIES] = PAGE.blocks("sql")
 
 
-class ThroughputPlace(Place):
+class ThroughputPlace(SqlitePlace):
     page, sink = PAGE, "warehouse"
-
-    def query(self, statement: str) -> Rows:
-        connection = sqlite3.connect(self.directory / "warehouse.db")
-        try:
-            with connection:
-                return connection.execute(statement).fetchall()
-        finally:
-            connection.close()
 
 
 def test_the_page_works_and_a_killed_run_is_finished_by_the_next(tmp_path: Path) -> None:

@@ -1,13 +1,13 @@
 """A table of a given schema in a DuckDB file of its own, for the tests of the duckdb sink."""
 
 import duckdb
-from tests.unit.table_target import SINK, spark_schema, targets_of
+from tests.unit.table_target import SINK, DeletingByName, spark_schema, targets_of
 
 from penstock.sink.duckdb.sink import DuckdbSink
 from penstock.testing.conformance import SinkRig
 
 
-class TableRig(SinkRig):
+class TableRig(DeletingByName, SinkRig):
     text = "text"
 
     def __init__(self, directory, *, schema=None, table="t", **options):

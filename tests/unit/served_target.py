@@ -5,12 +5,12 @@ from importlib import import_module
 
 from tests.servers import cutting
 from tests.servers.fixtures import server, unique
-from tests.unit.table_target import SINK, spark_schema
+from tests.unit.table_target import SINK, DeletingByName, spark_schema
 
 from penstock.testing.conformance import SinkRig
 
 
-class ServedRig(SinkRig):
+class ServedRig(DeletingByName, SinkRig):
     """What differs: `kind` of server, how the sink is made, what its own sessions and SQL are, and what the server says."""
 
     kind: str

@@ -2,14 +2,14 @@
 
 import sqlite3
 
-from tests.unit.table_target import SINK, TableBench, spark_schema
+from tests.unit.table_target import SINK, DeletingByName, TableBench, spark_schema
 
 from penstock.core import faults
 from penstock.sink.sqlite import SqliteSink
 from penstock.testing.conformance import SinkRig
 
 
-class TableRig(SinkRig):
+class TableRig(DeletingByName, SinkRig):
     def __init__(self, directory, *, schema=None, table="t", **options):
         super().__init__(directory)
         self.schema = schema or spark_schema(id="long", name="string")

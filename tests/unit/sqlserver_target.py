@@ -7,13 +7,13 @@ from functools import partial
 
 from tests.servers import tsql
 from tests.servers.tsql_in_sqlite import restored
-from tests.unit.table_target import SINK, spark_schema, targets_of
+from tests.unit.table_target import SINK, DeletingByName, spark_schema, targets_of
 
 from penstock.sink.sqlserver.sink import SqlserverSink
 from penstock.testing.conformance import SinkRig
 
 
-class TableRig(SinkRig):
+class TableRig(DeletingByName, SinkRig):
     """SQL of the tests' own is SQLite's, about `t`; `define` takes T-SQL."""
 
     def __init__(self, directory, *, schema=None, table="t", **options):

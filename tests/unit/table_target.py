@@ -4,6 +4,8 @@ import itertools
 import json
 from collections import Counter
 
+import pytest
+
 from penstock.core import faults
 from penstock.core.model import SinkName
 from penstock.testing.conformance import Bench
@@ -19,6 +21,40 @@ def spark_schema(**columns):
 def content(target, query="SELECT id, name FROM t"):
     """Rows, however often each is there and in whatever order."""
     return Counter(target.sql(query))
+
+
+GONE = "gone"
+
+
+class DeletingByName:
+    """For a rig of a sink with `deletes`: rows of the name GONE delete."""
+
+    @property
+    def has_deletes(self):
+        return self.options.get("deletes", False)
+
+    def deletes(self, row):
+        return row["name"] == GONE
+
+
+DELETING = {"write": "upsert", "deletes": True}
+
+
+def ways(*writes):
+    """Parametrizes `options` with ways of writing by key `id`, rows that delete among them."""
+    given = [*({"write": write} for write in writes), DELETING]
+    return pytest.mark.parametrize("options", [{**one, "key": ["id"]} for one in given], ids=[*writes, "delete"])
+
+
+def written(present, rows, options):
+    """Change `present`, names by id, as a table is changed by `rows` in their order."""
+    for number, name in rows:
+        if options["write"] == "insert_if_absent":
+            present.setdefault(number, name)
+        elif name == GONE and options.get("deletes"):
+            present.pop(number, None)
+        else:
+            present[number] = name
 
 
 class TableBench(Bench):

@@ -9,7 +9,7 @@ import pytest
 from penstock.checkpoint.input_listing import InputListing, Seen, require_unchanged
 from penstock.checkpoint.source_log import InputFile
 from penstock.core.model import BatchId, SourceName
-from penstock.errors import InputChanged
+from penstock.errors import InputChanged, Retryable
 
 S = SourceName("s")
 
@@ -46,6 +46,14 @@ def test_a_file_that_was_written_again(files: list[Path]) -> None:
 
     with pytest.raises(InputChanged, match=r"was modified at 1700000000\.124, expected 1700000000\.123"):
         require_unchanged(BatchId(3), {S: inputs})
+
+
+def test_a_file_that_cannot_be_looked_at_is_told_and_not_taken_for_unchanged(files: list[Path]) -> None:
+    inputs = {S: [listed(path) for path in files]}
+    files[1].unlink()
+    files[1].symlink_to(files[1].name)
+    with pytest.raises(Retryable, match="cannot be looked at: links lead in a circle"):
+        require_unchanged(BatchId(3), inputs)
 
 
 def test_many_changes_are_counted(tmp_path: Path) -> None:

@@ -12,10 +12,12 @@ from ruamel.yaml import YAML
 from penstock.cli.app import main
 from penstock.cli.init import Template, make_project
 from penstock.errors import Failed, Usage
+from penstock.spec.delta import Delta
 from penstock.spec.load import load
 from penstock.spec.sink import Parquet
 
 TEMPLATES = list(Template)
+INTO_ACCOUNTS = (Template.FILES, Template.RATE)
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +26,7 @@ def _without_variables(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.mark.parametrize("template", TEMPLATES)
+@pytest.mark.parametrize("template", INTO_ACCOUNTS)
 def test_the_pipeline_file_of_a_template_is_valid(tmp_path: Path, template: Template) -> None:
     project = make_project(tmp_path / "my shop", template)
     settings = load(tmp_path / "my shop" / "pipeline.yaml")
@@ -35,7 +37,16 @@ def test_the_pipeline_file_of_a_template_is_valid(tmp_path: Path, template: Temp
     assert all(account.directory.is_relative_to(tmp_path / "my shop" / "lake") for account in lake.accounts.values())
 
 
-@pytest.mark.parametrize("template", TEMPLATES)
+def test_the_pipeline_file_from_kafka_is_valid(tmp_path: Path) -> None:
+    make_project(tmp_path / "shop", Template.KAFKA)
+    settings = load(tmp_path / "shop" / "pipeline.yaml")
+    sales = settings.sinks["sales"]
+    assert isinstance(sales, Delta)
+    assert (sales.directory, sales.write) == (tmp_path / "shop" / "tables" / "sales", "upsert")
+    assert "penstock[spark,java,kafka,delta]" in (tmp_path / "shop" / "Dockerfile").read_text()
+
+
+@pytest.mark.parametrize("template", INTO_ACCOUNTS)
 def test_data_and_state_can_be_somewhere_else(tmp_path: Path, template: Template, monkeypatch: pytest.MonkeyPatch) -> None:
     make_project(tmp_path / "shop", template)
     monkeypatch.setenv("DATA", "/data")

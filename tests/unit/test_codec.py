@@ -209,8 +209,8 @@ def test_damage_is_refused_with_the_place(data: bytes) -> None:
 
 
 def test_a_newer_version_is_told_apart_from_damage_whatever_its_fields_are() -> None:
-    data = json.dumps({"format": "penstock.entry", "version": 5, "all": "new"}).encode()
-    with pytest.raises(FormatTooNew, match=r"version 5 of format penstock\.entry, but this Penstock reads versions up to 4"):
+    data = json.dumps({"format": "penstock.entry", "version": 6, "all": "new"}).encode()
+    with pytest.raises(FormatTooNew, match=r"version 6 of format penstock\.entry, but this Penstock reads versions up to 5"):
         decode_entry(data)
 
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from tests.unit.commit_bench import OPENED, PIPELINE, Bench, batch_of, trouble
@@ -19,6 +20,7 @@ from penstock.core.model import (
     Publication,
     Published,
     QueryId,
+    SinkName,
     SweepCut,
 )
 from penstock.errors import (
@@ -309,6 +311,25 @@ def test_a_sink_with_rows_outstanding_cannot_be_taken_out(bench: Bench) -> None:
     bench.history.generation -= 1  # settling writes a second opening of the same generation
     full.settle(OPENED)
     bench.coordinator(sinks=files).open(OPENED)
+
+
+@pytest.mark.parametrize("took_part", [["table"], []], ids=["selects", "joined"])
+def test_a_start_publishes_to_a_sink_that_took_none_of_the_rows_but_not_to_one_that_joined_since(
+    bench: Bench, took_part: list[SinkName]
+) -> None:
+    """An empty batch clears a table that each batch replaces."""
+    coordinator, batch = bench.opened(), batch_of(0)
+
+    def stage(generation: Generation) -> StagedBatch:
+        staged = bench.stage(batch)(generation)
+        return replace(staged, pieces=staged.pieces[:1], schemas=dict.fromkeys(took_part, "{}"))
+
+    bench.steps.failing["promote files"] = [trouble() for _ in range(5)]
+    with pytest.raises(PublishFailed):
+        coordinator.deliver(batch, stage)
+    bench.steps.done.clear()
+    recover(bench)
+    assert ("marker table" in bench.steps.done) is bool(took_part)
 
 
 def test_a_sweep_that_fails_is_no_reason_not_to_deliver(bench: Bench) -> None:

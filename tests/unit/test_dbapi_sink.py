@@ -10,7 +10,7 @@ import pytest
 from tests.unit.dbapi_target import TableRig, module
 from tests.unit.table_target import SINK, spark_schema, targets_of
 
-from penstock.errors import DependencyMissing, LedgerMismatch, PublishFailed, Refused, Retryable, Usage
+from penstock.errors import DependencyMissing, LedgerMismatch, OutcomeUnknown, PublishFailed, Refused, Retryable, Usage
 from penstock.run.assembly import sinks_of
 from penstock.run.pipeline import Pipeline
 from penstock.sink.dbapi.statements import STYLES, Value, statement
@@ -172,6 +172,61 @@ def test_a_row_that_the_table_refuses_is_told(targets):
         sink.publish(publication)
     target.sql("DROP INDEX one")
     assert not sink.publish(publication).already
+
+
+def test_a_row_that_is_refused_at_the_commit_is_told_as_one(targets, monkeypatch):
+    """The database did answer: to say that the outcome is unknown would have it tried for ever."""
+
+    def connect(**arguments):
+        made = sqlite3.connect(**arguments)
+        made.execute("PRAGMA foreign_keys = ON")
+        return made
+
+    monkeypatch.setitem(sys.modules, "other_driver", module("other_driver", "qmark", connect=connect))
+    target = targets(driver="other_driver")
+    target.sql("CREATE TABLE known (name TEXT PRIMARY KEY)")
+    sink = target.sink()
+    target.sql("DROP TABLE t", "CREATE TABLE t (id BIGINT, name TEXT REFERENCES known (name) DEFERRABLE INITIALLY DEFERRED)")
+    publication = target.decided_but_not_published(sink, [(1, "a")], batch_id=0)
+    with pytest.raises(PublishFailed, match="refused the rows 5 times: FOREIGN KEY constraint failed"):
+        sink.publish(publication)
+    assert target.sql("SELECT * FROM t") == []
+    target.sql("INSERT INTO known VALUES ('a')")
+    assert not sink.publish(publication).already
+    assert target.sql("SELECT * FROM t") == [(1, "a")]
+
+
+def test_what_the_driver_says_of_a_commit_is_told_in_one_line_without_passwords(targets, monkeypatch):
+    class Broken(sqlite3.Connection):
+        def commit(self):
+            if breaks.is_set():
+                raise sqlite3.OperationalError("lost Server of postgresql://me:hunter22@host/db\nDETAIL: (secret row)")
+            super().commit()
+
+    def connect(**arguments):
+        return sqlite3.connect(factory=Broken, **arguments)
+
+    breaks = threading.Event()
+    monkeypatch.setitem(sys.modules, "other_driver", module("other_driver", "qmark", connect=connect))
+    target = targets(driver="other_driver")
+    sink = target.sink()
+    publication = target.decided_but_not_published(sink, [(1, "a")], batch_id=0)
+    breaks.set()
+    with pytest.raises(OutcomeUnknown, match="gave no answer: lost Server") as found:
+        sink.publish(publication)
+    assert "hunter22" not in found.value.message
+    assert "secret row" not in found.value.message
+    breaks.clear()
+    assert not sink.publish(publication).already
+
+
+def test_what_the_driver_says_keeps_its_letters(targets, monkeypatch):
+    def connect(**_):
+        raise sqlite3.OperationalError("no database 'Orders'")
+
+    monkeypatch.setitem(sys.modules, "other_driver", module("other_driver", "qmark", connect=connect))
+    with pytest.raises(Retryable, match="The database behind other_driver said: no database 'Orders'"):
+        targets(driver="other_driver").sink()
 
 
 @pytest.mark.parametrize("action", ["REPLACE", "IGNORE", "ROLLBACK"])

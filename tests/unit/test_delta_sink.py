@@ -28,9 +28,10 @@ from penstock.errors import (
 from penstock.sink.delta import place as delta_place
 from penstock.sink.delta.log import DeltaLog
 from penstock.sink.delta.place import place_of
-from penstock.sink.delta.publication import _checked
-from penstock.sink.delta.sink import DeltaSink
-from penstock.sink.delta.statistics import footer_notes
+from penstock.sink.lake.log import Change
+from penstock.sink.lake.sink import LakeSink
+from penstock.sink.lake.staged_files import _checked
+from penstock.sink.lake.statistics import footer_notes
 from penstock.sink.parquet import directory_account
 from penstock.sink.parquet.directory.area import DirectoryArea
 from penstock.testing.conformance import PIPELINE, Bench, Shown, require_equal
@@ -52,9 +53,9 @@ def bench(rig: DeltaRig) -> Iterator[Bench]:
     bench.close()
 
 
-def decided(bench: Bench, *, batch_id: int = 0) -> tuple[DeltaSink, Shown]:
+def decided(bench: Bench, *, batch_id: int = 0) -> tuple[LakeSink, Shown]:
     sink, rows = bench.sink(), bench.rows(range(batch_id * 1000, batch_id * 1000 + 60))
-    assert isinstance(sink, DeltaSink)
+    assert isinstance(sink, LakeSink)
     return sink, bench.decide((rows, bench.stage(sink, rows, batch_id=batch_id)), batch_id=batch_id)
 
 
@@ -70,9 +71,9 @@ class TestTheMarkerIsComparedAndSet:
         assert stale is not None
         publish(sink, shown.publication)
         with pytest.raises(Conflict):
-            stale.commit([], shown.publication)
+            stale.commit(Change(), shown.publication)
         with pytest.raises(Conflict):
-            stale.commit([], replace(shown.publication, position=Position(9)))
+            stale.commit(Change(), replace(shown.publication, position=Position(9)))
         bench.require_shown(shown)
 
     def test_a_commit_beside_somebody_elses_lands(self, bench: Bench) -> None:
@@ -83,7 +84,7 @@ class TestTheMarkerIsComparedAndSet:
         other = table_at(bench.rig)
         properties = CommitProperties(app_transactions=[Transaction("somebody else", 7)])
         other.create_write_transaction([], "append", other.schema(), commit_properties=properties)
-        stale.commit([], shown.publication)
+        stale.commit(Change(), shown.publication)
         mark = sink.high_water_mark(sink.accounts[0], pipeline=PIPELINE)
         assert mark is not None
         assert mark.position == shown.publication.position
@@ -257,7 +258,7 @@ class TestWhatTheLibraryWouldAccept:
         pieces = list(shown.publication.staged)
         at = max(place for place, piece in enumerate(pieces) if old in piece.name)
         pieces[at] = replace(pieces[at], name=pieces[at].name.replace(old, new))
-        with pytest.raises(PublishFailed, match="does not fit the Delta table"):
+        with pytest.raises(PublishFailed, match="does not fit the table"):
             sink.publish(replace(shown.publication, staged=tuple(pieces)))
         assert list(bench.rig.read_back()) == []
         publish(sink, shown.publication)

@@ -8,12 +8,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Schema, write_deltalake
-from tests.conformance.delta_rig import DeltaRig, StoreRig
+from tests.conformance.delta_rig import DeltaRig, StoreRig, sink_into
 
 from penstock.blob.s3 import S3Store
-from penstock.core.model import LedgerId, SinkName
+from penstock.core.model import LedgerId
 from penstock.errors import Failed, LedgerMismatch, Refused, StoreIgnoresConditions, Usage
-from penstock.sink.delta.sink import DeltaSink
+from penstock.sink.lake.sink import LakeSink
 from penstock.sink.parquet import directory_account, object_account
 from penstock.testing.conformance import PIPELINE, SCHEMA, Bench
 from penstock.testing.conformance.rig import LEDGER_ID
@@ -50,14 +50,14 @@ class TestStarts:
     def test_a_directory_with_files_that_is_no_table(self, rig: DeltaRig) -> None:
         rig.root.mkdir(parents=True)
         (rig.root / "part-1.parquet").touch()
-        for start in (DeltaSink.prepare, DeltaSink.require_schema_accepted):
+        for start in (LakeSink.prepare, LakeSink.require_schema_accepted):
             with pytest.raises(Refused, match=r"holds part-1\.parquet, but no Delta table"):
                 start(sink_at(rig), pipeline=PIPELINE, schema=SCHEMA)
         assert not (rig.root / "_delta_log").exists()
 
     def test_a_table_with_rows_of_others(self, rig: DeltaRig) -> None:
         write_deltalake(str(rig.root), pa.table({"id": [1]}))
-        for start in (DeltaSink.prepare, DeltaSink.require_schema_accepted):
+        for start in (LakeSink.prepare, LakeSink.require_schema_accepted):
             with pytest.raises(Refused, match="holds rows that sink 'lake' of pipeline 'conformance' did not deliver"):
                 start(sink_at(rig), pipeline=PIPELINE, schema=ONE_COLUMN)
 
@@ -71,7 +71,7 @@ class TestStarts:
 
     def test_a_table_of_another_sink(self, rig: DeltaRig, bench: Bench) -> None:
         bench.deliver(bench.sink(), bench.rows(range(5)), batch_id=0)
-        other = DeltaSink(name=SinkName("other"), pipeline=PIPELINE, account=directory_account(rig.root))
+        other = sink_into(directory_account(rig.root), name="other")
         with pytest.raises(Refused, match="belongs to sink 'lake' of pipeline 'conformance', expected sink 'other'"):
             other.prepare(pipeline=PIPELINE, schema=SCHEMA)
 
@@ -80,7 +80,7 @@ class TestStarts:
         first = bench.deliver(bench.sink(), bench.rows(range(5)), batch_id=0)
         shutil.rmtree(rig.root.parent / ".penstock-staging")
         sink = bench.sink()
-        assert isinstance(sink, DeltaSink)
+        assert isinstance(sink, LakeSink)
         with pytest.raises(LedgerMismatch):
             sink.claim(LedgerId("a7" * 16))
         sink.claim(LEDGER_ID)
@@ -125,7 +125,7 @@ def test_the_library_gets_the_credentials_of_the_environment(tmp_path: Path, mon
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", options["endpoint"])
     account = object_account(rig.place.url)
     assert account.store.for_delta().items() >= rig.storage_options.items()
-    sink = DeltaSink(name=SinkName("lake"), pipeline=PIPELINE, account=account)
+    sink = sink_into(account)
     sink.prepare(pipeline=PIPELINE, schema=SCHEMA)
     assert rig.table().version() == 0
 
@@ -143,10 +143,8 @@ def schema_of(**kinds: object) -> str:
 ONE_COLUMN = schema_of(id="long")
 
 
-def sink_at(rig: DeltaRig, *, create: bool = True, partition_by: tuple[str, ...] = ()) -> DeltaSink:
-    return DeltaSink(
-        name=SinkName("lake"), pipeline=PIPELINE, account=directory_account(rig.root), partition_by=partition_by, create=create
-    )
+def sink_at(rig: DeltaRig, *, create: bool = True, partition_by: tuple[str, ...] = ()) -> LakeSink:
+    return sink_into(directory_account(rig.root), partition_by=partition_by, create=create)
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,26 @@ def test_another_transaction_of_this_process_is_in_the_way(target):
     assert table.sql("SELECT * FROM t") == [(1, "b")]
 
 
+def test_a_transaction_that_lost_at_its_commit_shows_no_values_of_rows(target, monkeypatch, caplog):
+    table = target(schema=spark_schema(name="string", n="long"), write="upsert", key=["name"])
+    sink = table.sink()
+    publication = table.decided_but_not_published(sink, [("of a person", 1)], batch_id=0)
+    commit = sink._commit
+
+    def late(connection):
+        if not sink.conflicts:
+            with duckdb.connect(table.rig.path) as other:
+                other.execute("INSERT INTO t VALUES ('of a person', 2)")
+        commit(connection)
+
+    monkeypatch.setattr(sink, "_commit", late)
+    assert not sink.publish(publication).already
+    assert sink.conflicts == 1
+    assert "constraint violation: duplicate key" in caplog.text
+    assert "of a person" not in caplog.text
+    assert table.sql("SELECT * FROM t") == [("of a person", 1)]
+
+
 def test_a_disk_that_is_full_at_the_commit_is_named(target):
     """DuckDB tells of it as of a transaction that lost, which would be run again in vain."""
     table = target()

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.core.kafka_offset import positions_in
+from penstock.core.kafka_offset import topic_offsets_in
 from penstock.core.model import OffsetRange, SourceName
 from penstock.core.topics import GapAccepted, GapKind, PartitionRead, TopicRead
 from penstock.errors import Retryable
@@ -110,8 +110,8 @@ def test_many_partitions_are_not_all_listed() -> None:
 
 
 def test_offsets_are_read_as_spark_writes_them() -> None:
-    assert positions_in('{"a":{"0":3,"10":0},"b":{"2":9}}') == {"a": {0: 3, 10: 0}, "b": {2: 9}}
-    assert positions_in(None) == {}
+    assert topic_offsets_in('{"a":{"0":3,"10":0},"b":{"2":9}}') == {"a": {0: 3, 10: 0}, "b": {2: 9}}
+    assert topic_offsets_in(None) == {}
 
 
 class Brokers:

@@ -70,10 +70,8 @@ _SIZES = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 400)), min_size=1
 
 @given(_SIZES, st.none() | st.integers(1, 20), st.none() | st.integers(1, 90))
 def test_pieces_are_the_batch_and_nothing_else(sizes: list[tuple[int, int]], at_least: int | None, at_most: int | None) -> None:
-    start = KafkaOffset(positions={"t": {number: first for number, (first, _) in enumerate(sizes)}})
-    end = KafkaOffset(
-        positions={"t": {number: first + size for number, (first, size) in enumerate(sizes)}}, topic_ids={"t": "id"}
-    )
+    start = KafkaOffset(topics={"t": {number: first for number, (first, _) in enumerate(sizes)}})
+    end = KafkaOffset(topics={"t": {number: first + size for number, (first, size) in enumerate(sizes)}}, topic_ids={"t": "id"})
     found = list(pieces(start, end, at_least=at_least, at_most=at_most))
     offsets = [(piece.partition, offset) for piece in found for offset in range(piece.first, piece.end)]
     assert offsets == [(number, offset) for number, (first, size) in enumerate(sizes) for offset in range(first, first + size)]
@@ -82,14 +80,14 @@ def test_pieces_are_the_batch_and_nothing_else(sizes: list[tuple[int, int]], at_
 
 
 def test_more_pieces_than_partitions_are_cut_from_the_largest() -> None:
-    start, end = KafkaOffset(positions={"t": {0: 0, 1: 0}}), KafkaOffset(positions={"t": {0: 90, 1: 10}})
+    start, end = KafkaOffset(topics={"t": {0: 0, 1: 0}}), KafkaOffset(topics={"t": {0: 90, 1: 10}})
     cut = [(piece.partition, piece.first, piece.end) for piece in pieces(start, end, at_least=4, at_most=None)]
     assert cut == [(0, 0, 22), (0, 22, 44), (0, 44, 67), (0, 67, 90), (1, 0, 10)]
     assert len(list(pieces(start, end, at_least=2, at_most=None))) == 2
 
 
 def test_a_partition_that_was_added_is_read_from_its_first_record() -> None:
-    start, end = KafkaOffset(positions={"t": {0: 5}}), KafkaOffset(positions={"t": {0: 5, 1: 3}})
+    start, end = KafkaOffset(topics={"t": {0: 5}}), KafkaOffset(topics={"t": {0: 5, 1: 3}})
     assert list(pieces(start, end, at_least=None, at_most=None)) == [Piece(topic="t", topic_id=None, partition=1, first=0, end=3)]
 
 
@@ -97,11 +95,11 @@ def test_a_batch_goes_on_where_the_one_before_ended() -> None:
     brokers = Brokers(t=topic((0, 10), (2, 30)))
     mine = stream(brokers)
     first = mine.begin()
-    assert read_offset(first) == KafkaOffset(positions={"t": {0: 0, 1: 2}}, topic_ids={"t": "id"}, is_first=True)
+    assert read_offset(first) == KafkaOffset(topics={"t": {0: 0, 1: 2}}, topic_ids={"t": "id"}, is_first=True)
     end = mine.advance(first, 19)
-    assert read_offset(end).positions == {"t": {0: 5, 1: 16}}
+    assert read_offset(end).topics == {"t": {0: 5, 1: 16}}
     later = mine.advance(end, None)
-    assert read_offset(later) == KafkaOffset(positions={"t": {0: 10, 1: 30}}, topic_ids={"t": "id"})
+    assert read_offset(later) == KafkaOffset(topics={"t": {0: 10, 1: 30}}, topic_ids={"t": "id"})
     assert mine.advance(later, None) is not later
     assert json.dumps(mine.advance(later, None)) == json.dumps(later)
     plain = {"t": {"0": 10, "1": 30}}
@@ -119,7 +117,7 @@ def test_a_first_batch_that_is_read_again_begins_where_it_did() -> None:
     brokers.have["t"] = topic((0, 99))
     again = stream(brokers, starting="latest")
     start = again.begin()
-    assert read_offset(start).positions == {"t": {0: 99}}
+    assert read_offset(start).topics == {"t": {0: 99}}
     assert [(piece.first, piece.end) for piece in again.planned(start, end)] == [(10, 15)]
 
 
@@ -139,9 +137,9 @@ def test_a_query_may_begin_behind_the_first_record_of_an_open_transaction() -> N
     mine = stream(brokers, starting={"t": {0: 15}})
     first = mine.begin()
     end = mine.advance(first, None)
-    assert read_offset(end) == KafkaOffset(positions={"t": {0: 15}}, topic_ids={"t": "id"}, began={"t": {0: 15}})
+    assert read_offset(end) == KafkaOffset(topics={"t": {0: 15}}, topic_ids={"t": "id"}, began={"t": {0: 15}})
     assert mine.planned(first, end) == []
-    assert read_offset(mine.advance(end, 5)).positions == {"t": {0: 15}}
+    assert read_offset(mine.advance(end, 5)).topics == {"t": {0: 15}}
     brokers.have, brokers.have_settled = {"t": topic((0, 21))}, {}
     assert [(piece.first, piece.end) for piece in mine.planned(end, mine.advance(end, None))] == [(15, 21)]
     brokers.have = {"t": topic((0, 14))}
@@ -164,7 +162,7 @@ def test_nothing_that_comes_later_is_read_once_it_is_to_stop() -> None:
     brokers.have = {"t": topic((0, 50), (0, 7)), "u": topic((0, 5)), "v": topic((0, 3))}
     end = mine.advance(start, None)
     assert read_offset(end) == KafkaOffset(
-        positions={"t": {0: 10}, "u": {0: 5}}, topic_ids={"t": "id", "u": "id"}, began={"t": {0: 0}, "u": {0: 0}}
+        topics={"t": {0: 10}, "u": {0: 5}}, topic_ids={"t": "id", "u": "id"}, began={"t": {0: 0}, "u": {0: 0}}
     )
     assert mine.advance(end, None) == end
     beyond = {"t": {"0": 20}, "u": {"0": 5}}
@@ -184,7 +182,7 @@ def test_nothing_that_comes_later_is_read_once_it_is_to_stop() -> None:
     ],
 )
 def test_a_topic_that_does_not_continue_is_not_gone_on_with(now: Mapping[str, TopicNow], told: str) -> None:
-    start = KafkaOffset(positions={"t": {0: 10}}, topic_ids={"t": "id"}).written()
+    start = KafkaOffset(topics={"t": {0: 10}}, topic_ids={"t": "id"}).written()
     with pytest.raises(Retryable, match=told):
         stream(Brokers(**now)).advance(start, None)
 
@@ -192,7 +190,7 @@ def test_a_topic_that_does_not_continue_is_not_gone_on_with(now: Mapping[str, To
 @pytest.mark.parametrize("named", [{}, {"subscribe": None, "pattern": "."}], ids=["subscribe", "pattern"])
 def test_a_topic_that_is_not_there_is_never_left_out(named: dict[str, Any]) -> None:
     """The next offsets would know nothing of it, and it would be read from its first record when it comes back."""
-    start = KafkaOffset(positions={"t": {0: 10}, "u": {0: 5}}, topic_ids={"t": "id", "u": "id"}).written()
+    start = KafkaOffset(topics={"t": {0: 10}, "u": {0: 5}}, topic_ids={"t": "id", "u": "id"}).written()
     with pytest.raises(Retryable, match="Topic 't' was read, and is not there any more"):
         stream(Brokers(u=topic((0, 9))), fails_on_loss=False, **named).advance(start, None)
 
@@ -204,9 +202,9 @@ def test_a_topic_that_never_was_is_told() -> None:
 
 def test_a_pattern_is_looked_for_in_names_and_assigned_partitions_are_all() -> None:
     brokers = Brokers(t1=topic((0, 1)), t10=topic((0, 1)), xt1=topic((0, 1)), u=topic((0, 1), (0, 2)))
-    assert read_offset(stream(brokers, pattern="^t.$", subscribe=None).begin()).positions == {"t1": {0: 0}}
-    assert read_offset(stream(brokers, pattern="t1$", subscribe=None).begin()).positions == {"t1": {0: 0}, "xt1": {0: 0}}
-    assert read_offset(stream(brokers, assign={"u": (1,)}, subscribe=None).begin()).positions == {"u": {1: 0}}
+    assert read_offset(stream(brokers, pattern="^t.$", subscribe=None).begin()).topics == {"t1": {0: 0}}
+    assert read_offset(stream(brokers, pattern="t1$", subscribe=None).begin()).topics == {"t1": {0: 0}, "xt1": {0: 0}}
+    assert read_offset(stream(brokers, assign={"u": (1,)}, subscribe=None).begin()).topics == {"u": {1: 0}}
     with pytest.raises(Failed, match="has no partition 2"):
         stream(brokers, assign={"u": (2,)}, subscribe=None).begin()
     with pytest.raises(Failed, match="is no regular expression"):
@@ -225,7 +223,7 @@ def test_a_pattern_is_looked_for_in_names_and_assigned_partitions_are_all() -> N
     ],
 )
 def test_a_query_begins_where_it_is_told(settings: dict[str, Any], positions: dict[int, int]) -> None:
-    assert read_offset(stream(Brokers(t=topic((0, 10), (2, 30))), **settings).begin()).positions == {"t": positions}
+    assert read_offset(stream(Brokers(t=topic((0, 10), (2, 30))), **settings).begin()).topics == {"t": positions}
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,11 @@ def test_a_link_without_an_answer_is_unknown_or_did_not_happen(store: DirectoryS
     assert (store.get("entries/1") is not None) is lands
 
 
+def test_a_path_that_cannot_be_looked_at_is_told(tmp_path: Path) -> None:
+    with pytest.raises(Failed, match="the name is too long"):
+        DirectoryStore(tmp_path / ("x" * 300)).put_if_absent("entries/0", b"data")
+
+
 def test_the_bytes_are_on_the_disk_before_they_get_their_name_and_the_name_before_success(
     store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

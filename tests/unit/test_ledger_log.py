@@ -258,6 +258,33 @@ def test_a_client_that_repeats_by_itself_and_meets_its_own_write_has_written() -
     assert list(ledger_on(store).newest_first()) == entries[::-1]
 
 
+class ConflictingStore(MemoryStore):
+    """Answers of the puts that race for one key are lost, as told: those that landed, or all, or all and none landed."""
+
+    def __init__(self, loses: str) -> None:
+        super().__init__()
+        self._loses = loses
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        if data == b"too late":
+            return super().put_if_absent(key, data)
+        created = self._loses != "each, and none landed" and super().put_if_absent(key, data)
+        if created or self._loses != "the winner's":
+            raise OutcomeUnknown("A conflicting request was under way.", remedy="Try again.")
+        return created
+
+
+@pytest.mark.parametrize("store", [RepeatingStore(), ConflictingStore("the winner's"), ConflictingStore("each")])
+def test_the_self_test_reads_who_won_where_no_answer_tells(store: MemoryStore) -> None:
+    ledger_on(store).prove()
+    assert list(store.keys("")) == []
+
+
+def test_a_self_test_of_which_nothing_arrived_accuses_no_store() -> None:
+    with pytest.raises(OutcomeUnknown, match="under way"):
+        ledger_on(ConflictingStore("each, and none landed")).prove()
+
+
 # --- stores that do not honour conditions (bug 11)
 
 

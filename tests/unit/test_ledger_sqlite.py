@@ -1,5 +1,6 @@
 """What only the SQLite ledger has: sinks in its transaction, locks, a full disk, a COMMIT whose answer was lost."""
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -55,6 +56,26 @@ def test_rows_and_entry_are_one_transaction(ledger: SqliteLedger, path: Path) ->
 def test_the_home_is_the_real_path(path: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "state")
     assert SqliteLedger(tmp_path / "link" / "ledger.db", pipeline=PIPELINE).home == f"sqlite:{path}"
+
+
+def test_a_path_that_cannot_be_looked_at_is_told(tmp_path: Path) -> None:
+    ledger = SqliteLedger(tmp_path / ("x" * 300) / "ledger.db", pipeline=PIPELINE)
+    with pytest.raises(Failed, match="cannot be looked at: the name is too long"):
+        ledger.tail()
+
+
+def test_the_folders_of_a_new_file_are_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite makes durable what is in the file's own folder, and no more."""
+    synced, sync = set[Path](), os.fsync
+
+    def noting(handle: int) -> None:
+        synced.add(Path(f"/proc/self/fd/{handle}").readlink())
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", noting)
+    with closing(SqliteLedger(tmp_path / "state/flights/ledger.db", pipeline=PIPELINE)) as ledger:
+        ledger.append(opened_entry())
+    assert synced == {tmp_path, tmp_path / "state"}
 
 
 def test_a_rider_that_fails_leaves_neither_rows_nor_entry(ledger: SqliteLedger, path: Path) -> None:

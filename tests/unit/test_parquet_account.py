@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.parquet_target import PIPELINE, SCHEMA, Target, decide, rows, stage
+from tests.unit.parquet_target import LEDGER_ID, PIPELINE, SCHEMA, Target, decide, rows, stage
 
-from penstock.core.model import AccountName, PipelineName, SinkName
+from penstock.core.model import AccountName, Generation, PipelineName, SinkName, SweepCut
 from penstock.errors import Failed, Refused, Usage
 from penstock.sink.parquet import ParquetSink, directory_account
 
@@ -127,6 +127,12 @@ def test_check_says_what_it_found_and_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_check_finds_what_cannot_be_looked_at(tmp_path: Path) -> None:
+    (found,) = sink_of(tmp_path / ("x" * 300)).check()
+    assert not found.ok
+    assert "cannot be looked at: the name is too long" in found.message
+
+
 def test_names_cannot_leave_the_staging_directory(tmp_path: Path) -> None:
     account = directory_account(tmp_path / "lake")
     area = account.area(pipeline=PipelineName("../../x"), sink=SinkName(".."), account=AccountName("a"))
@@ -140,3 +146,12 @@ def test_preparing_twice_keeps_the_identity(tmp_path: Path) -> None:
     assert stager == target.sink().stager()
     assert len(list(tmp_path.rglob("*.id"))) == 1
     assert sink.stager() == stager
+
+
+def test_what_a_run_killed_in_its_first_preparation_left_holds_nothing(tmp_path: Path) -> None:
+    """`penstock sweep` and `penstock doctor` look before another run completes the preparation."""
+    (tmp_path / ".penstock-staging/lake/flights/lake").mkdir(parents=True)
+    sink = sink_of(tmp_path / "lake")
+    cut = SweepCut(pipeline=PIPELINE, ledger_id=LEDGER_ID, generation=Generation(1), batch_id=None, kept=frozenset())
+    assert list(sink.waiting(AccountName("a0"), pipeline=PIPELINE)) == []
+    assert sink.sweep(cut, dry_run=True) == []

@@ -54,7 +54,8 @@ def test_a_private_key_among_options_is_a_secret(name: str, hidden: bool) -> Non
 def test_options_of_a_user_written_sink_are_hidden_too() -> None:
     sink = PythonSink(python="pkg.mod:Sink", api_key="literal-key", url="http://ann:pw-in-url@host/", depth=3)
     assert sink.options == {"api_key": "literal-key", "url": "http://ann:pw-in-url@host/", "depth": 3}
-    assert sink.shown() == {"python": "pkg.mod:Sink", "api_key": "***", "url": "http://ann:***@host/", "depth": 3}
+    given = {"python": "pkg.mod:Sink", "api_key": "***", "url": "http://ann:***@host/", "depth": 3}
+    assert sink.shown() == {**given, "where": None, "select": [], "exclude": []}
 
 
 def test_scrub_hides_what_settings_remembered() -> None:
@@ -71,7 +72,7 @@ def test_scrub_leaves_short_values_alone() -> None:
 
 def test_a_database_is_shown_without_its_password() -> None:
     sink = PostgreSQL(url="postgresql://ann:ge%40heim@host:5432/db?sslmode=require&password=geheim", table="t")
-    for shown in (repr(sink), str(sink.shown()), sink.where):
+    for shown in (repr(sink), str(sink.shown()), sink.database):
         assert "geheim" not in shown
         assert "ge%40heim" not in shown
         assert "ann:***@host:5432/db" in shown

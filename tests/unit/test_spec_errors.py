@@ -14,7 +14,7 @@ SOURCES = "sources:\n  flights: {format: rate}\n"
 SINKS = "sinks:\n  lake:\n    type: parquet\n    accounts: {EWR: ./ewr, JFK: ./jfk}\n    route: {column: origin}\n"
 PARQUET_KEYS = (
     "The keys here are: type, accounts, route, unrouted, partition_by, compression, column_encoding, dictionary_pagesize_limit, "
-    "target_file_size."
+    "target_file_size, where, select, exclude."
 )
 ENCODINGS = "dictionary, plain, delta_binary_packed, delta_byte_array, delta_length_byte_array or byte_stream_split"
 EVERY_KEY = "pipeline, home, guarantee, spark, sources, transform, sinks, quarantine, output_mode, trigger, checkpoint, ledger"
@@ -153,8 +153,8 @@ SINK_MISTAKES = [
         "Write s3://bucket/prefix.",
     ),
     (
-        lake("type: iceberg", "url: s3://ann:geheim@host/db"),
-        "f.yaml:7: sinks.lake.type iceberg is not supported by this version.",
+        lake("type: http", "url: s3://ann:geheim@host/db"),
+        "f.yaml:7: sinks.lake.type http is not supported by this version.",
         TYPES,
     ),
     (

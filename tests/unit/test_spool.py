@@ -346,6 +346,28 @@ def test_a_file_and_its_name_are_on_the_disk_before_the_attempt_reports_them(tmp
     assert synced == [directory / piece.name, directory]
 
 
+def test_a_new_place_is_on_the_disk_up_to_the_first_directory_that_was_there(tmp_path, monkeypatch):
+    synced, sync = set(), os.fsync
+
+    def noting(handle):
+        synced.add(Path(f"/proc/self/fd/{handle}").readlink())
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", noting)
+    spool_in(tmp_path / "state/of")
+    place = tmp_path / "state/of/spool/flights/warehouse"
+    assert synced == {place, *(parent for parent in place.parents if parent.is_relative_to(tmp_path))}
+
+
+def test_a_place_that_cannot_be_listed_is_an_error_of_penstocks_for_a_start_goes_on_without_a_sweep(tmp_path):
+    spool = spool_in(tmp_path)
+    (tmp_path / "spool/flights/warehouse/loop").symlink_to("loop")
+    cut = SweepCut(pipeline=PIPELINE, ledger_id=LEDGER_ID, generation=Generation(2), batch_id=None, kept=frozenset())
+    for act in (lambda: spool.sweep(cut, dry_run=True), lambda: list(spool.waiting(PIPELINE))):
+        with pytest.raises(Retryable, match="cannot be listed: links lead in a circle"):
+            act()
+
+
 def test_texts_that_are_no_utf8_are_refused_where_a_sink_has_no_check_of_its_own(tmp_path):
     damaged = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff\xfe"]).buffers())
     batch = pa.record_batch({"id": pa.array([1]), "text": damaged}, schema=SCHEMA)

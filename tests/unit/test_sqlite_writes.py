@@ -1,18 +1,17 @@
 """Append, upsert, insert_if_absent and replace: what the table shows, and what the marker counts."""
 
+import math
 import random
 import sqlite3
 from collections import Counter
 
 import pytest
 from tests.unit.sqlite_target import targets
-from tests.unit.table_target import content, spark_schema
+from tests.unit.table_target import DELETING, GONE, content, spark_schema, ways, written
 
 from penstock.core.model import NEWEST_ROW_DIGEST
 from penstock.core.row_hash import digest, row_hashes
-from penstock.errors import (
-    PublishFailed,
-)
+from penstock.errors import PublishFailed, StageFailed
 from penstock.testing.conformance import as_batch
 
 target = pytest.fixture(targets)
@@ -46,6 +45,41 @@ def existing(target, tmp_path):
         return target(**options)
 
     return make
+
+
+def test_of_a_row_that_deletes_only_the_key_has_to_fit(existing):
+    """Also where SQLite would make up a number in place of NULL."""
+    schema = spark_schema(key="string", name="string", id="long", note="string", size="double")
+    statement = "CREATE TABLE t (key TEXT COLLATE NOCASE, name TEXT, id INTEGER PRIMARY KEY, note TEXT NOT NULL, size ANY) STRICT"
+    unique = "CREATE UNIQUE INDEX keys ON t (key COLLATE BINARY)"
+    table = existing(statement, unique, schema=schema, key=["KEY"], **DELETING)
+    sink = table.sink()
+    table.put(sink, [("a", "x", 1, "kept", None), ("A", "x", 2, "", None), ("b", "x", 3, "", None)], batch_id=0)
+    shown = table.put(
+        sink, [("A", GONE, None, None, math.nan), ("c", GONE, None, None, None), ("b", "y", 3, "", 0.5)], batch_id=1
+    )
+    assert table.sql("SELECT key, name, id FROM t ORDER BY id") == [("a", "x", 1), ("b", "y", 3)]
+    assert sink.publish(shown.publication).already
+    assert table.verify(sink).ok
+    with pytest.raises(StageFailed, match="NULL in column 'key'"):
+        table.put(sink, [(None, GONE, 1, "", None)], batch_id=2)
+    with pytest.raises(StageFailed, match="NULL in column 'note'"):
+        table.put(sink, [("d", "x", 1, None, None)], batch_id=2)
+
+
+def test_a_batch_is_written_as_it_was_decided_whether_rows_delete_or_not(target):
+    table = target(key=["id"], **DELETING)
+    sink = table.sink()
+    table.put(sink, [(1, "a"), (2, "b")], batch_id=0)
+    deleting = table.decided_but_not_published(sink, [(1, GONE)], batch_id=1)
+    assert not table.rig.make(deletes=False).publish(deleting).already
+    assert content(table) == Counter([(2, "b")])
+    table.rig.options["deletes"] = False
+    plain = table.sink()
+    upserting = table.decided_but_not_published(plain, [(2, GONE)], batch_id=2)
+    assert not table.rig.make(deletes=True).publish(upserting).already
+    assert content(table) == Counter([(2, GONE)])
+    assert table.verify(plain).ok
 
 
 def test_a_large_whole_number_is_read_back_from_a_numeric_column(existing):
@@ -114,21 +148,18 @@ def test_replace_shows_the_newest_batch_only_even_an_empty_one(target):
     assert table.verify(sink).ok
 
 
-@pytest.mark.parametrize("write", ["upsert", "insert_if_absent"])
-def test_the_marker_counts_what_is_there_through_any_history(target, write):
+@ways("upsert", "insert_if_absent")
+def test_the_marker_counts_what_is_there_through_any_history(target, options):
     seed = random.randrange(2**32)
     print("seed", seed)
     numbers = random.Random(seed)
-    table = target(write=write, key=["id"])
+    table = target(**options)
     sink, model = table.sink(), {}
     for batch_id in range(12):
-        attempts = [[(numbers.randrange(40), str(numbers.randrange(9))) for _ in range(numbers.randrange(60))] for _ in range(2)]
+        names = [GONE, *map(str, range(4))]
+        attempts = [[(numbers.randrange(40), numbers.choice(names)) for _ in range(numbers.randrange(60))] for _ in range(2)]
         table.put(sink, *attempts, batch_id=batch_id)
-        for number, name in (row for rows in attempts for row in rows):
-            if write == "upsert":
-                model[number] = name
-            else:
-                model.setdefault(number, name)
+        written(model, (row for rows in attempts for row in rows), options)
         assert content(table) == Counter(model.items())
         marked = table.sql("SELECT rows_after, digest_after FROM penstock_marker")
         expected = digest(row_hashes(as_batch(table.named(model.items()), table.rig.schema), NEWEST_ROW_DIGEST))

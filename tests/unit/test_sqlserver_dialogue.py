@@ -20,8 +20,10 @@ WAYS = {
     "append": {},
     "replace": {},
     "upsert": {"key": ["id"]},
+    "upsert or delete": {"key": ["id"], "deletes": True},
     "insert_if_absent": {"key": ["id"]},
     "upsert by two": {"key": ["id", "name"], "schema": WIDE},
+    "upsert or delete by two": {"key": ["id", "name"], "schema": WIDE, "deletes": True},
     "insert_if_absent by two": {"key": ["id", "name"], "schema": WIDE},
 }
 

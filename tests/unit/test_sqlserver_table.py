@@ -277,6 +277,23 @@ def test_a_server_that_does_not_answer_in_time_is_told_as_that():
         there.writable(Failed)
 
 
+def test_a_session_that_cannot_be_set_up_is_closed():
+    class Session:
+        is_closed = False
+
+        def cursor(self):
+            raise pytds.InterfaceError("Server closed connection")
+
+        def close(self):
+            self.is_closed = True
+
+    made = Session()
+    there = Database("sqlserver://u@h/d?ssl_mode=disabled", application="test", connect=lambda *_, **__: made)
+    with pytest.raises(Retryable, match="Server closed connection"):
+        there.writable(Failed)
+    assert made.is_closed
+
+
 def test_values_of_rows_are_not_told():
     cause = pytds.IntegrityError("Cannot insert duplicate key in object 'dbo.t'. The duplicate key value is (secret).")
     cause.msg_no = 2627

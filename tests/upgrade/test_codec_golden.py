@@ -126,6 +126,9 @@ TOPICS_BODY = Decided(
         ),
     )
 )
+SELECTED_BODY = Decided(
+    decision=replace(DECIDED_BODY.decision, schemas={LAKE: '{"type":"struct","fields":[]}', SinkName("caf\u00e9"): "{}"})
+)
 OPENED_BODY = Opened(
     owner="host:4711",
     checkpoint="/state/flights/checkpoint",
@@ -202,6 +205,7 @@ ENTRIES = {
     "entry-4-opened": entry(OPENED_BODY, replace(SUMMARY, ledger_id=LEDGER_ID)),
     "entry-4-decided": entry(DECIDED_BODY, replace(SUMMARY, ledger_id=LEDGER_ID, row_digest=RowDigest.XXHASH64_NULLS)),
     "entry-4-adopted": entry(ADOPTED_BODY, replace(SUMMARY, ledger_id=LEDGER_ID)),
+    "entry-5-decided": entry(SELECTED_BODY, replace(SUMMARY, ledger_id=LEDGER_ID, row_digest=RowDigest.XXHASH64_NULLS)),
 }
 
 

@@ -17,7 +17,8 @@ from penstock.blob import open_store
 from penstock.blob.url import is_blob, parse
 from penstock.checkpoint.source_log import InputFile, kind_of
 from penstock.core.model import Batch, BatchId, OffsetRange, SourceName
-from penstock.errors import Failed, InputChanged, Usage
+from penstock.errors import Failed, InputChanged, Retryable, Usage
+from penstock.support.filesystem_errors import translate_os_errors
 
 _AT_ONCE = 16
 
@@ -51,10 +52,12 @@ class InputListing:
         """Look up one file. Spark logs URLs percent-encoded."""
         parts = urlsplit(file.path)
         if parts.scheme in {"", "file"}:
-            try:
-                status = Path(unquote(parts.path)).stat()
-            except (FileNotFoundError, NotADirectoryError):
-                return Seen(size_bytes=None)
+            path = Path(unquote(parts.path))
+            with translate_os_errors(Retryable, f"The input file {path} cannot be looked at", then=", then try again."):
+                try:
+                    status = path.stat()
+                except (FileNotFoundError, NotADirectoryError):
+                    return Seen(size_bytes=None)
             return Seen(size_bytes=status.st_size, modified_ms=status.st_mtime_ns // 1_000_000)
         return self._in_store(f"{parts.scheme}://{parts.netloc}{unquote(parts.path)}")
 
@@ -177,7 +180,7 @@ def _of_files(files: Sequence[InputFile], look: InputListing) -> PlannedInput | 
         return None
     try:
         sizes = [None if seen is None else seen.size_bytes for seen in look.at(files)]
-    except OSError:
+    except Retryable:
         return None
     known = [size for size in sizes if size is not None]
     return PlannedInput(size_bytes=sum(known)) if len(known) == len(sizes) else None

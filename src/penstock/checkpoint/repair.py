@@ -18,7 +18,8 @@ from penstock.checkpoint.entries import NO_OFFSET, OffsetsEntry, Unreadable, ent
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.core.kafka_offset import moved
 from penstock.core.model import BatchId, SourceName, new_nonce
-from penstock.errors import Refused
+from penstock.errors import Failed, Refused
+from penstock.support.filesystem_errors import translate_os_errors
 from penstock.support.private_files import make_private_directory, sync_directory
 
 Moves = Mapping[SourceName, Mapping[str, Mapping[int, int]]]
@@ -45,7 +46,7 @@ def remove_unwritten_start(checkpoint: SparkCheckpoint) -> None:
 def move_offsets(checkpoint: SparkCheckpoint, names: Sequence[SourceName], moves: Moves) -> None:
     """Make the next batch start at `moves`. A batch that is planned and not committed reads nothing of these topics.
 
-    Safe to repeat. Raises Refused for a checkpoint in a store.
+    Safe to repeat. Raises Refused for a checkpoint in a store, Failed.
     """
     planned = checkpoint.latest_offsets_id()
     assert planned is not None
@@ -58,14 +59,17 @@ def move_offsets(checkpoint: SparkCheckpoint, names: Sequence[SourceName], moves
     committed = checkpoint.latest_commit_id()
     changed = [planned] if committed == planned else [BatchId(planned - 1), planned]
     kept = root / f"moved-{new_nonce()}"
-    make_private_directory(kept)
     keys = {key: moves[name] for name, name_keys in checkpoint.keys(planned, names).items() if name in moves for key in name_keys}
-    for batch_id in changed:
-        _write(kept / str(batch_id), (root / "offsets" / str(batch_id)).read_bytes())
-    sync_directory(kept)
-    sync_directory(root)
-    for batch_id in changed:
-        _replace(root / "offsets", batch_id, keys)
+    with translate_os_errors(
+        Failed, f"The checkpoint {root} cannot be moved behind the gap", then=", then start again: the rest is done then."
+    ):
+        make_private_directory(kept)
+        for batch_id in changed:
+            _write(kept / str(batch_id), (root / "offsets" / str(batch_id)).read_bytes())
+        sync_directory(kept)
+        sync_directory(root)
+        for batch_id in changed:
+            _replace(root / "offsets", batch_id, keys)
 
 
 def entries_before_moves(checkpoint: SparkCheckpoint, batch_id: BatchId) -> Sequence[OffsetsEntry]:

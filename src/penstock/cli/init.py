@@ -1,7 +1,7 @@
 """`penstock init`: makes a project that runs."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from importlib import resources
@@ -24,6 +24,12 @@ class Template(str, Enum):
 
     FILES = "files"
     RATE = "rate"
+    KAFKA = "kafka"
+
+    @property
+    def extras(self) -> str:
+        """What its pipeline needs of the package."""
+        return "spark,java,kafka,delta" if self is Template.KAFKA else "spark,java"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +46,8 @@ def make_project(directory: Path, template: Template) -> Project:
     """Write the files of `template` into `directory`. Raises Usage, and writes nothing, if one of them exists."""
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", directory.absolute().name).strip("-.")[:100] or "pipeline"
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "pipeline"
-    texts = {path: text.replace("{{name}}", name).replace("{{slug}}", slug) for path, text in _texts(template)}
+    values = {"name": name, "slug": slug, "extras": template.extras}
+    texts = {path: _filled(text, values) for path, text in _texts(template)}
     there = sorted(path for path in texts if (directory / path).exists())
     if there:
         raise Usage(f"{directory / there[0]} exists already.", remedy="Choose an empty directory: penstock init DIR.")
@@ -65,6 +72,10 @@ def _texts(template: Template) -> Iterator[tuple[str, str]]:
     yield _SCHEMA, (resources.files("penstock.spec") / _SCHEMA).read_text(encoding="utf-8")
 
 
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    return re.sub(r"\{\{(name|slug|extras)\}\}", lambda found: values[found[1]], text)
+
+
 def _text(project: Project) -> str:
     made = "\n".join(f"  {Path(project.directory) / file}" for file in project.files)
     enter = "" if project.directory == "." else f"  cd {project.directory}\n"
@@ -74,9 +85,13 @@ def _text(project: Project) -> str:
 def init(
     *,
     directory: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where to; made if it is missing.")] = Path(),
-    template: Annotated[Template, typer.Option(help="files: CSV files to accounts and SQLite. rate: rows that Spark makes.")] = (
-        Template.FILES
-    ),
+    template: Annotated[
+        Template,
+        typer.Option(
+            help="files: CSV files to accounts and SQLite. rate: rows that Spark makes. kafka: JSON in a topic, summed up in a "
+            "Delta table, with RocksDB state."
+        ),
+    ] = Template.FILES,
     as_json: Json = False,
 ) -> None:
     """Make a project that runs: pipeline file, sample data, Makefile, container and Kubernetes recipes."""

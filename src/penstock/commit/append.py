@@ -43,7 +43,8 @@ def append_once(
     """Append `entry` at its position and return None; return `Taken` if another writer holds the position.
 
     Repeats the append as `retrying` says. That is safe: the position is conditional, and the nonce tells our own entry from any
-    other. Raises Retryable when the ledger could not be reached. The entry may be there then; only a new start may look.
+    other. Raises Retryable when the ledger could not be reached at any try. The entry may be there then, which
+    only a new start may find out.
     """
     return retrying(_try_append, ledger, entry, within)
 

@@ -236,6 +236,7 @@ class Coordinator:
             stage_requests=staged.requests if self._meter.counts_requests else None,
             previous_publish_requests=self._meter.requests,
             evidence=staged.evidence,
+            schemas=staged.schemas,
         )
         self._meter.start()
         published = self._decide(decision)

@@ -1,7 +1,7 @@
 """What the coordinator takes and returns: a staged batch, a delivered one, and what opening recovered."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from penstock.core.model import Batch, Decision, Generation, Published, SinkName, Staged, Summary
 from penstock.core.topics import NO_EVIDENCE, Evidence
@@ -9,7 +9,10 @@ from penstock.core.topics import NO_EVIDENCE, Evidence
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedBatch:
-    """What the staging pass of a batch returned. `requests` counts what its tasks sent to stores, None if none is billed."""
+    """What the staging pass of a batch returned.
+
+    `schemas`: as in `Decision`. `requests` counts what its tasks sent to stores, None if none is billed.
+    """
 
     pieces: tuple[Staged, ...]
     rows_in: int
@@ -17,6 +20,7 @@ class StagedBatch:
     stage_ms: int = 0
     requests: int | None = None
     evidence: Evidence = NO_EVIDENCE
+    schemas: Mapping[SinkName, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

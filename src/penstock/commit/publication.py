@@ -36,7 +36,7 @@ def publication_of(entry: Entry, sink: SinkName, *, ledger_id: LedgerId | None) 
         generation=entry.generation,
         batch=decision.batch,
         staged=decision.of_sink(sink),
-        schema=decision.schema,
+        schema=decision.schema_of(sink),
         ledger_id=ledger_id,
         row_digest=entry.summary.row_digest,
         previous=entry.summary.published_at or Position(0),  # all decisions before it are published
@@ -99,9 +99,10 @@ def require_sinks_of(newest: Entry, sinks: Sequence[Sink], summary: Summary) -> 
 
 
 def joined_since(newest: Entry, sinks: Sequence[Sink]) -> Sequence[Sink]:
-    """Sinks that were not in the pipeline when `newest` was decided: every row goes to every sink, and they got none."""
+    """Sinks that were not in the pipeline when `newest` was decided: they got none of its rows, nor take a selection of them."""
     decision = decision_in(newest)
-    return [sink for sink in sinks if decision.rows_in and not decision.of_sink(sink.name)]
+    took = {piece.sink for piece in decision.staged} | decision.schemas.keys()
+    return [sink for sink in sinks if decision.rows_in and sink.name not in took]
 
 
 def share_of(sink: Sink, decided: Entry, summary: Summary) -> Publication:

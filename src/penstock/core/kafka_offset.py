@@ -1,8 +1,8 @@
-"""Offsets of a Kafka source in Spark's checkpoint: positions, and the notes that Penstock's own reader adds.
+"""The offset of a Kafka source in Spark's checkpoint: offsets of topics, and the notes that Penstock's own reader adds.
 
-Positions are written as Spark's connector writes them: `{"orders": {"0": 7}}`. A note is one more key with an empty object, and
-no topic can have its name. Spark's connector finds no partition there and continues from the positions, so each reader can
-continue where the other stopped.
+Offsets of topics are written as Spark's connector writes them: `{"orders": {"0": 7}}`. A note is one more key with an empty
+object, and no topic can have its name. Spark's connector finds no partition there and continues from the offsets, so each reader
+can continue where the other stopped.
 """
 
 import json
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-Positions: TypeAlias = Mapping[str, Mapping[int, int]]
+TopicOffsets: TypeAlias = Mapping[str, Mapping[int, int]]
 """The first offset not read yet, by topic and partition."""
 
 _ID, _FROM = "id", "from"
@@ -26,16 +26,14 @@ class KafkaOffset:
     `is_first`: a query that has planned no batch yet begins at this offset.
     """
 
-    positions: Positions
+    topics: TopicOffsets
     topic_ids: Mapping[str, str] = field(default_factory=dict)
-    began: Positions | None = None
+    began: TopicOffsets | None = None
     is_first: bool = False
 
     def written(self) -> dict[str, dict[str, int]]:
         """Return the offset as a JSON object. Equal offsets give the same text."""
-        found = {
-            topic: {str(number): parts[number] for number in sorted(parts)} for topic, parts in sorted(self.positions.items())
-        }
+        found = {topic: {str(number): parts[number] for number in sorted(parts)} for topic, parts in sorted(self.topics.items())}
         notes = [f"{topic} {_ID} {self.topic_ids[topic]}" for topic in sorted(self.topic_ids)]
         for topic, parts in sorted((self.began or {}).items()):
             begins = ",".join(f"{number}:{parts[number]}" for number in sorted(parts))
@@ -48,7 +46,7 @@ def read_offset(value: Mapping[str, Mapping[str, int]]) -> KafkaOffset:
     """Return the offset in the parsed JSON of Spark's connector or of Penstock's reader."""
     ids = dict[str, str]()
     began = dict[str, dict[int, int]]()
-    positions = dict[str, dict[int, int]]()
+    topics = dict[str, dict[int, int]]()
     for key, parts in value.items():
         topic, _, note = key.partition(" ")
         kind, _, text = note.partition(" ")
@@ -57,13 +55,13 @@ def read_offset(value: Mapping[str, Mapping[str, int]]) -> KafkaOffset:
         elif kind == _FROM:
             began[topic] = {int(number): int(at) for number, at in (one.split(":") for one in text.split(",") if one)}
         elif key not in _OF_NO_TOPIC:
-            positions[topic] = {int(number): at for number, at in parts.items()}
-    return KafkaOffset(positions=positions, topic_ids=ids, began=began if _BEGAN in value else None, is_first=_FIRST in value)
+            topics[topic] = {int(number): at for number, at in parts.items()}
+    return KafkaOffset(topics=topics, topic_ids=ids, began=began if _BEGAN in value else None, is_first=_FIRST in value)
 
 
-def positions_in(offset: str | None) -> Positions:
-    """Return the positions in the offset of a Kafka source; empty for None."""
-    return {} if offset is None else read_offset(json.loads(offset)).positions
+def topic_offsets_in(offset: str | None) -> TopicOffsets:
+    """Return the offsets of topics in the offset of a Kafka source; empty for None."""
+    return {} if offset is None else read_offset(json.loads(offset)).topics
 
 
 def ids_in(offset: str | None) -> Mapping[str, str]:
@@ -74,21 +72,21 @@ def ids_in(offset: str | None) -> Mapping[str, str]:
 def without_notes(offset: str | None) -> str | None:
     """Return an offset of Penstock's reader as Spark's connector would have written it; any other offset unchanged."""
     value = _with_notes(offset)
-    return offset if value is None else _text(KafkaOffset(positions=read_offset(value).positions))
+    return offset if value is None else _text(KafkaOffset(topics=read_offset(value).topics))
 
 
 def beginning_in(offset: str | None) -> str | None:
     """Return where the batch that ends at `offset` begins, if it is a first batch that Penstock's reader planned; else None."""
     value = _with_notes(offset)
     began = None if value is None else read_offset(value).began
-    return None if began is None else _text(KafkaOffset(positions=began))
+    return None if began is None else _text(KafkaOffset(topics=began))
 
 
-def moved(value: Mapping[str, Mapping[str, int]], moves: Positions) -> dict[str, dict[str, int]]:
-    """Return the parsed offset with the positions of `moves`, and without the ids of the topics moved."""
+def moved(value: Mapping[str, Mapping[str, int]], moves: TopicOffsets) -> dict[str, dict[str, int]]:
+    """Return the parsed offset with the offsets of `moves`, and without the ids of the topics moved."""
     found = read_offset(value)
     ids = {topic: topic_id for topic, topic_id in found.topic_ids.items() if topic not in moves}
-    return KafkaOffset(positions={**found.positions, **moves}, topic_ids=ids).written()
+    return KafkaOffset(topics={**found.topics, **moves}, topic_ids=ids).written()
 
 
 def _with_notes(offset: str | None) -> "dict[str, dict[str, int]] | None":

@@ -169,7 +169,8 @@ class Staged:
 class Decision:
     """The permanent definition of a batch: its identity and its staged pieces. `schema` is Spark's JSON of the rows.
 
-    `evidence` is its sources' own; the protocol does not read it. Times and request counts are for people; request counts are
+    `schemas`: of each sink that takes a selection of the rows, the schema of what it takes. `evidence` is its sources' own; the
+    protocol does not read it. Times and request counts are for people; request counts are
     None if unknown.
     """
 
@@ -182,6 +183,11 @@ class Decision:
     stage_requests: int | None = None
     previous_publish_requests: int | None = None
     evidence: Evidence = NO_EVIDENCE
+    schemas: Mapping[SinkName, str] = field(default_factory=dict)
+
+    def schema_of(self, sink: SinkName) -> str:
+        """Return the schema of the rows as one sink takes them."""
+        return self.schemas.get(sink, self.schema)
 
     def of_sink(self, sink: SinkName) -> tuple[Staged, ...]:
         """Return the pieces of one sink, in the order in which they were decided."""
@@ -289,7 +295,7 @@ class Publication:
     row_digest: RowDigest = RowDigest.XXHASH64
     previous: Position | None = None
 
-    def may_follow(self, position: Position) -> bool:
+    def may_follow_marker_at(self, position: Position) -> bool:
         """Return whether this ledger can have moved a marker to `position`, which is below this publication's.
 
         The marker may lag behind, where batches had no rows for its place. But it never stands between two consecutive decisions:

@@ -34,7 +34,7 @@ CHUNK_ROWS = 1 << 14
 NULL_ELEMENT = 0x50656E73746F636B
 """A number unlike usual values, so that the index of a null does not collide with a value."""
 
-_SKIPPED, _COVERED = RowDigest.XXHASH64, RowDigest.XXHASH64_NULLS
+_SKIPPED = RowDigest.XXHASH64
 
 
 def row_hashes(rows: "pa.RecordBatch | pa.Table", row_digest: RowDigest = NEWEST_ROW_DIGEST) -> "pa.UInt64Array":

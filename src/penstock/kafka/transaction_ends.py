@@ -23,7 +23,8 @@ from kafka.protocol.metadata import CoordinatorType
 from kafka.protocol.producer.transaction import AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest
 
 ONGOING, COMMITTED, ABORTED = "Ongoing", "CompleteCommit", "CompleteAbort"
-ENDING: Final = frozenset({"PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
+COMMITTING: Final = "PrepareCommit"
+ENDING: Final = frozenset({COMMITTING, "PrepareAbort", "PrepareEpochFence"})
 _TOPICS_IN, _ABORTS_IN = 3, 4
 """The newest versions of requests with which producers, not brokers, add partitions, and an end fences nobody."""
 

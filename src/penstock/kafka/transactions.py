@@ -164,7 +164,20 @@ def _known(admin: KafkaAdminClient) -> Mapping[int, tuple[str, Any]]:
 
 def connect(options: Mapping[str, str]) -> KafkaAdminClient:
     """Connect by kafka-python. Raises its KafkaError where no broker answers, Usage for a connection that it cannot make."""
-    return KafkaAdminClient(**_settings(options), bootstrap_timeout_ms=_ANSWER_MS)
+    return _Connected(**_settings(options), bootstrap_timeout_ms=_ANSWER_MS)
+
+
+class _Connected(KafkaAdminClient):  # type: ignore[misc]  # it has no types
+    """Leaves nothing behind where it cannot connect: its base has started a thread by then, which would run for ever."""
+
+    def __init__(self, **settings: Any) -> None:
+        try:
+            super().__init__(**settings)
+        except BaseException:
+            if hasattr(self, "_net"):
+                self._closed = False  # else its base takes it for closed
+                self.close()
+            raise
 
 
 @contextmanager

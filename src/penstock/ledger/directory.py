@@ -96,9 +96,9 @@ class DirectoryStore:
     def _make(self, folder: Path) -> None:
         if folder in self._made:
             return
-        missing = [parent for parent in (folder, *folder.parents) if not parent.is_dir()]
         inside = [parent for parent in (folder, *folder.parents) if self._root in parent.parents]
         with self._translate_errors("create", str(folder)):
+            missing = [parent for parent in (folder, *folder.parents) if not parent.is_dir()]
             for private in (self._root, folder, self._root / _TEMPORARY):
                 make_private_directory(private)
             for new in {*missing, *inside}:  # another run may have made the inner ones and died before it synced them
@@ -124,7 +124,7 @@ class DirectoryStore:
     def _link(self, temporary: Path, path: Path) -> bool:
         try:
             with LINK.around():
-                os.link(temporary, path)
+                os.link(temporary, path)  # I7: it never replaces an entry
         except FileExistsError:
             return False
         except FileNotFoundError as error:

@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Barrier
 
 from penstock.core.model import new_nonce
-from penstock.errors import LedgerMismatch, StoreIgnoresConditions
+from penstock.errors import LedgerMismatch, OutcomeUnknown, StoreIgnoresConditions
 from penstock.ledger.store import ConditionalStore
 
 ROUNDS = 20
@@ -47,7 +47,10 @@ def prove_conditions(store: ConditionalStore, *, folder: str) -> None:
 
 
 def race(writers: Sequence[Create], *, look: Look, location: str) -> None:
-    """Let all `writers` create at once, then the first of them once more. Raises StoreIgnoresConditions unless one wins."""
+    """Let all `writers` create at once, then the first of them once more. Raises StoreIgnoresConditions unless one wins.
+
+    Raises OutcomeUnknown if answers were lost and nothing is there.
+    """
     bodies = [f"writer {number}".encode() for number in range(len(writers))]
     barrier = Barrier(len(writers))
 
@@ -57,7 +60,13 @@ def race(writers: Sequence[Create], *, look: Look, location: str) -> None:
 
     with ThreadPoolExecutor(len(writers)) as threads:
         tries: list[Future[bool]] = [threads.submit(create, writer, body) for writer, body in zip(writers, bodies, strict=True)]
-    winners = [body for body, won in zip(bodies, tries, strict=True) if won.result()]
+    lost = [error for won in tries if isinstance(error := won.exception(), OutcomeUnknown)]
+    winners = [body for body, won in zip(bodies, tries, strict=True) if won.exception() not in lost and won.result()]
+    if not winners:  # I12: the winner's answer was lost, or its client repeated the request and met its own write
+        found = look()
+        if found is None and lost:
+            raise lost[0]
+        winners = [body for body in bodies if body == found]
     again = writers[0](b"too late")
     if len(winners) != 1 or again or look() != winners[0]:
         raise StoreIgnoresConditions(

@@ -28,7 +28,7 @@ from penstock.ledger.self_test import collect_proofs, prove_locks, prove_undamag
 from penstock.protocols import InTransaction
 from penstock.support.connection import ServerConnection
 from penstock.support.filesystem_errors import FULL, file_problem, translate_os_errors
-from penstock.support.private_files import create_private, make_private_directory
+from penstock.support.private_files import create_durably, create_private, make_private_directory
 
 INSERT = FaultPoint("ledger.sqlite_insert", "The entry is inserted at its position, in an open transaction.")
 COMMIT = FaultPoint("ledger.sqlite_commit", "The entry's transaction is committed.")
@@ -129,7 +129,7 @@ class SqliteLedger(BaseLedger, ServerConnection):
 
     def _select(self, statement: str, *values: int) -> Entry | None:
         with self._lock:
-            if self._connection is None and self._path.exists():
+            if self._connection is None and self._exists():
                 self._connection = self._connect("rw")
             if self._connection is None:
                 return None
@@ -181,12 +181,16 @@ class SqliteLedger(BaseLedger, ServerConnection):
             self._writable = True
         return self._connection
 
+    def _exists(self) -> bool:
+        with translate_os_errors(Failed, f"The ledger {self._path} cannot be looked at", then=_THEN):
+            return self._path.exists()
+
     def _create(self) -> None:
-        """Create the file as private: SQLite gives its own files beside it the same permissions."""
+        """Create the file as private: SQLite gives its own files beside it the same permissions, and syncs the file's folder."""
         with translate_os_errors(
             Failed, f"The folder of the ledger {self._path} could not be created", then=", then start again."
         ):
-            make_private_directory(self._path.parent)
+            create_durably(self._path.parent, make_private_directory)
             if not self._path.exists():
                 create_private(self._path)
 

@@ -21,9 +21,12 @@ from penstock.source.kafka.records_again import KafkaRecords
 from penstock.source.kafka.watch import watch_of
 from penstock.spark.column_name import quoted
 from penstock.spec.delta import Delta
+from penstock.spec.iceberg import Iceberg
 from penstock.spec.kafka import Kafka
+from penstock.spec.lake import LakeTable
 from penstock.spec.location import FAIL, Quarantine, Route, ShortAccount
 from penstock.spec.pipeline import DeliverySettings, PipelineSettings, quarantined
+from penstock.spec.selection import TakesRows
 from penstock.spec.sink import Console, Memory, Parquet, PythonSink
 from penstock.spec.table import DBAPI, Cassandra, DuckDB, MySQL, PostgreSQL, Redshift, ServedTable, SQLite, SQLServer, Table
 from penstock.stage.quarantine import QuarantineMember
@@ -31,6 +34,7 @@ from penstock.stage.quarantine import QuarantineMember
 if TYPE_CHECKING:
     from penstock.registry.decoding import DecodePass
     from penstock.sink.kafka.records import RecordColumns
+    from penstock.sink.lake.log import TableLog
     from penstock.sink.parquet import ParquetSink
     from penstock.sink.parquet.account import Account
     from penstock.sink.parquet.directory.account import DirectoryAccount
@@ -120,6 +124,11 @@ def sinks_of(plan: DeliveryPlan) -> tuple[Sink, ...]:
     given = tuple(_built(SinkName(name), each, plan) for name, each in plan.settings.sinks.items())
     quarantine = quarantine_of(plan)
     return given if quarantine is None else (*given, quarantine)
+
+
+def selections_of(settings: DeliverySettings) -> Mapping[SinkName, TakesRows]:
+    """Return the sinks that take a part of the rows, or of their columns, or that delete by some."""
+    return {SinkName(name): sink for name, sink in settings.sinks.items() if not sink.takes_all}
 
 
 def _built(name: SinkName, settings: Any, plan: DeliveryPlan) -> Sink:
@@ -214,14 +223,49 @@ def _table_account(settings: Delta) -> "DirectoryAccount | ObjectAccount":
 
 
 def _delta(name: SinkName, settings: Delta, plan: DeliveryPlan) -> Sink:
-    from penstock.sink.delta.sink import DeltaSink
+    from penstock.sink.delta.log import delta_log
 
-    return DeltaSink(
+    account = _table_account(settings)
+    return _lake(name, settings, plan, account=account, log=delta_log(account))
+
+
+def _iceberg(name: SinkName, settings: Iceberg, plan: DeliveryPlan) -> Sink:
+    from penstock.sink.iceberg.catalog import CatalogAddress
+    from penstock.sink.iceberg.log import IcebergTable
+    from penstock.sink.iceberg.place import place_of
+
+    place = place_of(settings.url, settings.options)
+    catalog = CatalogAddress(url=settings.catalog, name=settings.catalog_name, options=settings.catalog_options)
+    table = IcebergTable(catalog=catalog, name=settings.table, place=place)
+    return _lake(name, settings, plan, account=place.account, log=table)
+
+
+def _lake(
+    name: SinkName,
+    settings: LakeTable,
+    plan: DeliveryPlan,
+    *,
+    account: "DirectoryAccount | ObjectAccount",
+    log: "TableLog",
+) -> Sink:
+    from penstock.sink.lake.keyed_sink import lake_sink
+    from penstock.sink.lake.write_mode import WriteMode
+    from penstock.sink.spool import Spool
+
+    return lake_sink(
         name=name,
         pipeline=plan.pipeline,
-        account=_table_account(settings),
+        account=account,
+        log=log,
+        mode=WriteMode(
+            write=settings.write,
+            key=settings.key if settings.write in {"upsert", "insert_if_absent"} else (),
+            deletes=settings.deletes is not None,
+        ),
+        spool=Spool(root=spool_of(plan), sink=name),
         partition_by=settings.partition_by,
         create=settings.create,
+        schema_changes=settings.schema_changes,
         compression=settings.compression,
         target_file_size_bytes=settings.target_file_size,
     )
@@ -329,6 +373,8 @@ def _filling(name: SinkName, settings: Table, plan: DeliveryPlan) -> "TableSinkA
         "write": settings.write,
         "key": settings.key,
         "create": settings.create,
+        "schema_changes": settings.schema_changes,
+        "deletes": settings.deletes is not None,
     }
     if isinstance(settings, ServedTable) and settings.merge is not None:
         filling["merge"] = settings.merge.text()
@@ -354,6 +400,7 @@ def _user_written(name: SinkName, settings: PythonSink, plan: DeliveryPlan) -> S
 _BUILDERS: Mapping[type, Callable[[SinkName, Any, DeliveryPlan], Sink]] = {
     Parquet: _parquet,
     Delta: _delta,
+    Iceberg: _iceberg,
     SQLite: _sqlite,
     DuckDB: _duckdb,
     PostgreSQL: _postgres,

@@ -7,9 +7,10 @@ from pyspark.sql import DataFrame
 from penstock.checkpoint.input_listing import planned_input, require_unchanged
 from penstock.checkpoint.source_log import InputFile
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
-from penstock.core.model import Batch, BatchId, Generation, Guarantee, OffsetRange, RowDigest, SourceName
+from penstock.core.model import Batch, BatchId, Generation, Guarantee, OffsetRange, RowDigest, SinkName, SourceName
 from penstock.core.topics import NO_EVIDENCE, Evidence
 from penstock.errors import InputChanged
+from penstock.protocols import ALL_ROWS, Taken
 from penstock.run.kafka_input import KafkaInput, with_beginnings
 from penstock.run.runtime import Runtime, now_ms
 from penstock.stage.batch import stage_batch
@@ -28,10 +29,11 @@ class BatchStager:
         self._runtime, self._kafka, self._pause = runtime, kafka, pause
         self._previous: BatchSize | None = None
         self._planned_before: BatchId | None = None
+        self._taken = ALL_ROWS
 
-    def begin(self, *, planned_before: BatchId | None, recovered: Recovered) -> None:
+    def begin(self, *, planned_before: BatchId | None, recovered: Recovered, taken: Mapping[SinkName, Taken]) -> None:
         """Called once, when the delivery is open. `planned_before` is the batch that an earlier run of Spark planned last."""
-        self._planned_before = planned_before
+        self._planned_before, self._taken = planned_before, taken
         self._previous = _size_of(recovered)
 
     def stage(self, rows: DataFrame, batch: Batch, *, generation: Generation, row_digest: RowDigest) -> tuple[StagedBatch, str]:
@@ -56,6 +58,7 @@ class BatchStager:
             small_input=planned is not None and is_small(input_records=planned.records, input_bytes=planned.size_bytes),
             quarantine=self._runtime.quarantine,
             ranges=self._ranges(batch),
+            taken=self._taken,
         )
         self._require_planned_input(batch.batch_id, inputs)
         if self._kafka is not None and seen is not None:
@@ -68,6 +71,7 @@ class BatchStager:
             stage_ms=now_ms() - started_ms,
             requests=staged.requests,
             evidence=NO_EVIDENCE if seen is None else Evidence(topics=seen.topics, gaps=seen.gaps),
+            schemas={sink: each.schema for sink, each in self._taken.items()},
         )
         return whole, staged.path.value
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 import penstock
 from penstock.core.guarantee import Claim, too_weak
 from penstock.core.model import Finding, Guarantee, Summary
 from penstock.errors import PenstockError, Usage
 from penstock.protocols import ChecksSchema, HasStaging, TaskCheck
-from penstock.run.assembly import DeliveryPlan, assemble, sinks_of, spool_of
+from penstock.run.assembly import DeliveryPlan, assemble, selections_of, sinks_of, spool_of
 from penstock.run.continuation import require_continuation
 from penstock.run.doctor import ledger_lifecycle
 from penstock.run.explain import Costs, costs_of
@@ -31,6 +31,7 @@ from penstock.source.kafka.executor_checks import ClientCheck, registry_checks
 from penstock.spec.pipeline import PipelineSettings, quarantined, without_ledger
 from penstock.stage.quarantine import require_read_once
 from penstock.transform.plan import plan_of, source_order
+from penstock.transform.selection import taken_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,19 +72,21 @@ def check(settings: PipelineSettings, plan: DeliveryPlan, spark: SparkSession) -
         claims=claims,
         findings=(
             *reader_findings(found),
-            *_findings(settings, plan, frame.schema.json()),
+            *_findings(settings, plan, frame),
             *executor_findings(plan, spark, also=[ClientCheck()] * any(found.values())),
         ),
         costs=costs_of(plan, interval_ms=settings.trigger.processing_time),
     )
 
 
-def _findings(settings: PipelineSettings, plan: DeliveryPlan, schema: str) -> Iterator[Finding]:
+def _findings(settings: PipelineSettings, plan: DeliveryPlan, frame: DataFrame) -> Iterator[Finding]:
+    schema, taken = frame.schema.json(), taken_of(selections_of(settings), frame)
     with closing(assemble(plan, demanded=False)) as runtime:
         for sink in runtime.sinks:
             yield from sink.check()
             if isinstance(sink, ChecksSchema):
-                admitted = partial(sink.require_schema_accepted, pipeline=runtime.pipeline, schema=schema)
+                own = taken[sink.name].schema if sink.name in taken else schema
+                admitted = partial(sink.require_schema_accepted, pipeline=runtime.pipeline, schema=own)
                 yield _finding(f"rows for {sink.name}", "fit, by name and type", admitted)
         yield _finding("ledger", runtime.ledger.location, runtime.ledger.prove)
         yield from ledger_lifecycle(plan)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import DataFrame
 
-from penstock.core.model import BatchId, Guarantee, SourceName
+from penstock.core.model import BatchId, Guarantee, SinkName, SourceName
 from penstock.errors import PenstockError
-from penstock.run.assembly import DeliveryPlan, assemble
+from penstock.protocols import ALL_ROWS, Taken
+from penstock.run.assembly import DeliveryPlan, assemble, selections_of
 from penstock.run.connect import frame_of_writer, is_of_client, require_no_limit
 from penstock.run.failure import STOPPED, StopRequested, Undelivered, error_from_exception, translate_start_errors
 from penstock.run.open_delivery import Observer, OpenDelivery
@@ -19,6 +20,7 @@ from penstock.run.query_facts import facts_of_batch, facts_of_writer, run_of_bat
 from penstock.run.required_guarantees import require_batches, require_demanded
 from penstock.spec.pipeline import DeliverySettings
 from penstock.support.error_transport import encode_error
+from penstock.transform.selection import taken_of
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -109,9 +111,10 @@ class Delivery:
     def _start(self, writer: "DataStreamWriter", *, observers: Sequence[Observer], batches: int | None) -> Query:
         """Of a delivery that serves this one query: the end of an older one must not be taken for its own."""
         behind = self.plan.settings.publish_behind and not is_of_client(writer)
-        schema = frame_of_writer(writer).schema.json()
+        rows = frame_of_writer(writer)
+        taken = taken_of(selections_of(self.plan.settings), rows)
         with translate_start_errors():
-            opened = self.open(schema=schema, observers=observers, batches=batches, behind=behind)
+            opened = self.open(schema=rows.schema.json(), taken=taken, observers=observers, batches=batches, behind=behind)
         if is_of_client(writer):  # another process delivers the batches
             self.plan = replace(self.plan, left=opened.newest_entry())
             self.release()
@@ -130,18 +133,20 @@ class Delivery:
         self,
         *,
         schema: str | None,
+        taken: Mapping[SinkName, Taken] = ALL_ROWS,
         observers: Sequence[Observer] = (),
         batches: int | None = None,
         behind: bool = False,
     ) -> OpenDelivery:
         """Open a new generation and recover; what an earlier one of this object held is released.
 
+        `schema`: of the rows, None where only recovery is to follow. `taken`: what each sink takes of such rows.
         `behind`: publish each batch beside the next one, for a caller who closes what is opened when the query has ended.
         """
         self.release()
         opened = OpenDelivery(assemble(self.plan), observers=observers, batches=batches, behind=behind)
         try:
-            opened.open(schema=schema)
+            opened.open(schema=schema, taken=taken)
         except BaseException:
             opened.release()
             raise
@@ -212,7 +217,8 @@ class Delivery:
             require_demanded(facts, self.plan)
             require_batches(facts)
             self.plan = replace(self.plan, output_mode=facts.output_mode)
-        return self.open(schema=schema)
+        taken = taken_of(selections_of(self.plan.settings), rows)
+        return self.open(schema=schema, taken=taken)
 
     def __getstate__(self) -> dict[str, object]:
         return {"plan": self.plan}

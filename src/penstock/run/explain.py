@@ -92,7 +92,13 @@ def explain(settings: PipelineSettings, delivery: DeliveryPlan, spark: SparkSess
         stateful=stateful,
         columns=tuple(f"{field.name} {field.dataType.simpleString()}" for field in frame.schema.fields),
         path=_path(stateful=bool(stateful)) if alone is None else alone,
-        sinks={sink.name: sink.describe() if alone is None else _OF_SPARK for sink in sinks_of(delivery)},
+        sinks={
+            sink.name: {
+                **(settings.sinks[sink.name].taking() if sink.name in settings.sinks else {}),
+                **(sink.describe() if alone is None else _OF_SPARK),
+            }
+            for sink in sinks_of(delivery)
+        },
         ledger="one append per batch: " + redact(settings.ledger.url) if alone is None else "no entries",
         batches_per_day=batches_per_day(settings.trigger.processing_time),
         costs=costs_of(delivery, interval_ms=settings.trigger.processing_time),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from penstock.checkpoint.repair import Moves, entries_before_moves, move_offsets
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.commit.publication import decision_in
-from penstock.core.kafka_offset import beginning_in, ids_in, positions_in
+from penstock.core.kafka_offset import beginning_in, ids_in, topic_offsets_in
 from penstock.core.model import Batch, BatchId, Finding, OffsetRange, SourceName, Summary
 from penstock.core.topics import GapAccepted, GapKind, TopicRead
 from penstock.errors import InputLost, PenstockError, Refused, Retryable
@@ -70,7 +70,7 @@ class KafkaInput:
         ranges = upcoming(self._checkpoint, self._names, summary)
         for each in ranges:
             if each.source in self._watch.sources:
-                require_named(each.source, self._watch.sources[each.source], positions_in(each.start))
+                require_named(each.source, self._watch.sources[each.source], topic_offsets_in(each.start))
         noted = () if planned is None else self._noted(planned, ranges)
         seen = self._watch.look(ranges, known=(*noted, *self._known))
         if seen.gaps and is_read_for_state_only(self._checkpoint, summary):
@@ -149,9 +149,9 @@ class KafkaInput:
         for each in batch.offsets:
             if each.source not in self._watch.sources or self._watch.sources[each.source].on_gap != "accept":
                 continue
-            key, decided = keys[each.source][0], positions_in(each.end)
-            if any(positions_in(copy.offsets.get(key)) == decided for copy in copies):
-                here = positions_in(entry.offsets.get(key))
+            key, decided = keys[each.source][0], topic_offsets_in(each.end)
+            if any(topic_offsets_in(copy.offsets.get(key)) == decided for copy in copies):
+                here = topic_offsets_in(entry.offsets.get(key))
                 for topic, ends in decided.items():
                     at = here.get(topic, {})
                     yield from (
@@ -182,7 +182,7 @@ class KafkaInput:
     def after(self, batch: Batch, seen: Seen) -> Seen:
         """Look again when the rows are read but not decided: Kafka must have had all of them meanwhile. Raises Retryable."""
         again = self._watch.look(self._ranges(batch), known=seen.topics)
-        ends = {each.source: positions_in(each.end) for each in batch.offsets}
+        ends = {each.source: topic_offsets_in(each.end) for each in batch.offsets}
         before, after = (tuple(part for gap in look.gaps for part in within(gap, ends[gap.source])) for look in (seen, again))
         if before != after:
             raise Retryable(
@@ -287,7 +287,7 @@ def _is_decided(summary: Summary, planned: BatchId) -> bool:
 
 
 def _topics_of(ranges: Iterable[OffsetRange]) -> Iterator[tuple[SourceName, str]]:
-    return ((each.source, topic) for each in ranges for offset in (each.start, each.end) for topic in positions_in(offset))
+    return ((each.source, topic) for each in ranges for offset in (each.start, each.end) for topic in topic_offsets_in(offset))
 
 
 def _ends(read: Sequence[TopicRead]) -> Mapping[_Place, int]:

@@ -1,7 +1,7 @@
 """A delivery that runs: one generation of one pipeline in this process, fed by Spark one micro-batch at a time."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
@@ -9,10 +9,11 @@ from pyspark.sql import DataFrame
 
 from penstock.checkpoint.repair import remove_unwritten_start
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
-from penstock.core.model import Adopted, BatchId, Generation, Guarantee, Nonce, Summary
+from penstock.core.model import Adopted, BatchId, Generation, Guarantee, Nonce, SinkName, Summary
 from penstock.core.topics import TopicRead
 from penstock.errors import CheckpointReplaced, Fenced, InputLost, PenstockError, Refused, Retryable
 from penstock.observe.progress import BatchProgress, RunSummary, SinkProgress, sink_progress
+from penstock.protocols import ALL_ROWS, Taken
 from penstock.run.batch_stager import BatchStager
 from penstock.run.connect import require_left
 from penstock.run.continuation import Adoption, plan_adoption, require_continuation, require_sources, with_way_out
@@ -97,8 +98,11 @@ class OpenDelivery:
         tail = self._runtime.ledger.tail()
         return None if tail is None else tail.nonce
 
-    def open(self, *, schema: str | None) -> None:
-        """Refuse a wrong checkpoint, prove the ledger, prepare the sinks, fence, and publish what was decided."""
+    def open(self, *, schema: str | None, taken: Mapping[SinkName, Taken] = ALL_ROWS) -> None:
+        """Refuse a wrong checkpoint, prove the ledger, prepare the sinks, fence, and publish what was decided.
+
+        `taken`: what each sink takes of rows of that schema.
+        """
         require_left(self._runtime.ledger, self._runtime.left)
         tail = self._runtime.ledger.tail()
         summary = Summary() if tail is None else tail.summary
@@ -106,7 +110,7 @@ class OpenDelivery:
         if self._kafka is not None:
             self._kafka.require(summary)
         planned_before = self._runtime.checkpoint.latest_offsets_id()
-        prepare(self._runtime, schema=schema)
+        prepare(self._runtime, schema=schema, taken=taken)
         recovered = self.coordinator.open(opened_by_this_process(self._runtime))
         if planned_before is None:
             remove_unwritten_start(self._runtime.checkpoint)
@@ -115,7 +119,7 @@ class OpenDelivery:
             self.coordinator.adopt(adoption.recorded(reason=reason, operator="penstock"))
         if self._kafka is not None:
             self._skip_accepted_gaps(self._kafka)
-        self._stager.begin(planned_before=planned_before, recovered=recovered)
+        self._stager.begin(planned_before=planned_before, recovered=recovered, taken=taken)
         self._report_recovered(recovered)
 
     def deliver(self, rows: DataFrame, batch_id: BatchId) -> None:

@@ -114,7 +114,7 @@ def read_table(
 def _schema_in(entry: Entry, chosen: "ParquetSink") -> str:
     from penstock.sink.quarantine import QuarantineSink
 
-    return SCHEMA if isinstance(chosen, QuarantineSink) else decision_in(entry).schema
+    return SCHEMA if isinstance(chosen, QuarantineSink) else decision_in(entry).schema_of(chosen.name)
 
 
 def _asked_for(tables: Mapping[AccountName, Table], accounts: Collection[str] | None) -> Mapping[AccountName, Table]:

@@ -4,7 +4,7 @@ import os
 import platform
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,8 +12,8 @@ import penstock
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.executor import DeferredPublish
-from penstock.core.model import NEWEST_ROW_DIGEST, BatchId, Entry, Guarantee, Nonce, Opened, PipelineName, SourceName
-from penstock.protocols import HashesRows, Ledger, Sink
+from penstock.core.model import NEWEST_ROW_DIGEST, BatchId, Entry, Guarantee, Nonce, Opened, PipelineName, SinkName, SourceName
+from penstock.protocols import ALL_ROWS, HashesRows, Ledger, Sink, Taken
 from penstock.run.ledger_match import require_decided, require_own_staging, require_present
 from penstock.sink.concurrent import map_concurrently
 from penstock.source.kafka.watch import Watch
@@ -70,14 +70,17 @@ def use_row_digest(sinks: Sequence[Sink], tail: Entry | None) -> None:
             sink.use_row_digest(row_digest)
 
 
-def prepare(runtime: Runtime, *, schema: str | None) -> None:
-    """Prove ledger and places, then prepare every sink: what comes before any fence. Raises Refused, Usage, Failed, Retryable."""
+def prepare(runtime: Runtime, *, schema: str | None, taken: Mapping[SinkName, Taken] = ALL_ROWS) -> None:
+    """Prove ledger and places, then prepare every sink: what comes before any fence. Raises Refused, Usage, Failed, Retryable.
+
+    `schema`: of the rows, None where only recovery is to follow. `taken`: the selections of these rows.
+    """
     runtime.ledger.prove()
     use_row_digest(runtime.sinks, runtime.ledger.tail())
     markers = require_present(runtime.ledger, runtime.sinks, pipeline=runtime.pipeline)
     require_own_staging(runtime.ledger, runtime.sinks, pipeline=runtime.pipeline)
     for sink in runtime.sinks:
-        sink.prepare(pipeline=runtime.pipeline, schema=schema)
+        sink.prepare(pipeline=runtime.pipeline, schema=taken[sink.name].schema if sink.name in taken else schema)
     require_decided(runtime.ledger, runtime.sinks, pipeline=runtime.pipeline, markers=markers)
 
 

@@ -31,6 +31,7 @@ from penstock.spec.sink import Console, Memory
 from penstock.stage.quarantine import require_read_once
 from penstock.transform.apply import apply_transform, travel_by_value
 from penstock.transform.plan import plan_of, source_order
+from penstock.transform.selection import selected
 
 if TYPE_CHECKING:
     from penstock.registry.decoding import DecodePass
@@ -114,6 +115,7 @@ def start_unprotected(settings: PipelineSettings, frame: DataFrame, delivery: De
     name, sink = next(iter(settings.sinks.items()))
     if len(settings.sinks) != 1 or not isinstance(sink, Console | Kafka | Memory):
         raise batches_without_identity()
+    frame = selected(frame, sink)
     if settings.trigger.real_time is not None:
         _require_real_time(settings, sink)
     if isinstance(sink, Kafka):

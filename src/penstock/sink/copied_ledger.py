@@ -6,7 +6,7 @@ from penstock.errors import LedgerMismatch
 
 def require_no_copy(publication: Publication, marked_at: Position, *, place: str) -> None:
     """Raise LedgerMismatch if this ledger cannot have put the marker of `place` at `marked_at`, below `publication` (I2)."""
-    if publication.may_follow(marked_at):
+    if publication.may_follow_marker_at(marked_at):
         return
     raise LedgerMismatch(
         f"{place} shows what was decided at position {marked_at}, but the ledger that publishes position {publication.position} "

@@ -5,7 +5,9 @@ from itertools import combinations
 
 from penstock.spec.complaint import Complaint, KeyPath, dotted
 from penstock.spec.delta import Delta
+from penstock.spec.iceberg import Iceberg
 from penstock.spec.kafka import Kafka
+from penstock.spec.lake import LakeTable
 from penstock.spec.place import is_read_from, same_or_nested
 from penstock.spec.sink import Parquet, Sink
 from penstock.spec.table import Table
@@ -22,23 +24,23 @@ def mode_complaints(sinks: Mapping[str, Sink], output_mode: str) -> Iterator[Com
             yield Complaint(
                 message=f"does not go with output_mode: {output_mode}: {reason[0]}",
                 remedy=reason[1],
-                at=("sinks", name, "write" if isinstance(sink, Table) else "type"),
+                at=("sinks", name, "write" if isinstance(sink, Table | LakeTable) else "type"),
             )
 
 
 def _mode_misfit(sink: Sink, output_mode: str) -> tuple[str, str] | None:
-    if isinstance(sink, Parquet | Delta) and output_mode != "append":
+    if isinstance(sink, Parquet) and output_mode != "append":
         because = _COMPLETE if output_mode == "complete" else _UPDATE
         return f"{because}, and {sink.type} can only append", "Use output_mode: append, or a sink that replaces or upserts."
     if isinstance(sink, Kafka) and output_mode == "complete":
         return f"{_COMPLETE}, and a topic would get all of it again", "Use output_mode: update or append."
-    return _write_misfit(sink, output_mode) if isinstance(sink, Table) else None
+    return _write_misfit(sink, output_mode) if isinstance(sink, Table | LakeTable) else None
 
 
-def _write_misfit(sink: Table, output_mode: str) -> tuple[str, str] | None:
+def _write_misfit(sink: Table | LakeTable, output_mode: str) -> tuple[str, str] | None:
     if sink.write == "replace" and output_mode != "complete":
         return "replace would keep the last batch only", "Use write: append or upsert, or output_mode: complete."
-    if output_mode == "complete" and sink.write in {"append", "insert_if_absent", "merge"}:
+    if output_mode == "complete" and sink.write in {"append", "insert_if_absent", "merge", "overwrite_partitions"}:
         return f"{_COMPLETE}, so {sink.write} cannot show it", "Use write: replace, or upsert with a key."
     if output_mode == "update" and sink.write not in {"upsert", "merge"}:
         return f"{_UPDATE}, so {sink.write} cannot show it", "Use write: upsert with a key."
@@ -60,6 +62,7 @@ def place_complaints(sinks: Mapping[str, Sink], own: Mapping[str, str]) -> list[
 def account_urls(sinks: Mapping[str, Sink]) -> Mapping[KeyPath, str]:
     """Return the URL of every account and every table that is a directory, of every sink, by its key path."""
     tables = {("sinks", name, "path"): sink.path for name, sink in sinks.items() if isinstance(sink, Delta)}
+    tables |= {("sinks", name, "table"): sink.url for name, sink in sinks.items() if isinstance(sink, Iceberg)}
     return tables | {
         ("sinks", name, "accounts", account): settings.url
         for name, sink in sinks.items()
@@ -88,7 +91,7 @@ def _shared_targets(sinks: Mapping[str, Sink]) -> Iterator[Complaint]:
     for (other, first), (name, sink) in combinations(sinks.items(), 2):
         if isinstance(sink, Table) and isinstance(first, Table) and sink.is_table_of(first):
             yield Complaint(
-                message=f"({sink.table} in {sink.where}) is also the table of sinks.{other}",
+                message=f"({sink.table} in {sink.database}) is also the table of sinks.{other}",
                 remedy="Give each sink a table of its own.",
                 at=("sinks", name, "table"),
             )

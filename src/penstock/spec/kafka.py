@@ -13,7 +13,8 @@ from penstock.spec.kafka_options import ConnectionString, hubs_of
 from penstock.spec.location import Columns, GivenColumns, as_tuple
 from penstock.spec.registry import Encode, require_subjects
 from penstock.spec.scalar import Duration, Size
-from penstock.spec.settings import OneKey, Settings
+from penstock.spec.selection import TakesRows
+from penstock.spec.settings import OneKey
 from penstock.spec.source import Options
 from penstock.support.secret import scheme_only
 
@@ -104,7 +105,7 @@ Value = Annotated[RecordValue, BeforeValidator(_value, json_schema_input_type=Li
 """A record's value, or just `json`: all columns as one object."""
 
 
-class Kafka(Settings):
+class Kafka(TakesRows):
     """Topics of Kafka: rows and marker in one transaction. Columns: `value`; if wanted `key`, `headers`, `partition`, `topic`."""
 
     type: Literal["kafka"] = Field(default="kafka", description="`kafka`: topics of Kafka.")
@@ -186,6 +187,9 @@ class Kafka(Settings):
             partition: str | None = None,
             encode: "Encode | Mapping[str, Any] | None" = None,
             shared: bool = False,
+            where: str | None = None,
+            select: GivenColumns = (),
+            exclude: GivenColumns = (),
         ) -> None: ...
 
     @model_validator(mode="before")
@@ -206,6 +210,19 @@ class Kafka(Settings):
             require_subjects(self.encode, None if self.topics else self.topic, at="encode")
         if not self.topic:
             raise complaint_error("names no topic", remedy="Add topic: name; or EntityPath to `connection_string`.")
+        return self
+
+    @model_validator(mode="after")
+    def _records_are_made_in_one_way(self) -> Self:
+        made = next(
+            (name for name in ("value", "key", "headers", "partition", "encode") if getattr(self, name) is not None), None
+        )
+        if made is not None and (self.select or self.exclude):
+            raise complaint_error(
+                f"is given, and {made} as well, which makes the records of the rows",
+                remedy=f"Leave it out, and name in {made} what is to be written; or make the columns value and key by select.",
+                at=("select" if self.select else "exclude",),
+            )
         return self
 
     @model_validator(mode="after")

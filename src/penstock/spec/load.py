@@ -144,6 +144,8 @@ def overridden(path: KeyPath, overrides: Sequence[str]) -> str | None:
     return None
 
 
+_SQL: Final = frozenset({"sql", "where", "select"})
+"""Keys of SQL, or of lists of it."""
 _REFERENCE = re.compile(r"\$(\$\{)|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|([^}]*)(\}?))")
 
 
@@ -189,7 +191,7 @@ def _replaced(text: str, path: KeyPath, document: Document, environ: Mapping[str
     if not given:
         return Interpolated(result)
     remember_given(result, given)
-    if path[-1:] == ("sql",):  # errors quote parts of the SQL
+    if not _SQL.isdisjoint(path[-2:]):  # errors quote parts of the SQL
         for value in given:
             remember(Secret(value))
     return Secret(result)

@@ -246,6 +246,33 @@ def _ledger(value: str, info: ValidationInfo) -> str:
     return _directory(value, info)
 
 
+def _catalog_url(value: str, info: ValidationInfo) -> str:
+    if is_postgres(value):
+        return _postgres_url(value)
+    remember(value)
+    if scheme_of(value) in {"https", "http"}:
+        return _rest_url(value)
+    if scheme_of(value) != "sqlite":
+        raise complaint_error(
+            f"should be the URL of a catalog, found {scheme_only(value) if ':' in value else described(value)}",
+            remedy="Write sqlite:///catalog.db, postgresql://user:password@host:5432/database, or https://host/path of a REST "
+            "server. Other catalogs (Glue, Hive) are not supported by this version.",
+        )
+    return _sqlite_url(value, info)
+
+
+_REST = re.compile(r"https?://[^/?#@\s]+(/[^?#@\s]*)?")
+"""Without user and password, which messages might show."""
+
+
+def _rest_url(value: str) -> str:
+    if not _REST.fullmatch(value):
+        raise complaint_error(
+            f"should be https://host/path, found {scheme_only(value)}", remedy="Give user, password and token as catalog_options."
+        )
+    return value.rstrip("/")
+
+
 def _source_path(value: str, info: ValidationInfo) -> str:
     remember(value)
     if scheme_of(value) == "file":
@@ -292,6 +319,9 @@ CassandraUrl = Annotated[str, AfterValidator(_cassandra_url), _like("cassandra:/
 
 CheckpointUrl = Annotated[str, _TEXT, AfterValidator(_checkpoint_url), _like("./state/flights/checkpoint")]
 """Spark's checkpoint: an absolute plain path, or a URL of a store, unchanged."""
+
+CatalogUrl = Annotated[str, _TEXT, AfterValidator(_catalog_url), _like("sqlite:///state/catalog.db")]
+"""A catalog of Iceberg: an absolute `sqlite:////path`, or a URL of PostgreSQL or of a REST server."""
 
 LedgerUrl = Annotated[str, _TEXT, AfterValidator(_ledger), _like("sqlite:///state/flights/ledger.db")]
 """Where the ledger is: an absolute `sqlite:////path`, an absolute directory, a URL of PostgreSQL, MySQL or of a store."""

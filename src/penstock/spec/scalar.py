@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from penstock.spec.complaint import complaint_error, described
 
@@ -122,3 +122,11 @@ Duration = Annotated[
     WithJsonSchema({"x-kind": "duration", "type": ["string", "integer"], "pattern": r"^\s*\d+(\.\d+)?\s*[a-zA-Z]*\s*$"}),
 ]
 """A duration in milliseconds, written with a unit."""
+
+SchemaChanges = Annotated[
+    Literal["fail", "add"],
+    Field(
+        description="What a start does if the rows have columns that the table lacks: `fail`, or `add` them to the table, where "
+        "older rows are NULL in them."
+    ),
+]

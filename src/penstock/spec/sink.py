@@ -10,9 +10,11 @@ from typing_extensions import Self
 from penstock.core.model import Json
 from penstock.spec.complaint import complaint_error, described
 from penstock.spec.delta import Delta
+from penstock.spec.iceberg import Iceberg
 from penstock.spec.kafka import Kafka
 from penstock.spec.location import FAIL, QUARANTINE, Account, Columns, GivenColumns, Route, ShortAccount
 from penstock.spec.scalar import PYTHON_SCHEMA, AccountKey, Size, python_name
+from penstock.spec.selection import TakesRows
 from penstock.spec.settings import Settings, nearest
 from penstock.spec.table import DBAPI, Cassandra, DuckDB, MySQL, PostgreSQL, Redshift, SQLite, SQLServer
 from penstock.support.secret import remember_options
@@ -23,7 +25,7 @@ Encoding: TypeAlias = Literal[
 ]
 EncodingOfAll: TypeAlias = Literal["auto", "dictionary", "plain"]
 
-PLANNED: Final = ("iceberg", "http")
+PLANNED: Final = ("http",)
 """Sink types of later versions."""
 
 
@@ -52,7 +54,7 @@ ColumnEncoding: TypeAlias = Annotated[
 """One encoding for all columns, or a mapping from a column's path to its encoding."""
 
 
-class Parquet(Settings):
+class Parquet(TakesRows):
     """The storage writer: one table per account, each row in exactly one account, one pass for all."""
 
     type: Literal["parquet"] = Field(default="parquet", description="`parquet`: the storage writer.")
@@ -97,6 +99,9 @@ class Parquet(Settings):
             column_encoding: EncodingOfAll | Mapping[str, Encoding] = "auto",
             dictionary_pagesize_limit: int | str = "1MiB",
             target_file_size: int | str = "128MB",
+            where: str | None = None,
+            select: GivenColumns = (),
+            exclude: GivenColumns = (),
         ) -> None: ...
 
     @model_validator(mode="after")
@@ -133,7 +138,7 @@ class Parquet(Settings):
         return self
 
 
-class Console(Settings):
+class Console(TakesRows):
     """Prints rows for people to look at. Delivers at least once."""
 
     type: Literal["console"] = Field(default="console", description="`console`: prints rows.")
@@ -141,7 +146,7 @@ class Console(Settings):
     truncate: int = Field(default=40, ge=0, description="Longest value to print in characters; 0 prints all of it.")
 
 
-class Memory(Settings):
+class Memory(TakesRows):
     """Keeps rows in the driver's memory, for tests. They are gone when the process ends."""
 
     type: Literal["memory"] = Field(default="memory", description="`memory`: keeps rows in the driver.")
@@ -170,7 +175,7 @@ UserWritten = Annotated[str | SinkObject | type[SinkObject], PlainValidator(_use
 """`package.module:Class`; in code also the class itself, or an object of it, which takes no more options."""
 
 
-class PythonSink(Settings):
+class PythonSink(TakesRows):
     """A sink written by the user. All other keys are its options."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
@@ -179,7 +184,15 @@ class PythonSink(Settings):
 
     if TYPE_CHECKING:
 
-        def __init__(self, *, python: str | SinkObject | type[SinkObject], **options: Any) -> None: ...
+        def __init__(
+            self,
+            *,
+            python: str | SinkObject | type[SinkObject],
+            where: str | None = None,
+            select: GivenColumns = (),
+            exclude: GivenColumns = (),
+            **options: Any,
+        ) -> None: ...
 
     @model_validator(mode="after")
     def _remember(self) -> Self:
@@ -210,7 +223,7 @@ class PythonSink(Settings):
 
 
 SUPPORTED: Final = (
-    *("parquet", "delta", "postgres", "mysql", "redshift", "sqlserver", "sqlite"),
+    *("parquet", "delta", "iceberg", "postgres", "mysql", "redshift", "sqlserver", "sqlite"),
     *("duckdb", "cassandra", "dbapi", "kafka", "console", "memory"),
 )
 
@@ -247,6 +260,7 @@ def _check_type(value: Any) -> Any:
 Sink = Annotated[
     Annotated[Parquet, Tag("parquet")]
     | Annotated[Delta, Tag("delta")]
+    | Annotated[Iceberg, Tag("iceberg")]
     | Annotated[SQLite, Tag("sqlite")]
     | Annotated[DuckDB, Tag("duckdb")]
     | Annotated[PostgreSQL, Tag("postgres")]

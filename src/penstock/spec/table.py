@@ -24,15 +24,16 @@ from penstock.spec.place import (
     local_path,
     same_or_nested,
 )
-from penstock.spec.scalar import Duration, ModuleName
-from penstock.spec.settings import OneKey, Settings
+from penstock.spec.scalar import Duration, ModuleName, SchemaChanges
+from penstock.spec.selection import DeletesRows, TakesRows
+from penstock.spec.settings import OneKey
 from penstock.support.secret import redact, remember_options
 
 Write: TypeAlias = Literal["append", "upsert", "insert_if_absent", "replace"]
 ServedWrite: TypeAlias = Literal["append", "upsert", "insert_if_absent", "replace", "merge"]
 
 
-class Table(Settings):
+class Table(TakesRows):
     """A table of a database, and how rows get into it."""
 
     type: str
@@ -40,6 +41,7 @@ class Table(Settings):
     write: str
     key: Columns = Field(default=(), description="Columns that identify a row; needed by `upsert` and `insert_if_absent`.")
     create: bool = Field(default=True, description="Create the table from the rows' schema if it is missing.")
+    schema_changes: SchemaChanges = "fail"
 
     @model_validator(mode="after")
     def _key_fits_write(self) -> Self:
@@ -59,7 +61,7 @@ class Table(Settings):
         raise NotImplementedError
 
     @property
-    def where(self) -> str:
+    def database(self) -> str:
         """The database, for messages."""
         raise NotImplementedError
 
@@ -70,11 +72,11 @@ class TableAtURL(Table):
     url: str
 
     @property
-    def where(self) -> str:
+    def database(self) -> str:
         return redact(self.url)
 
 
-class FileTable(TableAtURL):
+class FileTable(TableAtURL, DeletesRows):
     """A table of a database that is one file."""
 
     write: Write = Field(
@@ -85,7 +87,18 @@ class FileTable(TableAtURL):
     if TYPE_CHECKING:
 
         def __init__(
-            self, *, url: str | PathLike[str], table: str, write: Write = "append", key: GivenColumns = (), create: bool = True
+            self,
+            *,
+            url: str | PathLike[str],
+            table: str,
+            write: Write = "append",
+            key: GivenColumns = (),
+            delete_when: str | None = None,
+            create: bool = True,
+            schema_changes: SchemaChanges = "fail",
+            where: str | None = None,
+            select: GivenColumns = (),
+            exclude: GivenColumns = (),
         ) -> None: ...
 
     @property
@@ -101,7 +114,7 @@ class FileTable(TableAtURL):
         return type(other) is type(self) and same_or_nested(self.url, other.url) and self.table.lower() == other.table.lower()
 
     @property
-    def where(self) -> str:
+    def database(self) -> str:
         return str(self.file)
 
 
@@ -149,7 +162,7 @@ class Merge(OneKey):
             raise Usage(f"The SQL of `merge` cannot be read: {cause}.", remedy="Correct `merge.file`.") from cause
 
 
-class ServedTable(TableAtURL):
+class ServedTable(TableAtURL, DeletesRows):
     """A table of a database on a server."""
 
     write: ServedWrite = Field(
@@ -171,7 +184,12 @@ class ServedTable(TableAtURL):
             table: str,
             write: ServedWrite = "append",
             key: GivenColumns = (),
+            delete_when: str | None = None,
             create: bool = True,
+            schema_changes: SchemaChanges = "fail",
+            where: str | None = None,
+            select: GivenColumns = (),
+            exclude: GivenColumns = (),
             merge: Merge | Mapping[str, Any] | None = None,
         ) -> None: ...
 
@@ -182,6 +200,12 @@ class ServedTable(TableAtURL):
         if self.write != "merge" and self.merge is not None:
             raise complaint_error(
                 f"is given, but write is {self.write}", remedy="Set write: merge, or leave it out.", at=("merge",)
+            )
+        if self.write == "merge" and self.schema_changes == "add":
+            raise complaint_error(
+                "is add, but write is merge, whose SQL says which columns there are",
+                remedy="Leave it out, and add columns where you change the SQL.",
+                at=("schema_changes",),
             )
         return self
 
@@ -219,7 +243,7 @@ class MySQL(ServedTable, init=False):
         return self.url.partition("://")[2], self.table.lower()  # some servers compare names without case
 
 
-class Warehouse(TableAtURL):
+class Warehouse(TableAtURL, DeletesRows):
     """A table of a database that Penstock was not run against yet. Names are compared without case."""
 
     write: Write = Field(
@@ -231,7 +255,18 @@ class Warehouse(TableAtURL):
     if TYPE_CHECKING:
 
         def __init__(
-            self, *, url: str, table: str, write: Write = "append", key: GivenColumns = (), create: bool = True
+            self,
+            *,
+            url: str,
+            table: str,
+            write: Write = "append",
+            key: GivenColumns = (),
+            delete_when: str | None = None,
+            create: bool = True,
+            schema_changes: SchemaChanges = "fail",
+            where: str | None = None,
+            select: GivenColumns = (),
+            exclude: GivenColumns = (),
         ) -> None: ...
 
     @property
@@ -298,6 +333,10 @@ class Cassandra(TableAtURL):
             partition_by: GivenColumns = (),
             write: Literal["append", "upsert"] = "upsert",
             create: bool = True,
+            schema_changes: SchemaChanges = "fail",
+            where: str | None = None,
+            select: GivenColumns = (),
+            exclude: GivenColumns = (),
             wait: int | str = "5m",
         ) -> None: ...
 
@@ -351,6 +390,10 @@ class DBAPI(Table):
             write: Literal["append", "insert_if_absent", "replace"] = "append",
             key: GivenColumns = (),
             create: bool = True,
+            schema_changes: SchemaChanges = "fail",
+            where: str | None = None,
+            select: GivenColumns = (),
+            exclude: GivenColumns = (),
             columns: Mapping[str, str] = ...,
             longest: int = 100_000,
         ) -> None: ...
@@ -365,5 +408,5 @@ class DBAPI(Table):
         return self.driver, self.connect, self.table.lower()
 
     @property
-    def where(self) -> str:
+    def database(self) -> str:
         return f"the database behind {self.driver}"

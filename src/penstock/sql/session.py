@@ -22,6 +22,16 @@ class Session(Protocol):
 S = TypeVar("S", bound=Session)
 
 
+@contextmanager
+def closed_on_error(session: S) -> Iterator[S]:
+    """Close a session that is being set up if the body raises: nobody else has it yet."""
+    try:
+        yield session
+    except BaseException:
+        session.close()
+        raise
+
+
 class Connections(ReusedConnection, Generic[S]):
     """The connections to a database: one that publishes, others that only read. Not thread-safe.
 

@@ -1,7 +1,7 @@
 """Staging of one micro-batch into all sinks, by the path that suits its size."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -10,11 +10,11 @@ import pyarrow as pa
 from penstock.core.bad_record import SCHEMA
 from penstock.core.codec import TaskMessage, decode_message
 from penstock.core.faults import FaultPoint
-from penstock.core.model import BatchId, Generation, OffsetRange, RowDigest, Staged
-from penstock.protocols import Sink
+from penstock.core.model import BatchId, Generation, OffsetRange, RowDigest, SinkName, Staged
+from penstock.protocols import ALL_ROWS, Sink, Taken
 from penstock.spark.session_settings import applied
 from penstock.stage.path import DRIVER_PARTITIONS, BatchSize, StagePath, driver_rows_per_partition, settings_for
-from penstock.stage.projection import TOO_MANY_ROWS, Projection
+from penstock.stage.projection import TOO_MANY_ROWS, Projection, deletes_of, route_of
 from penstock.stage.quarantine import BadRecords, QuarantineMember
 from penstock.stage.staging import MESSAGE, SinkShare, StagePass, from_spark
 
@@ -51,17 +51,19 @@ def stage_batch(
     small_input: bool = False,
     quarantine: QuarantineMember | None = None,
     ranges: Sequence[OffsetRange] = (),
+    taken: Mapping[SinkName, Taken] = ALL_ROWS,
 ) -> StagedRows:
     """Run `rows` once through the stage writers of all `sinks`, and the records that cannot be decoded through the quarantine's.
 
+    `taken` says which rows a sink takes, and which columns of them; a sink that is not in it takes all.
     `previous` is the size of the batch before and chooses the path. It is None if unknown, or if the query keeps state, which may
     be computed only once. A batch that turns out too large for the driver is staged by tasks instead, from the start. With
     `small_input` (see `is_small`), rows are not counted on the way to the driver, which saves Spark's planning of a projection.
     `ranges` are the batch's offsets, by which the quarantine finds its records. Raises Usage for columns that cannot be staged, a
     task's own error with its message and remedy, Retryable for a record that can be decoded since, else StageFailed.
     """
-    projection = Projection.of(rows.schema, sinks, row_digest)
-    stage_pass = _pass(projection, sinks, generation=generation, batch_id=batch_id)
+    projection = Projection.of(rows.schema, sinks, row_digest, taken=taken)
+    stage_pass = _pass(projection, sinks, taken=taken, generation=generation, batch_id=batch_id)
     bad = None if quarantine is None else quarantine.found(rows.sparkSession, ranges)
     if quarantine is None or bad is None:
         return _stage(rows, projection, stage_pass, previous=previous, small_input=small_input)
@@ -97,13 +99,27 @@ def stage_bad_records(
     return _staged([decode_message(message)], StagePath.DRIVER)
 
 
-def _pass(projection: Projection, sinks: Sequence[Sink], *, generation: Generation, batch_id: BatchId) -> StagePass:
+def _pass(
+    projection: Projection,
+    sinks: Sequence[Sink],
+    *,
+    generation: Generation,
+    batch_id: BatchId,
+    taken: Mapping[SinkName, Taken] = ALL_ROWS,
+) -> StagePass:
     return StagePass(
         generation=generation,
         batch_id=batch_id,
         forms=projection.forms,
         shares=tuple(
-            SinkShare(sink=sink.name, stager=sink.stager(), route=projection.route_index(sink.route_sql), form=form)
+            SinkShare(
+                sink=sink.name,
+                stager=sink.stager(),
+                route=projection.route_index(route_of(sink, taken.get(sink.name))),
+                form=form,
+                where=projection.predicate_index(taken[sink.name].where) if sink.name in taken else None,
+                deletes=projection.predicate_index(deletes_of(taken.get(sink.name))),
+            )
             for sink, form in zip(sinks, projection.form_of, strict=True)
         ),
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from penstock.core.codec import encode_message
+from penstock.core.deletes import schema_with_deletes, with_deletes
 from penstock.core.faults import FaultPoint, export_faults, import_faults
 from penstock.core.model import Attempt, BatchId, Generation, SinkName, Staged, new_nonce
 from penstock.errors import PenstockError, StageFailed
@@ -38,12 +39,17 @@ class RowForm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkShare:
-    """One sink's part in the pass: the index of its form, and the position of its route among the projected columns."""
+    """One sink's part in the pass: the index of its form, and the positions of its route and predicates among the columns.
+
+    `where`: which rows it takes; `deletes`: which of them delete.
+    """
 
     sink: SinkName
     stager: Stager
     route: int | None
     form: int = 0
+    where: int | None = None
+    deletes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,14 +131,24 @@ class _Running:
         taken = [_taken(batch, form, schema) for form, schema in zip(self._pass.forms, self._schemas, strict=True)]
         for writer, share in self._writers:
             rows, hashes = taken[share.form]
-            writer.write(rows, hashes=hashes, accounts=None if share.route is None else batch.column(share.route))
+            if share.deletes is not None:
+                rows = with_deletes(rows, batch.column(share.deletes))
+            accounts = None if share.route is None else batch.column(share.route)
+            if share.where is not None:
+                is_taken = batch.column(share.where)
+                rows, hashes = rows.filter(is_taken), hashes.filter(is_taken)
+                accounts = None if accounts is None else accounts.filter(is_taken)
+            if rows.num_rows:
+                writer.write(rows, hashes=hashes, accounts=accounts)
         self.rows += batch.num_rows
         self.size_bytes += sum(rows.nbytes for rows, _ in taken)
 
     def _open(self, found: "pa.Schema") -> None:
         self._schemas = [_schema(found, form) for form in self._pass.forms]
         for share in self._pass.shares:
-            self._writers.append((share.stager.open(self._attempt, self._schemas[share.form]), share))
+            schema = self._schemas[share.form]
+            schema = schema if share.deletes is None else schema_with_deletes(schema)
+            self._writers.append((share.stager.open(self._attempt, schema), share))
 
 
 def _schema(found: "pa.Schema", form: RowForm) -> "pa.Schema":

@@ -8,7 +8,7 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -29,6 +29,17 @@ def make_private_directory(directory: Path) -> None:
         return
     if _is_shared(directory.parent):
         directory.chmod(_SHARED_DIRECTORY)
+
+
+def create_durably(directory: Path, make: Callable[[Path], None] | None = None) -> None:
+    """Create a directory (with `make`) and its parents, and make the new names durable. Do nothing if it exists."""
+    missing = []
+    while not directory.is_dir():
+        missing.append(directory)
+        directory = directory.parent
+    for path in reversed(missing):
+        make(path) if make is not None and path == missing[0] else path.mkdir(exist_ok=True)
+        sync_directory(path.parent)
 
 
 def open_private(path: Path, mode: Literal["xb", "ab"]) -> BinaryIO:

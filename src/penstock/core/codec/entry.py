@@ -24,11 +24,12 @@ from penstock.core.model import (
 from penstock.core.topics import NO_EVIDENCE, Evidence
 
 FORMAT = "penstock.entry"
-_PLAIN, _COUNTED, _TOPICS, _NAMED = 1, 2, 3, 4
-"""Versions: without and with request counts, then with topics and gaps read from Kafka, then of a ledger with an identity.
+_PLAIN, _COUNTED, _TOPICS, _NAMED, _SELECTED = 1, 2, 3, 4, 5
+"""Versions: without and with request counts, then with topics and gaps read from Kafka, then of a ledger with an identity, then
+with the schemas of sinks that take a selection of the rows.
 
-Older Penstocks wrote each entry in the oldest version that can hold it. An entry of a ledger with an identity always has the last
-version.
+Older Penstocks wrote each entry in the oldest version that can hold it. An entry of a ledger with an identity has the fourth
+version, or the last one if a sink takes a selection.
 """
 
 
@@ -45,6 +46,8 @@ def decode_entry(data: bytes, *, where: str = "A ledger entry") -> Entry:
 
 def _version_of(entry: Entry) -> int:
     body = entry.body
+    if isinstance(body, Decided) and body.decision.schemas:
+        return _SELECTED
     if entry.summary.ledger_id is not None:
         return _NAMED
     if isinstance(body, Opened):
@@ -119,6 +122,7 @@ def _entry_of(version: int) -> Record[Entry]:
 
 def _decided_of(version: int, gaps: Mapping[str, Field[Any]]) -> Record[Decided]:
     topics: Mapping[str, Field[Any]] = {"topics": TOPIC.listed} if version >= _TOPICS else {}
+    schemas: Mapping[str, Field[Any]] = {"schemas": TEXT.by_name} if version >= _SELECTED else {}
     requests = dict.fromkeys(("stage_requests", "previous_publish_requests"), INTEGER.optional) if version >= _COUNTED else {}
     decision = Record(
         Decision,
@@ -129,6 +133,7 @@ def _decided_of(version: int, gaps: Mapping[str, Field[Any]]) -> Record[Decided]
             "stage_ms": INTEGER,
             "previous_publish_ms": INTEGER.optional,
             **requests,
+            **schemas,
         },
         parts={"batch": _BATCH, "evidence": Record(Evidence, {**topics, **gaps})},
     )
@@ -156,7 +161,7 @@ def _summary_of(version: int) -> Record[Summary]:
     return Record(Summary, {"query_id": TEXT.optional, **positions, "totals": _TOTALS.by_name.by_name, **named})
 
 
-_ENTRIES = {version: _entry_of(version) for version in (_PLAIN, _COUNTED, _TOPICS, _NAMED)}
+_ENTRIES = {version: _entry_of(version) for version in (_PLAIN, _COUNTED, _TOPICS, _NAMED, _SELECTED)}
 
 
 _KIND, _VERSION = "penstock.message", 2

@@ -42,6 +42,7 @@ CASSANDRA: Dialect[Connection, TableSchema] = Dialect(
     require_storable=tables.require_storable,
     create_table=tables.create_table,
     require_fit=tables.require_fit,
+    missing_columns=tables.missing_in,
     require_allowed=tables.require_allowed,
     row_check=tables.row_validator,
     read=content,

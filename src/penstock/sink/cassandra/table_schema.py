@@ -1,7 +1,7 @@
 """The user's table: what settings and rows must be, what the catalog shows, and whether repeated writes leave what one does."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from penstock.sink.cassandra import statements as sql
 from penstock.sink.cassandra.database import Connection
 from penstock.sink.cassandra.errors import reason_of
 from penstock.sink.cassandra.storage import MAX_ROW_BYTES, STORAGES, RowValidator
-from penstock.sink.table.columns import Alter, Columns, TableColumn, require_columns, require_keyed
+from penstock.sink.table.columns import Alter, Columns, TableColumn, missing_columns, require_columns, require_keyed
 from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_TABLE
 from penstock.sink.table.sql_sink import has_ledger_id
 from penstock.sink.table.target import Target, not_a_table
@@ -162,8 +162,16 @@ def require_fit(_: Connection, found: TableSchema, rows: "pa.Schema", target: Ta
             f"Column {static[0]!r} of table {target.table!r} is static: it belongs to a whole partition, not to a row.",
             remedy="Leave it out in the transform.",
         )
-    of = Columns(table=target.table, named=in_double_quotes(target.table), alter=_ALTER, decided=decided)
-    require_columns(found.columns, rows, of=of, storage_of=STORAGES.of, folded=str)
+    require_columns(found.columns, rows, of=_columns(target, decided=decided), storage_of=STORAGES.of, folded=str)
+
+
+def missing_in(_: Connection, found: TableSchema, rows: "pa.Schema", target: Target) -> Mapping[str, str]:
+    """Return the columns of the rows that the table lacks, each with the statement that adds it."""
+    return missing_columns(found.columns, rows, of=_columns(target, decided=False), storage_of=STORAGES.of, folded=str)
+
+
+def _columns(target: Target, *, decided: bool) -> Columns:
+    return Columns(table=target.table, named=in_double_quotes(target.table), alter=_ALTER, decided=decided)
 
 
 def _require_whole_key(found: TableSchema, target: Target) -> None:

@@ -64,24 +64,21 @@ class Database(Connections[Session]):
     @contextmanager
     def translate_errors(self, kind: type[Failed] = PublishFailed, *, runs_again: bool = False) -> Iterator[None]:
         """Raise the driver's errors as Retryable or `kind`. If the caller `runs_again`, a refused row is a Conflict."""
+        answer = f"The database behind {self.driver.name} said"
         try:
             yield
         except PenstockError:
             raise
         except self.driver.refused as refused:
             if runs_again:
-                raise Conflict(_line(refused)) from refused
+                raise Conflict(reason_of(refused)) from refused
             raise kind(
-                f"The table refused a row: {_line(refused)}.", remedy="Mend the table; what was decided is published then."
+                f"The table refused a row: {reason_of(refused)}.", remedy="Mend the table; what was decided is published then."
             ) from refused
         except self.driver.passing as passing:
-            raise Retryable(
-                f"{self.place} said: {_line(passing)}.".capitalize(), remedy="Look at the database and try again."
-            ) from passing
+            raise Retryable(f"{answer}: {reason_of(passing)}.", remedy="Look at the database and try again.") from passing
         except self.driver.error as cause:
-            raise kind(
-                f"{self.place} said: {_line(cause)}.".capitalize(), remedy="Mend that; what was decided is published then."
-            ) from cause
+            raise kind(f"{answer}: {reason_of(cause)}.", remedy="Mend that; what was decided is published then.") from cause
 
 
 def connection_lost(point: str) -> Retryable:
@@ -144,6 +141,7 @@ def inserts_of(session: Session) -> str:
     return INSERT_OR_ABORT if has(session, IS_SQLITE) else INSERT
 
 
-def _line(cause: Exception) -> str:
+def reason_of(cause: Exception) -> str:
+    """Return the first line of the driver's message without passwords: further ones often show values of rows."""
     reason = next((line.strip() for line in str(cause).splitlines() if line.strip()), type(cause).__name__)
     return scrub(reason).rstrip(".")

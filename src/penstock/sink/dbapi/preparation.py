@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -47,6 +47,7 @@ class Wanted:
     target: Target
     schema: str
     create: bool
+    adds_columns: bool
     columns: Mapping[str, str]
     longest: int
 
@@ -83,6 +84,8 @@ def prepare_table(session: Session, wanted: Wanted) -> RowValidator:
     require_same_types(marker, wanted.schema, wanted.target)  # else the trial could not read what is there
     if not exists:
         _create(session, wanted, statements)
+    elif wanted.adds_columns:
+        _add_columns(session, wanted, statements)
     require_columns(session, statements, wanted.rows, columns=wanted.columns)
     session.rollback()
     shape = wanted.shape(declared_of(session, catalog_of(session), wanted.target.table))
@@ -112,7 +115,10 @@ def require_schema_accepted(session: Session, wanted: Wanted) -> None:
         if not wanted.create:
             raise no_table(wanted.target.table)
         return
-    require_columns(session, wanted.statements(quotes), wanted.rows, columns=wanted.columns)
+    statements = wanted.statements(quotes)
+    missing = set(_missing(session, statements, wanted)) if wanted.adds_columns else set()
+    there = pa.schema([field for field in wanted.rows if field.name not in missing])
+    require_columns(session, replace(statements, columns=tuple(there.names)), there, columns=wanted.columns)
 
 
 def require_storable(wanted: Wanted) -> None:
@@ -157,8 +163,8 @@ def _name_markers(session: Session) -> None:
             raise ledger_id_missing(sql.ADD_LEDGER_ID, " ".join(str(cause).split()).rstrip(".")) from cause
 
 
-def _define(session: Session, statement: str, table: str, there: str) -> None:
-    """Create a table, unless another process creates it meanwhile. Raise Refused."""
+def _define(session: Session, statement: str, table: str, there: str, *, how: str = "created") -> None:
+    """Create or alter a table, unless another process does it meanwhile, after which `there` runs. Raise Refused."""
     try:
         session.execute(statement)
         session.commit()
@@ -167,8 +173,8 @@ def _define(session: Session, statement: str, table: str, there: str) -> None:
         if not has(session, there):
             reason = " ".join(str(cause).split()).rstrip(".")
             raise Refused(
-                f"Table {table!r} cannot be created: {reason}. The statement was: {statement}",
-                remedy="Give its columns the types of this database by `columns:`, or create the table yourself.",
+                f"Table {table!r} cannot be {how}: {reason}. The statement was: {statement}",
+                remedy="Give its columns the types of this database by `columns:`, or run a statement of your own.",
             ) from cause
 
 
@@ -177,6 +183,22 @@ def _create(session: Session, wanted: Wanted, statements: TableStatements) -> No
         raise no_table(wanted.target.table)
     declared = [*_declared(wanted.rows, wanted.columns).values()]
     _define(session, statements.create(declared), wanted.target.table, sql.is_there(statements.name))
+
+
+def _add_columns(session: Session, wanted: Wanted, statements: TableStatements) -> None:
+    """Add the columns that the table lacks, unless another process adds them meanwhile. Raise Refused."""
+    of, declared = _columns(statements, decided=False), _declared(wanted.rows, wanted.columns)
+    for name in _missing(session, statements, wanted):
+        statement = of.statement(of.alter.add, name, declared[name])
+        _define(session, statement, statements.table, replace(statements, columns=(name,)).fits, how="altered")
+
+
+def _missing(session: Session, statements: TableStatements, wanted: Wanted) -> Sequence[str]:
+    """Return the columns that the table lacks and that may be added: never a key, nor all of them, which is another table."""
+    if has(session, statements.fits):
+        return ()
+    missing = [name for name in wanted.rows.names if not has(session, replace(statements, columns=(name,)).fits)]
+    return () if len(missing) == len(wanted.rows) or set(missing).intersection(wanted.target.key) else missing
 
 
 def _declared(rows: "pa.Schema", columns: Mapping[str, str]) -> Mapping[str, str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.core.faults import FaultPoint
 from penstock.core.model import PipelineName, Publication, Totals
 from penstock.errors import Conflict, Failed, OutcomeUnknown, PenstockError, PublishFailed, Usage
-from penstock.sink.dbapi.database import Database, DbapiMarkerStore, connection_lost, has, inserts_of, quotes_of
+from penstock.sink.dbapi.database import Database, DbapiMarkerStore, connection_lost, has, inserts_of, quotes_of, reason_of
 from penstock.sink.dbapi.driver import Driver, Session
 from penstock.sink.dbapi.load import load, scan
 from penstock.sink.dbapi.preparation import (
@@ -107,6 +107,7 @@ class DbapiSink(TransactionalSink[Session]):
             target=self._target,
             schema=schema,
             create=self._create,
+            adds_columns=self._schema_changes == "add",
             columns=self._columns,
             longest=self._longest,
         )
@@ -182,12 +183,16 @@ class DbapiSink(TransactionalSink[Session]):
         return shape in self._tried
 
     def _commit(self, connection: Session) -> None:
+        """Commit. A row that is refused only here, by a deferred constraint, is a Conflict like any refused row."""
+        driver = self._database.driver
         try:
             with COMMIT.around(error=connection_lost, lost=connection_lost):
                 connection.commit()
-        except (self._database.driver.error, OSError) as cause:
+        except driver.refused as refused:  # the database did answer; the next try reads the marker all the same
+            raise Conflict(reason_of(refused)) from refused
+        except (driver.error, OSError) as cause:
             raise OutcomeUnknown(  # I12
-                f"The COMMIT of table {self._target.table!r} gave no answer: {cause}.",
+                f"The COMMIT of table {self._target.table!r} gave no answer: {reason_of(cause)}.",
                 remedy="Try again: the marker in the database says whether it happened.",
             ) from cause
 

@@ -5,29 +5,44 @@ fails if another commit moved the same application's version since the snapshot 
 read from the very snapshot that the commit is made on.
 
 A table's marker is a handful of application versions, which are numbers and outlive checkpoints and clean-ups of the log: the
-position, and the identity of the ledger in parts. The commit's own notes tell people more; they go with the log's old files.
+position, and the identity of the ledger in parts; where rows replace others, also what the table shows. The commit's own notes
+tell people more; they go with the log's old files.
 """
 
-import re
+import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
+from urllib.parse import quote, unquote
 
 import deltalake
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
 from penstock.core.faults import FaultPoint
 from penstock.core.high_water_mark import HighWaterMark
-from penstock.core.model import BatchId, Generation, LedgerId, PipelineName, Position, Publication, QueryId, SinkName
-from penstock.errors import Conflict, Failed, OutcomeUnknown, Retryable
-from penstock.sink.delta.place import TablePlace
-from penstock.sink.delta.table_schema import TableSchema
-from penstock.support.secret import scrub
+from penstock.core.model import BatchId, Generation, Json, LedgerId, PipelineName, Position, Publication, QueryId, SinkName
+from penstock.errors import Conflict, Failed, OutcomeUnknown, PublishFailed, Retryable
+from penstock.sink.delta.place import TablePlace, place_of
+from penstock.sink.delta.table_schema import (
+    TableSchema,
+    delta_schema,
+    require_changeable,
+    require_fit,
+    require_storable,
+    require_supported,
+)
+from penstock.sink.lake.log import Change, KeyRange, TableFile, TableLog, TableSnapshot, first_line, prepare_failed
+from penstock.sink.lake.write_mode import CONTENT_NUMBERS, TableContent, WriteMode, content_from, content_numbers
+from penstock.sink.parquet.directory.account import DirectoryAccount
+from penstock.sink.parquet.object.account import ObjectAccount
 
+PREPARE = FaultPoint("delta.prepare", "The table is looked at, and created if it is missing.")
 LOOK = FaultPoint("delta.look", "The table's newest snapshot is read, with its marker.")
 COMMIT = FaultPoint("delta.commit", "The files of a decided batch and the marker are committed to the table's log.")
 
@@ -37,8 +52,11 @@ _ID_PARTS: Final = 4
 _ID_DIGITS: Final = 8
 _LOOKED_BACK: Final = 50
 """Commits whose notes are looked through for the batch of a position."""
+_PARTITION: Final = "partition"
 _NOTE: Final = "penstock."
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_WRITTEN_BY: Final = "written_by"
+_UNQUOTED: Final = "/!'()*-._~$&+,;=:@"
+"""Characters in a path that the library's log has as they are. What it makes of some others, no two writers agree on."""
 
 
 def delta_error(point: str) -> DeltaError:
@@ -46,29 +64,34 @@ def delta_error(point: str) -> DeltaError:
     return DeltaError(f"{point} failed.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableFile:
-    """One file of a table as its log has it. `values` are the partition values as texts."""
-
-    path: str
-    size_bytes: int
-    values: Mapping[str, str | None]
-    statistics: str = "{}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeltaLog:
+@dataclass(frozen=True, kw_only=True)
+class DeltaLog(TableLog):
     """The log of the table at `place`, which may not exist yet."""
+
+    format: ClassVar = "Delta"
+    library: ClassVar = f"deltalake {deltalake.__version__}"
+    damaged: ClassVar = (DeltaError, pa.ArrowException, ValueError)
 
     place: TablePlace
 
     @property
     def uri(self) -> str:
-        """The table, for people."""
         return self.place.uri
 
+    def require_storable(self, schema: str, partition_by: Sequence[str]) -> None:
+        require_storable(schema, partition_by)
+
+    def remove(self, path: str) -> None:
+        self.place.remove(path)
+
+    def sync(self, *, since: int, upto: int) -> None:
+        self.place.sync(since=since, upto=upto)
+
+    def prepare(self, schema: str, partition_by: Sequence[str]) -> TableSnapshot | None:
+        with PREPARE.around(error=prepare_failed, lost=prepare_failed):
+            return self.found_or_created(schema, partition_by)
+
     def newest(self) -> "Snapshot | None":
-        """Return the newest snapshot, None if there is no table. Raises Retryable."""
         try:
             with LOOK.around(error=delta_error, lost=delta_error):
                 table = DeltaTable(self.place.uri, storage_options=_options(self.place))
@@ -77,16 +100,16 @@ class DeltaLog:
             return None
         except Exception as cause:
             raise Retryable(
-                f"The log of the Delta table {self.uri} cannot be read: {_first_line(cause)}.",
+                f"The log of the Delta table {self.uri} cannot be read: {first_line(cause)}.",
                 remedy="Try again. If it stays so, see who else writes to the table, and with which version of Delta.",
             ) from cause
 
     def create(self, schema: str, partition_by: Sequence[str]) -> None:
-        """Create an empty table unless somebody was faster. Raises Failed."""
+        self.place.prove()
         try:
             DeltaTable.create(
                 self.place.uri,
-                Schema.from_json(schema),
+                Schema.from_json(delta_schema(schema)),
                 mode="error",
                 partition_by=list(partition_by),
                 storage_options=_options(self.place),
@@ -97,14 +120,14 @@ class DeltaLog:
             if self.newest() is not None:
                 return
             raise Failed(
-                f"The Delta table {self.uri} cannot be created: {_first_line(cause)}.",
+                f"The Delta table {self.uri} cannot be created: {first_line(cause)}.",
                 remedy="Mend that and start again; a directory must be on a file system that has hard links.",
             ) from cause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
-    """One version of a table. Whatever is read of it stays as it was, and a commit on it knows what came since."""
+class Snapshot(TableSnapshot):
+    """One version of a table, as the library has it in memory."""
 
     place: TablePlace
     table: DeltaTable
@@ -112,6 +135,22 @@ class Snapshot:
     @property
     def version(self) -> int:
         return self.table.version()
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        return tuple(self.table.metadata().partition_columns)
+
+    @property
+    def columns(self) -> Mapping[str, Json]:
+        return {field["name"]: field["type"] for field in json.loads(self.table.schema().to_json())["fields"]}
+
+    def require_supported(self, mode: WriteMode) -> None:
+        table = self.table_schema()
+        require_supported(table, where=self.place.uri)
+        require_changeable(table, mode, where=self.place.uri)
+
+    def require_fit(self, schema: str, partition_by: Sequence[str]) -> None:
+        require_fit(self.table_schema(), schema, partition_by, where=self.place.uri)
 
     def table_schema(self) -> TableSchema:
         """Return the columns, and what else a writer of the table must know."""
@@ -124,16 +163,24 @@ class Snapshot:
             features=frozenset(features),
         )
 
-    def files(self) -> Iterator[TableFile]:
-        """Yield the files that the table consists of."""
-        found = pa.table(self.table.get_add_actions(flatten=True))
-        columns = self.table.metadata().partition_columns
-        for row in found.select(["path", "size_bytes", *(f"partition.{name}" for name in columns)]).to_pylist():
-            values = {name: _as_text(row[f"partition.{name}"]) for name in columns}
+    def add_columns(self, schema: str, names: Sequence[str]) -> None:
+        fields = Schema.from_json(delta_schema(schema)).fields
+        with _committing(self.place.uri, remedy="Mend that and start again."):
+            self.table.alter.add_columns(
+                [field for field in fields if field.name in names],
+                commit_properties=CommitProperties(max_commit_retries=0),  # only on the columns that were compared
+            )
+
+    def files(self, within: KeyRange | None = None) -> Iterator[TableFile]:
+        found = pa.table(self.table.get_add_actions())  # not flattened: a column may be named as a field inside of one then is
+        if within is not None:
+            found = found.filter(_may_hold(found, within))
+        columns = self.partition_by
+        for row in found.select(["path", "size_bytes", *([_PARTITION] if columns else [])]).to_pylist():
+            values = {name: _as_text(row[_PARTITION][name]) for name in columns}
             yield TableFile(path=row["path"], size_bytes=row["size_bytes"], values=values)
 
     def marker(self, pipeline: PipelineName, sink: SinkName) -> HighWaterMark | None:
-        """Return the position and the ledger that the table shows for a sink, None if it shows nothing of it."""
         application = _application(pipeline, sink)
         position = self.table.transaction_version(application)
         if position is None:
@@ -143,54 +190,71 @@ class Snapshot:
         ledger_id = None if None in parts else LedgerId(digits)
         return HighWaterMark(position=Position(position), ledger_id=ledger_id, generation=None, query_id=None, batch_id=None)
 
+    def content(self, pipeline: PipelineName, sink: SinkName) -> TableContent | None:
+        application = _application(pipeline, sink)
+        numbers = {name: self.table.transaction_version(f"{application}:{name}") for name in CONTENT_NUMBERS}
+        known = {name: number for name, number in numbers.items() if number is not None}
+        return content_from(known) if len(known) == len(numbers) else None
+
     def described_marker(self, pipeline: PipelineName, sink: SinkName) -> HighWaterMark | None:
-        """Return the marker, with its batch if the notes of the newest commits tell it."""
         marker = self.marker(pipeline, sink)
         return None if marker is None else self.marker_of(marker.position, pipeline, sink) or marker
 
     def marker_of(self, position: Position, pipeline: PipelineName, sink: SinkName) -> HighWaterMark | None:
-        """Return what the notes of the newest commits tell of the publication at `position`, None if they do not."""
+        notes = self._notes_of(position, pipeline, sink)
+        if notes is None:
+            return None
+        return HighWaterMark(
+            position=position,
+            ledger_id=LedgerId(notes["ledger_id"]) if "ledger_id" in notes else None,
+            generation=Generation(int(notes["generation"])),
+            query_id=QueryId(notes["query_id"]),
+            batch_id=BatchId(int(notes["batch_id"])),
+        )
+
+    def written_by(self, position: Position, pipeline: PipelineName, sink: SinkName) -> str | None:
+        notes = self._notes_of(position, pipeline, sink)
+        return None if notes is None else notes.get(_WRITTEN_BY)
+
+    def _notes_of(self, position: Position, pipeline: PipelineName, sink: SinkName) -> Mapping[str, str] | None:
         wanted = {"pipeline": pipeline, "sink": sink, "position": str(position)}
         for commit in self.table.history(_LOOKED_BACK):
             notes = {key[len(_NOTE) :]: str(value) for key, value in commit.items() if key.startswith(_NOTE)}
             if wanted.items() <= notes.items():
-                return HighWaterMark(
-                    position=position,
-                    ledger_id=LedgerId(notes["ledger_id"]) if "ledger_id" in notes else None,
-                    generation=Generation(int(notes["generation"])),
-                    query_id=QueryId(notes["query_id"]),
-                    batch_id=BatchId(int(notes["batch_id"])),
-                )
+                return notes
         return None
 
-    def commit(self, files: Sequence[TableFile], publication: Publication) -> int:
-        """Add the files and move the marker to the publication, in one commit, unless the marker moved since this snapshot.
-
-        Return a version that has it: commits of others may have come between. The snapshot is not to be used afterwards. Raises
-        Conflict, and OutcomeUnknown for any other error: some are raised although the commit landed.
-        """
-        try:
-            added: list[AddAction | RemoveAction] = [self._added(file) for file in files]
+    def commit(self, change: Change, publication: Publication) -> int:
+        removed = [self._removed(file) for file in change.removed]
+        with _committing(self.place.uri, remedy="The batch is decided; mend that, and the next start publishes it."):
+            actions: list[AddAction | RemoveAction] = [*(self._added(file) for file in change.added), *removed]
             with COMMIT.around(error=delta_error, lost=delta_error):
                 self.table.create_write_transaction(
-                    added,
+                    actions,
                     "append",
                     self.table.schema(),
-                    partition_by=self.table.metadata().partition_columns,
-                    commit_properties=CommitProperties(
-                        custom_metadata=dict(_notes(publication)), app_transactions=list(_versions(publication))
-                    ),
+                    partition_by=list(self.partition_by),
+                    commit_properties=_properties(change, publication),
                 )
             self.table.update_incremental()
-            landed = self.version
-        except CommitFailedError as cause:
-            raise Conflict(_first_line(cause)) from cause
-        except Exception as cause:
-            raise OutcomeUnknown(
-                f"The commit to the Delta table {self.place.uri} failed: {_first_line(cause)}.",
-                remedy="The batch is decided; mend that, and the next start publishes it.",
-            ) from cause
-        return landed
+            return self.version
+
+    def _removed(self, file: TableFile) -> RemoveAction:
+        """Return the action that removes a file. The library quotes its path; the log's own path must come out of that."""
+        path = unquote(file.path)
+        if quote(path, safe=_UNQUOTED) != file.path:
+            raise PublishFailed(
+                f"The log of the Delta table {self.place.uri} has a file {file.path!r}, whose path this version cannot remove: "
+                "its rows would stay beside those that replace them.",
+                remedy="Have the program that added the file rewrite it under another name and start again.",
+            )
+        return RemoveAction(
+            path,
+            data_change=True,
+            deletion_timestamp=int(time.time() * 1000),
+            size=file.size_bytes,
+            partition_values=dict(file.values),
+        )
 
     def _added(self, file: TableFile) -> AddAction:
         return AddAction(
@@ -203,23 +267,56 @@ class Snapshot:
         )
 
 
+def delta_log(account: DirectoryAccount | ObjectAccount) -> DeltaLog:
+    """Return the log of the table whose files are in `account`."""
+    return DeltaLog(place=place_of(account))
+
+
 @contextmanager
-def reading(place: TablePlace) -> Iterator[None]:
-    """Raise what the library raises for a snapshot that cannot be read: Retryable if its place did not answer, else Failed."""
+def _committing(uri: str, *, remedy: str) -> Iterator[None]:
+    """Raise Conflict for a commit that another one came before, OutcomeUnknown for any other error."""
     try:
         yield
-    except OSError as cause:
-        raise Retryable(f"The Delta table {place.uri} cannot be read: {_first_line(cause)}.", remedy="Try again.") from cause
-    except (DeltaError, pa.ArrowException, ValueError) as cause:
-        raise Failed(
-            f"The Delta table {place.uri} cannot be read by deltalake {deltalake.__version__}: {_first_line(cause)}.",
-            remedy="Repair the table, or restore it from a backup.",
-        ) from cause
+    except CommitFailedError as cause:
+        raise Conflict(first_line(cause)) from cause
+    except Exception as cause:
+        raise OutcomeUnknown(f"The commit to the Delta table {uri} failed: {first_line(cause)}.", remedy=remedy) from cause
 
 
 def _options(place: TablePlace) -> dict[str, str] | None:
     options = place.storage_options()
     return None if options is None else dict(options)
+
+
+def _may_hold(files: "pa.Table", within: KeyRange) -> "pa.ChunkedArray | pa.Array":
+    """Return for each file whether it may hold rows within the range. A file without bounds may hold any."""
+    found = pa.repeat(pa.scalar(value=True), files.num_rows)
+    for name, values in within.partitions.items():
+        own = pc.struct_field(files.column(_PARTITION), [name])
+        found = pc.and_(found, pc.is_in(own.cast(values.type), value_set=values))
+    for name, (least, greatest) in within.bounds.items():
+        if _has_bounds(files, name):
+            low, high = (pc.struct_field(files.column(end), [name]).cast(least.type) for end in ("min", "max"))
+            meets = pc.and_(pc.less_equal(low, greatest), pc.greater_equal(high, least))
+            found = pc.and_(found, pc.fill_null(meets, fill_value=True))
+    return found
+
+
+def _has_bounds(files: "pa.Table", name: str) -> bool:
+    ends = (files.schema.field(end).type for end in ("min", "max") if end in files.column_names)
+    return [kind.get_field_index(name) >= 0 for kind in ends] == [True, True]
+
+
+def _properties(change: Change, publication: Publication) -> CommitProperties:
+    versions, notes = list(_versions(publication)), dict(_notes(publication))
+    if change.content is not None:
+        application = _application(publication.pipeline, publication.sink)
+        versions += [Transaction(f"{application}:{name}", number) for name, number in content_numbers(change.content)]
+        notes[f"{_NOTE}write"] = change.content.write
+    if change.written_by is not None:
+        notes[f"{_NOTE}{_WRITTEN_BY}"] = change.written_by
+    retries = {"max_commit_retries": 0} if change.is_exclusive else {}
+    return CommitProperties(custom_metadata=notes, app_transactions=versions, **retries)
 
 
 def _versions(publication: Publication) -> Iterator[Transaction]:
@@ -258,8 +355,3 @@ def _as_text(value: Any) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     return None if value is None else str(value)
-
-
-def _first_line(cause: BaseException) -> str:
-    lines = scrub(_COLOURS.sub("", str(cause))).strip().splitlines() or [type(cause).__name__]
-    return lines[0].rstrip(".:")

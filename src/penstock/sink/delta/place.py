@@ -45,6 +45,10 @@ class TablePlace(Protocol):
         """Return when a file was written (Unix time). Raises FileNotFoundError."""
         ...
 
+    def remove(self, path: str) -> None:
+        """Remove a file that no version of the table has, unless it is gone already. Raises OSError, or what a store raises."""
+        ...
+
     def sync(self, *, since: int, upto: int) -> None:
         """Make the commits after version `since` up to `upto` durable, if the library did not. Raises PublishFailed."""
         ...
@@ -68,6 +72,9 @@ class DirectoryPlace:
 
     def modified_ms(self, path: str) -> int:
         return (self.account.root / path).stat().st_mtime_ns // 1_000_000
+
+    def remove(self, path: str) -> None:
+        (self.account.root / path).unlink(missing_ok=True)
 
     def sync(self, *, since: int, upto: int) -> None:
         log = self.account.root / _LOG
@@ -106,7 +113,8 @@ class StorePlace:
         """Put one object twice, on the condition that it is not there. A store that ignores this would lose commits."""
         key = f"_penstock/proof-{new_nonce()}"
         put = [self._store.put_if_absent(key, b"", tag="proof") for _ in range(2)]
-        if put != [True, False]:
+        # "it exists" may be the first answer, too: to the client's own repetition
+        if put[1] or self._store.head(key) is None:
             raise StoreIgnoresConditions(
                 f"{self.uri} let an object be created twice ({put[0]}, {put[1]}), so one commit could replace another.",
                 remedy="Use a store that honours If-None-Match.",
@@ -118,6 +126,9 @@ class StorePlace:
         if found is None:
             raise FileNotFoundError(f"{self.uri}/{path}")
         return found.modified_ms or 0
+
+    def remove(self, path: str) -> None:
+        self._store.delete(path)
 
     def sync(self, *, since: int, upto: int) -> None:
         """Do nothing."""

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.errors import Refused, Usage
+from penstock.sink.lake.columns import Column, require_columns, require_distinct, require_partitions
+from penstock.sink.lake.write_mode import APPEND, WriteMode
 from penstock.sink.parquet.layout import PartitionColumn, partition_columns
 from penstock.spark.schema import arrow_schema
 
@@ -64,31 +66,24 @@ def require_storable(spark_json: str, partition_by: Sequence[str]) -> Sequence[P
     """Return the partition columns of such rows. Raises Usage for rows that no table of Delta can hold."""
     delta_schema(spark_json)
     rows = arrow_schema(spark_json)
-    names = [name.casefold() for name in rows.names]
-    doubled = next((name for place, name in enumerate(rows.names) if name.casefold() in names[:place]), None)
-    if doubled is not None:
-        raise Usage(
-            f"Two columns are named {doubled!r} but for upper and lower case, which readers of Delta mix up.",
-            remedy="Rename one of them in the transform.",
-        )
+    require_distinct(rows, "Delta")
     return partition_columns(rows, tuple(partition_by))
 
 
 def require_fit(table: TableSchema, spark_json: str, partition_by: Sequence[str], *, where: str) -> None:
     """Raise Refused unless files of such rows may be added to the table as they are: nothing checks or converts them later."""
     require_supported(table, where=where)
-    if tuple(partition_by) != table.partition_by:
-        raise Refused(
-            f"The table {where} is partitioned by {', '.join(table.partition_by) or 'nothing'}, and partition_by is "
-            f"{', '.join(partition_by) or 'nothing'}.",
-            remedy="Set partition_by to what the table has, or name another table.",
-        )
-    difference = next(_differences(table, spark_json), None)
-    if difference is not None:
-        raise Refused(
-            f"The table {where} {difference}.",
-            remedy="Change the columns in the transform to those of the table, alter the table, or name another one.",
-        )
+    require_partitions(table.partition_by, partition_by, where=where)
+    may_be_null = {field["name"]: field["nullable"] for field in json.loads(spark_json)["fields"]}
+    wanted = json.loads(delta_schema(spark_json))["fields"]
+    rows = {field["name"]: _column(field, may_be_null=may_be_null[field["name"]]) for field in wanted}
+    fields = {field["name"]: field for field in json.loads(table.schema)["fields"]}
+    there = {name: _column(field, may_be_null=field["nullable"]) for name, field in fields.items() if name in rows}
+    require_columns({name: field["nullable"] for name, field in fields.items()}, there, rows, where=where)
+
+
+def _column(field: Mapping[str, Any], *, may_be_null: bool) -> Column:
+    return Column(kind=_field(field, field["name"])["type"], shown=_shown(field), may_be_null=may_be_null)
 
 
 def require_supported(table: TableSchema, *, where: str) -> None:
@@ -101,21 +96,19 @@ def require_supported(table: TableSchema, *, where: str) -> None:
         )
 
 
-def _differences(table: TableSchema, spark_json: str) -> Iterator[str]:
-    """Yield what differs between the columns of the table and those of the rows. Their order does not matter."""
-    there = {field["name"]: field for field in json.loads(table.schema)["fields"]}
-    rows = {field["name"]: field for field in json.loads(spark_json)["fields"]}
-    wanted = {field["name"]: field for field in json.loads(delta_schema(spark_json))["fields"]}
-    for name, field in wanted.items():
-        if name not in there:
-            yield f"has no column {name!r}, which the rows have"
-        elif _field(there[name], name)["type"] != field["type"]:
-            yield f"has the type {_shown(there[name])} in column {name!r}, and the rows have {_shown(field)}"
-        elif not there[name]["nullable"] and rows[name]["nullable"]:
-            yield f"has the column {name!r}, which must not be null, and in the rows it may be"
-    for name in there:
-        if name not in wanted:
-            yield f"has a column {name!r}, which the rows lack"
+def require_changeable(table: TableSchema, mode: WriteMode, *, where: str) -> None:
+    """Raise Refused for a table whose rows must stay, or whose feed of changes would tell that rows changed which did not."""
+    if mode.write != APPEND and table.properties.get("delta.appendOnly") == "true":
+        raise Refused(
+            f"The table {where} has delta.appendOnly, and write: {mode.write} takes rows out of it.",
+            remedy="Set write: append, unset that property of the table, or name another table.",
+        )
+    if mode.is_by_key and table.properties.get("delta.enableChangeDataFeed") == "true":
+        raise Refused(
+            f"The table {where} has a change data feed, and write: {mode.write} rewrites files: the feed would tell of rows that "
+            "did not change.",
+            remedy="Unset delta.enableChangeDataFeed of the table, or name another table.",
+        )
 
 
 def _unsupported(table: TableSchema) -> Iterator[str]:

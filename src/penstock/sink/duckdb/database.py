@@ -101,7 +101,7 @@ class Database(DatabaseFile["duckdb.DuckDBPyConnection"]):
 
     def _translate_error(self, cause: "duckdb.Error", kind: type[Failed]) -> PenstockError | Conflict:
         if is_conflict(cause):
-            return Conflict(str(cause))
+            return Conflict(self._reason(cause))
         if is_open_elsewhere(cause) or isinstance(cause, duckdb.ConnectionException):
             return Retryable(
                 f"The database {self.path} is open elsewhere: {self._reason(cause)}.",

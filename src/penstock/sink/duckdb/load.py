@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import duckdb
 import pyarrow as pa
 
+from penstock.core.deletes import schema_with_deletes
 from penstock.core.faults import FaultPoint
 from penstock.core.model import Totals
 from penstock.errors import PenstockError
@@ -24,10 +25,10 @@ _FETCHED_ROWS = 20_000
 def load(
     connection: "duckdb.DuckDBPyConnection", batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", target: Target
 ) -> Loaded:
-    """Write `batches` in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent` the first."""
+    """Write `batches` as `SqlDialect.write` does."""
     statements = statements_of(schema, target)
     with STAGE.around(error=disk_error, lost=disk_error):
-        _stage(connection, statements, batches, schema)
+        _stage(connection, statements, batches, schema_with_deletes(schema) if target.deletes else schema)
     with MOVE.around(error=disk_error, lost=disk_error):
         loaded = _load(connection, statements, schema, target)
         connection.execute(sql.DROP_STAGE)
@@ -82,8 +83,9 @@ def _load(connection: "duckdb.DuckDBPyConnection", statements: TableStatements, 
         return Loaded(rows=_count(connection, statements.insert_if_absent) + skipped.rows, displaced=skipped)
     replaced = displaced(statements.read_replaced)
     superseded = displaced(statements.read_superseded)
+    deleted = _count(connection, statements.delete) if statements.deletes else 0
     upserted = _count(connection, statements.upsert)
-    left = 0 if statements.others else replaced.rows  # a row that is all key replaces itself, uncounted
+    left = 0 if statements.others else replaced.rows - deleted  # a row that is all key replaces itself, uncounted
     return Loaded(rows=upserted + left + superseded.rows, displaced=replaced + superseded)
 
 

@@ -31,6 +31,7 @@ DUCKDB: SqlDialect["duckdb.DuckDBPyConnection", TableSchema] = SqlDialect(
     require_storable=tables.require_storable,
     create_table=tables.create_table,
     require_fit=tables.require_fit,
+    missing_columns=tables.missing_in,
     row_check=tables.row_validator,
     read=content,
     write=tables.write,

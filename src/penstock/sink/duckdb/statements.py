@@ -110,10 +110,17 @@ class TableStatements(StagedTableStatements):
 
     @property
     def upsert(self) -> str:
-        """Move the last staged row of each key; it replaces the other columns of a row with the same key."""
+        """Move the last staged row of each key, unless it deletes; it replaces the other columns of a row with the same key."""
         changes = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in self.others)
         action = f"UPDATE SET {changes}" if changes else "NOTHING"
-        return f"{self.insert()} WHERE {self._is_chosen(last=True)} ON CONFLICT ({self._list(self.key)}) DO {action}"
+        chosen = f"{self._is_chosen(last=True)}{self._stays(STAGE)}"
+        return f"{self.insert()} WHERE {chosen} ON CONFLICT ({self._list(self.key)}) DO {action}"
+
+    @property
+    def delete(self) -> str:
+        """Delete the rows of the table for whose key the last staged row deletes."""
+        keys = f"SELECT {self._list(self.key)} FROM {STAGE} WHERE {self._is_chosen(last=True)} AND {self._deletes(STAGE)}"
+        return f"DELETE FROM {self.name} WHERE ({self._list(self.key)}) IN ({keys})"
 
     @property
     def insert_if_absent(self) -> str:
@@ -128,13 +135,13 @@ class TableStatements(StagedTableStatements):
 
     @property
     def read_replaced(self) -> str:
-        """Read the rows of the table that an upsert will replace."""
+        """Read the rows of the table that have a key of the batch: those that will be replaced or deleted."""
         return f"{self.read()} SEMI JOIN {STAGE} USING ({self._list(self.key)})"
 
     @property
     def read_superseded(self) -> str:
-        """Read the staged rows that are not the last of their key."""
-        return f"SELECT {self._names} FROM {STAGE} WHERE NOT {self._is_chosen(last=True)}"
+        """Read the staged rows that do not get into the table: those that are not the last of their key, or that delete."""
+        return f"SELECT {self._names} FROM {STAGE} WHERE NOT {self._is_chosen(last=True)}{self._or_deletes(STAGE)}"
 
     @property
     def read_skipped(self) -> str:
@@ -153,4 +160,4 @@ class TableStatements(StagedTableStatements):
 
 def statements_of(rows: "pa.Schema", target: Target) -> TableStatements:
     """Return the SQL about the target for `rows`."""
-    return TableStatements("main", target.table, tuple(rows.names), target.key)
+    return TableStatements("main", target.table, tuple(rows.names), target.key, deletes=target.deletes)

@@ -1,6 +1,6 @@
 """Schema of a DuckDB table: read from the catalog, and checked to store every row unchanged and under its key."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -13,7 +13,7 @@ from penstock.sink.duckdb import statements as sql
 from penstock.sink.duckdb.load import load
 from penstock.sink.duckdb.statements import statements_of
 from penstock.sink.duckdb.storage import RowValidator, stored_schema
-from penstock.sink.table.columns import Alter, Columns, TableColumn, require_columns, require_distinct_names
+from penstock.sink.table.columns import Alter, Columns, TableColumn, missing_columns, require_columns, require_distinct_names
 from penstock.sink.table.publication import Loaded
 from penstock.sink.table.target import BY_KEY, Target, not_a_table, require_key_in
 from penstock.sql.table_name import in_double_quotes
@@ -107,9 +107,21 @@ def require_fit(
     if table_schema.kind != "table":
         raise not_a_table(target.table, f"a {table_schema.kind}")
     of = _columns(target, decided=decided)
-    declared = dict(zip(rows.types, declared_for(connection, rows), strict=True))
-    require_columns(table_schema.columns, rows, of=of, storage_of=lambda kind: Exactly(declared[kind]), folded=str.lower)
+    require_columns(table_schema.columns, rows, of=of, storage_of=_storage_of(connection, rows), folded=str.lower)
     _require_exact_key(connection, rows, target, of)
+
+
+def missing_in(
+    connection: "duckdb.DuckDBPyConnection", table_schema: TableSchema, rows: "pa.Schema", target: Target
+) -> Mapping[str, str]:
+    """Return the columns of the rows that the table lacks, each with the statement that adds it."""
+    of = _columns(target, decided=False)
+    return missing_columns(table_schema.columns, rows, of=of, storage_of=_storage_of(connection, rows), folded=str.lower)
+
+
+def _storage_of(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema") -> Callable[["pa.DataType"], Exactly]:
+    declared = dict(zip(rows.types, declared_for(connection, rows), strict=True))
+    return lambda kind: Exactly(declared[kind])
 
 
 def _require_exact_key(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target, of: Columns) -> None:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 from penstock.core.faults import FaultPoint
 from penstock.core.model import PipelineName, Position, Publication, Published, SinkName, Totals
 from penstock.errors import PublishFailed, Retryable, StagedDataLost
+from penstock.sink.copied_ledger import require_no_copy
 from penstock.sink.kafka.clients import Clients
 from penstock.sink.kafka.errors import Overtaken, connection_lost, translate_errors
 from penstock.sink.kafka.lane_ends import LaneEnds
 from penstock.sink.kafka.lane_producer import KeyedProducer, Transactions, names_of
 from penstock.sink.kafka.marker_store import LaneMarker, Part, mark_row, newest_mark, require_closed, transactional_id
 from penstock.sink.kafka.target import Wanted
-from penstock.sink.table.marker import NOTHING_YET, TableMarker
+from penstock.sink.table.marker import NOTHING_YET, TableMarker, require_same
 from penstock.sink.table.publication import Loaded, apply, require_same_ledger
 from penstock.sink.table.target import Target
 
@@ -97,6 +98,17 @@ class Lane:
                 raise
             require_same_ledger(newer.marker, publication)
 
+    def require_own(self, share: Publication) -> None:
+        """Raise LedgerMismatch if another ledger, or a copy of this one, filled the lane.
+
+        Asked of all lanes before one sends a row of a batch: it would be there beside the rows of others. Fences older producers.
+        `share` has no rows if the batch has none for this lane.
+        """
+        with self._dropping_on_error():
+            mark = self.open()
+            if mark is not None:
+                self._require_own(mark.marker, share)
+
     def publish(self, publication: Publication, rows: Rows) -> Published:
         """Publish this share of a batch unless the marker shows it already. Raises what `apply` raises, and Retryable."""
         with self._dropping_on_error():
@@ -168,6 +180,14 @@ class Lane:
     def _look(self) -> LaneMarker | None:
         with translate_errors(self._clients):
             return newest_mark(self._clients, self._wanted, self.number)
+
+    def _require_own(self, marker: TableMarker, share: Publication) -> None:
+        require_same_ledger(marker, share)
+        if marker.position < share.position:
+            require_no_copy(share, marker.position, place=f"Lane {self.number} of topic {marker.table_name!r}")
+            self._opened().rows_there(share)
+        elif share.staged or marker.position == share.position:
+            require_same(self.batch_at(share), share, marker)
 
     def _publish(self, publication: Publication, rows: Rows) -> Published:
         if self._mark is None:

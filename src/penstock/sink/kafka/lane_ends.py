@@ -26,6 +26,7 @@ from penstock.errors import Refused, Retryable, Usage
 from penstock.kafka.transaction_ends import (
     ABORTED,
     COMMITTED,
+    COMMITTING,
     ENDING,
     ONGOING,
     Open,
@@ -38,9 +39,9 @@ from penstock.kafka.transaction_ends import (
 from penstock.kafka.transactions import connect
 from penstock.sink.kafka.clients import Clients
 from penstock.sink.kafka.errors import command, connection_lost, overtaken
-from penstock.sink.kafka.marker_store import newest_mark, transactional_id
+from penstock.sink.kafka.marker_store import LaneMarker, newest_mark, transactional_id
 from penstock.sink.kafka.target import Wanted
-from penstock.sink.kafka.topics import await_settled, every_place, places_of
+from penstock.sink.kafka.topics import await_settled, every_place, places_of, written
 
 FENCE = FaultPoint("kafka-ends.fence", "A lane's older producers are fenced, and the coordinator aborts what they left open.")
 END = FaultPoint("kafka-ends.write", "An end that brokers forgot is written into partitions of a lane's transaction.")
@@ -113,6 +114,25 @@ class LaneEnds:
         self._others_are_open = is_ending is None
         return self._others_are_open
 
+    def newest_committed(self) -> LaneMarker | None:
+        """Return the lane's newest marker, also where brokers have not ended its commit yet, or forgot to. Changes nothing.
+
+        Where nobody can be asked, what readers see must do, as before a lane's first transaction.
+        """
+        markers = places_of(self._wanted.target.markers, [self._number])
+        [end] = written(self._clients.admin, self._wanted.target.markers, [self._number])
+        answers: list[bool] = []
+        try:
+            with self._explained():
+                self._while_true(lambda admin: answers.append(self._is_marker_committed(admin)), wait_s=_ENDED_S)
+        except CannotLook:
+            if not await_settled(self._clients.admin, markers, wait_s=self._wanted.timeout_ms / 1000 + _ENDED_S):
+                raise
+        finally:
+            self.close()
+        is_hidden = answers == [True]
+        return newest_mark(self._clients, self._wanted, self._number, below=end if is_hidden else None, visible=not is_hidden)
+
     def close(self) -> None:
         """Close the connection by which coordinators and leaders are asked; the next look opens another one."""
         connected, self._connected = self._connected, None
@@ -126,6 +146,20 @@ class LaneEnds:
             raise overtaken(self._clients.place)
         is_open = owner is not None and open_of(admin, owner.producer_id, self._places())
         return owner.state in ENDING if is_open else None
+
+    def _is_marker_committed(self, admin: KafkaAdminClient) -> bool:
+        """Return whether readers are kept from a marker of the lane that its coordinator has as committed.
+
+        The coordinator is asked once more at the end: what is open may have begun since it was asked first.
+        """
+        at = Place(self._wanted.target.markers, self._number)
+        owner = coordinated(admin, self._name)
+        found = None if owner is None else open_of(admin, owner.producer_id, [at]).get(at)
+        if found is None:
+            return False
+        owner = coordinated(admin, self._name)
+        is_same = owner is not None and (owner.producer_id, owner.producer_epoch) == (found.producer_id, found.producer_epoch)
+        return is_same and owner.state in {COMMITTING, COMMITTED}
 
     def _is_older_open(self, admin: KafkaAdminClient) -> bool:
         """Return whether anything of the lane is open. End it if it was already at the last look.
@@ -180,9 +214,14 @@ class LaneEnds:
         return await_settled(self._clients.admin, self._every_place(), wait_s=wait_s)
 
     def _every_place(self) -> list[TopicPartition]:
-        """Return each partition that the lane may have written to, those added a moment ago, too."""
-        places = every_place(self._clients.admin, self._topics)
-        gone = set(self._wanted.target.every) - {place.topic for place in places}
+        """Return each partition that the lane may have written to, those added a moment ago, too.
+
+        A topic of earlier settings that the user may not see any more is left out: no transaction of the lane comes there again,
+        which could end another one.
+        """
+        wanted = set(self._wanted.target.every)
+        places = every_place(self._clients.admin, self._topics, former={*self._topics} - wanted)
+        gone = wanted - {place.topic for place in places}
         if gone:
             raise Retryable(
                 f"{self._clients.place} does not know topic {min(gone)!r}.",

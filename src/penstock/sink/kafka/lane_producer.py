@@ -34,7 +34,10 @@ _ABORT_S = 5.0
 def try_transactions(clients: Clients, name: str, *, timeout_ms: int) -> None:
     """Raise KafkaException unless the user may run transactions under `name`. Fences older producers of that name."""
     producer = clients.transactional_producer(transactional_id=name, transaction_timeout_ms=timeout_ms)
-    producer.init_transactions(_ANSWER_S)
+    try:
+        producer.init_transactions(_ANSWER_S)
+    finally:
+        producer.let_go()
 
 
 class Transactions:
@@ -44,11 +47,11 @@ class Transactions:
         self._clients, self._timeout_s = clients, timeout_ms / 1000
         self._began_s: float | None = None
         self._is_committing = False
-        with translate_errors(self._clients), INIT.around(error=connection_lost, lost=connection_lost):
+        with translate_errors(self._clients):
             self._producer = clients.transactional_producer(
                 transactional_id=name, transaction_timeout_ms=timeout_ms, message_max_bytes=max_record_bytes
             )
-            self._producer.init_transactions(_ANSWER_S)
+            self._init()
 
     def are_settled(self, places: Sequence[TopicPartition]) -> bool:
         """Return whether no transaction is open in `places`, whoever began it; False if that cannot be said soon."""
@@ -96,6 +99,15 @@ class Transactions:
             self._producer.commit_transaction(self._timeout_s)  # I6: rows and marker become visible together
         self._is_committing = False
         self._began_s = None
+
+    def _init(self) -> None:
+        """Fence older producers. If that fails, end this one: kept alive by the error, it would go on and fence the next one."""
+        try:
+            with INIT.around(error=connection_lost, lost=connection_lost):
+                self._producer.init_transactions(_ANSWER_S)
+        except BaseException:
+            self.drop()
+            raise
 
     def drop(self) -> None:
         """Drop the producer. Abort an open transaction if that is quick, since readers wait for it.

@@ -98,14 +98,19 @@ class LaneMarker:
         return replace(self, mark=replace(self.mark, marker=replace(self.marker, ledger_id=ledger_id)))
 
     def rows_there(self, publication: Publication) -> int:
-        """Return how many rows of this lane's share of `publication` are committed already. Raises LedgerMismatch."""
+        """Return how many rows of this lane's share of `publication` are committed already.
+
+        A ledger goes on only when its batch is there as a whole. Raises LedgerMismatch for a part of any other batch (I2).
+        """
         part = self.part
-        if part is None or part.position != publication.position:
+        if part is None:
             return 0
-        if part.digest != publication.totals.digest:
+        if (part.position, part.digest) != (publication.position, publication.totals.digest):
             raise LedgerMismatch(
-                f"Lane {self.lane} of sink {self.marker.sink!r} began another batch at position {part.position} than the ledger.",
-                remedy="Another ledger filled this topic: restore that one, or give the sink another name and an empty topic.",
+                f"Lane {self.lane} of sink {self.marker.sink!r} holds a part of another batch than this ledger's at position "
+                f"{publication.position}: of one that was decided at position {part.position}.",
+                remedy="Another ledger, or a copy of this one, filled this topic: restore that one, or give the sink another "
+                "name and an empty topic.",
             )
         return part.rows
 
@@ -173,13 +178,16 @@ def _part(value: object) -> Part:
     )
 
 
-def newest_mark(clients: Clients, wanted: Wanted, lane: int, *, below: int | None = None) -> LaneMarker | None:
+def newest_mark(
+    clients: Clients, wanted: Wanted, lane: int, *, below: int | None = None, visible: bool = True
+) -> LaneMarker | None:
     """Return a lane's newest committed marker (`below` an offset, if given), whoever is at work; None if it never had one.
 
-    Raises KafkaException, LedgerMismatch, and Refused for a topic in which another sink has markers: its open transactions would
-    hide ours.
+    `visible`: readers see it; False where the newest one `below` is committed and readers do not see it yet. Raises
+    KafkaException, LedgerMismatch, and Refused for a topic in which another sink has markers: its open transactions would hide
+    ours.
     """
-    consumer = clients.consumer()
+    consumer = clients.consumer(**{"isolation.level": "read_committed" if visible else "read_uncommitted"})
     try:
         key = mark_key(wanted.pipeline, wanted.sink)
         value = _newest(clients.admin, consumer, wanted.target.markers, lane, key=key, below=below)

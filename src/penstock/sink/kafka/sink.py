@@ -1,6 +1,6 @@
 """The Kafka sink: commits each lane of a batch in one transaction with its marker, or in several where the lane is large."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from threading import RLock
@@ -32,6 +32,7 @@ from penstock.sink.kafka import verification
 from penstock.sink.kafka.clients import Clients
 from penstock.sink.kafka.errors import translate_errors
 from penstock.sink.kafka.lane import Lane
+from penstock.sink.kafka.lane_ends import LaneEnds
 from penstock.sink.kafka.lane_producer import HEADER
 from penstock.sink.kafka.marker_store import LaneMarker, newest_mark
 from penstock.sink.kafka.preparation import (
@@ -142,10 +143,14 @@ class KafkaSink(SpooledSink):
         return findings_of(self._clients, self._wanted)
 
     def high_water_mark(self, account: AccountName, *, pipeline: PipelineName) -> HighWaterMark | None:  # noqa: ARG002 - it has one
-        """Return what the newest marker of all lanes says. Raises Failed, Retryable, FormatTooNew."""
+        """Return what the newest marker of all lanes says, also one whose commit readers do not see yet.
+
+        Raises Failed, Retryable, FormatTooNew.
+        """
         if account != ONLY_ACCOUNT:
             return None
-        return verification.high_water_mark(self._markers())
+        with translate_errors(self._clients, Failed):
+            return verification.high_water_mark(self._markers_committed())
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
         """Check the topics, create the topic of markers, and fence older producers. Raises Usage, Refused, Failed, Retryable."""
@@ -232,6 +237,8 @@ class KafkaSink(SpooledSink):
         own = publication.staged[0].ref.get(SCHEMA)
         publication = publication if own is None else replace(publication, schema=str(own))
         shares = [replace(publication, staged=publication.staged[at::lanes]) for at in range(lanes)]
+        if lanes > 1 and not self._wanted.keyed:
+            map_concurrently(lambda at: self._lane(at).require_own(shares[at]), range(lanes))  # I2
         if lanes > 1 or self._wanted.keyed:  # else rows and identity are committed together
             self._lane(0).claim(publication)
         done = map_concurrently(
@@ -271,16 +278,26 @@ class KafkaSink(SpooledSink):
         return max_record_bytes(found.values())
 
     def _markers(self) -> Sequence[LaneMarker]:
+        """Return the newest marker that readers see of each lane."""
+        lanes, _ = self._settled_lanes()
+        return self._markers_below(dict.fromkeys(lanes))
+
+    def _markers_committed(self) -> Sequence[LaneMarker]:
+        """Return the newest marker of each lane, also where brokers keep readers from it."""
+        lanes, is_settled = self._settled_lanes()
+        if is_settled:
+            return self._markers_below(dict.fromkeys(lanes))
+        return _known(LaneEnds(self._clients, self._wanted, lane).newest_committed() for lane in lanes)
+
+    def _settled_lanes(self) -> tuple[Sequence[int], bool]:
+        """Return the lanes that may have a marker, and whether no transaction is open there, after waiting for that a while."""
         topic = self._wanted.target.markers
-        with translate_errors(self._clients, Failed):
-            markers = described(self._clients.admin, [topic])[topic]
-            numbers = range(0 if markers is None else markers.partitions)
-            await_settled(self._clients.admin, places_of(topic, numbers), wait_s=SETTLED_S)
-            return self._markers_below(dict.fromkeys(numbers))
+        markers = described(self._clients.admin, [topic])[topic]
+        lanes = range(0 if markers is None else markers.partitions)
+        return lanes, await_settled(self._clients.admin, places_of(topic, lanes), wait_s=SETTLED_S)
 
     def _markers_below(self, ends: Mapping[int, int | None]) -> Sequence[LaneMarker]:
-        found = [newest_mark(self._clients, self._wanted, lane, below=end) for lane, end in ends.items()]
-        return [mark for mark in found if mark is not None]
+        return _known(newest_mark(self._clients, self._wanted, lane, below=end) for lane, end in ends.items())
 
     def _read(self, decisions: SinkDecisions) -> tuple[Sequence[LaneMarker], Totals | None]:
         """Return the markers, and totals read back as of them, None if these prove nothing. Raises KafkaException, Retryable."""
@@ -297,3 +314,7 @@ class KafkaSink(SpooledSink):
         found = verification.content(self._clients, begun, cut.ends, str(newest.marker.schema), self._row_digest)
         verification.require_comparable(found, marks, cut, decisions, topic=self._wanted.target.topic)
         return marks, found
+
+
+def _known(marks: Iterable[LaneMarker | None]) -> Sequence[LaneMarker]:
+    return [mark for mark in marks if mark is not None]

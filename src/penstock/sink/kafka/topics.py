@@ -1,6 +1,6 @@
 """Topics as the cluster describes them, and the first and last offsets of their partitions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -118,12 +118,17 @@ def places_of(topic: str, partitions: Sequence[int]) -> list[TopicPartition]:
     return [TopicPartition(topic, partition) for partition in partitions]
 
 
-def every_place(admin: AdminClient, topics: Sequence[str]) -> list[TopicPartition]:
-    """Return all partitions of those of `topics` that exist. Raises KafkaException."""
+def every_place(admin: AdminClient, topics: Sequence[str], *, former: Collection[str] = ()) -> list[TopicPartition]:
+    """Return all partitions of those of `topics` that exist, and of those in `former` that the user may see, too.
+
+    Raises KafkaException.
+    """
     found = [admin.list_topics(topic, ANSWER_S).topics[topic] for topic in topics]
     for topic in found:
-        if topic.error is not None and not is_gone(error := KafkaException(topic.error)):
-            raise error
+        if topic.error is not None:
+            error = KafkaException(topic.error)
+            if not is_gone(error) and not (topic.topic in former and is_forbidden(error)):
+                raise error
     return [place for topic in found for place in places_of(topic.topic, sorted(topic.partitions))]
 
 

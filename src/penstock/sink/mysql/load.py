@@ -47,7 +47,7 @@ def load(
     statements, totals = TABLES.statements_of(schema, target), TABLES.totals(connection, schema, target)
     directly, staged = connection.server.loads and _goes_directly(table_schema, target), 0
     if not directly:
-        create_stage(connection, statements, schema)
+        create_stage(connection, statements, TABLES.staged(schema, target))
         staged = _sent(lambda: fill_stage(connection, statements, batches))
     with MOVE.around(error=connection_lost, lost=connection_lost):
         if directly:
@@ -139,17 +139,22 @@ def _load_by_key(
     connection.execute(sql.CREATE_CHOSEN)
     connection.execute(statements.choose(last=write == "upsert"))
     unchosen = totals(statements.read_unchosen())
+    deleted = 0
     if write == "upsert":
         there = totals(statements.lock_replaced())
+        if statements.deletes:
+            deleted = _execute_strictly(connection, statements.delete())
+            unchosen += totals(statements.read_deleting())
+            connection.execute(statements.forget_deleting())
         matched = _execute_strictly(connection, statements.replace())
-        if matched != there.rows:
-            raise Conflict(f"{matched} rows were replaced where {there.rows} had a key of the batch")
+        if matched + deleted != there.rows:
+            raise Conflict(f"{matched + deleted} rows were replaced or deleted where {there.rows} had a key of the batch")
     else:
         there = totals(statements.read_skipped())
     connection.execute(statements.forget_there())
-    inserted = _insert_chosen(connection, statements, key_indexes)
-    if inserted + there.rows + unchosen.rows != staged:
-        raise Conflict(f"{inserted} rows were inserted where {staged - there.rows - unchosen.rows} had a key that was not there")
+    inserted, absent = _insert_chosen(connection, statements, key_indexes), staged - unchosen.rows - (there.rows - deleted)
+    if inserted != absent:
+        raise Conflict(f"{inserted} rows were inserted where {absent} had a key that was not there")
     return Loaded(rows=staged, displaced=there + unchosen)
 
 
@@ -204,7 +209,7 @@ def rehearse(connection: Connection, rows: "pa.Schema", target: Target) -> None:
     """
     try:
         connection.execute(BEGIN)
-        _stage_one_row(connection, rows, TABLES.statements_of(rows, target), by_key=target.write in BY_KEY)
+        _stage_one_row(connection, TABLES.staged(rows, target), TABLES.statements_of(rows, target), by_key=target.write in BY_KEY)
         connection.execute(COMMIT)
         connection.execute(sql.DROP_CHOSEN)
         connection.execute(sql.DROP_STAGE)

@@ -110,7 +110,7 @@ class TableStatements(StagedTableStatements):
 
     def create_stage(self, declared: Sequence[str], collation: str) -> str:
         """Create the session's own staging table, which ends with the connection."""
-        parts = [f"{self.number} bigint NOT NULL PRIMARY KEY", *self._defined(declared)]
+        parts = [f"{self.number} bigint NOT NULL PRIMARY KEY", *self._staged_defined(declared)]
         return f"CREATE TEMPORARY TABLE {STAGE} ({', '.join(parts)}){self.options} COLLATE {collation}"
 
     def load(self, options: str) -> str:
@@ -163,6 +163,18 @@ class TableStatements(StagedTableStatements):
         others = [self.quoted(name) for name in self.columns if name not in self.key] or [self.quoted(self.key[0])]
         changes = ", ".join(f"t.{name} = s.{name}" for name in others)
         return f"UPDATE {self._chosen_there} SET {changes}"
+
+    def delete(self) -> str:
+        """Delete the table's rows for whose key the chosen row deletes."""
+        return f"DELETE t FROM {self._chosen_there} WHERE {self._deletes('s')}"
+
+    def read_deleting(self) -> str:
+        """Select the chosen rows that delete."""
+        return f"SELECT {self._selected('s')} FROM {self._staged_chosen} WHERE {self._deletes('s')}"
+
+    def forget_deleting(self) -> str:
+        """Remove the rows that delete from the choice."""
+        return f"DELETE c FROM {self._staged_chosen} WHERE {self._deletes('s')}"
 
     def forget_there(self) -> str:
         """Remove the rows whose key the table has from the choice."""

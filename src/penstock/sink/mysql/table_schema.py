@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pymysql
 
+from penstock.core.deletes import without_deleting
 from penstock.core.model import SinkName
 from penstock.errors import Refused
 from penstock.sink.mysql import statements as sql
@@ -18,7 +19,7 @@ from penstock.sink.mysql.storage import KEY_TYPES, STORAGES, most_bytes, most_ch
 from penstock.sink.table.columns import Alter, CatalogTable, Lengths, TableColumn, require_columns
 from penstock.sink.table.dialect import Rows
 from penstock.sink.table.served import ServedTables
-from penstock.sink.table.target import PRIVILEGES, Target, not_a_table
+from penstock.sink.table.target import Target, not_a_table
 from penstock.sql.mysql.catalog import ENGINE, kind_of, uniques_of
 from penstock.sql.mysql.connection import CHARSET, Connection
 from penstock.sql.mysql.errors import DENIED, code_of, reason_of
@@ -143,7 +144,7 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
 
     def require_allowed(self, connection: Connection, _: TableSchema, rows: "pa.Schema", target: Target) -> None:
         tries = self.statements_of(rows, target).tries()
-        for right in PRIVILEGES[target.write]:
+        for right in target.privileges:
             try:
                 connection.execute(tries[right])
             except pymysql.err.Error as cause:
@@ -212,7 +213,8 @@ def _lengths(table_schema: TableSchema, rows: "pa.Schema", target: Target, serve
 def _without_nulls(batches: Iterator["pa.RecordBatch"], table_schema: TableSchema, target: Target) -> Iterator["pa.RecordBatch"]:
     columns = table_schema.by_name
     for batch in batches:
-        for name, values in zip(batch.schema.names, batch.columns, strict=True):
+        staying = without_deleting(batch) if target.deletes else batch
+        for name, values in zip(staying.schema.names, staying.columns, strict=True):
             column = columns[name.lower()]
             if values.null_count and column.not_null:
                 alter = _ALTER_KEY if name.lower() in table_schema.uniques.get(_PRIMARY, frozenset()) else _ALTER

@@ -70,7 +70,7 @@ class AccountPublication:
                 f"but ledger {self.publication.ledger_id} publishes position {self.publication.position} there.",
                 remedy="Stop the run of the ledger that is not wanted: what one of them decided would be there twice.",
             )
-        if marker.position < self.publication.position:
+        if marker.position < self.publication.position:  # I2
             require_no_copy(self.publication, marker.position, place=f"Account {self.account!r}")
             return False
         self._require_same_ledger(marker)

@@ -35,6 +35,7 @@ class WriteSettings:
     Arrow data in memory, `buffer_bytes` for all files of an attempt together. Small files of an attempt travel in the decision,
     up to `inline_limit_bytes` in all, if the store can put them at once. `owner` is part of every file's name. `row_digest` is
     how rows are hashed, which the ledger says. `footer_notes` adds to `Staged.ref` what publishing needs of each file's footer.
+    `field_ids` are the numbers of columns in the files, by path.
     """
 
     sink: SinkName
@@ -53,6 +54,7 @@ class WriteSettings:
     inline_limit_bytes: int = INLINE_LIMIT_BYTES
     row_digest: RowDigest = NEWEST_ROW_DIGEST
     footer_notes: FooterNotes | None = None
+    field_ids: Mapping[str, int] | None = None
 
 
 _OWN_SHARE = 16

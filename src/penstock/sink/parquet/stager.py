@@ -11,6 +11,7 @@ import pyarrow as pa
 from penstock.core.model import AccountName, Attempt, Staged
 from penstock.sink.parquet.account import Allowance, Upload, UploadArea
 from penstock.sink.parquet.encoding import Encodings, choose_encodings
+from penstock.sink.parquet.field_ids import with_field_ids
 from penstock.sink.parquet.layout import file_name
 from penstock.sink.parquet.part_file import PartFile, notes_for, stored_schema
 from penstock.sink.parquet.splitting import Chunk, Group, Splitter, WriteSettings
@@ -109,7 +110,7 @@ class ParquetStageWriter:
         self._areas = stager.areas
         self._attempt = attempt
         self._splitter = Splitter(stager.settings, schema)
-        self._stored = stored_schema(self._splitter.data_schema)
+        self._stored = _numbered(stored_schema(self._splitter.data_schema), stager.settings.field_ids)
         self._notes = notes_for(schema, self._splitter.data_schema)
         self._buffer = Buffer(stager.settings)
         self._chunk = _Gathering()
@@ -231,3 +232,7 @@ class _Gathering:
             hashes=np.concatenate([np.asarray(hashes) for _, hashes, _ in batches]),
             accounts=pa.chunked_array(routes) if routes else None,
         )
+
+
+def _numbered(schema: "pa.Schema", ids: Mapping[str, int] | None) -> "pa.Schema":
+    return schema if ids is None else with_field_ids(schema, ids)

@@ -1,5 +1,6 @@
 """`Table`, one account as its readers see it: the files up to some batch, where they are, and their rows, restored and hashed."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -22,16 +23,20 @@ _BATCH_ROWS = 1 << 16
 def read_content(file: BinaryIO, *, name: str, schema: str, row_digest: RowDigest) -> Totals:
     """Return the rows and the digest of a whole file; `name` is relative to the root and holds the partition values.
 
+    These count as they do for readers, also if another writer put the partition columns into the file.
+
     `schema` is Spark's JSON of the rows. A schema in the file's footer takes precedence: the file may be of an unknown batch.
+    Another writer's file, which has none, may be made of older files: columns that it lacks, or has beside, may be NULL in it.
     Raises ValueError with the reason for a file that does not hold such rows, pa.ArrowException and OSError for one that cannot
     be read.
     """
     parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
-    rows = arrow_schema(own_schema(parquet) or schema)
+    own = own_schema(parquet)
+    rows = arrow_schema(own or schema)
     values = _partition_values(name, rows)
     missing = [column for column in rows.names if column not in values and column not in parquet.schema_arrow.names]
-    surplus = [column for column in parquet.schema_arrow.names if column not in rows.names or column in values]
-    if missing or surplus:
+    surplus = [column for column in parquet.schema_arrow.names if column not in rows.names]
+    if (missing or surplus) and (own is not None or not _is_null_in(parquet, surplus) or len(missing) == len(rows)):
         raise ValueError(f"its columns are {', '.join(parquet.schema_arrow.names)}, expected {', '.join(rows.names)}")
     found = Totals()
     for batch in parquet.iter_batches(_BATCH_ROWS, use_threads=False):
@@ -50,6 +55,48 @@ def read_table(file: BinaryIO, *, name: str, schema: str) -> "pa.Table":
     wanted = table_schema(schema)
     columns = [_column(found, field, values) for field in wanted]
     return pa.Table.from_arrays(columns, schema=wanted)
+
+
+def read_rows(file: BinaryIO, *, name: str, schema: str, columns: Sequence[str] | None = None) -> Iterator["pa.RecordBatch"]:
+    """Yield the rows of a file in their order, with those columns of `table_schema(schema)`, all of them by default.
+
+    A column that the file lacks is NULL, since it came later; unless the file has values of one that is not in the schema: then
+    it may have another name now. Raises ValueError, pa.ArrowException and OSError as `read_content`.
+    """
+    parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
+    values = _partition_values(name, arrow_schema(own_schema(parquet) or schema))
+    fields = [field for field in table_schema(schema) if columns is None or field.name in columns]
+    stored = [field.name for field in fields if field.name not in values]
+    there = parquet.schema_arrow.names
+    missing = [column for column in stored if column not in there]
+    if missing and not _is_null_in(parquet, [column for column in there if column not in table_schema(schema).names]):
+        raise ValueError(f"its columns are {', '.join(there)}, expected {missing[0]} among them")
+    for batch in parquet.iter_batches(_BATCH_ROWS, columns=[name for name in stored if name in there], use_threads=False):
+        yield pa.RecordBatch.from_arrays([_in_file(batch, field, values) for field in fields], schema=pa.schema(fields))
+
+
+def _in_file(batch: "pa.RecordBatch", field: "pa.Field", values: "dict[str, Value]") -> "pa.Array":
+    if field.name in values:
+        return pa.repeat(pa.scalar(values[field.name], field.type), batch.num_rows)
+    column = _in_batch(batch, field)
+    return column if column.type == field.type else column.cast(field.type)
+
+
+def _in_batch(batch: "pa.RecordBatch", field: "pa.Field") -> "pa.Array":
+    index = batch.schema.get_field_index(field.name)
+    return pa.nulls(batch.num_rows, field.type) if index < 0 else batch.column(index)
+
+
+def filled_columns(file: BinaryIO, columns: Sequence[str]) -> Sequence[str]:
+    """Return those of the columns that have a value in the file. Raises as `read_content`."""
+    parquet = pq.ParquetFile(file)
+    return [column for column in columns if column in parquet.schema_arrow.names and not _is_null_in(parquet, [column])]
+
+
+def _is_null_in(parquet: "pq.ParquetFile", columns: Sequence[str]) -> bool:
+    """Return whether these columns of the file have no value."""
+    found = parquet.read(columns=list(columns), use_threads=False) if columns else None
+    return found is None or all(found.column(name).null_count == found.num_rows for name in columns)
 
 
 def table_schema(schema: str) -> "pa.Schema":
@@ -94,7 +141,7 @@ def _restored(batch: "pa.RecordBatch", rows: "pa.Schema", values: dict[str, Valu
     columns = [
         pa.repeat(pa.scalar(values[field.name], field.type), batch.num_rows)
         if field.name in values
-        else _as(field.type, batch.column(batch.schema.get_field_index(field.name)))
+        else _as(field.type, _in_batch(batch, field))
         for field in rows
     ]
     return pa.RecordBatch.from_arrays(columns, names=rows.names)

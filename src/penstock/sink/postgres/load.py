@@ -41,7 +41,7 @@ def load(
         batches = TABLES.lengths(table_schema, schema, target).required(batches)
     directly, staged = _goes_directly(schema, table_schema, target), 0
     if not directly:
-        create_stage(connection, statements, schema)
+        create_stage(connection, statements, TABLES.staged(schema, target))
         staged = _copy(connection, statements.copy(), _numbered(batches, statements.number))
     with MOVE.around(error=connection_lost, lost=connection_lost):
         if directly:
@@ -139,10 +139,11 @@ def _write(
     if write == "upsert":
         replaced = totals(statements.lock_replaced(casts))
         superseded = totals(statements.read_superseded(casts))
+        deleted = connection.execute(statements.delete(casts)).rowcount if statements.deletes else 0
         row = connection.execute(statements.upsert(casts)).fetchone()
         assert row is not None
-        if row[1] != replaced.rows:
-            raise Conflict(f"{row[1]} rows were replaced where {replaced.rows} had a key of the batch")
+        if row[1] + deleted != replaced.rows:
+            raise Conflict(f"{row[1] + deleted} rows were replaced or deleted where {replaced.rows} had a key of the batch")
         return Loaded(rows=row[0] + superseded.rows, displaced=replaced + superseded)
     skipped = totals(statements.read_skipped(casts))
     inserted = connection.execute(statements.insert_if_absent(casts)).rowcount

@@ -173,12 +173,12 @@ class TableStatements(StagedTableStatements):
 
     def create_stage(self, staged: Sequence[str]) -> str:
         """Create the session's own staging table of types that have Arrow's binary form; it ends with the transaction."""
-        columns = ", ".join([f"{self._number} bigint", *self._defined(staged)])
+        columns = ", ".join([f"{self._number} bigint", *self._staged_defined(staged)])
         return f'CREATE TEMPORARY TABLE "penstock_stage" ({columns}) ON COMMIT DROP'
 
     def copy(self) -> str:
         """COPY into the staging table."""
-        return f"COPY {STAGE} ({self._number}, {self._list(self.columns)}) FROM STDIN (FORMAT BINARY)"
+        return f"COPY {STAGE} ({self._number}, {self._list(self.staged)}) FROM STDIN (FORMAT BINARY)"
 
     def copy_in(self) -> str:
         """COPY into the table itself."""
@@ -188,10 +188,14 @@ class TableStatements(StagedTableStatements):
         return f"INSERT INTO {self.name} ({self._list(self.columns)}) SELECT {self._cast(casts, self.columns)} FROM {STAGE}"
 
     def upsert(self, casts: Sequence[str]) -> str:
-        """Insert or update the last staged row of each key; select how many were written, and how many of them replaced one."""
+        """Insert or update the last staged row of each key, unless it deletes.
+
+        Select how many were written, and how many of them replaced one.
+        """
         others = [name for name in self.columns if name not in self.key] or list(self.key)
         changes = ", ".join(f"{self.quoted(name)} = excluded.{self.quoted(name)}" for name in others)
-        upsert = f"{self._insert_chosen(casts, last=True)} ON CONFLICT ({self._list(self.key)}) DO UPDATE SET {changes}"
+        chosen = f"{self._insert_chosen(casts, last=True)}{self._stays('s')}"
+        upsert = f"{chosen} ON CONFLICT ({self._list(self.key)}) DO UPDATE SET {changes}"
         return (
             f"WITH moved AS ({upsert} RETURNING xmax <> 0 AS replaced) "
             "SELECT count(*), count(*) FILTER (WHERE replaced) FROM moved"
@@ -202,13 +206,18 @@ class TableStatements(StagedTableStatements):
         return f"{self._insert_chosen(casts, last=False)} ON CONFLICT ({self._list(self.key)}) DO NOTHING"
 
     def lock_replaced(self, casts: Sequence[str]) -> str:
-        """Select and lock the table's rows that an upsert will replace."""
+        """Select and lock the table's rows that have a key of the batch: those that will be replaced or deleted."""
         keys = f"SELECT {self._cast(casts, self.key)} FROM {STAGE}"
         return f"SELECT {self._selected()} FROM {self.name} WHERE ({self._list(self.key)}) IN ({keys}) FOR UPDATE"
 
+    def delete(self, casts: Sequence[str]) -> str:
+        """Delete the table's rows for whose key the last staged row deletes."""
+        keys = f"SELECT {self._cast(casts, self.key, 's')} FROM {STAGE} s WHERE {self._is_chosen(casts, last=True)}"
+        return f"DELETE FROM {self.name} WHERE ({self._list(self.key)}) IN ({keys} AND {self._deletes('s')})"
+
     def read_superseded(self, casts: Sequence[str]) -> str:
-        """Select the staged rows that are not the last of their key."""
-        return self._read_staged(f"NOT {self._is_chosen(casts, last=True)}")
+        """Select the staged rows that do not get into the table: those that are not the last of their key, or that delete."""
+        return self._read_staged(f"NOT {self._is_chosen(casts, last=True)}{self._or_deletes('s')}")
 
     def read_skipped(self, casts: Sequence[str]) -> str:
         """Select the staged rows that are not the first of their key, and the first ones whose key the table has."""

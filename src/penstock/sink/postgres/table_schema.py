@@ -28,7 +28,7 @@ from penstock.sink.postgres.storage import STORAGES, longest_text, storage_of
 from penstock.sink.table.columns import Alter, CatalogTable, TableColumn, require_columns
 from penstock.sink.table.dialect import Rows
 from penstock.sink.table.served import ServedTables
-from penstock.sink.table.target import BY_KEY, PRIVILEGES, NotStoredError, Target, not_a_table
+from penstock.sink.table.target import BY_KEY, NotStoredError, Target, not_a_table
 from penstock.sql.postgres.database import Connection
 from penstock.sql.postgres.names import quoted_table, require_name, split_name
 from penstock.sql.postgres.statements import UNIQUES
@@ -167,7 +167,7 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
                 f"Role {role!r} may not create temporary tables, in which rows are staged.",
                 remedy="GRANT TEMPORARY ON DATABASE to it.",
             )
-        for privilege in PRIVILEGES[target.write]:
+        for privilege in target.privileges:
             granted = connection.execute(sql.PRIVILEGES_WITH_TABLE, (table_schema.oid, privilege)).fetchone()
             if granted is not None and not granted[0]:
                 raise Refused(
@@ -212,7 +212,7 @@ def _require_no_rewriting_rules(rules: Iterable[Rule], target: Target) -> None:
     for rule in rules:
         if target.write in BY_KEY and rule.event != "DELETE":
             raise _rule_refused(rule, target, "with which PostgreSQL takes no INSERT by key")
-        if rule.is_instead and rule.event in _RUN_BY.get(target.write, _INSERTS):
+        if rule.is_instead and rule.event in _RUN_BY.get("replace" if target.deletes else target.write, _INSERTS):
             raise _rule_refused(rule, target, f"which does something else in place of each {rule.event}")
 
 

@@ -11,7 +11,7 @@ from redshift_connector.error import Error
 
 from penstock.sink.redshift import statements as sql
 from penstock.sink.redshift.errors import is_conflict, reason_of, translate_error
-from penstock.sql.session import LOCK_TIMEOUT_S, Sessions
+from penstock.sql.session import LOCK_TIMEOUT_S, Sessions, closed_on_error
 from penstock.sql.url import ServerAddress, UrlForm, one_of
 
 _STYLE = "pyformat"
@@ -110,9 +110,9 @@ class Database(Sessions[Connection]):
         connection.execute(sql.COMMIT)
 
     def _open(self) -> Connection:
-        connection = Connection(self._address, application=self._application)
-        for setting in sql.SESSION:
-            connection.execute(setting)
+        with closed_on_error(Connection(self._address, application=self._application)) as connection:
+            for setting in sql.SESSION:
+                connection.execute(setting)
         return connection
 
     def _begin_reading(self, session: Connection) -> None:

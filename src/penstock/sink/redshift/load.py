@@ -29,9 +29,10 @@ def load(
     """Write decided rows as `SqlDialect.write` does."""
     batches = TABLES.lengths(table_schema, schema, target).required(batches)
     statements, totals = TABLES.statements_of(schema, target), TABLES.totals(connection, schema, target)
-    connection.execute(statements.create_stage(STORAGES.declared(schema)))
+    sent = TABLES.staged(schema, target)
+    connection.execute(statements.create_stage(STORAGES.declared(sent)))
     with STAGE.around(error=connection_lost, lost=connection_lost):
-        staged = _fill_stage(connection, statements, schema, batches)
+        staged = _fill_stage(connection, statements, sent, batches)
     with MOVE.around(error=connection_lost, lost=connection_lost):
         loaded = _load(connection, statements, totals, target.write, staged)
     connection.execute(DROP_STAGE)

@@ -158,18 +158,19 @@ class TableStatements(StagedTableStatements):
 
     def create_stage(self, declared: Sequence[str]) -> str:
         """Create the staging table, which nobody else sees."""
-        return f"CREATE TEMPORARY TABLE {STAGE} ({self.number} bigint NOT NULL, {', '.join(self._defined(declared))})"
+        return f"CREATE TEMPORARY TABLE {STAGE} ({self.number} bigint NOT NULL, {', '.join(self._staged_defined(declared))})"
 
     def fill_stage(self, bound: Sequence[str], rows: int) -> str:
         """Insert so many rows, each with its number and its values in the expressions `bound`."""
         row = f"({', '.join(['CAST(%s AS bigint)', *bound])})"
-        return f"INSERT INTO {STAGE} ({self.number}, {self._list(self.columns)}) VALUES {', '.join([row] * rows)}"
+        return f"INSERT INTO {STAGE} ({self.number}, {self._list(self.staged)}) VALUES {', '.join([row] * rows)}"
 
     # --- by key
 
     def read_unchosen(self, *, last: bool) -> str:
-        """Read the staged rows that are not the last, or the first, of their key."""
-        return f"SELECT {self._selected('s')} FROM {STAGE} s WHERE s.{self.number} NOT IN ({self._chosen(last=last)})"
+        """Read the staged rows that are not the last, or the first, of their key, and those that delete."""
+        which = f"s.{self.number} NOT IN ({self._chosen(last=last)}){self._or_deletes('s')}"
+        return f"SELECT {self._selected('s')} FROM {STAGE} s WHERE {which}"
 
     def read_there(self) -> str:
         """Read the rows of the table that have a key of the batch."""
@@ -185,8 +186,8 @@ class TableStatements(StagedTableStatements):
         return f"DELETE FROM {self.name} USING {STAGE} WHERE {self._same(self.name, STAGE)}"
 
     def insert_chosen(self) -> str:
-        """Move the last staged row of each key."""
-        return f"{self.insert()} WHERE {self.number} IN ({self._chosen(last=True)})"
+        """Move the last staged row of each key, unless it deletes."""
+        return f"{self.insert()} WHERE {self.number} IN ({self._chosen(last=True)}){self._stays(STAGE)}"
 
     def insert_if_absent(self) -> str:
         """Move the first staged row of each key that the table lacks."""

@@ -14,7 +14,7 @@ from penstock.sink.table.columns import Alter, CatalogTable, TableColumn, requir
 from penstock.sink.table.dialect import Rows
 from penstock.sink.table.served import ServedTables
 from penstock.sink.table.storage import digits_of
-from penstock.sink.table.target import PRIVILEGES, Target, not_a_table
+from penstock.sink.table.target import Target, not_a_table
 
 _KINDS = {"v": "view", "r": "table"}
 _FILLED = ('"identity"', "identity(")
@@ -87,7 +87,7 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
                 f"User {user!r} may not create temporary tables, in which rows are staged.",
                 remedy="GRANT TEMPORARY ON DATABASE to it.",
             )
-        needed = (*PRIVILEGES[target.write], *(("DELETE",) if target.write == "upsert" else ()))
+        needed = dict.fromkeys((*target.privileges, *(("DELETE",) if target.write == "upsert" else ())))
         for privilege in (name for name in needed if name != "UPDATE"):
             asked = {"table": self.statements_of(rows, target).name, "privilege": privilege}
             if not connection.execute(sql.PRIVILEGES, asked).fetchone()[0]:

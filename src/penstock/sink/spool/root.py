@@ -19,7 +19,7 @@ from penstock.core.model import Finding, PipelineName, SinkName
 from penstock.errors import OutcomeUnknown, Usage
 from penstock.protocols import TaskCheck
 from penstock.sink.spool.place import ID_SUFFIX, Place, Spooled, folder_name
-from penstock.support.private_files import create_private, make_private_directory, open_private, sync_directory
+from penstock.support.private_files import create_durably, create_private, make_private_directory, open_private, sync_directory
 from penstock.support.secret import scheme_only
 
 
@@ -37,7 +37,7 @@ class DirectoryPlace:
         return self.directory
 
     def identities(self) -> Sequence[str]:
-        make_private_directory(Path(self.directory))
+        create_durably(Path(self.directory), make_private_directory)
         return [path.name for path in Path(self.directory).glob(f"*{ID_SUFFIX}")]
 
     def identify(self, name: str) -> None:

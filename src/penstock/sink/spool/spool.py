@@ -173,7 +173,7 @@ class Spool:
         Removes nothing if another ledger has signed the place: each ledger knows only for itself what is dead (I10).
         """
         place = self._place(cut.pipeline)
-        there = list(place.spooled())
+        there = _listed(place)
         if any(is_of_another(one, cut.ledger_id) for one in signatures_among((spooled.name for spooled in there), place)):
             return []
         dead = [spooled for spooled, attempt in _of_attempts(there) if cut.is_dead(attempt)]
@@ -184,7 +184,7 @@ class Spool:
 
     def waiting(self, pipeline: PipelineName) -> Iterator[Waiting]:
         place = self._place(pipeline)
-        for spooled, attempt in _of_attempts(place.spooled()):
+        for spooled, attempt in _of_attempts(_listed(place)):
             yield Waiting(name=f"{place.where}/{spooled.name}", attempt=attempt, size_bytes=spooled.size_bytes)
 
     def _place(self, pipeline: PipelineName) -> Place:
@@ -248,6 +248,11 @@ class SpooledSink:
 
     def close(self) -> None:
         """Do nothing: there is nothing to release."""
+
+
+def _listed(place: Place) -> Sequence[Spooled]:
+    with translate_os_errors(Retryable, f"The spool {place.where} cannot be listed", then=", then try again."):
+        return list(place.spooled())
 
 
 def _of_attempts(there: Iterable[Spooled]) -> Iterator[tuple[Spooled, Attempt]]:

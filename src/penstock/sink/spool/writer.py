@@ -15,6 +15,7 @@ from penstock.core.faults import FaultPoint
 from penstock.core.model import ONLY_ACCOUNT, Attempt, Json, SinkName, Staged, Totals
 from penstock.core.row_hash import digest
 from penstock.errors import StageFailed
+from penstock.sink.spool.deletes import DeletesByKey
 from penstock.sink.spool.place import Claimed, PieceFile
 from penstock.sink.valid_text import require_valid
 from penstock.support.filesystem_errors import translate_os_errors
@@ -80,14 +81,16 @@ class SpoolStager:
     """The recipe for spool writers.
 
     `check` rejects rows that the sink could never publish, before anything is decided; without one, texts must be UTF-8. `hashed`
-    is for a target that cannot tell all rows apart. `note` is what the sink wants to find again in `ref` of every piece, where
-    the decision freezes it. `cache` caches the rows in memory, too; it is None in a task.
+    is for a target that cannot tell all rows apart. `deletes`: rows have the column of `core.deletes`. `note` is what the sink
+    wants to find again in `ref` of every piece, where the decision freezes it. `cache` caches the rows in memory, too; it is None
+    in a task.
     """
 
     sink: SinkName
     claimed: Claimed
     check: RowCheck | None = None
     hashed: "RowHashes | None" = None
+    deletes: DeletesByKey | None = None
     inline_limit_bytes: int = INLINE_LIMIT_BYTES
     note: Mapping[str, Json] = field(default_factory=dict)
     cache: RowCache | None = None
@@ -116,10 +119,9 @@ class SpoolWriter:
         assert accounts is None, "a spooled sink has one place and no route"
         if rows.num_rows == 0:
             return
-        if self._stager.check is None:
-            require_valid(rows, sink=self._stager.sink)
-        else:
-            self._stager.check(rows)
+        self._require_fit(rows)
+        if self._stager.deletes is not None:
+            rows, hashes = self._stager.deletes.bare(rows, hashes)
         conform = self._conform(rows)
         with self._translate_errors():
             self._open_stream().write_batch(conform)
@@ -153,6 +155,14 @@ class SpoolWriter:
     def abandon(self) -> None:
         if self._target is not None:
             self._target.abandon()
+
+    def _require_fit(self, rows: "pa.RecordBatch") -> None:
+        deletes, check = self._stager.deletes, self._stager.check
+        for part in [rows] if deletes is None else deletes.checked(rows):
+            if check is None:
+                require_valid(part, sink=self._stager.sink)
+            else:
+                check(part)
 
     def _open_stream(self) -> Any:
         if self._stream is None:

@@ -7,12 +7,13 @@ import pyarrow as pa
 
 from penstock.core.faults import FaultPoint
 from penstock.core.model import Totals
+from penstock.sink.spool.deletes import runs_of
 from penstock.sink.sqlite import statements as sql
 from penstock.sink.sqlite.database import disk_error
 from penstock.sink.sqlite.statements import TableStatements
 from penstock.sink.sqlite.storage import restored, stored
 from penstock.sink.sqlite.table_schema import TableSchema, statements_of, with_row_numbers
-from penstock.sink.table.publication import Loaded, totals_under_key
+from penstock.sink.table.publication import Loaded, totals_of, totals_under_key
 from penstock.sink.table.storage import batch_of
 from penstock.sink.table.target import BY_KEY, Target
 
@@ -30,11 +31,13 @@ def load(
     table_schema: TableSchema,
     target: Target,
 ) -> Loaded:
-    """Write `batches` in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent` the first."""
+    """Write `batches` as `SqlDialect.write` does."""
     with MOVE.around(error=disk_error, lost=disk_error):
         statements, cursor = statements_of(rows, target), connection.cursor()
         if target.write == "replace":
             cursor.execute(statements.clear())
+        if target.deletes:
+            return _load_changes(cursor, batches, rows, table_schema, target)
         batches = with_row_numbers(table_schema, batches, target.table)
         if target.write in BY_KEY:
             return _load_by_key(cursor, statements, batches, rows, target)
@@ -49,13 +52,47 @@ def _load_by_key(
     target: Target,
 ) -> Loaded:
     upsert = target.write == "upsert"
-    _drop_displaced(cursor)
-    cursor.execute(statements.create_displaced())
-    cursor.execute(statements.note_replaced() if upsert else statements.note_skipped())
+    _note_displaced(cursor, statements, statements.note_replaced() if upsert else statements.note_skipped())
     rows = _insert(cursor, statements.upsert if upsert else statements.insert_if_absent, batches)
-    displaced = totals_under_key(_scan(cursor, statements.read_displaced(), schema), target.row_digest, table=target.table)
-    _drop_displaced(cursor)
+    displaced = _displaced(cursor, statements, schema, target)
     return Loaded(rows=rows if upsert else rows + displaced.rows, displaced=displaced)
+
+
+def _load_changes(
+    cursor: sqlite3.Cursor, batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", table_schema: TableSchema, target: Target
+) -> Loaded:
+    """Upsert and delete in the order of the rows, so that the last one of each key decides."""
+    statements = statements_of(schema, target)
+    _note_displaced(cursor, statements, statements.note_replaced(), statements.note_deleted())
+    upserted, deleting = 0, Totals()
+    for deletes, rows in runs_of(batches):
+        if deletes:
+            _delete(cursor, statements, rows)
+            deleting += totals_of(iter([rows]), target.row_digest)
+        else:
+            upserted += _insert(cursor, statements.upsert, with_row_numbers(table_schema, iter([rows]), target.table))
+    displaced = _displaced(cursor, statements, schema, target)
+    return Loaded(rows=upserted + deleting.rows, displaced=displaced + deleting)
+
+
+def _delete(cursor: sqlite3.Cursor, statements: TableStatements, rows: "pa.RecordBatch") -> None:
+    columns = {name.lower(): column for name, column in zip(rows.schema.names, rows.columns, strict=True)}
+    keys = zip(*(stored(columns[name.lower()]) for name in statements.key), strict=True)
+    cursor.executemany(statements.delete(), keys)
+
+
+def _note_displaced(cursor: sqlite3.Cursor, statements: TableStatements, *triggers: str) -> None:
+    """Have this connection save rows of the table that are displaced."""
+    _drop_displaced(cursor)
+    for statement in (statements.create_displaced(), *triggers):
+        cursor.execute(statement)
+
+
+def _displaced(cursor: sqlite3.Cursor, statements: TableStatements, schema: "pa.Schema", target: Target) -> Totals:
+    """Return the totals of the saved rows, and save no more."""
+    totals = totals_under_key(_scan(cursor, statements.read_displaced(), schema), target.row_digest, table=target.table)
+    _drop_displaced(cursor)
+    return totals
 
 
 def _drop_displaced(cursor: sqlite3.Cursor) -> None:

@@ -38,6 +38,7 @@ SQLITE: SqlDialect[sqlite3.Connection, TableSchema] = SqlDialect(
     require_storable=tables.require_storable,
     create_table=tables.create_table,
     require_fit=tables.require_fit,
+    missing_columns=tables.missing_in,
     row_check=tables.row_validator,
     read=content,
     write=load,

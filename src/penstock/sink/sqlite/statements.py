@@ -55,7 +55,11 @@ TABLE_COLUMNS = 'SELECT name, type, "notnull", pk, hidden, dflt_value FROM pragm
 TABLE_UNIQUES = 'SELECT name FROM pragma_index_list(?) WHERE "unique" AND NOT partial'
 INDEX_COLUMNS = "SELECT name, coll FROM pragma_index_xinfo(?) WHERE key ORDER BY seqno"
 
-DROP_DISPLACED = ("DROP TRIGGER IF EXISTS temp.penstock_displacing", "DROP TABLE IF EXISTS temp.penstock_displaced")
+DROP_DISPLACED = (
+    "DROP TRIGGER IF EXISTS temp.penstock_displacing",
+    "DROP TRIGGER IF EXISTS temp.penstock_deleting",
+    "DROP TABLE IF EXISTS temp.penstock_displaced",
+)
 
 
 def quoted(name: str) -> str:
@@ -105,6 +109,11 @@ class TableStatements:
     def insert_if_absent(self, rows: int) -> str:
         return f"{self.insert(rows)} ON CONFLICT ({_list(self.key)}) DO NOTHING"
 
+    def delete(self) -> str:
+        """Delete the row with the key, if there is one."""
+        same = " AND ".join(f"{quoted(name)} = ? COLLATE BINARY" for name in self.key)
+        return f"DELETE FROM {self._name} WHERE {same}"  # noqa: S608 - quoted
+
     def clear(self) -> str:
         return f"DELETE FROM {self._name}"  # noqa: S608 - quoted
 
@@ -119,6 +128,13 @@ class TableStatements:
         """Create a trigger of this connection that saves each row that an upsert replaces."""
         return f"""
             CREATE TEMP TRIGGER penstock_displacing AFTER UPDATE ON {self._name}
+            BEGIN INSERT INTO penstock_displaced SELECT {_list(self.columns, prefix="OLD.")}; END
+        """
+
+    def note_deleted(self) -> str:
+        """Create a trigger of this connection that saves each row that is deleted."""
+        return f"""
+            CREATE TEMP TRIGGER penstock_deleting AFTER DELETE ON {self._name}
             BEGIN INSERT INTO penstock_displaced SELECT {_list(self.columns, prefix="OLD.")}; END
         """
 

@@ -2,7 +2,7 @@
 
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ from penstock.errors import Refused, Usage
 from penstock.sink.sqlite import statements as sql
 from penstock.sink.sqlite.statements import OWN_TABLES, TableStatements
 from penstock.sink.sqlite.storage import RowValidator, storage_of
-from penstock.sink.table.columns import Alter, Columns, TableColumn, require_columns, require_distinct_names
+from penstock.sink.table.columns import Alter, Columns, TableColumn, missing_columns, require_columns, require_distinct_names
 from penstock.sink.table.target import Target, not_a_table, require_distinct_fields, require_key_in
 
 MAX_COLUMNS = 2000
@@ -123,6 +123,12 @@ def require_fit(
             f"Table {table!r} has no unique index on exactly ({columns}), so its rows cannot be told apart by this key.",
             remedy=f"CREATE UNIQUE INDEX … ON {sql.quoted(table)} ({columns}).",
         )
+
+
+def missing_in(_: sqlite3.Connection, table_schema: TableSchema, schema: "pa.Schema", target: Target) -> Mapping[str, str]:
+    """Return the columns of `schema` that the table lacks, each with the statement that adds it."""
+    of = _columns(target.table, decided=False)
+    return missing_columns(table_schema.columns, schema, of=of, storage_of=storage_of, folded=str.lower)
 
 
 def with_row_numbers(table_schema: TableSchema, batches: Iterator["pa.RecordBatch"], table: str) -> Iterator["pa.RecordBatch"]:

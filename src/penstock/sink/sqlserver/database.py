@@ -20,7 +20,7 @@ from pytds import tds_types
 from penstock.errors import GuaranteeTooWeak, PublishFailed, Refused, Usage
 from penstock.sink.sqlserver import statements as sql
 from penstock.sink.sqlserver.errors import is_conflict, reason_of, translate_error
-from penstock.sql.session import LOCK_TIMEOUT_S, Sessions
+from penstock.sql.session import LOCK_TIMEOUT_S, Sessions, closed_on_error
 from penstock.sql.url import ServerAddress, UrlForm, one_of
 
 Connect: TypeAlias = Callable[..., Any]
@@ -179,9 +179,9 @@ class Database(Sessions[Connection]):
         connection.execute(sql.COMMIT)
 
     def _open(self) -> Connection:
-        connection = Connection(self._address, application=self._application, connect=self._connect)
-        connection.execute(sql.SESSION)
-        connection.execute(sql.waiting_at_most(max(1, round(self._lock_timeout_s * 1000))))
+        with closed_on_error(Connection(self._address, application=self._application, connect=self._connect)) as connection:
+            connection.execute(sql.SESSION)
+            connection.execute(sql.waiting_at_most(max(1, round(self._lock_timeout_s * 1000))))
         return connection
 
     def _begin_reading(self, session: Connection) -> None:

@@ -26,12 +26,13 @@ def load(
     """Write decided rows as `SqlDialect.write` does."""
     batches = TABLES.lengths(table_schema, schema, target).required(batches)
     statements, totals = TABLES.statements_of(schema, target), TABLES.totals(connection, schema, target)
-    staged_as = staged_for(schema, target.key, table_schema)
+    sent = TABLES.staged(schema, target)
+    staged_as = staged_for(sent, target.key, table_schema)
     connection.execute(DROP_STAGE)
     connection.execute(statements.create_stage([kind + collation for kind, collation in staged_as]))
     with LOAD.around(error=connection_lost, lost=connection_lost):
         kinds = [kind for kind, _ in staged_as]
-        connection.load([(statements.number, "bigint"), *zip(schema.names, kinds, strict=True)], _rows(batches))
+        connection.load([(statements.number, "bigint"), *zip(sent.names, kinds, strict=True)], _rows(batches))
         staged = int(connection.execute(COUNT_STAGE).fetchone()[0])
     with MOVE.around(error=connection_lost, lost=connection_lost):
         loaded = _load(connection, statements, totals, target.write, staged)
@@ -58,6 +59,8 @@ def _load(
     chosen = staged - unchosen.rows
     if write == "upsert":
         there = totals(statements.lock_there())
+        if statements.deletes:
+            connection.execute(statements.delete())
         expected, changed = chosen, connection.execute(statements.upsert()).rowcount
     else:
         there = totals(statements.lock_skipped())

@@ -161,6 +161,7 @@ class TableStatements(StagedTableStatements):
 
     stage = STAGE
     primary_key = "PRIMARY KEY NONCLUSTERED"
+    deleting, staying = "{} = 1", "{} = 0"
 
     def quoted(self, name: str) -> str:
         return quoted(name)
@@ -171,7 +172,7 @@ class TableStatements(StagedTableStatements):
 
     def create_stage(self, declared: Sequence[str]) -> str:
         """Create the staging table, which nobody else sees."""
-        return f"CREATE TABLE {STAGE} ({self._number} bigint NOT NULL, {', '.join(self._defined(declared))})"
+        return f"CREATE TABLE {STAGE} ({self._number} bigint NOT NULL, {', '.join(self._staged_defined(declared))})"
 
     def hold(self) -> str:
         return f"SELECT TOP (1) 1 FROM {self.name} WITH (REPEATABLEREAD)"
@@ -179,8 +180,9 @@ class TableStatements(StagedTableStatements):
     # --- by key
 
     def read_unchosen(self, *, last: bool) -> str:
-        """Read the staged rows that are not the last, or the first, of their key."""
-        return f"SELECT {self._list(self.columns, 's')} FROM {STAGE} AS s WHERE NOT {self._is_chosen(last=last)}"
+        """Read the staged rows that are not the last, or the first, of their key, and those that delete."""
+        which = f"NOT {self._is_chosen(last=last)}{self._or_deletes('s')}"
+        return f"SELECT {self._list(self.columns, 's')} FROM {STAGE} AS s WHERE {which}"
 
     def lock_there(self) -> str:
         """Read the rows of the table that have a key of the batch; nobody else can change or add such rows now."""
@@ -194,15 +196,21 @@ class TableStatements(StagedTableStatements):
         return f"SELECT {self._list(self.columns, 's')} {self._first} AND {self._is_there}"
 
     def upsert(self) -> str:
-        """Move the last staged row of each key; it replaces the other columns of a row with the same key."""
+        """Move the last staged row of each key, unless it deletes; it replaces the other columns of a row with the same key."""
         others = [name for name in self.columns if name not in self.key] or list(self.key)
         changes = ", ".join(f"t.{self.quoted(name)} = s.{self.quoted(name)}" for name in others)
-        chosen = f"SELECT {self._list(self.columns, 's')} FROM {STAGE} AS s WHERE {self._is_chosen(last=True)}"
+        which = f"{self._is_chosen(last=True)}{self._stays('s')}"
+        chosen = f"SELECT {self._list(self.columns, 's')} FROM {STAGE} AS s WHERE {which}"
         return (
             f"MERGE INTO {self.name} WITH (HOLDLOCK) AS t USING ({chosen}) AS s ON {self._same('t', 's')} "
             f"WHEN MATCHED THEN UPDATE SET {changes} "
             f"WHEN NOT MATCHED BY TARGET THEN INSERT ({self._list(self.columns)}) VALUES ({self._list(self.columns, 's')});"
         )
+
+    def delete(self) -> str:
+        """Delete the rows of the table for whose key the last staged row deletes."""
+        which = f"{self._same(self.name, 's')} AND {self._is_chosen(last=True)} AND {self._deletes('s')}"
+        return f"DELETE FROM {self.name} WHERE EXISTS (SELECT 1 FROM {STAGE} AS s WHERE {which})"
 
     def insert_if_absent(self) -> str:
         """Move the first staged row of each key that the table lacks."""

@@ -18,7 +18,7 @@ from penstock.sink.sqlserver.storage import KEY_TYPES, STORAGES, most_units, sto
 from penstock.sink.table.columns import Alter, CatalogTable, Columns, TableColumn, require_columns, require_exact_key
 from penstock.sink.table.dialect import Rows
 from penstock.sink.table.served import ServedTables
-from penstock.sink.table.target import PRIVILEGES, Target, not_a_table
+from penstock.sink.table.target import Target, not_a_table
 
 _OF_SCALE = frozenset({"datetime2", "datetimeoffset", "time"})
 
@@ -146,7 +146,7 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
             raise of.no_unique_index(target.key, remedy=remedy)
 
     def require_allowed(self, connection: Connection, _: TableSchema, rows: "pa.Schema", target: Target) -> None:
-        for privilege in PRIVILEGES[target.write]:
+        for privilege in target.privileges:
             asked = {"table": self.statements_of(rows, target).name, "privilege": privilege}
             if connection.execute(sql.PRIVILEGES, asked).fetchone()[0] != 1:
                 raise Refused(

@@ -201,11 +201,14 @@ class Columns:
         """Return the remedy for a column that no statement can change: create the table anew, then publish the decided batch."""
         return self._remedy(self._run(None, column, "", otherwise=how), else_="")
 
+    def statement(self, template: str, column: str, declared: str) -> str:
+        """Return one of the statements of `alter` for a column."""
+        return template.format(table=self.named, column=self.alter.quoted(column), declared=declared)
+
     def _run(self, template: str | None, column: str, declared: str, *, otherwise: str = "") -> str:
         if template is None:
             return f"make the table anew with column {column!r} {otherwise}, and copy the rows"
-        statement = template.format(table=self.named, column=self.alter.quoted(column), declared=declared)
-        return f"run {as_code(statement)}"
+        return f"run {as_code(self.statement(template, column, declared))}"
 
     def _remedy(self, *changes: str, else_: str) -> str:
         change = ". ".join(f"{change[0].upper()}{change[1:]}" for change in changes)
@@ -237,6 +240,23 @@ def require_columns(
     )
     for field in schema:
         _require_lossless(there[folded(field.name)], field, storage_of(field.type), of)
+
+
+def missing_columns(
+    columns: Sequence[TableColumn],
+    schema: "pa.Schema",
+    *,
+    of: Columns,
+    storage_of: Callable[["pa.DataType"], DeclaresColumn],
+    folded: Callable[[str], str],
+) -> Mapping[str, str]:
+    """Return the columns of `schema` that the table lacks, each with the statement that adds it. Arguments as above."""
+    there = {folded(column.name) for column in columns}
+    return {
+        field.name: of.statement(of.alter.add, field.name, storage_of(field.type).declared(field.type))
+        for field in schema
+        if folded(field.name) not in there
+    }
 
 
 def _require_lossless(column: TableColumn, field: "pa.Field", storage: DeclaresColumn, of: Columns) -> None:

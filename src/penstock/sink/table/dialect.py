@@ -1,6 +1,6 @@
 """What the databases of `CatalogSink` and `SqlSink` differ in, as one value each."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -89,6 +89,7 @@ class Dialect(Generic[C, T]):
     - `split_name`: schema and table of a name from the settings.
     - `table_schema_of`: the table in a schema, None if there is none.
     - `require_storable`: raises Usage for a table name, a column or a key that no table can have.
+    - `missing_columns`: the columns of the rows that an existing table lacks, each with the statement that adds it.
     - `require_allowed`: raises Refused if the user lacks a privilege that publishing needs; None without users.
     - `row_check`: the check of rows in the tasks.
     - `read`: every row of the table. It raises NotStoredError.
@@ -101,6 +102,7 @@ class Dialect(Generic[C, T]):
     require_storable: Callable[["pa.Schema", Target], None]
     create_table: Callable[[C, "pa.Schema", Target], None]
     require_fit: RequiresFit[C, T]
+    missing_columns: Callable[[C, T, "pa.Schema", Target], Mapping[str, str]]
     require_allowed: Callable[[C, T, "pa.Schema", Target], None] | None = None
     row_check: Callable[[C, T, SinkName, Target], RowCheck]
     read: Callable[[C, "pa.Schema", Target], Rows]
@@ -114,8 +116,8 @@ class SqlDialect(Dialect[C, T]):
     - `hold`: the table's schema, read after it has kept others from altering the table until the end of the transaction, while
       they can still write rows; None where the transaction itself keeps all others out.
     - `write`: writes decided rows in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent`
-      the first. It raises Refused for a value that the table would change by now, Conflict where another session writes rows of
-      the same keys.
+      the first. If rows have the column of `core.deletes`, `upsert` deletes the row of a key if its last one deletes. It raises
+      Refused for a value that the table would change by now, Conflict where another session writes rows of the same keys.
     """
 
     codes: ErrorCodes = ErrorCodes()

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -84,12 +84,11 @@ def _require_none_left_out(marker: TableMarker, left_out: Sequence[str], content
     if not left_out or marker.schema is None or _reads_as(marker.before + marker.after, content):
         return
     kinds = {field["name"]: field["type"] for field in json.loads(marker.schema)["fields"]}
-    nulls = [as_code(f"CAST(NULL AS {_sql_type(kinds[name])}) AS {_spark_name(name)}") for name in left_out]
     raise Refused(
         f"The rows lack column {left_out[0]!r}, with values of which table {marker.table_name!r} was filled, so the rows that "
         f"are there could not be proved any more (lacking: {', '.join(left_out)}).",
         remedy="Give a column that was renamed its old name, in the transform and in the table. For one that was left out, add "
-        f"{', '.join(nulls)} to the transform's SELECT, in the place that it had.",
+        f"{as_nulls({name: kinds[name] for name in left_out})} to the transform's SELECT, in the place that it had.",
     )
 
 
@@ -98,6 +97,11 @@ def _reads_as(published: Totals, content: Callable[[], Totals]) -> bool:
         return content() == published
     except NotStoredError:
         return False
+
+
+def as_nulls(kinds: Mapping[str, object]) -> str:
+    """Return for a message what gives rows these columns, NULL in all rows. `kinds`: their types in Spark's JSON, by name."""
+    return ", ".join(as_code(f"CAST(NULL AS {_sql_type(kind)}) AS {_spark_name(name)}") for name, kind in kinds.items())
 
 
 def _spark_name(name: str) -> str:

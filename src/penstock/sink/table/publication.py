@@ -15,7 +15,11 @@ from penstock.sink.table.target import MERGE, NotStoredError, Target
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """The result of a load. `rows`: the batch's rows accounted for. `displaced`: rows that they replaced, or skipped ones."""
+    """The result of a load. `rows`: the batch's rows accounted for.
+
+    `displaced`: rows that they replaced or deleted, and rows of the batch that are not in the table: skipped ones, superseded
+    ones, and those that delete.
+    """
 
     rows: int
     displaced: Totals
@@ -54,7 +58,7 @@ def apply(
 
 def decided_as(target: Target) -> Mapping[str, Json]:
     """Return what the `ref` of every staged piece records about how its rows are to be written."""
-    return {"write": target.write, "key": list(target.key)}
+    return {"write": target.write, "key": list(target.key), **({"deletes": True} if target.deletes else {})}
 
 
 def decided_target(publication: Publication, target: Target) -> Target:
@@ -65,7 +69,7 @@ def decided_target(publication: Publication, target: Target) -> Target:
     """
     ref = publication.staged[0].ref if publication.staged else {}
     if "write" not in ref:
-        return target
+        return replace(target, deletes=False)
     write, noted = str(ref["write"]), ref.get("key")
     key = tuple(map(str, noted)) if isinstance(noted, list) else ()
     if write == MERGE and target.merge is None:
@@ -74,7 +78,9 @@ def decided_target(publication: Publication, target: Target) -> Target:
             f"`write: {target.write}` now.",
             remedy=f"Set `write: {MERGE}` and `merge` back and run `penstock recover`, which publishes the batch.",
         )
-    return replace(target, write=write, key=key, merge=target.merge if write == MERGE else None)
+    return replace(
+        target, write=write, key=key, merge=target.merge if write == MERGE else None, deletes=ref.get("deletes") is True
+    )
 
 
 def _write_of(publication: Publication, target: Target, marker: TableMarker) -> str:

@@ -7,10 +7,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import pyarrow as pa
 
+from penstock.core.deletes import schema_with_deletes
 from penstock.core.model import Publication, Published, SinkName, Totals
 from penstock.errors import Usage
 from penstock.sink.spool.writer import RowCheck
-from penstock.sink.table.columns import Alter, CatalogTable, Columns, Lengths, require_distinct_names, require_keyed
+from penstock.sink.table.columns import (
+    Alter,
+    CatalogTable,
+    Columns,
+    Lengths,
+    missing_columns,
+    require_distinct_names,
+    require_keyed,
+)
 from penstock.sink.table.dialect import C, ErrorCodes, FaultPoints, Rows, SqlDialect
 from penstock.sink.table.marker_store import MarkerStatements
 from penstock.sink.table.publication import Loaded, totals_under_key
@@ -117,6 +126,7 @@ class ServedTables(ABC, Generic[C, T, S]):
             create_table=self.create_table,
             hold=self.hold,
             require_fit=self.require_fit,
+            missing_columns=self.missing_columns,
             require_allowed=self.require_allowed,
             row_check=self.row_check,
             read=self.read,
@@ -132,7 +142,12 @@ class ServedTables(ABC, Generic[C, T, S]):
 
     def statements_of(self, rows: "pa.Schema", target: Target) -> S:
         """Return the SQL about the target for rows of this schema."""
-        return self.statements(*self.split_name(target.table), tuple(rows.names), target.key, self.storages.read_as(rows))
+        name, read_as = self.split_name(target.table), self.storages.read_as(rows)
+        return self.statements(*name, tuple(rows.names), target.key, read_as, target.deletes)
+
+    def staged(self, rows: "pa.Schema", target: Target) -> "pa.Schema":
+        """Return the schema of the target's rows as they are staged."""
+        return schema_with_deletes(rows) if target.deletes else rows
 
     def create_table(self, connection: C, rows: "pa.Schema", target: Target) -> None:
         connection.execute(self.statements_of(rows, target).create(self.declared(connection, rows, target)))
@@ -153,6 +168,11 @@ class ServedTables(ABC, Generic[C, T, S]):
         table_schema = self.table_schema_of(connection, *self.split_name(target.table))
         assert table_schema is not None, "it is held"
         return table_schema
+
+    def missing_columns(self, _: C, table_schema: T, rows: "pa.Schema", target: Target) -> Mapping[str, str]:
+        """Return the columns of the rows that the table lacks, each with the statement that adds it."""
+        of = self.columns(target, decided=False)
+        return missing_columns(table_schema.columns, rows, of=of, storage_of=self.storages.of, folded=self.fold)
 
     def read(self, connection: C, rows: "pa.Schema", target: Target) -> Rows:
         return self.scan(connection, self.statements_of(rows, target).read(), rows)

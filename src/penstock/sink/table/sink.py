@@ -11,6 +11,7 @@ from penstock.core.high_water_mark import HighWaterMark
 from penstock.core.model import ONLY_ACCOUNT, AccountName, PipelineName, Publication, Published, RowDigest, SinkKind, SinkName
 from penstock.errors import Failed, StagedDataLost
 from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpooledSink, SpoolRoot, SpoolStager
+from penstock.sink.spool.deletes import DeletesByKey
 from penstock.sink.spool.writer import RowCheck
 from penstock.sink.table.marker import NOTHING_YET
 from penstock.sink.table.preparation import settings_of
@@ -33,6 +34,8 @@ class TableSinkArguments(_Wanted, total=False):
     create: bool
     inline_limit_bytes: int
     merge: str | None
+    schema_changes: str
+    deletes: bool
 
 
 class TableSink(SpooledSink):
@@ -46,6 +49,10 @@ class TableSink(SpooledSink):
 
     No transaction is open while pieces are fetched from a store or removed there: that may take longer than a database lets a
     transaction stay idle, and other sessions wait for its locks.
+
+    `deletes`: rows come with the column of `core.deletes`; with `upsert`, one that deletes removes the row with its key.
+
+    `schema_changes`: what preparing does if the rows have columns that the table lacks: `fail`, or `add` them to the table.
 
     `case_counts`: whether table names that differ only in case are two names.
     """
@@ -64,6 +71,8 @@ class TableSink(SpooledSink):
         create: bool = True,
         inline_limit_bytes: int = INLINE_LIMIT_BYTES,
         merge: str | None = None,
+        schema_changes: str = "fail",
+        deletes: bool = False,
         case_counts: bool = False,
     ) -> None:
         with settings_of(name):
@@ -76,8 +85,9 @@ class TableSink(SpooledSink):
             key=tuple(key) if write in {*BY_KEY, MERGE} else (),
             merge=script,
             case_counts=case_counts,
+            deletes=deletes,
         )
-        self._create = create
+        self._create, self._schema_changes = create, schema_changes
         self._row_validator: RowCheck | None = None
         self._lock = RLock()
         self._committed = NOTHING_YET
@@ -96,7 +106,8 @@ class TableSink(SpooledSink):
         return True
 
     def describe(self) -> Mapping[str, str]:
-        how = self._target.write + (f" by {', '.join(self._target.key)}" if self._target.key else "")
+        how = f"{self._target.write} or delete" if self._target.deletes else self._target.write
+        how += f" by {', '.join(self._target.key)}" if self._target.key else ""
         if self._target.merge is not None:
             how = f"{MERGE} by {len(self._target.merge.statements)} of your own statements"
         limit = self._spool.inline_limit_bytes
@@ -115,7 +126,10 @@ class TableSink(SpooledSink):
         if self._row_validator is None:
             raise Failed(f"Sink {self._name!r} was not prepared with a schema.", remedy="Call prepare() first.")
         self._target = replace(self._target, has_staged=True)
-        return replace(self._spool.stager(self._row_validator), note=decided_as(self._target))
+        stager = replace(self._spool.stager(self._row_validator), note=decided_as(self._target))
+        if not self._target.deletes:
+            return stager
+        return replace(stager, deletes=DeletesByKey(key=self._target.key, row_digest=self._target.row_digest))
 
     def _begin_staging(self) -> None:
         """Prepare once more if a batch of an earlier run was published since, which `prepare` did not know of.

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 import pyarrow as pa
 
+from penstock.core.faults import FaultPoint
 from penstock.core.model import PipelineName, Publication, Totals
+from penstock.errors import Refused
 from penstock.sink.spool.writer import RowCheck
+from penstock.sink.table.columns import as_code
 from penstock.sink.table.database_sink import DatabaseSink, TransactionalSink
 from penstock.sink.table.dialect import C, Dialect, SqlDialect, T, TableSchema
 from penstock.sink.table.marker import LEDGER_ID, MarkerStore
@@ -16,12 +19,15 @@ from penstock.sink.table.marker_store import MARKER_TABLE, DatabaseMarkerStore
 from penstock.sink.table.preparation import ledger_id_missing, prepare_marker, require_not_lost, settings_of
 from penstock.sink.table.publication import Loaded, totals_of
 from penstock.sink.table.sink import TableSinkArguments
-from penstock.sink.table.target import Target, no_table, table_gone
+from penstock.sink.table.target import Target, may_add, no_table, table_gone
 from penstock.spark.schema import arrow_schema
 from penstock.sql.session import SqlDatabase
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+
+ADD_COLUMNS = FaultPoint("table.add_columns", "Columns that the rows have and the table lacks are added to it.")
 
 
 class CatalogSink(DatabaseSink[C], Generic[C, T]):
@@ -100,7 +106,7 @@ class CatalogSink(DatabaseSink[C], Generic[C, T]):
             require_not_lost(marker, self._target, exists=table_schema is not None)
             if marker is None:
                 self._require_unfilled(connection, table_schema)
-            table_schema = table_schema or self._created(connection, rows)
+            table_schema = self._with_columns(connection, table_schema, rows) if table_schema else self._created(connection, rows)
             self._require_fit(connection, table_schema, rows)
             self._dry_run(connection, rows)
             self._begin_marking(connection)
@@ -117,7 +123,7 @@ class CatalogSink(DatabaseSink[C], Generic[C, T]):
         table_schema = self._table_schema(connection)  # after the marker: a first start may create both meanwhile
         require_not_lost(marker, self._target, exists=table_schema is not None)
         if table_schema is not None:
-            self._require_fit(connection, table_schema, rows)
+            self._require_fit(connection, table_schema, self._without_missing(connection, table_schema, rows))
         elif not self._create:
             raise no_table(self._target.table)
         self._dry_run_unprepared(connection, table_schema, rows)
@@ -139,6 +145,29 @@ class CatalogSink(DatabaseSink[C], Generic[C, T]):
         table_schema = self._table_schema(connection)
         assert table_schema is not None, "it was created"
         return table_schema
+
+    def _with_columns(self, connection: C, table_schema: T, rows: "pa.Schema") -> T:
+        """Add what `_without_missing` leaves out, if everything else fits. Return the schema of the table then."""
+        there = self._without_missing(connection, table_schema, rows)
+        if there is rows:
+            return table_schema
+        self._require_fit(connection, table_schema, there)
+        with ADD_COLUMNS.around():
+            for statement in self._dialect.missing_columns(connection, table_schema, rows, self._target).values():
+                self._add_column(connection, statement)
+        return self._table_schema(connection) or table_schema
+
+    def _add_column(self, connection: C, statement: str) -> None:
+        connection.execute(statement)
+
+    def _without_missing(self, connection: C, table_schema: T, rows: "pa.Schema") -> "pa.Schema":
+        """Return the rows' schema without the columns that preparing adds to the table; `rows` itself if there are none."""
+        if self._schema_changes != "add":
+            return rows
+        missing = self._dialect.missing_columns(connection, table_schema, rows, self._target)
+        if not may_add(missing, rows.names, self._target.key):
+            return rows
+        return pa.schema([field for field in rows if field.name not in missing])
 
     def _require_fit(self, connection: C, table_schema: T, rows: "pa.Schema") -> None:
         self._dialect.require_fit(connection, table_schema, rows, self._target)
@@ -227,6 +256,19 @@ class SqlSink(CatalogSink[C, T], TransactionalSink[C]):
             self._database.commit(connection)
 
     # --- steps
+
+    def _add_column(self, connection: C, statement: str) -> None:
+        """Raise Refused where the role may not alter the table, the driver's other errors as they are."""
+        codes = self._dialect.codes
+        try:
+            super()._add_column(connection, statement)
+        except self._database.errors as cause:
+            if codes.code_of(cause) not in codes.forbidden:
+                raise
+            raise Refused(
+                f"Table {self._target.table!r} lacks a column of the rows, and the role cannot add it: {codes.reason_of(cause)}.",
+                remedy=f"Have the table's owner run {as_code(statement)}, and start again.",
+            ) from cause
 
     def _lacks_ledger_id(self, connection: C) -> bool:
         """Return whether an older Penstock created the table of markers, without the column `ledger_id`."""

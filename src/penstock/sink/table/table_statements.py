@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from penstock.core.deletes import deletes_column
+
 
 @dataclass(frozen=True, slots=True)
 class TableStatements(ABC):
@@ -71,9 +73,20 @@ class TableStatements(ABC):
 
 @dataclass(frozen=True, slots=True)
 class StagedTableStatements(TableStatements):
-    """The statements about the user's table and the staging table `stage`, which has its columns and `number`."""
+    """The statements about the user's table and the staging table `stage`, which has its columns and `number`.
+
+    `deletes`: it has one more, last, in which each row says whether it deletes; the condition is `deleting` or `staying`.
+    """
 
     stage: ClassVar[str]
+    deletes: bool = False
+    deleting: ClassVar[str] = "{}"
+    staying: ClassVar[str] = "NOT {}"
+
+    @property
+    def staged(self) -> tuple[str, ...]:
+        """The columns of a staged row, as it comes from the spool."""
+        return (*self.columns, deletes_column(self.columns)) if self.deletes else self.columns
 
     @property
     def number(self) -> str:
@@ -95,6 +108,22 @@ class StagedTableStatements(TableStatements):
     def _number(self) -> str:
         """The column `number`, as it is named in SQL."""
         return self.number
+
+    def _staged_defined(self, declared: Sequence[str]) -> list[str]:
+        """Return the definitions of the columns of a staged row."""
+        return [f"{self.quoted(name)} {kind}{self.null}" for name, kind in zip(self.staged, declared, strict=True)]
+
+    def _deletes(self, of: str) -> str:
+        """Return the condition that a staged row deletes."""
+        return self.deleting.format(f"{of}.{self.quoted(self.staged[-1])}")
+
+    def _or_deletes(self, of: str) -> str:
+        """Return ` OR`, and the condition that a staged row deletes; nothing where none does."""
+        return f" OR {self._deletes(of)}" if self.deletes else ""
+
+    def _stays(self, of: str) -> str:
+        """Return ` AND`, and the condition that a staged row does not delete; nothing where none does."""
+        return f" AND {self.staying.format(f'{of}.{self.quoted(self.staged[-1])}')}" if self.deletes else ""
 
     def _chosen(self, *, last: bool) -> str:
         """Select the number of the last or the first staged row of each key."""

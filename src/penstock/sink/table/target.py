@@ -1,6 +1,6 @@
 """The user's table as the settings name it, and what every database demands of the rows."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -12,14 +12,13 @@ from penstock.sink.table.script import Script, Syntax, script_of
 MERGE = "merge"
 WRITES = ("append", "upsert", "insert_if_absent", "replace")
 BY_KEY = frozenset({"upsert", "insert_if_absent"})
-PRIVILEGES = {
+_PRIVILEGES: Mapping[str, tuple[str, ...]] = {
     "append": ("SELECT", "INSERT"),
     "upsert": ("SELECT", "INSERT", "UPDATE"),
     "insert_if_absent": ("SELECT", "INSERT"),
     "replace": ("SELECT", "INSERT", "DELETE"),
     MERGE: (),
 }
-"""The privileges on the table that each `write` needs, where databases have users. SQL of `merge` is tried instead."""
 
 
 class NotStoredError(ValueError):
@@ -33,7 +32,8 @@ class Target:
     `merge`: the user's SQL, which alone determines what becomes of the rows; only with the `write` of that name. `row_digest`:
     how rows are hashed, as the ledger states. `partition`: the first columns of the key that say on which nodes a row is, where
     a database has such. `has_staged`: whether this run has staged a batch; what is published before that
-    was decided by an earlier run, perhaps with other settings.
+    was decided by an earlier run, perhaps with other settings. `deletes`: rows come with the column of `core.deletes`; only with
+    `write: upsert`.
     """
 
     table: str
@@ -44,6 +44,12 @@ class Target:
     row_digest: RowDigest = NEWEST_ROW_DIGEST
     partition: tuple[str, ...] = ()
     has_staged: bool = False
+    deletes: bool = False
+
+    @property
+    def privileges(self) -> tuple[str, ...]:
+        """The privileges on the table that publishing needs, where databases have users. SQL of `merge` is tried instead."""
+        return (*_PRIVILEGES[self.write], *(("DELETE",) if self.deletes else ()))
 
     def is_table(self, name: str) -> bool:
         """Return whether `name` is a name of this table."""
@@ -117,6 +123,14 @@ def _same_stored(one: "pa.DataType", other: "pa.DataType") -> bool:
     if pa.types.is_timestamp(one) and pa.types.is_timestamp(other):
         return (one.tz is None) is (other.tz is None)
     return bool(one.equals(other))
+
+
+def may_add(missing: Collection[str], columns: Collection[str], key: Collection[str]) -> bool:
+    """Return whether a start may add `missing` columns of the rows' `columns` to the table.
+
+    A key is never added, nor all columns at once: that is another table.
+    """
+    return 0 < len(missing) < len(columns) and set(missing).isdisjoint(key)
 
 
 def no_table(table: str) -> Refused:

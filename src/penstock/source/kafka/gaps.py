@@ -10,7 +10,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TypeAlias
 
-from penstock.core.kafka_offset import Positions
+from penstock.core.kafka_offset import TopicOffsets
 from penstock.core.model import SourceName
 from penstock.core.topics import GapAccepted, GapKind, TopicRead
 from penstock.errors import Retryable
@@ -38,7 +38,7 @@ _SHOWN = 8
 
 
 def gaps_of(
-    source: SourceName, needed: Positions, *, known: Mapping[str, TopicRead], now: Mapping[str, TopicNow]
+    source: SourceName, needed: TopicOffsets, *, known: Mapping[str, TopicRead], now: Mapping[str, TopicNow]
 ) -> tuple[GapAccepted, ...]:
     """Return every gap in front of `needed`, the first offset of each partition that was not delivered.
 
@@ -52,7 +52,7 @@ def gaps_of(
 
 
 def truncated(
-    source: SourceName, needed: Positions, end: Positions, *, known: Mapping[str, TopicRead], now: Mapping[str, TopicNow]
+    source: SourceName, needed: TopicOffsets, end: TopicOffsets, *, known: Mapping[str, TopicRead], now: Mapping[str, TopicNow]
 ) -> Iterator[GapAccepted]:
     """Yield what the broker lost at the end of its log of a batch that is planned up to `end`. `gaps_of` finds other gaps."""
     for topic, of in now.items():
@@ -117,7 +117,7 @@ def _of_partition(number: int, first: int, *, known: TopicRead | None, now: Topi
     return (GapKind.TRUNCATED, retained.high) if first > retained.high else (None, first)
 
 
-def within(gap: GapAccepted, end: Positions) -> Iterator[GapAccepted]:
+def within(gap: GapAccepted, end: TopicOffsets) -> Iterator[GapAccepted]:
     """Yield the part of a gap by retention that lies below `end`, since the next batches have the rest; other gaps whole."""
     below = end.get(gap.topic, {}).get(gap.partition, gap.first)
     if gap.kind is not GapKind.EXPIRED:

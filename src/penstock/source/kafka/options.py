@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from penstock.core.kafka_offset import Positions
+from penstock.core.kafka_offset import TopicOffsets
 from penstock.core.model import SourceName
 from penstock.errors import SourcesChanged, Usage
 from penstock.source.kafka.reader.settings import assigned_in, names_in
@@ -125,7 +125,7 @@ def _login(name: str, java: Mapping[str, str], client: Mapping[str, str]) -> dic
     return {"sasl.username": login["username"], "sasl.password": login["password"]}
 
 
-def require_named(name: SourceName, source: Source, read: Positions) -> None:
+def require_named(name: SourceName, source: Source, read: TopicOffsets) -> None:
     """Raise SourcesChanged unless the options name every partition of `read`.
 
     Spark goes on without a topic that they leave out, and reads it from its first record when they name it again.
@@ -139,7 +139,7 @@ def require_named(name: SourceName, source: Source, read: Positions) -> None:
         )
 
 
-def _left_out(source: Source, read: Positions) -> Iterator[str]:
+def _left_out(source: Source, read: TopicOffsets) -> Iterator[str]:
     lowered = {option.lower(): str(value) for option, value in source.options.items()}
     assigned = assigned_in(lowered.get("assign"))
     subscribed = names_in(lowered.get("subscribe")) if assigned is None else tuple(assigned)
@@ -151,7 +151,7 @@ def _left_out(source: Source, read: Positions) -> Iterator[str]:
         yield from (f"partition {number} of topic {topic!r}" for topic, number in wanted if (topic, number) not in there)
 
 
-def _matched(pattern: str, read: Positions) -> Sequence[str]:
+def _matched(pattern: str, read: TopicOffsets) -> Sequence[str]:
     """Return the topics in which the pattern is found anywhere, as both readers search; all for a pattern of Java's alone."""
     try:
         named = re.compile(pattern)

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.core.kafka_offset import positions_in
+from penstock.core.kafka_offset import topic_offsets_in
 from penstock.core.model import OffsetRange
 from penstock.source.kafka.options import reader_options
 from penstock.spec.source import Source
@@ -42,6 +42,6 @@ class KafkaRecords:
 
 def _positions(offsets: OffsetRange) -> tuple[dict[str, dict[int, int]], dict[str, dict[int, int]]]:
     """Return the starts and ends of all partitions that have an end. A partition added since starts with its first record."""
-    starts, ends = positions_in(offsets.start), positions_in(offsets.end)
+    starts, ends = topic_offsets_in(offsets.start), topic_offsets_in(offsets.end)
     begun = {topic: {number: starts.get(topic, {}).get(number, _EARLIEST) for number in parts} for topic, parts in ends.items()}
     return begun, {topic: dict(parts) for topic, parts in ends.items()}

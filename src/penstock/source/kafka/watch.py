@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.core.kafka_offset import Positions, positions_in
+from penstock.core.kafka_offset import TopicOffsets, topic_offsets_in
 from penstock.core.model import OffsetRange, SourceName
 from penstock.core.topics import GapAccepted, PartitionRead, TopicRead
 from penstock.errors import DependencyMissing, PenstockError
@@ -50,7 +50,7 @@ class Watch:
         return Seen(topics=tuple(topics), gaps=tuple(gaps), now=now)
 
     def _look_at(self, each: OffsetRange, *, known: Mapping[str, TopicRead]) -> Seen:
-        start, end = positions_in(each.start), positions_in(each.end)
+        start, end = topic_offsets_in(each.start), topic_offsets_in(each.end)
         needed = _needed(start, end)
         now = self._ask(each.source, list(needed))
         gaps = (
@@ -73,7 +73,7 @@ class Watch:
             raise
 
 
-def _needed(start: Positions, end: Positions) -> Positions:
+def _needed(start: TopicOffsets, end: TopicOffsets) -> TopicOffsets:
     """Return where each partition goes on. One that was added since is read from its first record."""
     topics = dict.fromkeys([*start, *end])
     return {topic: {**dict.fromkeys(end.get(topic, {}), 0), **start.get(topic, {})} for topic in topics}

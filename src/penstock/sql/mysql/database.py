@@ -11,7 +11,7 @@ from penstock.sql.mysql import statements as sql
 from penstock.sql.mysql.connection import Connection, address_of
 from penstock.sql.mysql.errors import reason_of, translate_error
 from penstock.sql.mysql.server import require_durable, server_of
-from penstock.sql.session import LOCK_TIMEOUT_S, Sessions
+from penstock.sql.session import LOCK_TIMEOUT_S, Sessions, closed_on_error
 
 IDLE_TIMEOUT_S = 60
 """Seconds after which a driver that stalls inside its transaction loses the transaction and its locks."""
@@ -55,13 +55,9 @@ class Database(Sessions[Connection]):
 
     def _open_publishing(self) -> Connection:
         """Open a session in which each statement sees what was committed before it."""
-        connection = self._open()
-        try:
+        with closed_on_error(self._open()) as connection:
             connection.execute(sql.READ_COMMITTED)
             connection.execute(sql.WAITS, {"lock_timeout": self._lock_timeout_s, "idle_timeout": IDLE_TIMEOUT_S})
-        except BaseException:
-            connection.close()
-            raise
         return connection
 
     def _open(self) -> Connection:
@@ -69,13 +65,14 @@ class Database(Sessions[Connection]):
             connection = Connection(self._address, application=self._application)
         except RuntimeError as cause:  # PyMySQL raises it for a login method that needs another package
             raise Failed(f"{self.place} cannot be logged in to: {cause}.", remedy="Install that package.") from cause
-        connection.execute(sql.SESSION)
-        variables = dict(connection.execute(sql.VARIABLES).fetchall())
-        variables |= dict(connection.execute(sql.REDO_LOG).fetchall())
-        connection.variables, connection.server = variables, server_of(variables)
-        for name, statement in sql.NO_STATEMENT_TIMEOUT.items():
-            if name in variables:
-                connection.execute(statement)
+        with closed_on_error(connection):
+            connection.execute(sql.SESSION)
+            variables = dict(connection.execute(sql.VARIABLES).fetchall())
+            variables |= dict(connection.execute(sql.REDO_LOG).fetchall())
+            connection.variables, connection.server = variables, server_of(variables)
+            for name, statement in sql.NO_STATEMENT_TIMEOUT.items():
+                if name in variables:
+                    connection.execute(statement)
         return connection
 
 

@@ -26,10 +26,9 @@ from penstock.core.model import (
     Totals,
     new_nonce,
 )
-from penstock.core.row_hash import row_hashes
 from penstock.errors import Retryable
 from penstock.protocols import Sink, Stager, StageWriter
-from penstock.testing.conformance.rig import LEDGER_ID, PIPELINE, Row, SinkRig, as_batch, require_equal
+from penstock.testing.conformance.rig import LEDGER_ID, PIPELINE, Row, SinkRig, require_equal
 
 QUERY = QueryId("5f0c9f0e-0000-4000-8000-000000000001")
 _TRIES = 200
@@ -89,32 +88,30 @@ class Bench:
         self, sink: Sink, rows: Sequence[Row], *, batch_id: int, generation: int = 1, partition: int = 0, task_attempt: int = 0
     ) -> tuple[Staged, ...]:
         """Stage `rows` as one task attempt does, in Arrow batches of a few rows."""
-        writer = travelled(sink.stager()).open(attempt(batch_id, generation, partition, task_attempt), self._schema)
+        writer = travelled(sink.stager()).open(attempt(batch_id, generation, partition, task_attempt), self.schema)
         for start in range(0, len(rows), 40):
             self.write(writer, sink, rows[start : start + 40])
         return tuple(writer.finish())
 
     def stage_here(self, sink: Sink, rows: Sequence[Row], *, batch_id: int) -> tuple[Staged, ...]:
         """Stage `rows` as the driver does with a small batch: without a task, in slices of a larger Arrow batch."""
-        writer = sink.stager().open(attempt(batch_id, 1, 0, 0), self._schema)
-        whole = as_batch(rows, self.rig.schema)
+        writer = sink.stager().open(attempt(batch_id, 1, 0, 0), self.schema)
+        whole, hashes = self.rig.batch(rows)
         for start in range(0, len(rows), 37):  # so that validity bitmaps begin within a byte
-            batch = whole.slice(start, 37)
             part = rows[start : start + 37]
-            writer.write(batch, hashes=row_hashes(batch, self.rig.row_digest), accounts=accounts_of(sink, part))
+            writer.write(whole.slice(start, 37), hashes=hashes.slice(start, 37), accounts=accounts_of(sink, part))
         return tuple(writer.finish())
 
     def abandoned(self, sink: Sink, rows: Sequence[Row], *, batch_id: int, generation: int = 1, partition: int = 0) -> None:
         """Run an attempt that dies after it wrote."""
-        writer = travelled(sink.stager()).open(attempt(batch_id, generation, partition, 0), self._schema)
+        writer = travelled(sink.stager()).open(attempt(batch_id, generation, partition, 0), self.schema)
         self.write(writer, sink, rows)
         writer.abandon()
 
     def write(self, writer: StageWriter, sink: Sink, rows: Sequence[Row]) -> None:
         """Write rows to a stage writer as the staging pass does."""
-        batch = as_batch(rows, self.rig.schema)
-        accounts = accounts_of(sink, rows)
-        writer.write(batch, hashes=row_hashes(batch, self.rig.row_digest), accounts=accounts)
+        batch, hashes = self.rig.batch(rows)
+        writer.write(batch, hashes=hashes, accounts=accounts_of(sink, rows))
 
     # --- deciding and publishing
 
@@ -176,8 +173,9 @@ class Bench:
         )
 
     @property
-    def _schema(self) -> "pa.Schema":
-        return as_batch([], self.rig.schema).schema
+    def schema(self) -> "pa.Schema":
+        """The Arrow schema of the rows that a stage writer gets."""
+        return self.rig.batch([])[0].schema
 
 
 def batch_of(number: int, *, query_id: QueryId = QUERY) -> Batch:

@@ -15,7 +15,9 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
+from penstock.core.deletes import with_deletes
 from penstock.core.model import NEWEST_ROW_DIGEST, BatchId, Generation, LedgerId, PipelineName, RowDigest, SweepCut
+from penstock.core.row_hash import row_hashes
 from penstock.ledger.open import open_ledger
 from penstock.protocols import HashesRows, Ledger, Sink
 from penstock.spark.schema import arrow_schema
@@ -139,6 +141,8 @@ class SinkRig(ABC):
 
     row_digest: RowDigest = NEWEST_ROW_DIGEST
     """The kind of row hashes in the ledger."""
+    has_deletes: bool = False
+    """Whether the sink is given rows that delete, those for which `deletes` is true."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -161,6 +165,18 @@ class SinkRig(ABC):
     def rows(self, ids: Iterable[int]) -> list[Row]:
         """Return one row for each id, always the same. Override it where the target's types lack a value, and document that."""
         return make_rows(ids)
+
+    def deletes(self, row: Row) -> bool:  # noqa: ARG002 - for sinks in which rows delete
+        """Return whether the row deletes the one with its key."""
+        return False
+
+    def batch(self, rows: Sequence[Row]) -> "tuple[pa.RecordBatch, pa.UInt64Array]":
+        """Return the rows as a stage writer gets them, and their hashes."""
+        batch = as_batch(rows, self.schema)
+        hashes = row_hashes(batch, self.row_digest)
+        if self.has_deletes:
+            batch = with_deletes(batch, pa.array([self.deletes(row) for row in rows], pa.bool_()))
+        return batch, hashes
 
     def ledger(self) -> Ledger:
         """Return the ledger to deliver by, always the same. Override it with one in the sink's database to share transactions."""

@@ -8,7 +8,7 @@ from penstock.core.model import Attempt, BatchId, Generation, SweepCut
 from penstock.errors import PenstockError
 from penstock.protocols import HasStaging, Sink, StageWriter
 from penstock.testing.conformance.bench import Bench, attempt, publish, travelled
-from penstock.testing.conformance.rig import LEDGER_ID, PIPELINE, Row, SinkRig, as_batch
+from penstock.testing.conformance.rig import LEDGER_ID, PIPELINE, Row, SinkRig
 
 
 class Examined:
@@ -50,7 +50,7 @@ class StageContract(Examined):
         """The stager is pickled, and its writers do not disturb each other."""
         sink = bench.sink()
         stager, rows = travelled(sink.stager()), [bench.rows(range(50)), bench.rows(range(50, 120))]
-        schema = as_batch([], bench.rig.schema).schema
+        schema = bench.schema
         writers = [stager.open(attempt(0, 1, partition, 0), schema) for partition in range(2)]
         for start in (0, 35):
             for writer, part in zip(writers, rows, strict=True):
@@ -63,7 +63,7 @@ class StageContract(Examined):
     def test_an_attempt_without_rows_stages_nothing(self, bench: Bench) -> None:
         sink = bench.sink()
         assert bench.stage(sink, [], batch_id=0) == ()
-        writer = sink.stager().open(attempt(0, 1, 1, 0), as_batch([], bench.rig.schema).schema)
+        writer = sink.stager().open(attempt(0, 1, 1, 0), bench.schema)
         bench.write(writer, sink, [])
         assert list(writer.finish()) == []
         assert list(bench.rig.read_back()) == []
@@ -91,7 +91,7 @@ class StageContract(Examined):
 
     def test_a_zombie_attempt_that_goes_on_after_the_sweep_is_never_seen(self, bench: Bench) -> None:
         old, rows = bench.sink(), bench.rows(range(60))
-        zombie = old.stager().open(attempt(0, 1, 0, 0), as_batch([], bench.rig.schema).schema)
+        zombie = old.stager().open(attempt(0, 1, 0, 0), bench.schema)
         bench.write(zombie, old, rows[:30])
         new = bench.sink()
         new.sweep(bench.cut(generation=2), dry_run=False)

@@ -17,7 +17,6 @@ from penstock.sink.parquet.account import Area, PieceState, StoredFile
 from penstock.sink.parquet.directory.marker import MarkedArea
 from penstock.sink.parquet.directory.rename import (
     Move,
-    create_durably,
     forget,
     is_one_mount,
     publishing,
@@ -28,7 +27,7 @@ from penstock.sink.parquet.directory.upload import PIECES, SUFFIX, DirectoryUplo
 from penstock.sink.parquet.layout import is_hidden
 from penstock.sink.parquet.ownership import is_anothers
 from penstock.support.filesystem_errors import problem_of, translate_os_errors
-from penstock.support.private_files import create_private, io_error, make_private_directory, sync_directory
+from penstock.support.private_files import create_durably, create_private, io_error, make_private_directory, sync_directory
 
 PREPARE = FaultPoint("parquet.prepare", "The directories of an account and its staging are created.")
 MAKE = FaultPoint("parquet.publish.directory", "The partition directories of a batch are created.")
@@ -148,7 +147,8 @@ class DirectoryArea(MarkedArea, Area):
         """Yield pieces and their attempts, then markers and claims that never counted."""
         if not self.staging.is_dir():
             return
-        for path in sorted((self.staging / PIECES).iterdir()):
+        pieces = self.staging / PIECES
+        for path in sorted(pieces.iterdir()) if pieces.is_dir() else ():  # else a run was killed while it created them
             attempt = Attempt.find(path.name) if path.suffix == SUFFIX else None
             if attempt is not None:
                 yield path, attempt
@@ -209,7 +209,10 @@ class DirectoryCheck:
 
 def check_area(root: Path, staging: Path) -> Finding:
     """Return whether both directories exist or can be created, on one file system with room, and files can be moved."""
-    ok, message = _checked(root, staging)
+    try:
+        ok, message = _checked(root, staging)
+    except OSError as cause:
+        ok, message = False, f"{cause.filename} cannot be looked at: {problem_of(cause).reason}."
     return Finding(subject=f"account {root}", ok=ok, message=message)
 
 

@@ -17,8 +17,8 @@ from penstock.core.faults import FaultPoint
 from penstock.core.high_water_mark import AccountOwner, Marker
 from penstock.core.model import Position, new_nonce
 from penstock.errors import LedgerMismatch
-from penstock.sink.parquet.directory.rename import create_durably, publishing, rename_or_refuse
-from penstock.support.private_files import io_error, make_private_directory, open_private, sync_directory
+from penstock.sink.parquet.directory.rename import publishing, rename_or_refuse
+from penstock.support.private_files import create_durably, io_error, make_private_directory, open_private, sync_directory
 
 WRITE_OWNER = FaultPoint("claim.write", "Whose an account is, is written under a name that does not count.", tears=True)
 PLACE_OWNER = FaultPoint("claim.place", "What says whose an account is gets its name, unless somebody was faster.")

@@ -14,7 +14,7 @@ from penstock.core.model import new_nonce
 from penstock.errors import ContentConflict, PublishFailed, Retryable, StagedDataLost
 from penstock.sink.parquet.account import PieceState
 from penstock.support.filesystem_errors import problem_of
-from penstock.support.private_files import io_error, sync_directory
+from penstock.support.private_files import io_error
 
 RENAME = FaultPoint("rename.move", "A staged file is renamed into the table.")
 LINK = FaultPoint("hardlink.link", "A staged file gets its published name, where a rename cannot refuse to replace.")
@@ -105,17 +105,6 @@ def publishing(doing: str) -> Iterator[None]:
             f"{doing} failed: {problem.reason}.",
             remedy=f"{problem.advice} and start again: the batch is decided, and the next start publishes it.",
         ) from cause
-
-
-def create_durably(directory: Path, make: Callable[[Path], None] | None = None) -> None:
-    """Create a directory (with `make`) and its parents, and make the new names durable. Do nothing if it exists."""
-    missing = []
-    while not directory.is_dir():
-        missing.append(directory)
-        directory = directory.parent
-    for path in reversed(missing):
-        make(path) if make is not None and path == missing[0] else path.mkdir(exist_ok=True)
-        sync_directory(path.parent)
 
 
 def is_one_mount(one: Path, other: Path) -> bool:

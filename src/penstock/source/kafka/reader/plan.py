@@ -1,4 +1,4 @@
-"""Plans where a query begins, how much a batch reads, and in which pieces: positions in, positions out.
+"""Plans where a query begins, how much a batch reads, and in which pieces: offsets in, offsets out.
 
 The rules are those of Spark's connector (KafkaMicroBatchStream, KafkaOffsetRangeCalculator), so that a pipeline gets the same
 batches from either.
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.core.kafka_offset import KafkaOffset, Positions
+from penstock.core.kafka_offset import KafkaOffset, TopicOffsets
 from penstock.errors import Failed
 from penstock.source.kafka.gaps import RetainedOffsets, TopicNow
 from penstock.source.kafka.reader.settings import ReaderSettings
@@ -32,7 +32,7 @@ class Piece:
     end: int
 
 
-def batch_end(start: Positions, now: Mapping[str, TopicNow], *, limit: int | None) -> Positions:
+def batch_end(start: TopicOffsets, now: Mapping[str, TopicNow], *, limit: int | None) -> TopicOffsets:
     """Return where a batch of about `limit` offsets ends: each partition has its proportional share of them, one at least."""
     ends = {topic: {number: retained.high for number, retained in of.partitions.items()} for topic, of in now.items()}
     if limit is None:
@@ -59,10 +59,10 @@ def pieces(start: KafkaOffset, end: KafkaOffset, *, at_least: int | None, at_mos
     anew for the query's start; then `end.began`, the original start, counts. With any other batch `end.began` is ignored: Spark
     plans an empty batch from the end of the first one, too.
     """
-    begins = end.began if start.is_first and end.began is not None else start.positions
+    begins = end.began if start.is_first and end.began is not None else start.topics
     whole = [
         Piece(topic=topic, topic_id=end.topic_ids.get(topic), partition=number, first=first, end=last)
-        for topic, parts in sorted(end.positions.items())
+        for topic, parts in sorted(end.topics.items())
         for number, last in sorted(parts.items())
         if (first := begins.get(topic, {}).get(number, 0)) < last
     ]
@@ -83,7 +83,7 @@ def _cut(whole: Piece, parts: int) -> Iterator[Piece]:
         first = end
 
 
-def beginning(settings: ReaderSettings, now: Mapping[str, TopicNow], brokers: "Broker") -> Positions:
+def beginning(settings: ReaderSettings, now: Mapping[str, TopicNow], brokers: "Broker") -> TopicOffsets:
     """Return the first offset to read of each partition. Raises Failed where the options do not give it for every partition."""
     if settings.starting_ms is not None:
         return _by_time(settings, settings.starting_ms, now, brokers)
@@ -103,7 +103,7 @@ def _resolved(start: int, retained: RetainedOffsets) -> int:
 
 
 def _by_time(
-    settings: ReaderSettings, start: int | Positions, now: Mapping[str, TopicNow], brokers: "Broker"
+    settings: ReaderSettings, start: int | TopicOffsets, now: Mapping[str, TopicNow], brokers: "Broker"
 ) -> Mapping[str, Mapping[int, int]]:
     partitions = [(topic, number) for topic, of in now.items() for number in of.partitions]
     if isinstance(start, int):
@@ -128,7 +128,7 @@ def _or_end(found: int | None, retained: RetainedOffsets) -> int:
     return retained.high if found is None else found
 
 
-def _require_all(settings: ReaderSettings, start: Positions, now: Mapping[str, TopicNow], option: str) -> None:
+def _require_all(settings: ReaderSettings, start: TopicOffsets, now: Mapping[str, TopicNow], option: str) -> None:
     given = {(topic, number) for topic, parts in start.items() for number in parts}
     there = {(topic, number) for topic, of in now.items() for number in of.partitions}
     odd = sorted(given ^ there)

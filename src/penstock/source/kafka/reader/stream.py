@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.core.kafka_offset import KafkaOffset, Positions, read_offset
+from penstock.core.kafka_offset import KafkaOffset, TopicOffsets, read_offset
 from penstock.errors import Failed, Refused, Retryable
 from penstock.source.kafka.gaps import TopicNow
 from penstock.source.kafka.reader.plan import Piece, batch_end, beginning, pieces
@@ -26,15 +26,15 @@ class OffsetStream:
     def __init__(self, settings: ReaderSettings, connect: "Callable[[], Broker]") -> None:
         self._settings, self._connect = settings, connect
         self._brokers: Broker | None = None
-        self._until: Positions | None = None
+        self._until: TopicOffsets | None = None
         self._seen: Mapping[str, TopicNow] = {}
 
     def begin(self) -> dict[str, Any]:
         """Return where a new query begins. Spark asks again with the first batch, whose end then notes where the query began."""
         now = self._look()
         self._require_there(now)
-        positions = beginning(self._settings, now, self._asked())
-        return KafkaOffset(positions=positions, topic_ids=_ids(now), is_first=True).written()
+        topics = beginning(self._settings, now, self._asked())
+        return KafkaOffset(topics=topics, topic_ids=_ids(now), is_first=True).written()
 
     def stop_at_now(self) -> None:
         """Read nothing that comes from now on."""
@@ -51,18 +51,18 @@ class OffsetStream:
         if wrong is not None:
             raise Retryable(wrong, remedy=_START_AGAIN)
         self._require_there(now)
-        up_to = {topic: self._up_to(topic, of, known.positions.get(topic, {})) for topic, of in now.items()}
+        up_to = {topic: self._up_to(topic, of, known.topics.get(topic, {})) for topic, of in now.items()}
         readable = {topic: of for topic, of in up_to.items() if of.partitions}
-        ends = batch_end(known.positions, readable, limit=limit)
-        if not known.is_first and ends == known.positions:
+        ends = batch_end(known.topics, readable, limit=limit)
+        if not known.is_first and ends == known.topics:
             return dict(start)
-        began = known.positions if known.is_first else None
-        return KafkaOffset(positions=ends, topic_ids=_ids(readable), began=began).written()
+        began = known.topics if known.is_first else None
+        return KafkaOffset(topics=ends, topic_ids=_ids(readable), began=began).written()
 
     def planned(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Piece]:
         """Return what the tasks of the batch read: the same for the same offsets, without asking brokers. Raises Refused."""
         first, last = read_offset(start), read_offset(end)
-        if first.is_first and last.began is None and last.positions:
+        if first.is_first and last.began is None and last.topics:
             raise Refused(
                 f"The first batch of source {self._settings.name!r} was planned by Spark's connector and is not delivered yet; "
                 "where it begins only the connector knows.",
@@ -73,7 +73,7 @@ class OffsetStream:
 
     def newest(self) -> dict[str, Any] | None:
         """Return how far the topics went at the last look; None before there was any."""
-        return KafkaOffset(positions=_highs(self._seen)).written() if self._seen else None
+        return KafkaOffset(topics=_highs(self._seen)).written() if self._seen else None
 
     def _look(self) -> Mapping[str, TopicNow]:
         found = self._asked().topics(self._names(), settled=self._settings.is_committed)
@@ -134,7 +134,7 @@ class OffsetStream:
             )
 
     def _breaks(self, known: KafkaOffset, now: Mapping[str, TopicNow]) -> Iterator[str]:
-        for topic, parts in known.positions.items():
+        for topic, parts in known.topics.items():
             if topic not in now:  # left out of the offsets, it would be read from its first record when it comes back
                 yield f"Topic {topic!r} was read, and is not there any more, or the options do not name it any more."
                 continue
@@ -164,5 +164,5 @@ def _ids(now: Mapping[str, TopicNow]) -> Mapping[str, str]:
     return {topic: of.topic_id for topic, of in now.items()}
 
 
-def _highs(now: Mapping[str, TopicNow]) -> Positions:
+def _highs(now: Mapping[str, TopicNow]) -> TopicOffsets:
     return {topic: {number: retained.high for number, retained in of.partitions.items()} for topic, of in now.items()}

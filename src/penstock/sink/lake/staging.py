@@ -1,7 +1,8 @@
-"""Where the files of a Delta table lie, and the partition values that their decided names tell.
+"""Where the files of a table lie, and the partition values that their decided names tell.
 
 A piece is named as in a table of Hive: `day=2026-01-31/part-….parquet`. The file itself lies in the table's directory, without
-the partition's: the values are in the table's log, and no reader has to agree with another on how a path is escaped.
+the partition's: the values are in the table's list of its files, and no reader has to agree with another on how a path is
+escaped.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What the log of a Delta table tells of a file's columns, from its footer: readers skip files by it.
+"""What the log of a table tells of a file's columns, from its footer: readers skip files by it.
 
 A wrong bound hides rows. So bounds are left out where any reader might take them in another way than they are meant: of floating
 point numbers (NaN is within no bounds), of long decimals (which readers parse as floating point), of bytes and booleans, and the
@@ -7,19 +7,25 @@ upper bound of long texts.
 
 import datetime as dt
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
+from hashlib import sha256
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.core.model import Json
+from penstock.sink.lake.write_mode import APPENDING, WriteMode
 from penstock.sink.parquet.encoding import leaf_columns
 
 STATISTICS: Final = "statistics"
-"""The key in `Staged.ref` whose value is the JSON text for the log."""
+"""The key in `Staged.ref` whose value is a JSON text, as the log of a Delta table has it."""
+
+COLUMNS: Final = "columns"
+"""The key in `Staged.ref` whose value tells with which numbers the columns were written."""
 
 _COLUMNS: Final = 32
 """As many columns as Delta itself indexes by default: statistics travel in the decision."""
@@ -31,6 +37,32 @@ _MILLISECOND: Final = dt.timedelta(milliseconds=1)
 def footer_notes(footer: "pq.FileMetaData", schema: "pa.Schema") -> Mapping[str, Json]:
     """Return the entry of `Staged.ref` that tells the statistics of a file."""
     return {STATISTICS: json.dumps(_statistics(footer, schema), ensure_ascii=False, separators=(",", ":"))}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileNotes:
+    """Makes the entries of `Staged.ref` that tell a file's statistics and how it is to be written.
+
+    `columns`: the fingerprint of the numbers under which its columns are stored.
+    """
+
+    mode: WriteMode = APPENDING
+    columns: str | None = None
+
+    def __call__(self, footer: "pq.FileMetaData", schema: "pa.Schema") -> Mapping[str, Json]:
+        numbers: Mapping[str, Json] = {} if self.columns is None else {COLUMNS: self.columns}
+        return {**footer_notes(footer, schema), **self.mode.noted(), **numbers}
+
+
+def fingerprint(ids: Mapping[str, int] | None, columns: Sequence[str]) -> str | None:
+    """Return a short text that is another one if one of the columns has another number; None where columns have none.
+
+    `ids` are by path, and those of other columns do not count.
+    """
+    if ids is None:
+        return None
+    counted = sorted((path, number) for path, number in ids.items() if any(f"{path}.".startswith(f"{name}.") for name in columns))
+    return sha256(json.dumps(counted).encode()).hexdigest()[:16]
 
 
 def _statistics(footer: "pq.FileMetaData", schema: "pa.Schema") -> Mapping[str, Any]:

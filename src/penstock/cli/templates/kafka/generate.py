@@ -1,0 +1,40 @@
+"""Sends sample orders as JSON: `python generate.py [ORDERS]`.
+
+The variables KAFKA and TOPIC name brokers and topic; without them it is `orders` at localhost:9092.
+"""
+
+import json
+import os
+import sys
+import time
+
+from confluent_kafka import Producer
+
+REGIONS = ("europe", "america", "asia")
+
+
+def order(number: int) -> dict[str, object]:
+    """One order; the same number always gives the same order."""
+    price = 100 + (number * 7919) % 9900
+    return {
+        "order_id": number,
+        "region": REGIONS[number * 31 % len(REGIONS)],
+        "quantity": 1 + number % 5,
+        "price": f"{price // 100}.{price % 100:02d}",
+    }
+
+
+def main(orders: int = 10_000) -> None:
+    """Send so many orders, and wait until the brokers have them. Their numbers go on from those of earlier runs."""
+    servers, topic = os.environ.get("KAFKA", "localhost:9092"), os.environ.get("TOPIC", "orders")
+    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
+    first = time.time_ns() // 1000
+    for number in range(first, first + orders):
+        producer.produce(topic, key=str(number), value=json.dumps(order(number)))
+        producer.poll(0)
+    producer.flush()
+    sys.stdout.write(f"{orders} orders are in {topic}\n")
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:2]))

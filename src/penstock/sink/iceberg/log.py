@@ -1,0 +1,411 @@
+"""`IcebergTable`, one table of an Iceberg catalog. Only this folder calls the library that reads and writes such tables.
+
+The library's own commit is not used: it answers a conflict by building the same commit again on the newest snapshot, and so adds
+files a second time that another driver has just added. Here a commit is one attempt, under the condition that the branch is where
+it was when the marker was read. The marker is a property of the table, set by the commit that adds the files: it outlives
+snapshots, which expire.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Final
+
+import pyarrow as pa
+import pyiceberg
+from pyiceberg.catalog import Catalog
+from pyiceberg.conversions import from_bytes
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    ForbiddenError,
+    NamespaceAlreadyExistsError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    OAuthError,
+    TableAlreadyExistsError,
+    UnauthorizedError,
+)
+from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema, index_by_name
+from pyiceberg.table import Table, Transaction
+from pyiceberg.table.update import AssertLastAssignedFieldId, AssertTableUUID, TableRequirement
+from pyiceberg.transforms import IdentityTransform
+
+from penstock.core.faults import FaultPoint
+from penstock.core.high_water_mark import HighWaterMark
+from penstock.core.model import (
+    BatchId,
+    Generation,
+    Json,
+    LedgerId,
+    PipelineName,
+    Position,
+    Publication,
+    QueryId,
+    SinkName,
+    Totals,
+)
+from penstock.errors import Conflict, Failed, OutcomeUnknown, Refused, Retryable
+from penstock.sink.iceberg.catalog import CatalogAddress
+from penstock.sink.iceberg.data_file import data_file, primitive_of, text_of
+from penstock.sink.iceberg.place import TablePlace
+from penstock.sink.iceberg.table_schema import iceberg_schema, require_fit, require_storable, spark_types
+from penstock.sink.lake.columns import require_partitions
+from penstock.sink.lake.log import Change, KeyRange, TableFile, TableLog, TableSnapshot, first_line, prepare_failed
+from penstock.sink.lake.write_mode import APPEND, OVERWRITE_PARTITIONS, TableContent, WriteMode
+
+PREPARE = FaultPoint("iceberg.prepare", "The table is looked at, and created if it is missing.")
+LOOK = FaultPoint("iceberg.look", "The catalog is asked for the table's newest metadata, with the marker.")
+COMMIT = FaultPoint("iceberg.commit", "The files of a decided batch and the marker are committed to the table.")
+
+_BRANCH: Final = "main"
+_FORMAT_VERSION: Final = 2
+_PROPERTIES: Final = {
+    "format-version": str(_FORMAT_VERSION),
+    "commit.manifest-merge.enabled": "true",
+    "commit.manifest.min-count-to-merge": "20",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "10",
+}
+"""With these a commit stays cheap: few manifests, few old metadata files."""
+_NOTE: Final = "penstock."
+
+
+def iceberg_error(point: str) -> CommitStateUnknownException:
+    """Return the error of an armed fault point, as the library would raise it."""
+    return CommitStateUnknownException(f"{point} failed.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class IcebergTable(TableLog):
+    """The table `name` of a catalog, whose files are at `place`. It may not exist yet."""
+
+    format: ClassVar = "Iceberg"
+    library: ClassVar = f"pyiceberg {pyiceberg.__version__}"
+    damaged: ClassVar = (ValueError,)
+
+    catalog: CatalogAddress
+    name: str
+    place: TablePlace
+
+    @property
+    def uri(self) -> str:
+        return f"{self.name} at {self.place.location}"
+
+    def require_storable(self, schema: str, partition_by: Sequence[str]) -> None:
+        require_storable(schema, partition_by)
+
+    def prepare(self, schema: str, partition_by: Sequence[str]) -> TableSnapshot | None:
+        with PREPARE.around(error=prepare_failed, lost=prepare_failed):
+            return self.found_or_created(schema, partition_by)
+
+    def newest(self) -> "Snapshot | None":
+        if self.catalog.is_missing:
+            return None
+        try:
+            with LOOK.around(error=iceberg_error, lost=iceberg_error):
+                return Snapshot(table=self._client.load_table(self.name), log=self)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            return None
+        except (UnauthorizedError, ForbiddenError, OAuthError) as cause:
+            raise Failed(
+                f"The catalog of the Iceberg table {self.uri} refuses this user: {first_line(cause)}.",
+                remedy="Set catalog_options: a token; or a credential and oauth2-server-uri, of a user who may load, create and "
+                "commit to the table.",
+            ) from cause
+        except Exception as cause:
+            raise Retryable(
+                f"The Iceberg table {self.uri} cannot be read: {first_line(cause)}.",
+                remedy="Try again. If it stays so, see whether the catalog and the table's place can be reached.",
+            ) from cause
+
+    def create(self, schema: str, partition_by: Sequence[str]) -> None:
+        try:
+            self._create(Schema.model_validate_json(iceberg_schema(schema)), partition_by)
+        except TableAlreadyExistsError:
+            return
+        except Exception as cause:
+            if self.newest() is not None:
+                return
+            raise Failed(
+                f"The Iceberg table {self.uri} cannot be created: {first_line(cause)}.", remedy="Mend that and start again."
+            ) from cause
+
+    def _create(self, columns: Schema, partition_by: Sequence[str]) -> None:
+        namespace = self.name.rpartition(".")[0]
+        self.catalog.make_directory()
+        with suppress(NamespaceAlreadyExistsError):
+            self._client.create_namespace(namespace)
+        fields = [
+            PartitionField(columns.find_field(name).field_id, 1000 + at, IdentityTransform(), name)
+            for at, name in enumerate(partition_by)
+        ]
+        self._client.create_table(
+            self.name, columns, location=self.place.location, partition_spec=PartitionSpec(*fields), properties=dict(_PROPERTIES)
+        )
+
+    def remove(self, path: str) -> None:
+        self.place.remove(path)
+
+    def sync(self, *, since: int, upto: int) -> None:
+        """Do nothing: what is written is flushed before the catalog names it."""
+
+    def close(self) -> None:
+        if "_client" in self.__dict__:
+            self._client.close()
+
+    @cached_property
+    def _client(self) -> Catalog:
+        require_known_library()
+        return self.catalog.open(self.place.io())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot(TableSnapshot):
+    """The table as the catalog showed it. Whatever is read of it stays as it was, and a commit on it knows what came since."""
+
+    table: Table
+    log: IcebergTable
+
+    @property
+    def version(self) -> int:
+        newest = self.table.current_snapshot()
+        return 0 if newest is None else newest.sequence_number or 0
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        return tuple(field.name for field in self.table.spec().fields)
+
+    @property
+    def columns(self) -> Mapping[str, Json]:
+        return spark_types(self.table.schema().model_dump_json())
+
+    @property
+    def field_ids(self) -> Mapping[str, int]:
+        return index_by_name(self.table.schema())
+
+    def require_supported(self, mode: WriteMode) -> None:
+        unsupported = next(_unsupported(self.table, self.log.place.location, mode), None)
+        if unsupported is not None:
+            raise Refused(
+                f"The table {self.log.uri} {unsupported}, which this version does not write.",
+                remedy="Name another table, or copy its rows into one without.",
+            )
+
+    def require_fit(self, schema: str, partition_by: Sequence[str]) -> None:
+        require_partitions(self.partition_by, partition_by, where=self.log.uri)
+        require_fit(self.table.schema().model_dump_json(), schema, where=self.log.uri)
+
+    def add_columns(self, schema: str, names: Sequence[str]) -> None:
+        wanted = Schema.model_validate_json(iceberg_schema(schema))
+        with self._committing(remedy="Mend that and start again."):
+            transaction = self.table.transaction()
+            with transaction.update_schema() as update:
+                for name in names:
+                    update.add_column((name,), wanted.find_field(name).field_type)
+            last = AssertLastAssignedFieldId.model_validate({"last-assigned-field-id": self.table.metadata.last_column_id})
+            self._commit_once(transaction, last)
+
+    def files(self, within: KeyRange | None = None) -> Iterator[TableFile]:
+        schema, specs = self.table.schema(), self.table.specs()
+        for file in self._data_files:
+            kinds = {field.name: schema.find_field(field.source_id).field_type for field in specs[file.spec_id].fields}
+            values = {
+                name: text_of(file.partition[at], kind)  # type: ignore[arg-type]  # partition columns are plain
+                for at, (name, kind) in enumerate(kinds.items())
+            }
+            if within is None or (_is_inside(values, within) and _may_hold(file, schema, within)):
+                path = file.file_path.removeprefix(self._data)
+                yield TableFile(path=path, size_bytes=file.file_size_in_bytes, values=values)
+
+    @cached_property
+    def _data_files(self) -> Sequence[DataFile]:
+        """All manifests are read for it."""
+        tasks = list(self.table.scan().plan_files())
+        if any(task.delete_files for task in tasks):
+            raise ValueError("rows of it are deleted by delete files, which Penstock does not read")
+        return [task.file for task in tasks]
+
+    @property
+    def _data(self) -> str:
+        return f"{self.table.location()}/data/"
+
+    def marker(self, pipeline: PipelineName, sink: SinkName) -> HighWaterMark | None:
+        noted = self._noted(pipeline, sink)
+        return None if noted is None else _mark_of(noted)
+
+    def content(self, pipeline: PipelineName, sink: SinkName) -> TableContent | None:
+        noted = self._noted(pipeline, sink)
+        return None if noted is None or "write" not in noted else _content_of(noted)
+
+    def described_marker(self, pipeline: PipelineName, sink: SinkName) -> HighWaterMark | None:
+        return self.marker(pipeline, sink)
+
+    def marker_of(self, position: Position, pipeline: PipelineName, sink: SinkName) -> HighWaterMark | None:
+        noted = self._noted_at(position, pipeline, sink)
+        return None if noted is None else _mark_of(noted)
+
+    def written_by(self, position: Position, pipeline: PipelineName, sink: SinkName) -> str | None:
+        noted = self._noted_at(position, pipeline, sink)
+        return None if noted is None else noted.get("written_by")
+
+    def _noted(self, pipeline: PipelineName, sink: SinkName) -> Mapping[str, Any] | None:
+        """Return what the table's property says of the newest publication."""
+        text = self.table.properties.get(_key(pipeline, sink))
+        return None if text is None else json.loads(text)
+
+    def _noted_at(self, position: Position, pipeline: PipelineName, sink: SinkName) -> Mapping[str, Any] | None:
+        """Return what the property, or the snapshots that are left, say of the publication at `position`."""
+        summaries = (snapshot.summary for snapshot in reversed(self.table.snapshots()))
+        texts = (None if summary is None else summary.get(_key(pipeline, sink)) for summary in summaries)
+        noted = (self._noted(pipeline, sink), *(json.loads(text) for text in texts if text is not None))
+        return next((each for each in noted if each is not None and each["position"] == position), None)
+
+    def commit(self, change: Change, publication: Publication) -> int:
+        with self._committing(remedy="The batch is decided; mend that, and the next start publishes it."):
+            with COMMIT.around(error=iceberg_error, lost=iceberg_error):
+                self._commit(change, publication)
+            return self.version
+
+    @contextmanager
+    def _committing(self, *, remedy: str) -> Iterator[None]:
+        """Raise Conflict for a commit that another one came before, OutcomeUnknown for any other error."""
+        try:
+            yield
+        except CommitFailedException as cause:
+            raise Conflict(first_line(cause)) from cause
+        except Exception as cause:
+            raise OutcomeUnknown(
+                f"The commit to the Iceberg table {self.log.uri} failed: {first_line(cause)}.", remedy=remedy
+            ) from cause
+
+    def _commit(self, change: Change, publication: Publication) -> None:
+        """Make the change by a snapshot of its own, also where no file changes: it is what a stale commit is compared with."""
+        table, schema, spec_id = self.table, self.table.schema(), self.table.spec().spec_id
+        noted = {_key(publication.pipeline, publication.sink): json.dumps(_notes(change, publication), separators=(",", ":"))}
+        there = {file.file_path: file for file in self._data_files} if change.removed else {}
+        transaction = table.transaction()
+        update = transaction.update_snapshot(snapshot_properties=noted)
+        with update.overwrite() if change.removed else update.merge_append() as producer:
+            for file in change.removed:
+                producer.delete_data_file(there[self._location(file)])
+            for file in change.added:
+                producer.append_data_file(data_file(file, schema, location=self._location(file), spec_id=spec_id))
+        transaction.set_properties(noted)
+        self._commit_once(transaction)
+
+    def _commit_once(self, transaction: Transaction, *requirements: TableRequirement) -> None:
+        """Make one attempt. `commit_transaction()` would answer a conflict by adding the files to the newest snapshot (I2)."""
+        same_table = AssertTableUUID(uuid=self.table.metadata.table_uuid)
+        required = (*transaction._requirements, same_table, *requirements)
+        self.table._do_commit(updates=transaction._updates, requirements=required)
+
+    def _location(self, file: TableFile) -> str:
+        return file.path if "://" in file.path else f"{self._data}{file.path}"
+
+
+def require_known_library() -> None:
+    """Raise Failed unless the library has what a commit of one attempt needs, which its next version may rename."""
+    missing = [name for name in ("_do_commit",) if not hasattr(Table, name)]
+    slots = Transaction.__init__.__code__.co_names
+    missing += [name for name in ("_updates", "_requirements") if name not in (*slots, *Transaction.__annotations__)]
+    if missing:
+        raise Failed(
+            f"pyiceberg {pyiceberg.__version__} has no {', '.join(missing)}, by which a batch is committed exactly once.",
+            remedy="Install pyiceberg 0.12: pip install 'penstock[iceberg]'.",
+        )
+
+
+def _unsupported(table: Table, location: str, mode: WriteMode) -> Iterator[str]:
+    if table.location() != location:
+        yield f"lies at {table.location()}, not at {location}"
+    if table.format_version != _FORMAT_VERSION:
+        yield f"is of format version {table.format_version}"
+    for field in table.spec().fields:
+        if not isinstance(field.transform, IdentityTransform) or table.schema().find_column_name(field.source_id) != field.name:
+            yield f"is partitioned by {field.transform}({field.name})"
+    newest = table.current_snapshot()
+    if newest is not None and newest.summary is not None and newest.summary.get("total-delete-files", "0") != "0":
+        yield "has rows that are deleted by delete files"
+    if mode.write == OVERWRITE_PARTITIONS and _is_partitioned_anew(table):
+        yield f"has files from before its partitioning was changed, beside write: {mode.write}"
+    if mode.write != APPEND and len({*index_by_name(table.schema()).values()}) < table.metadata.last_column_id:
+        # files are read by the names of columns, and one may hold values of a column that had the name before
+        yield f"has lost a column, beside write: {mode.write}"
+
+
+def _is_partitioned_anew(table: Table) -> bool:
+    """Return whether a file lies in no partition of today's: rows of any could be in it."""
+    newest, specs = table.current_snapshot(), table.specs()
+    manifests = () if newest is None else newest.manifests(table.io)
+    kept = (each for each in manifests if each.has_added_files() or each.has_existing_files())
+    there = {tuple(sorted(field.name for field in specs[each.partition_spec_id].fields)) for each in kept}
+    return bool(there - {tuple(sorted(field.name for field in table.spec().fields))})
+
+
+def _is_inside(values: Mapping[str, str | None], within: KeyRange) -> bool:
+    """Return whether rows of the range can have these partition values. An older file may lack some: it may hold any rows."""
+    known = ((values[name], wanted) for name, wanted in within.partitions.items() if name in values)
+    return all(value in wanted.cast(pa.string()).to_pylist() for value, wanted in known)
+
+
+def _may_hold(file: DataFile, schema: Schema, within: KeyRange) -> bool:
+    """Return whether the file may hold rows within the range. One without bounds may hold any."""
+    for name, (least, greatest) in within.bounds.items():
+        field = schema.find_field(name)
+        kind = primitive_of(field)
+        low, high = ((bounds or {}).get(field.field_id) for bounds in (file.lower_bounds, file.upper_bounds))
+        if low is not None and from_bytes(kind, low) > _stored(greatest):
+            return False
+        if high is not None and from_bytes(kind, high) < _stored(least):
+            return False
+    return True
+
+
+def _stored(value: "pa.Scalar") -> Any:
+    """Return a value as bounds hold it: a date in days, since Python's calendar ends before Spark's."""
+    return value.value if pa.types.is_date32(value.type) else value.as_py()
+
+
+def _key(pipeline: PipelineName, sink: SinkName) -> str:
+    """Return the property's name. It names no generation: a driver of an older one must find what a newer one did."""
+    return f"{_NOTE}{pipeline}:{sink}"
+
+
+def _notes(change: Change, publication: Publication) -> Mapping[str, Any]:
+    """Return what the property says, and the summary of the snapshot for people, and for a look at a batch before the newest."""
+    content, written_by = change.content, change.written_by
+    return {
+        "position": publication.position,
+        "ledger_id": publication.ledger_id,
+        "generation": publication.generation,
+        "query_id": publication.batch.query_id,
+        "batch_id": publication.batch.batch_id,
+        "rows": publication.totals.rows,
+        **({} if content is None else {"write": content.write, "decided": _pair(content.decided), "shown": _pair(content.shown)}),
+        **({} if written_by is None else {"written_by": written_by}),
+    }
+
+
+def _pair(totals: Totals) -> list[int | str]:
+    """Return rows and digest; this as a text, since many readers of JSON take numbers for floating point."""
+    return [totals.rows, f"{totals.digest:016x}"]
+
+
+def _content_of(noted: Mapping[str, Any]) -> TableContent:
+    decided, shown = (Totals(rows=noted[name][0], digest=int(noted[name][1], 16)) for name in ("decided", "shown"))
+    return TableContent(write=noted["write"], decided=decided, shown=shown)
+
+
+def _mark_of(noted: Mapping[str, Any]) -> HighWaterMark:
+    return HighWaterMark(
+        position=Position(noted["position"]),
+        ledger_id=None if noted["ledger_id"] is None else LedgerId(noted["ledger_id"]),
+        generation=Generation(noted["generation"]),
+        query_id=QueryId(noted["query_id"]),
+        batch_id=BatchId(noted["batch_id"]),
+    )

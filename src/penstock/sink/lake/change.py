@@ -1,0 +1,90 @@
+"""`MakesChange`, what a publication asks for before each try to commit, and what all of its kinds check and count."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from penstock.core.model import Publication, Totals
+from penstock.errors import PublishFailed, Refused
+from penstock.sink.lake.growth import left_out
+from penstock.sink.lake.log import Change, TableFile, TableSnapshot
+from penstock.sink.lake.reader import FileReader
+from penstock.sink.lake.staging import partition_values
+from penstock.sink.lake.write_mode import APPEND, TableContent, WriteMode
+from penstock.sink.parquet.layout import PartitionColumn, partition_columns
+from penstock.spark.schema import arrow_schema
+
+
+class MakesChange(Protocol):
+    """Makes of decided rows what is to be committed. One object for each publication; used by one thread."""
+
+    def make(self, snapshot: TableSnapshot) -> Change:
+        """Return the change of the snapshot, whose files lie durably in the table's directory.
+
+        Raises StagedDataLost for pieces that are gone: another driver may have published them. Raises Conflict if what it wrote
+        was swept meanwhile, PublishFailed, Retryable, and what reading the table raises.
+        """
+        ...
+
+    def is_waiting(self) -> bool:
+        """Return whether a piece is still staged that no published batch has."""
+        ...
+
+    def settle(self, *, committed: Change | None, seen: TableSnapshot | None, is_settled: bool) -> None:
+        """Remove what tries wrote and no version of the table has, after the publication is there durably.
+
+        `committed`: the change, if this process committed it; else `seen` shows the publication. `is_settled`: whether no other
+        object, of this run or an earlier one, can have left files. Raises nothing: what cannot be removed is garbage.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """A publication, how it is to be written, and a reader of the table's files as such rows."""
+
+    publication: Publication
+    mode: WriteMode
+    reader: FileReader
+
+    def fitting_columns(self, snapshot: TableSnapshot) -> Sequence[PartitionColumn]:
+        """Return the table's partition columns. Raises PublishFailed if the table would read the files as other rows."""
+        publication, there = self.publication, snapshot.partition_by
+        names = there if self.mode.is_by_key or not publication.staged else _partition_names(publication)
+        try:
+            snapshot.require_supported(self.mode)
+            snapshot.require_fit(publication.schema, names)
+        except Refused as misfit:
+            raise PublishFailed(
+                f"Batch {publication.batch.batch_id} is decided, but: {misfit.message}",
+                remedy="Alter the table back to what it was and start again: the batch is published then.",
+            ) from misfit
+        return partition_columns(arrow_schema(publication.schema), there)
+
+    def require_none_lost(self, snapshot: TableSnapshot, rewritten: Iterable[TableFile]) -> None:
+        """Raise PublishFailed if files that are to be rewritten have values in columns that the decided rows lack."""
+        filled = self.reader.filled_column(rewritten, list(left_out(snapshot, self.publication.schema)))
+        if filled is not None:
+            raise PublishFailed(
+                f"Batch {self.publication.batch.batch_id} is decided without the column {filled!r}, of which the table has "
+                "values: in the files that the batch rewrites they would be lost.",
+                remedy=f"Set {filled!r} to NULL in all rows of the table and start again: the batch is published then.",
+            )
+
+    def content_before(self, snapshot: TableSnapshot) -> TableContent:
+        """Return what the table shows of this sink: as counted, or as it is read, if rows were only ever appended until now."""
+        publication = self.publication
+        counted = snapshot.content(publication.pipeline, publication.sink)
+        if counted is not None or snapshot.marker(publication.pipeline, publication.sink) is None:
+            return counted or TableContent(write=APPEND)
+        there = self.content_of(snapshot.files())
+        return TableContent(write=APPEND, decided=there, shown=there)
+
+    def content_of(self, files: Iterable[TableFile]) -> Totals:
+        """Return the rows of files, with their digest."""
+        return sum((self.reader.content(file) for file in files), Totals())
+
+
+def _partition_names(publication: Publication) -> tuple[str, ...]:
+    """Return the columns that the batch was partitioned by when it was staged."""
+    return tuple(partition_values(publication.staged[0].name))

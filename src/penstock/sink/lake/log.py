@@ -1,0 +1,210 @@
+"""Protocols of a table of an open format: what its sink asks of the log, the catalog or whatever else lists its files."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import ClassVar, Final, Protocol
+
+import pyarrow as pa
+
+from penstock.core.high_water_mark import HighWaterMark
+from penstock.core.model import Json, PipelineName, Position, Publication, SinkName
+from penstock.errors import Failed, Retryable
+from penstock.sink.lake.write_mode import TableContent, WriteMode
+from penstock.support.secret import scrub
+
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFile:
+    """One file of a table. `path` is as the table lists it, relative to the directory of its files where it lies there.
+
+    `values` are the partition values as texts.
+    """
+
+    path: str
+    size_bytes: int
+    values: Mapping[str, str | None]
+    statistics: str = "{}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What a commit does besides moving the marker. `content`: what the table shows after it, where the marker counts that.
+
+    `written_by`: the nonce in the names of the files that publishing wrote itself, for a later look at what is left of others.
+    `is_exclusive`: it was made by what the snapshot holds, so any commit since then is a conflict.
+    """
+
+    added: Sequence[TableFile] = ()
+    removed: Sequence[TableFile] = ()
+    content: TableContent | None = None
+    written_by: str | None = None
+    is_exclusive: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyRange:
+    """Where rows of some keys can be: values of partition columns, and the least and the greatest value of other columns."""
+
+    partitions: Mapping[str, "pa.Array"]
+    bounds: Mapping[str, "tuple[pa.Scalar, pa.Scalar]"]
+
+
+class TableSnapshot(Protocol):
+    """One version of a table. Whatever is read of it stays as it was, and a commit on it knows what came since."""
+
+    @property
+    def version(self) -> int:
+        """A number that grows with every commit of rows."""
+        ...
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        """The partition columns, in the table's order."""
+        ...
+
+    @property
+    def columns(self) -> Mapping[str, Json]:
+        """All columns, in the table's order, with the types in Spark's JSON that rows of theirs have."""
+        ...
+
+    @property
+    def field_ids(self) -> Mapping[str, int] | None:
+        """The numbers of the columns, at any depth by path; None where readers find columns by name."""
+        return None
+
+    def require_supported(self, mode: WriteMode) -> None:
+        """Raise Refused for a table that asks more of a writer than `mode` does, or whose rows must stay."""
+        ...
+
+    def require_fit(self, schema: str, partition_by: Sequence[str]) -> None:
+        """Raise Refused unless files of such rows may be added as they are: nothing checks or converts them later.
+
+        They may lack columns that may be null.
+        """
+        ...
+
+    def add_columns(self, schema: str, names: Sequence[str]) -> None:
+        """Add columns of rows of Spark's `schema` at the end, which may be null, by a commit of their own.
+
+        It is made unless the columns changed since this snapshot, which is not to be used afterwards. Raises Conflict, and
+        OutcomeUnknown for any other error: some are raised although the commit landed.
+        """
+        ...
+
+    def files(self, within: KeyRange | None = None) -> Iterator[TableFile]:
+        """Yield the files that the table consists of; only those that may hold rows `within` a range, if there is one."""
+        ...
+
+    def marker(self, pipeline: PipelineName, sink: SinkName) -> HighWaterMark | None:
+        """Return the position and the ledger that the table shows for a sink, None if it shows nothing of it."""
+        ...
+
+    def content(self, pipeline: PipelineName, sink: SinkName) -> TableContent | None:
+        """Return what the marker counts of the table, None if it does not count: rows were only ever appended."""
+        ...
+
+    def described_marker(self, pipeline: PipelineName, sink: SinkName) -> HighWaterMark | None:
+        """Return the marker, with its batch if the table still tells it."""
+        ...
+
+    def marker_of(self, position: Position, pipeline: PipelineName, sink: SinkName) -> HighWaterMark | None:
+        """Return what the table tells of the publication at `position`, None if it does not."""
+        ...
+
+    def written_by(self, position: Position, pipeline: PipelineName, sink: SinkName) -> str | None:
+        """Return `Change.written_by` of the publication at `position`, None if the table does not tell."""
+        ...
+
+    def commit(self, change: Change, publication: Publication) -> int:
+        """Make the change and move the marker to the publication, in one commit, unless the marker moved since this snapshot.
+
+        Return a version that has it: commits of others may have come between. The snapshot is not to be used afterwards. Raises
+        PublishFailed for a file that cannot be removed, Conflict, and OutcomeUnknown for any other error: some are raised
+        although the commit landed.
+        """
+        ...
+
+
+class TableLog(Protocol):
+    """One table, which may not exist yet."""
+
+    format: ClassVar[str]
+    """The format's name, for people."""
+    library: ClassVar[str]
+    """The library that reads and writes it, with its version."""
+    damaged: ClassVar[tuple[type[Exception], ...]]
+    """What the library raises for a table that it does not understand. Any OSError means that a place did not answer."""
+
+    @property
+    def uri(self) -> str:
+        """The table's place, for people."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """The table as sentences name it."""
+        return f"{self.format} table {self.uri}"
+
+    def require_storable(self, schema: str, partition_by: Sequence[str]) -> None:
+        """Raise Usage for rows that no table of the format can hold."""
+        ...
+
+    def newest(self) -> TableSnapshot | None:
+        """Return the newest snapshot, None if there is no table. Raises Retryable."""
+        ...
+
+    def create(self, schema: str, partition_by: Sequence[str]) -> None:
+        """Create an empty table for rows of Spark's `schema` unless somebody was faster. Raises Failed, Retryable."""
+        ...
+
+    def prepare(self, schema: str, partition_by: Sequence[str]) -> TableSnapshot | None:
+        """Return the newest snapshot of the table, which is created if it is missing. Raises Failed, Retryable."""
+        ...
+
+    def found_or_created(self, schema: str, partition_by: Sequence[str]) -> TableSnapshot | None:
+        """Do what `prepare` says, which surrounds this by the format's fault point."""
+        snapshot = self.newest()
+        if snapshot is None:
+            self.create(schema, partition_by)
+            snapshot = self.newest()
+        return snapshot
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Raise Retryable for a snapshot whose place does not answer, Failed for one that the library does not understand."""
+        try:
+            yield
+        except OSError as cause:
+            raise Retryable(f"The {self.title} cannot be read: {first_line(cause)}.", remedy="Try again.") from cause
+        except self.damaged as cause:
+            raise Failed(
+                f"The {self.title} cannot be read by {self.library}: {first_line(cause)}.",
+                remedy="Repair the table, or restore it from a backup.",
+            ) from cause
+
+    def remove(self, path: str) -> None:
+        """Remove a file that no version of the table has, unless it is gone already. Raises OSError, or what a store raises."""
+        ...
+
+    def sync(self, *, since: int, upto: int) -> None:
+        """Make the commits after version `since` up to `upto` durable, if the library did not. Raises PublishFailed."""
+        ...
+
+    def close(self) -> None:
+        """Release what is open."""
+        return
+
+
+def prepare_failed(point: str) -> Failed:
+    """Return the error of an armed fault point in `prepare`."""
+    return Failed(f"{point} failed.", remedy="Start again.")
+
+
+def first_line(cause: BaseException) -> str:
+    """Return what an error of a library says, in one line and without colours and secrets."""
+    lines = scrub(_COLOURS.sub("", str(cause))).strip().splitlines() or [type(cause).__name__]
+    return lines[0].rstrip(".:")

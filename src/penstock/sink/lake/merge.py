@@ -1,0 +1,270 @@
+"""`MergeByKey`: rows of a batch replace those of the table with their keys, delete them, or are added where there are none.
+
+Files that hold a replaced row are rewritten without it, together with the batch's rows, into new files of this driver's own. The
+commit adds those and removes the old ones; it is made on the very snapshot that was read, and fails if any other came since. The
+library's own MERGE would do that, too, but tells nobody which rows were replaced, so nothing could be verified; it writes bounds
+of floating point numbers that hide NaN, and makes no commit where nothing changes.
+
+What a try wrote and did not commit lies in the table's directory unseen, under names with the batch and a nonce of the try. Once
+the batch is published, such files of its other tries are removed: none of these can commit any more.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core.deletes import split_deletes
+from penstock.core.faults import FaultPoint
+from penstock.core.model import Attempt, Nonce, Staged, Totals, new_nonce
+from penstock.core.row_hash import digest, row_hashes
+from penstock.errors import Conflict, ContentConflict, PenstockError, Retryable, StageFailed
+from penstock.protocols import SCHEMA_KEY
+from penstock.sink.lake.batch_keys import BatchKeys, Mask, Numbers
+from penstock.sink.lake.change import Decided
+from penstock.sink.lake.log import Change, TableFile, TableLog, TableSnapshot
+from penstock.sink.lake.staging import as_file, file_of, partition_values
+from penstock.sink.lake.statistics import STATISTICS, fingerprint
+from penstock.sink.parquet.account import Area, PieceState
+from penstock.sink.parquet.layout import attempt_of, is_owned
+from penstock.sink.parquet.stager import ParquetStager
+from penstock.sink.parquet.table import table_schema
+
+MATCH = FaultPoint("lakekeys.match", "The keys of a file of the table are compared with those of a decided batch.")
+REWRITE = FaultPoint("lakekeys.rewrite", "The rows of a decided batch, and those that stay of files with its keys, are written.")
+COLLECT = FaultPoint("lakeleft.collect", "A file that was written for a try without a commit is removed.")
+
+_LEFT = "The %s: %s stays there, though no version has it, since it cannot be removed: %s. A full vacuum removes it."
+
+_log = logging.getLogger(__name__)
+
+
+Origin: TypeAlias = tuple[tuple[str, ...], bytes, str | None]
+"""What files were written of: the table's files, which rows of the batch count, and the numbers of the columns."""
+
+
+def merge_error(point: str) -> Retryable:
+    """Return the error of an armed fault point."""
+    return Retryable(f"{point} failed.", remedy="Try again.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewritten:
+    """What one try wrote: the files, and the rows that they are without. `of`: of what."""
+
+    of: Origin
+    nonce: Nonce
+    pieces: Sequence[Staged]
+    displaced: Totals
+
+
+@dataclass(slots=True, kw_only=True)
+class MergeByKey:
+    """One publication by `upsert` or `insert_if_absent`. `spooled` yields the batch's rows, from the first one at each call."""
+
+    decided: Decided
+    spooled: "Callable[[], Iterator[pa.RecordBatch]]"
+    stager: ParquetStager
+    area: Area
+    log: TableLog
+    _keys: BatchKeys | None = None
+    _deleting: list[Mask] = field(default_factory=list)
+    _matches: dict[str, Numbers] = field(default_factory=dict)
+    _written: list[Rewritten] = field(default_factory=list)
+    _newest: Rewritten | None = None
+
+    def make(self, snapshot: TableSnapshot) -> Change:
+        """Write what is to come in the place of what the snapshot holds under the batch's keys, and move it there."""
+        self.decided.fitting_columns(snapshot)
+        keys = self._batch_keys()
+        matches = self._matches_in(snapshot, keys)
+        removed = [file for file, numbers in matches if self._is_upsert and len(numbers)]
+        self.decided.require_none_lost(snapshot, removed)
+        counted = keys.counted()
+        if self._deleting:
+            counted &= ~np.concatenate(self._deleting)
+        for _, numbers in () if self._is_upsert else matches:
+            counted[numbers] = False
+        rewritten = self._rewritten(removed, counted, snapshot.field_ids)
+        content = self.decided.content_before(snapshot)
+        self._show(rewritten)  # just before the commit, and looked at: a vacuum without any retention removes what no version has
+        return Change(
+            added=[_added(piece) for piece in rewritten.pieces],
+            removed=removed,
+            content=content.after(self.decided.mode, self.decided.publication.totals, displaced=rewritten.displaced),
+            written_by=rewritten.nonce,
+            is_exclusive=True,
+        )
+
+    def is_waiting(self) -> bool:
+        """Return False: pieces in the spool may be those of a published batch that were not removed."""
+        return False
+
+    def settle(self, *, committed: Change | None, seen: TableSnapshot | None, is_settled: bool) -> None:
+        publication = self.decided.publication
+        nonce = None if committed is None else committed.written_by
+        try:
+            if seen is not None and (self._written or not is_settled):
+                with self.log.reading():
+                    nonce = seen.written_by(publication.position, publication.pipeline, publication.sink)
+            for name in () if nonce is None else self._leftovers(nonce, everywhere=not is_settled):
+                self._remove(name)
+        except (PenstockError, OSError) as error:
+            _log.warning(_LEFT, self.log.title, "what another try wrote", error)
+
+    # --- which rows count, and which they meet
+
+    @property
+    def _is_upsert(self) -> bool:
+        return self.decided.mode.write == "upsert"
+
+    def _batch_keys(self) -> BatchKeys:
+        if self._keys is None:
+            schema, mode = table_schema(self.decided.publication.schema), self.decided.mode
+            self._deleting = []
+            self._keys = BatchKeys.of(self._spooled(self._deleting), schema, mode.key, last=self._is_upsert)
+            self._require_all(self._keys.rows)
+        return self._keys
+
+    def _spooled(self, deleting: list[Mask] | None = None) -> "Iterator[pa.RecordBatch]":
+        """Yield the batch's rows; note in `deleting` which of them delete, where any can."""
+        if not self.decided.mode.deletes:
+            yield from self.spooled()
+            return
+        for batch in self.spooled():
+            rows, deletes = split_deletes(batch)
+            if deleting is not None:
+                deleting.append(np.asarray(deletes))
+            yield rows
+
+    def _require_all(self, rows: int) -> None:
+        decided = self.decided.publication.totals.rows
+        if rows != decided:  # I1, I2
+            raise ContentConflict(
+                f"Batch {self.decided.publication.batch.batch_id} has {decided} rows, but {rows} are staged.",
+                remedy="Restore the spool from a backup: it is damaged.",
+            )
+
+    def _matches_in(self, snapshot: TableSnapshot, keys: BatchKeys) -> list[tuple[TableFile, Numbers]]:
+        """Return for each file that may hold the keys which of its rows, or of the batch's, meet one of the other's."""
+        files = list(snapshot.files(keys.range(snapshot.partition_by)))
+        for file in files:
+            if file.path not in self._matches:
+                self._matches[file.path] = self._match(file, keys)
+        return [(file, self._matches[file.path]) for file in files]
+
+    def _match(self, file: TableFile, keys: BatchKeys) -> Numbers:
+        with MATCH.around(error=merge_error, lost=merge_error):
+            there = self.decided.reader.rows(file, keys.key)
+            return keys.found_in(there) if self._is_upsert else keys.existing_in(there)
+
+    # --- writing
+
+    def _rewritten(self, removed: Sequence[TableFile], counted: Mask, field_ids: Mapping[str, int] | None) -> Rewritten:
+        """Return what is written of these files and rows: what the last try wrote, if it was of the same."""
+        columns = table_schema(self.decided.publication.schema).names
+        of = (tuple(file.path for file in removed), np.packbits(counted).tobytes(), fingerprint(field_ids, columns))
+        if self._newest is None or self._newest.of != of:
+            with REWRITE.around(error=merge_error, lost=merge_error), _staging_errors():
+                stager = replace(self.stager, settings=replace(self.stager.settings, field_ids=field_ids))
+                self._newest = self._write(removed, counted, stager, of)
+            self._written.append(self._newest)
+        return self._newest
+
+    def _write(self, removed: Sequence[TableFile], counted: Mask, stager: ParquetStager, of: Origin) -> Rewritten:
+        publication = self.decided.publication
+        schema = table_schema(publication.schema)
+        attempt = Attempt(
+            generation=publication.generation,
+            batch_id=publication.batch.batch_id,
+            partition=0,
+            task_attempt=0,
+            nonce=new_nonce(),
+        )
+        writer = stager.open(attempt, schema.with_metadata({SCHEMA_KEY: publication.schema.encode()}))
+        displaced = Totals()
+        try:
+            for batch, stays in self._rows(removed, counted):
+                displaced += self._totals(batch.filter(pa.array(~stays)))
+                kept = _cast(batch.filter(pa.array(stays)), schema)
+                writer.write(kept, hashes=pa.array(np.zeros(len(kept), np.uint64)), accounts=None)  # nobody asks for these
+            return Rewritten(of=of, nonce=attempt.nonce, pieces=writer.finish(), displaced=displaced)
+        except BaseException:
+            writer.abandon()
+            raise
+
+    def _totals(self, rows: "pa.RecordBatch") -> Totals:
+        return Totals(rows=rows.num_rows, digest=digest(row_hashes(rows, self.decided.reader.row_digest)))
+
+    def _rows(self, removed: Sequence[TableFile], counted: Mask) -> "Iterator[tuple[pa.RecordBatch, Mask]]":
+        """Yield all rows of the files, then those of the batch, and which of them are to be there afterwards."""
+        for file in removed:
+            yield from _without(self._matches[file.path], self.decided.reader.rows(file))
+        yield from _without(np.flatnonzero(~counted), self._spooled())
+
+    def _show(self, rewritten: Rewritten) -> None:
+        """Move the files into the table's directory. Raises Conflict if a sweep took them, so that they are written again."""
+        pieces = [as_file(piece) for piece in rewritten.pieces]
+        gone = self.area.show(pieces)
+        if gone or any(self.area.state(piece) is not PieceState.SHOWN for piece in pieces):
+            self._newest = None
+            raise Conflict("files that were written for the commit were removed before it")
+
+    # --- collecting
+
+    def _leftovers(self, nonce: str, *, everywhere: bool) -> Iterator[str]:
+        """Yield the files of this publication's other tries: of this object's, or all that lie `everywhere` in the directory."""
+        yield from (file_of(piece.name) for each in self._written if each.nonce != nonce for piece in each.pieces)
+        if everywhere:
+            yield from (file.name for file in list(self.area.files()) if self._is_of_other_try(file.name, nonce))
+
+    def _is_of_other_try(self, name: str, nonce: str) -> bool:
+        publication, attempt = self.decided.publication, attempt_of(name)
+        if attempt is None or not is_owned(name, self.stager.settings.owner) or attempt.nonce == nonce:
+            return False
+        return (attempt.generation, attempt.batch_id) == (publication.generation, publication.batch.batch_id)
+
+    def _remove(self, name: str) -> None:
+        try:
+            with COLLECT.around(error=merge_error, lost=merge_error):
+                self.log.remove(name)
+        except (PenstockError, OSError) as error:
+            _log.warning(_LEFT, self.log.title, name, error)
+
+
+def _without(dropped: Numbers, batches: "Iterator[pa.RecordBatch]") -> "Iterator[tuple[pa.RecordBatch, Mask]]":
+    """Yield the batches, and which of their rows stay."""
+    start = 0
+    for batch in batches:
+        first, last = np.searchsorted(dropped, [start, start + batch.num_rows])
+        stays = np.ones(batch.num_rows, np.bool_)
+        stays[dropped[first:last] - start] = False
+        yield batch, stays
+        start += batch.num_rows
+
+
+def _cast(batch: "pa.RecordBatch", schema: "pa.Schema") -> "pa.RecordBatch":
+    columns = [
+        column if column.type == field.type else column.cast(field.type)
+        for field, column in zip(schema, batch.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _added(piece: Staged) -> TableFile:
+    values: Mapping[str, str | None] = partition_values(piece.name)
+    statistics = str(piece.ref[STATISTICS])
+    return TableFile(path=file_of(piece.name), size_bytes=piece.totals.size_bytes, values=values, statistics=statistics)
+
+
+@contextmanager
+def _staging_errors() -> Iterator[None]:
+    """Raise Retryable for what fails while files are written: the batch is decided, and its rows are still in the spool."""
+    try:
+        yield
+    except StageFailed as failure:
+        raise Retryable(f"Files of the table cannot be written: {failure.message}", remedy=failure.remedy) from failure

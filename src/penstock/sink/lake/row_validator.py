@@ -1,0 +1,59 @@
+"""What is checked of rows that are written by key, before they are decided: in the tasks, without the library of the format."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import StageFailed, Usage
+from penstock.sink.parquet.splitting import Chunk, Splitter, WriteSettings
+from penstock.sink.valid_text import require_valid
+
+_NOTHING: Final = "\0"
+"""A column beside the partitions' own. No column of a table has such a name."""
+
+
+def require_key(rows: "pa.Schema", key: Sequence[str]) -> None:
+    """Raise Usage unless the rows have the key's columns, with values that can be told apart."""
+    for name in key:
+        index = rows.get_field_index(name)
+        if index < 0:
+            raise Usage(
+                f"The key names column {name!r}, but the rows have {', '.join(rows.names)}.", remedy="Correct `key:` of the sink."
+            )
+        kind = rows.field(index).type
+        if pa.types.is_nested(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind):
+            raise Usage(
+                f"The key's column {name!r} has the type {kind}, which tells no rows apart.",
+                remedy="Cast it in the transform to DECIMAL or STRING, or choose other columns.",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyValidator:
+    """The check of rows in the tasks; picklable. A decided row that no file can hold would stop the pipeline for good."""
+
+    table: str
+    key: tuple[str, ...]
+    files: WriteSettings
+
+    def __call__(self, rows: "pa.RecordBatch") -> None:
+        """Raise StageFailed for a null in the key, a text that is not UTF-8, or a partition value without a directory."""
+        require_valid(rows, sink=self.files.sink)
+        for name in self.key:
+            if rows.column(rows.schema.get_field_index(name)).null_count:
+                raise StageFailed(
+                    f"Sink {self.files.sink!r} cannot store these rows in table {self.table!r}: found NULL in column {name!r}, "
+                    "which allows none.",
+                    remedy="Filter such rows, or fill the column.",
+                )
+        if self.files.partition_by and set(self.files.partition_by) <= set(rows.schema.names):  # keys to delete have no partition
+            self._require_partitions(rows)
+
+    def _require_partitions(self, rows: "pa.RecordBatch") -> None:
+        values = pa.Table.from_batches([rows]).select(list(self.files.partition_by))
+        values = values.append_column(_NOTHING, pa.nulls(len(values)))
+        hashes = np.zeros(len(values), np.uint64)
+        Splitter(self.files, values.schema).split(Chunk(rows=values, hashes=hashes, accounts=None))

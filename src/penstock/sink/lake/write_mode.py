@@ -1,0 +1,103 @@
+"""How decided rows get into a table, and what the marker counts of it.
+
+Appended rows are found by their files. Where rows replace others, files tell nothing: then every commit also counts, in
+application versions beside the marker's, how many rows were ever decided, and how many the table shows because of them, each
+with their digest.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.core.model import Json, Publication, Totals
+from penstock.errors import Usage
+from penstock.sink.table.marker import NO_ROWS, minus
+from penstock.sink.table.target import BY_KEY
+
+APPEND, REPLACE, OVERWRITE_PARTITIONS = "append", "replace", "overwrite_partitions"
+WRITES: Final = (APPEND, "upsert", "insert_if_absent", REPLACE, OVERWRITE_PARTITIONS)
+"""The number of a `write` in the marker is its place here: new ones come last."""
+
+_WORD: Final = 1 << 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteMode:
+    """A `write` of the settings, with the key that it needs. `deletes`: rows have the column of `core.deletes`."""
+
+    write: str = APPEND
+    key: tuple[str, ...] = ()
+    deletes: bool = False
+
+    @property
+    def is_by_key(self) -> bool:
+        return self.write in BY_KEY
+
+    def noted(self) -> Mapping[str, Json]:
+        """Return what `ref` of every staged piece records, where the decision freezes it; nothing for `append`."""
+        if self.write == APPEND:
+            return {}
+        noted: dict[str, Json] = {"write": self.write}
+        if self.key:
+            noted["key"] = list(self.key)
+        if self.deletes:
+            noted["deletes"] = True
+        return noted
+
+
+APPENDING: Final = WriteMode()
+
+
+def require_mode(mode: WriteMode, partition_by: tuple[str, ...]) -> None:
+    """Raise Usage for an unknown `write`, or one that lacks its key or its partitions."""
+    if mode.write not in WRITES:
+        raise Usage(f"`write` is {mode.write!r}, expected one of {', '.join(WRITES)}.", remedy="Correct it.")
+    if mode.is_by_key and not mode.key:
+        raise Usage(f"`write: {mode.write}` needs a key.", remedy="Add `key: [columns that identify a row]`.")
+    if mode.write == OVERWRITE_PARTITIONS and not partition_by:
+        raise Usage(f"`write: {mode.write}` needs partitions.", remedy="Add `partition_by: [columns]`.")
+
+
+def decided_mode(publication: Publication) -> WriteMode:
+    """Return how the publication was decided to be written, whatever the settings are now (I8). It has at least one piece."""
+    ref = publication.staged[0].ref
+    noted = ref.get("key")
+    key = tuple(map(str, noted)) if isinstance(noted, list) else ()
+    return WriteMode(write=str(ref.get("write", APPEND)), key=key, deletes=ref.get("deletes") is True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableContent:
+    """What the marker counts. `decided`: all rows ever decided for the sink; `shown`: those that the table holds of them."""
+
+    write: str
+    decided: Totals = NO_ROWS
+    shown: Totals = NO_ROWS
+
+    def after(self, mode: WriteMode, batch: Totals, *, displaced: Totals) -> "TableContent":
+        """Return the content after a batch that displaced such rows: of the table, or of its own."""
+        batch = Totals(rows=batch.rows, digest=batch.digest)
+        shown = batch if mode.write == REPLACE else minus(self.shown + batch, displaced)
+        return TableContent(write=mode.write, decided=self.decided + batch, shown=shown)
+
+
+def content_numbers(content: TableContent) -> Iterator[tuple[str, int]]:
+    """Yield the content as numbers of 32 bits, and row counts of 63, by the end of the application's id."""
+    yield "write", WRITES.index(content.write)
+    for name, totals in (("decided", content.decided), ("shown", content.shown)):
+        yield f"{name}:rows", totals.rows
+        yield f"{name}:digest:0", totals.digest // _WORD
+        yield f"{name}:digest:1", totals.digest % _WORD
+
+
+CONTENT_NUMBERS: Final = tuple(name for name, _ in content_numbers(TableContent(write=APPEND)))
+
+
+def content_from(numbers: Mapping[str, int]) -> TableContent:
+    """Return the content from all of its numbers."""
+
+    def totals(name: str) -> Totals:
+        digest = numbers[f"{name}:digest:0"] * _WORD + numbers[f"{name}:digest:1"]
+        return Totals(rows=numbers[f"{name}:rows"], digest=digest)
+
+    return TableContent(write=WRITES[numbers["write"]], decided=totals("decided"), shown=totals("shown"))

@@ -1,0 +1,57 @@
+"""Rows that delete, in the tasks: each is staged with its key alone, so nothing else of it has to fit the table."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.core.deletes import split_deletes, with_deletes
+from penstock.core.model import RowDigest
+from penstock.core.row_hash import row_hashes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletesByKey:
+    """How rows with the column of `core.deletes` are staged. Picklable. `key`: of the table, as the settings name it."""
+
+    key: tuple[str, ...]
+    row_digest: RowDigest
+
+    def checked(self, rows: "pa.RecordBatch") -> "Iterator[pa.RecordBatch]":
+        """Yield what the table has to take: the rows that do not delete, and the keys of those that do."""
+        plain, deletes = split_deletes(rows)
+        for part in (plain.filter(pc.invert(deletes)), plain.filter(deletes).select(self._key_in(plain))):
+            if part.num_rows:
+                yield part
+
+    def bare(self, rows: "pa.RecordBatch", hashes: "pa.UInt64Array") -> "tuple[pa.RecordBatch, pa.UInt64Array]":
+        """Return the rows, and their hashes, with NULL outside the key of those that delete."""
+        plain, deletes = split_deletes(rows)
+        if not pc.any(deletes).as_py():
+            return rows, hashes
+        key, kept = self._key_in(plain), pc.if_else(deletes, None, pa.array(np.arange(len(plain), dtype=np.int64)))
+        columns = [
+            column if name in key else column.take(kept) for name, column in zip(plain.schema.names, plain.columns, strict=True)
+        ]
+        keys = row_hashes(plain.select(key), self.row_digest)  # a column that is NULL does not count
+        return with_deletes(pa.RecordBatch.from_arrays(columns, schema=plain.schema), deletes), pc.if_else(deletes, keys, hashes)
+
+    def _key_in(self, rows: "pa.RecordBatch") -> list[str]:
+        """Return the key's columns in the order of the rows', which the hash goes by; some databases compare without case."""
+        folded = {name.lower() for name in self.key}
+        exact = [name for name in rows.schema.names if name in self.key]
+        return exact if len(exact) == len(self.key) else [name for name in rows.schema.names if name.lower() in folded]
+
+
+def runs_of(batches: "Iterator[pa.RecordBatch]") -> "Iterator[tuple[bool, pa.RecordBatch]]":
+    """Yield staged rows in their order, without the column: as many at a time as either delete or do not."""
+    for batch in batches:
+        rows, deletes = split_deletes(batch)
+        flags = np.asarray(deletes)
+        bounds = [0, *(np.flatnonzero(flags[1:] != flags[:-1]) + 1).tolist(), len(flags)]
+        for start, stop in pairwise(bounds):
+            if stop > start:
+                yield bool(flags[start]), rows.slice(start, stop - start)

@@ -1,0 +1,96 @@
+"""Settings by which a sink takes a part of the rows: some of them, and some of their columns or others made of these."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field, model_validator
+from typing_extensions import Self
+
+from penstock.spec.complaint import complaint_error
+from penstock.spec.location import Columns
+from penstock.spec.settings import Settings
+
+Predicate = Annotated[str, Field(min_length=1)]
+
+
+class TakesRows(Settings):
+    """Base of the settings of all sinks."""
+
+    where: Predicate | None = Field(
+        default=None, description="A Spark SQL predicate: the sink takes the rows for which it is true. Without it, all of them."
+    )
+    select: Columns = Field(
+        default=(),
+        description="Names of columns, or Spark SQL expressions such as `amount * 2 AS twice`: what the sink writes of each row. "
+        "Without it, all columns.",
+    )
+    exclude: Columns = Field(default=(), description="Names of columns that the sink does not write.")
+
+    @classmethod
+    def valid_keys(cls) -> tuple[str, ...]:
+        """Return the keys of the kind of sink first."""
+        own = TakesRows.model_fields
+        return (*(key for key in super().valid_keys() if key not in own), *own)
+
+    @property
+    def deletes(self) -> str | None:
+        """The predicate of the rows that delete, None if none do."""
+        return None
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether the sink takes all rows as they are."""
+        return not (self.where or self.select or self.exclude or self.deletes)
+
+    def taking(self) -> Mapping[str, str]:
+        """Say for `explain` what the sink takes, nothing where that is all."""
+        parts = {
+            "rows where": self.where or "",
+            "columns": ", ".join(self.select),
+            "all columns but": ", ".join(self.exclude),
+            "deletes where": self.deletes or "",
+        }
+        taken = "; ".join(f"{what} {which}" for what, which in parts.items() if which)
+        return {"take": taken} if taken else {}
+
+    @model_validator(mode="after")
+    def _selects_in_one_way(self) -> Self:
+        if self.select and self.exclude:
+            raise complaint_error(
+                "is given, and select as well", remedy="Leave it out: what select does not name is not written.", at=("exclude",)
+            )
+        return self
+
+
+class DeletesRows(TakesRows):
+    """Base of the settings of sinks in which a row can delete the one with its key."""
+
+    delete_when: Predicate | None = Field(
+        default=None,
+        description="With `write: upsert`: a Spark SQL predicate. A row for which it is true deletes the row with its key; "
+        "one that is not there is no error. It may use columns that are not written.",
+    )
+
+    if TYPE_CHECKING:
+        write: str
+
+    @classmethod
+    def valid_keys(cls) -> tuple[str, ...]:
+        """Return the keys with `delete_when` after `key`."""
+        keys = [key for key in super().valid_keys() if key != "delete_when"]
+        at = keys.index("key") + 1
+        return (*keys[:at], "delete_when", *keys[at:])
+
+    @property
+    def deletes(self) -> str | None:
+        return self.delete_when
+
+    @model_validator(mode="after")
+    def _deletes_by_key(self) -> Self:
+        if self.delete_when is not None and self.write != "upsert":
+            raise complaint_error(
+                f"is given, but write is {self.write}",
+                remedy="Set write: upsert, with a key, or leave it out.",
+                at=("delete_when",),
+            )
+        return self

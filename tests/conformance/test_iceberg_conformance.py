@@ -1,0 +1,119 @@
+"""The iceberg sink passes the suite of all sinks: as one flat table, and partitioned by hostile texts."""
+
+from pathlib import Path
+
+import pytest
+from tests.conformance.iceberg_rig import (
+    AzureRig,
+    ChangingRig,
+    DeleteRig,
+    IcebergRig,
+    IfAbsentRig,
+    OverlappingPartitionedRig,
+    OverlappingRestRig,
+    OverlappingRig,
+    OverlappingStoreRig,
+    OverwriteRig,
+    PartitionedRig,
+    PartitionedUpsertRig,
+    ReplaceRig,
+    RestRig,
+    StoreRig,
+)
+
+from penstock.testing.conformance import CrashContract, IdentityContract, SinkContract, SinkRig, StagingLossContract
+from penstock.testing.conformance.publishing import PublishContract, RaceContract
+from penstock.testing.conformance.verifying import VerifyContract
+
+RIGS = {"plain": IcebergRig, "partitioned": PartitionedRig, "s3": StoreRig}
+
+
+@pytest.fixture(params=sorted(RIGS))
+def rig(request: pytest.FixtureRequest, tmp_path: Path) -> IcebergRig:
+    return RIGS[request.param](tmp_path)
+
+
+class TestIceberg(SinkContract, IdentityContract):
+    pass
+
+
+class Plain:
+    @pytest.fixture
+    def rig(self, tmp_path: Path) -> IcebergRig:
+        return IcebergRig(tmp_path)
+
+
+class TestIcebergKilled(Plain, CrashContract):
+    """What comes after the staging, which is the Parquet sink's, and the moves, which are tried with Delta: the commit."""
+
+    fault_parts = ("iceberg",)
+
+
+class TestIcebergStagingLost(Plain, StagingLossContract):
+    pass
+
+
+def named(rig: type[SinkRig]) -> str:
+    return rig.__name__
+
+
+class TestIcebergByKey(SinkContract, IdentityContract):
+    damages = ("lost", "changed", "foreign", "swapped")
+
+    @pytest.fixture
+    def rig(self, tmp_path: Path) -> IcebergRig:
+        return ChangingRig(tmp_path)
+
+
+class TestIcebergWays(PublishContract, RaceContract, VerifyContract):
+    """What stages, sweeps and keeps ledgers apart is the same for all ways to write."""
+
+    @pytest.fixture(params=[IfAbsentRig, PartitionedUpsertRig, ReplaceRig, OverwriteRig, OverlappingRig], ids=named)
+    def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> IcebergRig:
+        return request.param(tmp_path)
+
+
+class TestIcebergByKeyKilled(CrashContract):
+    fault_parts = ("iceberg", "lakekeys")
+
+    @pytest.fixture(params=[OverlappingPartitionedRig, DeleteRig], ids=named)
+    def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> IcebergRig:
+        return request.param(tmp_path)
+
+
+class TestIcebergInStoreKilled(CrashContract):
+    """Beside the points of a directory: the commit alone."""
+
+    fault_parts = ("iceberg",)
+
+    @pytest.fixture(params=[StoreRig, AzureRig], ids=named)
+    def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> IcebergRig:
+        return request.param(tmp_path)
+
+
+class TestIcebergByKeyInStore(PublishContract, RaceContract):
+    @pytest.fixture
+    def rig(self, tmp_path: Path) -> IcebergRig:
+        return OverlappingStoreRig(tmp_path)
+
+
+class TestIcebergInAzure(PublishContract, RaceContract, VerifyContract):
+    """What stages there is the Parquet sink's, with another store's client."""
+
+    @pytest.fixture
+    def rig(self, tmp_path: Path) -> IcebergRig:
+        return AzureRig(tmp_path)
+
+
+class TestIcebergBehindRest(PublishContract, RaceContract, VerifyContract):
+    @pytest.fixture(params=[RestRig, OverlappingRestRig], ids=named)
+    def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> IcebergRig:
+        return request.param(tmp_path)
+
+
+class TestIcebergBehindRestKilled(CrashContract):
+    fault_parts = ("iceberg",)
+
+    @pytest.fixture
+    def rig(self, tmp_path: Path) -> IcebergRig:
+        return RestRig(tmp_path)

@@ -1,0 +1,51 @@
+"""Drivers of one Iceberg table that are killed at random moments, while others commit to it and expire its snapshots.
+
+CI kills a few; `make soak` kills PENSTOCK_SOAK_KILLS. The seed is printed; PENSTOCK_SEED replays it.
+"""
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import duckdb
+import pytest
+from pyiceberg.exceptions import CommitFailedException
+from sqlalchemy.exc import OperationalError
+from tests.conformance.iceberg_rig import AzureRig, IcebergRig, OverlappingRig, RestRig, StoreRig, expired
+from tests.conformance.lake_kills import require_exact
+
+KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "2"))
+RIGS = (IcebergRig, OverlappingRig, StoreRig, AzureRig, RestRig)
+
+pytestmark = [pytest.mark.campaign, pytest.mark.timeout(3600)]
+
+
+@pytest.mark.parametrize("rig_type", RIGS, ids=lambda rig_type: rig_type.__name__)
+def test_kills_beside_maintenance_lose_nothing_and_double_nothing(tmp_path: Path, rig_type: type[IcebergRig]) -> None:
+    rig = rig_type(tmp_path)
+
+    def commit() -> None:
+        transaction = rig.table().transaction()
+        with transaction.update_snapshot().fast_append():
+            pass
+        transaction.commit_transaction()
+
+    def alter() -> None:
+        rig.table().transaction().set_properties({"owner": "somebody else"}).commit_transaction()
+
+    def expire() -> None:
+        expired(rig)
+
+    fails = (CommitFailedException, OperationalError, OSError)
+    there = require_exact(rig, (commit, alter, expire), kills=KILLS, longest_s=3.0, every_s=0.2, fails=fails)
+    assert Counter(ids_by_duckdb(rig)) == Counter(row["id"] for row in there)
+    replaced = ".parquet" if rig.is_by_key else "\0"  # files of expired versions, which expiry leaves
+    assert [name for name in rig.leftovers() if not name.endswith(replaced)] == []
+
+
+def ids_by_duckdb(rig: IcebergRig) -> list[object]:
+    """By another engine, of the files that the table consists of."""
+    files = [str(rig.directory / f"seen-{number}.parquet") for number, _ in enumerate(rig.active())]
+    for path, file in zip(files, rig.active(), strict=True):
+        Path(path).write_bytes(rig.get(file))
+    return [number for (number,) in duckdb.execute("SELECT id FROM read_parquet(?)", [files]).fetchall()]

@@ -1,0 +1,198 @@
+"""Bugs planted in the sink of Iceberg tables. What it shares with Delta is in `mutants_of_delta`."""
+
+from tests.mutation.mutant import Mutant
+
+LOG = "src/penstock/sink/iceberg/log.py"
+DATA_FILE = "src/penstock/sink/iceberg/data_file.py"
+
+SUITE = "tests/conformance/test_iceberg_conformance.py::TestIceberg"
+UNIT = "tests/unit/test_iceberg_sink.py"
+MARKER = f"{UNIT}::TestTheMarkerIsComparedAndSet"
+FILES = f"{UNIT}::TestFiles"
+STARTS = f"{UNIT}::TestStarts"
+CHANGES = "tests/unit/test_iceberg_changes.py"
+KEYS = f"{CHANGES}::TestWhatAKeyMeans"
+BESIDE = f"{CHANGES}::TestBesideOtherWriters"
+LAKE_CHANGES = "tests/unit/test_lake_changes.py"
+LAKE_KEYS = f"{LAKE_CHANGES}::TestWhatAKeyMeans"
+LAKE_BESIDE = f"{LAKE_CHANGES}::TestBesideOtherWriters"
+
+MUTANTS_OF_ICEBERG = (
+    Mutant(
+        bug=35,
+        name="iceberg-overwrites-partitions-beside-files-of-none-of-them",
+        file=LOG,
+        find="    return bool(there - {tuple(sorted(field.name for field in table.spec().fields))})\n",
+        replace="    return False\n",
+        tests=(f"{BESIDE}::test_partitions_are_not_overwritten_beside_files_from_before_they_were_made",),
+    ),
+    Mutant(
+        bug=43,
+        name="iceberg-compares-dates-by-a-calendar-that-ends-before-sparks",
+        file=LOG,
+        find="    return value.value if pa.types.is_date32(value.type) else value.as_py()\n",
+        replace="    return value.as_py().toordinal() - 719163 if pa.types.is_date32(value.type) else value.as_py()\n",
+        tests=(f"{LAKE_KEYS}::test_dates_beyond_the_calendar_of_python_are_keys[iceberg]",),
+    ),
+    Mutant(
+        bug=7,
+        name="iceberg-commits-as-the-library-does-which-repeats-by-itself",
+        file=LOG,
+        find="        self.table._do_commit(updates=transaction._updates, requirements=required)\n",
+        replace="        transaction.commit_transaction()\n",
+        tests=(f"{MARKER}::test_a_commit_on_a_snapshot_from_before_another_one_fails",),
+    ),
+    Mutant(
+        bug=9,
+        name="iceberg-commits-files-without-the-marker",
+        file=LOG,
+        find="        transaction.set_properties(noted)\n",
+        replace="",
+        tests=(f"{SUITE}::test_publishing_again_changes_nothing[plain]",),
+    ),
+    Mutant(
+        bug=9,
+        name="iceberg-looks-for-its-marker-in-the-newest-snapshot-only",
+        file=LOG,
+        find="        text = self.table.properties.get(_key(pipeline, sink))\n",
+        replace="        newest = self.table.current_snapshot()\n"
+        "        text = None if newest is None else newest.summary.get(_key(pipeline, sink))\n",
+        tests=(f"{MARKER}::test_a_marker_outlives_its_snapshots",),
+    ),
+    Mutant(
+        bug=31,
+        name="iceberg-keeps-no-identity-in-the-property",
+        file=LOG,
+        find='        ledger_id=None if noted["ledger_id"] is None else LedgerId(noted["ledger_id"]),\n',
+        replace="        ledger_id=None,\n",
+        tests=(f"{MARKER}::test_a_marker_outlives_its_snapshots",),
+    ),
+    Mutant(
+        bug=43,
+        name="iceberg-writes-files-without-the-numbers-of-its-columns",
+        file="src/penstock/sink/parquet/stager.py",
+        find="return schema if ids is None else with_field_ids(schema, ids)",
+        replace="return schema",
+        tests=(f"{FILES}::test_files_have_the_numbers_of_the_table_and_bounds_that_hold",),
+    ),
+    Mutant(
+        bug=43,
+        name="iceberg-commits-files-whose-columns-have-other-numbers",
+        file="src/penstock/sink/lake/staged_files.py",
+        find="        self._require_same_numbers(snapshot)\n",
+        replace="",
+        tests=(f"{FILES}::test_a_table_that_numbers_its_columns_anew_gets_no_file_of_before",),
+    ),
+    Mutant(
+        bug=43,
+        name="iceberg-takes-the-lower-bound-for-the-upper-one",
+        file=DATA_FILE,
+        find='upper_bounds=_bounds(found["maxValues"], schema)',
+        replace='upper_bounds=_bounds(found["minValues"], schema)',
+        tests=(f"{FILES}::test_files_have_the_numbers_of_the_table_and_bounds_that_hold",),
+    ),
+    Mutant(
+        bug=43,
+        name="iceberg-fills-a-table-with-any-partitions",
+        file=LOG,
+        find="    for field in table.spec().fields:\n",
+        replace="    for field in ():\n",
+        tests=(f"{STARTS}::test_tables_that_are_refused[bucket]",),
+    ),
+    Mutant(
+        bug=19,
+        name="a-catalog-names-what-is-not-on-the-disk",
+        file="src/penstock/sink/iceberg/durable_io.py",
+        find="            os.fsync(self._file.fileno())\n        sync_directory(self._path.parent)\n",
+        replace="            pass\n",
+        tests=(f"{MARKER}::test_what_the_catalog_names_is_durable",),
+    ),
+    Mutant(
+        bug=1,
+        name="iceberg-leaves-rows-beside-those-that-replace-them",
+        file=LOG,
+        find="update.overwrite() if change.removed else update.merge_append()",
+        replace="update.merge_append()",
+        tests=(f"{LAKE_KEYS}::test_of_rows_with_one_key_the_last_one_counts[iceberg-OverlappingRig]",),
+    ),
+    Mutant(
+        bug=1,
+        name="iceberg-takes-a-file-whose-least-key-is-the-batchs-greatest-for-one-without-it",
+        file=LOG,
+        find="from_bytes(kind, low) > _stored",
+        replace="from_bytes(kind, low) >= _stored",
+        tests=(f"{LAKE_KEYS}::test_of_rows_with_one_key_the_last_one_counts[iceberg-OverlappingRig]",),
+    ),
+    Mutant(
+        bug=1,
+        name="iceberg-compares-partition-values-by-another-text-than-they-are-written-in",
+        file=LOG,
+        find="wanted.cast(pa.string()).to_pylist()",
+        replace="list(map(repr, wanted.to_pylist()))",
+        tests=(f"{KEYS}::test_a_file_of_a_partition_without_the_keys_is_not_read[day]",),
+    ),
+    Mutant(
+        bug=1,
+        name="iceberg-asks-files-of-an-older-partitioning-for-a-value-that-they-lack",
+        file=LOG,
+        find=" for name, wanted in within.partitions.items() if name in values)",
+        replace=" for name, wanted in within.partitions.items())",
+        tests=(f"{BESIDE}::test_files_from_before_the_table_was_partitioned_are_rewritten_too",),
+    ),
+    Mutant(
+        bug=7,
+        name="iceberg-moves-the-marker-without-a-snapshot",
+        file=LOG,
+        find="        required = (*transaction._requirements, same_table, *requirements)\n",
+        replace="        required = (same_table, *requirements)\n",
+        tests=(f"{KEYS}::test_a_batch_that_changes_nothing_moves_the_marker[OverlappingIfAbsentRig]",),
+    ),
+    Mutant(
+        bug=43,
+        name="iceberg-reads-a-column-that-was-removed-and-added-again-by-its-name",
+        file=LOG,
+        find="    if mode.write != APPEND and len(",
+        replace="    if False and len(",
+        tests=(f"{BESIDE}::test_a_table_that_lost_a_column_is_only_appended_to[OverlappingRig]",),
+    ),
+    Mutant(
+        bug=43,
+        name="iceberg-rewrites-files-without-the-numbers-of-the-columns",
+        file="src/penstock/sink/lake/merge.py",
+        find="replace(self.stager.settings, field_ids=field_ids)",
+        replace="replace(self.stager.settings, field_ids=None)",
+        tests=(f"{LAKE_KEYS}::test_of_rows_with_one_key_the_last_one_counts[iceberg-OverlappingRig]",),
+    ),
+    Mutant(
+        bug=33,
+        name="iceberg-counts-no-rows-in-its-marker",
+        file=LOG,
+        find="        **({} if content is None else {",
+        replace="        **({} if True else {",
+        tests=(f"{BESIDE}::test_what_the_marker_counts_outlives_snapshots[OverlappingRig]",),
+    ),
+    Mutant(
+        bug=34,
+        name="verify-of-a-table-refuses-files-with-the-partition-columns-in-them",
+        file="src/penstock/sink/parquet/table.py",
+        find="if column not in rows.names]",
+        replace="if column not in rows.names or column in values]",
+        tests=(f"{LAKE_BESIDE}::test_rows_that_came_between_the_look_and_the_commit_are_replaced[iceberg-OverwriteRig]",),
+    ),
+    Mutant(
+        bug=19,
+        name="iceberg-puts-metadata-whose-writing-failed",
+        file="src/penstock/sink/iceberg/store_io.py",
+        find="        if kind is None:\n",
+        replace="        if True:\n",
+        tests=("tests/live/test_iceberg_metadata.py::test_what_was_not_written_whole_is_not_put",),
+    ),
+    Mutant(
+        bug=19,
+        name="a-catalog-answers-commits-that-a-power-cut-takes-back",
+        file="src/penstock/sink/iceberg/catalog.py",
+        find="    cursor.execute(statement)\n",
+        replace="",
+        tests=("tests/live/test_iceberg_catalog.py::test_a_commit_of_a_catalog_outlives_a_power_cut",),
+    ),
+)

@@ -1,0 +1,83 @@
+"""The page about Iceberg, command by command; and a pipeline that is killed at one step after the other."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+import duckdb
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import NoSuchTableError
+
+from tests.spark.page import Page, run, run_beside
+from tests.spark.test_readme import feed
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+PAGE = Page("iceberg")
+COLUMNS = ("id", "origin", "month", "delay")
+UNPARTITIONED = ("    partition_by: [month]\n", "")
+KILLS = ("iceberg.prepare", "stage.report", "rename.move", "iceberg.commit", "iceberg.look")
+
+
+def placed(directory: Path, *changes: tuple[str, str]) -> "Counter[tuple[object, ...]]":
+    """The page's pipeline in a directory with input; what is in the input."""
+    text = PAGE.blocks("yaml")[0]
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    (directory / "iceberg.yaml").write_text(text)
+    return feed(directory / "incoming")
+
+
+def rows(directory: Path) -> "Counter[tuple[object, ...]]":
+    """By the library's own scan."""
+    with closing(SqlCatalog("default", uri=f"sqlite:///{directory}/catalog.db")) as catalog:
+        try:
+            found = catalog.load_table("shop.flights").scan().to_arrow()
+        except NoSuchTableError:
+            return Counter()
+    return Counter(zip(*(found[name].to_pylist() for name in COLUMNS), strict=True))
+
+
+def rows_of_duckdb(directory: Path) -> "Counter[tuple[object, ...]]":
+    """By another engine, of the files that the table consists of."""
+    with closing(SqlCatalog("default", uri=f"sqlite:///{directory}/catalog.db")) as catalog:
+        tasks = catalog.load_table("shop.flights").scan().plan_files()
+        files = [task.file.file_path.removeprefix("file://") for task in tasks]
+    return Counter(duckdb.sql(f"SELECT {', '.join(COLUMNS)} FROM read_parquet({files})").fetchall())
+
+
+def test_the_page_works_and_a_killed_run_is_finished_by_the_next(tmp_path: Path) -> None:
+    sent = placed(tmp_path)
+    assert run(tmp_path, "penstock run iceberg.yaml", faults="iceberg.commit=kill").returncode != 0
+    assert rows(tmp_path) == Counter()
+    for command in PAGE.commands:
+        done = run_beside(tmp_path, command)
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    assert rows(tmp_path) == sent
+    [text] = PAGE.blocks("python")
+    read = subprocess.run([sys.executable, "-c", text], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert read.stdout.startswith("900 rows; last batch: 0 at position ")
+    with closing(SqlCatalog("default", uri=f"sqlite:///{tmp_path}/catalog.db")) as catalog:
+        catalog.load_table("shop.flights").delete("month = 1")
+    verified = run_beside(tmp_path, "penstock verify iceberg.yaml --json")
+    assert verified.returncode == 5
+    assert not json.loads(verified.stdout)["sinks"]["table"]["ok"]
+
+
+def test_a_run_that_is_killed_at_every_step_delivers_exactly(tmp_path: Path) -> None:
+    sent = placed(tmp_path, UNPARTITIONED, ("options: {header: true}", "options: {header: true, maxFilesPerTrigger: 1}"))
+    killed = [run(tmp_path, "penstock run iceberg.yaml", faults=f"{point}=kill").returncode != 0 for point in KILLS]
+    print(dict(zip(KILLS, killed, strict=True)))
+    assert killed == [True] * len(KILLS)
+    done = run_beside(tmp_path, "penstock run iceberg.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert rows(tmp_path) == sent
+    assert rows_of_duckdb(tmp_path) == sent
+    verified = run_beside(tmp_path, "penstock verify iceberg.yaml")
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+    assert list(tmp_path.rglob("*.staged")) == []
