@@ -15,6 +15,7 @@ from tests import fast_spark
 from tests.drawing import keep_some
 from tests.memory import in_memory, remove_left_directories
 from tests.seed import SEED
+from tests.times import Times
 
 LAYERS = ("unit", "architecture", "simulation", "live", "conformance", "attack", "upgrade", "mutation", "spark", "crash")
 START_SPARK = {"spark", "crash"}
@@ -26,7 +27,9 @@ WITH_SPARK_ONE_IN = 3
 IN_CI = os.environ.get("CI") == "true"
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    if IN_CI:
+        config.pluginmanager.register(Times(lambda file: layer_of(config.rootpath / file)))
     memory = in_memory()
     if memory is not None:
         remove_left_directories(memory)
