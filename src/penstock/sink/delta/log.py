@@ -6,7 +6,7 @@ read from the very snapshot that the commit is made on.
 
 A table's marker is a handful of application versions, which are numbers and outlive checkpoints and clean-ups of the log: the
 position, and the identity of the ledger in parts; where rows replace others, also what the table shows. The commit's own notes
-tell people more; they go with the log's old files.
+tell people more; they are removed with the log's old files.
 """
 
 import json
@@ -172,7 +172,7 @@ class Snapshot(TableSnapshot):
             )
 
     def files(self, within: KeyRange | None = None) -> Iterator[TableFile]:
-        found = pa.table(self.table.get_add_actions())  # not flattened: a column may be named as a field inside of one then is
+        found = pa.table(self.table.get_add_actions())  # not flattened: that could give a column and an inner field one name
         if within is not None:
             found = found.filter(_may_hold(found, within))
         columns = self.partition_by
@@ -274,7 +274,7 @@ def delta_log(account: DirectoryAccount | ObjectAccount) -> DeltaLog:
 
 @contextmanager
 def _committing(uri: str, *, remedy: str) -> Iterator[None]:
-    """Raise Conflict for a commit that another one came before, OutcomeUnknown for any other error."""
+    """Raise Conflict if another commit came first, OutcomeUnknown for any other error."""
     try:
         yield
     except CommitFailedError as cause:
@@ -330,7 +330,7 @@ def _versions(publication: Publication) -> Iterator[Transaction]:
 
 
 def _notes(publication: Publication) -> Iterator[tuple[str, str]]:
-    """Yield what the commit tells people, and a start that compares the marker with the ledger."""
+    """Yield the notes of the commit, for people and for a start that compares the marker with the ledger."""
     yield f"{_NOTE}pipeline", publication.pipeline
     yield f"{_NOTE}sink", publication.sink
     yield f"{_NOTE}position", str(publication.position)

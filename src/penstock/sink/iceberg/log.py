@@ -224,7 +224,7 @@ class Snapshot(TableSnapshot):
 
     @cached_property
     def _data_files(self) -> Sequence[DataFile]:
-        """All manifests are read for it."""
+        """All data files of the snapshot; reads every manifest. Raises ValueError if there are delete files."""
         tasks = list(self.table.scan().plan_files())
         if any(task.delete_files for task in tasks):
             raise ValueError("rows of it are deleted by delete files, which Penstock does not read")
@@ -273,7 +273,7 @@ class Snapshot(TableSnapshot):
 
     @contextmanager
     def _committing(self, *, remedy: str) -> Iterator[None]:
-        """Raise Conflict for a commit that another one came before, OutcomeUnknown for any other error."""
+        """Raise Conflict if another commit came first, OutcomeUnknown for any other error."""
         try:
             yield
         except CommitFailedException as cause:
@@ -284,7 +284,7 @@ class Snapshot(TableSnapshot):
             ) from cause
 
     def _commit(self, change: Change, publication: Publication) -> None:
-        """Make the change by a snapshot of its own, also where no file changes: it is what a stale commit is compared with."""
+        """Make the change by a new snapshot, even if no file changes: a stale commit fails only where a newer snapshot is."""
         table, schema, spec_id = self.table, self.table.schema(), self.table.spec().spec_id
         noted = {_key(publication.pipeline, publication.sink): json.dumps(_notes(change, publication), separators=(",", ":"))}
         there = {file.file_path: file for file in self._data_files} if change.removed else {}
@@ -309,7 +309,7 @@ class Snapshot(TableSnapshot):
 
 
 def require_known_library() -> None:
-    """Raise Failed unless the library has what a commit of one attempt needs, which its next version may rename."""
+    """Raise Failed unless the library has the private names that `_commit_once` uses: a later version may rename them."""
     missing = [name for name in ("_do_commit",) if not hasattr(Table, name)]
     slots = Transaction.__init__.__code__.co_names
     missing += [name for name in ("_updates", "_requirements") if name not in (*slots, *Transaction.__annotations__)]
@@ -339,7 +339,7 @@ def _unsupported(table: Table, location: str, mode: WriteMode) -> Iterator[str]:
 
 
 def _is_partitioned_anew(table: Table) -> bool:
-    """Return whether a file lies in no partition of today's: rows of any could be in it."""
+    """Return whether a file was written under another partitioning: it may hold rows of any partition of today."""
     newest, specs = table.current_snapshot(), table.specs()
     manifests = () if newest is None else newest.manifests(table.io)
     kept = (each for each in manifests if each.has_added_files() or each.has_existing_files())
@@ -377,7 +377,7 @@ def _key(pipeline: PipelineName, sink: SinkName) -> str:
 
 
 def _notes(change: Change, publication: Publication) -> Mapping[str, Any]:
-    """Return what the property says, and the summary of the snapshot for people, and for a look at a batch before the newest."""
+    """Return what the property says. The snapshot's summary repeats it, for people and for a look at an earlier batch."""
     content, written_by = change.content, change.written_by
     return {
         "position": publication.position,
@@ -392,7 +392,7 @@ def _notes(change: Change, publication: Publication) -> Mapping[str, Any]:
 
 
 def _pair(totals: Totals) -> list[int | str]:
-    """Return rows and digest; this as a text, since many readers of JSON take numbers for floating point."""
+    """Return rows and digest, the digest as a text: many readers of JSON take numbers for floating point."""
     return [totals.rows, f"{totals.digest:016x}"]
 
 

@@ -1,6 +1,6 @@
-"""`StoreFileIO`: metadata files of a table in a store, by the client that writes the data files.
+"""`StoreFileIO` reads and writes a table's metadata files in a store, with the client that writes the data files.
 
-So a table can be wherever an account can, with the same options and credentials; and what was put is durable, and seen by all.
+So a table can be in every store that an account can, with the same options and credentials. What was put is durable and visible.
 """
 
 import io
@@ -107,7 +107,7 @@ class _PutStream(io.BytesIO):
         super().close()
 
     def __exit__(self, kind: object, *_: object) -> None:
-        """Put nothing where writing failed."""
+        """Put the object, unless writing it failed."""
         if kind is None:
             self.close()
         else:

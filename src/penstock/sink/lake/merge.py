@@ -1,7 +1,7 @@
 """`MergeByKey`: rows of a batch replace those of the table with their keys, delete them, or are added where there are none.
 
 Files that hold a replaced row are rewritten without it, together with the batch's rows, into new files of this driver's own. The
-commit adds those and removes the old ones; it is made on the very snapshot that was read, and fails if any other came since. The
+commit adds those and removes the old ones; it is made on the very snapshot that was read, and fails after any other commit. The
 library's own MERGE would do that, too, but tells nobody which rows were replaced, so nothing could be verified; it writes bounds
 of floating point numbers that hide NaN, and makes no commit where nothing changes.
 
@@ -54,7 +54,7 @@ def merge_error(point: str) -> Retryable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewritten:
-    """What one try wrote: the files, and the rows that they are without. `of`: of what."""
+    """What one try wrote. `of`: what the files were made of. `displaced`: the rows that they leave out."""
 
     of: Origin
     nonce: Nonce
@@ -78,7 +78,7 @@ class MergeByKey:
     _newest: Rewritten | None = None
 
     def make(self, snapshot: TableSnapshot) -> Change:
-        """Write what is to come in the place of what the snapshot holds under the batch's keys, and move it there."""
+        """Write files to replace those of the snapshot that hold keys of the batch, and move them into the table's directory."""
         self.decided.fitting_columns(snapshot)
         keys = self._batch_keys()
         matches = self._matches_in(snapshot, keys)
@@ -150,7 +150,7 @@ class MergeByKey:
             )
 
     def _matches_in(self, snapshot: TableSnapshot, keys: BatchKeys) -> list[tuple[TableFile, Numbers]]:
-        """Return for each file that may hold the keys which of its rows, or of the batch's, meet one of the other's."""
+        """Return each file that may hold keys of the batch, with what matches: its own rows for `upsert`, else the batch's."""
         files = list(snapshot.files(keys.range(snapshot.partition_by)))
         for file in files:
             if file.path not in self._matches:
@@ -165,7 +165,7 @@ class MergeByKey:
     # --- writing
 
     def _rewritten(self, removed: Sequence[TableFile], counted: Mask, field_ids: Mapping[str, int] | None) -> Rewritten:
-        """Return what is written of these files and rows: what the last try wrote, if it was of the same."""
+        """Write these files and rows, or return what the last try wrote if it was made of the same."""
         columns = table_schema(self.decided.publication.schema).names
         of = (tuple(file.path for file in removed), np.packbits(counted).tobytes(), fingerprint(field_ids, columns))
         if self._newest is None or self._newest.of != of:
@@ -191,7 +191,7 @@ class MergeByKey:
             for batch, stays in self._rows(removed, counted):
                 displaced += self._totals(batch.filter(pa.array(~stays)))
                 kept = _cast(batch.filter(pa.array(stays)), schema)
-                writer.write(kept, hashes=pa.array(np.zeros(len(kept), np.uint64)), accounts=None)  # nobody asks for these
+                writer.write(kept, hashes=pa.array(np.zeros(len(kept), np.uint64)), accounts=None)  # their digest is unused
             return Rewritten(of=of, nonce=attempt.nonce, pieces=writer.finish(), displaced=displaced)
         except BaseException:
             writer.abandon()
@@ -201,7 +201,7 @@ class MergeByKey:
         return Totals(rows=rows.num_rows, digest=digest(row_hashes(rows, self.decided.reader.row_digest)))
 
     def _rows(self, removed: Sequence[TableFile], counted: Mask) -> "Iterator[tuple[pa.RecordBatch, Mask]]":
-        """Yield all rows of the files, then those of the batch, and which of them are to be there afterwards."""
+        """Yield all rows of the files, then those of the batch, each time with the mask of those that stay."""
         for file in removed:
             yield from _without(self._matches[file.path], self.decided.reader.rows(file))
         yield from _without(np.flatnonzero(~counted), self._spooled())
@@ -217,7 +217,7 @@ class MergeByKey:
     # --- collecting
 
     def _leftovers(self, nonce: str, *, everywhere: bool) -> Iterator[str]:
-        """Yield the files of this publication's other tries: of this object's, or all that lie `everywhere` in the directory."""
+        """Yield the files of this publication's other tries: this object's and, if `everywhere`, all others in the directory."""
         yield from (file_of(piece.name) for each in self._written if each.nonce != nonce for piece in each.pieces)
         if everywhere:
             yield from (file.name for file in list(self.area.files()) if self._is_of_other_try(file.name, nonce))
@@ -237,7 +237,7 @@ class MergeByKey:
 
 
 def _without(dropped: Numbers, batches: "Iterator[pa.RecordBatch]") -> "Iterator[tuple[pa.RecordBatch, Mask]]":
-    """Yield the batches, and which of their rows stay."""
+    """Yield the batches, each with the mask of its rows that stay: those whose numbers are not among `dropped`."""
     start = 0
     for batch in batches:
         first, last = np.searchsorted(dropped, [start, start + batch.num_rows])

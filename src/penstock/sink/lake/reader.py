@@ -43,7 +43,7 @@ class FileReader:
 
 
 def open_file(area: Area, file: TableFile) -> BinaryIO:
-    """Open a file of a table. Its path may be quoted, as Delta says; some writers do not."""
+    """Open a file of a table. Delta demands that its path is URL-quoted, but some writers do not quote it."""
     try:
         return area.open(unquote(file.path))
     except FileNotFoundError:

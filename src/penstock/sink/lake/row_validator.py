@@ -1,4 +1,4 @@
-"""What is checked of rows that are written by key, before they are decided: in the tasks, without the library of the format."""
+"""Checks of rows that are written by key, in the tasks and before the decision, without the library of the format."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -21,8 +21,8 @@ from penstock.sink.table.target import NotStoredError
 class SnapshotFiles:
     """The files of a snapshot under the names of pieces, which tell the partition values.
 
-    Files of one name, in several directories, and a file that the table lists several times, have a name each: all of them are
-    rows for readers.
+    Every listed file has a name of its own, even if several directories have a file of one name, or the table lists a file
+    several times: readers read all of them.
     """
 
     def __init__(self, snapshot: TableSnapshot, area: Area) -> None:

@@ -1,4 +1,4 @@
-"""Numbers of columns in the schema of a Parquet file, as readers of Iceberg look columns up by number."""
+"""Field ids in the schema of a Parquet file, by which readers of Iceberg find columns."""
 
 from collections.abc import Mapping
 
@@ -8,9 +8,9 @@ _KEY = b"PARQUET:field_id"
 
 
 def with_field_ids(schema: "pa.Schema", ids: Mapping[str, int]) -> "pa.Schema":
-    """Return `schema` with the number of every field, at any depth; `ids` are by path: `tags.element`, `counts.value`.
+    """Return `schema` with the id of every field, at any depth; `ids` has them by path: `tags.element`, `counts.value`.
 
-    Raises KeyError for a field without a number.
+    Raises KeyError for a field without an id.
     """
     return pa.schema([_numbered(field, field.name, ids) for field in schema], metadata=schema.metadata)
 

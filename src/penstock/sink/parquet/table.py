@@ -21,12 +21,12 @@ _BATCH_ROWS = 1 << 16
 
 
 def read_content(file: BinaryIO, *, name: str, schema: str, row_digest: RowDigest) -> Totals:
-    """Return the rows and the digest of a whole file; `name` is relative to the root and holds the partition values.
+    """Return the number of rows of a whole file and their digest. `name` is the path below the root, with partition values.
 
-    These count as they do for readers, also if another writer put the partition columns into the file.
+    The values in `name` count even if another writer put the partition columns into the file: readers take them, too.
 
-    `schema` is Spark's JSON of the rows. A schema in the file's footer takes precedence: the file may be of an unknown batch.
-    Another writer's file, which has none, may be made of older files: columns that it lacks, or has beside, may be NULL in it.
+    `schema` is Spark's JSON of the rows. A schema in the file's footer takes precedence: the file may be of an unknown batch. A
+    file of another writer has none, and may be merged from older files: it may lack columns, and have others without any value.
     Raises ValueError with the reason for a file that does not hold such rows, pa.ArrowException and OSError for one that cannot
     be read.
     """
@@ -60,8 +60,8 @@ def read_table(file: BinaryIO, *, name: str, schema: str) -> "pa.Table":
 def read_rows(file: BinaryIO, *, name: str, schema: str, columns: Sequence[str] | None = None) -> Iterator["pa.RecordBatch"]:
     """Yield the rows of a file in their order, with those columns of `table_schema(schema)`, all of them by default.
 
-    A column that the file lacks is NULL, since it came later; unless the file has values of one that is not in the schema: then
-    it may have another name now. Raises ValueError, pa.ArrowException and OSError as `read_content`.
+    A column that the file lacks is NULL: it was added later. But if the file has values in a column outside the schema, that one
+    may have been renamed, which raises ValueError. Raises ValueError, pa.ArrowException and OSError as `read_content`.
     """
     parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
     values = _partition_values(name, arrow_schema(own_schema(parquet) or schema))
@@ -94,7 +94,7 @@ def filled_columns(file: BinaryIO, columns: Sequence[str]) -> Sequence[str]:
 
 
 def _is_null_in(parquet: "pq.ParquetFile", columns: Sequence[str]) -> bool:
-    """Return whether these columns of the file have no value."""
+    """Return whether these columns of the file hold nothing but NULL."""
     found = parquet.read(columns=list(columns), use_threads=False) if columns else None
     return found is None or all(found.column(name).null_count == found.num_rows for name in columns)
 
@@ -148,7 +148,7 @@ def _restored(batch: "pa.RecordBatch", rows: "pa.Schema", values: dict[str, Valu
 
 
 def _as(kind: "pa.DataType", column: "pa.Array") -> "pa.Array":
-    """Return values as the decided type, if the file stores another one. In nested types nothing that is hashed differs."""
+    """Return the column in the decided type, where the file stores another one. A nested column has the same hash as it is."""
     return column if column.type == kind or pa.types.is_nested(kind) else column.cast(kind)
 
 
@@ -190,7 +190,7 @@ class Table:
         return None if marker is None else marker.position
 
     def files(self, generation: Generation, batch_id: BatchId, *, counted: bool) -> list[TableFile]:
-        """Return the files of all decisions up to that batch of that generation, and files whose names tell no batch; by name.
+        """Return, sorted by name, the files of all decisions up to that batch of that generation, and those that name no batch.
 
         `counted` also reads every retained manifest for the number of rows, which takes a request each in a store.
         """

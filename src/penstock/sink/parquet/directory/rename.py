@@ -84,7 +84,7 @@ def _stat(path: Path) -> os.stat_result | None:
         return None
 
 
-# --- what the file system has for that
+# --- renaming without replacing
 
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
