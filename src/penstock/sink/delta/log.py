@@ -56,7 +56,7 @@ _PARTITION: Final = "partition"
 _NOTE: Final = "penstock."
 _WRITTEN_BY: Final = "written_by"
 _UNQUOTED: Final = "/!'()*-._~$&+,;=:@"
-"""Characters in a path that the library's log has as they are. What it makes of some others, no two writers agree on."""
+"""Characters of a path that the library writes into the log unquoted. Writers do not agree how some others are quoted."""
 
 
 def delta_error(point: str) -> DeltaError:

@@ -14,9 +14,9 @@ from pyiceberg.typedef import EMPTY_DICT, Properties
 from penstock.blob import BlobStore, open_store
 
 ROOT: Final = "penstock.location"
-"""The property with the table's location, which every file's begins with."""
+"""The property with the table's location, with which the location of every file begins."""
 STORE: Final = "penstock.store"
-"""The property with the store's URL of the same place."""
+"""The property with the same place as a URL for the store's client."""
 OPTIONS: Final = "penstock.options"
 """The property with the store's options, as JSON."""
 

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from penstock.sink.lake.log import KeyRange
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
-"""For each row, in their order, whether it is meant."""
+"""One flag for each row, in the order of the rows."""
 Numbers: TypeAlias = npt.NDArray[np.int64]
-"""The numbers of the rows that are meant, from 0, in ascending order."""
+"""Row numbers, from 0, in ascending order."""
 
 _ROW: Final = "\0row"
 """No column of a table has such a name."""

@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 
 Origin: TypeAlias = tuple[tuple[str, ...], bytes, str | None]
-"""What files were written of: the table's files, which rows of the batch count, and the numbers of the columns."""
+"""What files were made of: paths of the table's files, a mask of the batch's rows that count, and the columns' `fingerprint`."""
 
 
 def merge_error(point: str) -> Retryable:

@@ -12,7 +12,7 @@ from penstock.sink.parquet.splitting import Chunk, Splitter, WriteSettings
 from penstock.sink.valid_text import require_valid
 
 _NOTHING: Final = "\0"
-"""A column beside the partitions' own. No column of a table has such a name."""
+"""The name of a column added because not all columns may be partition columns. No table has a column of that name."""
 
 
 def require_key(rows: "pa.Schema", key: Sequence[str]) -> None:

@@ -25,7 +25,7 @@ STATISTICS: Final = "statistics"
 """The key in `Staged.ref` whose value is a JSON text, as the log of a Delta table has it."""
 
 COLUMNS: Final = "columns"
-"""The key in `Staged.ref` whose value tells with which numbers the columns were written."""
+"""The key in `Staged.ref` whose value is the `fingerprint` of the numbers with which the columns were written."""
 
 _COLUMNS: Final = 32
 """As many columns as Delta itself indexes by default: statistics travel in the decision."""

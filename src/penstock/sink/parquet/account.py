@@ -71,7 +71,7 @@ class Upload(Protocol):
 
     size_bytes: int
     closed: bool = False
-    """Asked by pyarrow. A Parquet writer dropped after an error still finds a file; what it writes then is thrown away."""
+    """Read by pyarrow. Always False: a Parquet writer dropped after an error still writes, and that is thrown away."""
 
     def write(self, data: bytes) -> int:
         """Append bytes; called by pyarrow. Raises StageFailed."""

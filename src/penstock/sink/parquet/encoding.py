@@ -125,7 +125,7 @@ def _unknown_path(path: str, known: list[str]) -> Usage:
 
 
 _GLANCE, _LOOK, _FIRST = 256, 1024, 512
-"""Rows in the samples: of all columns, of columns that hardly repeat there, and of these the first rows for differences."""
+"""Rows in the samples: of all columns; of columns whose values hardly repeat there; the first of these, for differences."""
 
 _SAMPLE_BYTES: Final = 256 * 1024
 """Size of the sample of a text column; of longer texts fewer are taken."""

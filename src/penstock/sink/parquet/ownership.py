@@ -20,7 +20,7 @@ from penstock.sink.parquet.table import own_schema
 from penstock.spark.schema import arrow_schema
 
 FILES_LOOKED_AT = 10_000
-"""Files that a start reads the names of, in an account that has an owner: more files must not make it slower."""
+"""The most file names that `require_continued` reads: more files must not make a start slower."""
 REMEDY = "Give every sink of every pipeline accounts of its own, and let readers read them together."
 
 
