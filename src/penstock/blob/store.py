@@ -35,7 +35,7 @@ class Found:
 class RequestsEach:
     """How many requests each operation takes if nothing fails: `put` and `put_if_absent`, a whole `get`, a `list` of one page.
 
-    `part` is one `put_part`; `complete` is that of an upload with one part.
+    `look` is one `head`, `part` one `put_part`, and `complete` that of an upload with one part.
     """
 
     put: int = 1
@@ -61,9 +61,10 @@ class Pending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expiry:
-    """One rule: whatever lies below a prefix of whole keys is deleted after `days`. None: by date, which may be today.
+    """One rule of a store: whatever lies below `prefix` is deleted after `days`. None: on a date, which may be today.
 
-    `of_uploads`: the rule is for uploads that were begun and not completed, else for objects.
+    `prefix` is of whole keys, not relative to a root. `of_uploads`: the rule is for uploads that were begun and not completed,
+    else for objects.
     """
 
     rule: str

@@ -64,7 +64,7 @@ def whole_batch(ledger: Ledger, batch_id: BatchId, newest: Entry | None) -> Entr
             remedy="Try again later, or ask for no batch to get the newest one.",
         )
     entry = decided_entry(ledger, batch_id)
-    if entry is None or entry.position > current.position:  # that is another query's, adopted meanwhile
+    if entry is None or entry.position > current.position:  # a batch of another query, adopted meanwhile
         raise BatchForgotten(
             f"The ledger no longer says which files are of batch {batch_id}: it is older than what the ledger retains.",
             remedy="Ask for a batch that `penstock history` lists since the last adoption, or for none to get the newest one.",

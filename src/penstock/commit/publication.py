@@ -1,4 +1,4 @@
-"""What a sink publishes, and what a sweep may collect, by the entries of the ledger and the sinks of today."""
+"""Derives from the ledger's entries and the present sinks what a sink publishes, and what a sweep may collect."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -51,7 +51,7 @@ def publications(entries: Iterator[Entry], sink: SinkName) -> Iterator[Publicati
 
 
 def decided_entry(ledger: Ledger, batch_id: BatchId) -> Entry | None:
-    """Find the newest retained decision of that batch number since the last adoption. Reads every entry behind it."""
+    """Return the newest retained decision of that batch number since the last adoption. Reads every newer entry."""
     for entry in ledger.newest_first():
         if isinstance(entry.body, Adopted):
             return None
@@ -67,7 +67,7 @@ def batch_at(ledger: Ledger, position: Position) -> BatchId | None:
 
 
 def decision_of(ledger: Ledger, batch_id: BatchId) -> Decision | None:
-    """Find the decision that `decided_entry` finds the entry of."""
+    """Return the decision in the entry that `decided_entry` returns, None if that is None."""
     entry = decided_entry(ledger, batch_id)
     return None if entry is None else decision_in(entry)
 
@@ -99,14 +99,14 @@ def require_sinks_of(newest: Entry, sinks: Sequence[Sink], summary: Summary) -> 
 
 
 def joined_since(newest: Entry, sinks: Sequence[Sink]) -> Sequence[Sink]:
-    """Sinks that were not in the pipeline when `newest` was decided: they got none of its rows, nor take a selection of them."""
+    """Return the sinks that were not in the pipeline when `newest` was decided: it has no piece and no schema for them."""
     decision = decision_in(newest)
     took = {piece.sink for piece in decision.staged} | decision.schemas.keys()
     return [sink for sink in sinks if decision.rows_in and sink.name not in took]
 
 
 def share_of(sink: Sink, decided: Entry, summary: Summary) -> Publication:
-    """The sink's share of `decided`. Once all is published it lacks the accounts that were taken out of the sink since."""
+    """Return the sink's share of `decided`. If that is published everywhere, accounts that the sink lost since are left out."""
     share = publication_of(decided, sink.name, ledger_id=summary.ledger_id)
     if not _is_settled(decided, summary):
         return share

@@ -10,7 +10,7 @@ from penstock.source.kafka.lag import TopicLag
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointPosition:
-    """What Spark's checkpoint holds: the newest planned batch and the newest committed one, which tell the next one to run."""
+    """What Spark's checkpoint holds: the newest planned batch and the newest committed one, from which the next one follows."""
 
     query_id: QueryId | None
     planned: BatchId | None

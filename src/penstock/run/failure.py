@@ -35,7 +35,7 @@ _LOST_METADATA = "STREAMING_CHECKPOINT_MISSING_METADATA_FILE"
 
 
 class Undelivered(RuntimeError):
-    """What Spark is told when a batch failed. Its text carries the real error through Spark, or STOPPED."""
+    """The exception that Spark gets for a failed batch. Its text encodes the real error, or is STOPPED."""
 
 
 STOPPED = "stopped on request"

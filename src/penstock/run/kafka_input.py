@@ -63,7 +63,7 @@ class KafkaInput:
         self._gap_ends: Mapping[tuple[SourceName, str, int], int] | None = None
 
     def require(self, summary: Summary) -> Seen:
-        """Check what Spark reads next, before it starts. Raises SourcesChanged, InputLost, and where a source waits Retryable."""
+        """Check what Spark reads next, before it starts. Raises SourcesChanged, InputLost, Retryable (the source is to wait)."""
         self._known = self._read = known_topics(self._ledger, summary)
         self._delivered = _ends(self._known)
         planned = self._checkpoint.latest_offsets_id()
@@ -110,7 +110,7 @@ class KafkaInput:
         return gaps
 
     def _with_unrecorded(self, gaps: Sequence[GapAccepted], seen: Seen, summary: Summary) -> tuple[GapAccepted, ...]:
-        """Return `gaps`, and those behind which an earlier run moved the checkpoint and ended before the ledger had them.
+        """Return `gaps`, and those behind which an earlier run moved the checkpoint but ended before it recorded them.
 
         The checkpoint does not show them any more, and a topic that lost its end may have grown beyond it since.
         """
@@ -134,9 +134,9 @@ class KafkaInput:
         return tuple(found.values())
 
     def _moved_back(self, summary: Summary) -> Iterator[tuple[SourceName, str, int, int, int]]:
-        """Yield partitions whose newest decision ends elsewhere than the checkpoint says, because Penstock moved that.
+        """Yield partitions whose newest decision ends elsewhere than the checkpoint says, because Penstock moved the checkpoint.
 
-        With each, the position in the checkpoint and the one that was decided. A copy of the decided one is the proof.
+        Each comes with its offset in the checkpoint and the decided one. A copy of the entry with the decided one is the proof.
         """
         newest = None if summary.continued_from is None else self._ledger.read(summary.continued_from)
         if newest is None:
@@ -230,7 +230,7 @@ class KafkaInput:
             )
 
     def _noted(self, batch_id: BatchId, ranges: Sequence[OffsetRange]) -> tuple[TopicRead, ...]:
-        """Return the topics that Penstock's own reader planned the batch with; none, unread, if a decision knows all of them."""
+        """Return the topic ids that Penstock's own reader noted for the batch; none if the newest decision has all of them."""
         known = {(read.source, read.topic) for read in self._known}
         if known.issuperset(_topics_of(each for each in ranges if each.source in self._watch.sources)):
             return ()
@@ -270,7 +270,7 @@ def is_read_for_state_only(checkpoint: SparkCheckpoint, summary: Summary) -> boo
 
 
 def with_beginnings(checkpoint: SparkCheckpoint, batch: Batch, names: Sequence[SourceName]) -> tuple[OffsetRange, ...]:
-    """Return the offsets of `batch`. If the first batch has no start, it comes from where Spark noted it elsewhere."""
+    """Return the offsets of `batch`. Spark logs no start for a first batch, so it is taken from where it is noted elsewhere."""
     if all(each.start is not None for each in batch.offsets):
         return batch.offsets
     noted = checkpoint.beginnings(batch.batch_id, names)

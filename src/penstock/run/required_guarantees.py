@@ -89,7 +89,7 @@ def claims_of(facts: QueryFacts, plan: DeliveryPlan) -> tuple[Claim, ...]:
 
 
 def _require_no_complaint(facts: QueryFacts, plan: DeliveryPlan) -> None:
-    """Raise Usage for what a pipeline file is refused for when it is read, where sinks and query come together only now."""
+    """Raise Usage for combinations of query and sinks that loading refuses in a pipeline file; code combines them only here."""
     sinks = plan.settings.sinks
     modes = () if facts.output_mode is None else mode_complaints(sinks, facts.output_mode)
     for complaint in (*modes, *own_output_complaints(sinks, facts.sources.paths)):

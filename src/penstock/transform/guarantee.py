@@ -96,7 +96,7 @@ def output_mode_claim(output_mode: str) -> Claim:
 
 def option_claims(options: Mapping[str, str]) -> tuple[Claim, ...]:
     """Return one claim for each option of the query (`writeStream.option`) that weakens it."""
-    given = {name.lower(): value for name, value in options.items()}  # Spark does not mind case
+    given = {name.lower(): value for name, value in options.items()}  # Spark ignores the case of an option's name
     if given.get(ASYNC_OPTION.lower(), "false").lower() != "true":
         return ()
     why = "Asynchronous progress leaves gaps in the offset log; after a crash a batch number comes again with other rows."

@@ -45,7 +45,7 @@ def selected(rows: "DataFrame", selection: TakesRows) -> "DataFrame":
 
 
 class _Analysis:
-    """The selection of one sink. `rows`: none, with the columns of the pipeline's."""
+    """Has Spark analyse the selection of one sink. `rows` is an empty DataFrame with the columns of the pipeline's rows."""
 
     def __init__(self, rows: "DataFrame", sink: str) -> None:
         self._rows, self._sink = rows, sink

@@ -99,7 +99,7 @@ _ADOPTED_FIELDS: Mapping[str, Field[Any]] = {
 
 
 def _entry_of(version: int) -> Record[Entry]:
-    """Return an entry as it stands in a document of `version`."""
+    """Return the record that reads and writes an entry in a document of `version`."""
     gaps = {"gaps": GAP.listed} if version >= _TOPICS else {}
     bodies: Mapping[type[Body], Record[Any]] = {
         Decided: _decided_of(version, gaps),
@@ -141,7 +141,7 @@ def _decided_of(version: int, gaps: Mapping[str, Field[Any]]) -> Record[Decided]
 
 
 def _one_of(records: Mapping[type[Body], Record[Any]]) -> Field[Body]:
-    """Return the field of a value whose class decides which of the `records` it is."""
+    """Return the field of a value that is one of `records`: written by the value's class, read by the field `kind`."""
 
     def read(value: object) -> Body:
         kind = value.get("kind") if isinstance(value, dict) else None
