@@ -168,7 +168,7 @@ def connect(options: Mapping[str, str]) -> KafkaAdminClient:
 
 
 class _Connected(KafkaAdminClient):  # type: ignore[misc]  # it has no types
-    """Leaves nothing behind where it cannot connect: its base has started a thread by then, which would run for ever."""
+    """A client that leaves nothing behind where it cannot connect: the thread of its base class would run for ever."""
 
     def __init__(self, **settings: Any) -> None:
         try:

@@ -38,7 +38,7 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sql:
-    """One statement with values, as a sequence of texts and values. One without is a `str`."""
+    """One statement with values, as a sequence of texts and values. A statement without values is a `str`."""
 
     parts: tuple[str | Value, ...]
 

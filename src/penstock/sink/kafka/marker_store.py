@@ -100,7 +100,7 @@ class LaneMarker:
     def rows_there(self, publication: Publication) -> int:
         """Return how many rows of this lane's share of `publication` are committed already.
 
-        A ledger goes on only when its batch is there as a whole. Raises LedgerMismatch for a part of any other batch (I2).
+        Raises LedgerMismatch for a part of any other batch (I2): a ledger decides its next batch only when this one is whole.
         """
         part = self.part
         if part is None:
@@ -181,9 +181,9 @@ def _part(value: object) -> Part:
 def newest_mark(
     clients: Clients, wanted: Wanted, lane: int, *, below: int | None = None, visible: bool = True
 ) -> LaneMarker | None:
-    """Return a lane's newest committed marker (`below` an offset, if given), whoever is at work; None if it never had one.
+    """Return a lane's newest committed marker, with `below` the newest before that offset; None if there is none.
 
-    `visible`: readers see it; False where the newest one `below` is committed and readers do not see it yet. Raises
+    `visible`: False where the caller knows that the newest marker `below` is committed, and readers do not see it yet. Raises
     KafkaException, LedgerMismatch, and Refused for a topic in which another sink has markers: its open transactions would hide
     ours.
     """
@@ -197,9 +197,10 @@ def newest_mark(
 
 
 def require_closed(clients: Clients, topic: str, lane: int) -> None:
-    """Return when no transaction is open in the lane's partition, so that no newer marker is hidden.
+    """Wait until no transaction is open in the lane's partition of `topic`, so that no newer marker is hidden.
 
-    Called once the lane's own are ended. Within a minute raises Retryable, or Refused for a transaction that brokers never end.
+    Called when the lane's own transactions have ended. Within a minute raises Retryable, or Refused for a transaction that
+    brokers never end.
     """
     if not await_settled(clients.admin, places_of(topic, [lane]), wait_s=_CLOSED_S):
         raise not_closed(clients, topic, lane)

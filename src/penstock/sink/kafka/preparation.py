@@ -1,4 +1,4 @@
-"""Prepares a Kafka sink, and says for `penstock check` what would come of that.
+"""Prepares a Kafka sink, and tells `penstock check` beforehand whether that will succeed.
 
 The topics of its rows are checked, the topic of markers is created or checked, and each lane gets a marker.
 """
@@ -170,7 +170,7 @@ def row_validator_of(wanted: Wanted, place: Place) -> TopicRowValidator:
 
 
 def max_record_bytes(topics: Iterable[Topic | None]) -> int:
-    """Return the largest record size that every one of `topics` accepts that exist."""
+    """Return the largest record size that all existing `topics` accept."""
     sizes = (topic.number("max.message.bytes", _MAX_RECORD_BYTES) for topic in topics if topic is not None)
     return min(sizes, default=_MAX_RECORD_BYTES)
 

@@ -199,7 +199,7 @@ class KafkaSink(SpooledSink):
     def verify(self, decisions: SinkDecisions) -> SinkReport:
         """Compare the topics with the markers and the markers with the ledger.
 
-        Records are read where no retention and no compaction can have removed one, and where nobody else writes.
+        Records are read only where no retention and no compaction can have removed one, and where nobody else writes.
         """
         topic = self._wanted.target.topic
         with translate_errors(self._clients, Failed):
@@ -219,7 +219,7 @@ class KafkaSink(SpooledSink):
             self._clients.close()
 
     def open_transactions(self) -> Sequence[OpenTransaction]:
-        """Return all on the topics of the rows and on that of the markers, whoever began them."""
+        """Return the open transactions on the topics of the rows and on that of the markers, whoever began them."""
         return open_transactions(self._clients.given, (*self._wanted.target.every, self._wanted.target.markers))
 
     def end_transaction(self, one: OpenTransaction) -> None:
@@ -247,7 +247,7 @@ class KafkaSink(SpooledSink):
         return Published(totals=publication.totals, already=all(share.already for share in done))
 
     def _required_lanes(self, publication: Publication) -> int:
-        """Return the number of lanes that the batch was staged for. Raises Refused if the topic of markers is not the same."""
+        """Return the number of lanes that the batch was staged for. Raises Refused if the topic of markers was replaced."""
         note = publication.staged[0].ref
         topic = self._wanted.target.markers
         found = self._place.markers if self._place else described(self._clients.admin, [topic])[topic]
@@ -290,7 +290,7 @@ class KafkaSink(SpooledSink):
         return _known(LaneEnds(self._clients, self._wanted, lane).newest_committed() for lane in lanes)
 
     def _settled_lanes(self) -> tuple[Sequence[int], bool]:
-        """Return the lanes that may have a marker, and whether no transaction is open there, after waiting for that a while."""
+        """Return the lanes that may have a marker, and whether no transaction is open there. Waits up to `SETTLED_S` for that."""
         topic = self._wanted.target.markers
         markers = described(self._clients.admin, [topic])[topic]
         lanes = range(0 if markers is None else markers.partitions)
@@ -300,7 +300,7 @@ class KafkaSink(SpooledSink):
         return _known(newest_mark(self._clients, self._wanted, lane, below=end) for lane, end in ends.items())
 
     def _read(self, decisions: SinkDecisions) -> tuple[Sequence[LaneMarker], Totals | None]:
-        """Return the markers, and totals read back as of them, None if these prove nothing. Raises KafkaException, Retryable."""
+        """Return the markers, and totals of records as of them, None if these prove nothing. Raises KafkaException, Retryable."""
         marks = self._markers()
         begun = verification.beginnings(marks)
         markers = described(self._clients.admin, [self._wanted.target.markers])[self._wanted.target.markers]

@@ -74,7 +74,7 @@ class Storages(Generic[S]):
             raise NotStoredError(f"expected a stored {kind}: {cause}") from cause
 
     def batches(self, pages: Iterable[Sequence[Sequence[Any]]], schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
-        """Yield rows of a query, some at a time, whose columns are those of `schema`. Raise NotStoredError, naming the column."""
+        """Yield an Arrow batch of `schema` for each page of a query's rows. Raise NotStoredError, naming the column."""
         for rows in pages:
             yield batch_of(rows, schema, self.restored)
 
@@ -234,7 +234,7 @@ def digits_of(kind: Any) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Decimals:
-    """A database's decimal type. `places` finds precision and scale in a column's type; `unlimited` is one that takes any."""
+    """A database's decimal type. `places` finds precision and scale in a column's type; `unlimited` is the type without them."""
 
     name: str
     places: "re.Pattern[str]"
