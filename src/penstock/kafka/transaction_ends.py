@@ -26,7 +26,7 @@ ONGOING, COMMITTED, ABORTED = "Ongoing", "CompleteCommit", "CompleteAbort"
 COMMITTING: Final = "PrepareCommit"
 ENDING: Final = frozenset({COMMITTING, "PrepareAbort", "PrepareEpochFence"})
 _TOPICS_IN, _ABORTS_IN = 3, 4
-"""The newest versions of requests with which producers, not brokers, add partitions, and an end fences nobody."""
+"""Newest request versions in which the producer, not the broker, adds partitions, and in which an abort fences nobody."""
 
 Open: TypeAlias = Mapping[TopicPartition, Any]
 """Where a producer's transaction is open: its `kafka.admin.ProducerState`."""

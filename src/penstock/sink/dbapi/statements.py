@@ -106,7 +106,7 @@ CREATE_BATCH_TABLE = """CREATE TABLE penstock_dbapi_batch (
 )"""
 
 _COLUMNS = {"write": "way", "position": "at_position", "schema": "row_schema", "rows": "row_count"}
-"""Columns whose names are not those of other databases' markers: everywhere, these need no quotes."""
+"""Columns with other names than in the markers of native sinks: names that need no quotes in any database."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ FENCE = FaultPoint("kafka-ends.fence", "A lane's older producers are fenced, and
 END = FaultPoint("kafka-ends.write", "An end that brokers forgot is written into partitions of a lane's transaction.")
 
 _SOON_S = 0.2
-"""How long after its commit a transaction may be open before somebody is asked whose it is."""
+"""How long after a commit a transaction may be open before its owner is looked for."""
 _ENDED_S = 30.0
 """A broker that starts may take so long to end what its coordinator was ending."""
 _GLANCE_S, _LOOK_S = 0.01, 0.05

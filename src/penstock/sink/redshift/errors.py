@@ -70,7 +70,7 @@ _MEANINGS: tuple[tuple[tuple[str, ...], Callable[[ServerError], PenstockError]],
     ((FORBIDDEN,), ServerError.forbidden),
     (("08", "53", "57", "25P"), ServerError.no_answer),
 )
-"""By code or class of codes; the first that fits decides.
+"""By code or class of codes; the first match counts.
 
-57014 is a statement that took too long: only the one that waits for a lock has a limit.
+57014 is a statement that took too long: only the statement that waits for a lock has a limit.
 """

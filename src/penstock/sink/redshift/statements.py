@@ -59,7 +59,7 @@ JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid
 LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 WHERE n.nspname = %(schema)s AND c.relname = %(table)s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """
-"""What clients of Redshift ask, too. A default that begins with "identity" marks a column that only Redshift fills."""
+"""The query that Redshift's own clients send. A default that begins with "identity" marks a column that only Redshift fills."""
 
 MAY_STAGE = "SELECT has_database_privilege(current_database(), 'TEMP'), current_user"
 PRIVILEGES = "SELECT has_table_privilege(%(table)s, %(privilege)s)"

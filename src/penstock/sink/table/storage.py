@@ -20,12 +20,12 @@ Values: TypeAlias = list[Any]
 IsKind: TypeAlias = Callable[[Any], bool]
 Declares: TypeAlias = Callable[[Any], str]
 Takes: TypeAlias = Callable[[str, Any], bool]
-"""Whether a column that the catalog declares so keeps every value of an Arrow type."""
+"""Whether a column, by its type in the catalog, keeps every value of an Arrow type."""
 Encode: TypeAlias = Callable[["pa.Array"], "pa.Array"]
 Restore: TypeAlias = Callable[[Values, Any], "pa.Array"]
 
 INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
-"""Decimal digits that a decimal column needs to hold every integer of so many bits."""
+"""Digits that a decimal column needs to hold every integer, by the integer's bits."""
 
 
 class RestoresValues(Protocol):
