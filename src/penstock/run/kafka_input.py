@@ -193,7 +193,7 @@ class KafkaInput:
         return replace(again, gaps=after)
 
     def delivered(self) -> tuple[TopicRead, ...]:
-        """Record that the batch of the last look is decided. Return its topics, which the next batch must find."""
+        """Count the batch of the last look as decided: if it is not, this run ends. Return its topics for the next batch."""
         self._known = self._read
         self._delivered = {**self._delivered, **_ends(self._known)}
         return self._known
