@@ -256,7 +256,7 @@ class Taken:
 
 
 ALL_ROWS: Mapping[SinkName, Taken] = MappingProxyType({})
-"""Every sink takes all rows as they are."""
+"""What each sink takes, where all sinks take all rows as they are: no sink has an entry."""
 
 
 @runtime_checkable
@@ -431,7 +431,7 @@ def requests_since(before: int | None, parts: Iterable[CountsRequests]) -> int |
 
 
 _JOINED = ("ChecksFromTasks", "ClaimsPlaces", "ReportsStaging", "SignsStaging")
-"""Protocols of before, whose methods `HasStaging` has."""
+"""Former protocols, whose methods `HasStaging` has now."""
 
 if not TYPE_CHECKING:
 

@@ -92,7 +92,7 @@ class BlobStore(ABC):
     failures: ClassVar[tuple[type[Exception], ...]]
     """Exceptions of the client library."""
     stages_in: ClassVar[str | None] = None
-    """What uploads lie in beside the place, which must not be the whole of that; None for uploads that are no objects."""
+    """What holds uploads beside the root (`bucket`, say), and must not itself be the root; None if uploads are no objects."""
 
     place: BlobUrl
     options: Mapping[str, str] = field(repr=False)
@@ -266,7 +266,7 @@ _STORES = {
     "hdfs": ("hdfs", "HdfsStore"),
     "s3": ("s3", "S3Store"),
 }
-"""Of each kind of store: its module, which alone imports the client library and is named like Penstock's extra, and its class."""
+"""By kind of store: the module that alone imports its client library and is named like Penstock's extra, and the class there."""
 
 
 def open_store(url: str, *, options: Mapping[str, Any] | None = None) -> BlobStore:

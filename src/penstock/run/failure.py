@@ -39,7 +39,7 @@ class Undelivered(RuntimeError):
 
 
 STOPPED = "stopped on request"
-"""Sought behind the exception's name: Spark's text has the lines of code that raised it, too."""
+"""Looked for only right behind the exception's name, because Spark's text also quotes the code that raised it."""
 
 
 class StopRequested(BaseException):

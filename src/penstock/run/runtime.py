@@ -32,9 +32,9 @@ class Runtime:
     digest: str
     demanded: Guarantee
     watch: Watch | None = None
-    """Over the sources that are read from Kafka."""
+    """The watch over the sources that are read from Kafka, None if there are none."""
     quarantine: QuarantineMember | None = None
-    """One of the sinks, which gets no row of the pipeline. Without it a sink may have that name, and is as any other."""
+    """The quarantine, one of `sinks`, which gets no row of the pipeline. If None, a sink of that name is like any other."""
     left: Nonce | None = None
     """The newest entry of the ledger when a client of Spark Connect left the pipeline to its server."""
 

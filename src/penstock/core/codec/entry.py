@@ -25,11 +25,11 @@ from penstock.core.topics import NO_EVIDENCE, Evidence
 
 FORMAT = "penstock.entry"
 _PLAIN, _COUNTED, _TOPICS, _NAMED, _SELECTED = 1, 2, 3, 4, 5
-"""Versions: without and with request counts, then with topics and gaps read from Kafka, then of a ledger with an identity, then
-with the schemas of sinks that take a selection of the rows.
+"""Version 2 adds request counts; 3 topics read from Kafka, and gaps; 4 the ledger's identity; 5 the schemas of sinks that take a
+selection of the rows.
 
-Older Penstocks wrote each entry in the oldest version that can hold it. An entry of a ledger with an identity has the fourth
-version, or the last one if a sink takes a selection.
+Older Penstocks wrote each entry in the oldest version that can hold it. An entry of a ledger with an identity has version 4, or
+5 if a sink takes a selection.
 """
 
 
