@@ -32,11 +32,11 @@ def with_deletes(rows: "pa.RecordBatch", deletes: "pa.BooleanArray") -> "pa.Reco
 
 
 def split_deletes(rows: "pa.RecordBatch") -> "tuple[pa.RecordBatch, pa.BooleanArray]":
-    """Return `rows`, which have the column, without it, and the column itself."""
+    """Split `rows` into the rows without the column, and the column."""
     return rows.select(rows.schema.names[:-1]), rows.column(rows.num_columns - 1)
 
 
 def without_deleting(rows: "pa.RecordBatch") -> "pa.RecordBatch":
-    """Return those of `rows`, which have the column, that do not delete, without the column."""
+    """Return those of `rows` that do not delete, without the column."""
     plain, deletes = split_deletes(rows)
     return plain.filter(pc.invert(deletes))
