@@ -86,7 +86,7 @@ class IcebergTable(TableLog):
 
     format: ClassVar = "Iceberg"
     library: ClassVar = f"pyiceberg {pyiceberg.__version__}"
-    damaged: ClassVar = (ValueError,)
+    damaged: ClassVar = (ValueError, pa.ArrowException)
 
     catalog: CatalogAddress
     name: str
@@ -188,6 +188,11 @@ class Snapshot(TableSnapshot):
     def field_ids(self) -> Mapping[str, int]:
         return index_by_name(self.table.schema())
 
+    @property
+    def way_back(self) -> str:
+        # a type cannot be narrowed, and a column that is added again has another number
+        return "Put the table back as it was before that, by registering its metadata of then in the catalog,"
+
     def require_supported(self, mode: WriteMode) -> None:
         unsupported = next(_unsupported(self.table, self.log.place.location, mode), None)
         if unsupported is not None:
@@ -211,7 +216,7 @@ class Snapshot(TableSnapshot):
             self._commit_once(transaction, last)
 
     def files(self, within: KeyRange | None = None) -> Iterator[TableFile]:
-        schema, specs = self.table.schema(), self.table.specs()
+        schema, specs, field_ids = self.table.schema(), self.table.specs(), self.field_ids
         for file in self._data_files:
             kinds = {field.name: schema.find_field(field.source_id).field_type for field in specs[file.spec_id].fields}
             values = {
@@ -220,7 +225,7 @@ class Snapshot(TableSnapshot):
             }
             if within is None or (_is_inside(values, within) and _may_hold(file, schema, within)):
                 path = file.file_path.removeprefix(self._data)
-                yield TableFile(path=path, size_bytes=file.file_size_in_bytes, values=values)
+                yield TableFile(path=path, size_bytes=file.file_size_in_bytes, values=values, field_ids=field_ids)
 
     @cached_property
     def _data_files(self) -> Sequence[DataFile]:
@@ -334,7 +339,7 @@ def _unsupported(table: Table, location: str, mode: WriteMode) -> Iterator[str]:
     if mode.write == OVERWRITE_PARTITIONS and _is_partitioned_anew(table):
         yield f"has files from before its partitioning was changed, beside write: {mode.write}"
     if mode.write != APPEND and len({*index_by_name(table.schema()).values()}) < table.metadata.last_column_id:
-        # files are read by the names of columns, and one may hold values of a column that had the name before
+        # the marker counts its values, which readers find no more
         yield f"has lost a column, beside write: {mode.write}"
 
 

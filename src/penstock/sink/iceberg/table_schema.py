@@ -74,7 +74,7 @@ def _bare(kind: Any) -> Any:
         found = _DECIMAL.fullmatch(kind)
         return kind if found is None else f"decimal({found[1]}, {found[2]})"
     if kind["type"] == "struct":
-        return {"struct": {field["name"]: _bare(field["type"]) for field in kind["fields"]}}
+        return {"struct": [{field["name"]: _bare(field["type"])} for field in kind["fields"]]}
     if kind["type"] == "list":
         return {"list": _bare(kind["element"])}
     return {"key": _bare(kind["key"]), "value": _bare(kind["value"])}

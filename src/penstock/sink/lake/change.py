@@ -57,7 +57,7 @@ class Decided:
         except Refused as misfit:
             raise PublishFailed(
                 f"Batch {publication.batch.batch_id} is decided, but: {misfit.message}",
-                remedy="Alter the table back to what it was and start again: the batch is published then.",
+                remedy=f"{snapshot.way_back} and start again: the batch is published then.",
             ) from misfit
         return partition_columns(arrow_schema(publication.schema), there)
 
@@ -68,7 +68,8 @@ class Decided:
             raise PublishFailed(
                 f"Batch {self.publication.batch.batch_id} is decided without the column {filled!r}, of which the table has "
                 "values: in the files that the batch rewrites they would be lost.",
-                remedy=f"Set {filled!r} to NULL in all rows of the table and start again: the batch is published then.",
+                remedy=f"If it was renamed, give it its old name back; else set {filled!r} to NULL in all rows of the table. Then "
+                "start again: the batch is published.",
             )
 
     def content_before(self, snapshot: TableSnapshot) -> TableContent:

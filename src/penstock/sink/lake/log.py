@@ -22,12 +22,14 @@ class TableFile:
     """One file of a table. `path` is as the table lists it: relative if the file lies in the table's directory of data files.
 
     `values` are the partition values as texts. `statistics` are those of its columns, as JSON in the form of a Delta log.
+    `field_ids` are the table's numbers of columns, by path, where readers find columns by number.
     """
 
     path: str
     size_bytes: int
     values: Mapping[str, str | None]
     statistics: str = "{}"
+    field_ids: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +77,11 @@ class TableSnapshot(Protocol):
     def field_ids(self) -> Mapping[str, int] | None:
         """The numbers of the columns, at any depth by path; None where readers find columns by name."""
         return None
+
+    @property
+    def way_back(self) -> str:
+        """What undoes a change of the table's columns, as the beginning of a remedy."""
+        return "Alter the table back to what it was"
 
     def require_supported(self, mode: WriteMode) -> None:
         """Raise Refused for a table with a feature that Penstock does not write, or that forbids what `mode` does to rows."""

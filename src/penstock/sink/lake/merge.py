@@ -33,6 +33,7 @@ from penstock.sink.parquet.account import Area, PieceState
 from penstock.sink.parquet.layout import attempt_of, is_owned
 from penstock.sink.parquet.stager import ParquetStager
 from penstock.sink.parquet.table import table_schema
+from penstock.sink.table.marker import minus
 
 MATCH = FaultPoint("lakekeys.match", "The keys of a file of the table are compared with those of a decided batch.")
 REWRITE = FaultPoint("lakekeys.rewrite", "The rows of a decided batch, and those that stay of files with its keys, are written.")
@@ -43,8 +44,10 @@ _LEFT = "The %s: %s stays there, though no version has it, since it cannot be re
 _log = logging.getLogger(__name__)
 
 
-Origin: TypeAlias = tuple[tuple[str, ...], bytes, str | None]
-"""What files were made of: paths of the table's files, a mask of the batch's rows that count, and the columns' `fingerprint`."""
+Origin: TypeAlias = tuple[tuple[str, ...], bytes, str | None, tuple[str, ...]]
+"""What files were made of: paths of the table's files, a mask of the batch's rows that count, the columns' `fingerprint`, and the
+partition columns.
+"""
 
 
 def merge_error(point: str) -> Retryable:
@@ -89,7 +92,7 @@ class MergeByKey:
             counted &= ~np.concatenate(self._deleting)
         for _, numbers in () if self._is_upsert else matches:
             counted[numbers] = False
-        rewritten = self._rewritten(removed, counted, snapshot.field_ids)
+        rewritten = self._rewritten(removed, counted, snapshot)
         content = self.decided.content_before(snapshot)
         self._show(rewritten)  # just before the commit, and looked at: a vacuum without any retention removes what no version has
         return Change(
@@ -164,14 +167,15 @@ class MergeByKey:
 
     # --- writing
 
-    def _rewritten(self, removed: Sequence[TableFile], counted: Mask, field_ids: Mapping[str, int] | None) -> Rewritten:
+    def _rewritten(self, removed: Sequence[TableFile], counted: Mask, snapshot: TableSnapshot) -> Rewritten:
         """Write these files and rows, or return what the last try wrote if it was made of the same."""
-        columns = table_schema(self.decided.publication.schema).names
-        of = (tuple(file.path for file in removed), np.packbits(counted).tobytes(), fingerprint(field_ids, columns))
+        columns, field_ids = table_schema(self.decided.publication.schema).names, snapshot.field_ids
+        paths, numbers = tuple(file.path for file in removed), fingerprint(field_ids, columns)
+        of = (paths, np.packbits(counted).tobytes(), numbers, snapshot.partition_by)
         if self._newest is None or self._newest.of != of:
             with REWRITE.around(error=merge_error, lost=merge_error), _staging_errors():
-                stager = replace(self.stager, settings=replace(self.stager.settings, field_ids=field_ids))
-                self._newest = self._write(removed, counted, stager, of)
+                settings = replace(self.stager.settings, field_ids=field_ids, partition_by=snapshot.partition_by)
+                self._newest = self._write(removed, counted, replace(self.stager, settings=settings), of)
             self._written.append(self._newest)
         return self._newest
 
@@ -186,8 +190,8 @@ class MergeByKey:
             nonce=new_nonce(),
         )
         writer = stager.open(attempt, schema.with_metadata({SCHEMA_KEY: publication.schema.encode()}))
-        displaced = Totals()
         try:
+            displaced = self._counted_otherwise(removed)
             for batch, stays in self._rows(removed, counted):
                 displaced += self._totals(batch.filter(pa.array(~stays)))
                 kept = _cast(batch.filter(pa.array(stays)), schema)
@@ -196,6 +200,12 @@ class MergeByKey:
         except BaseException:
             writer.abandon()
             raise
+
+    def _counted_otherwise(self, removed: Sequence[TableFile]) -> Totals:
+        """Return how much more the marker counts of the files than their rows count in new ones, with the batch's columns."""
+        files = [file for file in removed if not self.decided.reader.hashes_alike(file)]
+        rows = (batch for file in files for batch in self.decided.reader.rows(file))
+        return minus(self.decided.content_of(files), sum(map(self._totals, rows), Totals()))
 
     def _totals(self, rows: "pa.RecordBatch") -> Totals:
         return Totals(rows=rows.num_rows, digest=digest(row_hashes(rows, self.decided.reader.row_digest)))

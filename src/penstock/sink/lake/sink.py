@@ -260,10 +260,10 @@ class LakeSink:
     def _mode_of_empty(self) -> WriteMode:
         """Return the write mode of a batch without rows, which no piece records.
 
-        A batch of this run has the mode of the settings. A batch of an earlier run is taken to have the mode with which the table
-        was last written, so that no table is cleared that was not replaced before.
+        A batch of this run has the mode of the settings. One of an earlier run clears the table only if the settings say so, and
+        if the table was last written so: whichever run decided it, that run did not append to what is there.
         """
-        if self._has_staged:
+        if self._has_staged or self._mode.write != REPLACE:
             return self._mode
         snapshot = self._log.newest()
         content = None if snapshot is None else snapshot.content(self._pipeline, self.name)

@@ -54,8 +54,7 @@ class StagedFiles:
             raise PublishFailed(
                 f"Batch {self.decided.publication.batch.batch_id} is decided, but the {self.log.title} numbers its columns in "
                 "another way than the files: it was created anew, or a column was removed and added again.",
-                remedy="Put the table back as it was before that, by registering its metadata of then in the catalog, and start "
-                "again: the batch is published then.",
+                remedy=f"{snapshot.way_back} and start again: the batch is published then.",
             )
 
     def _replaced(self, snapshot: TableSnapshot, added: Sequence[TableFile]) -> Iterator[TableFile]:

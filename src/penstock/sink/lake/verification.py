@@ -37,7 +37,7 @@ class SnapshotFiles:
 
     def files(self) -> Iterator[StoredFile]:
         for name, file in self.by_name.items():
-            yield StoredFile(name=name, size_bytes=file.size_bytes)
+            yield StoredFile(name=name, size_bytes=file.size_bytes, field_ids=file.field_ids)
 
     def open(self, name: str) -> BinaryIO:
         return open_file(self._area, self.by_name[name])

@@ -37,10 +37,14 @@ class PieceState(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFile:
-    """One file that a reader of the account would find; `name` is relative to the root, with slashes."""
+    """One file that a reader of the account would find; `name` is relative to the root, with slashes.
+
+    `field_ids`: the table's numbers of columns, by path, where readers find columns by number.
+    """
 
     name: str
     size_bytes: int
+    field_ids: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

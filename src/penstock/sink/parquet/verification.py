@@ -182,7 +182,7 @@ def _read(area: ListsFiles, file: StoredFile, schema: str, row_digest: RowDigest
         return Seen(file=file, content=None, problem="is no Parquet file")
     try:
         with area.open(file.name) as data:
-            content = read_content(data, name=file.name, schema=schema, row_digest=row_digest)
+            content = read_content(data, name=file.name, schema=schema, row_digest=row_digest, field_ids=file.field_ids)
             return Seen(file=file, content=content, problem=None)
     except (pa.ArrowException, PenstockError, OSError, ValueError) as cause:
         reason = str(cause).split("\n", maxsplit=1)[0]
