@@ -7,7 +7,7 @@ snapshots, which expire.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -73,6 +73,7 @@ _PROPERTIES: Final = {
 }
 """With these a commit stays cheap: few manifests, few old metadata files."""
 _NOTE: Final = "penstock."
+_ANOTHER: Final = "Name another table, or copy its rows into one without"
 
 
 def iceberg_error(point: str) -> CommitStateUnknownException:
@@ -196,10 +197,8 @@ class Snapshot(TableSnapshot):
     def require_supported(self, mode: WriteMode) -> None:
         unsupported = next(_unsupported(self.table, self.log.place.location, mode), None)
         if unsupported is not None:
-            raise Refused(
-                f"The table {self.log.uri} {unsupported}, which this version does not write.",
-                remedy="Name another table, or copy its rows into one without.",
-            )
+            what, remedy = unsupported
+            raise Refused(f"The table {self.log.uri} {what}.", remedy=remedy)
 
     def require_fit(self, schema: str, partition_by: Sequence[str]) -> None:
         require_partitions(self.partition_by, partition_by, where=self.log.uri)
@@ -217,13 +216,15 @@ class Snapshot(TableSnapshot):
 
     def files(self, within: KeyRange | None = None) -> Iterator[TableFile]:
         schema, specs, field_ids = self.table.schema(), self.table.specs(), self.field_ids
+        wanted = {} if within is None else within.partitions
+        partitions = {name: {*array.cast(pa.string()).to_pylist()} for name, array in wanted.items()}
         for file in self._data_files:
             kinds = {field.name: schema.find_field(field.source_id).field_type for field in specs[file.spec_id].fields}
             values = {
                 name: text_of(file.partition[at], kind)  # type: ignore[arg-type]  # partition columns are plain
                 for at, (name, kind) in enumerate(kinds.items())
             }
-            if within is None or (_is_inside(values, within) and _may_hold(file, schema, within)):
+            if within is None or (_is_inside(values, partitions) and _may_hold(file, schema, within)):
                 path = file.file_path.removeprefix(self._data)
                 yield TableFile(path=path, size_bytes=file.file_size_in_bytes, values=values, field_ids=field_ids)
 
@@ -325,22 +326,30 @@ def require_known_library() -> None:
         )
 
 
-def _unsupported(table: Table, location: str, mode: WriteMode) -> Iterator[str]:
+def _unsupported(table: Table, location: str, mode: WriteMode) -> Iterator[tuple[str, str]]:
+    """Yield why the table is not written, and what helps."""
     if table.location() != location:
-        yield f"lies at {table.location()}, not at {location}"
+        yield f"lies at {table.location()}, not at {location}", "Set `warehouse` and `table` to where it lies, or name another table."
     if table.format_version != _FORMAT_VERSION:
-        yield f"is of format version {table.format_version}"
+        what = f"is of format version {table.format_version}, which this version does not write"
+        yield what, f"Name another table, or copy its rows into one of format version {_FORMAT_VERSION}."
     for field in table.spec().fields:
         if not isinstance(field.transform, IdentityTransform) or table.schema().find_column_name(field.source_id) != field.name:
-            yield f"is partitioned by {field.transform}({field.name})"
+            yield f"is partitioned by {field.transform}({field.name}), which this version does not write", f"{_ANOTHER}."
     newest = table.current_snapshot()
     if newest is not None and newest.summary is not None and newest.summary.get("total-delete-files", "0") != "0":
-        yield "has rows that are deleted by delete files"
+        yield (
+            "has rows that are deleted by delete files, which this version does not write",
+            f"Have its files rewritten without them, by a compaction. {_ANOTHER}.",
+        )
     if mode.write == OVERWRITE_PARTITIONS and _is_partitioned_anew(table):
-        yield f"has files from before its partitioning was changed, beside write: {mode.write}"
+        yield (
+            f"has files from before its partitioning was changed, beside write: {mode.write}",
+            f"Have these files rewritten, or set write: append. {_ANOTHER}.",
+        )
     if mode.write != APPEND and len({*index_by_name(table.schema()).values()}) < table.metadata.last_column_id:
         # the marker counts its values, which readers find no more
-        yield f"has lost a column, beside write: {mode.write}"
+        yield f"has lost a column, beside write: {mode.write}", f"Set write: append. {_ANOTHER}."
 
 
 def _is_partitioned_anew(table: Table) -> bool:
@@ -352,10 +361,9 @@ def _is_partitioned_anew(table: Table) -> bool:
     return bool(there - {tuple(sorted(field.name for field in table.spec().fields))})
 
 
-def _is_inside(values: Mapping[str, str | None], within: KeyRange) -> bool:
+def _is_inside(values: Mapping[str, str | None], partitions: Mapping[str, Container[str | None]]) -> bool:
     """Return whether rows of the range can have these partition values. An older file may lack some: it may hold any rows."""
-    known = ((values[name], wanted) for name, wanted in within.partitions.items() if name in values)
-    return all(value in wanted.cast(pa.string()).to_pylist() for value, wanted in known)
+    return all(values[name] in wanted for name, wanted in partitions.items() if name in values)
 
 
 def _may_hold(file: DataFile, schema: Schema, within: KeyRange) -> bool:

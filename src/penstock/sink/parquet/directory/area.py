@@ -223,10 +223,10 @@ def _checked(root: Path, staging: Path) -> tuple[bool, str]:
     unwritable = next((path for path in (here, there) if not os.access(path, os.W_OK | os.X_OK)), None)
     if unwritable is not None:
         return False, f"{unwritable} cannot be written: grant access, or use another path."
-    if here.stat().st_dev != there.stat().st_dev:
+    if not is_one_mount(there, here):
         return (
             False,
-            f"staging {staging} is on another file system: set the account's option `staging` to a directory on its own.",
+            f"staging {staging} is on another file system or mount: set the account's option `staging` to a directory on its own.",
         )
     try:
         with tempfile.TemporaryDirectory(prefix=".penstock-check-", dir=there) as name:
