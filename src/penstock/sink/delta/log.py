@@ -316,7 +316,7 @@ def _properties(change: Change, publication: Publication) -> CommitProperties:
     if change.written_by is not None:
         notes[f"{_NOTE}{_WRITTEN_BY}"] = change.written_by
     retries = {"max_commit_retries": 0} if change.is_exclusive else {}
-    return CommitProperties(custom_metadata=notes, app_transactions=versions, **retries)
+    return CommitProperties(custom_metadata=notes, app_transactions=versions, **retries)  # I2: refused if one of them moved
 
 
 def _versions(publication: Publication) -> Iterator[Transaction]:

@@ -137,7 +137,7 @@ def rename_or_refuse(source: Path, target: Path) -> bool:
     rename = _renameat2()
     if rename is None:
         return False
-    if rename(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE) == 0:
+    if rename(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE) == 0:  # I2: replaces nothing
         return True
     code = ctypes.get_errno()
     if code in _UNSUPPORTED:
