@@ -198,6 +198,22 @@ MUTANTS_OF_KAFKA_SOURCE = (
         tests=(f"{OF_INPUT}::test_a_run_that_is_fenced_meanwhile_leaves_the_checkpoint_as_it_is",),
     ),
     Mutant(
+        bug=16,
+        name="a-run-that-slept-moves-an-entry-that-a-newer-one-has-moved",
+        file="src/penstock/checkpoint/repair.py",
+        find="    if _content(checkpoint, batch_id) != entries.content[batch_id]:\n",
+        replace="    if False:\n",
+        tests=(f"{OF_INPUT}::test_an_entry_that_a_newer_run_has_moved_meanwhile_is_not_moved_again",),
+    ),
+    Mutant(
+        bug=16,
+        name="a-run-that-slept-moves-a-batch-that-a-newer-one-has-delivered",
+        file="src/penstock/checkpoint/repair.py",
+        find="    if (planned, committed) != (entries.planned, entries.committed):\n",
+        replace="    if False:\n",
+        tests=(f"{OF_INPUT}::test_a_batch_that_a_newer_run_delivered_meanwhile_is_not_moved",),
+    ),
+    Mutant(
         bug=1,
         name="a-topic-that-was-out-of-sight-is-read-once-more",
         file="src/penstock/run/kafka_input.py",

@@ -198,6 +198,58 @@ def test_a_run_that_is_fenced_meanwhile_leaves_the_checkpoint_as_it_is(tmp_path:
     assert not list(tmp_path.glob("moved-*"))
 
 
+def test_a_run_that_slept_before_it_moves_the_checkpoint_leaves_that_of_a_newer_one_alone(tmp_path: Path) -> None:
+    """The ledger's answer was the last that it got. Else the next start takes its move for one behind a gap, and reads twice."""
+    world = truncated(tmp_path, planned=False)
+    world.brokers[S].have["t"] = topic((0, 90), (0, 0), topic_id="new")
+
+    def sleep() -> None:
+        """Meanwhile a newer run moves the checkpoint and goes on."""
+        world.require_newest = lambda: None
+        assert [gap.kind for gap in world.restarted()] == [GapKind.RECREATED] * 2
+        world.plan(2, {"t": {"0": 40, "1": 0}}, committed=True)
+        world.deliver(2)
+
+    world.require_newest = sleep
+    with pytest.raises(Retryable, match="planned and committed batches were 1 and 1, now they are 2 and 2"):
+        world.restarted()
+    assert world.checkpoint.batch(BatchId(2), [S]).offsets[0].end == '{"t": {"0": 40, "1": 0}}'
+    assert world.restarted() == ()
+
+
+def test_an_entry_that_a_newer_run_has_moved_meanwhile_is_not_moved_again(tmp_path: Path) -> None:
+    world = truncated(tmp_path, planned=False)
+    world.brokers[S].have["t"] = topic((0, 90), (0, 0), topic_id="new")
+
+    def sleep() -> None:
+        """Meanwhile a newer run moves the checkpoint. Some of the new topic has expired by then."""
+        world.require_newest = lambda: None
+        world.brokers[S].have["t"] = topic((5, 90), (0, 0), topic_id="new")
+        assert [gap.kind for gap in world.restarted()] == [GapKind.RECREATED] * 2
+
+    world.require_newest = sleep
+    with pytest.raises(Retryable, match="offsets/1 is not the entry that was read"):
+        world.restarted()
+    assert world.checkpoint.batch(BatchId(1), [S]).offsets[0].end == '{"t":{"0":5,"1":0}}'
+
+
+def test_a_batch_that_a_newer_run_delivered_meanwhile_is_not_moved(tmp_path: Path) -> None:
+    """It saw no gap, as the topic had grown again, and changed no entry that this one had read."""
+    world = truncated(tmp_path, planned=True)
+
+    def sleep() -> None:
+        world.require_newest = lambda: None
+        world.brokers[S].have["t"] = topic((0, 30), (0, 9))
+        assert world.restarted() == ()
+        world.deliver(2)
+        world.plan(2, {"t": {"0": 25, "1": 9}}, committed=True)
+
+    world.require_newest = sleep
+    with pytest.raises(Retryable, match="planned and committed batches were 2 and 1, now they are 2 and 2"):
+        world.restarted()
+    assert world.restarted() == ()
+
+
 def test_what_an_earlier_run_delivered_is_not_read_again(tmp_path: Path) -> None:
     world = World(tmp_path, on_gap="accept", s=Brokers(t=topic((0, 50))))
     world.plan(0, {"t": {"0": 3}}, committed=True)

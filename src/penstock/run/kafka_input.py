@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from penstock.checkpoint.repair import Moves, entries_before_moves, move_offsets
+from penstock.checkpoint.repair import Moves, entries_before_moves, move_offsets, read_newest_entries
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.commit.publication import decision_in
 from penstock.core.kafka_offset import beginning_in, ids_in, topic_offsets_in
@@ -89,7 +89,8 @@ class KafkaInput:
         """Move Spark's checkpoint behind accepted gaps that Spark does not read over. Return these gaps, for the ledger.
 
         Only for a run that has fenced all others; `require_newest` raises if a newer one has opened since. Offsets that a batch
-        was decided with are not moved; a later start moves them.
+        was decided with are not moved; a later start moves them. Raises Retryable if another run changed the checkpoint since,
+        InputLost, and what `require` raises.
         """
         seen = self.require(summary)
         planned = self._checkpoint.latest_offsets_id()
@@ -103,8 +104,9 @@ class KafkaInput:
                 describe_gaps(gaps, now=seen.now),
                 remedy=f"Nothing was delivered yet: remove the checkpoint {self._checkpoint.location} and start again.",
             )
+        entries = read_newest_entries(self._checkpoint, planned, self._names(planned))
         require_newest()
-        move_offsets(self._checkpoint, self._names(planned), _moves(seen, gaps))
+        move_offsets(self._checkpoint, entries, _moves(seen, gaps))
         self._known = self._read = seen.topics
         self._delivered = {}
         return gaps
