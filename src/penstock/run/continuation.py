@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.commit.identity import recognise
-from penstock.commit.publication import decision_in, decision_of
+from penstock.commit.publication import continued_decision, decision_of
 from penstock.core.model import Adopted, BatchId, QueryId, SourceName, Summary
 from penstock.errors import (
     BatchForgotten,
@@ -100,17 +100,15 @@ def require_sources(ledger: Ledger, checkpoint: SparkCheckpoint, sources: Sequen
     """Raise SourcesChanged if `sources`, in the order of the plan, are not those of the newest decision in their order.
 
     Spark knows most sources by their place in the plan alone. It would read one by the log of another, and log what it found
-    there, so this is refused before Spark starts. Costs two reads of the ledger.
+    there, so this is refused before Spark starts. Costs two reads of the ledger, and some more behind an adoption.
     """
     tail = ledger.tail()
     planned = checkpoint.latest_offsets_id()
-    if tail is None or tail.summary.continued_from is None:
-        return
-    newest = ledger.read(tail.summary.continued_from)
+    newest = None if tail is None else continued_decision(ledger, tail.summary)
     entry = None if planned is None else checkpoint.offsets(planned)
     if newest is None or not sources or entry is None or entry.named:
         return
-    before = [offsets.source for offsets in decision_in(newest).batch.offsets]
+    before = [offsets.source for offsets in newest[0].batch.offsets]
     now = list(dict.fromkeys(sources))
     if before != now:
         raise SourcesChanged(
