@@ -1,12 +1,13 @@
 """Whether a checkpoint continues what the ledger decided, and what adopting one that does not would mean."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.commit.identity import recognise
 from penstock.commit.publication import continued_decision, decision_of
-from penstock.core.model import Adopted, BatchId, QueryId, SourceName, Summary
+from penstock.core.model import Adopted, Batch, BatchId, QueryId, SourceName, Summary
 from penstock.errors import (
     BatchForgotten,
     BatchGap,
@@ -155,13 +156,33 @@ def plan_adoption(runtime: Runtime, summary: Summary) -> Adoption:
 
 def _conflict(runtime: Runtime, summary: Summary, position: CheckpointPosition) -> Refused | None:
     """Return why Spark's newest planned batch would be refused, None if it would not. Raises what no adoption can resolve."""
-    if position.planned is None:
+    batch = _planned_batch(runtime, summary, position)
+    if batch is None:
         return None
     try:
-        batch = runtime.checkpoint.batch(position.planned, runtime.source_names(position.planned))
         recognise(batch, summary=summary, decision_of=lambda batch_id: decision_of(runtime.ledger, batch_id))
     except (CheckpointReplaced, OffsetsConflict, BatchGap, BatchForgotten) as refusal:
         return refusal
+    return None
+
+
+def _planned_batch(runtime: Runtime, summary: Summary, position: CheckpointPosition) -> Batch | None:
+    """Return Spark's newest planned batch; without offsets where its query or number decides alone.
+
+    Sources are named as in the newest decision, in the order of the query: the pipeline file has them in one of its own. None if
+    nothing is planned, or the query reads a source in several places, which only itself can name: the start compares its offsets.
+    """
+    if position.planned is None or position.query_id is None:
+        return None
+    if position.query_id != summary.query_id:
+        runtime.checkpoint.offsets(position.planned)  # no adoption resolves an entry that is torn
+        return Batch(query_id=position.query_id, batch_id=position.planned, offsets=())
+    found = continued_decision(runtime.ledger, summary)
+    decided = () if found is None else tuple(each.source for each in found[0].batch.offsets)
+    is_renamed = not set(decided).issuperset(runtime.sources)
+    names = runtime.source_names(position.planned) if is_renamed or not decided else decided
+    with suppress(SourcesChanged):
+        return runtime.checkpoint.batch(position.planned, names)
     return None
 
 
