@@ -5,6 +5,7 @@ from tests.mutation.mutant import Mutant
 CONTINUATION = "src/penstock/run/continuation.py"
 
 OF_OPERATIONS = "tests/unit/test_run_operations.py"
+OF_SELECTION = "tests/spark/test_selection.py"
 
 MUTANTS_OF_RUN = (
     Mutant(
@@ -30,5 +31,29 @@ MUTANTS_OF_RUN = (
         find="    if position.query_id != summary.query_id:\n        runtime.checkpoint.offsets(",
         replace="    if False:\n        runtime.checkpoint.offsets(",
         tests=(f"{OF_OPERATIONS}::test_the_checkpoint_of_a_query_that_reads_a_source_twice_can_be_adopted",),
+    ),
+    Mutant(
+        bug=43,
+        name="a-predicate-of-chance-is-drawn-anew-for-each-column",
+        file="src/penstock/transform/selection.py",
+        find="        if random:  # a predicate is computed once for each column of the row\n",
+        replace="        if False:\n",
+        tests=(f"{OF_SELECTION}::test_what_makes_no_sense_is_told_before_anything_is_written",),
+    ),
+    Mutant(
+        bug=43,
+        name="chance-in-the-rows-of-the-transform-is-taken-for-chance-in-the-predicate",
+        file="src/penstock/transform/selection.py",
+        find="set(random_in(plan_of(computed)))",
+        replace="{name for node in plan_of(computed).walk() for name in random_in(node)}",
+        tests=(f"{OF_SELECTION}::test_chance_in_the_transform_is_refused_nowhere",),
+    ),
+    Mutant(
+        bug=17,
+        name="a-route-of-chance-is-accepted",
+        file="src/penstock/run/required_guarantees.py",
+        find="            _require_same_account(frame.selectExpr(sink.route_sql), sink)\n",
+        replace="            _ = frame.selectExpr(sink.route_sql).schema\n",
+        tests=(f"{OF_SELECTION}::test_a_route_of_chance_is_refused",),
     ),
 )
