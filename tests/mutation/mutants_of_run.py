@@ -56,4 +56,12 @@ MUTANTS_OF_RUN = (
         replace="            _ = frame.selectExpr(sink.route_sql).schema\n",
         tests=(f"{OF_SELECTION}::test_a_route_of_chance_is_refused",),
     ),
+    Mutant(
+        bug=14,
+        name="a-ledger-that-is-opened-for-each-batch-is-never-pruned",
+        file="src/penstock/commit/upkeep.py",
+        find="(tail // self._every > previous // self._every and tail > self._retained)",
+        replace="(tail % self._every == 0 and tail > self._retained)",
+        tests=("tests/unit/test_commit_coordinator.py::test_a_ledger_is_pruned_also_where_each_run_delivers_one_batch",),
+    ),
 )

@@ -46,15 +46,19 @@ class PublicationMeter:
 
 
 class Pruning:
-    """Keeps the newest `retained` entries of a ledger; asks it at most once in `every` entries, and again where that failed."""
+    """Keeps the newest `retained` entries of a ledger; asks it about once in `every` entries, and again where that failed."""
 
     def __init__(self, ledger: Ledger, *, retained: int, every: int) -> None:
         self._ledger, self._retained, self._every = ledger, retained, every
         self._is_due = False
 
-    def after(self, tail: Position) -> tuple[str, ...]:
-        """Called after each batch, with the position of the ledger's tail. Returns warnings: entries that stay delay no batch."""
-        self._is_due = self._is_due or (tail % self._every == 0 and tail > self._retained)
+    def after(self, tail: Position, *, previous: Position) -> tuple[str, ...]:
+        """Called after each batch, with the position of its decision, the ledger's tail, and that of the decision before it.
+
+        Where each run delivers one batch, openings stand between them, and no decision need be at a multiple of `every`. Returns
+        warnings: entries that stay delay no batch.
+        """
+        self._is_due = self._is_due or (tail // self._every > previous // self._every and tail > self._retained)
         if not self._is_due:
             return ()
         try:
