@@ -64,4 +64,20 @@ MUTANTS_OF_RUN = (
         replace="(tail % self._every == 0 and tail > self._retained)",
         tests=("tests/unit/test_commit_coordinator.py::test_a_ledger_is_pruned_also_where_each_run_delivers_one_batch",),
     ),
+    Mutant(
+        bug=37,
+        name="after-an-adoption-the-ledger-is-called-empty",
+        file="src/penstock/commit/identity.py",
+        find="is_adopted=summary.adopted_at is not None",
+        replace="is_adopted=False",
+        tests=(f"{OF_OPERATIONS}::test_after_a_new_checkpoint_was_adopted_nothing_calls_the_ledger_empty",),
+    ),
+    Mutant(
+        bug=37,
+        name="a-batch-that-never-comes-is-to-be-waited-for",
+        file="src/penstock/commit/as_of.py",
+        find="    if is_to_come and not _is_before_adoption(ledger, adopted_at, batch_id):\n",
+        replace="    if is_to_come:\n",
+        tests=("tests/unit/test_read.py::test_a_batch_of_before_an_accepted_gap_is_not_told_to_come",),
+    ),
 )

@@ -15,12 +15,13 @@ import penstock
 from penstock.commit.outcome import Delivered, StagedBatch
 from penstock.core.faults import arm
 from penstock.core.model import Batch, BatchId, Generation, OffsetRange, QueryId, SourceName, Staged
-from penstock.errors import DependencyMissing, PublishFailed
+from penstock.errors import BatchGap, DependencyMissing, PublishFailed
 from penstock.run import operations
 from penstock.run.assembly import DeliveryPlan, assemble, sinks_of
-from penstock.run.continuation import Adoption, plan_adoption
+from penstock.run.continuation import Adoption, plan_adoption, require_continuation
 from penstock.run.operations import adopt, recover, sweep, verify
 from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process, prepare
+from penstock.run.status import status_of
 from penstock.sink.parquet import ParquetSink
 
 BATCH = Batch(
@@ -178,6 +179,28 @@ def test_a_source_that_was_renamed_can_be_adopted(tmp_path: Path) -> None:
     adoption = adopt(replace(plan, sources=(SourceName("arrivals"),)), reason="", yes=False)
     assert adoption.needed
     assert "Batch 1 starts at arrivals=" in adoption.consequences[0]
+
+
+def test_after_a_new_checkpoint_was_adopted_nothing_calls_the_ledger_empty(tmp_path: Path) -> None:
+    plan = plan_of(Target(tmp_path))
+    root = Path(plan.spark_checkpoint)
+    driver = Driver(plan, root)
+    driver.plan(0)
+    driver.go_on(0, 1)
+    root.rename(tmp_path / "old")
+    assert adopt(plan, reason="a test", yes=True).done
+    assert status_of(plan).text == "Nothing was delivered since a new checkpoint was adopted."
+    nothing = "There is no checkpoint, and the ledger expects a new one: there is nothing to adopt."
+    assert adopt(plan, reason="", yes=False).consequences == (nothing,)
+    (tmp_path / "old").rename(root)
+    with closing(assemble(plan)) as runtime:
+        tail = runtime.ledger.tail()
+        assert tail is not None
+        with pytest.raises(BatchGap, match=r"A new checkpoint was adopted, .* goes on with batch 2, expected batch 0\."):
+            require_continuation(tail.summary, runtime.checkpoint)
+    adoption = adopt(plan, reason="a test", yes=True)
+    assert adoption.done
+    assert "A new checkpoint was adopted, but Spark runs batch 2 of query query" in adoption.consequences[0]
 
 
 def test_a_sink_whose_client_is_not_installed_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,11 +51,7 @@ def require_continuation(summary: Summary, checkpoint: SparkCheckpoint) -> None:
         raise with_way_out(damaged, summary, checkpoint) from None
     if summary.query_id is None or expected is None:
         if position is not None and position.next_batch_id > 0:
-            raise BatchGap(
-                f"The ledger is empty, but the checkpoint {checkpoint.location} goes on with batch {position.next_batch_id}.",
-                remedy="Put the ledger back if it is lost, moved or not mounted; else start with a new checkpoint, or state with "
-                "`penstock adopt` that the batches before it are delivered.",
-            )
+            raise _not_new(summary, checkpoint, position)
         return
     if position is None:
         raise CheckpointMissing(
@@ -82,6 +78,21 @@ def require_continuation(summary: Summary, checkpoint: SparkCheckpoint) -> None:
             "batches in between were never delivered.",
             remedy="Put the matching checkpoint back; or read what `penstock adopt` says about going on without them.",
         )
+
+
+def _not_new(summary: Summary, checkpoint: SparkCheckpoint, position: CheckpointPosition) -> BatchGap:
+    """Return the refusal of a checkpoint that goes on, where the ledger expects a new one."""
+    if summary.adopted_at is not None:
+        return BatchGap(
+            f"A new checkpoint was adopted, but the one in {checkpoint.location} goes on with batch {position.next_batch_id}, "
+            "expected batch 0.",
+            remedy="Move it away, and Spark makes a new one; or read what `penstock adopt` says about going on with this one.",
+        )
+    return BatchGap(
+        f"The ledger is empty, but the checkpoint {checkpoint.location} goes on with batch {position.next_batch_id}.",
+        remedy="Put the ledger back if it is lost, moved or not mounted; else start with a new checkpoint, or state with "
+        "`penstock adopt` that the batches before it are delivered.",
+    )
 
 
 def with_way_out(error: PenstockError, summary: Summary, checkpoint: SparkCheckpoint) -> PenstockError:
@@ -189,7 +200,7 @@ def _planned_batch(runtime: Runtime, summary: Summary, position: CheckpointPosit
 def _continues(summary: Summary, position: CheckpointPosition) -> str | None:
     upcoming, expected = position.next_batch_id, summary.next_batch_id
     if summary.query_id is None or expected is None:
-        return "The ledger is empty and the checkpoint is new: there is nothing to adopt." if upcoming == 0 else None
+        return "The checkpoint is new, as the ledger expects: there is nothing to adopt." if upcoming == 0 else None
     if position.query_id == summary.query_id and upcoming in {expected, expected - 1}:
         return "The checkpoint continues the ledger: there is nothing to adopt."
     return None
@@ -213,7 +224,7 @@ def _consequences(summary: Summary, position: CheckpointPosition, conflict: Refu
 
 def _new_checkpoint(summary: Summary) -> Adoption:
     if summary.query_id is None:
-        stated: tuple[str, ...] = ("There is neither a checkpoint nor anything delivered: there is nothing to adopt.",)
+        stated: tuple[str, ...] = ("There is no checkpoint, and the ledger expects a new one: there is nothing to adopt.",)
     else:
         stated = (
             "Spark makes a new checkpoint and reads every source from where its options say.",
