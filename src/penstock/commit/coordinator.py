@@ -268,7 +268,9 @@ class Coordinator:
         published = all_published(delivered.batch.batch_id, sinks, outcomes)
         self._note_published()
         publish_ms = self._meter.published()
-        warnings = self._pruning.after(self._open_tail().position)
+        assert self._newest is not None
+        previous = self._newest.summary.published_at or Position(0)
+        warnings = self._pruning.after(self._newest.position, previous=previous)
         self._meter.ended()
         on_delivered(replace(delivered, sinks={**delivered.sinks, **published}, publish_ms=publish_ms, warnings=warnings))
 

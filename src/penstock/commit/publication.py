@@ -1,4 +1,4 @@
-"""Derives from the ledger's entries and the present sinks what a sink publishes, and what a sweep may collect."""
+"""Derives from ledger entries and present sinks what a sink publishes, what a sweep may collect, and which decision goes on."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -13,6 +13,7 @@ from penstock.core.model import (
     Position,
     Publication,
     SinkName,
+    SourceName,
     Summary,
     SweepCut,
 )
@@ -70,6 +71,25 @@ def decision_of(ledger: Ledger, batch_id: BatchId) -> Decision | None:
     """Return the decision in the entry that `decided_entry` returns, None if that is None."""
     entry = decided_entry(ledger, batch_id)
     return None if entry is None else decision_in(entry)
+
+
+def continued_decision(ledger: Ledger, summary: Summary) -> tuple[Decision, frozenset[tuple[SourceName, str]]] | None:
+    """Return the newest decision, and the sources' topics that were moved behind an accepted gap since. It holds for all others.
+
+    None if nothing was decided, or another checkpoint was adopted since. Reads the decision; after an adoption also every entry
+    from it to the adoption.
+    """
+    if summary.decided_at is None:
+        return None
+    moved = set[tuple[SourceName, str]]()
+    for position in range(summary.decided_at + 1, (summary.adopted_at or 0) + 1):
+        entry = ledger.read(Position(position))
+        if entry is None or (isinstance(entry.body, Adopted) and not entry.body.gaps):
+            return None
+        if isinstance(entry.body, Adopted):
+            moved |= {(gap.source, gap.topic) for gap in entry.body.gaps}
+    newest = ledger.read(summary.decided_at)
+    return None if newest is None else (decision_in(newest), frozenset(moved))
 
 
 def dead_staging(tail: Entry, newest: Entry | None) -> SweepCut:

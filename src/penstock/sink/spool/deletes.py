@@ -36,8 +36,11 @@ class DeletesByKey:
         columns = [
             column if name in key else column.take(kept) for name, column in zip(plain.schema.names, plain.columns, strict=True)
         ]
-        keys = row_hashes(plain.select(key), self.row_digest)  # a column that is NULL does not count
-        return with_deletes(pa.RecordBatch.from_arrays(columns, schema=plain.schema), deletes), pc.if_else(deletes, keys, hashes)
+        staged = pa.RecordBatch.from_arrays(columns, schema=plain.schema)
+        names = plain.schema.names  # a column that is NULL does not count, unless one after it has its name in another case
+        is_distinct = len({name.lower() for name in names}) == len(names)
+        keys = row_hashes(plain.select(key) if is_distinct else staged, self.row_digest)
+        return with_deletes(staged, deletes), pc.if_else(deletes, keys, hashes)
 
     def _key_in(self, rows: "pa.RecordBatch") -> list[str]:
         """Return the key's columns in the order of the rows, on which the hash depends. Some databases ignore case."""
