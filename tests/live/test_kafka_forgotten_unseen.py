@@ -5,7 +5,13 @@ from dataclasses import replace
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions
-from kafka.errors import CoordinatorLoadInProgressError, IncompatibleBrokerVersion, KafkaTimeoutError
+from kafka.admin import KafkaAdminClient
+from kafka.errors import (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    IncompatibleBrokerVersion,
+    KafkaTimeoutError,
+)
 from tests.live.test_kafka_forgotten import failed, forgotten, name_of
 from tests.servers.fixtures import server, unique
 from tests.servers.kafka import is_open, records
@@ -173,6 +179,32 @@ def test_a_hand_does_not_abort_what_its_coordinator_has_as_committed(topic):
     with pytest.raises(Failed, match=f"it was committed as {name_of(sink)!r}") as told:
         end_transaction(options(), shown)
     assert "Start its producer again" in told.value.remedy
+    sink.close()
+    place.sink()
+    assert place.content() == values(range(10))
+
+
+def test_a_hand_does_not_abort_what_a_coordinator_that_is_away_may_have_committed(topic, monkeypatch):
+    """Other brokers list nothing of it, so that it looks as if it hung."""
+
+    def away(_, names):
+        if names := list(names):
+            raise CoordinatorNotAvailableError(names)
+        return {}
+
+    place = topic(partitions=2)
+    sink = place.sink()
+    place.put(sink, range(5), batch_id=0)
+    forgotten(place, sink, range(5, 10), partition=1)
+    with monkeypatch.context() as patched:
+        patched.setattr(KafkaAdminClient, "list_transactions", lambda *_, **__: {})
+        patched.setattr(KafkaAdminClient, "describe_transactions", away)
+        [shown] = [found for found in place.rig.make().open_transactions() if found.topic == place.rig.topic]
+        assert shown.hangs
+        with pytest.raises(Failed, match=f"nobody says whether it was committed as {name_of(sink)!r}") as told:
+            place.rig.make().end_transaction(shown)
+    assert "Start all brokers" in told.value.remedy
+    assert is_open(place.rig.bootstrap, place.rig.topic, 1)
     sink.close()
     place.sink()
     assert place.content() == values(range(10))

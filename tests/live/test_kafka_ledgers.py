@@ -4,13 +4,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
+from kafka.admin import KafkaAdminClient
 from tests.servers.kafka import send
 from tests.unit.kafka_target import begun, topics, values
 
 from penstock.core import faults
 from penstock.core.model import Generation, LedgerId
 from penstock.errors import Failed, LedgerMismatch, Refused, Retryable
-from penstock.kafka import transactions
 from penstock.kafka.transactions import open_transactions
 from penstock.sink.kafka import marker_store
 from penstock.sink.kafka.errors import Overtaken
@@ -273,7 +273,7 @@ def test_a_start_names_the_transaction_that_no_broker_ends_and_the_command_that_
     producer = begun(place)
     [known] = open_transactions(options(place), [f"{place.rig.topic}.markers"])
     with monkeypatch.context() as patched:
-        patched.setattr(transactions, "_known", lambda admin: {})
+        patched.setattr(KafkaAdminClient, "list_transactions", lambda *_, **__: {})
         name = f"{place.rig.topic}.markers/0/{known.producer_id}"
         with pytest.raises(Refused, match=f"Transaction '{name}' is open") as raised:
             place.sink()

@@ -16,6 +16,7 @@ OF_UNSEEN = "tests/live/test_kafka_forgotten_unseen.py"
 OF_REFUSALS = "tests/live/test_kafka_refusals.py"
 OF_PRODUCERS = "tests/live/test_kafka_producers.py"
 OF_LEDGERS = "tests/live/test_kafka_ledgers.py"
+OF_TRANSACTIONS = "tests/live/test_kafka_transactions.py"
 OF_HIDDEN = "test_a_start_compares_the_ledger_with_the_marker_that_is_committed_though_readers_do_not_see_it"
 
 MUTANTS_OF_KAFKA_ENDS = (
@@ -147,6 +148,30 @@ MUTANTS_OF_KAFKA_ENDS = (
         tests=(f"{OF_UNSEEN}::test_a_hand_does_not_abort_what_its_coordinator_has_as_committed",),
     ),
     Mutant(
+        bug=4,
+        name="a-hand-asks-only-coordinators-that-are-there",
+        file=TRANSACTIONS,
+        find="    for name in sorted({*names, *own_ids}):",
+        replace="    for name in sorted(names):",
+        tests=(f"{OF_UNSEEN}::test_a_hand_does_not_abort_what_a_coordinator_that_is_away_may_have_committed",),
+    ),
+    Mutant(
+        bug=4,
+        name="a-hand-aborts-a-part-of-what-goes-on",
+        file=TRANSACTIONS,
+        find="        if owner.state == ONGOING or owner.state in ENDING:",
+        replace="        if False:",
+        tests=(f"{OF_TRANSACTIONS}::test_one_that_a_coordinator_has_as_open_is_not_ended_in_one_of_its_partitions",),
+    ),
+    Mutant(
+        bug=4,
+        name="a-hand-does-not-see-that-a-coordinator-is-away",
+        file=TRANSACTIONS,
+        find="if partition.leader < 0]",
+        replace="if partition.leader < -1]",
+        tests=(f"{OF_TRANSACTIONS}::test_none_is_ended_by_hand_while_a_coordinator_is_away",),
+    ),
+    Mutant(
         bug=7,
         name="one-answer-of-a-broker-that-starts-ends-the-wait",
         file=ENDS,
@@ -168,7 +193,7 @@ MUTANTS_OF_KAFKA_ENDS = (
         file=ENDING,
         find="one.producer_epoch, one.coordinator_epoch)",
         replace="one.producer_epoch)",
-        tests=("tests/live/test_kafka_transactions.py::test_one_of_a_producer_that_has_ended_others_there_is_ended_too",),
+        tests=(f"{OF_TRANSACTIONS}::test_one_of_a_producer_that_has_ended_others_there_is_ended_too",),
     ),
     Mutant(
         bug=23,
@@ -260,7 +285,7 @@ MUTANTS_OF_KAFKA_ENDS = (
         file=TRANSACTIONS,
         find="                self.close()\n            raise\n",
         replace="            raise\n",
-        tests=("tests/live/test_kafka_transactions.py::test_a_connection_that_fails_leaves_no_thread",),
+        tests=(f"{OF_TRANSACTIONS}::test_a_connection_that_fails_leaves_no_thread",),
     ),
     Mutant(
         bug=31,

@@ -34,7 +34,7 @@ from penstock.sink.kafka.errors import translate_errors
 from penstock.sink.kafka.lane import Lane
 from penstock.sink.kafka.lane_ends import LaneEnds
 from penstock.sink.kafka.lane_producer import HEADER
-from penstock.sink.kafka.marker_store import LaneMarker, newest_mark
+from penstock.sink.kafka.marker_store import LaneMarker, newest_mark, transactional_id
 from penstock.sink.kafka.preparation import (
     Place,
     findings_of,
@@ -224,9 +224,17 @@ class KafkaSink(SpooledSink):
 
     def end_transaction(self, one: OpenTransaction) -> None:
         """Abort `one`. A transaction of this sink's own is ended by its next start, too."""
-        end_transaction(self._clients.given, one)
+        end_transaction(self._clients.given, one, own_ids=self._transactional_ids())
 
     # --- steps
+
+    def _transactional_ids(self) -> Sequence[str]:
+        """Return the ids of all lanes that have a partition for their marker, of those in the settings at least."""
+        topic = self._wanted.target.markers
+        with translate_errors(self._clients, Failed):
+            markers = described(self._clients.admin, [topic])[topic]
+        lanes = max(self._wanted.lanes, 0 if markers is None else markers.partitions)
+        return [transactional_id(self._wanted.pipeline, self._wanted.sink, lane) for lane in range(lanes)]
 
     def _taken(self, schema: str) -> str:
         own = self.own_rows(schema)
