@@ -200,6 +200,24 @@ def test_a_start_compares_the_ledger_with_the_marker_that_is_committed_though_re
     assert shown.position == publication.position - (not is_committed)
 
 
+def test_a_marker_that_was_aborted_does_not_hide_that_somebody_else_hides_a_committed_one(topic, monkeypatch):
+    """Behind that readers see neither."""
+    monkeypatch.setattr("penstock.sink.kafka.sink.SETTLED_S", 0.5)
+    monkeypatch.setattr("penstock.sink.kafka.marker_store._CLOSED_S", 0.5)
+    place = topic()
+    sink = place.sink()
+    place.put(sink, range(5), batch_id=0)
+    foreign = begun(place)
+    publish(sink, place.decided_but_not_published(sink, range(5, 10), batch_id=1))
+    mark = failed(place, sink, place.decided_but_not_published(sink, range(10, 20), batch_id=2))
+    row = (mark_key(PIPELINE, sink.name), encode_lane_marker(mark))
+    leave_open(place.rig.running.bootstrap, name_of(sink), f"{place.rig.topic}.markers", 0, [row])
+    with pytest.raises((Refused, Retryable), match="is open in"):
+        place.rig.make().high_water_mark("", pipeline=PIPELINE)
+    foreign.abort_transaction(60)
+    assert place.rig.make().high_water_mark("", pipeline=PIPELINE).position == 3
+
+
 def test_a_marker_that_nobody_may_ask_about_is_awaited(topic, monkeypatch):
     monkeypatch.setattr("penstock.sink.kafka.sink.SETTLED_S", 0.1)
     monkeypatch.setattr(lane_ends, "_ENDED_S", 0.5)

@@ -301,5 +301,46 @@ def test_who_may_not_list_transactions_is_told_that_one_is_open(topic, monkeypat
     foreign.abort_transaction(60)
 
 
+@pytest.mark.parametrize("hangs", [False, True])
+def test_a_marker_behind_a_transaction_of_somebody_else_is_not_taken_for_an_older_copy(topic, monkeypatch, hangs):
+    """A start compares it with the ledger before it prepares a sink; `verify` does, too."""
+    monkeypatch.setattr("penstock.sink.kafka.sink.SETTLED_S", 0.5)
+    monkeypatch.setattr(marker_store, "_CLOSED_S", 0.5)
+    place = topic()
+    sink = place.sink()
+    place.put(sink, range(10), batch_id=0)
+    foreign = begun(place)
+    for batch_id in (1, 2):
+        publish(sink, place.decided_but_not_published(sink, range(batch_id * 10, batch_id * 10 + 10), batch_id=batch_id))
+    sink.close()
+    kind = Refused if hangs else Retryable
+    with monkeypatch.context() as patched:
+        if hangs:
+            patched.setattr(KafkaAdminClient, "list_transactions", lambda *_, **__: {})
+        with pytest.raises(kind, match="is open in") as raised:
+            place.rig.make().high_water_mark("", pipeline=PIPELINE)
+        assert ("penstock doctor FILE --end" in raised.value.remedy) is hangs
+        with pytest.raises(kind, match="is open in"):
+            place.verify(place.rig.make())
+    foreign.abort_transaction(60)
+    assert place.rig.make().high_water_mark("", pipeline=PIPELINE).position == 4
+
+
+def test_a_keyed_run_waits_for_a_transaction_of_somebody_else_among_its_markers(topic, monkeypatch):
+    """Which hides its own: the batch after the next would be refused, as if an older copy were in the topic's place."""
+    monkeypatch.setattr(marker_store, "_CLOSED_S", 0.5)
+    place = topic(keyed=True)
+    sink = place.sink()
+    place.put(sink, range(10), batch_id=0)
+    foreign = begun(place)
+    publication = place.decided_but_not_published(sink, range(10, 20), batch_id=1)
+    with pytest.raises(Retryable, match="of somebody else is open"):
+        sink.publish(publication)
+    foreign.abort_transaction(60)
+    assert not sink.publish(publication).already
+    place.put(sink, range(20, 30), batch_id=2)
+    assert place.content() == values(range(30))
+
+
 def options(place):
     return {"bootstrap.servers": place.rig.bootstrap}

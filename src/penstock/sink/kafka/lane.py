@@ -65,7 +65,7 @@ class Lane:
                 with translate_errors(self._clients), READ.around(error=connection_lost, lost=connection_lost):
                     self._mark = self._closed()
             elif self._wanted.keyed:
-                self._mark = self._look()
+                self._mark = self._closed()
         return self._mark
 
     def keep(self, mark: LaneMarker) -> None:
@@ -252,7 +252,7 @@ class Lane:
 
     def _require_unmoved(self) -> None:
         """Raise Overtaken if the marker moved: without transactions, an older driver must not overwrite the marker of a newer."""
-        if self._look() != self._mark:
+        if self._closed() != self._mark:
             raise Overtaken(
                 f"Another run moved the marker of sink {self._wanted.sink!r} in topic {self._wanted.target.markers!r} meanwhile.",
                 remedy="Let one of them work, and stop the other one.",

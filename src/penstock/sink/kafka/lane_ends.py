@@ -39,9 +39,9 @@ from penstock.kafka.transaction_ends import (
 from penstock.kafka.transactions import connect
 from penstock.sink.kafka.clients import Clients
 from penstock.sink.kafka.errors import command, connection_lost, overtaken
-from penstock.sink.kafka.marker_store import LaneMarker, newest_mark, transactional_id
+from penstock.sink.kafka.marker_store import LaneMarker, newest_mark, require_closed, transactional_id
 from penstock.sink.kafka.target import Wanted
-from penstock.sink.kafka.topics import await_settled, every_place, places_of, written
+from penstock.sink.kafka.topics import await_settled, every_place, places_of, settled, written
 
 FENCE = FaultPoint("kafka-ends.fence", "A lane's older producers are fenced, and the coordinator aborts what they left open.")
 END = FaultPoint("kafka-ends.write", "An end that brokers forgot is written into partitions of a lane's transaction.")
@@ -117,11 +117,12 @@ class LaneEnds:
     def newest_committed(self) -> LaneMarker | None:
         """Return the lane's newest marker, also where brokers have not ended its commit yet, or forgot to. Changes nothing.
 
-        Where nobody can be asked, what readers see must do, as before a lane's first transaction.
+        Where nobody can be asked, what readers see must do, as before a lane's first transaction. Raises what `require_closed`
+        raises where a transaction of somebody else keeps readers from what may be a newer marker.
         """
         markers = places_of(self._wanted.target.markers, [self._number])
         [end] = written(self._clients.admin, self._wanted.target.markers, [self._number])
-        answers: list[bool] = []
+        answers: list[bool | None] = []
         try:
             with self._explained():
                 self._while_true(lambda admin: answers.append(self._is_marker_committed(admin)), wait_s=_ENDED_S)
@@ -130,6 +131,8 @@ class LaneEnds:
                 raise
         finally:
             self.close()
+        if answers == [None]:
+            require_closed(self._clients, self._wanted.target.markers, self._number)
         is_hidden = answers == [True]
         return newest_mark(self._clients, self._wanted, self._number, below=end if is_hidden else None, visible=not is_hidden)
 
@@ -147,19 +150,23 @@ class LaneEnds:
         is_open = owner is not None and open_of(admin, owner.producer_id, self._places())
         return owner.state in ENDING if is_open else None
 
-    def _is_marker_committed(self, admin: KafkaAdminClient) -> bool:
+    def _is_marker_committed(self, admin: KafkaAdminClient) -> bool | None:
         """Return whether readers are kept from a marker of the lane that its coordinator has as committed.
 
-        The coordinator is asked once more at the end: what is open may have begun since it was asked first.
+        None if something else keeps readers from what the lane has committed: nothing of the lane is open, or something was open
+        before. The coordinator is asked once more at the end: what is open may have begun since it was asked first.
         """
         at = Place(self._wanted.target.markers, self._number)
         owner = coordinated(admin, self._name)
         found = None if owner is None else open_of(admin, owner.producer_id, [at]).get(at)
         if found is None:
-            return False
+            return None
         owner = coordinated(admin, self._name)
         is_same = owner is not None and (owner.producer_id, owner.producer_epoch) == (found.producer_id, found.producer_epoch)
-        return is_same and owner.state in {COMMITTING, COMMITTED}
+        if is_same and owner.state in {COMMITTING, COMMITTED}:
+            return True
+        [stable] = settled(self._clients.admin, at.topic, [at.partition])
+        return None if stable < found.current_transaction_start_offset else False
 
     def _is_older_open(self, admin: KafkaAdminClient) -> bool:
         """Return whether anything of the lane is open. End it if it was already at the last look.

@@ -145,7 +145,7 @@ class KafkaSink(SpooledSink):
     def high_water_mark(self, account: AccountName, *, pipeline: PipelineName) -> HighWaterMark | None:  # noqa: ARG002 - it has one
         """Return what the newest marker of all lanes says, also one whose commit readers do not see yet.
 
-        Raises Failed, Retryable, FormatTooNew.
+        Raises Failed, Retryable, Refused, FormatTooNew.
         """
         if account != ONLY_ACCOUNT:
             return None
@@ -285,11 +285,6 @@ class KafkaSink(SpooledSink):
         found = self._place.topics if self._place is not None else described(self._clients.admin, self._wanted.target.every)
         return max_record_bytes(found.values())
 
-    def _markers(self) -> Sequence[LaneMarker]:
-        """Return the newest marker that readers see of each lane."""
-        lanes, _ = self._settled_lanes()
-        return self._markers_below(dict.fromkeys(lanes))
-
     def _markers_committed(self) -> Sequence[LaneMarker]:
         """Return the newest marker of each lane, also where brokers keep readers from it."""
         lanes, is_settled = self._settled_lanes()
@@ -308,8 +303,8 @@ class KafkaSink(SpooledSink):
         return _known(newest_mark(self._clients, self._wanted, lane, below=end) for lane, end in ends.items())
 
     def _read(self, decisions: SinkDecisions) -> tuple[Sequence[LaneMarker], Totals | None]:
-        """Return the markers, and totals read back as of them, None if these prove nothing. Raises KafkaException, Retryable."""
-        marks = self._markers()
+        """Return the markers, and totals as of them, None if these prove nothing. Raises KafkaException, Retryable, Refused."""
+        marks = self._markers_committed()
         begun = verification.beginnings(marks)
         markers = described(self._clients.admin, [self._wanted.target.markers])[self._wanted.target.markers]
         if markers is None or all(mark.marker.schema is None for mark in marks):
