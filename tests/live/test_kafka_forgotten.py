@@ -380,3 +380,17 @@ def test_over_a_connection_that_cannot_ask_what_a_driver_left_open_is_ended(topi
     publication = place.decided_but_not_published(newer, range(20, 25), batch_id=1)
     with pytest.raises(lane_ends.CannotLook, match=r"cannot be listed over a connection with sasl\.oauthbearer\.config"):
         newer.publish(publication)
+
+
+@pytest.mark.parametrize("changed", [{"lanes": 1}, {"keyed": True}], ids=["fewer lanes", "keyed"])
+def test_in_a_lane_that_the_settings_do_not_open_any_more(topic, changed):
+    """The newest batch has no rows for the sink, so that nothing is published by a start."""
+    place = topic(partitions=2, lanes=2)
+    sink = place.sink()
+    place.put(sink, range(5), range(5, 8), batch_id=0)
+    place.await_open(is_so=False)
+    leave_open(place.rig.bootstrap, transactional_id(PIPELINE, sink.name, 1), place.rig.topic, 0, [(b"k", b"value 8")])
+    sink.close()
+    place.rig.options.update(changed)
+    place.sink()
+    assert place.content() == values(range(9))

@@ -3,6 +3,7 @@
 from tests.mutation.mutant import Mutant
 
 LANE = "src/penstock/sink/kafka/lane.py"
+SINK = "src/penstock/sink/kafka/sink.py"
 ENDS = "src/penstock/sink/kafka/lane_ends.py"
 ENDING = "src/penstock/kafka/transaction_ends.py"
 TRANSACTIONS = "src/penstock/kafka/transactions.py"
@@ -17,6 +18,7 @@ OF_REFUSALS = "tests/live/test_kafka_refusals.py"
 OF_PRODUCERS = "tests/live/test_kafka_producers.py"
 OF_LEDGERS = "tests/live/test_kafka_ledgers.py"
 OF_TRANSACTIONS = "tests/live/test_kafka_transactions.py"
+OF_FORMER_LANES = "test_in_a_lane_that_the_settings_do_not_open_any_more"
 OF_HIDDEN = "test_a_start_compares_the_ledger_with_the_marker_that_is_committed_though_readers_do_not_see_it"
 
 MUTANTS_OF_KAFKA_ENDS = (
@@ -90,6 +92,30 @@ MUTANTS_OF_KAFKA_ENDS = (
         find="        return tuple(dict.fromkeys((*self._wanted.target.every, *(mark.topics if mark is not None else ()))))",
         replace="        return self._wanted.target.every",
         tests=(f"{OF_UNSEEN}::test_in_a_topic_that_is_no_longer_in_the_settings",),
+    ),
+    Mutant(
+        bug=6,
+        name="what-brokers-forgot-is-looked-for-in-the-lanes-of-today",
+        file=SINK,
+        find="            map_concurrently(lambda at: LaneEnds(self._clients, self._wanted, at).end_former(), former)\n",
+        replace="",
+        tests=(f"{OF_FORGOTTEN}::{OF_FORMER_LANES}[fewer lanes]",),
+    ),
+    Mutant(
+        bug=6,
+        name="without-transactions-nobody-ends-what-brokers-forgot-before",
+        file=SINK,
+        find="range(0 if self._wanted.keyed else self._wanted.lanes, place",
+        replace="range(self._wanted.lanes, place",
+        tests=(f"{OF_FORGOTTEN}::{OF_FORMER_LANES}[keyed]",),
+    ),
+    Mutant(
+        bug=6,
+        name="without-transactions-a-start-needs-the-rights-of-transactions",
+        file=ENDS,
+        find="        with suppress(CannotLook):\n            self._end_open()\n",
+        replace="        self._end_open()\n",
+        tests=(f"{OF_RIGHTS}::test_without_transactions_what_the_user_may_not_ask_about_is_left_alone",),
     ),
     Mutant(
         bug=6,
@@ -314,7 +340,7 @@ MUTANTS_OF_KAFKA_ENDS = (
     Mutant(
         bug=31,
         name="a-copy-of-the-ledger-fills-lanes-that-the-ledger-left-empty",
-        file="src/penstock/sink/kafka/sink.py",
+        file=SINK,
         find="            map_concurrently(lambda at: self._lane(at).require_own(shares[at]), range(lanes))  # I2\n",
         replace="            pass\n",
         tests=(f"{OF_LEDGERS}::test_of_two_copies_of_a_ledger_one_delivers_though_the_other_uses_more_lanes",),

@@ -6,7 +6,7 @@ transaction only when none of its own is open in any partition that it may have 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from confluent_kafka import TopicPartition
@@ -77,21 +77,24 @@ class LaneEnds:
         that consumers can see has ended: records that not all replicas have yet are seen by leaders only. Where nobody can be
         asked, what consumers see must do, once brokers have had time to end by themselves what a driver left open.
         """
-        self._topics, self._begun = self._topics_written(), {}
+        self._topics = self._topics_written()
         try:
-            with self._explained():
-                is_open = self._while_true(self._is_older_open, wait_s=_ENDED_S)
+            self._end_open()
         except CannotLook:
             if not self._is_settled(wait_s=self._wanted.timeout_ms / 1000 + _ENDED_S):
                 raise
+
+    def end_former(self) -> None:
+        """End what is open of a lane of earlier settings, for which no producer is made any more. Called by each start.
+
+        No later transaction could end it with another outcome, so it is left alone where nobody can be asked. Without
+        transactions nobody is asked unless consumers see that something is open: the cluster may have no coordinators at all.
+        """
+        self._topics = self._topics_written()
+        if self._wanted.keyed and self._is_settled(wait_s=_SOON_S):
             return
-        finally:
-            self.close()
-        if is_open:
-            raise Retryable(
-                f"{self._sentence(self._begun)}, and its coordinator does not end it.",
-                remedy="Look into the logs of its brokers, and try again.",
-            )
+        with suppress(CannotLook):
+            self._end_open()
 
     def are_written(self, settled: Callable[[Sequence[TopicPartition]], bool]) -> bool:
         """Return whether nothing of the lane is open, since its coordinator has ended everything. Something of others may be.
@@ -141,6 +144,19 @@ class LaneEnds:
         connected, self._connected = self._connected, None
         if connected is not None:
             connected.close()
+
+    def _end_open(self) -> None:
+        self._begun = {}
+        try:
+            with self._explained():
+                is_open = self._while_true(self._is_older_open, wait_s=_ENDED_S)
+        finally:
+            self.close()
+        if is_open:
+            raise Retryable(
+                f"{self._sentence(self._begun)}, and its coordinator does not end it.",
+                remedy="Look into the logs of its brokers, and try again.",
+            )
 
     def _is_ending(self, admin: KafkaAdminClient) -> bool | None:
         """Return whether what is open of the lane is still being ended, None if nothing is open."""

@@ -164,6 +164,8 @@ class KafkaSink(SpooledSink):
         with self._lock, translate_errors(self._clients, Failed):
             self._place = place = prepare_place(self._clients, self._wanted)
             require_fit(place.topics.values(), rows)
+            former = range(0 if self._wanted.keyed else self._wanted.lanes, place.markers.partitions)
+            map_concurrently(lambda at: LaneEnds(self._clients, self._wanted, at).end_former(), former)
             prepare_lanes(self._clients, self._wanted, [self._lane(at) for at in range(self._wanted.lanes)], place, schema)
             self._row_validator = row_validator_of(self._wanted, place)
 
