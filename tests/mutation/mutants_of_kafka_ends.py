@@ -94,6 +94,14 @@ MUTANTS_OF_KAFKA_ENDS = (
         tests=(f"{OF_UNSEEN}::test_in_a_topic_that_is_no_longer_in_the_settings",),
     ),
     Mutant(
+        bug=37,
+        name="a-topic-that-left-the-settings-is-not-listed",
+        file=SINK,
+        find="        former = self._topics_written() - wanted\n",
+        replace="        former = set()\n",
+        tests=(f"{OF_UNSEEN}::test_what_nobody_knows_in_a_topic_of_earlier_settings_is_ended_as_the_remedy_says",),
+    ),
+    Mutant(
         bug=6,
         name="what-brokers-forgot-is-looked-for-in-the-lanes-of-today",
         file=SINK,

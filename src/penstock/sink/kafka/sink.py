@@ -1,10 +1,12 @@
 """The Kafka sink: commits each lane of a batch in one transaction with its marker, or in several where the lane is large."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from threading import RLock
 from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaException
 
 from penstock.core.high_water_mark import HighWaterMark
 from penstock.core.model import (
@@ -24,7 +26,7 @@ from penstock.core.model import (
     Totals,
 )
 from penstock.core.topics import OpenTransaction
-from penstock.errors import Failed, OutcomeUnknown, Refused, Retryable
+from penstock.errors import Failed, OutcomeUnknown, PenstockError, Refused, Retryable
 from penstock.kafka.transactions import end_transaction, open_transactions
 from penstock.protocols import OwnRows, SinkDecisions
 from penstock.sink.concurrent import map_concurrently
@@ -221,8 +223,16 @@ class KafkaSink(SpooledSink):
             self._clients.close()
 
     def open_transactions(self) -> Sequence[OpenTransaction]:
-        """Return all on the topics of the rows and on that of the markers, whoever began them."""
-        return open_transactions(self._clients.given, (*self._wanted.target.every, self._wanted.target.markers))
+        """Return all on the topics of the rows and on that of the markers, whoever began them.
+
+        Topics of earlier settings are among them, as far as the user may still look there.
+        """
+        wanted = {*self._wanted.target.every, self._wanted.target.markers}
+        found = [*open_transactions(self._clients.given, wanted)]
+        former = self._topics_written() - wanted
+        with suppress(PenstockError):
+            found += open_transactions(self._clients.given, former) if former else ()
+        return sorted(found, key=lambda one: -one.open_ms)
 
     def end_transaction(self, one: OpenTransaction) -> None:
         """Abort `one`. A transaction of this sink's own is ended by its next start, too."""
@@ -232,11 +242,24 @@ class KafkaSink(SpooledSink):
 
     def _transactional_ids(self) -> Sequence[str]:
         """Return the ids of all lanes that have a partition for their marker, of those in the settings at least."""
-        topic = self._wanted.target.markers
         with translate_errors(self._clients, Failed):
-            markers = described(self._clients.admin, [topic])[topic]
-        lanes = max(self._wanted.lanes, 0 if markers is None else markers.partitions)
+            lanes = max(self._wanted.lanes, len(self._every_lane()))
         return [transactional_id(self._wanted.pipeline, self._wanted.sink, lane) for lane in range(lanes)]
+
+    def _topics_written(self) -> set[str]:
+        """Return the topics that the markers of all lanes name. A marker that cannot be read adds none."""
+        topics = set[str]()
+        with suppress(PenstockError, KafkaException):
+            for lane in self._every_lane():
+                mark = newest_mark(self._clients, self._wanted, lane)
+                topics.update(mark.topics if mark is not None else ())
+        return topics
+
+    def _every_lane(self) -> Sequence[int]:
+        """Return the lanes that may have a marker, those of earlier settings, too. Raises KafkaException."""
+        topic = self._wanted.target.markers
+        markers = described(self._clients.admin, [topic])[topic]
+        return range(0 if markers is None else markers.partitions)
 
     def _taken(self, schema: str) -> str:
         own = self.own_rows(schema)
@@ -296,10 +319,9 @@ class KafkaSink(SpooledSink):
 
     def _settled_lanes(self) -> tuple[Sequence[int], bool]:
         """Return the lanes that may have a marker, and whether no transaction is open there, after waiting for that a while."""
-        topic = self._wanted.target.markers
-        markers = described(self._clients.admin, [topic])[topic]
-        lanes = range(0 if markers is None else markers.partitions)
-        return lanes, await_settled(self._clients.admin, places_of(topic, lanes), wait_s=SETTLED_S)
+        lanes = self._every_lane()
+        places = places_of(self._wanted.target.markers, lanes)
+        return lanes, await_settled(self._clients.admin, places, wait_s=SETTLED_S)
 
     def _markers_below(self, ends: Mapping[int, int | None]) -> Sequence[LaneMarker]:
         return _known(newest_mark(self._clients, self._wanted, lane, below=end) for lane, end in ends.items())
