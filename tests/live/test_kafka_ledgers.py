@@ -220,6 +220,26 @@ def test_a_keyed_driver_that_was_stopped_puts_no_older_marker_over_a_newer_one(t
     assert place.rig.make().high_water_mark("", pipeline=PIPELINE).position == second.position
 
 
+def test_a_keyed_driver_that_was_stopped_while_it_claimed_puts_no_older_marker_there(topic):
+    place = topic(keyed=True)
+    stopped, sink = place.sink(), place.sink()
+    first = place.decided_but_not_published(stopped, range(10), batch_id=0)
+    second = place.decided_but_not_published(sink, range(10, 20), batch_id=1)
+    lane = stopped._lanes[0]
+    keep = lane.keep
+
+    def late(*given, **named):
+        del lane.keep
+        sink.publish(first)
+        sink.publish(second)
+        keep(*given, **named)
+
+    lane.keep = late
+    assert stopped.publish(first).already
+    assert newest(place, sink).marker.position == second.position
+    assert place.content() == values(range(20))
+
+
 def test_a_keyed_driver_reads_the_marker_before_each_batch(topic):
     """Nothing tells it that another one went on, though its lane has the ledger's name already: it sends no row again."""
     place = topic(keyed=True)

@@ -251,6 +251,14 @@ MUTANTS_OF_KAFKA = (
     ),
     Mutant(
         bug=16,
+        name="a-keyed-driver-that-was-stopped-while-it-claimed-writes-its-older-marker",
+        file="src/penstock/sink/kafka/lane.py",
+        find="                self._mark = replaces\n",
+        replace="                pass\n",
+        tests=(f"{OF_LEDGERS}::test_a_keyed_driver_that_was_stopped_while_it_claimed_puts_no_older_marker_there",),
+    ),
+    Mutant(
+        bug=16,
         name="a-keyed-driver-trusts-the-marker-that-it-read-first",
         file="src/penstock/sink/kafka/lane.py",
         find="            elif self._wanted.keyed:",

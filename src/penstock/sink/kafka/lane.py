@@ -68,10 +68,12 @@ class Lane:
                 self._mark = self._closed()
         return self._mark
 
-    def keep(self, mark: LaneMarker) -> None:
-        """Commit a marker without rows. Raises Retryable, PublishFailed."""
+    def keep(self, mark: LaneMarker, *, replaces: LaneMarker | None) -> None:
+        """Commit a marker without rows, which the caller made from the marker `replaces`. Raises Retryable, PublishFailed."""
         with self._dropping_on_error():
             self.open()
+            if self._wanted.keyed:  # nobody was fenced, so that `open` may have read what another driver wrote since
+                self._mark = replaces
             self._keep(mark)
             self._commit()
 
@@ -91,7 +93,7 @@ class Lane:
 
     def _claim(self, mark: LaneMarker, publication: Publication) -> None:
         try:
-            self.keep(mark.of_ledger(publication.ledger_id))
+            self.keep(mark.of_ledger(publication.ledger_id), replaces=mark)
         except Overtaken:  # by a newer driver, which claimed the lane before its first row
             newer = self._read_back()
             if newer is None or newer.marker.ledger_id is None:

@@ -181,7 +181,7 @@ def _prepare_lane(lane: Lane, wanted: Wanted, begun: Mapping[str, Beginning], sc
         marker = TableMarker(
             pipeline=wanted.pipeline, sink=wanted.sink, table_name=wanted.target.topic, write="append", schema=schema
         )
-        lane.keep(LaneMarker(lane=lane.number, mark=Mark(marker=marker, batches={}), topics=begun))
+        lane.keep(LaneMarker(lane=lane.number, mark=Mark(marker=marker, batches={}), topics=begun), replaces=None)
         return
     if mark.marker.table_name != wanted.target.topic:
         raise other_table(mark.marker, wanted.target.topic)
@@ -189,7 +189,7 @@ def _prepare_lane(lane: Lane, wanted: Wanted, begun: Mapping[str, Beginning], sc
         require_continued(arrow_schema(mark.marker.schema), arrow_schema(schema), wanted.target.topic)
     topics = {**mark.topics, **dict(_changed(mark, begun))}
     if topics != dict(mark.topics):
-        lane.keep(replace(mark, topics=topics))
+        lane.keep(replace(mark, topics=topics), replaces=mark)
 
 
 def _changed(mark: LaneMarker, begun: Mapping[str, Beginning]) -> Iterator[tuple[str, Beginning]]:
