@@ -290,6 +290,14 @@ MUTANTS_OF_KAFKA = (
         tests=("tests/live/test_kafka_refusals.py::test_tasks_refuse_a_row_without_a_key_for_a_compacted_topic",),
     ),
     Mutant(
+        bug=35,
+        name="a-topic-that-takes-larger-records-than-the-client-stops-its-sink",
+        file=PREPARATION,
+        find="    return min(largest, _CLIENT_RECORD_BYTES)",
+        replace="    return largest",
+        tests=(f"{OF_REFUSALS}::test_a_topic_may_take_larger_records_than_the_client",),
+    ),
+    Mutant(
         bug=37,
         name="a-topic-that-is-gone-is-told-as-brokers-that-do-not-answer",
         file="src/penstock/sink/kafka/sink.py",
