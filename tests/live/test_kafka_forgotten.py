@@ -394,3 +394,16 @@ def test_in_a_lane_that_the_settings_do_not_open_any_more(topic, changed):
     place.rig.options.update(changed)
     place.sink()
     assert place.content() == values(range(9))
+
+
+def test_a_marker_that_readers_do_not_see_is_found_behind_what_others_aborted(topic, monkeypatch):
+    monkeypatch.setattr("penstock.sink.kafka.sink.SETTLED_S", 0.5)
+    place = topic()
+    sink = place.sink()
+    place.put(sink, range(5), batch_id=0)
+    begun(place).abort_transaction(60)
+    publication = place.decided_but_not_published(sink, range(10, 20), batch_id=1)
+    mark = published_without_marker(place, sink, publication)
+    row = (mark_key(PIPELINE, sink.name), encode_lane_marker(mark))
+    leave_open(place.rig.running.bootstrap, name_of(sink), f"{place.rig.topic}.markers", 0, [row])
+    assert place.rig.make().high_water_mark("", pipeline=PIPELINE).position == publication.position

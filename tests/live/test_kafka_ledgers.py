@@ -131,6 +131,18 @@ def test_a_marker_of_an_older_penstock_is_taken_over(topic):
     assert place.content() == values(range(20))
 
 
+@pytest.mark.parametrize("partition", [0, 1], ids=["in its lane", "in no lane"])
+def test_a_record_of_somebody_else_among_the_markers_does_not_stop_the_sink_whose_they_are(topic, partition):
+    place = topic()
+    markers = place.rig.running.topic(f"{place.rig.topic}.markers", 2, cleanup_policy="compact")
+    sink = place.sink()
+    shown = place.put(sink, range(10), batch_id=0)
+    sink.close()
+    send(place.rig.bootstrap, markers, value=b"x", key=b"nobody", partition=partition)
+    assert place.rig.make().high_water_mark("", pipeline=PIPELINE).position == 2
+    assert place.sink().publish(shown.publication).already
+
+
 def decided_by_a_copy(place, sink, *attempts, position=3):
     """What a copy of the ledger decides after the same first batch; both have one identity."""
     shown = place.undecided(*pieces(place, sink, *attempts), batch_id=1, position=position)
