@@ -218,6 +218,22 @@ def test_a_marker_that_was_aborted_does_not_hide_that_somebody_else_hides_a_comm
     assert place.rig.make().high_water_mark("", pipeline=PIPELINE).position == 3
 
 
+def test_a_marker_of_which_nobody_knows_how_it_ended_is_not_taken_for_aborted(topic, monkeypatch):
+    """A start would be refused as if an older copy were in the topic's place."""
+    monkeypatch.setattr("penstock.sink.kafka.sink.SETTLED_S", 0.5)
+    monkeypatch.setattr("penstock.sink.kafka.marker_store._CLOSED_S", 0.5)
+    place = topic()
+    sink = place.sink()
+    place.put(sink, range(5), batch_id=0)
+    mark = published_without_marker(place, sink, place.decided_but_not_published(sink, range(10, 20), batch_id=1))
+    row = (mark_key(PIPELINE, sink.name), encode_lane_marker(mark))
+    leave_open(place.rig.running.bootstrap, name_of(sink), f"{place.rig.topic}.markers", 0, [row])
+    sink.close()
+    Producer({"bootstrap.servers": place.rig.running.bootstrap, "transactional.id": name_of(sink)}).init_transactions(60)
+    with pytest.raises(Refused, match="is open in the topic of markers, and no coordinator"):
+        place.rig.make().high_water_mark("", pipeline=PIPELINE)
+
+
 def test_a_marker_that_nobody_may_ask_about_is_awaited(topic, monkeypatch):
     monkeypatch.setattr("penstock.sink.kafka.sink.SETTLED_S", 0.1)
     monkeypatch.setattr(lane_ends, "_ENDED_S", 0.5)

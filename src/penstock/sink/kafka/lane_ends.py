@@ -169,8 +169,8 @@ class LaneEnds:
     def _is_marker_committed(self, admin: KafkaAdminClient) -> bool | None:
         """Return whether readers are kept from a marker of the lane that its coordinator has as committed.
 
-        None if something else keeps readers from what the lane has committed: nothing of the lane is open, or something was open
-        before. The coordinator is asked once more at the end: what is open may have begun since it was asked first.
+        None if that cannot be said: nothing of the lane is open, nobody knows how it ended, or something else was open before.
+        The coordinator is asked once more at the end: what is open may have begun since it was asked first.
         """
         at = Place(self._wanted.target.markers, self._number)
         owner = coordinated(admin, self._name)
@@ -182,7 +182,8 @@ class LaneEnds:
         if is_same and owner.state in {COMMITTING, COMMITTED}:
             return True
         [stable] = settled(self._clients.admin, at.topic, [at.partition])
-        return None if stable < found.current_transaction_start_offset else False
+        is_undone = owner is not None and owner.state in {ONGOING, ABORTED, *ENDING}
+        return False if is_undone and stable >= found.current_transaction_start_offset else None
 
     def _is_older_open(self, admin: KafkaAdminClient) -> bool:
         """Return whether anything of the lane is open. End it if it was already at the last look.
