@@ -107,7 +107,7 @@ __all__ = [
 if not TYPE_CHECKING:  # else a type checker would take every name for one of ours
 
     def __getattr__(name: str) -> object:
-        """Public names, imported when they are first used: the command line and the tasks need few of them."""
+        """Import a public name when it is first used: the command line and the tasks need few of them."""
         if name in _RENAMED:
             warnings.warn(f"penstock.{name} is now penstock.{_RENAMED[name]}", DeprecationWarning, stacklevel=2)
         public = _RENAMED.get(name, name)

@@ -116,7 +116,7 @@ class Fenced(PenstockError):
 
 
 class Retryable(PenstockError):
-    """The operation did not happen, and may be tried again; of the subclass `OutcomeUnknown`, it may have happened."""
+    """The operation did not happen and may be tried again; only for the subclass `OutcomeUnknown` it may have happened."""
 
     exit_code = 75
 
@@ -124,7 +124,7 @@ class Retryable(PenstockError):
 class OutcomeUnknown(Retryable):
     """The answer was lost, so the operation may have happened.
 
-    The caller reads what tells: the nonce at a position of the ledger, the marker of a table or lane, the target of a file.
+    The caller finds out by reading: the nonce at a position of the ledger, the marker of a table or lane, the target of a file.
     """
 
 
@@ -149,7 +149,7 @@ class ContentConflict(Failed):
 
 
 class BatchFailed(Failed):
-    """An exception of any kind ended a batch; the delivery holds the cause."""
+    """An exception that is none of Penstock's ended a batch; `Delivery.failure` holds it."""
 
 
 class InputChanged(Failed):

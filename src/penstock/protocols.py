@@ -82,7 +82,7 @@ class Ledger(Protocol):
 
     @property
     def home(self) -> str | None:
-        """The database whose transaction `append` is, if sinks may publish in it; equal to `home` of such a sink."""
+        """The database in which `append` is a transaction that sinks of an equal `home` may publish in; None if they may not."""
         ...
 
     def newest_first(self) -> Iterator[Entry]:
@@ -211,7 +211,7 @@ class Sink(Protocol):
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
         """Collect staging that is dead by `cut`, and return the names of what was (or would be) collected.
 
-        Called after a start and after a query that ended well, never while an error is handled.
+        Called after a start, after a query that ended well, by `penstock sweep` and by `doctor`; never while an error is handled.
         """
         ...
 
@@ -231,9 +231,9 @@ class Sink(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnRows:
-    """Rows that a sink takes instead of the pipeline's: an SQL expression over those for each column, and the schema as JSON.
+    """Rows that a sink takes instead of the pipeline's: an SQL expression over the pipeline's rows for each of its columns.
 
-    Spark computes them in the same pass. The digest of what is staged is that of these rows.
+    `schema` is Spark's JSON of them. Spark computes them in the same pass, and what is staged has the digest of these rows.
     """
 
     columns: Mapping[str, str]
@@ -256,7 +256,7 @@ class Taken:
 
 
 ALL_ROWS: Mapping[SinkName, Taken] = MappingProxyType({})
-"""Every sink takes all rows as they are."""
+"""What each sink takes, where all sinks take all rows as they are: no sink has an entry."""
 
 
 @runtime_checkable
@@ -264,7 +264,7 @@ class ProjectsRows(Protocol):
     """A sink that may take other rows than the pipeline's, computed from these."""
 
     def own_rows(self, schema: str) -> OwnRows | None:
-        """Return what it takes of rows of Spark's `schema`; None for these as they are. Raises Usage for missing columns."""
+        """Return the rows it takes instead of those of Spark's `schema`, None for the same. Raises Usage for missing columns."""
         ...
 
 
@@ -278,10 +278,10 @@ class PublishesInLedger(Protocol):
         ...
 
     def ledger_transaction(self, publication: Publication) -> AbstractContextManager[None]:
-        """Enter around the append in which `publish_within` is called, once for each try of the append.
+        """Return a context for the append in which `publish_within` is called, once for each try of the append.
 
-        Entered before the ledger's transaction begins: fetch here what `publish_within` reads. Left without an exception, the
-        ledger has committed; left by one, the outcome is unknown.
+        The coordinator enters it before the ledger's transaction begins, so fetch here what `publish_within` reads. If it is
+        left without an exception, the ledger has committed; after an exception, the outcome is unknown.
         """
         ...
 
@@ -304,7 +304,7 @@ class HasMarker(Protocol):
     """A sink whose places hold a marker: what was published there and by which ledger, apart from the ledger."""
 
     def high_water_mark(self, account: AccountName, *, pipeline: PipelineName) -> HighWaterMark | None:
-        """Read the marker of `account`; None if there is none. Called once per account and start, before or after `prepare`."""
+        """Read the marker of `account`; None if there is none. Called by a start, before or after `prepare`, and by commands."""
         ...
 
 
@@ -336,14 +336,14 @@ class HasStaging(Protocol):
     """A sink with places of its own into which tasks write, and where staged rows wait to be published or swept."""
 
     def task_checks(self) -> AbstractContextManager[Sequence[TaskCheck]]:
-        """Give the checks that tasks may run until the context ends, without those that fail in the driver already."""
+        """Return the checks that tasks may run until the context ends, without those that already fail in the driver."""
         ...
 
     def signatures(self, *, pipeline: PipelineName) -> Sequence[Signature]:
-        """Read which ledgers the staging is for; empty where nothing was ever swept. Changes nothing.
+        """Read for which ledgers the places hold staging; empty if `sign` was never called. Changes nothing.
 
-        Called before `prepare`. If one of them is another ledger's, the start is refused and `prepare` is not called: else a
-        sweep would take what that ledger staged for dead.
+        Called before `prepare`. If one of them is another ledger's, the start is refused and `prepare` is not called:
+        otherwise a sweep would collect what that ledger staged.
         """
         ...
 
@@ -352,20 +352,20 @@ class HasStaging(Protocol):
         ...
 
     def claim(self, ledger_id: LedgerId) -> None:
-        """Note in every place that it belongs to `ledger_id`, durably, unless that is there already. Called once per generation,
-        after `prepare`, before its first batch is staged; never by a run that has nothing to deliver.
+        """Note durably in every place that it belongs to `ledger_id`, unless the place says so already.
 
-        Of several ledgers that claim a place at the same moment one succeeds at most. Raises LedgerMismatch for a place of
-        another one.
+        Called once per generation, after `prepare`, before its first batch is staged; never by a run that has nothing to deliver.
+        Of several ledgers that claim a place at the same moment, at most one succeeds. Raises LedgerMismatch for a place of
+        another ledger.
         """
         ...
 
     def waiting(self, account: AccountName, *, pipeline: PipelineName) -> Iterator[Waiting]:
-        """Yield all that is staged for an account, as far as the target can list it. What `sweep` would take is among it."""
+        """Yield every staged piece of an account that the target can list, those included that `sweep` would collect."""
         ...
 
     def lifecycle(self) -> Sequence[Finding]:
-        """Report what the target deletes by itself. Changes nothing."""
+        """Report the target's own rules that delete data, such as those of a bucket's lifecycle. Changes nothing."""
         ...
 
 
@@ -413,7 +413,7 @@ class EstimatesRequests(Protocol):
 
 
 def requesting(parts: Iterable[object]) -> tuple[CountsRequests, ...]:
-    """Return those of `parts` that count requests. Called once: the check takes longer than the counting."""
+    """Return those of `parts` that count requests. Call it once and keep the result: the check takes longer than the counting."""
     return tuple(part for part in parts if isinstance(part, CountsRequests))
 
 
@@ -431,7 +431,7 @@ def requests_since(before: int | None, parts: Iterable[CountsRequests]) -> int |
 
 
 _JOINED = ("ChecksFromTasks", "ClaimsPlaces", "ReportsStaging", "SignsStaging")
-"""Protocols of before, whose methods `HasStaging` has."""
+"""Former protocols, whose methods `HasStaging` has now."""
 
 if not TYPE_CHECKING:
 

@@ -273,11 +273,36 @@ def test_a_decided_batch_writes_no_null_over_what_somebody_else_set(growing):
     fill(table, "more", "mine")
     with pytest.raises(PublishFailed, match="decided without the column 'more', of which the table has values") as refused:
         table.recover()
-    assert "Set 'more' to NULL in all rows" in refused.value.remedy
+    assert "set 'more' to NULL in all rows" in refused.value.remedy
     assert table.content("id", "more") == Counter([(1, "mine"), (2, "mine")])
     table.rig.set_null("more")
     table.recover()
     assert table.content("id", "name", "more") == Counter([(1, "x", None), (2, "b", None)])
+
+
+@pytest.mark.parametrize("by_now", [{"write": "append"}, BY_KEY], ids=["append", "upsert"])
+def test_an_empty_batch_clears_no_table_that_is_replaced_no_more(growing, by_now):
+    """A run that replaces nothing decided it; every start publishes the newest decision again."""
+    table = growing(write="replace")
+    table.deliver((1, "a"), (2, "b"))
+    table.settings |= by_now
+    table.deliver()
+    for act in (table.start, table.recover):
+        act()
+        assert table.content("id", "name") == Counter([(1, "a"), (2, "b")])
+    assert table.verify().ok
+
+
+def test_settings_that_changed_partition_no_decided_rows(growing):
+    """`penstock recover` compares no settings: files are written as the table is partitioned."""
+    table = growing(**BY_KEY)
+    table.deliver((1, "a"), (2, "b"))
+    table.deliver((1, "x"), killed=True)
+    table.settings["partition_by"] = ["name"]
+    table.recover()
+    assert table.content("id", "name") == Counter([(1, "x"), (2, "b")])
+    table.settings["partition_by"] = []
+    assert table.verify().ok
 
 
 def fill(table, column, text):

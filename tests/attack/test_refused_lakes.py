@@ -3,15 +3,17 @@
 from collections import Counter
 
 import pytest
+from pyiceberg.types import LongType
 from tests.attack.growing_lake import GrowingLake
-from tests.attack.test_grown_lakes import BY_KEY, growing, kind, rows_gain
+from tests.attack.test_grown_lakes import BY_KEY, WAYS, growing, kind, rows_gain
 from tests.unit.table_target import spark_schema
 
-from penstock.errors import PenstockError, Refused
+from penstock.errors import PenstockError, PublishFailed, Refused
 from penstock.testing.conformance import PIPELINE
 
 __all__ = ["growing", "kind"]
 
+POINT = {"type": "struct", "fields": [{"name": "x", "type": "long", "nullable": True, "metadata": {}}]}
 
 REFUSED = {
     "in the key": ({"code": "long"}, {"write": "upsert", "key": ["id", "code"]}, "has no column 'code'", {"key": ["id"]}, {}),
@@ -92,10 +94,9 @@ def test_columns_that_are_all_new_are_another_table(growing):
 def test_a_field_inside_of_a_column_is_another_type(growing):
     """As in tables of databases: nothing but whole columns is added."""
     table = growing()
-    point = {"type": "struct", "fields": [{"name": "x", "type": "long", "nullable": True, "metadata": {}}]}
-    table.columns["point"] = point
+    table.columns["point"] = POINT
     table.deliver((1, "a", {"x": 1}))
-    table.columns["point"] = {**point, "fields": [*point["fields"], {**point["fields"][0], "name": "y"}]}
+    table.columns["point"] = {**POINT, "fields": [*POINT["fields"], {**POINT["fields"][0], "name": "y"}]}
     with pytest.raises(Refused, match=r"has the type .* in column 'point'"):
         table.start()
 
@@ -105,7 +106,7 @@ def test_columns_of_every_type_are_added_as_a_new_table_has_them(growing):
         *("boolean", "byte", "short", "integer", "float", "double", "binary", "date", "timestamp", "timestamp_ntz"),
         *("decimal(10,2)", {"type": "array", "elementType": "string", "containsNull": True}),
         {"type": "map", "keyType": "string", "valueType": "long", "valueContainsNull": True},
-        {"type": "struct", "fields": [{"name": "x", "type": "long", "nullable": True, "metadata": {}}]},
+        POINT,
     ]
     table = growing()
     table.deliver((1, "a"))
@@ -171,14 +172,83 @@ def test_rows_that_others_compacted_before_or_after_are_proved(tmp_path):
     table.bench.close()
 
 
-def test_a_column_that_was_renamed_in_the_table_loses_no_value(tmp_path):
-    """Files have it under its old name, under which Iceberg's readers find it by number; Penstock reads by name."""
+def renamed(tmp_path):
+    """An Iceberg table whose column `name` is called `title` by now: files have it under its old name, readers find it by number."""
     table = GrowingLake(tmp_path, "iceberg", **BY_KEY)
     table.deliver((1, "a"), (2, "b"))
     with table.rig.table().update_schema() as update:
         update.rename_column("name", "title")
+    return table
+
+
+def titles(table):
+    rows = table.rig.scan()
+    return Counter(zip(rows["id"].to_pylist(), rows["title"].to_pylist(), strict=True))
+
+
+def test_a_column_that_was_renamed_in_the_table_keeps_its_values(tmp_path):
+    table = renamed(tmp_path)
     table.columns = {"id": "long", "title": "string"}
-    with pytest.raises(PenstockError, match="expected title among them"):
+    table.deliver((1, "x"))
+    assert titles(table) == Counter([(1, "x"), (2, "b")])
+    assert table.verify().ok
+    table.bench.close()
+
+
+@pytest.mark.parametrize("by_whom", ["us", "somebody"])
+def test_a_column_that_took_the_name_of_a_renamed_one_gets_none_of_its_values(tmp_path, by_whom):
+    table = renamed(tmp_path)
+    if by_whom == "somebody":
+        table.rig.add_column("name", "string")
+    with pytest.raises(Refused, match="lack column 'title', with values of which"):
         table.deliver((1, "x"))
-    assert Counter(table.rig.scan()["title"].to_pylist()) == Counter(["a", "b"])
+    assert titles(table) == Counter([(1, "a"), (2, "b")])
+    table.bench.close()
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way != "overwrite"])
+def test_columns_may_change_places(growing, way):
+    """By key the marker counts rows that stay, with hashes for which the order counts."""
+    table = growing(**WAYS[way])
+    table.deliver((1, "a"), (2, "b"))
+    table.columns = {"name": "string", "id": "long"}
+    table.deliver(("x", 1))
+    assert table.verify().ok
+    table.deliver(("y", 2), ("z", 3))
+    assert (3, "z") in table.content("id", "name")
+    assert table.verify().ok
+
+
+def test_fields_inside_of_a_column_keep_their_places(growing):
+    fields = [{"name": name, "type": "long", "nullable": True, "metadata": {}} for name in "xy"]
+    table = growing()
+    table.columns["point"] = {"type": "struct", "fields": fields}
+    table.deliver((1, "a", {"x": 1, "y": 2}))
+    table.columns["point"] = {"type": "struct", "fields": fields[::-1]}
+    with pytest.raises(Refused, match=r"has the type .* in column 'point'"):
+        table.start()
+
+
+CHANGES = {
+    "a wider type": ("integer", 1, {}, lambda update: update.update_column("n", LongType())),
+    "a field more": (POINT, {"x": 1}, BY_KEY, lambda update: update.add_column(("n", "y"), LongType())),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_an_iceberg_table_that_cannot_be_altered_back_is_put_back_as_the_error_says(tmp_path, what):
+    kind, value, settings, change = CHANGES[what]
+    table = GrowingLake(tmp_path, "iceberg", **settings)
+    table.columns["n"] = kind
+    table.deliver((1, "a", value))
+    table.deliver((2, "b", value), killed=True)
+    before = table.rig.table().metadata_location
+    with table.rig.table().update_schema() as update:
+        change(update)
+    with pytest.raises(PublishFailed, match="is decided, but: ") as refused:
+        table.recover()
+    assert "by registering its metadata of then in the catalog" in refused.value.remedy
+    table.rig.register(before)
+    table.recover()
+    assert table.content("id", "name") == Counter([(1, "a"), (2, "b")])
     table.bench.close()

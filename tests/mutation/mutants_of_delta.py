@@ -376,9 +376,9 @@ MUTANTS_OF_DELTA = (
         bug=35,
         name="delta-clears-a-table-by-an-empty-batch-of-an-earlier-run",
         file=SINK,
-        find="        if self._has_staged:\n            return self._mode\n",
+        find="        if self._has_staged or self._mode.write != REPLACE:\n            return self._mode\n",
         replace="        return self._mode\n",
-        tests=(f"{SETTINGS}::test_an_empty_batch_clears_a_table_only_where_it_was_decided_to[delta]",),
+        tests=(f"{SETTINGS}::test_an_empty_batch_clears_a_table_only_if_settings_and_marker_replace[delta]",),
     ),
     Mutant(
         bug=1,

@@ -16,8 +16,50 @@ BESIDE = f"{CHANGES}::TestBesideOtherWriters"
 LAKE_CHANGES = "tests/unit/test_lake_changes.py"
 LAKE_KEYS = f"{LAKE_CHANGES}::TestWhatAKeyMeans"
 LAKE_BESIDE = f"{LAKE_CHANGES}::TestBesideOtherWriters"
+GROWN = "tests/attack/test_grown_lakes.py"
+REFUSED = "tests/attack/test_refused_lakes.py"
 
 MUTANTS_OF_ICEBERG = (
+    Mutant(
+        bug=35,
+        name="lake-clears-a-table-that-was-replaced-once-by-an-empty-batch",
+        file="src/penstock/sink/lake/sink.py",
+        find="if self._has_staged or self._mode.write != REPLACE:",
+        replace="if self._has_staged:",
+        tests=(f"{GROWN}::test_an_empty_batch_clears_no_table_that_is_replaced_no_more[delta-append]",),
+    ),
+    Mutant(
+        bug=43,
+        name="iceberg-takes-a-column-for-the-one-that-had-its-name",
+        file="src/penstock/sink/parquet/row_file.py",
+        find="if field_ids is None or not is_numbered(there):",
+        replace="if True:",
+        tests=(f"{REFUSED}::test_a_column_that_took_the_name_of_a_renamed_one_gets_none_of_its_values[us]",),
+    ),
+    Mutant(
+        bug=43,
+        name="iceberg-verifies-values-that-readers-find-no-more",
+        file="src/penstock/sink/parquet/table.py",
+        find="        require_found(parquet.schema_arrow, field_ids)\n",
+        replace="        pass\n",
+        tests=(f"{FILES}::test_verify_sees_that_readers_find_values_no_more",),
+    ),
+    Mutant(
+        bug=35,
+        name="lake-partitions-rewritten-files-by-the-settings",
+        file="src/penstock/sink/lake/merge.py",
+        find="field_ids=field_ids, partition_by=snapshot.partition_by)",
+        replace="field_ids=field_ids)",
+        tests=(f"{GROWN}::test_settings_that_changed_partition_no_decided_rows[delta]",),
+    ),
+    Mutant(
+        bug=34,
+        name="lake-takes-rows-that-stay-for-ones-that-are-hashed-as-before",
+        file="src/penstock/sink/lake/merge.py",
+        find="if not self.decided.reader.hashes_alike(file)]",
+        replace="if False]",
+        tests=(f"{REFUSED}::test_columns_may_change_places[delta-upsert]",),
+    ),
     Mutant(
         bug=35,
         name="iceberg-overwrites-partitions-beside-files-of-none-of-them",
@@ -159,8 +201,8 @@ MUTANTS_OF_ICEBERG = (
         bug=43,
         name="iceberg-rewrites-files-without-the-numbers-of-the-columns",
         file="src/penstock/sink/lake/merge.py",
-        find="replace(self.stager.settings, field_ids=field_ids)",
-        replace="replace(self.stager.settings, field_ids=None)",
+        find="replace(self.stager.settings, field_ids=field_ids, ",
+        replace="replace(self.stager.settings, field_ids=None, ",
         tests=(f"{LAKE_KEYS}::test_of_rows_with_one_key_the_last_one_counts[iceberg-OverlappingRig]",),
     ),
     Mutant(

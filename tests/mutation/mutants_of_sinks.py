@@ -42,6 +42,14 @@ MUTANTS_OF_SINKS = (
         tests=(f"{OF_WRITES}::test_of_a_row_that_deletes_only_the_key_has_to_fit",),
     ),
     Mutant(
+        bug=33,
+        name="a-row-that-deletes-is-hashed-as-if-its-key-were-all-columns",
+        file="src/penstock/sink/spool/deletes.py",
+        find="plain.select(key) if is_distinct else staged",
+        replace="plain.select(key)",
+        tests=("tests/unit/test_spool.py::test_a_row_that_deletes_has_the_hash_of_what_is_staged_of_it",),
+    ),
+    Mutant(
         bug=7,
         name="rows-that-delete-do-not-count-as-displaced",
         file="src/penstock/sink/sqlite/load.py",

@@ -87,6 +87,31 @@ def test_all_sinks_see_one_and_the_same_row_of_chance(spark: SparkSession, tmp_p
     assert target.rows("big").total() * target.rows("small").total() > 0
 
 
+def test_a_route_of_chance_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    accounts = {name: tmp_path / "lake" / name for name in ("low", "high")}
+    lake = penstock.Parquet(accounts=accounts, route={"sql": "if(rand() < 0.5, 'low', 'high')"})
+    put(tmp_path / "in", "0.csv", 1)
+    with pytest.raises(Usage, match=r"sinks\.lake\.route is of chance: rand gives another value") as refused:
+        Target(tmp_path, lake=lake).deliver(numbers(spark, tmp_path))
+    assert "route by that column" in refused.value.remedy
+
+
+def test_chance_in_the_transform_is_refused_nowhere(spark: SparkSession, tmp_path: Path) -> None:
+    """As the refusals advise: each row has its values by then. A column that nobody gave a name has that of the function."""
+    accounts = {name: tmp_path / "lake" / name for name in ("low", "high")}
+    lake = penstock.Parquet(accounts=accounts, route={"column": "account"}, where="chance < 0.5", select=["n", "account"])
+    put(tmp_path / "in", "0.csv", *range(500))
+    rows = spark.readStream.schema("n INT").csv(str(tmp_path / "in"))
+    drawn = rows.selectExpr("n", "rand() AS chance", "if(rand() < 0.5, 'low', 'high') AS account", "uuid()")
+    target = Target(tmp_path, lake=lake)
+    target.deliver(drawn)
+    for account in accounts:
+        found = target.account(account)
+        assert 0 < found.total() < 500
+        whole: Rows = Counter((n, account) for n in range(500))
+        assert not found - whole
+
+
 @pytest.mark.parametrize("name", ["both", "none"])
 def test_what_is_decided_stays_as_it_was_selected(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """A batch is decided and not published, and then the selection is another one."""
@@ -196,6 +221,9 @@ def test_a_batch_of_which_nothing_is_taken_empties_a_table_that_it_replaces(spar
         ({"where": "n >"}, "sinks.table.where is 'n >', which Spark cannot compute from the rows"),
         ({"where": "count(1) > 1"}, "sinks.table.where is 'count(1) > 1', which"),
         ({"where": "n IN (SELECT 1)"}, "which looks at more than the row itself"),
+        ({"where": "rand() < 0.5", "select": ["n"]}, "where is 'rand() < 0.5', and rand gives another value each time"),
+        ({"where": "n > 1 AND Rand(7) < 0.5 -- some"}, "and rand gives another value each time it is computed"),
+        ({**UPSERT, "delete_when": "uuid() < '8'"}, "delete_when is \"uuid() < '8'\", and uuid gives another value each time"),
         ({**UPSERT, "delete_when": "n"}, "sinks.table.delete_when is 'n', which gives int, expected true or false"),
         (
             {**UPSERT, "delete_when": "op > 1"},

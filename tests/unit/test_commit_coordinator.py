@@ -256,6 +256,17 @@ def test_a_ledger_that_turns_out_to_be_another_one_while_it_is_pruned_ends_the_d
         bench.deliver(coordinator, 1)
 
 
+def test_a_ledger_is_pruned_also_where_each_run_delivers_one_batch(bench: Bench) -> None:
+    """Decisions then stand at every other position."""
+    bench.opened()
+    for number in range(12):
+        coordinator = bench.coordinator(retained=2, prune_every=4)
+        coordinator.open(OPENED)
+        bench.deliver(coordinator, number)
+    assert [entry.position for entry in bench.ledger().newest_first()] == [25, 24, 23]
+    assert bench.shown() == [Counter(range(12))] * 2
+
+
 class Unprunable(LogLedger):
     """A ledger that fails to prune as often as it is told to."""
 

@@ -111,5 +111,5 @@ def test_an_adopted_checkpoint_goes_on_where_the_operator_said() -> None:
 def test_any_new_checkpoint_may_start_if_the_operator_said_so() -> None:
     summary = after_adoption(decided(3)[0], adopted(None, 0), position=Position(9))
     assert recognise(batch(0, query=OTHER), summary=summary, decision_of=lambda _: None) is None
-    with pytest.raises(BatchGap):
+    with pytest.raises(BatchGap, match="A new checkpoint was adopted, but Spark runs batch 3 of query query, expected batch 0"):
         recognise(batch(3), summary=summary, decision_of=lambda _: None)

@@ -210,6 +210,15 @@ class TestFiles:
         assert not bench.sink().publish(shown.publication).already
         bench.require_shown(shown)
 
+    def test_verify_sees_that_readers_find_values_no_more(self, bench: Bench) -> None:
+        """The column was removed and added again: it has another number than in the files."""
+        bench.deliver(bench.sink(), bench.rows(range(20)), batch_id=0)
+        assert bench.verify(bench.sink()).ok
+        bench.rig.renumber("name")
+        assert all(row["name"] is None for row in bench.rig.read_back())
+        [problem] = bench.verify(bench.rig.make()).problems
+        assert "readers find NULL in its column 'name', whose number the table has no more" in problem.message
+
     def test_columns_at_any_depth_have_a_type(self) -> None:
         kinds = {
             "texts": {"type": "array", "elementType": "string", "containsNull": True},

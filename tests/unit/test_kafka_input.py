@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
-from penstock.core.model import BatchId, Decided, Decision, Position, SourceName, Summary
+from penstock.core.model import Adopted, BatchId, Decided, Decision, Position, QueryId, SourceName, Summary
 from penstock.core.topics import Evidence, GapAccepted, GapKind
 from penstock.errors import Fenced, InputLost, Refused, Retryable, SourcesChanged
+from penstock.run.continuation import require_sources
 from penstock.run.kafka_input import KafkaInput
 from penstock.source.kafka.gaps import RetainedOffsets, TopicNow
 from penstock.source.kafka.watch import Watch
@@ -68,15 +69,25 @@ class World:
         topics = self.input.delivered()
         self.decided = Decision(batch=batch, staged=(), rows_in=0, schema="{}", evidence=Evidence(topics=topics))
 
-    def restarted(self) -> tuple[GapAccepted, ...]:
-        """A new run, and what it goes on without."""
-        self.input = KafkaInput(self.watch, ledger=self.ledger(), checkpoint=self.checkpoint, names=lambda _: list(self.brokers))
+    def restarted(self, ledger: Any = None) -> tuple[GapAccepted, ...]:
+        """A new run, and what it goes on without. `ledger`: one that has more than the newest decision."""
+        self.input = KafkaInput(
+            self.watch, ledger=ledger or self.ledger(), checkpoint=self.checkpoint, names=lambda _: list(self.brokers)
+        )
         summary = Summary(decided_at=Position(1), next_batch_id=BatchId(self.decided.batch.batch_id + 1))
-        return self.input.skip_gaps(summary, require_newest=self.require_newest)
+        return self.input.skip_gaps(ledger.tail().summary if ledger else summary, require_newest=self.require_newest)
 
     def ledger(self) -> Any:
         """That holds the newest decision."""
         return SimpleNamespace(read=lambda _: SimpleNamespace(body=Decided(decision=self.decided)))
+
+    def ledger_with(self, gaps: tuple[GapAccepted, ...]) -> Any:
+        """That holds the newest decision, and behind it that these gaps were accepted."""
+        upcoming = BatchId(self.decided.batch.batch_id + 1)
+        adopted = Adopted(query_id=QueryId("q"), next_batch_id=upcoming, reason="", operator="penstock", gaps=gaps)
+        summary = Summary(query_id=QueryId("q"), next_batch_id=upcoming, decided_at=Position(1), adopted_at=Position(2))
+        entries = {1: SimpleNamespace(body=Decided(decision=self.decided)), 2: SimpleNamespace(body=adopted)}
+        return SimpleNamespace(read=entries.get, tail=lambda: SimpleNamespace(summary=summary))
 
 
 def write(path: Path, lines: Sequence[str]) -> None:
@@ -198,6 +209,58 @@ def test_a_run_that_is_fenced_meanwhile_leaves_the_checkpoint_as_it_is(tmp_path:
     assert not list(tmp_path.glob("moved-*"))
 
 
+def test_a_run_that_slept_before_it_moves_the_checkpoint_leaves_that_of_a_newer_one_alone(tmp_path: Path) -> None:
+    """The ledger's answer was the last that it got. Else the next start takes its move for one behind a gap, and reads twice."""
+    world = truncated(tmp_path, planned=False)
+    world.brokers[S].have["t"] = topic((0, 90), (0, 0), topic_id="new")
+
+    def sleep() -> None:
+        """Meanwhile a newer run moves the checkpoint and goes on."""
+        world.require_newest = lambda: None
+        assert [gap.kind for gap in world.restarted()] == [GapKind.RECREATED] * 2
+        world.plan(2, {"t": {"0": 40, "1": 0}}, committed=True)
+        world.deliver(2)
+
+    world.require_newest = sleep
+    with pytest.raises(Retryable, match="planned and committed batches were 1 and 1, now they are 2 and 2"):
+        world.restarted()
+    assert world.checkpoint.batch(BatchId(2), [S]).offsets[0].end == '{"t": {"0": 40, "1": 0}}'
+    assert world.restarted() == ()
+
+
+def test_an_entry_that_a_newer_run_has_moved_meanwhile_is_not_moved_again(tmp_path: Path) -> None:
+    world = truncated(tmp_path, planned=False)
+    world.brokers[S].have["t"] = topic((0, 90), (0, 0), topic_id="new")
+
+    def sleep() -> None:
+        """Meanwhile a newer run moves the checkpoint. Some of the new topic has expired by then."""
+        world.require_newest = lambda: None
+        world.brokers[S].have["t"] = topic((5, 90), (0, 0), topic_id="new")
+        assert [gap.kind for gap in world.restarted()] == [GapKind.RECREATED] * 2
+
+    world.require_newest = sleep
+    with pytest.raises(Retryable, match="offsets/1 is not the entry that was read"):
+        world.restarted()
+    assert world.checkpoint.batch(BatchId(1), [S]).offsets[0].end == '{"t":{"0":5,"1":0}}'
+
+
+def test_a_batch_that_a_newer_run_delivered_meanwhile_is_not_moved(tmp_path: Path) -> None:
+    """It saw no gap, as the topic had grown again, and changed no entry that this one had read."""
+    world = truncated(tmp_path, planned=True)
+
+    def sleep() -> None:
+        world.require_newest = lambda: None
+        world.brokers[S].have["t"] = topic((0, 30), (0, 9))
+        assert world.restarted() == ()
+        world.deliver(2)
+        world.plan(2, {"t": {"0": 25, "1": 9}}, committed=True)
+
+    world.require_newest = sleep
+    with pytest.raises(Retryable, match="planned and committed batches were 2 and 1, now they are 2 and 2"):
+        world.restarted()
+    assert world.restarted() == ()
+
+
 def test_what_an_earlier_run_delivered_is_not_read_again(tmp_path: Path) -> None:
     world = World(tmp_path, on_gap="accept", s=Brokers(t=topic((0, 50))))
     world.plan(0, {"t": {"0": 3}}, committed=True)
@@ -222,6 +285,56 @@ def test_a_topic_goes_on_with_the_first_record_of_its_own_cluster(tmp_path: Path
     assert (gap.source, gap.kind) == ("first", GapKind.RECREATED)
     batch = world.checkpoint.batch(BatchId(1), list(world.brokers))
     assert [each.end for each in batch.offsets] == ['{"t":{"0":0}}', '{"t": {"0": 20}}']
+
+
+def behind_a_gap(root: Path) -> tuple[World, Any]:
+    """Of two topics one lost its end. That was accepted, and the run that did so has decided nothing since."""
+    world = World(root, on_gap="accept", s=Brokers(t=topic((0, 20)), u=topic((0, 90))))
+    world.plan(0, {"t": {"0": 3}, "u": {"0": 0}}, committed=True)
+    world.plan(1, {"t": {"0": 20}, "u": {"0": 5}}, committed=True)
+    world.deliver(1)
+    world.brokers[S].have["t"] = topic((0, 8))
+    gaps = world.restarted()
+    assert [(gap.kind, gap.topic) for gap in gaps] == [(GapKind.TRUNCATED, "t")]
+    return world, world.ledger_with(gaps)
+
+
+def test_other_topics_are_known_by_their_ids_after_a_gap_of_one_was_accepted(tmp_path: Path) -> None:
+    """Else the records of the new one below where the old one was left are never delivered, and nobody notices."""
+    world, ledger = behind_a_gap(tmp_path)
+    assert world.restarted(ledger) == ()
+    world.brokers[S].have["u"] = topic((0, 90), topic_id="new")
+    assert [(gap.kind, gap.topic, gap.first) for gap in world.restarted(ledger)] == [(GapKind.RECREATED, "u", 5)]
+
+
+def test_a_second_gap_that_the_ledger_did_not_get_is_found_by_the_next_start(tmp_path: Path) -> None:
+    world, ledger = behind_a_gap(tmp_path)
+    world.brokers[S].have["u"] = topic((0, 2))
+    [gap] = world.restarted(ledger)
+    assert (gap.kind, gap.topic, gap.first, gap.end) == (GapKind.TRUNCATED, "u", 2, 5)
+    world.brokers[S].have["u"] = topic((0, 90))
+    assert world.restarted(ledger) == (gap,)
+
+
+def test_behind_a_gap_too_a_checkpoint_that_somebody_else_changed_is_no_gap(tmp_path: Path) -> None:
+    """The copy of what was decided is that of the move which the ledger has."""
+    world, ledger = behind_a_gap(tmp_path)
+    world.plan(1, {"t": {"0": 8}, "u": {"0": 2}}, committed=True)
+    assert world.restarted(ledger) == ()
+
+
+def test_after_a_gap_was_accepted_sources_must_still_have_the_order_of_the_decision(tmp_path: Path) -> None:
+    """Spark knows them by their place in the plan: each would go on where the other one was left."""
+    first, second = Brokers(t=topic((0, 20))), Brokers(t=topic((0, 20)))
+    world = World(tmp_path, on_gap="accept", first=first, second=second)
+    world.plan(0, {"t": {"0": 3}}, {"t": {"0": 3}}, committed=True)
+    world.plan(1, {"t": {"0": 20}}, {"t": {"0": 20}}, committed=True)
+    world.deliver(1)
+    first.have["t"] = topic((0, 8))
+    ledger = world.ledger_with(world.restarted())
+    require_sources(ledger, world.checkpoint, [SourceName("first"), SourceName("second")])
+    with pytest.raises(SourcesChanged, match="in the order second, first, but"):
+        require_sources(ledger, world.checkpoint, [SourceName("second"), SourceName("first")])
 
 
 def planned_beyond_the_end(root: Path, on_gap: str) -> World:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.checkpoint.repair import move_offsets
+from penstock.checkpoint.repair import move_offsets, read_newest_entries
 from penstock.checkpoint.source_log import kind_of
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.core.kafka_offset import KafkaOffset, beginning_in, read_offset, topic_offsets_in, without_notes
@@ -83,7 +83,7 @@ def test_a_topic_that_is_moved_loses_its_notes(tmp_path: Path) -> None:
     found = checkpoint(tmp_path, FIRST)
     (tmp_path / "commits").mkdir()
     (tmp_path / "commits" / "0").write_text("v1\n{}")
-    move_offsets(found, [S], {S: {"a": {0: 0}}})
+    move_offsets(found, read_newest_entries(found, BatchId(0), [S]), {S: {"a": {0: 0}}})
     entry = found.offsets(BatchId(0))
     assert entry is not None
     left = read_offset(json.loads(entry.offsets["0"] or ""))
@@ -96,5 +96,5 @@ def test_a_checkpoint_that_cannot_be_written_is_told_with_what_it_was_for(tmp_pa
     (tmp_path / "commits" / "0").write_text("v1\n{}")
     (tmp_path / "offsets" / ".moved-0").mkdir()
     with pytest.raises(Failed, match="cannot be moved behind the gap: a directory is where a file is expected"):
-        move_offsets(found, [S], {S: {"a": {0: 0}}})
+        move_offsets(found, read_newest_entries(found, BatchId(0), [S]), {S: {"a": {0: 0}}})
     assert found.batch(BatchId(0), [S]).offsets[0].end == PLAIN

@@ -75,22 +75,20 @@ class TestSettingsThatChange:
         bench.close()
 
     @FORMATS
-    def test_an_empty_batch_clears_a_table_only_where_it_was_decided_to(self, tmp_path: Path, rigs: ModuleType) -> None:
+    def test_an_empty_batch_clears_a_table_only_if_settings_and_marker_replace(self, tmp_path: Path, rigs: ModuleType) -> None:
         for bench in opened(rigs.ReplaceRig(tmp_path)):
-            sink = bench.sink()
-            first = bench.deliver(sink, bench.rows([1, 2]), batch_id=0)
-            empty = bench.decide(batch_id=1)
-            bench.rig.write = "append"
-            appended = bench.sink()  # an earlier run's, which replaced
-            publish(appended, empty.publication)
+            bench.deliver(bench.sink(), bench.rows([1, 2]), batch_id=0)
+            publish(bench.sink(), bench.decide(batch_id=1).publication)  # an earlier run's, as are the others
             assert list(bench.rig.read_back()) == []
-            assert appended.publish(empty.publication).already
-            second = bench.deliver(appended, bench.rows([3]), batch_id=2)
-            third = bench.decide(batch_id=3)
+            first = bench.deliver(bench.sink(), bench.rows([3]), batch_id=2)
+            empty = bench.decide(batch_id=3)
+            bench.rig.write = "append"
+            assert bench.sink().publish(empty.publication).already
+            second = bench.deliver(bench.sink(), bench.rows([4]), batch_id=4)
+            empty = bench.decide(batch_id=5)
             bench.rig.write = "replace"
-            publish(bench.sink(), third.publication)  # an earlier run's, which appended
-            require_equal(bench.rig.read_back(), second.rows)
-            assert first.rows
+            publish(bench.sink(), empty.publication)
+            require_equal(bench.rig.read_back(), [*first.rows, *second.rows])
             assert bench.verify(bench.sink()).ok
 
     def test_a_batch_by_key_without_a_spool_is_told(self, bench: Bench) -> None:

@@ -149,6 +149,21 @@ def test_batches_of_an_adopted_checkpoint_come_after_all_before_it(lake: Lake) -
         lake.pipeline.read(batch=2)
 
 
+def test_a_batch_of_before_an_accepted_gap_is_not_told_to_come(lake: Lake) -> None:
+    """The same query goes on, and batches before the adoption are published long since."""
+    lake.run([0, 1, 2])
+    with closing(assemble(lake.pipeline.plan)) as runtime:
+        prepare(runtime, schema=SCHEMA)
+        coordinator = coordinator_of(runtime)
+        coordinator.open(opened_by_this_process(runtime))
+        coordinator.adopt(Adopted(query_id=QueryId(QUERY), next_batch_id=BatchId(3), reason="a gap", operator="penstock"))
+    assert ids(lake.pipeline.read()) == lake.ids(3)
+    with pytest.raises(BatchForgotten, match="files are of batch 1: it is from before the last adoption"):
+        lake.pipeline.read(batch=1)
+    with pytest.raises(Retryable, match="Batch 3 is not published in every account yet: none is since the last adoption"):
+        lake.pipeline.read(batch=3)
+
+
 def test_a_batch_that_the_ledger_forgot_is_refused(lake: Lake) -> None:
     lake.run([0, 1, 2])
     ledger = open_ledger(lake.pipeline.settings.ledger.url, pipeline=PipelineName("shop"))

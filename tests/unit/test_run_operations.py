@@ -4,6 +4,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,13 @@ import penstock
 from penstock.commit.outcome import Delivered, StagedBatch
 from penstock.core.faults import arm
 from penstock.core.model import Batch, BatchId, Generation, OffsetRange, QueryId, SourceName, Staged
-from penstock.errors import DependencyMissing, PublishFailed
+from penstock.errors import BatchGap, DependencyMissing, PublishFailed
 from penstock.run import operations
 from penstock.run.assembly import DeliveryPlan, assemble, sinks_of
-from penstock.run.continuation import Adoption, plan_adoption
+from penstock.run.continuation import Adoption, plan_adoption, require_continuation
 from penstock.run.operations import adopt, recover, sweep, verify
 from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process, prepare
+from penstock.run.status import status_of
 from penstock.sink.parquet import ParquetSink
 
 BATCH = Batch(
@@ -137,6 +139,68 @@ def test_adopting_beside_a_run_that_goes_on_adopts_nothing_that_it_delivered(
     assert not adopt(plan, reason="a test", yes=True).done
     assert Driver(plan, root).deliver(3).already
     assert target.content() == Counter(str({"id": number, "place": "here", "day": None}) for number in (0, 1, 2, 3))
+
+
+def test_adopting_takes_the_sources_in_the_order_of_the_query_not_of_the_file(tmp_path: Path) -> None:
+    """A batch that is decided and not committed continues the ledger; adopted, it would be delivered once more."""
+    target = Target(tmp_path)
+    of_file = replace(plan_of(target), sources=(SourceName("flights"), SourceName("airports")))
+    of_query = replace(of_file, sources=(SourceName("airports"), SourceName("flights")))
+    root = Path(of_file.spark_checkpoint)
+    driver = Driver(of_query, root)
+    driver.write("offsets/0", 'v1\n{}\n{"a":{"0":1}}\n{"f":{"0":7}}')
+    driver.deliver(0)
+    adoption = adopt(of_file, reason="a test", yes=True)
+    assert not adoption.done, adoption.consequences
+    assert Driver(of_query, root).deliver(0).already
+    assert target.content() == Counter([str({"id": 0, "place": "here", "day": None})])
+
+
+def test_the_checkpoint_of_a_query_that_reads_a_source_twice_can_be_adopted(tmp_path: Path) -> None:
+    """As a union with itself does: Spark logs two offsets for it, and the pipeline file has one name."""
+    plan = replace(plan_of(Target(tmp_path)), sources=(SourceName("events"),))
+    driver = Driver(replace(plan, sources=2 * plan.sources), Path(plan.spark_checkpoint))
+    driver.write("offsets/0", 'v1\n{}\n{"t":{"0":1}}\n{"t":{"0":1}}')
+    driver.deliver(0)
+    assert not adopt(plan, reason="", yes=False).needed
+    driver.write("commits/0", "v1\n{}")
+    driver.write("metadata", '{"id":"old"}')
+    adoption = adopt(plan, reason="", yes=False)
+    assert (adoption.needed, adoption.next_batch_id) == (True, 1)
+    assert "batch 0 of query old: the checkpoint was deleted or replaced" in adoption.consequences[0]
+
+
+def test_a_source_that_was_renamed_can_be_adopted(tmp_path: Path) -> None:
+    plan = replace(plan_of(Target(tmp_path)), sources=(SourceName("events"),))
+    driver = Driver(plan, Path(plan.spark_checkpoint))
+    driver.plan(0)
+    driver.go_on(0)
+    assert not adopt(plan, reason="", yes=False).needed
+    adoption = adopt(replace(plan, sources=(SourceName("arrivals"),)), reason="", yes=False)
+    assert adoption.needed
+    assert "Batch 1 starts at arrivals=" in adoption.consequences[0]
+
+
+def test_after_a_new_checkpoint_was_adopted_nothing_calls_the_ledger_empty(tmp_path: Path) -> None:
+    plan = plan_of(Target(tmp_path))
+    root = Path(plan.spark_checkpoint)
+    driver = Driver(plan, root)
+    driver.plan(0)
+    driver.go_on(0, 1)
+    root.rename(tmp_path / "old")
+    assert adopt(plan, reason="a test", yes=True).done
+    assert status_of(plan).text == "Nothing was delivered since a new checkpoint was adopted."
+    nothing = "There is no checkpoint, and the ledger expects a new one: there is nothing to adopt."
+    assert adopt(plan, reason="", yes=False).consequences == (nothing,)
+    (tmp_path / "old").rename(root)
+    with closing(assemble(plan)) as runtime:
+        tail = runtime.ledger.tail()
+        assert tail is not None
+        with pytest.raises(BatchGap, match=r"A new checkpoint was adopted, .* goes on with batch 2, expected batch 0\."):
+            require_continuation(tail.summary, runtime.checkpoint)
+    adoption = adopt(plan, reason="a test", yes=True)
+    assert adoption.done
+    assert "A new checkpoint was adopted, but Spark runs batch 2 of query query" in adoption.consequences[0]
 
 
 def test_a_sink_whose_client_is_not_installed_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

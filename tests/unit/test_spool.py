@@ -12,10 +12,22 @@ import pytest
 
 from penstock.core import faults
 from penstock.core.codec import encode_document
-from penstock.core.model import Attempt, BatchId, Generation, Nonce, PipelineName, SinkName, SweepCut, new_nonce
+from penstock.core.deletes import split_deletes, with_deletes
+from penstock.core.model import (
+    NEWEST_ROW_DIGEST,
+    Attempt,
+    BatchId,
+    Generation,
+    Nonce,
+    PipelineName,
+    SinkName,
+    SweepCut,
+    new_nonce,
+)
 from penstock.core.row_hash import digest, row_hashes
 from penstock.errors import Failed, FormatTooNew, Retryable, StagedDataLost, StageFailed
 from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool
+from penstock.sink.spool.deletes import DeletesByKey
 from penstock.testing.conformance.bench import travelled
 from penstock.testing.conformance.rig import LEDGER_ID
 
@@ -374,3 +386,16 @@ def test_texts_that_are_no_utf8_are_refused_where_a_sink_has_no_check_of_its_own
     spool = spool_in(tmp_path)
     with pytest.raises(StageFailed, match="damaged values in column 'text'"):
         staged_by(spool.stager(), batch)
+
+
+@pytest.mark.parametrize("names", [("id", "word"), ("word", "id"), ("ID", "id"), ("Id", "word", "id", "ID")])
+def test_a_row_that_deletes_has_the_hash_of_what_is_staged_of_it(names):
+    """What a hash folds in for a column depends on those before it whose names differ in case only, NULL or not."""
+    plain = pa.record_batch({name: [place, place + 7] for place, name in enumerate(names)})
+    stager = DeletesByKey(key=("id",), row_digest=NEWEST_ROW_DIGEST)
+    bare, hashes = stager.bare(with_deletes(plain, pa.array([True, False])), row_hashes(plain, NEWEST_ROW_DIGEST))
+    staged = split_deletes(bare)[0]
+    gone, left = staged.to_pylist()
+    assert {name for name, value in gone.items() if value is not None} == {"id"}
+    assert left == plain.to_pylist()[1]
+    assert hashes.equals(row_hashes(staged, NEWEST_ROW_DIGEST))

@@ -88,7 +88,10 @@ def expiries_of_gcs(rules: Sequence[Mapping[str, Any]]) -> Iterator[Expiry]:
 
 
 def expiry_finding(store: BlobStore, *, kept: str, called: str, uploads: bool) -> Finding:
-    """Return whether the store deletes uploads too early (if `uploads`), or ever objects in `kept`, shown as `called`."""
+    """Return whether the store deletes uploads too early (if `uploads`), or ever deletes objects in the folder `kept`.
+
+    `called` is what messages call that folder.
+    """
     subject = f"lifecycle of {store.url}"
     try:
         rules = [rule for rule in store.deletes_by_itself(kept) if not rule.of_uploads]

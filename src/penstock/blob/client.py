@@ -51,7 +51,7 @@ _QUERY = re.compile(r"(?<=\S)\?\w[\w.~%+&=/;,@!$*-]*")
 
 
 class Failure(Enum):
-    """What a client library's exception says of the request."""
+    """What a client library's exception means for the request."""
 
     CREDENTIALS = "the store does not know the caller or denies access: nothing was changed"
     MISSING = "the bucket, container or file system does not exist"

@@ -88,7 +88,7 @@ class GcsStore(BlobStore):
                 self._delete(name)
 
     def is_pending(self, key: str, upload: str) -> bool:
-        """Only the first part is looked for, because it is removed first."""
+        """Looks for the first part only, because it is removed first."""
         with self._translate_errors("look at an upload of", key):
             return bool(self._blob(self._part(key, upload, 0)).exists(timeout=self._timeout_s))
 

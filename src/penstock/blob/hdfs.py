@@ -213,7 +213,7 @@ class HdfsStore(BlobStore):
 
     @property
     def _staging(self) -> str:
-        """A directory outside the root, hidden from listings of the table, and of this root only: others sweep theirs."""
+        """A directory outside the root, so that listings of the table do not show it, and for this root only, for its sweep."""
         above, _, name = self._root.rpartition("/")
         given = self.options.get("staging")
         if given is None:

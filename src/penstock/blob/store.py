@@ -35,7 +35,7 @@ class Found:
 class RequestsEach:
     """How many requests each operation takes if nothing fails: `put` and `put_if_absent`, a whole `get`, a `list` of one page.
 
-    `part` is one `put_part`; `complete` is that of an upload with one part.
+    `look` is one `head`, `part` one `put_part`, and `complete` that of an upload with one part.
     """
 
     put: int = 1
@@ -61,9 +61,10 @@ class Pending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expiry:
-    """One rule: whatever lies below a prefix of whole keys is deleted after `days`. None: by date, which may be today.
+    """One rule of a store: whatever lies below `prefix` is deleted after `days`. None: on a date, which may be today.
 
-    `of_uploads`: the rule is for uploads that were begun and not completed, else for objects.
+    `prefix` is of whole keys, not relative to a root. `of_uploads`: the rule is for uploads that were begun and not completed,
+    else for objects.
     """
 
     rule: str
@@ -91,7 +92,7 @@ class BlobStore(ABC):
     failures: ClassVar[tuple[type[Exception], ...]]
     """Exceptions of the client library."""
     stages_in: ClassVar[str | None] = None
-    """What uploads lie in beside the place, which must not be the whole of that; None for uploads that are no objects."""
+    """What holds uploads beside the root (`bucket`, say), and must not itself be the root; None if uploads are no objects."""
 
     place: BlobUrl
     options: Mapping[str, str] = field(repr=False)
@@ -265,7 +266,7 @@ _STORES = {
     "hdfs": ("hdfs", "HdfsStore"),
     "s3": ("s3", "S3Store"),
 }
-"""Of each kind of store: its module, which alone imports the client library and is named like Penstock's extra, and its class."""
+"""By kind of store: the module that alone imports its client library and is named like Penstock's extra, and the class there."""
 
 
 def open_store(url: str, *, options: Mapping[str, Any] | None = None) -> BlobStore:

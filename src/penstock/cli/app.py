@@ -114,7 +114,7 @@ def _run(words: Sequence[str], *, detail: _Detail, as_json: bool) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
-    except Exception as error:  # noqa: BLE001 - the last place before the user: told in one style, never swallowed
+    except Exception as error:  # noqa: BLE001 - the last place before the user: reported in one style, never swallowed
         return _ended(PenstockError(f"{type(error).__name__}: {error}", remedy=_UNEXPECTED), detail=detail, as_json=as_json)
 
 

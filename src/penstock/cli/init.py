@@ -28,7 +28,7 @@ class Template(str, Enum):
 
     @property
     def extras(self) -> str:
-        """What its pipeline needs of the package."""
+        """Penstock's extras that the template's pipeline needs."""
         return "spark,java,kafka,delta" if self is Template.KAFKA else "spark,java"
 
 

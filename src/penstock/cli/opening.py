@@ -44,7 +44,7 @@ def quiet_session(make: Callable[[], Session]) -> Session:
     logging.getLogger("py4j").addHandler(logging.NullHandler())
     logging.getLogger().addFilter(lambda record: "py4j" not in Path(record.pathname).parts)
     session = make()
-    logging.getLogger("SQLQueryContextLogger").disabled = True  # only now: PySpark creates it with its own class
+    logging.getLogger("SQLQueryContextLogger").disabled = True  # only now: PySpark must create it, with its own class
     return session
 
 

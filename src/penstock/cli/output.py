@@ -36,7 +36,7 @@ def print_line(value: object) -> None:
 def show(
     value: Value, *, as_json: bool, text: Callable[[Value], RenderableType], fields: Callable[[Value], object] | None = None
 ) -> None:
-    """Print `value` as one line of JSON, of its `fields` where it is not printed whole, or as `text` renders it for people."""
+    """Print `value` as `text` renders it for people, or as one line of JSON: `fields(value)` if given, else the whole value."""
     if as_json:
         print_line(value if fields is None else fields(value))
     else:

@@ -142,7 +142,7 @@ def _facts(found: "Status") -> list[tuple[str, object]]:
 
 
 def _published(found: "Status") -> str | None:
-    """Return what is published everywhere. A run records that of a batch with the next one; nothing records it of the last."""
+    """Return what is published everywhere. The ledger records it with the next batch, so for the last one it is unknown."""
     if found.last_batch_id is None:
         return None
     if found.unsettled is None:

@@ -43,8 +43,7 @@ def append_once(
     """Append `entry` at its position and return None; return `Taken` if another writer holds the position.
 
     Repeats the append as `retrying` says. That is safe: the position is conditional, and the nonce tells our own entry from any
-    other. Raises Retryable when the ledger could not be reached at any try. The entry may be there then, which
-    only a new start may find out.
+    other. Raises Retryable if every try failed. The entry may be in the ledger all the same: only a new start may find out.
     """
     return retrying(_try_append, ledger, entry, within)
 
@@ -54,7 +53,7 @@ def _try_append(ledger: Ledger, entry: Entry, within: InTransaction | None) -> T
         ledger.append(entry, within=within)
     except PositionTaken:
         return _holder(ledger.read(entry.position), entry)
-    except OutcomeUnknown:  # where nothing is there, it is raised on, and the same entry is appended again: it is Retryable
+    except OutcomeUnknown:  # raised again if the position is empty: it is Retryable, so the same entry is appended again
         found = ledger.read(entry.position)  # I12
         if found is None:
             raise
@@ -67,7 +66,7 @@ def _holder(found: Entry | None, entry: Entry) -> Taken | None:
 
 
 def fenced_by(taken: Taken, *, generation: Generation, position: Position) -> Fenced:
-    """Make the error for a run of `generation` that found another entry at its next position."""
+    """Return the error for a run of `generation` that found another writer's entry at its next position."""
     if taken.by is None:
         found = "an entry that is no longer retained"
     else:

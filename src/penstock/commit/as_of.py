@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.commit.publication import decided_entry, decision_in
-from penstock.core.model import BatchId, Entry, Generation, Position, QueryId
+from penstock.core.model import Adopted, BatchId, Entry, Generation, Position, QueryId
 from penstock.errors import BatchForgotten, Retryable
 from penstock.protocols import Ledger
 
@@ -57,19 +57,28 @@ def whole_batch(ledger: Ledger, batch_id: BatchId, newest: Entry | None) -> Entr
     tail = ledger.tail()
     adopted_at = None if tail is None else tail.summary.adopted_at
     current = None if newest is None or (adopted_at is not None and newest.position < adopted_at) else newest
-    if current is None or decision_in(current).batch.batch_id < batch_id:
-        found = "none is" if current is None else f"the newest one that is has the number {decision_in(current).batch.batch_id}"
+    is_to_come = current is None or decision_in(current).batch.batch_id < batch_id
+    if is_to_come and not _is_before_adoption(ledger, adopted_at, batch_id):
+        none = "none is" if newest is None else "none is since the last adoption"
+        found = none if current is None else f"the newest one that is has the number {decision_in(current).batch.batch_id}"
         raise Retryable(
             f"Batch {batch_id} is not published in every account yet: {found}.",
             remedy="Try again later, or ask for no batch to get the newest one.",
         )
     entry = decided_entry(ledger, batch_id)
-    if entry is None or entry.position > current.position:  # that is another query's, adopted meanwhile
+    if entry is None or current is None or entry.position > current.position:  # a batch of another query, adopted meanwhile
         raise BatchForgotten(
-            f"The ledger no longer says which files are of batch {batch_id}: it is older than what the ledger retains.",
+            f"The ledger no longer says which files are of batch {batch_id}: it is from before the last adoption, or older than "
+            "what the ledger retains.",
             remedy="Ask for a batch that `penstock history` lists since the last adoption, or for none to get the newest one.",
         )
     return entry
+
+
+def _is_before_adoption(ledger: Ledger, adopted_at: Position | None, batch_id: BatchId) -> bool:
+    """Return whether the checkpoint went on with a later batch when it was adopted: this one never comes any more."""
+    adoption = None if adopted_at is None else ledger.read(adopted_at)
+    return adoption is not None and isinstance(adoption.body, Adopted) and batch_id < adoption.body.next_batch_id
 
 
 def _decided_at(ledger: Ledger, position: Position | None) -> Entry:

@@ -114,7 +114,7 @@ class Coordinator:
         )
 
     def deliver(self, batch: Batch, stage: Callable[[Generation], StagedBatch]) -> Delivered:
-        """`begin` and `wait`: the batch is published everywhere when this returns. Raises what they raise."""
+        """Call `begin`, then `wait`, and raise what they raise. The batch is published everywhere when this returns."""
         delivered: list[Delivered] = []
         self.begin(batch, stage, on_delivered=delivered.append)
         self.wait()
@@ -123,10 +123,10 @@ class Coordinator:
     def begin(self, batch: Batch, stage: Callable[[Generation], StagedBatch], *, on_delivered: OnDelivered) -> None:
         """Have `batch` delivered exactly once; `stage` is called only if it was not decided before.
 
-        It is decided when this returns, so that nothing but a lost ledger or sink can undo it. `on_delivered` is called once it
-        is published everywhere. By then the next one may be staged already, in another thread (`deferred`), but is not decided.
-        Raises Refused (what batch is this?), Fenced (a newer generation is open), and what staging raises, and publishing, this
-        batch or the one before it. After any exception this coordinator is spent.
+        When this returns the batch is decided: only a lost ledger or sink can undo that. `on_delivered` is called once it is
+        published everywhere. With `deferred` that is in another thread, and the next batch may be staged by then, not decided.
+        Raises Refused (the ledger does not expect this batch), Fenced (a newer generation is open), what staging this batch
+        raises, and what publishing it or the batch before raises. After any exception this coordinator is spent.
         """
         if self._spent:
             raise Failed("This delivery failed before or was never opened.", remedy="Start the pipeline again: it recovers.")
@@ -143,14 +143,17 @@ class Coordinator:
                 on_delivered(self._already(decision))
 
     def wait(self) -> None:
-        """Until what was decided is published everywhere; any thread may call it. Raises what publishing raised, and is spent."""
+        """Wait until every decided batch is published everywhere. Any thread may call it.
+
+        Raises what publishing raised; then this coordinator is spent.
+        """
         with self._spent_if_it_fails():
             self._join()
 
     def adopt(self, adopted: Adopted) -> Entry:
         """Record the operator's act: the pipeline goes on with a batch of a query (None: of any new checkpoint).
 
-        Only before the first decision of a generation: inside of one, numbers of batches must grow, for readers and the sweep.
+        Raises Failed after the first decision of a generation: within one, batch numbers must grow, for readers and the sweep.
         """
         tail = self._open_tail()
         if self._newest is not None and self._newest.generation == tail.generation:
@@ -161,12 +164,12 @@ class Coordinator:
         return self._append(self._entry(adopted, summary=summary, after=tail))
 
     def settle(self, opened: Opened) -> Entry:
-        """Record that everything decided is published, as a fence of its own, so that sinks may be taken out of the pipeline."""
+        """Record by one more `Opened` that everything decided is published, so that sinks may be taken out of the pipeline."""
         tail = self._open_tail()
         return self._append(self._entry(opened, summary=tail.summary, after=tail))
 
     def require_newest(self) -> None:
-        """Raises Fenced if a newer run opened the ledger since; an entry of this run's own, its answer lost, is none.
+        """Raise Fenced if a newer run has opened the ledger. An entry of this run whose answer was lost does not count.
 
         May be called by another thread while a batch runs.
         """
@@ -222,7 +225,7 @@ class Coordinator:
         return Delivered(batch=decision.batch, rows_in=decision.rows_in, already=True, sinks=sinks)
 
     def _stage_and_decide(self, batch: Batch, stage: Callable[[Generation], StagedBatch]) -> Delivered:
-        """Have `batch` decided. Returns what is known of its delivery before it is published."""
+        """Stage and decide `batch`. Return its delivery, as far as it is known before publication."""
         self._claim_places()
         staged = stage(self._open_tail().generation)
         self._join()
@@ -250,7 +253,7 @@ class Coordinator:
         )
 
     def _claim_places(self) -> None:
-        """Before the first batch is staged: another ledger neither publishes there from now on nor sweeps (I2, I10)."""
+        """Claim the sinks' places before the first batch is staged: no other ledger publishes or sweeps there then (I2, I10)."""
         ledger_id = self.summary.ledger_id
         if ledger_id is not None and not self._claimed:
             for sink in self._sinks:
@@ -265,12 +268,14 @@ class Coordinator:
         published = all_published(delivered.batch.batch_id, sinks, outcomes)
         self._note_published()
         publish_ms = self._meter.published()
-        warnings = self._pruning.after(self._open_tail().position)
+        assert self._newest is not None
+        previous = self._newest.summary.published_at or Position(0)
+        warnings = self._pruning.after(self._newest.position, previous=previous)
         self._meter.ended()
         on_delivered(replace(delivered, sinks={**delivered.sinks, **published}, publish_ms=publish_ms, warnings=warnings))
 
     def _join(self) -> None:
-        """At most one decision is ever outstanding: the next one is written when the last one is published everywhere."""
+        """Wait for the outstanding publication: a batch is decided only when the one before is published everywhere."""
         self._outstanding.wait()
 
     def _decide(self, decision: Decision) -> dict[SinkName, Published]:
@@ -304,7 +309,7 @@ class Coordinator:
     # --- the ledger
 
     def _decision_of(self, batch_id: BatchId) -> Decision | None:
-        """The newest retained decision of that number since the last adoption."""
+        """Return the newest retained decision of that batch number since the last adoption, None if there is none."""
         newest = None if self._newest is None or self.summary.continued_from is None else decision_in(self._newest)
         return newest if newest is not None and newest.batch.batch_id == batch_id else decision_of(self._ledger, batch_id)
 
@@ -326,7 +331,7 @@ class Coordinator:
 
     @contextmanager
     def _prefer_fenced(self) -> Iterator[None]:
-        """Whatever fails may fail because of what a newer run did, which sweeps staging and marks: then that is told instead."""
+        """Raise Fenced instead of any failure if a newer run exists: its sweep or its markers may be the cause."""
         try:
             yield
         except Fenced:

@@ -56,7 +56,7 @@ class Outstanding:
         self._join: Callable[[], None] | None = None
 
     def wait_for(self, join: Callable[[], None]) -> None:
-        """Called with what `DeferredPublish` returned, after the publication before was waited for."""
+        """Take what `DeferredPublish` returned. Called after the publication before it was waited for."""
         with self._waiting:
             self._join = join
 
@@ -83,12 +83,12 @@ class LedgerTransaction:
 
     @property
     def within(self) -> InTransaction | None:
-        """The argument of `Ledger.append` of that name; None if no sink publishes in it."""
+        """The argument `within` of `Ledger.append`; None if no sink publishes in the transaction of the append."""
         return self._publish if self._sinks else None
 
     @contextmanager
     def entered(self, retrying: Retrying) -> Iterator[None]:
-        """Enter around the append. Before it every sink fetches its rows, again as `retrying` says."""
+        """Surround the append. Before it, every sink fetches its rows; `retrying` repeats that if it fails."""
         with ExitStack() as stack:
             for sink, publication in self._sinks:
                 retrying(self._enter, stack, sink, publication)

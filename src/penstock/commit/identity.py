@@ -17,7 +17,7 @@ def recognise(batch: Batch, *, summary: Summary, decision_of: Callable[[BatchId]
     """
     expected = summary.next_batch_id
     if summary.query_id is None or expected is None:
-        _require_first(batch)
+        _require_first(batch, is_adopted=summary.adopted_at is not None)
         return None
     if batch.query_id != summary.query_id:
         raise CheckpointReplaced(
@@ -36,12 +36,19 @@ def recognise(batch: Batch, *, summary: Summary, decision_of: Callable[[BatchId]
     return _the_same(batch, decision_of(batch.batch_id))
 
 
-def _require_first(batch: Batch) -> None:
-    if batch.batch_id != 0:
+def _require_first(batch: Batch, *, is_adopted: bool) -> None:
+    """Raise BatchGap unless the batch is the first one of a new checkpoint. `is_adopted`: one was adopted, after others."""
+    if batch.batch_id == 0:
+        return
+    if is_adopted:
         raise BatchGap(
-            f"The ledger is empty, but Spark's checkpoint goes on with batch {batch.batch_id}: who delivered the batches before?",
-            remedy="Start with a new checkpoint, or state with `penstock adopt` that they are delivered.",
+            f"A new checkpoint was adopted, but Spark runs batch {batch.batch_id} of query {batch.query_id}, expected batch 0.",
+            remedy="Put the new checkpoint in its place, or accept this one with `penstock adopt`.",
         )
+    raise BatchGap(
+        f"The ledger is empty, but Spark's checkpoint goes on with batch {batch.batch_id}: who delivered the batches before?",
+        remedy="Start with a new checkpoint, or state with `penstock adopt` that they are delivered.",
+    )
 
 
 def _require_adjoining(batch: Batch, *, before: Decision | None) -> None:

@@ -42,7 +42,7 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """The newest decision, if any, published again at the start. `sinks` says where it was missing."""
+    """What a start recovered: the newest decision, if any, published again. `sinks` says where it was missing."""
 
     generation: Generation
     summary: Summary

@@ -1,4 +1,4 @@
-"""What a sink publishes, and what a sweep may collect, by the entries of the ledger and the sinks of today."""
+"""Derives from ledger entries and present sinks what a sink publishes, what a sweep may collect, and which decision goes on."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -13,6 +13,7 @@ from penstock.core.model import (
     Position,
     Publication,
     SinkName,
+    SourceName,
     Summary,
     SweepCut,
 )
@@ -51,7 +52,7 @@ def publications(entries: Iterator[Entry], sink: SinkName) -> Iterator[Publicati
 
 
 def decided_entry(ledger: Ledger, batch_id: BatchId) -> Entry | None:
-    """Find the newest retained decision of that batch number since the last adoption. Reads every entry behind it."""
+    """Return the newest retained decision of that batch number since the last adoption. Reads every newer entry."""
     for entry in ledger.newest_first():
         if isinstance(entry.body, Adopted):
             return None
@@ -67,9 +68,28 @@ def batch_at(ledger: Ledger, position: Position) -> BatchId | None:
 
 
 def decision_of(ledger: Ledger, batch_id: BatchId) -> Decision | None:
-    """Find the decision that `decided_entry` finds the entry of."""
+    """Return the decision in the entry that `decided_entry` returns, None if that is None."""
     entry = decided_entry(ledger, batch_id)
     return None if entry is None else decision_in(entry)
+
+
+def continued_decision(ledger: Ledger, summary: Summary) -> tuple[Decision, frozenset[tuple[SourceName, str]]] | None:
+    """Return the newest decision, and the sources' topics that were moved behind an accepted gap since. It holds for all others.
+
+    None if nothing was decided, or another checkpoint was adopted since. Reads the decision; after an adoption also every entry
+    from it to the adoption.
+    """
+    if summary.decided_at is None:
+        return None
+    moved = set[tuple[SourceName, str]]()
+    for position in range(summary.decided_at + 1, (summary.adopted_at or 0) + 1):
+        entry = ledger.read(Position(position))
+        if entry is None or (isinstance(entry.body, Adopted) and not entry.body.gaps):
+            return None
+        if isinstance(entry.body, Adopted):
+            moved |= {(gap.source, gap.topic) for gap in entry.body.gaps}
+    newest = ledger.read(summary.decided_at)
+    return None if newest is None else (decision_in(newest), frozenset(moved))
 
 
 def dead_staging(tail: Entry, newest: Entry | None) -> SweepCut:
@@ -99,14 +119,14 @@ def require_sinks_of(newest: Entry, sinks: Sequence[Sink], summary: Summary) -> 
 
 
 def joined_since(newest: Entry, sinks: Sequence[Sink]) -> Sequence[Sink]:
-    """Sinks that were not in the pipeline when `newest` was decided: they got none of its rows, nor take a selection of them."""
+    """Return the sinks that were not in the pipeline when `newest` was decided: it has no piece and no schema for them."""
     decision = decision_in(newest)
     took = {piece.sink for piece in decision.staged} | decision.schemas.keys()
     return [sink for sink in sinks if decision.rows_in and sink.name not in took]
 
 
 def share_of(sink: Sink, decided: Entry, summary: Summary) -> Publication:
-    """The sink's share of `decided`. Once all is published it lacks the accounts that were taken out of the sink since."""
+    """Return the sink's share of `decided`. If that is published everywhere, accounts that the sink lost since are left out."""
     share = publication_of(decided, sink.name, ledger_id=summary.ledger_id)
     if not _is_settled(decided, summary):
         return share

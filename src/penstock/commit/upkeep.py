@@ -13,9 +13,9 @@ PRUNE_EVERY = 1_000
 
 
 class PublicationMeter:
-    """Measures what publishing takes, in milliseconds and billed requests, one batch after the other; the next decision notes it.
+    """Measures the milliseconds and the billed requests that publishing a batch takes; the next batch's decision records them.
 
-    `counts_requests` is False where two batches run side by side and would mix theirs.
+    `counts_requests` is False where two batches run side by side, so that their requests cannot be told apart.
     """
 
     def __init__(self, places: Iterable[object], now_ms: Callable[[], int], *, counts_requests: bool) -> None:
@@ -46,15 +46,19 @@ class PublicationMeter:
 
 
 class Pruning:
-    """Keeps the newest `retained` entries of a ledger; asks it at most once in `every` entries, and again where that failed."""
+    """Prunes a ledger to its newest `retained` entries, about once in `every` entries, and again with the next batch if that failed."""
 
     def __init__(self, ledger: Ledger, *, retained: int, every: int) -> None:
         self._ledger, self._retained, self._every = ledger, retained, every
         self._is_due = False
 
-    def after(self, tail: Position) -> tuple[str, ...]:
-        """Called after each batch, with the position of the ledger's tail. Returns warnings: entries that stay delay no batch."""
-        self._is_due = self._is_due or (tail % self._every == 0 and tail > self._retained)
+    def after(self, tail: Position, *, previous: Position) -> tuple[str, ...]:
+        """Called after each batch, with the position of its decision, the ledger's tail, and that of the decision before it.
+
+        Where each run delivers one batch, openings stand between them, and no decision need be at a multiple of `every`. A failure
+        to prune is returned as a warning.
+        """
+        self._is_due = self._is_due or (tail // self._every > previous // self._every and tail > self._retained)
         if not self._is_due:
             return ()
         try:

@@ -34,7 +34,7 @@ SCHEMA = json.dumps(
         "fields": [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in _COLUMNS.items()],
     }
 )
-"""Spark's JSON of the columns. `undecodable` is `key` or `value`; `schema_id` is the schema that it names, null if none."""
+"""Spark's JSON of the columns. `undecodable` is `key` or `value`; `schema_id` is the id in front of its bytes, null if none."""
 
 UNKNOWN = "unknown"
 _CHECKED = json.loads(SCHEMA)

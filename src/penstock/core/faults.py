@@ -177,7 +177,7 @@ def _parse_one(part: str) -> Armed:
     try:
         fault = Armed(point, FaultKind(kind), int(occurrence or 1), float(seconds or 0))
         if fault.occurrence < 1:
-            raise ValueError(occurrence)  # noqa: TRY301 - told below like every other mistake
+            raise ValueError(occurrence)  # noqa: TRY301 - reported below like every other mistake
     except ValueError:
         kinds = ", ".join(kind.value for kind in FaultKind)
         raise Usage(

@@ -76,7 +76,7 @@ def without_notes(offset: str | None) -> str | None:
 
 
 def beginning_in(offset: str | None) -> str | None:
-    """Return where the batch that ends at `offset` begins, if it is a first batch that Penstock's reader planned; else None."""
+    """Return where the batch that ends at `offset` begins, if it is a query's first, planned by Penstock's reader; else None."""
     value = _with_notes(offset)
     began = None if value is None else read_offset(value).began
     return None if began is None else _text(KafkaOffset(topics=began))

@@ -169,9 +169,8 @@ class Staged:
 class Decision:
     """The permanent definition of a batch: its identity and its staged pieces. `schema` is Spark's JSON of the rows.
 
-    `schemas`: of each sink that takes a selection of the rows, the schema of what it takes. `evidence` is its sources' own; the
-    protocol does not read it. Times and request counts are for people; request counts are
-    None if unknown.
+    `schemas`: for each sink that takes a selection of the rows, the schema of what it takes. `evidence` comes from the sources;
+    the protocol does not read it. Times and request counts are for people; request counts are None if unknown.
     """
 
     batch: Batch
@@ -279,8 +278,8 @@ class Publication:
     """One sink's share of a decision, as the coordinator hands it to the sink; identical at every repetition.
 
     `position` grows with every decision of a pipeline, whatever its query id; markers store it. `ledger_id` is the ledger that
-    decided it: the marker of another ledger refuses the publication. It is None only where publications of a ledger that no newer
-    Penstock has opened are compared. `previous` is the position of the ledger's previous decision, 0 if there is none, None if
+    decided it: the marker of another ledger refuses the publication. It is None only where publications are compared whose ledger
+    was opened by older Penstocks only. `previous` is the position of the ledger's previous decision, 0 if there is none, None if
     unknown.
     """
 
@@ -321,8 +320,8 @@ class SweepCut:
     """Which staging may be collected: that of attempts that can never be decided any more.
 
     An attempt is dead if its token is not in `kept` (the attempts that the newest decision names), and its generation is older
-    than `generation`, or equal and its batch not newer than `batch_id` (the last decided one). No clock is read. This holds for
-    attempts counted by ledger `ledger_id`; staging of another ledger is left alone.
+    than `generation`, or equal and its batch not newer than `batch_id` (the last decided one). No clock is read. Generations and
+    batches are counted by ledger `ledger_id`; staging of another ledger is left alone.
     """
 
     pipeline: PipelineName
@@ -342,7 +341,7 @@ class SweepCut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestEstimate:
-    """Estimated number of requests to a place per batch that has one file for it: a `small` one, or one that is `uploaded`.
+    """Estimated requests to a place for a batch with one file there: `small` for a small file, `uploaded` for an uploaded one.
 
     `look` is the estimate for one check whether a newer run took over.
     """

@@ -23,7 +23,7 @@ class PartitionRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRead:
-    """What a batch reads from one topic. `topic_id` tells the topic from a later one of the same name."""
+    """What a batch reads from one topic. `topic_id` distinguishes the topic from a later one of the same name."""
 
     source: SourceName
     topic: str
@@ -72,8 +72,8 @@ class OpenTransaction:
     """One open transaction on one partition: readers of committed records stop at `offset`.
 
     `transactional_id` is None for a hanging transaction: no coordinator knows it, so only an operator can end it. `open_ms`
-    counts from its begin, or from the newest record of a hanging one. `timeout_ms` is when its coordinator ends it, None if it
-    hangs.
+    counts from its begin, or from the newest record of a hanging one. `timeout_ms` is the age at which its coordinator ends it,
+    None if it hangs.
     """
 
     topic: str

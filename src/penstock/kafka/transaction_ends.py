@@ -1,8 +1,8 @@
 """One transactional id as its brokers know it: what its coordinator says, where its producer's transaction is open, and its end.
 
-A coordinator that starts again takes the partitions that its metadata lack yet for deleted ones, says that the transaction which
-it was ending has ended, and writes no end there. Its readers wait then until the producer's next transaction ends there, and see
-the records of both with the outcome of that one (seen on Kafka 4.3).
+A coordinator that restarts while it ends a transaction may lack metadata of some partitions, and then takes them for deleted: it
+reports that the transaction has ended, and writes no end there. Readers of these partitions wait until the producer's next
+transaction ends there, and see the records of both with the outcome of the later one (seen on Kafka 4.3).
 
 All functions raise KafkaError of kafka-python.
 """
@@ -26,7 +26,7 @@ ONGOING, COMMITTED, ABORTED = "Ongoing", "CompleteCommit", "CompleteAbort"
 COMMITTING: Final = "PrepareCommit"
 ENDING: Final = frozenset({COMMITTING, "PrepareAbort", "PrepareEpochFence"})
 _TOPICS_IN, _ABORTS_IN = 3, 4
-"""The newest versions of requests with which producers, not brokers, add partitions, and an end fences nobody."""
+"""Newest request versions in which the producer, not the broker, adds partitions, and in which an abort fences nobody."""
 
 Open: TypeAlias = Mapping[TopicPartition, Any]
 """Where a producer's transaction is open: its `kafka.admin.ProducerState`."""
@@ -48,18 +48,18 @@ def open_of(admin: KafkaAdminClient, producer_id: int, places: Collection[TopicP
 
 
 def fence(admin: KafkaAdminClient, name: str, *, timeout_ms: int) -> None:
-    """Fence all producers of a transactional id. If one has a transaction, its abort begins and its outcome stays to be seen.
+    """Fence all producers of a transactional id. An open transaction begins to abort, and the coordinator still knows that.
 
-    A client's `init_transactions` asks until the abort is complete, and by the answer the coordinator forgets what it aborted.
+    A client's `init_transactions` asks until the abort is complete; with that answer the coordinator forgets what it aborted.
     """
     request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms, producer_id=-1, producer_epoch=-1)
     _require(_asked(admin, name, request).error_code, fine=ConcurrentTransactionsError)
 
 
 def abort_again(admin: KafkaAdminClient, owner: Any, name: str, where: Open) -> None:
-    """Let the coordinator of an aborted transaction abort it where it forgot to, for which its producer's rights do.
+    """Have the coordinator abort a transaction in the partitions where it forgot to. The rights of its producer are enough.
 
-    Whoever comes in between takes it for a transaction that goes on, and aborts it.
+    A producer that starts in between finds it as an ongoing transaction, and aborts it.
     """
     of_topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
     added = AddPartitionsToTxnRequest(

@@ -24,7 +24,7 @@ class BaseLedger(ABC):
     def read(self, position: Position) -> Entry | None: ...
 
     def newest_first(self) -> Iterator[Entry]:
-        """One read per entry: no lock and no transaction is held in between. Ends where another run prunes meanwhile."""
+        """Costs one read per entry, and holds no lock or transaction in between. Ends early if another run prunes meanwhile."""
         entry = self.tail()
         while entry is not None:
             yield entry

@@ -1,8 +1,8 @@
 """A ledger in a table on a database server, for any database: one append is one transaction.
 
 Pipeline and position are the primary key: an insert waits for a concurrent insert of the same key. A sink in the same database
-commits its rows in the ledger's transaction. Reading creates nothing. From one transaction to the next, nothing of the session is
-needed but its settings. Each statement sees what was committed before it began (`READ COMMITTED`).
+commits its rows in the ledger's transaction. Reading creates nothing. Between transactions, nothing of the session is needed but
+its settings. Each statement sees what was committed before it began (`READ COMMITTED`).
 
 One table holds the ledgers of many pipelines. `entry` is text, so that its bytes stay as written.
 """
@@ -74,7 +74,7 @@ class DatabaseLedger(BaseLedger, Generic[C]):
         self._lock = RLock()
         self._checked: C | None = None
 
-    # --- what kinds of databases differ in
+    # --- what differs between databases
 
     _inserting: Callable[[], AbstractContextManager[None]]
     _committing: Callable[[], AbstractContextManager[None]]
@@ -105,7 +105,7 @@ class DatabaseLedger(BaseLedger, Generic[C]):
 
     @property
     def home(self) -> str | None:
-        """The home of the database, which a sink in it has, too. `within` gets the database's connection."""
+        """The name of the database, equal to `home` of a sink in it. `within` gets the ledger's connection."""
         return self._database.home
 
     def tail(self) -> Entry | None:

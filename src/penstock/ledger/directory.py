@@ -64,7 +64,7 @@ class DirectoryStore:
         return None
 
     def put(self, key: str, data: bytes) -> None:
-        """Not forced to the disk."""
+        """Does not force the object to the disk."""
         path = self._root / key
         self._make(path.parent)
         temporary = self._write(data, durably=False)

@@ -36,8 +36,8 @@ class HistoryRow:
     """One entry of the ledger. `kind` is `opened`, `decided` or `adopted`; fields that do not apply are None or empty.
 
     A decision is written before it is published. So `publish_ms` and `publish_requests` come from the decision after it, and the
-    last decision of each run has none. `publish_requests` includes the decision itself. Requests are None for places where nobody
-    bills them. `topics` and `gaps` are of sources that are read from Kafka.
+    last decision of each run has none. `publish_requests` includes the decision itself. Requests are None where no place bills
+    them. `topics` and `gaps` are of sources that are read from Kafka.
     """
 
     position: Position

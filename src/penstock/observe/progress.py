@@ -34,7 +34,10 @@ def sink_progress(published: Published) -> SinkProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchProgress:
-    """One batch that was delivered, or recognised as delivered before."""
+    """One batch that was delivered, or recognised as delivered before (`already`), or published by the start (`recovered`).
+
+    `path` is where its rows were staged: `driver` or `distributed`. It is `none` for `already`, `recovery` for `recovered`.
+    """
 
     batch_id: int
     rows_in: int = 0

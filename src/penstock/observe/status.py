@@ -10,7 +10,7 @@ from penstock.source.kafka.lag import TopicLag
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointPosition:
-    """What Spark's checkpoint holds: the newest planned batch and the newest committed one, which tell the next one to run."""
+    """What Spark's checkpoint holds: the newest planned batch and the newest committed one, from which the next one follows."""
 
     query_id: QueryId | None
     planned: BatchId | None
@@ -126,7 +126,8 @@ def _owner(ledger: Ledger, tail: Entry | None) -> str | None:
 def _judge(tail: Entry | None, checkpoint: CheckpointPosition | None) -> tuple[str, str]:
     expected = None if tail is None else tail.summary.next_batch_id
     if tail is None or expected is None or tail.summary.query_id is None:
-        return "new", "Nothing was delivered yet."
+        is_adopted = tail is not None and tail.summary.adopted_at is not None
+        return "new", f"Nothing was delivered {'since a new checkpoint was adopted' if is_adopted else 'yet'}."
     if checkpoint is None or checkpoint.query_id is None:
         return "conflict", f"The ledger expects batch {expected}, but there is no checkpoint. A start would be refused."
     if checkpoint.query_id != tail.summary.query_id:

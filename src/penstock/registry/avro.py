@@ -203,7 +203,7 @@ def _map(value: AvroType) -> AvroType:
 
 
 def _each_field(acts: Mapping[str, Make | None]) -> Make | None:
-    """Return what acts on a record's fields, in place."""
+    """Return a function that applies `acts` to a record's fields in place, None if there is nothing to apply."""
     wanted = [(name, act) for name, act in acts.items() if act is not None]
 
     def made(value: dict[str, Any]) -> dict[str, Any]:

@@ -217,7 +217,7 @@ def schema_after(schema: Mapping[str, Json], coded: Sequence[CodedColumn]) -> st
 class QuarantinePass:
     """Finds undecodable records with `mapInArrow` over the columns of Spark's Kafka source, headers included. Picklable.
 
-    Yields rows of SCHEMA_CHECKED as Arrow IPC bytes in the one column PACKED: Spark cannot pass on all that may be null in them.
+    Yields rows of SCHEMA_CHECKED as Arrow IPC bytes in the one column PACKED: Spark cannot pass on every null that they may hold.
     A task yields no more once it has found more than `at_most`.
     """
 

@@ -64,7 +64,7 @@ class Undecodable(Exception):
 
 
 def first_line(error: Exception) -> str:
-    """Return what a library says of a value, in one line, as a part of a sentence."""
+    """Return the first line of a library's message, up to 300 characters without a full stop, as a part of a sentence."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:300].rstrip(".")
 
 

@@ -127,7 +127,7 @@ def sinks_of(plan: DeliveryPlan) -> tuple[Sink, ...]:
 
 
 def selections_of(settings: DeliverySettings) -> Mapping[SinkName, TakesRows]:
-    """Return the sinks that take a part of the rows, or of their columns, or that delete by some."""
+    """Return the settings of the sinks that take some of the rows or columns only, or that delete rows."""
     return {SinkName(name): sink for name, sink in settings.sinks.items() if not sink.takes_all}
 
 

@@ -37,7 +37,7 @@ class BatchStager:
         self._previous = _size_of(recovered)
 
     def stage(self, rows: DataFrame, batch: Batch, *, generation: Generation, row_digest: RowDigest) -> tuple[StagedBatch, str]:
-        """Stage `batch` for every sink, before it is decided; also give the path that its rows took.
+        """Stage `batch` for every sink, before it is decided. Return what was staged, and the path that its rows took.
 
         Raises InputChanged, InputLost, StageFailed, and what `pause` raises.
         """
@@ -76,9 +76,9 @@ class BatchStager:
         return whole, staged.path.value
 
     def compute_state(self, rows: DataFrame, delivered: Delivered) -> None:
-        """Run a batch that was decided before for its state alone, of exactly the rows that were delivered.
+        """Compute a batch that was decided before, for Spark's state alone, from exactly the input that was delivered.
 
-        Raises InputChanged: Spark itself passes over a file that is gone since.
+        Raises InputChanged for a file that has changed or is gone: Spark itself passes over a missing one.
         """
         batch_id = delivered.batch.batch_id
         quarantine = self._runtime.quarantine
@@ -117,7 +117,7 @@ class BatchStager:
     def _require_planned_input(
         self, batch_id: BatchId, inputs: "Mapping[SourceName, tuple[InputFile, ...]]", *, delivered: bool = False
     ) -> None:
-        """The time that passed since Spark planned the batch can be that of an outage: files are compared with its plan (I4)."""
+        """Raise InputChanged if input files differ from Spark's plan (I4): it can be as old as an outage was long."""
         if self._runtime.demanded is Guarantee.EXACTLY_ONCE:
             require_unchanged(batch_id, inputs, look=self._runtime.checkpoint.inputs, delivered=delivered)
 
@@ -126,7 +126,7 @@ class BatchStager:
 
 
 def _size_of(recovered: Recovered) -> BatchSize | None:
-    """A guess at the newest decided batch's size in Arrow, from what was staged, so that a restart need not start slowly."""
+    """Guess the newest decided batch's size in Arrow from what was staged, so that the first batch of a run can be fast, too."""
     decision = recovered.decision
     if decision is None or decision.rows_in == 0:
         return None

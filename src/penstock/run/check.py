@@ -95,7 +95,7 @@ def _findings(settings: PipelineSettings, plan: DeliveryPlan, frame: DataFrame) 
         yield _finding("places", "hold what was delivered into them", lambda: _require_together(runtime))
         tail = runtime.ledger.tail()
         summary = Summary() if tail is None else tail.summary
-        continues = "continues what the ledger holds" if summary.query_id else "nothing was delivered yet"
+        continues = "continues what the ledger holds" if summary.query_id else "is new, as the ledger expects"
         if without_ledger(settings) is None:
             yield _finding("checkpoint", continues, lambda: require_continuation(summary, runtime.checkpoint))
 

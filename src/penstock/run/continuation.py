@@ -1,12 +1,13 @@
 """Whether a checkpoint continues what the ledger decided, and what adopting one that does not would mean."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.commit.identity import recognise
-from penstock.commit.publication import decision_in, decision_of
-from penstock.core.model import Adopted, BatchId, QueryId, SourceName, Summary
+from penstock.commit.publication import continued_decision, decision_of
+from penstock.core.model import Adopted, Batch, BatchId, QueryId, SourceName, Summary
 from penstock.errors import (
     BatchForgotten,
     BatchGap,
@@ -50,11 +51,7 @@ def require_continuation(summary: Summary, checkpoint: SparkCheckpoint) -> None:
         raise with_way_out(damaged, summary, checkpoint) from None
     if summary.query_id is None or expected is None:
         if position is not None and position.next_batch_id > 0:
-            raise BatchGap(
-                f"The ledger is empty, but the checkpoint {checkpoint.location} goes on with batch {position.next_batch_id}.",
-                remedy="Put the ledger back if it is lost, moved or not mounted; else start with a new checkpoint, or state with "
-                "`penstock adopt` that the batches before it are delivered.",
-            )
+            raise _not_new(summary, checkpoint, position)
         return
     if position is None:
         raise CheckpointMissing(
@@ -83,6 +80,21 @@ def require_continuation(summary: Summary, checkpoint: SparkCheckpoint) -> None:
         )
 
 
+def _not_new(summary: Summary, checkpoint: SparkCheckpoint, position: CheckpointPosition) -> BatchGap:
+    """Return the refusal of a checkpoint that goes on, where the ledger expects a new one."""
+    if summary.adopted_at is not None:
+        return BatchGap(
+            f"A new checkpoint was adopted, but the one in {checkpoint.location} goes on with batch {position.next_batch_id}, "
+            "expected batch 0.",
+            remedy="Move it away, and Spark makes a new one; or read what `penstock adopt` says about going on with this one.",
+        )
+    return BatchGap(
+        f"The ledger is empty, but the checkpoint {checkpoint.location} goes on with batch {position.next_batch_id}.",
+        remedy="Put the ledger back if it is lost, moved or not mounted; else start with a new checkpoint, or state with "
+        "`penstock adopt` that the batches before it are delivered.",
+    )
+
+
 def with_way_out(error: PenstockError, summary: Summary, checkpoint: SparkCheckpoint) -> PenstockError:
     """Return `error`; for a checkpoint damaged before its first batch was decided, with a remedy that needs no copy of it.
 
@@ -100,17 +112,15 @@ def require_sources(ledger: Ledger, checkpoint: SparkCheckpoint, sources: Sequen
     """Raise SourcesChanged if `sources`, in the order of the plan, are not those of the newest decision in their order.
 
     Spark knows most sources by their place in the plan alone. It would read one by the log of another, and log what it found
-    there, so this is refused before Spark starts. Costs two reads of the ledger.
+    there, so this is refused before Spark starts. Costs two reads of the ledger, and some more behind an adoption.
     """
     tail = ledger.tail()
     planned = checkpoint.latest_offsets_id()
-    if tail is None or tail.summary.continued_from is None:
-        return
-    newest = ledger.read(tail.summary.continued_from)
+    newest = None if tail is None else continued_decision(ledger, tail.summary)
     entry = None if planned is None else checkpoint.offsets(planned)
     if newest is None or not sources or entry is None or entry.named:
         return
-    before = [offsets.source for offsets in decision_in(newest).batch.offsets]
+    before = [offsets.source for offsets in newest[0].batch.offsets]
     now = list(dict.fromkeys(sources))
     if before != now:
         raise SourcesChanged(
@@ -157,20 +167,40 @@ def plan_adoption(runtime: Runtime, summary: Summary) -> Adoption:
 
 def _conflict(runtime: Runtime, summary: Summary, position: CheckpointPosition) -> Refused | None:
     """Return why Spark's newest planned batch would be refused, None if it would not. Raises what no adoption can resolve."""
-    if position.planned is None:
+    batch = _planned_batch(runtime, summary, position)
+    if batch is None:
         return None
     try:
-        batch = runtime.checkpoint.batch(position.planned, runtime.source_names(position.planned))
         recognise(batch, summary=summary, decision_of=lambda batch_id: decision_of(runtime.ledger, batch_id))
     except (CheckpointReplaced, OffsetsConflict, BatchGap, BatchForgotten) as refusal:
         return refusal
     return None
 
 
+def _planned_batch(runtime: Runtime, summary: Summary, position: CheckpointPosition) -> Batch | None:
+    """Return Spark's newest planned batch; without offsets where its query or number decides alone.
+
+    Sources are named as in the newest decision, in the order of the query: the pipeline file has them in one of its own. None if
+    nothing is planned, or the query reads a source in several places, which only itself can name: the start compares its offsets.
+    """
+    if position.planned is None or position.query_id is None:
+        return None
+    if position.query_id != summary.query_id:
+        runtime.checkpoint.offsets(position.planned)  # no adoption resolves an entry that is torn
+        return Batch(query_id=position.query_id, batch_id=position.planned, offsets=())
+    found = continued_decision(runtime.ledger, summary)
+    decided = () if found is None else tuple(each.source for each in found[0].batch.offsets)
+    is_renamed = not set(decided).issuperset(runtime.sources)
+    names = runtime.source_names(position.planned) if is_renamed or not decided else decided
+    with suppress(SourcesChanged):
+        return runtime.checkpoint.batch(position.planned, names)
+    return None
+
+
 def _continues(summary: Summary, position: CheckpointPosition) -> str | None:
     upcoming, expected = position.next_batch_id, summary.next_batch_id
     if summary.query_id is None or expected is None:
-        return "The ledger is empty and the checkpoint is new: there is nothing to adopt." if upcoming == 0 else None
+        return "The checkpoint is new, as the ledger expects: there is nothing to adopt." if upcoming == 0 else None
     if position.query_id == summary.query_id and upcoming in {expected, expected - 1}:
         return "The checkpoint continues the ledger: there is nothing to adopt."
     return None
@@ -194,7 +224,7 @@ def _consequences(summary: Summary, position: CheckpointPosition, conflict: Refu
 
 def _new_checkpoint(summary: Summary) -> Adoption:
     if summary.query_id is None:
-        stated: tuple[str, ...] = ("There is neither a checkpoint nor anything delivered: there is nothing to adopt.",)
+        stated: tuple[str, ...] = ("There is no checkpoint, and the ledger expects a new one: there is nothing to adopt.",)
     else:
         stated = (
             "Spark makes a new checkpoint and reads every source from where its options say.",

@@ -72,7 +72,7 @@ class Delivery:
 
     @classmethod
     def of_plan(cls, plan: DeliveryPlan) -> "Delivery":
-        """A delivery of settings that are complete and checked already."""
+        """Return a delivery by `plan`, whose settings are complete and checked."""
         made = cls.__new__(cls)
         made._begin(plan)
         return made
@@ -99,7 +99,7 @@ class Delivery:
     def start_checked(
         self, writer: "DataStreamWriter", *, observers: Sequence[Observer] = (), batches: int | None = None
     ) -> Query:
-        """As `start`, for a query that was checked already: `Pipeline` knows more of it than its writer shows."""
+        """Do as `start`, without its checks: `Pipeline` has made them, from more than the writer shows."""
         if is_of_client(writer):
             require_no_limit(batches)
         former, self._started = self._started, Delivery.of_plan(replace(self.plan, left=None))
@@ -109,7 +109,7 @@ class Delivery:
         return query
 
     def _start(self, writer: "DataStreamWriter", *, observers: Sequence[Observer], batches: int | None) -> Query:
-        """Of a delivery that serves this one query: the end of an older one must not be taken for its own."""
+        """Open, then start Spark's query. Called once: the end of an older query must not be taken for that of this one."""
         behind = self.plan.settings.publish_behind and not is_of_client(writer)
         rows = frame_of_writer(writer)
         taken = taken_of(selections_of(self.plan.settings), rows)
@@ -138,10 +138,10 @@ class Delivery:
         batches: int | None = None,
         behind: bool = False,
     ) -> OpenDelivery:
-        """Open a new generation and recover; what an earlier one of this object held is released.
+        """Open a new generation and recover. Releases what this object has open.
 
         `schema`: of the rows, None where only recovery is to follow. `taken`: what each sink takes of such rows.
-        `behind`: publish each batch beside the next one, for a caller who closes what is opened when the query has ended.
+        `behind`: publish each batch beside the next one; the caller must close the result when the query has ended.
         """
         self.release()
         opened = OpenDelivery(assemble(self.plan), observers=observers, batches=batches, behind=behind)
@@ -155,12 +155,12 @@ class Delivery:
 
     @property
     def opened(self) -> OpenDelivery | None:
-        """The running state, None before the first batch of a query that opens by itself."""
+        """What is open now; None before the first batch of a query that somebody else started, as that batch opens it."""
         return self._open if self._started is None else self._started.opened
 
     @property
     def failure(self) -> BaseException | None:
-        """What failed in the newest query."""
+        """The exception that failed the newest query, None if there is none."""
         return self._failure if self._started is None else self._started.failure
 
     @failure.setter
@@ -168,7 +168,7 @@ class Delivery:
         self._failure = failure
 
     def diagnose(self, error: PenstockError) -> PenstockError:
-        """What Spark ended with, or what the ledger knows better about it."""
+        """Return `error`, with which Spark ended the query, or what the ledger shows as its cause."""
         return error if self._open is None else self._open.diagnose(error)
 
     def release(self) -> None:
@@ -191,7 +191,7 @@ class Delivery:
                     opened = self._open or self._open_in_batch(rows)
                     opened.deliver(rows, BatchId(batch_id))
             except BaseException as cause:  # noqa: BLE001 - SystemExit here would hang the query for ever (docs/GUARANTEES.md)
-                if self._failure is None:  # else that is why the query is stopped, and this only why Spark cancelled its batch
+                if self._failure is None:  # an earlier failure stops the query, and then Spark cancels this batch
                     self._failure = cause
             failure = self._failure
         if failure is not None:
@@ -199,7 +199,7 @@ class Delivery:
             raise Undelivered(text) from None
 
     def _follow_run(self, rows: DataFrame) -> None:
-        """Forget what was opened, and what failed, for an earlier run: a new one can be another query, and is checked as such."""
+        """Release what an earlier run opened, and forget its failure: a new run may be another query, and is checked again."""
         self._started = None
         run = run_of_batch(rows)
         if run is None or run == self._run:
@@ -210,7 +210,7 @@ class Delivery:
         self._run = run
 
     def _open_in_batch(self, rows: DataFrame) -> OpenDelivery:
-        """Open a query that was started by others, or by a client of Spark Connect, which checked it and said what it left."""
+        """Open in the first batch of a query: one that is checked here, or one that a client of Spark Connect has checked."""
         schema = rows.schema.json()
         if self.plan.left is None:
             facts = facts_of_batch(rows, self.plan.sources)

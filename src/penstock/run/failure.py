@@ -35,11 +35,11 @@ _LOST_METADATA = "STREAMING_CHECKPOINT_MISSING_METADATA_FILE"
 
 
 class Undelivered(RuntimeError):
-    """What Spark is told when a batch failed. Its text carries the real error through Spark, or STOPPED."""
+    """The exception that Spark gets for a failed batch. Its text encodes the real error, or is STOPPED."""
 
 
 STOPPED = "stopped on request"
-"""Sought behind the exception's name: Spark's text has the lines of code that raised it, too."""
+"""Looked for only right behind the exception's name, because Spark's text also quotes the code that raised it."""
 
 
 class StopRequested(BaseException):

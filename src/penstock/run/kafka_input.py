@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from penstock.checkpoint.repair import Moves, entries_before_moves, move_offsets
+from penstock.checkpoint.repair import Moves, entries_before_moves, move_offsets, read_newest_entries
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
-from penstock.commit.publication import decision_in
+from penstock.commit.publication import continued_decision
 from penstock.core.kafka_offset import beginning_in, ids_in, topic_offsets_in
 from penstock.core.model import Batch, BatchId, Finding, OffsetRange, SourceName, Summary
 from penstock.core.topics import GapAccepted, GapKind, TopicRead
@@ -42,9 +42,15 @@ _log = logging.getLogger(__name__)
 
 
 def known_topics(ledger: Ledger, summary: Summary) -> tuple[TopicRead, ...]:
-    """Return the topics as the newest decision read them; none if another checkpoint was adopted since."""
-    newest = None if summary.continued_from is None else ledger.read(summary.continued_from)
-    return () if newest is None else decision_in(newest).evidence.topics
+    """Return the topics as the newest decision read them, without those that were moved behind a gap since.
+
+    None at all if another checkpoint was adopted since.
+    """
+    found = continued_decision(ledger, summary)
+    if found is None:
+        return ()
+    decision, moved = found
+    return tuple(read for read in decision.evidence.topics if (read.source, read.topic) not in moved)
 
 
 class KafkaInput:
@@ -63,7 +69,7 @@ class KafkaInput:
         self._gap_ends: Mapping[tuple[SourceName, str, int], int] | None = None
 
     def require(self, summary: Summary) -> Seen:
-        """Check what Spark reads next, before it starts. Raises SourcesChanged, InputLost, and where a source waits Retryable."""
+        """Check what Spark reads next, before it starts. Raises SourcesChanged, InputLost, Retryable (the source is to wait)."""
         self._known = self._read = known_topics(self._ledger, summary)
         self._delivered = _ends(self._known)
         planned = self._checkpoint.latest_offsets_id()
@@ -89,7 +95,8 @@ class KafkaInput:
         """Move Spark's checkpoint behind accepted gaps that Spark does not read over. Return these gaps, for the ledger.
 
         Only for a run that has fenced all others; `require_newest` raises if a newer one has opened since. Offsets that a batch
-        was decided with are not moved; a later start moves them.
+        was decided with are not moved; a later start moves them. Raises Retryable if another run changed the checkpoint since,
+        InputLost, and what `require` raises.
         """
         seen = self.require(summary)
         planned = self._checkpoint.latest_offsets_id()
@@ -103,14 +110,15 @@ class KafkaInput:
                 describe_gaps(gaps, now=seen.now),
                 remedy=f"Nothing was delivered yet: remove the checkpoint {self._checkpoint.location} and start again.",
             )
+        entries = read_newest_entries(self._checkpoint, planned, self._names(planned))
         require_newest()
-        move_offsets(self._checkpoint, self._names(planned), _moves(seen, gaps))
+        move_offsets(self._checkpoint, entries, _moves(seen, gaps))
         self._known = self._read = seen.topics
         self._delivered = {}
         return gaps
 
     def _with_unrecorded(self, gaps: Sequence[GapAccepted], seen: Seen, summary: Summary) -> tuple[GapAccepted, ...]:
-        """Return `gaps`, and those behind which an earlier run moved the checkpoint and ended before the ledger had them.
+        """Return `gaps`, and those behind which an earlier run moved the checkpoint but ended before it recorded them.
 
         The checkpoint does not show them any more, and a topic that lost its end may have grown beyond it since.
         """
@@ -134,14 +142,15 @@ class KafkaInput:
         return tuple(found.values())
 
     def _moved_back(self, summary: Summary) -> Iterator[tuple[SourceName, str, int, int, int]]:
-        """Yield partitions whose newest decision ends elsewhere than the checkpoint says, because Penstock moved that.
+        """Yield partitions whose newest decision ends elsewhere than the checkpoint says, because Penstock moved the checkpoint.
 
-        With each, the position in the checkpoint and the one that was decided. A copy of the decided one is the proof.
+        Each comes with its offset in the checkpoint and the decided one. A copy of the entry before the move is the proof: it is as
+        decided, but for topics of which the ledger has the move.
         """
-        newest = None if summary.continued_from is None else self._ledger.read(summary.continued_from)
-        if newest is None:
+        found = continued_decision(self._ledger, summary)
+        if found is None:
             return
-        batch = decision_in(newest).batch
+        batch, moved = found[0].batch, found[1]
         entry, copies = self._checkpoint.offsets(batch.batch_id), entries_before_moves(self._checkpoint, batch.batch_id)
         if entry is None or not copies:
             return
@@ -150,9 +159,10 @@ class KafkaInput:
             if each.source not in self._watch.sources or self._watch.sources[each.source].on_gap != "accept":
                 continue
             key, decided = keys[each.source][0], topic_offsets_in(each.end)
-            if any(topic_offsets_in(copy.offsets.get(key)) == decided for copy in copies):
-                here = topic_offsets_in(entry.offsets.get(key))
-                for topic, ends in decided.items():
+            here = topic_offsets_in(entry.offsets.get(key))
+            before = {topic: here.get(topic, ends) if (each.source, topic) in moved else ends for topic, ends in decided.items()}
+            if any(topic_offsets_in(copy.offsets.get(key)) == before for copy in copies):
+                for topic, ends in before.items():
                     at = here.get(topic, {})
                     yield from (
                         (each.source, topic, number, at.get(number, 0), end)
@@ -193,7 +203,7 @@ class KafkaInput:
         return replace(again, gaps=after)
 
     def delivered(self) -> tuple[TopicRead, ...]:
-        """Record that the batch of the last look is decided. Return its topics, which the next batch must find."""
+        """Count the batch of the last look as decided: if it is not, this run ends. Return its topics for the next batch."""
         self._known = self._read
         self._delivered = {**self._delivered, **_ends(self._known)}
         return self._known
@@ -230,7 +240,7 @@ class KafkaInput:
             )
 
     def _noted(self, batch_id: BatchId, ranges: Sequence[OffsetRange]) -> tuple[TopicRead, ...]:
-        """Return the topics that Penstock's own reader planned the batch with; none, unread, if a decision knows all of them."""
+        """Return the topic ids that Penstock's own reader noted for the batch; none if the newest decision has all of them."""
         known = {(read.source, read.topic) for read in self._known}
         if known.issuperset(_topics_of(each for each in ranges if each.source in self._watch.sources)):
             return ()
@@ -270,7 +280,7 @@ def is_read_for_state_only(checkpoint: SparkCheckpoint, summary: Summary) -> boo
 
 
 def with_beginnings(checkpoint: SparkCheckpoint, batch: Batch, names: Sequence[SourceName]) -> tuple[OffsetRange, ...]:
-    """Return the offsets of `batch`. If the first batch has no start, it comes from where Spark noted it elsewhere."""
+    """Return the offsets of `batch`. Spark logs no start for a first batch, so it is taken from where it is noted elsewhere."""
     if all(each.start is not None for each in batch.offsets):
         return batch.offsets
     noted = checkpoint.beginnings(batch.batch_id, names)

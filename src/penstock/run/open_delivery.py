@@ -54,7 +54,7 @@ class Publisher:
 
 @dataclass(slots=True)
 class _BatchRecord:
-    """What is known of a batch on its way: its path, what it read from Kafka, and how it was delivered if that was before."""
+    """A batch in delivery: the path of its rows, what it read from Kafka, and its delivery if it was decided before."""
 
     path: str = "none"
     reads: tuple[TopicRead, ...] = ()
@@ -62,10 +62,10 @@ class _BatchRecord:
 
 
 class OpenDelivery:
-    """Made by `Delivery.open`; `deliver` is called by Spark's stream thread, everything else by the thread that started it.
+    """One open generation, made by `Delivery.open`. It ends with the first exception: recovery is the next start.
 
-    It ends with the first exception: recovery is the next start. After `batches` new batches it sets `limit_reached` and drops
-    every further one. With `behind` a batch is published while Spark computes the next one.
+    Spark's stream thread calls `deliver`, the thread that started the query calls everything else. After `batches` new batches
+    `limit_reached` is set, and every further batch is dropped. With `behind` a batch is published while Spark computes the next.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class OpenDelivery:
         self.summary = RunSummary(pipeline=runtime.pipeline, sinks={sink.name: SinkProgress() for sink in runtime.sinks})
 
     def newest_entry(self) -> Nonce | None:
-        """Of the ledger, once this is open: what it wrote itself, or somebody newer."""
+        """Return the nonce of the ledger's newest entry: once this is open, its own entry or a newer run's."""
         tail = self._runtime.ledger.tail()
         return None if tail is None else tail.nonce
 
@@ -123,7 +123,7 @@ class OpenDelivery:
         self._report_recovered(recovered)
 
     def deliver(self, rows: DataFrame, batch_id: BatchId) -> None:
-        """One micro-batch, exactly once. Raises StopRequested instead once `drain` was called or the limit was reached."""
+        """Deliver one micro-batch exactly once. Raises StopRequested instead after `drain`, or when the limit is reached."""
         if self._drain.is_set() or self.limit_reached.is_set():
             raise StopRequested
         self._idle.clear()
@@ -147,14 +147,14 @@ class OpenDelivery:
             self._idle.set()
 
     def _delivered(self, delivered: Delivered, record: _BatchRecord) -> None:
-        """Called where the batch was published: in this thread, or in the publisher's."""
+        """Called when the batch is published, in this thread or the publisher's."""
         if delivered.already:
             record.before = delivered
         else:
             self._report_delivered(delivered, record.reads, record.path)
 
     def _finish_replay(self, rows: DataFrame, delivered: Delivered) -> None:
-        """Spark runs a batch that was decided before: its state is computed, and nothing is written."""
+        """Finish a batch that was decided before: compute its state, if the query keeps any, and write nothing."""
         if self._runtime.checkpoint.has_state():
             self._stager.compute_state(rows, delivered)
         self._report_delivered(delivered, () if self._kafka is None else self._kafka.delivered(), "none")
@@ -170,7 +170,7 @@ class OpenDelivery:
         try:
             if self._kafka is not None:
                 self._kafka.require(self.coordinator.summary)
-        except InputLost as lost:  # whatever Spark said: its own words for it are many
+        except InputLost as lost:  # not looked for in Spark's message, which differs from case to case
             return lost
         except PenstockError:  # brokers that do not answer tell nothing
             pass
@@ -182,20 +182,20 @@ class OpenDelivery:
         )
 
     def drain(self, *, grace_s: float) -> bool:
-        """Let the current batch end, for at most `grace_s` seconds, and start no other; whether it ended."""
+        """Let the current batch end, for at most `grace_s` seconds, and start no other. Return whether it ended."""
         self._drain.set()
         return self._idle.wait(grace_s)
 
     def is_published_within(self, seconds: float | None) -> bool:
-        """Whether nothing is being published any more after at most so many seconds (None: after however many)."""
+        """Wait until nothing is being published, at most `seconds` (None: without limit). Return whether nothing is."""
         return self._publisher.is_done_within(seconds)
 
     def failure(self) -> BaseException | None:
-        """What a publication beside the query raised. The next batch raises it, but there may be none."""
+        """Return what a publication beside the query raised, None if nothing. The next batch would raise it, if there is one."""
         return self._publisher.failure()
 
     def close(self) -> None:
-        """After the query ended well: publish what it decided, collect what attempts left, release files and connections."""
+        """End after a query that ended well: publish what it decided, sweep, release files and connections."""
         self._drain.set()
         try:
             self.coordinator.wait()
@@ -210,7 +210,7 @@ class OpenDelivery:
         self._runtime.close()
 
     def _skip_accepted_gaps(self, kafka: KafkaInput) -> None:
-        """After the fence: only the newest run may change the checkpoint. The ledger follows it, and says what was left out."""
+        """Move the checkpoint behind accepted gaps, and record them in the ledger. Only after the fence: the newest run may."""
         summary = self.coordinator.summary
         gaps = kafka.skip_gaps(summary, require_newest=self.coordinator.require_newest)
         if gaps and summary.next_batch_id is not None:
@@ -222,7 +222,7 @@ class OpenDelivery:
             )
 
     def _pause(self, seconds: float) -> None:
-        """For a batch that waits. Raises StopRequested, Fenced."""
+        """Let a batch wait for its source, at most `seconds`. Raises StopRequested once `drain` is called, Fenced."""
         if self._drain.wait(seconds):
             raise StopRequested
         self.coordinator.require_newest()
@@ -248,7 +248,7 @@ class OpenDelivery:
         )
 
     def _require_continuation(self, summary: Summary) -> Adoption | None:
-        """Where no more than at-least-once is demanded, another checkpoint is adopted, on record, and not refused."""
+        """Refuse a checkpoint that does not continue the ledger; if at-least-once is demanded, return its adoption instead."""
         try:
             require_continuation(summary, self._runtime.checkpoint)
             require_sources(self._runtime.ledger, self._runtime.checkpoint, self._runtime.sources)

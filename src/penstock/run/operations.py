@@ -45,7 +45,7 @@ class Verification:
     """Where another checkpoint was last adopted: rows decided before it may have been delivered again after it."""
 
     row_digest: RowDigest = NEWEST_ROW_DIGEST
-    """How rows were hashed: as the ledger has it since it began."""
+    """How rows were hashed: by the kind of digest that was fixed when the ledger began."""
 
     @property
     def ok(self) -> bool:

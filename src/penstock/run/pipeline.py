@@ -73,7 +73,7 @@ class Pipeline:
         return frame_of(self.settings, spark, modules=self._modules, decoding=decoding)
 
     def check(self, spark: "SparkSession | None" = None) -> "CheckReport":
-        """Return what is guaranteed, source by source, operator by operator, sink by sink. Changes nothing for good."""
+        """Return what is guaranteed, source by source, operator by operator, sink by sink. Leaves nothing behind."""
         from penstock.run.check import check
 
         return check(self.settings, self.plan, spark or self.session())
@@ -89,7 +89,7 @@ class Pipeline:
         return status_of(self.plan, known=known)
 
     def history(self, *, batch_id: int | None = None, limit: int | None = None) -> Sequence[HistoryRow]:
-        """Return the ledger's entries, newest first."""
+        """Return the ledger's entries, newest first: at most `limit`, and with `batch_id` only the decisions of that batch."""
         return operations.history_of(self.plan, batch_id=None if batch_id is None else BatchId(batch_id), limit=limit)
 
     def offsets(self, batch_id: int) -> HistoryRow:
@@ -131,15 +131,15 @@ class Pipeline:
         return doctor_of(self.plan)
 
     def end_transaction(self, name: str) -> Sequence[OpenTransaction]:
-        """End the transaction that `doctor` lists by this name, on any topic of this pipeline: readers pass over its records."""
+        """Abort the transaction that `doctor` lists by this name: readers pass over its records. Raises Usage if none is open."""
         return end_transaction(self.plan, name)
 
     def recover(self) -> Recovered:
-        """Publish an outstanding decision and sweep, without Spark."""
+        """Publish an outstanding decision and sweep, without Spark. A driver that still runs is fenced."""
         return operations.recover(self.plan)
 
     def adopt(self, *, reason: str = "", yes: bool = False) -> Adoption:
-        """Accept the checkpoint as it is; without `yes` only state what that means."""
+        """Accept the checkpoint as it is, and fence a driver that still runs; without `yes` only state what that means."""
         return operations.adopt(self.plan, reason=reason, yes=yes)
 
     def sweep(self, *, yes: bool = False) -> Sequence[str]:

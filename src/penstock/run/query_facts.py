@@ -225,9 +225,9 @@ def _of_sources(opened: Sequence[OpenedSource] | None, names: Sequence[SourceNam
 
 
 def running_query(rows: DataFrame) -> QueryId | None:
-    """Return the query whose batch `rows` is: nothing else tells it apart from the query of some checkpoint.
+    """Return the id of the query that `rows` is a batch of, which says whose checkpoint Spark uses.
 
-    None where Spark does not say: on Spark Connect, or outside a query's thread.
+    None where Spark does not show it: on Spark Connect, or outside a query's thread.
     """
     context = getattr(rows.sparkSession, "sparkContext", None)
     found = None if context is None else context.getLocalProperty(_QUERY_ID)

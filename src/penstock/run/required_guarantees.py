@@ -17,6 +17,7 @@ from penstock.spec.combinations import mode_complaints, own_output_complaints
 from penstock.spec.complaint import sentence
 from penstock.spec.pipeline import Trigger
 from penstock.transform.guarantee import operator_claims, option_claims, output_mode_claim, require_mode, trigger_claim
+from penstock.transform.selection import random_functions
 
 _log = logging.getLogger(__name__)
 
@@ -89,7 +90,7 @@ def claims_of(facts: QueryFacts, plan: DeliveryPlan) -> tuple[Claim, ...]:
 
 
 def _require_no_complaint(facts: QueryFacts, plan: DeliveryPlan) -> None:
-    """Raise Usage for what a pipeline file is refused for when it is read, where sinks and query come together only now."""
+    """Raise Usage for combinations of query and sinks that loading refuses in a pipeline file; code combines them only here."""
     sinks = plan.settings.sinks
     modes = () if facts.output_mode is None else mode_complaints(sinks, facts.output_mode)
     for complaint in (*modes, *own_output_complaints(sinks, facts.sources.paths)):
@@ -102,7 +103,7 @@ def _require_computable(frame: DataFrame, sink: Sink) -> None:
     remedy = f"The rows have {', '.join(frame.columns)}: correct the route or the transform."
     try:
         if sink.route_sql is not None:
-            _ = frame.selectExpr(sink.route_sql).schema
+            _require_same_account(frame.selectExpr(sink.route_sql), sink)
         own = sink.own_rows(frame.schema.json()) if isinstance(sink, ProjectsRows) else None
         if own is not None:
             wrong = f"sinks.{sink.name} cannot make its records of the rows"
@@ -110,6 +111,18 @@ def _require_computable(frame: DataFrame, sink: Sink) -> None:
             _ = frame.selectExpr(*own.columns.values()).schema
     except PySparkException as error:
         raise Usage(f"{wrong}: {read_spark_error(str(error)).sentence}", remedy=remedy) from error
+
+
+def _require_same_account(routed: DataFrame, sink: Sink) -> None:
+    """Raise Usage if a row's account is another one each time that it is computed."""
+    _ = routed.schema
+    random = random_functions(routed)
+    if random:
+        raise Usage(
+            f"sinks.{sink.name}.route is of chance: {random} gives another value each time it is computed, expected one account "
+            "for each row.",
+            remedy="Compute the account in the transform, as `if(rand() < 0.5, 'a', 'b') AS account`, and route by that column.",
+        )
 
 
 def _sink_claim(sink: Sink, plan: DeliveryPlan, trigger: Trigger | None) -> Claim:

@@ -1,4 +1,4 @@
-"""What a running delivery is put together from, and the coordinator over it."""
+"""The `Runtime` of one run (ledger, sinks and checkpoint), how it is prepared, and the coordinator over it."""
 
 import os
 import platform
@@ -22,7 +22,7 @@ from penstock.stage.quarantine import QuarantineMember
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """What a running delivery is put together from."""
+    """Ledger, sinks and checkpoint of one run, and what else its delivery needs."""
 
     pipeline: PipelineName
     ledger: Ledger
@@ -32,9 +32,9 @@ class Runtime:
     digest: str
     demanded: Guarantee
     watch: Watch | None = None
-    """Over the sources that are read from Kafka."""
+    """The watch over the sources that are read from Kafka, None if there are none."""
     quarantine: QuarantineMember | None = None
-    """One of the sinks, which gets no row of the pipeline. Without it a sink may have that name, and is as any other."""
+    """The quarantine, one of `sinks`, which gets no row of the pipeline. If None, a sink of that name is like any other."""
     left: Nonce | None = None
     """The newest entry of the ledger when a client of Spark Connect left the pipeline to its server."""
 
@@ -50,7 +50,7 @@ class Runtime:
         self.ledger.close()
 
     def source_names(self, batch_id: BatchId) -> tuple[SourceName, ...]:
-        """The pipeline's names for its sources; for a query that has none, the checkpoint's own."""
+        """Return the pipeline's names for its sources; for a query that has none, the checkpoint's own."""
         if self.sources:
             return self.sources
         entry = self.checkpoint.offsets(batch_id)
@@ -58,12 +58,12 @@ class Runtime:
 
 
 def now_ms() -> int:
-    """Unix time for people and durations."""
+    """Return Unix time in milliseconds, for people and durations, never for decisions."""
     return time.time_ns() // 1_000_000
 
 
 def use_row_digest(sinks: Sequence[Sink], tail: Entry | None) -> None:
-    """Have `sinks` hash rows as the ledger does whose newest entry is `tail`, or as one does that is still to begin."""
+    """Have `sinks` hash rows by the ledger's kind of digest. `tail` is its newest entry, None for a ledger still to begin."""
     row_digest = NEWEST_ROW_DIGEST if tail is None else tail.summary.row_digest
     for sink in sinks:
         if isinstance(sink, HashesRows):
@@ -71,7 +71,7 @@ def use_row_digest(sinks: Sequence[Sink], tail: Entry | None) -> None:
 
 
 def prepare(runtime: Runtime, *, schema: str | None, taken: Mapping[SinkName, Taken] = ALL_ROWS) -> None:
-    """Prove ledger and places, then prepare every sink: what comes before any fence. Raises Refused, Usage, Failed, Retryable.
+    """Prove ledger and places and prepare every sink, before the fence. Raises Refused, Usage, Failed, Retryable.
 
     `schema`: of the rows, None where only recovery is to follow. `taken`: the selections of these rows.
     """
@@ -85,7 +85,7 @@ def prepare(runtime: Runtime, *, schema: str | None, taken: Mapping[SinkName, Ta
 
 
 def coordinator_of(runtime: Runtime, *, deferred: DeferredPublish | None = None) -> Coordinator:
-    """The coordinator over real ledger and sinks, not opened yet."""
+    """Return a coordinator over the runtime's ledger and sinks, not opened yet."""
     return Coordinator(
         pipeline=runtime.pipeline,
         ledger=runtime.ledger,
@@ -98,7 +98,7 @@ def coordinator_of(runtime: Runtime, *, deferred: DeferredPublish | None = None)
 
 
 def opened_by_this_process(runtime: Runtime) -> Opened:
-    """The fence entry's body: who opens, for people."""
+    """Return the body of the fence's entry, which says for people who opens the pipeline."""
     return Opened(
         owner=f"{socket.gethostname()} process {os.getpid()}",
         checkpoint=runtime.checkpoint.location,

@@ -63,7 +63,7 @@ def _configured(writer: DataStreamWriter, settings: PipelineSettings, *, name: s
 
 
 def _of_this_run(settings: PipelineSettings, plan: DeliveryPlan, sources: tuple[SourceName, ...]) -> DeliveryPlan:
-    """Return the plan. A source that cannot be read again cannot go on from a checkpoint either, so each run gets a new one."""
+    """Return `plan` with `sources`, and with a new checkpoint if a source cannot be read again: no checkpoint continues that."""
     if too_weak(source_claims(settings.sources, {}), Guarantee.EXACTLY_ONCE):
         place = settings.checkpoint
         own = place.model_copy(update={"url": f"{place.url}/run-{new_nonce()}"})

@@ -30,7 +30,7 @@ DELIVERED = "delivered offsets"
 def status_of(plan: DeliveryPlan, *, known: tuple[PlaceState, ...] | None = None) -> Status:
     """Return where the pipeline stands, at constant cost: by its ledger, its checkpoint, and a look at each place.
 
-    `known` is what the places said a moment ago; they are not asked again.
+    `known`: the places of an earlier status, to use instead of another look at them.
     """
     with closing(ledger_of(plan)) as ledger:
         before = ledger.tail()

@@ -102,7 +102,7 @@ class ImportCheck:
         subject = f"sink {self.sink}"
         try:
             importlib.import_module(self.module)
-        except Exception as error:  # noqa: BLE001 - whatever the module raises is what is to be told
+        except Exception as error:  # noqa: BLE001 - whatever the module raises is the finding
             message = f"importing {self.module} raised {raised(error)} Install it on every executor."
             return [Finding(subject=subject, ok=False, message=message)]
         return [Finding(subject=subject, ok=True, message=f"{self.module} can be imported")]
@@ -155,7 +155,7 @@ _ANY = inspect.Parameter.VAR_POSITIONAL
 def _signature(made: Callable[..., Any]) -> inspect.Signature | None:
     try:
         return inspect.signature(made)
-    except (ValueError, TypeError):  # calling it will tell
+    except (ValueError, TypeError):  # the call shows whether it fits
         return None
 
 

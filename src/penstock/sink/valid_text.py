@@ -1,6 +1,6 @@
 """Checks that texts are UTF-8, for sinks that have no other check.
 
-Spark's casts make texts of any bytes, and few readers accept them.
+Spark's CAST makes a STRING of any bytes, and few readers accept texts that are not UTF-8.
 """
 
 import pyarrow as pa

@@ -72,9 +72,10 @@ def unknown_format(source: str, name: str) -> Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedSource:
-    """One source. `format` is what Spark was given: a short name or a class name, `table` for a table. `paths`: of file sources.
+    """One source of a query that no pipeline file describes. `format` is what Spark was given: a short name or a class name.
 
-    `options` is None where the plan does not show them. They can hold credentials, so they are looked at and never printed.
+    A table has the format `table`. `paths` are those of a file source. `options` is None where the plan does not show them; they
+    can hold credentials, so they are never printed.
     """
 
     format: str

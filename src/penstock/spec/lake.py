@@ -38,7 +38,7 @@ class LakeTable(DeletesRows):
 
     @classmethod
     def valid_keys(cls) -> tuple[str, ...]:
-        """Return the keys of the format first."""
+        """Return the keys, those of the format before those that all formats share."""
         shared = LakeTable.model_fields
         keys = super().valid_keys()
         return (*(key for key in keys if key not in shared), *(key for key in keys if key in shared))

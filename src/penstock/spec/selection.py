@@ -28,7 +28,7 @@ class TakesRows(Settings):
 
     @classmethod
     def valid_keys(cls) -> tuple[str, ...]:
-        """Return the keys of the kind of sink first."""
+        """Return the keys, those of the kind of sink before those that all sinks share."""
         own = TakesRows.model_fields
         return (*(key for key in super().valid_keys() if key not in own), *own)
 

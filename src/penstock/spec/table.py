@@ -57,7 +57,7 @@ class Table(TakesRows):
 
     @property
     def _identity(self) -> tuple[object, ...]:
-        """Return the database and the table, in the same letters however they are written."""
+        """What identifies database and table: equal for all spellings of the same table."""
         raise NotImplementedError
 
     @property

@@ -76,7 +76,7 @@ class SqlDatabase(ServerConnection, Connections[S]):
     def unknown_if_cut(self, what: str, *, read: str) -> Iterator[None]:
         """Raise Conflict for a COMMIT of `what` that was rolled back, OutcomeUnknown for one without an answer.
 
-        After OutcomeUnknown, `read`, over a new connection, shows whether it happened.
+        `read` names in the message what shows, over a new connection, whether the COMMIT happened.
         """
         try:
             yield

@@ -137,7 +137,7 @@ def _own_rows(sink: Sink, schema: StructType, taken: Taken | None) -> OwnRows | 
 
 
 def _of_taken(sql: str, taken: Taken | None) -> str:
-    """Return an expression that is computed for the rows that are taken alone: it may fail for others."""
+    """Return `sql`, computed only for the rows that the sink takes: it may fail for others."""
     return sql if taken is None or taken.where is None else f"if(({taken.where}\n), {sql}, NULL)"
 
 

@@ -31,13 +31,13 @@ class ReadableAgain(Protocol):
         ...
 
     def count(self, offsets: OffsetRange) -> int:
-        """Return how many offsets lie between two."""
+        """Return how many offsets the range spans."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadRecords:
-    """The undecodable records of one batch, with the column UNKNOWN. `offsets` counts what the batch reads of their sources."""
+    """The undecodable records of one batch, with the column UNKNOWN. `offsets`: how many the batch reads of their sources."""
 
     rows: "pa.Table"
     offsets: int
@@ -60,8 +60,9 @@ class QuarantineMember:
     def found(self, spark: "SparkSession", ranges: Sequence[OffsetRange], *, decided: int | None = None) -> BadRecords | None:
         """Return the bad records between these offsets, None if there are none.
 
-        Raises StageFailed if they are too many, Refused if a source with a quarantine is not read once, and what the tasks raise.
-        A batch that was `decided` with so many passed the limits of then: today's do not apply, but tasks stop beyond that count.
+        `decided`: the number of bad records that a batch was decided with. Present limits do not apply to it, but tasks stop
+        beyond that number. Raises StageFailed if there are too many, Refused if a source with a quarantine is not read once, and
+        what the tasks raise.
         """
         if not self.sources:
             return None

@@ -11,7 +11,7 @@ _SHOWN = 5
 
 
 def urgency(error: PenstockError) -> int:
-    """Return the rank of `error`, 0 the most urgent: a newer run, then what needs an act, then what may pass by itself."""
+    """Return the rank of `error`. 0, the most urgent, is a newer run; then come errors that need an act, then passing ones."""
     passing = isinstance(error, PublishFailed) and isinstance(error.__cause__, Retryable)
     order = (
         isinstance(error, Fenced),

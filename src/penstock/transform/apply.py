@@ -151,7 +151,7 @@ def _require_callable(reference: str, function: Callable[..., object]) -> None:
     except TypeError as error:
         raise Usage(f"{_PYTHON_KEY} {reference} cannot be called with (spark, sources): {error}.", remedy=_SIGNATURE) from error
     except ValueError:
-        return  # a built-in without a signature: calling it will tell
+        return  # a built-in without a signature: the call shows whether it fits
 
 
 def _kind(value: object) -> str:

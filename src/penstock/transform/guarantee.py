@@ -96,7 +96,7 @@ def output_mode_claim(output_mode: str) -> Claim:
 
 def option_claims(options: Mapping[str, str]) -> tuple[Claim, ...]:
     """Return one claim for each option of the query (`writeStream.option`) that weakens it."""
-    given = {name.lower(): value for name, value in options.items()}  # Spark does not mind case
+    given = {name.lower(): value for name, value in options.items()}  # Spark ignores the case of an option's name
     if given.get(ASYNC_OPTION.lower(), "false").lower() != "true":
         return ()
     why = "Asynchronous progress leaves gaps in the offset log; after a crash a batch number comes again with other rows."
@@ -156,15 +156,16 @@ def _keeps_state(node: PlanNode) -> bool:
 
 def _operator(node: PlanNode) -> StatefulOperator:
     what, bounded = _WHAT.get(node.name, _user_state)(node)
-    return StatefulOperator(name=node.name, what=what, bounded=bounded, random=tuple(sorted(set(_random(node)))))
+    random = sorted({name for below in node.walk() for name in random_in(below)})
+    return StatefulOperator(name=node.name, what=what, bounded=bounded, random=tuple(random))
 
 
-def _random(node: PlanNode) -> Iterator[str]:
-    for below in node.walk():
-        if below.name == "Sample":
-            yield "sample"
-        yield from below.random
-        yield from (found.lower() for found in _RANDOM.findall(below.detail))
+def random_in(node: PlanNode) -> Iterator[str]:
+    """Yield the functions in this operator alone that give another value each time they are computed."""
+    if node.name == "Sample":
+        yield "sample"
+    yield from node.random
+    yield from (found.lower() for found in _RANDOM.findall(node.detail))
 
 
 def _keys(node: PlanNode) -> str:

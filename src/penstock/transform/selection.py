@@ -13,6 +13,7 @@ from penstock.spark.column_name import quoted
 from penstock.spark.error import read_spark_error
 from penstock.spec.selection import TakesRows
 from penstock.spec.settings import nearest
+from penstock.transform.guarantee import random_in
 from penstock.transform.plan import plan_of
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def taken_of(selections: Mapping[SinkName, TakesRows], rows: "DataFrame") -> Map
     """Return what each sink takes of rows like these. Analyses expressions and runs nothing.
 
     Called once for each start, before anything is opened. Raises Usage for an expression that Spark does not understand, that
-    looks at other rows than its own, or that gives a column which is there already.
+    looks at other rows than its own, or that gives a column which is there already, and for a predicate of chance.
     """
     if not selections:
         return ALL_ROWS
@@ -44,8 +45,13 @@ def selected(rows: "DataFrame", selection: TakesRows) -> "DataFrame":
     return rows.select(*(quoted(name) for name in rows.columns if name not in selection.exclude))
 
 
+def random_functions(computed: "DataFrame") -> str:
+    """Return the functions in the expressions that `computed` selects which give another value each time; empty without any."""
+    return ", ".join(sorted(set(random_in(plan_of(computed)))))
+
+
 class _Analysis:
-    """The selection of one sink. `rows`: none, with the columns of the pipeline's."""
+    """Has Spark analyse the selection of one sink. `rows` is an empty DataFrame with the columns of the pipeline's rows."""
 
     def __init__(self, rows: "DataFrame", sink: str) -> None:
         self._rows, self._sink = rows, sink
@@ -68,6 +74,13 @@ class _Analysis:
             raise Usage(
                 f"{self._sink}.{key} is {predicate!r}, which gives {field.dataType.simpleString()}, expected true or false.",
                 remedy="Write a comparison, such as `amount > 0`.",
+            )
+        random = random_functions(self._rows.selectExpr(f"({predicate}\n) AS taken"))
+        if random:  # a predicate is computed once for each column of the row
+            raise Usage(
+                f"{self._sink}.{key} is {predicate!r}, and {random} gives another value each time it is computed, expected one "
+                "value for each row.",
+                remedy="Compute it in the transform, as `rand() AS chance`, and compare that column.",
             )
 
     def _selected(self, selection: TakesRows) -> Iterator[tuple[str, StructField]]:

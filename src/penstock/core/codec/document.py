@@ -10,7 +10,7 @@ from penstock.errors import FormatTooNew, LedgerMismatch
 
 
 def refuse_constant(name: str) -> None:
-    """Raise ValueError for NaN and infinities, which Python's parser takes for numbers of JSON."""
+    """Raise ValueError for NaN and infinities: Python's parser accepts them, but JSON has no such numbers."""
     raise ValueError(f"{name} is no number of JSON")
 
 
@@ -65,7 +65,7 @@ def mismatch(where: str, damage: Exception) -> LedgerMismatch:
 
 
 def decode(data: bytes, *, kind: str, where: str, readers: Mapping[int, Callable[[dict[str, Any]], _T]]) -> _T:
-    """Return what the reader of the document's version makes of its fields. Raises LedgerMismatch for damage, FormatTooNew."""
+    """Return the value that the reader of the document's version builds from its fields. Raises LedgerMismatch, FormatTooNew."""
     version, fields = decode_document(data, kind=kind, newest=max(readers), where=where)
     try:
         return readers[version](fields)

@@ -25,11 +25,11 @@ from penstock.core.topics import NO_EVIDENCE, Evidence
 
 FORMAT = "penstock.entry"
 _PLAIN, _COUNTED, _TOPICS, _NAMED, _SELECTED = 1, 2, 3, 4, 5
-"""Versions: without and with request counts, then with topics and gaps read from Kafka, then of a ledger with an identity, then
-with the schemas of sinks that take a selection of the rows.
+"""Version 2 adds request counts; 3 topics read from Kafka, and gaps; 4 the ledger's identity; 5 the schemas of sinks that take a
+selection of the rows.
 
-Older Penstocks wrote each entry in the oldest version that can hold it. An entry of a ledger with an identity has the fourth
-version, or the last one if a sink takes a selection.
+Older Penstocks wrote each entry in the oldest version that can hold it. An entry of a ledger with an identity has version 4, or
+5 if a sink takes a selection.
 """
 
 
@@ -99,7 +99,7 @@ _ADOPTED_FIELDS: Mapping[str, Field[Any]] = {
 
 
 def _entry_of(version: int) -> Record[Entry]:
-    """Return an entry as it stands in a document of `version`."""
+    """Return the record that reads and writes an entry in a document of `version`."""
     gaps = {"gaps": GAP.listed} if version >= _TOPICS else {}
     bodies: Mapping[type[Body], Record[Any]] = {
         Decided: _decided_of(version, gaps),
@@ -141,7 +141,7 @@ def _decided_of(version: int, gaps: Mapping[str, Field[Any]]) -> Record[Decided]
 
 
 def _one_of(records: Mapping[type[Body], Record[Any]]) -> Field[Body]:
-    """Return the field of a value whose class decides which of the `records` it is."""
+    """Return the field of a value that is one of `records`: written by the value's class, read by the field `kind`."""
 
     def read(value: object) -> Body:
         kind = value.get("kind") if isinstance(value, dict) else None

@@ -122,10 +122,10 @@ def choice(kind: type[_E], what: str) -> Field[_E]:
 
 
 class Record(Field[_T]):
-    """An object with exactly `fields`: the attributes of those names, with which `make` is called to get the value again.
+    """A JSON object with exactly `fields`: attributes of a value by name, from which `make` builds the value again.
 
-    `parts` are attributes that are records, whose fields stand among this one's. A `kind` is one more field, which tells the
-    record from others in its place.
+    `parts` are attributes that are records themselves, but whose fields stand directly in this object. `kind`, if given, is one
+    more field: it distinguishes the record from others in the same place.
     """
 
     def __init__(

@@ -17,7 +17,10 @@ Rows = Callable[[], Iterator["pa.RecordBatch"]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupersededRows:
-    """Superseded rows of a batch, which a later row with the same key follows: numbers and totals. `rows` counts all rows."""
+    """Rows of a batch that a later row with the same key supersedes.
+
+    `numbers`: their places in the batch. `totals`: their count and digest. `rows`: the number of all rows of the batch.
+    """
 
     rows: int
     numbers: "np.ndarray[tuple[int], np.dtype[np.int64]]"

@@ -65,9 +65,9 @@ class Replaced:
 
 
 class CassandraMarkerStore:
-    """A `MarkerStore` for one publication; it changes the marker only as long as that is what was read last.
+    """A `MarkerStore` for one publication. It changes the marker only if nobody else has since it was read.
 
-    `has_ledger_id`: the markers' table has that column; one that an older Penstock made gets it when the sink is prepared.
+    `has_ledger_id`: the markers' table has the column `ledger_id`, which preparing adds to a table of an older Penstock.
     """
 
     def __init__(self, execute: Execute, *, has_ledger_id: bool = True) -> None:
@@ -141,7 +141,7 @@ class CassandraMarkerStore:
         self.write(marker, around=partial(MARK.around, error=connection_lost, lost=connection_lost))
 
     def _change(self, statement: str, values: Sequence[Any], *, around: Around) -> None:
-        """Make a conditional change. Raises Conflict, also if an applied try got no answer: reading the marker tells."""
+        """Make a conditional change. Raises Conflict, also if an unanswered earlier try took effect: the marker shows which."""
         if not self._execute(statement, values, around=around)[0][0]:
             raise Conflict("the marker was moved by another run, or by this one whose answer was lost")
 

@@ -88,7 +88,7 @@ class CassandraSink(CatalogSink[Connection, TableSchema]):
             few = tables.few_copies(connection)
         return findings if few is None else [*findings, Finding(subject=f"sink {self._name}", ok=True, warns=True, message=few)]
 
-    # --- what is Cassandra's own
+    # --- what this sink does its own way
 
     def _described(self, rows: str) -> str:
         return (
@@ -144,7 +144,7 @@ class CassandraSink(CatalogSink[Connection, TableSchema]):
         load = partial(self._load_by, patience, markers, publication, target)
         try:
             published = self._note_applied(apply(markers, publication, target, since=self._committed, load=load))
-        except StagedDataLost as lost:  # or published meanwhile by another driver, which then removes it
+        except StagedDataLost as lost:  # unless another driver has published the batch, and removed its pieces
             if not self._shows(publication):
                 raise
             raise Conflict("another driver published the batch first") from lost
@@ -154,7 +154,7 @@ class CassandraSink(CatalogSink[Connection, TableSchema]):
     def _decided(self, publication: Publication) -> Target:
         """Return the target as it was decided, except that an append is upserted where the sink says upsert now.
 
-        That is the way out for a batch that holds a key twice. Any other batch leaves the same rows.
+        That lets a batch that holds a key twice be published. Any other batch leaves the same rows either way.
         """
         decided = decided_target(publication, self._target)
         return replace(decided, write="upsert") if self._target.write == "upsert" else decided

@@ -1,4 +1,4 @@
-"""All CQL statements of the Cassandra sink, but not when they run."""
+"""All CQL statements of the Cassandra sink. When they run is decided elsewhere."""
 
 # ruff: noqa: S608 - every name in a statement is quoted or our own, every value is bound
 
@@ -102,7 +102,7 @@ class TableStatements:
         return f"SELECT {_listed(self.columns)} FROM {quoted(self.table)}"
 
     def read_keys(self, dated: Sequence[str]) -> str:
-        """Return the query for rows whose keys differ in the last column only, a bound list, and for write times of `dated`."""
+        """Return the query for rows and write times of columns `dated`; keys differ in the last column only, bound as a list."""
         alike = "".join(f"{quoted(name)} = ? AND " for name in self.key[:-1])
         written = "".join(f", writetime({quoted(name)})" for name in dated)
         columns = f"{_listed(self.columns)}{written}"

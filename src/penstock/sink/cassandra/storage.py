@@ -29,7 +29,7 @@ MAX_ROW_BYTES = 8_000_000
 """Half of what a server accepts by default."""
 MAX_KEY_BYTES = 65_535
 _OVERHEAD_BYTES = 32
-"""What each column of a key adds to its text, at most."""
+"""The most bytes that each column of a key adds to those of its value."""
 _types = pa.types
 _INTEGERS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64, "varint": 64}
 _EPOCH, _MILLISECOND = dt.datetime(1970, 1, 1), dt.timedelta(milliseconds=1)  # noqa: DTZ001 - the driver's own have no zone

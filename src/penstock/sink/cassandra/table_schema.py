@@ -1,4 +1,4 @@
-"""The user's table: what settings and rows must be, what the catalog shows, and whether repeated writes leave what one does."""
+"""The user's table in Cassandra: checks of settings and rows, its schema, and whether writes to it can be repeated safely."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -62,7 +62,10 @@ def require_storable(rows: "pa.Schema", target: Target) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSchema:
-    """A table or a view. `partition` and `clustering` are its primary key, `static` the columns of a whole partition."""
+    """A table or a view. `partition` and `clustering` are its primary key, `static` the columns of a whole partition.
+
+    `counts`: it has counters. `lives_s`: seconds after which rows expire by default, 0 for never.
+    """
 
     is_view: bool
     columns: tuple[TableColumn, ...] = ()
@@ -190,7 +193,7 @@ def _key(partition: tuple[str, ...], clustering: tuple[str, ...]) -> str:
 
 
 def row_validator(_: Connection, __: TableSchema, sink: SinkName, target: Target) -> RowValidator:
-    """Return the check of rows in the tasks, which goes by the key."""
+    """Return the check of rows in the tasks; it depends on the key only, not on the table."""
     return RowValidator(
         sink=sink,
         table=target.table,
@@ -201,13 +204,13 @@ def row_validator(_: Connection, __: TableSchema, sink: SinkName, target: Target
     )
 
 
-# --- creating tables, and looking whether the user may
+# --- creating tables, and checking the user's rights
 
 
 def create_own_tables(connection: Connection) -> None:
     """Create Penstock's own tables where they are missing. Raise Refused.
 
-    Each statement stands for itself. A run that ends in between leaves an empty table, or one without a marker, to the next one.
+    Each statement takes effect by itself. A run that ends in between leaves an empty table, or no marker, to the next run.
     """
     for table, statement in ((MARKER_TABLE, sql.CREATE_MARKER), (BATCH_TABLE, sql.CREATE_BATCH)):
         if table_schema_of(connection, table) is None:
@@ -232,7 +235,7 @@ def _has_ledger_id(connection: Connection) -> bool:
 
 
 def require_allowed(connection: Connection, _: TableSchema, rows: "pa.Schema", target: Target) -> None:
-    """Raise Refused where the user lacks a right. A row without a key tests writing: it is refused after the right was found."""
+    """Raise Refused where the user lacks a right. A row without a key tests writing: the right is checked before the row."""
     statements = sql.statements_of(rows, target)
     with _granted("SELECT", target.table):
         connection.execute(statements.look)

@@ -1,4 +1,4 @@
-"""Sessions of a driver as the sink uses them: one that writes, others that look; their errors, and the markers behind them."""
+"""Sessions of a driver as the sink uses them: one that writes, others that read; their errors, and the marker store."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress

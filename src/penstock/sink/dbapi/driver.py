@@ -70,7 +70,7 @@ class Session:
     def execute_many(self, sql: Sql, rows: Iterable[Sequence[Any]]) -> int:
         """Run one statement for each row, whose values are in the order of its parameters; return the number of rows written.
 
-        For a driver that does not report it, that is the number of `rows`.
+        That is the number of `rows` where the driver does not report it.
         """
         text, names = sql.rendered(self.driver.style)
         bound = [_bound(names, dict(zip(names, row, strict=True)), self.driver.style) for row in rows]

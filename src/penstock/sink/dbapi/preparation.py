@@ -66,7 +66,7 @@ class Wanted:
 
 
 def prepare_table(session: Session, wanted: Wanted) -> RowValidator:
-    """Create or look at the table, try it, create its marker; return the check for the tasks. Raise Usage, Refused."""
+    """Create or check the table, try it, create or check its marker; return the row check. Raise Usage, Refused."""
     require_storable(wanted)
     quotes = own_tables(session)
     _require_undone(session, wanted)
@@ -164,7 +164,7 @@ def _name_markers(session: Session) -> None:
 
 
 def _define(session: Session, statement: str, table: str, there: str, *, how: str = "created") -> None:
-    """Create or alter a table, unless another process does it meanwhile, after which `there` runs. Raise Refused."""
+    """Create or alter a table. Raise Refused where that fails and the query `there` fails, too: no other process did it."""
     try:
         session.execute(statement)
         session.commit()

@@ -45,8 +45,8 @@ LONGEST = 100_000
 class DbapiSink(TransactionalSink[Session]):
     """Delivers into one table, as described in `TableSink`, but without `upsert`: databases share no statement for it.
 
-    `driver` names the module with `connect`, which is called with the arguments `connect`. `columns`: types for the table, if
-    it is created. `longest`: the most characters or bytes of a value; one of that length is tried once.
+    `driver` names the driver's module, whose `connect` is called with the arguments `connect`. `columns`: types for columns that
+    are created. `longest`: the most characters or bytes of a value; one of that length is tried once.
     """
 
     _database: Database
@@ -75,7 +75,7 @@ class DbapiSink(TransactionalSink[Session]):
         self._counts = False
         """Whether each batch counts the table's rows, because the driver once reported another number than was written."""
 
-    # --- what is its own
+    # --- what this sink does its own way
 
     def _described(self, rows: str) -> str:
         return f"one transaction over {self._database.driver.name}: {rows} table {self._target.table}"
@@ -116,7 +116,7 @@ class DbapiSink(TransactionalSink[Session]):
         return DbapiMarkerStore(connection, locking=True)
 
     def _lacks_markers(self) -> bool:
-        """Drivers do not say why a query failed: tables are missing only while others can be read."""
+        """Return whether the marker table is missing, not unreadable like all tables: drivers do not say why a query failed."""
         with suppress(PenstockError), self._database.reader() as connection:
             lacks = self._readable_marker_store(connection) is None
             return lacks and self._existing_table(connection) is not None and self._readable_marker_store(connection) is None
@@ -126,7 +126,7 @@ class DbapiSink(TransactionalSink[Session]):
         return _unlocked_marker_store(connection, locking=False) if has(connection, is_there(MARKER_TABLE)) else None
 
     def _marker_of_table(self, connection: Session) -> TableMarker | None:
-        """Lock the marker, too: publishers wait while the table is compared with it."""
+        """Return the table's marker and lock it: publishers wait while the table is compared with it."""
         self._quotes = quotes_of(connection, self._target.table)
         readable = self._readable_marker_store(connection)
         owners = [] if readable is None else readable.owners(self._target.table)
@@ -136,7 +136,7 @@ class DbapiSink(TransactionalSink[Session]):
         return marker.before if marker.schema is None else self._content(connection, marker.schema)
 
     def _begin(self, connection: Session) -> None:
-        """End what earlier statements looked at; the driver begins a transaction with the first statement."""
+        """End the snapshot of earlier statements by a rollback; the driver begins a transaction with the next statement."""
         with BEGIN.around(error=connection_lost, lost=connection_lost):
             connection.rollback()
         if self._quotes is None:
@@ -171,11 +171,11 @@ class DbapiSink(TransactionalSink[Session]):
 
         if self._is_tried(connection, publication, target):
             return load_rows()
-        self._is_recovered = True  # so that it is tried before the next batch is staged
+        self._is_recovered = True  # so that the table is tried before the next batch is staged
         return read_back(load_rows, lambda: self._content(connection, publication.schema), publication, target)
 
     def _is_tried(self, connection: Session, publication: Publication, target: Target) -> bool:
-        """Return whether the table is declared as when such rows were tried. Once read here, nobody can alter it any more."""
+        """Return whether the table is declared as when such rows were tried. After this read, nobody can alter it."""
         declared = declared_of(connection, self._catalog, target.table)
         shape = replace(self._wanted(publication.pipeline, publication.schema), target=target).shape(declared)
         if shape not in self._tried and known_to_keep(connection, publication.pipeline, publication.sink, shape) is not None:
@@ -208,5 +208,5 @@ class DbapiSink(TransactionalSink[Session]):
 
 
 def _unlocked_marker_store(session: Session, *, locking: bool) -> DbapiMarkerStore:
-    """Return the markers, also those of an older Penstock."""
+    """Return the markers, also where an older Penstock created their table."""
     return DbapiMarkerStore(session, locking=locking, has_ledger_id=has(session, HAS_LEDGER_ID))

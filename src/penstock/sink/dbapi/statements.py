@@ -38,7 +38,7 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sql:
-    """One statement with values, as a sequence of texts and values. One without is a `str`."""
+    """One statement with values, as a sequence of texts and values. A statement without values is a `str`."""
 
     parts: tuple[str | Value, ...]
 
@@ -106,7 +106,7 @@ CREATE_BATCH_TABLE = """CREATE TABLE penstock_dbapi_batch (
 )"""
 
 _COLUMNS = {"write": "way", "position": "at_position", "schema": "row_schema", "rows": "row_count"}
-"""Columns whose names are not those of other databases' markers: everywhere, these need no quotes."""
+"""Columns with other names than in the markers of native sinks: names that need no quotes in any database."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The trial of a table: rows of extreme values are written, read back and rolled back, to find out what the database keeps.
 
-Nothing else shows it: a driver names no types that all databases share. A value that does not come back unchanged is refused,
-in the whole column if it is an ordinary one, in the tasks if it is NaN, an infinity, NUL, NULL or a very long text.
+Nothing else shows it: a driver names no types that all databases share. If an ordinary value does not come back unchanged, the
+table is refused. If NaN, an infinity, NUL, NULL or a very long text does not, the tasks refuse rows that have it in that column.
 """
 
 from collections.abc import Mapping, Sequence
@@ -146,7 +146,7 @@ class Trial:
         return self._attempts.problem_with(self._with(name, value)) is None
 
     def _come_back(self, values: Sequence[Named]) -> bool:
-        """Return whether all values come back. Ordinary rows take one per column, so there are few and no key repeats."""
+        """Return whether all values come back, each in an ordinary row. A row takes one for each column, so rows are few."""
         columns = [name for name, _ in values]
         places = [columns[:at].count(name) for at, name in enumerate(columns)]
         rows = [

@@ -1,4 +1,4 @@
-"""What a trial says later: its result, in the marker's row, and how the table was declared then.
+"""The record of a trial, in the marker's row: its result, and how the table was declared.
 
 A table is tried once for each shape of rows. One that was altered since may keep fewer values.
 """

@@ -150,7 +150,7 @@ _NUMBERS = ("007", "1.50", "1e3")
 """Texts of numbers. A column that SQLite takes for a numeric one, such as STRING, turns them into 7, 1.5 and 1000."""
 _TEXTS = ("a", "", " ", "b ", "'", '"', "`", "\\", "%s", "?", ":p1", "$1", "\t", "\r\n", "é", "e\u0301", "\U0001f600", *_NUMBERS)
 ROWS = len(_TEXTS)
-"""How many rows hold all of them; no type has more values of its own."""
+"""How many rows hold all `_TEXTS`; no other type has more values of its own."""
 _MORE = range(1, 2 * ROWS)
 """Further values of types that a key may have: in so many rows no key repeats, even one that Penstock does not know of.
 

@@ -6,7 +6,7 @@ read from the very snapshot that the commit is made on.
 
 A table's marker is a handful of application versions, which are numbers and outlive checkpoints and clean-ups of the log: the
 position, and the identity of the ledger in parts; where rows replace others, also what the table shows. The commit's own notes
-tell people more; they go with the log's old files.
+tell people more; they are removed with the log's old files.
 """
 
 import json
@@ -56,7 +56,7 @@ _PARTITION: Final = "partition"
 _NOTE: Final = "penstock."
 _WRITTEN_BY: Final = "written_by"
 _UNQUOTED: Final = "/!'()*-._~$&+,;=:@"
-"""Characters in a path that the library's log has as they are. What it makes of some others, no two writers agree on."""
+"""Characters of a path that the library writes into the log unquoted. Writers do not agree how some others are quoted."""
 
 
 def delta_error(point: str) -> DeltaError:
@@ -172,7 +172,7 @@ class Snapshot(TableSnapshot):
             )
 
     def files(self, within: KeyRange | None = None) -> Iterator[TableFile]:
-        found = pa.table(self.table.get_add_actions())  # not flattened: a column may be named as a field inside of one then is
+        found = pa.table(self.table.get_add_actions())  # not flattened: that could give a column and an inner field one name
         if within is not None:
             found = found.filter(_may_hold(found, within))
         columns = self.partition_by
@@ -274,7 +274,7 @@ def delta_log(account: DirectoryAccount | ObjectAccount) -> DeltaLog:
 
 @contextmanager
 def _committing(uri: str, *, remedy: str) -> Iterator[None]:
-    """Raise Conflict for a commit that another one came before, OutcomeUnknown for any other error."""
+    """Raise Conflict if another commit came first, OutcomeUnknown for any other error."""
     try:
         yield
     except CommitFailedError as cause:
@@ -316,7 +316,7 @@ def _properties(change: Change, publication: Publication) -> CommitProperties:
     if change.written_by is not None:
         notes[f"{_NOTE}{_WRITTEN_BY}"] = change.written_by
     retries = {"max_commit_retries": 0} if change.is_exclusive else {}
-    return CommitProperties(custom_metadata=notes, app_transactions=versions, **retries)
+    return CommitProperties(custom_metadata=notes, app_transactions=versions, **retries)  # I2: refused if one of them moved
 
 
 def _versions(publication: Publication) -> Iterator[Transaction]:
@@ -330,7 +330,7 @@ def _versions(publication: Publication) -> Iterator[Transaction]:
 
 
 def _notes(publication: Publication) -> Iterator[tuple[str, str]]:
-    """Yield what the commit tells people, and a start that compares the marker with the ledger."""
+    """Yield the notes of the commit, for people and for a start that compares the marker with the ledger."""
     yield f"{_NOTE}pipeline", publication.pipeline
     yield f"{_NOTE}sink", publication.sink
     yield f"{_NOTE}position", str(publication.position)

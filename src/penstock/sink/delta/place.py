@@ -1,4 +1,4 @@
-"""Where a Delta table is: what the library needs to open it there, and what the library leaves to others."""
+"""Where a Delta table is: what the library needs to open it there, and what Penstock does there by itself."""
 
 import os
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ class TablePlace(Protocol):
 
     @property
     def uri(self) -> str:
-        """The table for the library, and for people."""
+        """The table's path or URL, for the library and for people."""
         ...
 
     def storage_options(self) -> Mapping[str, str] | None:
@@ -42,7 +42,7 @@ class TablePlace(Protocol):
         ...
 
     def modified_ms(self, path: str) -> int:
-        """Return when a file was written (Unix time). Raises FileNotFoundError."""
+        """Return when a file was written, in milliseconds of Unix time. Raises FileNotFoundError."""
         ...
 
     def remove(self, path: str) -> None:
@@ -131,7 +131,7 @@ class StorePlace:
         self._store.delete(path)
 
     def sync(self, *, since: int, upto: int) -> None:
-        """Do nothing."""
+        """Do nothing: what the store has accepted is durable."""
 
 
 def place_of(account: DirectoryAccount | ObjectAccount) -> TablePlace:

@@ -97,7 +97,7 @@ def require_supported(table: TableSchema, *, where: str) -> None:
 
 
 def require_changeable(table: TableSchema, mode: WriteMode, *, where: str) -> None:
-    """Raise Refused for a table whose rows must stay, or whose feed of changes would tell that rows changed which did not."""
+    """Raise Refused for an append-only table, and for one whose change data feed would report rows that did not change."""
     if mode.write != APPEND and table.properties.get("delta.appendOnly") == "true":
         raise Refused(
             f"The table {where} has delta.appendOnly, and write: {mode.write} takes rows out of it.",

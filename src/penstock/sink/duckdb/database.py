@@ -28,7 +28,7 @@ _VALUES = (re.compile(r'(\bkey) ".*"', re.DOTALL | re.IGNORECASE), re.compile(r"
 def lock_of(path: str) -> RLock:  # noqa: ARG001 - what the cache goes by
     """Return this process's lock of the file, to be held while the file is written to, opened or closed.
 
-    DuckDB lets a second writer fail instead of wait, and so it does an opening that meets a closing.
+    In DuckDB a second writer fails instead of waiting, and so does an opening of the file while another thread closes it.
     """
     return RLock()
 

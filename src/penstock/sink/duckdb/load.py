@@ -25,7 +25,7 @@ _FETCHED_ROWS = 20_000
 def load(
     connection: "duckdb.DuckDBPyConnection", batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", target: Target
 ) -> Loaded:
-    """Write `batches` as `SqlDialect.write` does."""
+    """Write `batches` as `SqlDialect.write` describes."""
     statements = statements_of(schema, target)
     with STAGE.around(error=disk_error, lost=disk_error):
         _stage(connection, statements, batches, schema_with_deletes(schema) if target.deletes else schema)

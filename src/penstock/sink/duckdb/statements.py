@@ -128,7 +128,7 @@ class TableStatements(StagedTableStatements):
         return f"{self.insert()} WHERE {self._is_chosen(last=False)} ON CONFLICT ({self._list(self.key)}) DO NOTHING"
 
     def folds(self, name: str) -> str:
-        """Return whether the column's collation takes texts for equal that differ in case, accents or composition."""
+        """Read whether the column's collation takes texts for equal that differ in case, accents or composition."""
         alike = (("a", "A"), ("\u00e1", "a"), ("\u00e9", "e\u0301"))
         tried = " OR ".join(f"coalesce(max({quoted(name)}), '{one}') = '{other}'" for one, other in alike)
         return f"SELECT {tried} FROM {self.name} WHERE false"

@@ -1,7 +1,7 @@
 """`CatalogAddress`: the catalog that keeps a table, a SQL database or a server of Iceberg's REST API.
 
-What such a server answers is no proof by itself: a commit may have landed behind any error (the server's, a proxy's, a cut
-connection). So whoever commits reads the marker again after all of them.
+An error of such a server does not prove that a commit failed: it may have landed although the server, a proxy or a cut connection
+raised one. So whoever commits reads the marker again after every error.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ _DURABLE_COMMITS: Final = {"sqlite": "PRAGMA synchronous = EXTRA", "postgresql":
 class CatalogAddress:
     """A catalog's `url`: `sqlite:////path`, `postgresql://…`, or `https://…` of a REST server, which may need `options`.
 
-    `name` is what a database keeps the catalog under.
+    `name` is the catalog's name in a SQL database.
     """
 
     url: str = field(repr=False)
@@ -41,12 +41,12 @@ class CatalogAddress:
         scheme, _, rest = self.url.partition("://")
         catalog = SqlCatalog(self.name, uri=self.url if scheme == "sqlite" else f"postgresql+psycopg://{rest}", **io)
         listen(catalog.engine, "connect", partial(_make_commits_durable, statement=_DURABLE_COMMITS[catalog.engine.dialect.name]))
-        catalog.engine.dispose()  # the connections that it was made with
+        catalog.engine.dispose()  # its first connections came before the listener
         return catalog
 
     @property
     def is_missing(self) -> bool:
-        """Whether it is a file that is not there: to look at it would create it."""
+        """Whether the catalog is a file that does not exist: opening it would create it."""
         return self._file is not None and not self._file.exists()
 
     def make_directory(self) -> None:

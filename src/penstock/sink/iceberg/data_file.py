@@ -52,7 +52,7 @@ def data_file(file: TableFile, schema: Schema, *, location: str, spec_id: int) -
 
 
 def value_of(text: str | None, kind: PrimitiveType) -> Any:
-    """Return a partition value as manifests hold it, of its text in a decision."""
+    """Return a partition value as manifests hold it, made of its text in a decision."""
     if text is None or isinstance(kind, StringType):
         return text
     if isinstance(kind, BooleanType):

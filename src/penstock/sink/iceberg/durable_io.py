@@ -25,7 +25,7 @@ class DurableFile(PyArrowFile):
 
 
 class DurableFileIO(PyArrowFileIO):
-    """The library's own, but for what is written to a local directory."""
+    """The library's `PyArrowFileIO`, but what it writes to a local directory is durable."""
 
     def new_output(self, location: str) -> PyArrowFile:
         """Return the file at `location`, not yet created."""

@@ -7,7 +7,7 @@ snapshots, which expire.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -73,6 +73,7 @@ _PROPERTIES: Final = {
 }
 """With these a commit stays cheap: few manifests, few old metadata files."""
 _NOTE: Final = "penstock."
+_ANOTHER: Final = "Name another table, or copy its rows into one without"
 
 
 def iceberg_error(point: str) -> CommitStateUnknownException:
@@ -86,7 +87,7 @@ class IcebergTable(TableLog):
 
     format: ClassVar = "Iceberg"
     library: ClassVar = f"pyiceberg {pyiceberg.__version__}"
-    damaged: ClassVar = (ValueError,)
+    damaged: ClassVar = (ValueError, pa.ArrowException)
 
     catalog: CatalogAddress
     name: str
@@ -188,13 +189,16 @@ class Snapshot(TableSnapshot):
     def field_ids(self) -> Mapping[str, int]:
         return index_by_name(self.table.schema())
 
+    @property
+    def way_back(self) -> str:
+        # a type cannot be narrowed, and a column that is added again has another number
+        return "Put the table back as it was before that, by registering its metadata of then in the catalog,"
+
     def require_supported(self, mode: WriteMode) -> None:
         unsupported = next(_unsupported(self.table, self.log.place.location, mode), None)
         if unsupported is not None:
-            raise Refused(
-                f"The table {self.log.uri} {unsupported}, which this version does not write.",
-                remedy="Name another table, or copy its rows into one without.",
-            )
+            what, remedy = unsupported
+            raise Refused(f"The table {self.log.uri} {what}.", remedy=remedy)
 
     def require_fit(self, schema: str, partition_by: Sequence[str]) -> None:
         require_partitions(self.partition_by, partition_by, where=self.log.uri)
@@ -211,20 +215,22 @@ class Snapshot(TableSnapshot):
             self._commit_once(transaction, last)
 
     def files(self, within: KeyRange | None = None) -> Iterator[TableFile]:
-        schema, specs = self.table.schema(), self.table.specs()
+        schema, specs, field_ids = self.table.schema(), self.table.specs(), self.field_ids
+        wanted = {} if within is None else within.partitions
+        partitions = {name: {*array.cast(pa.string()).to_pylist()} for name, array in wanted.items()}
         for file in self._data_files:
             kinds = {field.name: schema.find_field(field.source_id).field_type for field in specs[file.spec_id].fields}
             values = {
                 name: text_of(file.partition[at], kind)  # type: ignore[arg-type]  # partition columns are plain
                 for at, (name, kind) in enumerate(kinds.items())
             }
-            if within is None or (_is_inside(values, within) and _may_hold(file, schema, within)):
+            if within is None or (_is_inside(values, partitions) and _may_hold(file, schema, within)):
                 path = file.file_path.removeprefix(self._data)
-                yield TableFile(path=path, size_bytes=file.file_size_in_bytes, values=values)
+                yield TableFile(path=path, size_bytes=file.file_size_in_bytes, values=values, field_ids=field_ids)
 
     @cached_property
     def _data_files(self) -> Sequence[DataFile]:
-        """All manifests are read for it."""
+        """All data files of the snapshot; reads every manifest. Raises ValueError if there are delete files."""
         tasks = list(self.table.scan().plan_files())
         if any(task.delete_files for task in tasks):
             raise ValueError("rows of it are deleted by delete files, which Penstock does not read")
@@ -273,7 +279,7 @@ class Snapshot(TableSnapshot):
 
     @contextmanager
     def _committing(self, *, remedy: str) -> Iterator[None]:
-        """Raise Conflict for a commit that another one came before, OutcomeUnknown for any other error."""
+        """Raise Conflict if another commit came first, OutcomeUnknown for any other error."""
         try:
             yield
         except CommitFailedException as cause:
@@ -284,7 +290,7 @@ class Snapshot(TableSnapshot):
             ) from cause
 
     def _commit(self, change: Change, publication: Publication) -> None:
-        """Make the change by a snapshot of its own, also where no file changes: it is what a stale commit is compared with."""
+        """Make the change by a new snapshot, even if no file changes: a stale commit fails only where a newer snapshot is."""
         table, schema, spec_id = self.table, self.table.schema(), self.table.spec().spec_id
         noted = {_key(publication.pipeline, publication.sink): json.dumps(_notes(change, publication), separators=(",", ":"))}
         there = {file.file_path: file for file in self._data_files} if change.removed else {}
@@ -309,7 +315,7 @@ class Snapshot(TableSnapshot):
 
 
 def require_known_library() -> None:
-    """Raise Failed unless the library has what a commit of one attempt needs, which its next version may rename."""
+    """Raise Failed unless the library has the private names that `_commit_once` uses: a later version may rename them."""
     missing = [name for name in ("_do_commit",) if not hasattr(Table, name)]
     slots = Transaction.__init__.__code__.co_names
     missing += [name for name in ("_updates", "_requirements") if name not in (*slots, *Transaction.__annotations__)]
@@ -320,26 +326,34 @@ def require_known_library() -> None:
         )
 
 
-def _unsupported(table: Table, location: str, mode: WriteMode) -> Iterator[str]:
+def _unsupported(table: Table, location: str, mode: WriteMode) -> Iterator[tuple[str, str]]:
+    """Yield why the table is not written, and what helps."""
     if table.location() != location:
-        yield f"lies at {table.location()}, not at {location}"
+        yield f"lies at {table.location()}, not at {location}", "Set `warehouse` and `table` to where it lies, or name another table."
     if table.format_version != _FORMAT_VERSION:
-        yield f"is of format version {table.format_version}"
+        what = f"is of format version {table.format_version}, which this version does not write"
+        yield what, f"Name another table, or copy its rows into one of format version {_FORMAT_VERSION}."
     for field in table.spec().fields:
         if not isinstance(field.transform, IdentityTransform) or table.schema().find_column_name(field.source_id) != field.name:
-            yield f"is partitioned by {field.transform}({field.name})"
+            yield f"is partitioned by {field.transform}({field.name}), which this version does not write", f"{_ANOTHER}."
     newest = table.current_snapshot()
     if newest is not None and newest.summary is not None and newest.summary.get("total-delete-files", "0") != "0":
-        yield "has rows that are deleted by delete files"
+        yield (
+            "has rows that are deleted by delete files, which this version does not write",
+            f"Have its files rewritten without them, by a compaction. {_ANOTHER}.",
+        )
     if mode.write == OVERWRITE_PARTITIONS and _is_partitioned_anew(table):
-        yield f"has files from before its partitioning was changed, beside write: {mode.write}"
+        yield (
+            f"has files from before its partitioning was changed, beside write: {mode.write}",
+            f"Have these files rewritten, or set write: append. {_ANOTHER}.",
+        )
     if mode.write != APPEND and len({*index_by_name(table.schema()).values()}) < table.metadata.last_column_id:
-        # files are read by the names of columns, and one may hold values of a column that had the name before
-        yield f"has lost a column, beside write: {mode.write}"
+        # the marker counts its values, which readers find no more
+        yield f"has lost a column, beside write: {mode.write}", f"Set write: append. {_ANOTHER}."
 
 
 def _is_partitioned_anew(table: Table) -> bool:
-    """Return whether a file lies in no partition of today's: rows of any could be in it."""
+    """Return whether a file was written under another partitioning: it may hold rows of any partition of today."""
     newest, specs = table.current_snapshot(), table.specs()
     manifests = () if newest is None else newest.manifests(table.io)
     kept = (each for each in manifests if each.has_added_files() or each.has_existing_files())
@@ -347,10 +361,9 @@ def _is_partitioned_anew(table: Table) -> bool:
     return bool(there - {tuple(sorted(field.name for field in table.spec().fields))})
 
 
-def _is_inside(values: Mapping[str, str | None], within: KeyRange) -> bool:
+def _is_inside(values: Mapping[str, str | None], partitions: Mapping[str, Container[str | None]]) -> bool:
     """Return whether rows of the range can have these partition values. An older file may lack some: it may hold any rows."""
-    known = ((values[name], wanted) for name, wanted in within.partitions.items() if name in values)
-    return all(value in wanted.cast(pa.string()).to_pylist() for value, wanted in known)
+    return all(values[name] in wanted for name, wanted in partitions.items() if name in values)
 
 
 def _may_hold(file: DataFile, schema: Schema, within: KeyRange) -> bool:
@@ -377,7 +390,7 @@ def _key(pipeline: PipelineName, sink: SinkName) -> str:
 
 
 def _notes(change: Change, publication: Publication) -> Mapping[str, Any]:
-    """Return what the property says, and the summary of the snapshot for people, and for a look at a batch before the newest."""
+    """Return what the property says. The snapshot's summary repeats it, for people and for a look at an earlier batch."""
     content, written_by = change.content, change.written_by
     return {
         "position": publication.position,
@@ -392,7 +405,7 @@ def _notes(change: Change, publication: Publication) -> Mapping[str, Any]:
 
 
 def _pair(totals: Totals) -> list[int | str]:
-    """Return rows and digest; this as a text, since many readers of JSON take numbers for floating point."""
+    """Return rows and digest, the digest as a text: many readers of JSON take numbers for floating point."""
     return [totals.rows, f"{totals.digest:016x}"]
 
 

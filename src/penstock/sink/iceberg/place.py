@@ -61,7 +61,7 @@ class DirectoryPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorePlace:
-    """A prefix in a store. Its metadata is read and written by the client that the data files have."""
+    """A prefix in a store. The client of the data files also reads and writes the metadata."""
 
     root: BlobUrl
     options: Mapping[str, Any] = field(repr=False)
@@ -88,7 +88,7 @@ class StorePlace:
 
 
 def place_of(url: str, options: Mapping[str, Any]) -> TablePlace:
-    """Return the place at a `file://` URL, or at one of a store, which has `options`."""
+    """Return the place at `url`: a directory for `file://`, else a store with `options`."""
     if url.startswith("file://"):
         return DirectoryPlace(root=Path(url.removeprefix("file://")))
     return StorePlace(root=parse(url), options=options)

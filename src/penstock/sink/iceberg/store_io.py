@@ -1,6 +1,6 @@
-"""`StoreFileIO`: metadata files of a table in a store, by the client that writes the data files.
+"""`StoreFileIO` reads and writes a table's metadata files in a store, with the client that writes the data files.
 
-So a table can be wherever an account can, with the same options and credentials; and what was put is durable, and seen by all.
+So a table can be in every store that an account can, with the same options and credentials. What was put is durable and visible.
 """
 
 import io
@@ -14,9 +14,9 @@ from pyiceberg.typedef import EMPTY_DICT, Properties
 from penstock.blob import BlobStore, open_store
 
 ROOT: Final = "penstock.location"
-"""The property with the table's location, which every file's begins with."""
+"""The property with the table's location, with which the location of every file begins."""
 STORE: Final = "penstock.store"
-"""The property with the store's URL of the same place."""
+"""The property with the same place as a URL for the store's client."""
 OPTIONS: Final = "penstock.options"
 """The property with the store's options, as JSON."""
 
@@ -107,7 +107,7 @@ class _PutStream(io.BytesIO):
         super().close()
 
     def __exit__(self, kind: object, *_: object) -> None:
-        """Put nothing where writing failed."""
+        """Put the object, unless writing it failed."""
         if kind is None:
             self.close()
         else:

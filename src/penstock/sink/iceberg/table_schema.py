@@ -59,7 +59,7 @@ def require_fit(table: str, spark_json: str, *, where: str) -> None:
 
 
 def spark_types(table: str) -> Mapping[str, Json]:
-    """Return the columns of a table with the schema `table`, Iceberg's JSON, with Spark's types. A nested one is Iceberg's."""
+    """Return the columns of the schema `table`, Iceberg's JSON, with Spark's types; a nested column keeps Iceberg's type."""
     kinds = {field["name"]: _bare(field["type"]) for field in json.loads(table)["fields"]}
     return {name: _OF_SPARK.get(kind, kind) if isinstance(kind, str) else kind for name, kind in kinds.items()}
 
@@ -74,7 +74,7 @@ def _bare(kind: Any) -> Any:
         found = _DECIMAL.fullmatch(kind)
         return kind if found is None else f"decimal({found[1]}, {found[2]})"
     if kind["type"] == "struct":
-        return {"struct": {field["name"]: _bare(field["type"]) for field in kind["fields"]}}
+        return {"struct": [{field["name"]: _bare(field["type"])} for field in kind["fields"]]}
     if kind["type"] == "list":
         return {"list": _bare(kind["element"])}
     return {"key": _bare(kind["key"]), "value": _bare(kind["value"])}

@@ -67,7 +67,7 @@ class ColumnarProducer:
         self._ending()
 
     def are_settled(self, places: Sequence[TopicPartition]) -> bool:
-        """Return whether no transaction is open in `places`: what is committed ends where all that is written does.
+        """Return whether no transaction is open in `places`: each one's last stable offset is its end.
 
         False if the leaders do not say so at once. Costs a tenth of what the client's own `list_offsets` does.
         """

@@ -70,7 +70,7 @@ def not_allowed(right: str, what: str, option: str) -> Failed:
 
 
 class Overtaken(Retryable):
-    """Another producer of this lane started: a newer run's, or another one that publishes the same batch. The marker decides."""
+    """Another producer of this lane started: a newer run's, or one that publishes the same batch. The marker shows which."""
 
 
 def overtaken(place: str) -> Overtaken:

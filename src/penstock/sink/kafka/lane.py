@@ -1,4 +1,4 @@
-"""A lane of the Kafka sink: commits its share of a batch and its marker together. After any failure the marker decides."""
+"""A lane of the Kafka sink: commits its share of a batch with its marker, which shows after any failure what was committed."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -53,25 +53,27 @@ class Lane:
         """Fence older producers of this lane, end their transactions, and return its newest marker. Raises Retryable, Refused.
 
         An open lane is not opened again: as long as nobody fenced it, nobody else moved the marker. But if brokers forgot to end
-        its last transaction, a new producer begins by that. Without transactions nothing is fenced, so the marker is read at
-        every call.
+        its last transaction, a new producer is created, which begins by ending it. Without transactions nothing is fenced, so
+        the marker is read at every call.
         """
         with self._dropping_on_error():
             if self._transactions is not None and not self._nothing_is_open():
                 self.drop()
             if self._transactions is None:
                 self._transactions = self._producer()
-                self._require_nothing_open()  # I6, I8: else the next end would end that, too, and could be another one
+                self._require_nothing_open()  # I6, I8: else the next end would end it, too, perhaps with another outcome
                 with translate_errors(self._clients), READ.around(error=connection_lost, lost=connection_lost):
                     self._mark = self._closed()
             elif self._wanted.keyed:
-                self._mark = self._look()
+                self._mark = self._closed()
         return self._mark
 
-    def keep(self, mark: LaneMarker) -> None:
-        """Commit a marker without rows. Raises Retryable, PublishFailed."""
+    def keep(self, mark: LaneMarker, *, replaces: LaneMarker | None) -> None:
+        """Commit a marker without rows, which the caller made from the marker `replaces`. Raises Retryable, PublishFailed."""
         with self._dropping_on_error():
             self.open()
+            if self._wanted.keyed:  # nobody was fenced, so that `open` may have read what another driver wrote since
+                self._mark = replaces
             self._keep(mark)
             self._commit()
 
@@ -91,7 +93,7 @@ class Lane:
 
     def _claim(self, mark: LaneMarker, publication: Publication) -> None:
         try:
-            self.keep(mark.of_ledger(publication.ledger_id))
+            self.keep(mark.of_ledger(publication.ledger_id), replaces=mark)
         except Overtaken:  # by a newer driver, which claimed the lane before its first row
             newer = self._read_back()
             if newer is None or newer.marker.ledger_id is None:
@@ -101,8 +103,8 @@ class Lane:
     def require_own(self, share: Publication) -> None:
         """Raise LedgerMismatch if another ledger, or a copy of this one, filled the lane.
 
-        Asked of all lanes before one sends a row of a batch: it would be there beside the rows of others. Fences older producers.
-        `share` has no rows if the batch has none for this lane.
+        Called for all lanes before one of them sends a row of a batch, which would lie there beside the rows of the other ledger.
+        Fences older producers. `share` has no rows if the batch has none for this lane.
         """
         with self._dropping_on_error():
             mark = self.open()
@@ -118,7 +120,7 @@ class Lane:
     def drop(self) -> None:
         """Drop the producer and the admin client; the next use creates new ones and reads the marker back.
 
-        The admin client goes too: once the leader of a partition has changed, it would keep asking in the name of the old one.
+        The admin client goes, too: its metadata may be older than a change of leaders, and it does not ask for newer ones.
         """
         self._clients.close()
         self._ends.close()
@@ -199,7 +201,7 @@ class Lane:
             published = self._apply(publication, load=lambda: self._load(publication, rows))
             if not published.already:
                 self._commit()
-        except (StagedDataLost, Overtaken):  # or published meanwhile by another driver, which then removes what was staged
+        except (StagedDataLost, Overtaken):  # unless another driver has published the batch, and removed its pieces
             mark = self._read_back()
             if mark is None or mark.marker.position < publication.position:
                 raise
@@ -252,7 +254,7 @@ class Lane:
 
     def _require_unmoved(self) -> None:
         """Raise Overtaken if the marker moved: without transactions, an older driver must not overwrite the marker of a newer."""
-        if self._look() != self._mark:
+        if self._closed() != self._mark:
             raise Overtaken(
                 f"Another run moved the marker of sink {self._wanted.sink!r} in topic {self._wanted.target.markers!r} meanwhile.",
                 remedy="Let one of them work, and stop the other one.",

@@ -6,7 +6,7 @@ transaction only when none of its own is open in any partition that it may have 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from confluent_kafka import TopicPartition
@@ -39,15 +39,15 @@ from penstock.kafka.transaction_ends import (
 from penstock.kafka.transactions import connect
 from penstock.sink.kafka.clients import Clients
 from penstock.sink.kafka.errors import command, connection_lost, overtaken
-from penstock.sink.kafka.marker_store import LaneMarker, newest_mark, transactional_id
+from penstock.sink.kafka.marker_store import LaneMarker, newest_mark, require_closed, transactional_id
 from penstock.sink.kafka.target import Wanted
-from penstock.sink.kafka.topics import await_settled, every_place, places_of, written
+from penstock.sink.kafka.topics import await_settled, every_place, places_of, settled, written
 
 FENCE = FaultPoint("kafka-ends.fence", "A lane's older producers are fenced, and the coordinator aborts what they left open.")
 END = FaultPoint("kafka-ends.write", "An end that brokers forgot is written into partitions of a lane's transaction.")
 
 _SOON_S = 0.2
-"""How long after its commit a transaction may be open before somebody is asked whose it is."""
+"""How long after a commit a transaction may be open before its owner is looked for."""
 _ENDED_S = 30.0
 """A broker that starts may take so long to end what its coordinator was ending."""
 _GLANCE_S, _LOOK_S = 0.01, 0.05
@@ -71,38 +71,41 @@ class LaneEnds:
         self._connected: KafkaAdminClient | None = None
 
     def end_older(self) -> None:
-        """Return when nothing of the lane is open. Called before `init_transactions`.
+        """Return when no transaction of the lane is open anywhere. Called before `init_transactions`. Raises Retryable, Refused.
 
-        By its answer to that the coordinator forgets how the last transaction ended. The leaders are asked even where everything
-        that consumers can see has ended: records that not all replicas have yet are seen by leaders only. Where nobody can be
-        asked, what consumers see must do, once brokers have had time to end by themselves what a driver left open.
+        When it answers that call, the coordinator forgets how the last transaction ended. Leaders are asked even where consumers
+        see no open transaction: only leaders see records that not all replicas have yet. If nobody can be asked, what consumers
+        see must do, once brokers have had time to end by themselves what a driver left open.
         """
-        self._topics, self._begun = self._topics_written(), {}
+        self._topics = self._topics_written()
         try:
-            with self._explained():
-                is_open = self._while_true(self._is_older_open, wait_s=_ENDED_S)
+            self._end_open()
         except CannotLook:
             if not self._is_settled(wait_s=self._wanted.timeout_ms / 1000 + _ENDED_S):
                 raise
+
+    def end_former(self) -> None:
+        """End what is open of a lane of earlier settings, for which no producer is made any more. Called by each start.
+
+        No later transaction could end it with another outcome, so it is left alone where nobody can be asked. Without
+        transactions nobody is asked unless consumers see that something is open: the cluster may have no coordinators at all.
+        """
+        self._topics = self._topics_written()
+        if self._wanted.keyed and self._is_settled(wait_s=_SOON_S):
             return
-        finally:
-            self.close()
-        if is_open:
-            raise Retryable(
-                f"{self._sentence(self._begun)}, and its coordinator does not end it.",
-                remedy="Look into the logs of its brokers, and try again.",
-            )
+        with suppress(CannotLook):
+            self._end_open()
 
     def are_written(self, settled: Callable[[Sequence[TopicPartition]], bool]) -> bool:
-        """Return whether nothing of the lane is open, since its coordinator has ended everything. Something of others may be.
+        """Return whether no transaction of the lane is open in any partition. Transactions of other producers may be.
 
-        `settled` says whether nothing is open at all. Called after each commit, which all replicas have acknowledged.
+        `settled` says whether no transaction at all is open. Called after each commit, which all replicas have acknowledged.
         """
         places = self._every_place()
         wait_s = 0 if self._others_are_open else _SOON_S
         is_open = _while_true(lambda: not settled(places), wait_s=wait_s, look_s=_GLANCE_S)
         self._others_are_open = False
-        if not is_open or self._is_settled(wait_s=0):  # the second says why nobody answers, if that is so
+        if not is_open or self._is_settled(wait_s=0):  # the second call raises an error where nobody answers
             return True
         try:
             with self._explained():
@@ -117,11 +120,12 @@ class LaneEnds:
     def newest_committed(self) -> LaneMarker | None:
         """Return the lane's newest marker, also where brokers have not ended its commit yet, or forgot to. Changes nothing.
 
-        Where nobody can be asked, what readers see must do, as before a lane's first transaction.
+        If nobody can be asked, or before the lane's first transaction, that is the newest marker that readers see. Raises what
+        `require_closed` raises if a transaction of somebody else keeps readers from what may be a newer marker.
         """
         markers = places_of(self._wanted.target.markers, [self._number])
         [end] = written(self._clients.admin, self._wanted.target.markers, [self._number])
-        answers: list[bool] = []
+        answers: list[bool | None] = []
         try:
             with self._explained():
                 self._while_true(lambda admin: answers.append(self._is_marker_committed(admin)), wait_s=_ENDED_S)
@@ -130,6 +134,8 @@ class LaneEnds:
                 raise
         finally:
             self.close()
+        if answers == [None]:
+            require_closed(self._clients, self._wanted.target.markers, self._number)
         is_hidden = answers == [True]
         return newest_mark(self._clients, self._wanted, self._number, below=end if is_hidden else None, visible=not is_hidden)
 
@@ -139,33 +145,51 @@ class LaneEnds:
         if connected is not None:
             connected.close()
 
+    def _end_open(self) -> None:
+        self._begun = {}
+        try:
+            with self._explained():
+                is_open = self._while_true(self._is_older_open, wait_s=_ENDED_S)
+        finally:
+            self.close()
+        if is_open:
+            raise Retryable(
+                f"{self._sentence(self._begun)}, and its coordinator does not end it.",
+                remedy="Look into the logs of its brokers, and try again.",
+            )
+
     def _is_ending(self, admin: KafkaAdminClient) -> bool | None:
-        """Return whether what is open of the lane is still being ended, None if nothing is open."""
+        """Return whether the lane's open transaction is being ended, None if none is open. Raise Overtaken for an ongoing one."""
         owner = coordinated(admin, self._name)
         if owner is not None and owner.state == ONGOING:
             raise overtaken(self._clients.place)
         is_open = owner is not None and open_of(admin, owner.producer_id, self._places())
         return owner.state in ENDING if is_open else None
 
-    def _is_marker_committed(self, admin: KafkaAdminClient) -> bool:
-        """Return whether readers are kept from a marker of the lane that its coordinator has as committed.
+    def _is_marker_committed(self, admin: KafkaAdminClient) -> bool | None:
+        """Return whether the coordinator has committed a marker of the lane that readers do not see yet.
 
+        None if that cannot be said: nothing of the lane is open, nobody knows how it ended, or something else was open before.
         The coordinator is asked once more at the end: what is open may have begun since it was asked first.
         """
         at = Place(self._wanted.target.markers, self._number)
         owner = coordinated(admin, self._name)
         found = None if owner is None else open_of(admin, owner.producer_id, [at]).get(at)
         if found is None:
-            return False
+            return None
         owner = coordinated(admin, self._name)
         is_same = owner is not None and (owner.producer_id, owner.producer_epoch) == (found.producer_id, found.producer_epoch)
-        return is_same and owner.state in {COMMITTING, COMMITTED}
+        if is_same and owner.state in {COMMITTING, COMMITTED}:
+            return True
+        [stable] = settled(self._clients.admin, at.topic, [at.partition])
+        is_undone = owner is not None and owner.state in {ONGOING, ABORTED, *ENDING}
+        return False if is_undone and stable >= found.current_transaction_start_offset else None
 
     def _is_older_open(self, admin: KafkaAdminClient) -> bool:
-        """Return whether anything of the lane is open. End it if it was already at the last look.
+        """Return whether a transaction of the lane is open. End it if the last look found the same one.
 
-        Open before its coordinator was asked and afterwards: what the coordinator takes for ended is not just being ended, nor
-        another driver's that has begun meanwhile.
+        It was then open both before and after the coordinator was asked. So if the coordinator takes it for ended, its end was
+        forgotten: it is neither just being written, nor is the transaction one that another driver has begun meanwhile.
         """
         owner = coordinated(admin, self._name)
         if owner is None:
@@ -206,7 +230,7 @@ class LaneEnds:
             fence(admin, self._name, timeout_ms=owner.transaction_timeout_ms)
 
     def _topics_written(self) -> tuple[str, ...]:
-        """Return the topics of the settings, and those that the newest marker names: of earlier settings."""
+        """Return the topics of the settings, and those of earlier settings, which the newest marker names."""
         mark = newest_mark(self._clients, self._wanted, self._number)
         return tuple(dict.fromkeys((*self._wanted.target.every, *(mark.topics if mark is not None else ()))))
 
@@ -216,8 +240,8 @@ class LaneEnds:
     def _every_place(self) -> list[TopicPartition]:
         """Return each partition that the lane may have written to, those added a moment ago, too.
 
-        A topic of earlier settings that the user may not see any more is left out: no transaction of the lane comes there again,
-        which could end another one.
+        A topic of earlier settings that the user may not see any more is left out: the lane writes there no more, so no later end
+        can end an older transaction there.
         """
         wanted = set(self._wanted.target.every)
         places = every_place(self._clients.admin, self._topics, former={*self._topics} - wanted)
@@ -230,14 +254,14 @@ class LaneEnds:
         return places + places_of(self._wanted.target.markers, [self._number])
 
     def _places(self) -> list[Place]:
-        """Return them as kafka-python has them."""
+        """Return the partitions of `_every_place`, as kafka-python's class."""
         return [Place(at.topic, at.partition) for at in self._every_place()]
 
     def _while_true(self, look: Callable[[KafkaAdminClient], bool | None], *, wait_s: float) -> bool | None:
         return _while_true(lambda: self._asked(look), wait_s=wait_s)
 
     def _asked(self, look: Callable[[KafkaAdminClient], bool | None]) -> bool | None:
-        """Return what `look` finds by a connection that is kept until it fails: it would remember who coordinated before."""
+        """Return what `look` finds, over a connection reused until a look fails: it would remember the former coordinator."""
         if self._connected is None:
             self._connected = self._connect()
         try:
@@ -300,8 +324,9 @@ class LaneEnds:
 
 
 def _while_true(look: Callable[[], bool | None], *, wait_s: float, look_s: float = _LOOK_S) -> bool | None:
-    """Look until it is not true any more, or for `wait_s`, and return what was seen last. Raises what `look` does, unless later
-    looks go well: brokers that start answer with errors for a while.
+    """Call `look` until it is not true any more, or for `wait_s`, and return its last result.
+
+    A RetriableError is raised only if it comes last: brokers that start answer with errors for a while.
     """
 
     def last(state: RetryCallState) -> bool | None:

@@ -104,7 +104,7 @@ class Transactions:
         """Fence older producers. If that fails, end this one: kept alive by the error, it would go on and fence the next one."""
         try:
             with INIT.around(error=connection_lost, lost=connection_lost):
-                self._producer.init_transactions(_ANSWER_S)
+                self._producer.init_transactions(_ANSWER_S)  # I9: older producers of this id are fenced
         except BaseException:
             self.drop()
             raise

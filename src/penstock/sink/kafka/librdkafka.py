@@ -90,7 +90,7 @@ _FUNCTIONS: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
 
 
 class _Place(ctypes.Structure):
-    """`rd_kafka_topic_partition_t`: to be asked for the latest offset, or with that."""
+    """`rd_kafka_topic_partition_t`: a partition to ask for its latest offset, or the answer with that offset."""
 
     _fields_ = (
         *(("topic", c_char_p), ("partition", c_int32), ("offset", c_int64), ("_metadata", c_void_p), ("_size", c_size_t)),

@@ -151,9 +151,9 @@ _HEADER_BYTES = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRowValidator:
-    """Checks a sink's rows in the tasks. Picklable. `partitions`: how many each topic has that rows may go to.
+    """Checks a sink's rows in the tasks. Picklable. `partitions`: the number of partitions of each topic that takes rows.
 
-    `compacted`: those topics whose brokers accept no record without a key.
+    `compacted`: the topics to which brokers accept no record without a key.
     """
 
     sink: SinkName

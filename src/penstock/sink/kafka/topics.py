@@ -119,7 +119,7 @@ def places_of(topic: str, partitions: Sequence[int]) -> list[TopicPartition]:
 
 
 def every_place(admin: AdminClient, topics: Sequence[str], *, former: Collection[str] = ()) -> list[TopicPartition]:
-    """Return all partitions of those of `topics` that exist, and of those in `former` that the user may see, too.
+    """Return the partitions of those `topics` that exist. Those in `former` that the user may not see are left out, too.
 
     Raises KafkaException.
     """

@@ -102,7 +102,7 @@ def marker_problems(
 
 
 def content_problems(found: Totals, marks: Sequence[LaneMarker], *, topic: str) -> Sequence[Problem]:
-    """Return whether the topic has more, fewer or other records than the markers say."""
+    """Return a problem if the topic has more, fewer or other records than the markers say, else none."""
     wanted = decided(marks)
     surplus = found.rows - wanted.rows
     if surplus > 0:
@@ -154,7 +154,7 @@ def has_removed(clients: Clients, begun: Mapping[str, Beginning]) -> bool:
 
 
 def cut(clients: Clients, markers: Topic, names: Sequence[str]) -> Cut:
-    """Look for a moment without an open transaction for some seconds, else cut where all is committed. Raises KafkaException."""
+    """Return a cut at a moment without open transactions or, after some seconds, where all below is committed."""
     topics = [topic for topic in described(clients.admin, names).values() if topic is not None]
     waiting = Retrying(
         retry=retry_if_result(lambda found: not found.is_whole),

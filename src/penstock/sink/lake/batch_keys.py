@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from penstock.sink.lake.log import KeyRange
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
-"""For each row, in their order, whether it is meant."""
+"""One flag for each row, in the order of the rows."""
 Numbers: TypeAlias = npt.NDArray[np.int64]
-"""The numbers of the rows that are meant, from 0, in ascending order."""
+"""Row numbers, from 0, in ascending order."""
 
 _ROW: Final = "\0row"
 """No column of a table has such a name."""
@@ -33,7 +33,7 @@ class BatchKeys:
 
     @classmethod
     def of(cls, batches: "Iterable[pa.RecordBatch]", schema: "pa.Schema", key: tuple[str, ...], *, last: bool) -> "BatchKeys":
-        """Return the keys of rows that are read once, in their order; of rows with one key the last or the first counts."""
+        """Return the keys of the rows in `batches`, which are read once. Of rows with one key, the `last` or the first counts."""
         keys = _numbered(batches, pa.schema([schema.field(name) for name in key]))
         which = "max" if last else "min"
         grouped = keys.group_by(list(key), use_threads=False).aggregate([(_ROW, which)])
@@ -41,7 +41,7 @@ class BatchKeys:
         return cls(key=key, rows=len(keys), table=grouped.select(list(key)).append_column(_ROW, counted))
 
     def range(self, partition_by: Sequence[str]) -> KeyRange:
-        """Return where rows of these keys can be, in a table that is partitioned so."""
+        """Return where rows of these keys can be, in a table partitioned by `partition_by`."""
         inside = {name: pc.unique(self.table.column(name)) for name in self.key if name in partition_by}
         others = (name for name in self.key if name not in partition_by and _is_bounded(self.table.column(name).type))
         return KeyRange(partitions=inside, bounds={name: _bounds(self.table.column(name)) for name in others})
@@ -53,11 +53,11 @@ class BatchKeys:
         return mask
 
     def found_in(self, there: "Iterable[pa.RecordBatch]") -> Numbers:
-        """Return which rows of the table, given with the key's columns, have a key of the batch."""
+        """Return which rows of the table have a key of the batch. `there` has their columns of the key."""
         return _semi_join(_numbered(there, self._schema), self.table, self.key)
 
     def existing_in(self, there: "Iterable[pa.RecordBatch]") -> Numbers:
-        """Return which rows of the batch count and have the key of a row of the table."""
+        """Return which of the batch's rows that count have the key of a row of the table. `there`: as for `found_in`."""
         return _semi_join(self.table, _numbered(there, self._schema), self.key)
 
     @property
@@ -79,7 +79,7 @@ def _semi_join(one: "pa.Table", other: "pa.Table", key: tuple[str, ...]) -> Numb
 
 
 def _is_bounded(kind: "pa.DataType") -> bool:
-    """Return whether all writers note bounds of such values alike, and Arrow orders them as they do."""
+    """Return whether all writers record bounds of this type alike, in Arrow's order."""
     return bool(pa.types.is_integer(kind) or pa.types.is_date32(kind) or pa.types.is_string(kind))
 
 

@@ -1,4 +1,4 @@
-"""`MakesChange`, what a publication asks for before each try to commit, and what all of its kinds check and count."""
+"""`MakesChange`, which a publication calls before each try to commit, and `Decided`, the checks and counts of all its kinds."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ from penstock.spark.schema import arrow_schema
 
 
 class MakesChange(Protocol):
-    """Makes of decided rows what is to be committed. One object for each publication; used by one thread."""
+    """Makes the change that commits decided rows. One object for each publication; used by one thread."""
 
     def make(self, snapshot: TableSnapshot) -> Change:
-        """Return the change of the snapshot, whose files lie durably in the table's directory.
+        """Return the change to commit on `snapshot`. The files that it adds lie durably in the table's directory.
 
         Raises StagedDataLost for pieces that are gone: another driver may have published them. Raises Conflict if what it wrote
         was swept meanwhile, PublishFailed, Retryable, and what reading the table raises.
@@ -27,11 +27,11 @@ class MakesChange(Protocol):
         ...
 
     def is_waiting(self) -> bool:
-        """Return whether a piece is still staged that no published batch has."""
+        """Return whether a piece is still staged, which proves that its batch is not published."""
         ...
 
     def settle(self, *, committed: Change | None, seen: TableSnapshot | None, is_settled: bool) -> None:
-        """Remove what tries wrote and no version of the table has, after the publication is there durably.
+        """Remove what tries wrote and no version of the table has. Called once the publication is durable.
 
         `committed`: the change, if this process committed it; else `seen` shows the publication. `is_settled`: whether no other
         object, of this run or an earlier one, can have left files. Raises nothing: what cannot be removed is garbage.
@@ -41,7 +41,7 @@ class MakesChange(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """A publication, how it is to be written, and a reader of the table's files as such rows."""
+    """A publication, its write mode, and a reader that reads the table's files as rows of its schema."""
 
     publication: Publication
     mode: WriteMode
@@ -57,7 +57,7 @@ class Decided:
         except Refused as misfit:
             raise PublishFailed(
                 f"Batch {publication.batch.batch_id} is decided, but: {misfit.message}",
-                remedy="Alter the table back to what it was and start again: the batch is published then.",
+                remedy=f"{snapshot.way_back} and start again: the batch is published then.",
             ) from misfit
         return partition_columns(arrow_schema(publication.schema), there)
 
@@ -68,7 +68,8 @@ class Decided:
             raise PublishFailed(
                 f"Batch {self.publication.batch.batch_id} is decided without the column {filled!r}, of which the table has "
                 "values: in the files that the batch rewrites they would be lost.",
-                remedy=f"Set {filled!r} to NULL in all rows of the table and start again: the batch is published then.",
+                remedy=f"If it was renamed, give it its old name back; else set {filled!r} to NULL in all rows of the table. Then "
+                "start again: the batch is published.",
             )
 
     def content_before(self, snapshot: TableSnapshot) -> TableContent:

@@ -11,7 +11,7 @@ from penstock.errors import Refused, Usage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column's type, as the format writes it without notes and numbers, and whether values may be null.
+    """A column's type, as the format writes it but without metadata and field ids, and whether values may be null.
 
     `shown` is the type for people.
     """
@@ -22,7 +22,7 @@ class Column:
 
 
 def require_distinct(rows: "pa.Schema", table_format: str) -> None:
-    """Raise Usage for two columns that only upper and lower case tells apart."""
+    """Raise Usage for two columns whose names differ only in case."""
     names = [name.casefold() for name in rows.names]
     doubled = next((name for place, name in enumerate(rows.names) if name.casefold() in names[:place]), None)
     if doubled is not None:
@@ -43,7 +43,7 @@ def require_partitions(table: Sequence[str], wanted: Sequence[str], *, where: st
 
 
 def same_but_for_case(name: str, names: Iterable[str]) -> str | None:
-    """Return that of `names` which only upper and lower case tells from `name`, None if there is none."""
+    """Return the one of `names` that differs from `name` only in case, None if there is none."""
     return next((other for other in names if other != name and other.casefold() == name.casefold()), None)
 
 

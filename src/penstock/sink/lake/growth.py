@@ -1,7 +1,7 @@
 """`Growth`: a start makes a table fit rows that have gained columns, and refuses rows that have lost some.
 
-New columns come at the table's end and may be null. Files of before lack them, also those that are decided and not committed
-yet: readers find NULL there. So it does not matter where a driver dies: the table is as it was, or has one more column of NULLs.
+New columns come at the table's end and may be null. Older files lack them, also those that are decided and not yet committed:
+readers find NULL there. So it does not matter where a driver dies: the table is as it was, or has one more column of NULLs.
 """
 
 import json
@@ -25,7 +25,7 @@ _TRIES = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """Compares rows of Spark's `schema` with the table. `adds`: columns that it lacks are added, unless they are the key's."""
+    """Compares rows of Spark's `schema` with the table. `adds`: columns that it lacks are added, except columns of the key."""
 
     log: TableLog
     schema: str
@@ -35,9 +35,9 @@ class Growth:
     def grown(self, newest: Callable[[], TableSnapshot], require_fit: Callable[[TableSnapshot], None]) -> TableSnapshot:
         """Return a snapshot that has all columns of the rows: the `newest`, or one to which they are added.
 
-        Nothing is added to a table that does not fit besides, which `require_fit` says. What other drivers add meanwhile is
-        found by the next look, as is a commit that landed though it failed. Raises what both raise, OutcomeUnknown, Retryable,
-        and PublishFailed for a commit that may not be durable.
+        Nothing is added to a table that is unfit in another way: `require_fit` raises first. Columns that other drivers add
+        meanwhile are found by the next look, and so is a commit that landed although it raised. Raises what `newest` and
+        `require_fit` raise, OutcomeUnknown, Retryable, and PublishFailed for a commit that may not be durable.
         """
         failure: Conflict | OutcomeUnknown | None = None
         first = snapshot = newest()
@@ -74,7 +74,7 @@ class Growth:
         return json.dumps({**rows, "fields": [field for field in rows["fields"] if field["name"] not in missing]})
 
     def require_none_left_out(self, snapshot: TableSnapshot, reader: FileReader) -> None:
-        """Raise Refused for rows that lack a column with values, which many a row would lose, or which has another name now."""
+        """Raise Refused if the rows lack a column in which the table has values: it was left out, or renamed."""
         lacking = {} if self.mode.write == REPLACE else left_out(snapshot, self.schema)
         found = reader.filled_column(snapshot.files(), list(lacking))
         if found is not None:

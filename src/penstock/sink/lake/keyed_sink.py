@@ -15,11 +15,11 @@ from penstock.sink.spool.deletes import DeletesByKey
 
 
 class KeyedLakeSink(LakeSink):
-    """Delivers into one table by `upsert` or `insert_if_absent`, as `LakeSink` otherwise.
+    """A `LakeSink` that writes by `upsert` or `insert_if_absent`.
 
-    Tasks stage rows in the spool, which keeps their order: of several rows of one batch with one key, pieces as decided and rows
-    as written, `upsert` takes the last and `insert_if_absent` the first. Publishing reads them from there, twice, and holds the
-    columns of the key in the driver's memory.
+    Tasks stage rows in the spool, which keeps their order: pieces as decided, rows as written. Of several rows of a batch with
+    one key, `upsert` takes the last and `insert_if_absent` the first. Publishing reads the rows from the spool twice, and holds
+    the columns of the key in the memory of the driver.
     """
 
     kind = SinkKind.TRANSACTIONAL
@@ -56,7 +56,7 @@ class KeyedLakeSink(LakeSink):
         return replace(stager, deletes=DeletesByKey(key=self._mode.key, row_digest=self._settings.row_digest))
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
-        """Collect what dead attempts left in the spool, and files that a publication of an earlier batch did not show."""
+        """Remove what dead attempts left in the spool, and staged files that a publication of an earlier batch did not move."""
         return [*self._rows.sweep(cut, dry_run=dry_run), *super().sweep(cut, dry_run=dry_run)]
 
     def waiting(self, account: AccountName, *, pipeline: PipelineName) -> Iterator[Waiting]:

@@ -1,4 +1,4 @@
-"""Protocols of a table of an open format: what its sink asks of the log, the catalog or whatever else lists its files."""
+"""Protocols of a table in an open format: what the sink needs from the log or the catalog that lists the table's files."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,23 +19,25 @@ _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFile:
-    """One file of a table. `path` is as the table lists it, relative to the directory of its files where it lies there.
+    """One file of a table. `path` is as the table lists it: relative if the file lies in the table's directory of data files.
 
-    `values` are the partition values as texts.
+    `values` are the partition values as texts. `statistics` are those of its columns, as JSON in the form of a Delta log.
+    `field_ids` are the table's numbers of columns, by path, where readers find columns by number.
     """
 
     path: str
     size_bytes: int
     values: Mapping[str, str | None]
     statistics: str = "{}"
+    field_ids: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What a commit does besides moving the marker. `content`: what the table shows after it, where the marker counts that.
+    """What a commit does besides moving the marker. `content`: what the table shows after it; None if the marker does not count.
 
-    `written_by`: the nonce in the names of the files that publishing wrote itself, for a later look at what is left of others.
-    `is_exclusive`: it was made by what the snapshot holds, so any commit since then is a conflict.
+    `written_by`: the nonce in the names of files that publishing itself wrote; a later look removes files of other tries by it.
+    `is_exclusive`: the change was computed from all that the snapshot holds, so any commit since then is a conflict.
     """
 
     added: Sequence[TableFile] = ()
@@ -54,7 +56,7 @@ class KeyRange:
 
 
 class TableSnapshot(Protocol):
-    """One version of a table. Whatever is read of it stays as it was, and a commit on it knows what came since."""
+    """One version of a table. What is read from it never changes, and a commit on it is checked against later commits."""
 
     @property
     def version(self) -> int:
@@ -68,7 +70,7 @@ class TableSnapshot(Protocol):
 
     @property
     def columns(self) -> Mapping[str, Json]:
-        """All columns, in the table's order, with the types in Spark's JSON that rows of theirs have."""
+        """All columns, in the table's order, each with its type as Spark's JSON of a schema has it."""
         ...
 
     @property
@@ -76,27 +78,32 @@ class TableSnapshot(Protocol):
         """The numbers of the columns, at any depth by path; None where readers find columns by name."""
         return None
 
+    @property
+    def way_back(self) -> str:
+        """What undoes a change of the table's columns, as the beginning of a remedy."""
+        return "Alter the table back to what it was"
+
     def require_supported(self, mode: WriteMode) -> None:
-        """Raise Refused for a table that asks more of a writer than `mode` does, or whose rows must stay."""
+        """Raise Refused for a table with a feature that Penstock does not write, or that forbids what `mode` does to rows."""
         ...
 
     def require_fit(self, schema: str, partition_by: Sequence[str]) -> None:
         """Raise Refused unless files of such rows may be added as they are: nothing checks or converts them later.
 
-        They may lack columns that may be null.
+        The rows may lack columns of the table that may be null.
         """
         ...
 
     def add_columns(self, schema: str, names: Sequence[str]) -> None:
-        """Add columns of rows of Spark's `schema` at the end, which may be null, by a commit of their own.
+        """Add the columns `names` of rows of Spark's `schema` at the table's end, all of which may be null, in one commit.
 
-        It is made unless the columns changed since this snapshot, which is not to be used afterwards. Raises Conflict, and
-        OutcomeUnknown for any other error: some are raised although the commit landed.
+        Raises Conflict if the columns may have changed since this snapshot, and OutcomeUnknown for any other error, after which
+        the commit may be there. The snapshot must not be used afterwards.
         """
         ...
 
     def files(self, within: KeyRange | None = None) -> Iterator[TableFile]:
-        """Yield the files that the table consists of; only those that may hold rows `within` a range, if there is one."""
+        """Yield the table's files; with `within`, only those that may hold rows of that range."""
         ...
 
     def marker(self, pipeline: PipelineName, sink: SinkName) -> HighWaterMark | None:
@@ -108,23 +115,23 @@ class TableSnapshot(Protocol):
         ...
 
     def described_marker(self, pipeline: PipelineName, sink: SinkName) -> HighWaterMark | None:
-        """Return the marker, with its batch if the table still tells it."""
+        """Return the marker, with its generation and batch if the table still records them."""
         ...
 
     def marker_of(self, position: Position, pipeline: PipelineName, sink: SinkName) -> HighWaterMark | None:
-        """Return what the table tells of the publication at `position`, None if it does not."""
+        """Return the marker that the publication at `position` set, None if the table does not record it any more."""
         ...
 
     def written_by(self, position: Position, pipeline: PipelineName, sink: SinkName) -> str | None:
-        """Return `Change.written_by` of the publication at `position`, None if the table does not tell."""
+        """Return `Change.written_by` of the publication at `position`, None if the table does not record it."""
         ...
 
     def commit(self, change: Change, publication: Publication) -> int:
         """Make the change and move the marker to the publication, in one commit, unless the marker moved since this snapshot.
 
-        Return a version that has it: commits of others may have come between. The snapshot is not to be used afterwards. Raises
-        PublishFailed for a file that cannot be removed, Conflict, and OutcomeUnknown for any other error: some are raised
-        although the commit landed.
+        Return a version that has it: commits of others may have come between. Raises PublishFailed for a file that cannot be
+        removed, Conflict if a commit of others stands against it, and OutcomeUnknown for any other error, after which it may be
+        there. The snapshot must not be used afterwards.
         """
         ...
 
@@ -146,7 +153,7 @@ class TableLog(Protocol):
 
     @property
     def title(self) -> str:
-        """The table as sentences name it."""
+        """The table as messages name it."""
         return f"{self.format} table {self.uri}"
 
     def require_storable(self, schema: str, partition_by: Sequence[str]) -> None:
@@ -166,7 +173,7 @@ class TableLog(Protocol):
         ...
 
     def found_or_created(self, schema: str, partition_by: Sequence[str]) -> TableSnapshot | None:
-        """Do what `prepare` says, which surrounds this by the format's fault point."""
+        """Do the work of `prepare`, which calls this inside the format's fault point."""
         snapshot = self.newest()
         if snapshot is None:
             self.create(schema, partition_by)
@@ -175,7 +182,7 @@ class TableLog(Protocol):
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Raise Retryable for a snapshot whose place does not answer, Failed for one that the library does not understand."""
+        """Raise errors of reading as Retryable if the place does not answer, as Failed if the library does not understand."""
         try:
             yield
         except OSError as cause:

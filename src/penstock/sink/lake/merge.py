@@ -1,7 +1,7 @@
 """`MergeByKey`: rows of a batch replace those of the table with their keys, delete them, or are added where there are none.
 
 Files that hold a replaced row are rewritten without it, together with the batch's rows, into new files of this driver's own. The
-commit adds those and removes the old ones; it is made on the very snapshot that was read, and fails if any other came since. The
+commit adds those and removes the old ones; it is made on the very snapshot that was read, and fails after any other commit. The
 library's own MERGE would do that, too, but tells nobody which rows were replaced, so nothing could be verified; it writes bounds
 of floating point numbers that hide NaN, and makes no commit where nothing changes.
 
@@ -33,6 +33,7 @@ from penstock.sink.parquet.account import Area, PieceState
 from penstock.sink.parquet.layout import attempt_of, is_owned
 from penstock.sink.parquet.stager import ParquetStager
 from penstock.sink.parquet.table import table_schema
+from penstock.sink.table.marker import minus
 
 MATCH = FaultPoint("lakekeys.match", "The keys of a file of the table are compared with those of a decided batch.")
 REWRITE = FaultPoint("lakekeys.rewrite", "The rows of a decided batch, and those that stay of files with its keys, are written.")
@@ -43,8 +44,10 @@ _LEFT = "The %s: %s stays there, though no version has it, since it cannot be re
 _log = logging.getLogger(__name__)
 
 
-Origin: TypeAlias = tuple[tuple[str, ...], bytes, str | None]
-"""What files were written of: the table's files, which rows of the batch count, and the numbers of the columns."""
+Origin: TypeAlias = tuple[tuple[str, ...], bytes, str | None, tuple[str, ...]]
+"""What files were made of: paths of the table's files, a mask of the batch's rows that count, the columns' `fingerprint`, and the
+partition columns.
+"""
 
 
 def merge_error(point: str) -> Retryable:
@@ -54,7 +57,7 @@ def merge_error(point: str) -> Retryable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewritten:
-    """What one try wrote: the files, and the rows that they are without. `of`: of what."""
+    """What one try wrote. `of`: what the files were made of. `displaced`: the rows that they leave out."""
 
     of: Origin
     nonce: Nonce
@@ -78,7 +81,7 @@ class MergeByKey:
     _newest: Rewritten | None = None
 
     def make(self, snapshot: TableSnapshot) -> Change:
-        """Write what is to come in the place of what the snapshot holds under the batch's keys, and move it there."""
+        """Write files to replace those of the snapshot that hold keys of the batch, and move them into the table's directory."""
         self.decided.fitting_columns(snapshot)
         keys = self._batch_keys()
         matches = self._matches_in(snapshot, keys)
@@ -89,7 +92,7 @@ class MergeByKey:
             counted &= ~np.concatenate(self._deleting)
         for _, numbers in () if self._is_upsert else matches:
             counted[numbers] = False
-        rewritten = self._rewritten(removed, counted, snapshot.field_ids)
+        rewritten = self._rewritten(removed, counted, snapshot)
         content = self.decided.content_before(snapshot)
         self._show(rewritten)  # just before the commit, and looked at: a vacuum without any retention removes what no version has
         return Change(
@@ -150,7 +153,7 @@ class MergeByKey:
             )
 
     def _matches_in(self, snapshot: TableSnapshot, keys: BatchKeys) -> list[tuple[TableFile, Numbers]]:
-        """Return for each file that may hold the keys which of its rows, or of the batch's, meet one of the other's."""
+        """Return each file that may hold keys of the batch, with what matches: its own rows for `upsert`, else the batch's."""
         files = list(snapshot.files(keys.range(snapshot.partition_by)))
         for file in files:
             if file.path not in self._matches:
@@ -164,14 +167,15 @@ class MergeByKey:
 
     # --- writing
 
-    def _rewritten(self, removed: Sequence[TableFile], counted: Mask, field_ids: Mapping[str, int] | None) -> Rewritten:
-        """Return what is written of these files and rows: what the last try wrote, if it was of the same."""
-        columns = table_schema(self.decided.publication.schema).names
-        of = (tuple(file.path for file in removed), np.packbits(counted).tobytes(), fingerprint(field_ids, columns))
+    def _rewritten(self, removed: Sequence[TableFile], counted: Mask, snapshot: TableSnapshot) -> Rewritten:
+        """Write these files and rows, or return what the last try wrote if it was made of the same."""
+        columns, field_ids = table_schema(self.decided.publication.schema).names, snapshot.field_ids
+        paths, numbers = tuple(file.path for file in removed), fingerprint(field_ids, columns)
+        of = (paths, np.packbits(counted).tobytes(), numbers, snapshot.partition_by)
         if self._newest is None or self._newest.of != of:
             with REWRITE.around(error=merge_error, lost=merge_error), _staging_errors():
-                stager = replace(self.stager, settings=replace(self.stager.settings, field_ids=field_ids))
-                self._newest = self._write(removed, counted, stager, of)
+                settings = replace(self.stager.settings, field_ids=field_ids, partition_by=snapshot.partition_by)
+                self._newest = self._write(removed, counted, replace(self.stager, settings=settings), of)
             self._written.append(self._newest)
         return self._newest
 
@@ -186,22 +190,28 @@ class MergeByKey:
             nonce=new_nonce(),
         )
         writer = stager.open(attempt, schema.with_metadata({SCHEMA_KEY: publication.schema.encode()}))
-        displaced = Totals()
         try:
+            displaced = self._counted_otherwise(removed)
             for batch, stays in self._rows(removed, counted):
                 displaced += self._totals(batch.filter(pa.array(~stays)))
                 kept = _cast(batch.filter(pa.array(stays)), schema)
-                writer.write(kept, hashes=pa.array(np.zeros(len(kept), np.uint64)), accounts=None)  # nobody asks for these
+                writer.write(kept, hashes=pa.array(np.zeros(len(kept), np.uint64)), accounts=None)  # their digest is unused
             return Rewritten(of=of, nonce=attempt.nonce, pieces=writer.finish(), displaced=displaced)
         except BaseException:
             writer.abandon()
             raise
 
+    def _counted_otherwise(self, removed: Sequence[TableFile]) -> Totals:
+        """Return how much more the marker counts of the files than their rows count in new ones, with the batch's columns."""
+        files = [file for file in removed if not self.decided.reader.hashes_alike(file)]
+        rows = (batch for file in files for batch in self.decided.reader.rows(file))
+        return minus(self.decided.content_of(files), sum(map(self._totals, rows), Totals()))
+
     def _totals(self, rows: "pa.RecordBatch") -> Totals:
         return Totals(rows=rows.num_rows, digest=digest(row_hashes(rows, self.decided.reader.row_digest)))
 
     def _rows(self, removed: Sequence[TableFile], counted: Mask) -> "Iterator[tuple[pa.RecordBatch, Mask]]":
-        """Yield all rows of the files, then those of the batch, and which of them are to be there afterwards."""
+        """Yield all rows of the files, then those of the batch, each time with the mask of those that stay."""
         for file in removed:
             yield from _without(self._matches[file.path], self.decided.reader.rows(file))
         yield from _without(np.flatnonzero(~counted), self._spooled())
@@ -217,7 +227,7 @@ class MergeByKey:
     # --- collecting
 
     def _leftovers(self, nonce: str, *, everywhere: bool) -> Iterator[str]:
-        """Yield the files of this publication's other tries: of this object's, or all that lie `everywhere` in the directory."""
+        """Yield the files of this publication's other tries: this object's and, if `everywhere`, all others in the directory."""
         yield from (file_of(piece.name) for each in self._written if each.nonce != nonce for piece in each.pieces)
         if everywhere:
             yield from (file.name for file in list(self.area.files()) if self._is_of_other_try(file.name, nonce))
@@ -237,7 +247,7 @@ class MergeByKey:
 
 
 def _without(dropped: Numbers, batches: "Iterator[pa.RecordBatch]") -> "Iterator[tuple[pa.RecordBatch, Mask]]":
-    """Yield the batches, and which of their rows stay."""
+    """Yield the batches, each with the mask of its rows that stay: those whose numbers are not among `dropped`."""
     start = 0
     for batch in batches:
         first, last = np.searchsorted(dropped, [start, start + batch.num_rows])

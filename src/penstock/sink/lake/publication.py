@@ -37,7 +37,7 @@ class LakePublication:
     def publish(self) -> Shown:
         """Commit unless the marker shows the publication. After any error the marker is read before anything is concluded (I12).
 
-        Whatever came between a look and the commit, the change is made anew on the next look.
+        If another commit came between the look and this one, the change is made anew on the next look.
 
         Raises Retryable, OutcomeUnknown, PublishFailed, StagedDataLost, ContentConflict, LedgerMismatch.
         """
@@ -113,9 +113,9 @@ class LakePublication:
             )
 
     def _require_not_moved(self, snapshot: TableSnapshot, marker: HighWaterMark | None) -> None:
-        """Raise LedgerMismatch if a commit tells that it published this, although the marker is lost or stands before it (I2).
+        """Raise LedgerMismatch if a former commit published this position, though the marker is lost or stands before it (I2).
 
-        Asked only until this run saw a position in the table: that takes a look at former commits, as long as the table has them.
+        Looked for only until this run has seen a position in the table: the notes of former commits have to be read for it.
         """
         publication = self.publication
         if self.since:
@@ -125,7 +125,7 @@ class LakePublication:
             return
         now = self._look().marker(publication.pipeline, publication.sink)
         if now is not None and now.position >= publication.position:
-            return  # another driver published it since the look, which lists of commits show at once
+            return  # another driver published it since the look; a list of commits shows that at once
         stands = "is gone" if marker is None else f"stands at position {marker.position}"
         raise LedgerMismatch(
             f"A commit of the {self.log.title} published position {publication.position} of the ledger, but the marker {stands}: "
@@ -137,7 +137,7 @@ class LakePublication:
     def _require_same_batch(self, snapshot: TableSnapshot, marker: HighWaterMark) -> None:
         """Raise LedgerMismatch if another batch was published at this position.
 
-        The notes of the commit tell which, as long as the log has them. Besides, published pieces have left the staging.
+        The commit's notes name the batch, as long as the log has them. Also, a piece that is still staged was not published.
         """
         publication, batch = self.publication, self.publication.batch
         found = snapshot.marker_of(publication.position, publication.pipeline, publication.sink)

@@ -11,7 +11,9 @@ from penstock.core.model import RowDigest, Totals
 from penstock.sink.lake.log import TableFile
 from penstock.sink.lake.staging import piece_name
 from penstock.sink.parquet.account import Area
+from penstock.sink.parquet.row_file import RowFile, opened, own_schema
 from penstock.sink.parquet.table import filled_columns, read_content, read_rows
+from penstock.spark.schema import arrow_schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,24 +28,41 @@ class FileReader:
         """Return the number of rows and their digest."""
         with open_file(self.area, file) as data:
             name = piece_name(file.path, file.values)
-            return read_content(data, name=name, schema=self.schema, row_digest=self.row_digest)
+            return read_content(
+                data, name=name, schema=self.schema, row_digest=self.row_digest, field_ids=file.field_ids
+            )
 
     def rows(self, file: TableFile, columns: Sequence[str] | None = None) -> Iterator["pa.RecordBatch"]:
         """Yield the rows in their order, with those columns, all by default."""
         with open_file(self.area, file) as data:
-            yield from read_rows(data, name=piece_name(file.path, file.values), schema=self.schema, columns=columns)
+            name = piece_name(file.path, file.values)
+            yield from read_rows(data, name=name, schema=self.schema, columns=columns, field_ids=file.field_ids)
 
     def filled_column(self, files: Iterable[TableFile], columns: Sequence[str]) -> str | None:
         """Return a column that has a value in one of the files, None if none has. Without columns no file is opened."""
         for file in files if columns else ():
             with open_file(self.area, file) as data:
-                for name in filled_columns(data, columns):
+                for name in filled_columns(data, columns, field_ids=file.field_ids):
                     return name
         return None
 
+    def hashes_alike(self, file: TableFile) -> bool:
+        """Return whether rows of the file have the same hashes here as in `content`, which takes them as they were written.
+
+        For that the columns that it was written with have their names, types and order still. Others may have come.
+        """
+        with open_file(self.area, file) as data:
+            parquet = opened(data)
+            written, stored = own_schema(parquet), RowFile.of(parquet, file.field_ids)
+        if written is None:
+            return True
+        before = {field.name: field.type for field in arrow_schema(written)}
+        now = {field.name: field.type for field in arrow_schema(self.schema) if field.name in before}
+        return [*before.items()] == [*now.items()] and all(name == own for name, own in stored.columns.items())
+
 
 def open_file(area: Area, file: TableFile) -> BinaryIO:
-    """Open a file of a table. Its path may be quoted, as Delta says; some writers do not."""
+    """Open a file of a table. Delta demands that its path is URL-quoted, but some writers do not quote it."""
     try:
         return area.open(unquote(file.path))
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What is checked of rows that are written by key, before they are decided: in the tasks, without the library of the format."""
+"""Checks of rows that are written by key, in the tasks and before the decision, without the library of the format."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from penstock.sink.parquet.splitting import Chunk, Splitter, WriteSettings
 from penstock.sink.valid_text import require_valid
 
 _NOTHING: Final = "\0"
-"""A column beside the partitions' own. No column of a table has such a name."""
+"""The name of a column added because not all columns may be partition columns. No table has a column of that name."""
 
 
 def require_key(rows: "pa.Schema", key: Sequence[str]) -> None:

@@ -59,11 +59,11 @@ _RECENT = 20
 class LakeSink:
     """Delivers into the table `log`, whose files are in `account`. Safe to use from several threads.
 
-    Tasks stage files as for an account of the Parquet sink. Publishing shows them in the table's place, where no reader of the
-    format looks for them, and commits them with the marker: `append` beside what is there, `replace` in its place, and
-    `overwrite_partitions` in the place of the partitions that the batch has rows of.
+    Tasks stage files as for an account of the Parquet sink. Publishing moves them into the table's directory, where readers see
+    only what is committed, and commits them with the marker: `append` beside what is there, `replace` instead of it, and
+    `overwrite_partitions` instead of the partitions that the batch has rows of.
 
-    Writes by key are for `KeyedLakeSink`. With its `spool`, this one publishes what that one left decided.
+    Writes by key need a `KeyedLakeSink`. With its `spool`, this class publishes a batch that a `KeyedLakeSink` left decided.
     """
 
     kind: SinkKind = SinkKind.STAGING
@@ -181,7 +181,7 @@ class LakeSink:
             self._prepared_for = pipeline, schema
 
     def claim(self, ledger_id: LedgerId) -> None:
-        """Note that table and staging are this sink's and that ledger's. Raises Refused, LedgerMismatch, Retryable, Failed."""
+        """Record this sink and `ledger_id` as the table's owner. Raises Refused, LedgerMismatch, Retryable, Failed."""
         snapshot = self._log.newest()
         with self._log.reading():
             marker = None if snapshot is None else snapshot.marker(self._pipeline, self.name)
@@ -243,11 +243,11 @@ class LakeSink:
             yield [] if check is None else [check]
 
     def signatures(self, *, pipeline: PipelineName) -> Sequence[Signature]:  # noqa: ARG002 - there are none
-        """Return none: a table that is claimed refuses other ledgers by itself."""
+        """Return no signatures: a claimed table refuses other ledgers by itself."""
         return ()
 
     def sign(self, entry: Entry) -> None:
-        """Do nothing: `claim` says whose the table is."""
+        """Do nothing: `claim` records the owner of the table."""
 
     def waiting(self, account: AccountName, *, pipeline: PipelineName) -> Iterator[Waiting]:  # noqa: ARG002 - there is one
         return self._area(pipeline).waiting()
@@ -258,12 +258,12 @@ class LakeSink:
     # --- publishing
 
     def _mode_of_empty(self) -> WriteMode:
-        """Return how a batch without rows is to be written, which no piece records.
+        """Return the write mode of a batch without rows, which no piece records.
 
-        A batch of this run has the settings'. One of an earlier run is taken to have what the table was last written with: so
-        no table is cleared that was not replaced before.
+        A batch of this run has the mode of the settings. One of an earlier run clears the table only if the settings say so, and
+        if the table was last written so: whichever run decided it, that run did not append to what is there.
         """
-        if self._has_staged:
+        if self._has_staged or self._mode.write != REPLACE:
             return self._mode
         snapshot = self._log.newest()
         content = None if snapshot is None else snapshot.content(self._pipeline, self.name)
@@ -330,7 +330,7 @@ class LakeSink:
             content=lambda _: table.content(schema, self._settings.row_digest),
         )
 
-    # --- what is the table's own
+    # --- the table and its directory
 
     def _area(self, pipeline: PipelineName | None = None) -> Area:
         return self._account.area(pipeline=pipeline or self._pipeline, sink=self.name, account=ONLY_ACCOUNT)
@@ -358,7 +358,7 @@ class LakeSink:
             require_key(arrow_schema(schema), self._mode.key)
 
     def _require_creatable(self, area: Area) -> None:
-        """Raise Refused where a table must not be created. A decided file of a batch may be there, if the table was removed."""
+        """Raise Refused if tables may not be created, or files are there: decided ones, say, of a table that was removed."""
         if not self._create:
             raise Refused(
                 f"The {self._log.title} is missing, and sink {self.name!r} has create: false.",
@@ -372,7 +372,7 @@ class LakeSink:
             )
 
     def _require_fit(self, snapshot: TableSnapshot, area: Area, schema: str, pipeline: PipelineName) -> None:
-        """Raise Refused for a table that the rows do not fit, but for columns that a start adds."""
+        """Raise Refused for a table that the rows do not fit. It may lack columns that a start adds."""
         growth = self._growth(schema)
         with self._log.reading():
             snapshot.require_supported(self._mode)

@@ -18,14 +18,14 @@ from penstock.spark.schema import arrow_schema
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedFiles:
-    """Files that tasks staged. They replace all that the table holds, the partitions that they are of, or nothing."""
+    """Files that tasks staged. They replace all that the table holds, the partitions that they belong to, or nothing."""
 
     log: TableLog
     area: Area
     decided: Decided
 
     def make(self, snapshot: TableSnapshot) -> Change:
-        """Move the files into the table's directory, and return them with those in whose place they come."""
+        """Move the files into the table's directory. Return the change that adds them and removes those that they replace."""
         columns = self.decided.fitting_columns(snapshot)
         self._require_same_numbers(snapshot)
         added = [_checked(piece, columns) for piece in self._staged]
@@ -54,8 +54,7 @@ class StagedFiles:
             raise PublishFailed(
                 f"Batch {self.decided.publication.batch.batch_id} is decided, but the {self.log.title} numbers its columns in "
                 "another way than the files: it was created anew, or a column was removed and added again.",
-                remedy="Put the table back as it was before that, by registering its metadata of then in the catalog, and start "
-                "again: the batch is published then.",
+                remedy=f"{snapshot.way_back} and start again: the batch is published then.",
             )
 
     def _replaced(self, snapshot: TableSnapshot, added: Sequence[TableFile]) -> Iterator[TableFile]:

@@ -1,4 +1,4 @@
-"""What the log of a table tells of a file's columns, from its footer: readers skip files by it.
+"""Statistics of a file's columns for the log of a table, made from the file's footer: readers skip files by them.
 
 A wrong bound hides rows. So bounds are left out where any reader might take them in another way than they are meant: of floating
 point numbers (NaN is within no bounds), of long decimals (which readers parse as floating point), of bytes and booleans, and the
@@ -25,7 +25,7 @@ STATISTICS: Final = "statistics"
 """The key in `Staged.ref` whose value is a JSON text, as the log of a Delta table has it."""
 
 COLUMNS: Final = "columns"
-"""The key in `Staged.ref` whose value tells with which numbers the columns were written."""
+"""The key in `Staged.ref` whose value is the `fingerprint` of the numbers with which the columns were written."""
 
 _COLUMNS: Final = 32
 """As many columns as Delta itself indexes by default: statistics travel in the decision."""
@@ -35,15 +35,15 @@ _MILLISECOND: Final = dt.timedelta(milliseconds=1)
 
 
 def footer_notes(footer: "pq.FileMetaData", schema: "pa.Schema") -> Mapping[str, Json]:
-    """Return the entry of `Staged.ref` that tells the statistics of a file."""
+    """Return the entry of `Staged.ref` with the statistics of a file."""
     return {STATISTICS: json.dumps(_statistics(footer, schema), ensure_ascii=False, separators=(",", ":"))}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileNotes:
-    """Makes the entries of `Staged.ref` that tell a file's statistics and how it is to be written.
+    """Makes the entries of `Staged.ref` with a file's statistics and with the write mode of its rows.
 
-    `columns`: the fingerprint of the numbers under which its columns are stored.
+    `columns`: the `fingerprint` of the numbers that its columns have.
     """
 
     mode: WriteMode = APPENDING
@@ -55,9 +55,9 @@ class FileNotes:
 
 
 def fingerprint(ids: Mapping[str, int] | None, columns: Sequence[str]) -> str | None:
-    """Return a short text that is another one if one of the columns has another number; None where columns have none.
+    """Return a short text that changes if one of `columns` gets another number; None where columns have no numbers.
 
-    `ids` are by path, and those of other columns do not count.
+    `ids` are by path; those of columns that are not in `columns` do not count.
     """
     if ids is None:
         return None

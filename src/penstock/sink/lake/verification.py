@@ -21,8 +21,8 @@ from penstock.sink.table.target import NotStoredError
 class SnapshotFiles:
     """The files of a snapshot under the names of pieces, which tell the partition values.
 
-    Files of one name, in several directories, and a file that the table lists several times, have a name each: all of them are
-    rows for readers.
+    Every listed file has a name of its own, even if several directories have a file of one name, or the table lists a file
+    several times: readers read all of them.
     """
 
     def __init__(self, snapshot: TableSnapshot, area: Area) -> None:
@@ -37,7 +37,7 @@ class SnapshotFiles:
 
     def files(self) -> Iterator[StoredFile]:
         for name, file in self.by_name.items():
-            yield StoredFile(name=name, size_bytes=file.size_bytes)
+            yield StoredFile(name=name, size_bytes=file.size_bytes, field_ids=file.field_ids)
 
     def open(self, name: str) -> BinaryIO:
         return open_file(self._area, self.by_name[name])

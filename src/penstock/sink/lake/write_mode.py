@@ -1,8 +1,7 @@
-"""How decided rows get into a table, and what the marker counts of it.
+"""The write modes of a table, and the counts that a commit records beside the marker.
 
-Appended rows are found by their files. Where rows replace others, files tell nothing: then every commit also counts, in
-application versions beside the marker's, how many rows were ever decided, and how many the table shows because of them, each
-with their digest.
+Appended rows are found by their files. Where rows replace others, files tell nothing: then every commit also records how many
+rows were ever decided, and how many of them the table shows, each with their digest.
 """
 
 from collections.abc import Iterator, Mapping
@@ -75,14 +74,14 @@ class TableContent:
     shown: Totals = NO_ROWS
 
     def after(self, mode: WriteMode, batch: Totals, *, displaced: Totals) -> "TableContent":
-        """Return the content after a batch that displaced such rows: of the table, or of its own."""
+        """Return the content after `batch`. `displaced`: rows of the table or of the batch that the table does not show then."""
         batch = Totals(rows=batch.rows, digest=batch.digest)
         shown = batch if mode.write == REPLACE else minus(self.shown + batch, displaced)
         return TableContent(write=mode.write, decided=self.decided + batch, shown=shown)
 
 
 def content_numbers(content: TableContent) -> Iterator[tuple[str, int]]:
-    """Yield the content as numbers of 32 bits, and row counts of 63, by the end of the application's id."""
+    """Yield the content as named numbers: row counts of up to 63 bits, all others of up to 32 bits."""
     yield "write", WRITES.index(content.write)
     for name, totals in (("decided", content.decided), ("shown", content.shown)):
         yield f"{name}:rows", totals.rows

@@ -43,7 +43,7 @@ _INSERT_BYTES = 100_000
 def load(
     connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", table_schema: TableSchema, target: Target
 ) -> Loaded:
-    """Write decided rows as `SqlDialect.write` does."""
+    """Write rows into the table, as `write` does but without its checks of values."""
     statements, totals = TABLES.statements_of(schema, target), TABLES.totals(connection, schema, target)
     directly, staged = connection.server.loads and _goes_directly(table_schema, target), 0
     if not directly:
@@ -64,7 +64,7 @@ def load(
 def write(
     connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", table_schema: TableSchema, target: Target
 ) -> Loaded:
-    """Load decided batches. Raises Refused for a value that the table would change by now."""
+    """Write decided rows into the table, as `SqlDialect.write` specifies: check values against the table, then `load` them."""
     decided = decided_rows(batches, table_schema, schema, target, connection.server)
     return load(connection, decided, schema, table_schema, target)
 

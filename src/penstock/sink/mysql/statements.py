@@ -159,7 +159,7 @@ class TableStatements(StagedTableStatements):
         return f"SELECT {self._selected('s')} FROM {self._chosen_there}"
 
     def replace(self) -> str:
-        """Update the other columns of the table's rows that have a chosen key; if there are none, only count these rows."""
+        """Update the other columns of the table's rows that have a chosen key; only count them if the key has all columns."""
         others = [self.quoted(name) for name in self.columns if name not in self.key] or [self.quoted(self.key[0])]
         changes = ", ".join(f"t.{name} = s.{name}" for name in others)
         return f"UPDATE {self._chosen_there} SET {changes}"

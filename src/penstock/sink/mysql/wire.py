@@ -70,7 +70,10 @@ def _numbers(batch: "pa.RecordBatch", start: int) -> "pa.Array":
 
 
 def _literal(column: "pa.Array") -> "pa.Array":
-    """Return numbers bare, others in quotes, escaped if they can hold any. Bytes are `_binary`: no text of the connection."""
+    """Return SQL literals: numbers bare, others in quotes, escaped if they can hold any character.
+
+    Bytes get the prefix `_binary`, so that the server does not take them for a text in the connection's character set.
+    """
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_null(column.type):
         return encoded(column)
     opening = pa.scalar(b"_binary'" if is_bytes(column.type) else b"'", _BYTES)

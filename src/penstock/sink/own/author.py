@@ -1,4 +1,4 @@
-"""What the author of a user-written sink implements, to store rows and the mark that they are there, and gets for that."""
+"""The interface of a user-written sink: the methods that its author implements, and the batch that they are given."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -68,7 +68,7 @@ class Author(ABC, Generic[T]):
     def transaction(self) -> AbstractContextManager[T]:
         """Return a context manager for a transaction. If its block raises, undo what can be undone.
 
-        One transaction is open at a time, whoever asks, in whatever process: others wait.
+        It excludes all other transactions on the target, in every thread and process: they wait until it ends.
         """
 
     @abstractmethod
@@ -77,7 +77,10 @@ class Author(ABC, Generic[T]):
 
     @abstractmethod
     def write_mark(self, transaction: T, key: str, mark: str) -> None:
-        """Store `mark` (ASCII, some kilobytes) under `key` in place of the old text, where only losing the rows loses it."""
+        """Store `mark` (ASCII, some kilobytes) under `key`, in place of the old text.
+
+        Store it where it can be lost only together with the rows.
+        """
 
     @abstractmethod
     def write_rows(self, transaction: T, batch: OwnBatch) -> None:

@@ -54,7 +54,7 @@ class OwnSink(TableSink, Author[T], Generic[T]):
     The class is called with its options from the pipeline file and with `name`, `pipeline` and `spool`, which it passes on:
     `def __init__(self, directory: str, **given): super().__init__(**given)`. All its code runs on the driver, except `row_check`.
 
-    The author makes it exactly once, in one of two ways. Either `transaction` holds rows and mark together: both become visible
+    The author makes delivery exactly once, in one of two ways. Either `transaction` holds rows and mark: both become visible
     and durable, or neither does. Or, with `idempotent = True`, writing the rows of one `batch.key` again changes nothing, and
     they are durable before the mark is. The suite in `penstock.testing` shows whether that is so.
 

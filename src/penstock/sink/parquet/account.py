@@ -28,7 +28,7 @@ from penstock.protocols import TaskCheck
 
 
 class PieceState(str, Enum):
-    """Where a decided piece is now."""
+    """Where a decided piece is now: staged, visible to readers, or neither."""
 
     STAGED = "staged"
     SHOWN = "shown"
@@ -37,10 +37,14 @@ class PieceState(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFile:
-    """One file that a reader of the account would find; `name` is relative to the root, with slashes."""
+    """One file that a reader of the account would find; `name` is relative to the root, with slashes.
+
+    `field_ids`: the table's numbers of columns, by path, where readers find columns by number.
+    """
 
     name: str
     size_bytes: int
+    field_ids: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +75,7 @@ class Upload(Protocol):
 
     size_bytes: int
     closed: bool = False
-    """Asked by pyarrow. A Parquet writer dropped after an error still finds a file; what it writes then is thrown away."""
+    """Read by pyarrow. Always False: a Parquet writer dropped after an error still writes, and that is thrown away."""
 
     def write(self, data: bytes) -> int:
         """Append bytes; called by pyarrow. Raises StageFailed."""
@@ -96,12 +100,12 @@ class UploadArea(Protocol):
     def open(self, name: str, *, allowance: Allowance) -> Upload:
         """Begin the file that will be published as `name`, a name that no other file ever has. Raises StageFailed.
 
-        `allowance` is what the attempt may still pass inline instead of staging it.
+        `allowance`: how many more bytes the attempt may pass inline instead of staging them.
         """
         ...
 
     def seal(self) -> None:
-        """Called once after all uploads of an attempt are finished, before they are reported. Raises StageFailed."""
+        """Make the names of finished files durable. Called once per attempt, before these are reported. Raises StageFailed."""
         return
 
     def requests_sent(self) -> Mapping[str, int]:
@@ -113,7 +117,7 @@ class Area(Protocol):
 
     @property
     def is_remote(self) -> bool:
-        """Whether each look is a request that takes time and money."""
+        """Whether each look at a file is a request, which takes time and money."""
         ...
 
     def prepare(self) -> UploadArea:
@@ -122,7 +126,7 @@ class Area(Protocol):
 
     @property
     def claim_place(self) -> str:
-        """Where the account's owner is noted, for people who remove the note."""
+        """The path or URL of the file that names the account's owner, for people who have to remove it."""
         ...
 
     def claimed_by(self) -> AccountOwner | None:
@@ -150,7 +154,10 @@ class Area(Protocol):
         ...
 
     def show(self, pieces: Sequence[Staged]) -> Sequence[Staged]:
-        """Make pieces visible and durable, whatever an earlier or concurrent call has done. Return those that are gone."""
+        """Make pieces visible and durable, whatever an earlier or concurrent call has done. Return those that are gone.
+
+        Raises ContentConflict, StagedDataLost, PublishFailed, OutcomeUnknown, Failed, Retryable.
+        """
         ...
 
     def advance(self, marker: Marker) -> None:
@@ -158,11 +165,14 @@ class Area(Protocol):
         ...
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
-        """Collect staging that is dead by `cut`, and return its names."""
+        """Remove staging that is dead by `cut`, or only find it if `dry_run`, and return its names.
+
+        Returns nothing if another ledger owns the account.
+        """
         ...
 
     def task_check(self) -> AbstractContextManager[TaskCheck | None]:
-        """Yield a check that tasks may run until the context ends, None if the driver's own fails."""
+        """Yield a check that tasks may run until the context ends, None if the driver's own check already fails."""
         ...
 
     def waiting(self) -> Iterator[Waiting]:
@@ -170,7 +180,7 @@ class Area(Protocol):
         ...
 
     def lifecycle(self) -> Sequence[Finding]:
-        """Return what the store deletes by itself, as far as it would hurt. Change nothing."""
+        """Return findings about rules by which the store itself deletes what the sink needs. Change nothing."""
         return ()
 
     def files(self) -> Iterator[StoredFile]:
@@ -182,7 +192,7 @@ class Area(Protocol):
         ...
 
     def check(self) -> Sequence[Finding]:
-        """Return the findings of `penstock check`. Change nothing for good."""
+        """Return the findings of `penstock check`. Leave nothing behind."""
         ...
 
 
@@ -196,7 +206,7 @@ class Account(Protocol):
 
     @property
     def root_for_readers(self) -> str:
-        """What precedes a slash and a file's name: an absolute path if the account is a directory, else the store's URL."""
+        """The root to which readers append a slash and a file's name: the absolute path of a directory, or the store's URL."""
         ...
 
     @property
@@ -215,7 +225,7 @@ class Account(Protocol):
         ...
 
     def area(self, *, pipeline: PipelineName, sink: SinkName, account: AccountName) -> Area:
-        """Return the part that belongs to this sink. Nothing is touched yet."""
+        """Return the area of this sink. Nothing is read or created yet."""
         ...
 
     def requests_sent(self) -> Mapping[str, int]:
@@ -225,7 +235,7 @@ class Account(Protocol):
         return {}
 
     def enclosing(self) -> "Iterator[tuple[str, AccountOwner]]":
-        """Yield URL and owner of each account that this one lies within, as far as that can be seen from here."""
+        """Yield URL and owner of each account that this one lies within, except those whose owner cannot be read."""
         ...
 
     def overlaps(self, other: "Account") -> str | None:

@@ -67,9 +67,9 @@ def leaf_columns(path: str, column: "pa.Array") -> "Iterator[tuple[str, pa.Array
 
 
 def fitting(kind: "pa.DataType") -> tuple[str, ...]:
-    """Return the encodings that a leaf column of this type can have, so that DuckDB and Spark's vectorised reader read it.
+    """Return the encodings that a user may choose for a leaf column of this type.
 
-    The vectorised reader of Spark 4.0 does not read BYTE_STREAM_SPLIT.
+    DuckDB and Spark's vectorised reader read all of them, but that of Spark 4.0 cannot read BYTE_STREAM_SPLIT.
     """
     if pa.types.is_boolean(kind):
         return (PLAIN,)
@@ -125,7 +125,7 @@ def _unknown_path(path: str, known: list[str]) -> Usage:
 
 
 _GLANCE, _LOOK, _FIRST = 256, 1024, 512
-"""Rows in the samples: of all columns, of columns that hardly repeat there, and of these the first rows for differences."""
+"""Rows in the samples: of all columns; of columns whose values hardly repeat there; the first of these, for differences."""
 
 _SAMPLE_BYTES: Final = 256 * 1024
 """Size of the sample of a text column; of longer texts fewer are taken."""
@@ -164,7 +164,7 @@ def choose_encodings(rows: "pa.Table", settings: Encodings) -> Encodings:
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """A leaf column of `column`: some of its values without nulls; all rows have about `among` of them."""
+    """A leaf column of `column`. `values`: a sample without nulls, from about `among` such values in all rows."""
 
     column: str
     path: str
@@ -231,15 +231,15 @@ def _plain_bytes(leaf: _Leaf) -> float | None:
 
 
 def _dictionary_bytes(leaf: _Leaf, seen: int, plain_bytes: float) -> float:
-    """Return the bytes per value: each distinct value once, and its number in as many bits as that takes."""
+    """Return the bytes per value with a dictionary: each distinct value once, and a number of enough bits for each value."""
     distinct = _estimated_distinct(seen, of=len(leaf.values), among=leaf.among)
     return distinct / leaf.among * plain_bytes + ceil(log2(max(distinct, 2))) / 8
 
 
 def _estimated_distinct(seen: int, *, of: int, among: float) -> float:
-    """Estimate how many distinct values `among` values have, if all are equally frequent.
+    """Estimate how many distinct values `among` values have, from `seen` distinct ones in a sample `of` so many values.
 
-    A sample `of` some values has `seen` distinct ones.
+    All are taken to be equally frequent.
     """
     if seen >= of or among <= of:
         return among if seen >= of else float(seen)
@@ -254,7 +254,7 @@ def _estimated_distinct(seen: int, *, of: int, among: float) -> float:
 def _is_smaller_as_delta(first: "pa.Array", plain_bytes: float, dictionary_bytes: float) -> bool:
     """Return whether differences take fewer bytes than a dictionary, and than plain values after compression.
 
-    Compression finds what the bytes of numbers have in common.
+    Plain values are compressed to compare them, because numbers have many bytes in common.
     """
     if len(first) < _ENOUGH:
         return False
@@ -280,7 +280,7 @@ def _delta_bytes(numbers: "npt.NDArray[np.int64]") -> float:
 
 
 def _spread(rows: "pa.Table", count: int) -> "pa.Table":
-    """Return one row of each stretch, at varying places, so that a period in the values does not look like repetition."""
+    """Return one row of each of `count` stretches, at varying places: a period in the values must not look like repetition."""
     if len(rows) <= count:
         return rows
     places = ((np.arange(count) + _jitter(count)) * (len(rows) / count)).astype(np.int64)

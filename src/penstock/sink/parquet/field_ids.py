@@ -1,6 +1,6 @@
 """Numbers of columns in the schema of a Parquet file, as readers of Iceberg look columns up by number."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -13,6 +13,43 @@ def with_field_ids(schema: "pa.Schema", ids: Mapping[str, int]) -> "pa.Schema":
     Raises KeyError for a field without a number.
     """
     return pa.schema([_numbered(field, field.name, ids) for field in schema], metadata=schema.metadata)
+
+
+def is_numbered(schema: "pa.Schema") -> bool:
+    """Return whether the columns of a file have numbers."""
+    return any(number is not None for field in schema for number in _numbers(field))
+
+
+def columns_by_number(schema: "pa.Schema", ids: Mapping[str, int]) -> Mapping[str, str]:
+    """Return the columns of a file that readers of a table with the numbers `ids` find: the table's names, and the file's own."""
+    names = {number: path for path, number in ids.items()}
+    numbers = {field.name: next(_numbers(field)) for field in schema}
+    return {names[number]: name for name, number in numbers.items() if number in names}
+
+
+def require_found(schema: "pa.Schema", ids: Mapping[str, int]) -> None:
+    """Raise ValueError if readers of a table with the numbers `ids` do not find all that a file has."""
+    known = {None, *ids.values()}
+    lost = next((field.name for field in schema if not known.issuperset(_numbers(field))), None)
+    if lost is not None:
+        raise ValueError(f"readers find NULL in its column {lost!r}, whose number the table has no more")
+
+
+def _numbers(field: "pa.Field") -> Iterator[int | None]:
+    """Yield the number of a field, and those inside of it."""
+    text = (field.metadata or {}).get(_KEY)
+    yield None if text is None else int(text)
+    for inner in _fields_in(field.type):
+        yield from _numbers(inner)
+
+
+def _fields_in(kind: "pa.DataType") -> Sequence["pa.Field"]:
+    if pa.types.is_struct(kind):
+        return list(kind)
+    if pa.types.is_map(kind):
+        return [kind.key_field, kind.item_field]
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    return [kind.value_field] if is_list else []
 
 
 def _numbered(field: "pa.Field", path: str, ids: Mapping[str, int]) -> "pa.Field":

@@ -3,9 +3,9 @@
 The token makes a name that no other attempt ever uses, and tells which batch of the owner the file belongs to.
 
 Partition directories are `column=value`, as Hive and Spark write them, escaped so that every value comes back as it was. Escaped
-are Spark's own set of characters; NUL, which Spark cannot write but reads back; and a letter of `null`, in any case, which DuckDB
-takes for NULL. Two texts have no directory that reads back as they are: the empty one and `__HIVE_DEFAULT_PARTITION__`. Spark
-silently turns both into null; see `is_lost_as_directory`.
+are Spark's own set of characters; NUL, which Spark cannot write but reads back; the first letter of `null`, in any case, which
+DuckDB takes for NULL; and the end of `._COPYING_`, a suffix that Spark skips as hidden. Two texts have no directory that reads
+back as they are: the empty one and `__HIVE_DEFAULT_PARTITION__`. Spark silently turns both into null; see `is_lost_as_directory`.
 """
 
 import datetime as dt
@@ -24,7 +24,7 @@ _OWNER = re.compile(r"-\d{5}-([0-9a-f]{8})$")
 
 
 def owner_of(pipeline: PipelineName, sink: SinkName) -> str:
-    """Return the owner in a file's name, 8 digits: generations and batches of different pipelines cannot be compared."""
+    """Return the owner's part of file names, 8 hexadecimal digits: each sink of each pipeline counts its own batches."""
     return hashlib.sha256(f"{pipeline}\n{sink}".encode()).hexdigest()[:8]
 
 
@@ -41,7 +41,7 @@ def attempt_of(name: str) -> Attempt | None:
 
 
 def order_of(name: str) -> tuple[Generation, BatchId] | None:
-    """Return the sort key for an account's files by their decisions, oldest first; None for a file that is not Penstock's."""
+    """Return the key that sorts an account's files by their decisions, oldest first; None for a file that is not Penstock's."""
     attempt = attempt_of(name)
     return None if attempt is None else (attempt.generation, attempt.batch_id)
 

@@ -1,7 +1,7 @@
-"""Which accounts a sink may fill: each belongs to one account of one sink of one pipeline, and to one ledger.
+"""Checks that a sink may fill an account: it belongs to one sink of one pipeline and to one ledger, and its files fit the rows.
 
-If two filled an account, neither could prove its content. New files must also be readable together with those that are there: an
-engine reads the directory as one table.
+If two sinks or ledgers filled one account, neither could prove its content. An engine reads all files below the root as one
+table, so new files must be readable together with those that are there.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from penstock.sink.parquet.table import own_schema
 from penstock.spark.schema import arrow_schema
 
 FILES_LOOKED_AT = 10_000
-"""Files that a start reads the names of, in an account that has an owner: more files must not make it slower."""
+"""The most file names that `require_continued` reads: more files must not make a start slower."""
 REMEDY = "Give every sink of every pipeline accounts of its own, and let readers read them together."
 
 
@@ -38,7 +38,7 @@ def require_own_account(
 
 
 def require_apart(account: Account, owner: AccountOwner | None) -> None:
-    """Raise Refused if an account without an owner lies within one that has an owner: its files would be among that one's."""
+    """Raise Refused if an account without an owner lies within one that has an owner, whose readers would find its files."""
     outer = next(account.enclosing(), None) if owner is None else None
     if outer is not None:
         url, other = outer
@@ -114,9 +114,9 @@ _REMEDY = "in the pipeline file, or give the sink another name and new accounts.
 def require_continued(area: Area, rows: "pa.Schema", partition_by: Sequence[str], *, account: AccountName, owner: str) -> None:
     """Raise Refused if `rows` do not fit the files of Penstock's that the account holds.
 
-    A file must be of `owner`, have the same partition columns, and have no column of another type than in `rows`. Of
-    FILES_LOOKED_AT files at most, the oldest and the newest speak for all: columns may come and go, and one that came since is in
-    the newest.
+    A file must be of `owner`, have the same partition columns, and have no column of another type than in `rows`. Of at most
+    FILES_LOOKED_AT files that are listed, only the oldest and the newest are opened: columns may come and go, and the newest has
+    those that came since.
     """
     seen = list(islice(area.files(), FILES_LOOKED_AT))
     # In an account that an older Penstock filled, only file names tell the owner.

@@ -22,10 +22,12 @@ class AccountPublication:
     fresh: bool = False
 
     def is_shown(self) -> bool:
-        """Return whether it was published before. Called for all accounts before any file moves, so that a loss shows nothing.
+        """Return whether the account shows the publication already. Called for all accounts before any file moves.
 
-        A fresh share of a remote account is not looked for, unless publishing it twice would do harm: publishing finds what is
-        gone. Raises StagedDataLost, ContentConflict, and LedgerMismatch if another ledger published at this position.
+        So if one account has lost a file, no other one shows a part of the batch. For a fresh publication to a remote account,
+        only the marker is read, and only if it has inline files, since a late second put of these could bring back what
+        maintenance removed; `roll_forward` finds files that are gone. Raises StagedDataLost, ContentConflict, and LedgerMismatch
+        if another ledger published at this position.
         """
         if self.fresh and self.area.is_remote:
             return any(piece.inline is not None for piece in self.pieces) and self._is_marked()
@@ -38,7 +40,10 @@ class AccountPublication:
         return True
 
     def roll_forward(self) -> None:
-        """Publish all pieces, then raise the mark. A piece missing below the mark was removed by maintenance, not lost."""
+        """Publish all pieces, then advance the marker. Raises StagedDataLost for pieces that are gone.
+
+        But if the marker shows the publication already, maintenance removed them, and nothing is lost.
+        """
         gone = self.area.show(self.pieces)
         if gone:
             self._require_marked(gone)
@@ -63,7 +68,7 @@ class AccountPublication:
         marker = self.area.marker()
         if marker is None:
             return False
-        # I2: at any position; a marker of an older Penstock names no ledger, and the start has compared it
+        # I2: whatever the positions are; a marker of an older Penstock names no ledger, and the start has compared it
         if marker.ledger_id not in {None, self.publication.ledger_id}:
             raise LedgerMismatch(
                 f"Account {self.account!r} shows what ledger {marker.ledger_id} decided, up to its position {marker.position}, "
@@ -90,8 +95,9 @@ class AccountPublication:
     def _require_same_ledger(self, marker: Marker) -> None:
         """Raise LedgerMismatch unless this position's marker is of this batch, and none of its pieces is still staged.
 
-        Marked pieces have left the staging area, and one position is one batch: anything else is another ledger's work. A marker
-        that is missing below a higher one may have been removed as old: then a newer run owns the pipeline, which is reported.
+        Marked pieces have left the staging area, and one position is one batch: anything else is another ledger's work. If this
+        position's marker is gone below a higher one, it may have been removed as old. A newer run owns the pipeline then, which
+        is reported, too.
         """
         batch = self.publication.batch
         own = self.area.marker_of(self.publication.position)

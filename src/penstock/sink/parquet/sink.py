@@ -49,8 +49,8 @@ class ParquetSink:
     """Delivers into one table per account. Safe to use from several threads.
 
     `route_sql` yields each row's account; it is None if there is only one. `unrouted` takes rows whose route names no account;
-    with None they fail the batch. `partition_by` names columns that become directories. The empty text, which Spark would
-    silently store there as null, fails the batch unless `null_for_lost_texts`.
+    with None they fail the batch. `partition_by` names columns that become directories. A text that readers would take for null
+    there (see `is_lost_as_directory`) fails the batch; with `null_for_lost_texts` it is stored as null, as Spark does silently.
     """
 
     kind: ClassVar = SinkKind.STAGING  # files wait invisibly beside the table and are moved into it
@@ -136,14 +136,14 @@ class ParquetSink:
             self._require_continued(schema, pipeline)
 
     def signatures(self, *, pipeline: PipelineName) -> Sequence[Signature]:  # noqa: ARG002 - there are none
-        """Return none: a place that is claimed refuses other ledgers by itself."""
+        """Return no signatures: a claimed account refuses other ledgers by itself."""
         return ()
 
     def sign(self, entry: Entry) -> None:
-        """Do nothing: `claim` says whose the accounts are."""
+        """Do nothing: `claim` records the owner of the accounts."""
 
     def claim(self, ledger_id: LedgerId) -> None:
-        """Note in every account that it is this sink's and that ledger's. Raises Refused, LedgerMismatch, Retryable, Failed."""
+        """Record in every account its owner: this sink and `ledger_id`. Raises Refused, LedgerMismatch, Retryable, Failed."""
         for name, area in self._areas(self._pipeline).items():
             require_unfilled(area, url=self._accounts[name].url)
             self._claim(name, area, ledger_id)

@@ -1,6 +1,6 @@
-"""What the tasks of the Parquet sink are set to, and the first that they do: they split the rows that arrive.
+"""The settings of the Parquet sink's tasks, and their first step: they split arriving rows by account and partition directory.
 
-A chunk of rows is split by account and partition directory, by Arrow's `group_by` and one `take`.
+Rows are split chunk by chunk, with Arrow's `group_by` and one `take`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,9 +33,9 @@ class WriteSettings:
     `unrouted` takes rows whose route names no account; with None such rows fail the batch. `null_for_lost_texts` stores texts
     that no partition directory can express (the empty one) as null instead of failing. Sizes of row groups and buffers are of
     Arrow data in memory, `buffer_bytes` for all files of an attempt together. Small files of an attempt travel in the decision,
-    up to `inline_limit_bytes` in all, if the store can put them at once. `owner` is part of every file's name. `row_digest` is
-    how rows are hashed, which the ledger says. `footer_notes` adds to `Staged.ref` what publishing needs of each file's footer.
-    `field_ids` are the numbers of columns in the files, by path.
+    up to `inline_limit_bytes` in all, if the store can put them at once. `owner` is part of every file's name. `row_digest`: how
+    rows are hashed, as the ledger states. `footer_notes` adds to `Staged.ref` what publishing needs of each file's footer.
+    `field_ids`: the ids of the columns in the files, by path as `with_field_ids` takes them.
     """
 
     sink: SinkName
@@ -86,7 +86,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """The rows of a chunk for one directory of one account, without partition columns. `size_bytes` is their share."""
+    """The rows of a chunk for one directory of one account, without partition columns. `size_bytes`: their share of `lease`."""
 
     account: AccountName
     directories: str
@@ -107,7 +107,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """A group before its rows are taken: their numbers in the chunk, and what they have in common."""
+    """A group before its rows are taken. `numbers`: the places of its rows in the chunk."""
 
     numbers: "pa.Int64Array"
     account: AccountName
@@ -162,7 +162,7 @@ class Splitter:
         ]
 
     def _account_numbers(self, chunk: Chunk) -> "pa.Array | pa.ChunkedArray":
-        """Return the account of each row by its number. Raises StageFailed for rows without."""
+        """Return for each row the index of its account. Raises StageFailed for rows without an account."""
         if chunk.accounts is None:
             return pa.repeat(0, len(chunk.rows))
         settings = self._settings
@@ -211,7 +211,7 @@ class Splitter:
         )
 
     def _stored_values(self, part: _Part, chunk: Chunk) -> tuple[tuple[Value, ...], int]:
-        """Return the partition values as readers will see them, and the digest of rows that have these."""
+        """Return the partition values as readers will see them, and the digest of the rows with these values."""
         lost = [place for place, value in enumerate(part.values) if is_lost_as_directory(value)]
         if not lost:
             return part.values, part.digest
@@ -219,7 +219,7 @@ class Splitter:
         return values, self._digest_with_nulls(lost, chunk.rows.take(part.numbers))
 
     def _digest_with_nulls(self, lost: Sequence[int], rows: "pa.Table") -> int:
-        """Return the digest of rows whose lost texts are null, as they will be stored. Raises StageFailed if they must not be."""
+        """Return the digest of rows whose lost texts are null, as they will be stored. Raises StageFailed unless allowed."""
         for column in (self._columns[place] for place in lost):
             if not self._settings.null_for_lost_texts:
                 raise _lost_text(column, rows)

@@ -23,7 +23,7 @@ Place: TypeAlias = tuple[AccountName, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowGroup:
-    """Rows of one place, to be written together."""
+    """Rows of one place, to be written as one row group."""
 
     place: Place
     rows: "pa.Table"
@@ -54,7 +54,7 @@ class Buffer:
         self._held_bytes += group.lease.take()
 
     def due(self) -> Iterator[RowGroup]:
-        """Yield whole row groups and, where memory runs short, the largest others."""
+        """Yield row groups that are large enough and, if the buffer exceeds its limit, the largest of the others."""
         rows, size_bytes = self._settings.row_group_rows, self._settings.row_group_bytes
         for place, waiting in list(self._waiting.items()):
             if waiting.rows >= rows or waiting.size_bytes >= size_bytes:
@@ -67,7 +67,7 @@ class Buffer:
             yield self._take(place)
 
     def _make_room(self) -> Iterator[RowGroup]:
-        """Yield the largest row groups until half of the limit is free, so that the next chunk makes no small ones again."""
+        """Yield the largest row groups until half of the limit is free: freeing less would make small ones at every chunk."""
         for place in sorted(self._waiting, key=lambda place: -self._waiting[place].size_bytes):
             yield self._take(place)
             if self._held_bytes <= self._settings.buffer_bytes // 2:
@@ -132,7 +132,7 @@ class ParquetStageWriter:
             self._split()
 
     def finish(self) -> Sequence[Staged]:
-        """Write what waits, make every file durable, then the names."""
+        """Write the buffered rows, then make files and names durable. Return one piece per file. Raises StageFailed."""
         if self._chunk.rows:
             self._split()
         for group in self._buffer.rest():
@@ -198,7 +198,7 @@ class ParquetStageWriter:
         self._finished.append(self._pool.submit(self._durable, file))
 
     def _complete(self, group: RowGroup, file: PartFile | tuple[AccountName, str]) -> Staged:
-        """Write the last rows of a file, in a thread of the pool: compressing lets the threads of other files run.
+        """Write the last rows of a file in a thread of the pool: threads of other files run while this one compresses.
 
         A new file is opened here, so that no more files are open than threads run.
         """

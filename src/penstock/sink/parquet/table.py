@@ -1,45 +1,48 @@
 """`Table`, one account as its readers see it: the files up to some batch, where they are, and their rows, restored and hashed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from penstock.core.high_water_mark import Marker
 from penstock.core.model import AccountName, BatchId, Generation, Position, RowDigest, SinkName, Staged, Totals
 from penstock.core.row_hash import digest, row_hashes
 from penstock.errors import Failed
-from penstock.protocols import SCHEMA_KEY
 from penstock.sink.parquet.account import Account, Area, StoredFile
+from penstock.sink.parquet.field_ids import require_found
 from penstock.sink.parquet.layout import PartitionColumn, Value, is_parquet, order_of, owner_in, unescape
 from penstock.sink.parquet.part_file import stored_schema
+from penstock.sink.parquet.row_file import RowFile, opened, own_schema
 from penstock.spark.schema import arrow_schema
 
-_BATCH_ROWS = 1 << 16
 
+def read_content(
+    file: BinaryIO, *, name: str, schema: str, row_digest: RowDigest, field_ids: Mapping[str, int] | None = None
+) -> Totals:
+    """Return the number of rows of a whole file and their digest. `name` is the path below the root, with partition values.
 
-def read_content(file: BinaryIO, *, name: str, schema: str, row_digest: RowDigest) -> Totals:
-    """Return the rows and the digest of a whole file; `name` is relative to the root and holds the partition values.
+    The values in `name` count even if another writer put the partition columns into the file: readers take them, too.
 
-    These count as they do for readers, also if another writer put the partition columns into the file.
-
-    `schema` is Spark's JSON of the rows. A schema in the file's footer takes precedence: the file may be of an unknown batch.
-    Another writer's file, which has none, may be made of older files: columns that it lacks, or has beside, may be NULL in it.
-    Raises ValueError with the reason for a file that does not hold such rows, pa.ArrowException and OSError for one that cannot
-    be read.
+    `schema` is Spark's JSON of the rows. A schema in the file's footer takes precedence: the file may be of an unknown batch. A
+    file of another writer has none, and may be merged from older files: it may lack columns, and have others without any value.
+    `field_ids` are the table's numbers of columns, where readers find columns by number. Raises ValueError with the reason for a
+    file in which readers do not find such rows, pa.ArrowException and OSError for one that cannot be read.
     """
-    parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
+    parquet = opened(file)
     own = own_schema(parquet)
+    if own is not None and field_ids is not None:
+        require_found(parquet.schema_arrow, field_ids)
+    stored = RowFile.of(parquet, field_ids if own is None else None)  # its own schema has its own names
     rows = arrow_schema(own or schema)
     values = _partition_values(name, rows)
-    missing = [column for column in rows.names if column not in values and column not in parquet.schema_arrow.names]
-    surplus = [column for column in parquet.schema_arrow.names if column not in rows.names]
-    if (missing or surplus) and (own is not None or not _is_null_in(parquet, surplus) or len(missing) == len(rows)):
-        raise ValueError(f"its columns are {', '.join(parquet.schema_arrow.names)}, expected {', '.join(rows.names)}")
+    missing = [column for column in rows.names if column not in values and column not in stored.columns]
+    surplus = [column for column in stored.columns if column not in rows.names]
+    if (missing or surplus) and (own is not None or not stored.are_null(surplus) or len(missing) == len(rows)):
+        raise ValueError(f"its columns are {', '.join(stored.columns)}, expected {', '.join(rows.names)}")
     found = Totals()
-    for batch in parquet.iter_batches(_BATCH_ROWS, use_threads=False):
+    for batch in stored.batches():
         found += Totals(rows=batch.num_rows, digest=digest(row_hashes(_restored(batch, rows, values), row_digest)))
     return found
 
@@ -49,7 +52,7 @@ def read_table(file: BinaryIO, *, name: str, schema: str) -> "pa.Table":
 
     Raises ValueError, pa.ArrowException and OSError as `read_content`.
     """
-    parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
+    parquet = opened(file)
     values = _partition_values(name, arrow_schema(own_schema(parquet) or schema))
     found = parquet.read(use_threads=False)
     wanted = table_schema(schema)
@@ -57,22 +60,37 @@ def read_table(file: BinaryIO, *, name: str, schema: str) -> "pa.Table":
     return pa.Table.from_arrays(columns, schema=wanted)
 
 
-def read_rows(file: BinaryIO, *, name: str, schema: str, columns: Sequence[str] | None = None) -> Iterator["pa.RecordBatch"]:
+def read_rows(
+    file: BinaryIO,
+    *,
+    name: str,
+    schema: str,
+    columns: Sequence[str] | None = None,
+    field_ids: Mapping[str, int] | None = None,
+) -> Iterator["pa.RecordBatch"]:
     """Yield the rows of a file in their order, with those columns of `table_schema(schema)`, all of them by default.
 
-    A column that the file lacks is NULL, since it came later; unless the file has values of one that is not in the schema: then
-    it may have another name now. Raises ValueError, pa.ArrowException and OSError as `read_content`.
+    A column that the file lacks is NULL: it was added later. But if columns go by name, and the file has values in one outside
+    the schema, that one may have been renamed, which raises ValueError. `field_ids` and other errors as for `read_content`.
     """
-    parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
+    parquet = opened(file)
+    stored = RowFile.of(parquet, field_ids)
     values = _partition_values(name, arrow_schema(own_schema(parquet) or schema))
     fields = [field for field in table_schema(schema) if columns is None or field.name in columns]
-    stored = [field.name for field in fields if field.name not in values]
-    there = parquet.schema_arrow.names
-    missing = [column for column in stored if column not in there]
-    if missing and not _is_null_in(parquet, [column for column in there if column not in table_schema(schema).names]):
-        raise ValueError(f"its columns are {', '.join(there)}, expected {missing[0]} among them")
-    for batch in parquet.iter_batches(_BATCH_ROWS, columns=[name for name in stored if name in there], use_threads=False):
+    wanted = [field.name for field in fields if field.name not in values]
+    there = [column for column in wanted if column in stored.columns]
+    if len(there) < len(wanted) and not stored.is_numbered:
+        _require_none_renamed(stored, wanted, schema)
+    for batch in stored.batches(there):
         yield pa.RecordBatch.from_arrays([_in_file(batch, field, values) for field in fields], schema=pa.schema(fields))
+
+
+def _require_none_renamed(stored: RowFile, wanted: Sequence[str], schema: str) -> None:
+    """Raise ValueError if the file lacks a wanted column and has values in one that is not in the schema."""
+    known = table_schema(schema).names
+    if not stored.are_null([column for column in stored.columns if column not in known]):
+        missing = next(column for column in wanted if column not in stored.columns)
+        raise ValueError(f"its columns are {', '.join(stored.columns)}, expected {missing} among them")
 
 
 def _in_file(batch: "pa.RecordBatch", field: "pa.Field", values: "dict[str, Value]") -> "pa.Array":
@@ -87,16 +105,12 @@ def _in_batch(batch: "pa.RecordBatch", field: "pa.Field") -> "pa.Array":
     return pa.nulls(batch.num_rows, field.type) if index < 0 else batch.column(index)
 
 
-def filled_columns(file: BinaryIO, columns: Sequence[str]) -> Sequence[str]:
-    """Return those of the columns that have a value in the file. Raises as `read_content`."""
-    parquet = pq.ParquetFile(file)
-    return [column for column in columns if column in parquet.schema_arrow.names and not _is_null_in(parquet, [column])]
-
-
-def _is_null_in(parquet: "pq.ParquetFile", columns: Sequence[str]) -> bool:
-    """Return whether these columns of the file have no value."""
-    found = parquet.read(columns=list(columns), use_threads=False) if columns else None
-    return found is None or all(found.column(name).null_count == found.num_rows for name in columns)
+def filled_columns(
+    file: BinaryIO, columns: Sequence[str], *, field_ids: Mapping[str, int] | None = None
+) -> Sequence[str]:
+    """Return those of the table's columns that have a value in the file. Raises as `read_content`."""
+    stored = RowFile.of(opened(file), field_ids)
+    return [column for column in columns if column in stored.columns and not stored.are_null([column])]
 
 
 def table_schema(schema: str) -> "pa.Schema":
@@ -107,12 +121,6 @@ def table_schema(schema: str) -> "pa.Schema":
         for field, stored in zip(rows, stored_schema(rows), strict=True)
     ]
     return pa.schema(list(zip(rows.names, kinds, strict=True)))
-
-
-def own_schema(parquet: "pq.ParquetFile") -> str | None:
-    """Return Spark's schema of the rows, as the footer has it; None for a file that Penstock did not write."""
-    text = (parquet.metadata.metadata or {}).get(SCHEMA_KEY)
-    return None if text is None else text.decode()
 
 
 def _partition_values(name: str, rows: "pa.Schema") -> dict[str, Value]:
@@ -148,7 +156,7 @@ def _restored(batch: "pa.RecordBatch", rows: "pa.Schema", values: dict[str, Valu
 
 
 def _as(kind: "pa.DataType", column: "pa.Array") -> "pa.Array":
-    """Return values as the decided type, if the file stores another one. In nested types nothing that is hashed differs."""
+    """Return the column in the decided type, where the file stores another one. A nested column has the same hash as it is."""
     return column if column.type == kind or pa.types.is_nested(kind) else column.cast(kind)
 
 
@@ -190,7 +198,7 @@ class Table:
         return None if marker is None else marker.position
 
     def files(self, generation: Generation, batch_id: BatchId, *, counted: bool) -> list[TableFile]:
-        """Return the files of all decisions up to that batch of that generation, and files whose names tell no batch; by name.
+        """Return, sorted by name, the files of all decisions up to that batch of that generation, and those that name no batch.
 
         `counted` also reads every retained manifest for the number of rows, which takes a request each in a store.
         """

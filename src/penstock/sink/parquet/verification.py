@@ -65,7 +65,7 @@ class LedgerFiles:
 
     @staticmethod
     def of(known: Iterator[Publication]) -> "LedgerFiles":
-        """Return the index of all files that the publications `known`, newest first, name."""
+        """Return the index of all files of the publications `known`, which come newest first."""
         files = LedgerFiles()
         for publication in known:
             files.newest = files.newest or publication
@@ -92,7 +92,7 @@ class LedgerFiles:
         return position if self.newer_than(position, account) else max(position, newest)
 
     def original_of(self, name: str, content: tuple[int, int]) -> DecidedFile | None:
-        """Return the decided file of which another file is a copy: by a part of its name, or by equal rows."""
+        """Return the decided file that the file `name` is a copy of, by the attempt in its name or by equal rows; else None."""
         found = _STEM.search(name.rpartition("/")[2])
         return (self.by_stem.get(found[0]) if found else None) or self.by_content.get(content)
 
@@ -182,7 +182,7 @@ def _read(area: ListsFiles, file: StoredFile, schema: str, row_digest: RowDigest
         return Seen(file=file, content=None, problem="is no Parquet file")
     try:
         with area.open(file.name) as data:
-            content = read_content(data, name=file.name, schema=schema, row_digest=row_digest)
+            content = read_content(data, name=file.name, schema=schema, row_digest=row_digest, field_ids=file.field_ids)
             return Seen(file=file, content=content, problem=None)
     except (pa.ArrowException, PenstockError, OSError, ValueError) as cause:
         reason = str(cause).split("\n", maxsplit=1)[0]

@@ -137,7 +137,7 @@ class OwnStatements(MarkerStatements):
 
     @property
     def creates(self) -> Mapping[str, tuple[str, ...]]:
-        """Create each table, by name; beside the markers a view of the offsets up to which a table goes, for people."""
+        """Create each table, by name; with the markers a view for people, of the offsets up to which tables are filled."""
         tables = super(OwnStatements, self).creates
         view = f"CREATE VIEW {self.named(OFFSETS_VIEW)} AS {_OFFSETS.format(marker=self.named(MARKER_TABLE))}"
         return {MARKER_TABLE: (tables[MARKER_TABLE], view), BATCH_TABLE: (tables[BATCH_TABLE],)}

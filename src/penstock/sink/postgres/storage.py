@@ -68,7 +68,7 @@ def copies_as_is(declared: str, kind: "pa.DataType") -> bool:
 
 
 def cast_into(declared: str, kind: "pa.DataType") -> str:
-    """Return the expression of staged values for a column of type `declared`: a cast, unless assignment converts or refuses."""
+    """Return the expression that assigns staged values to a column of type `declared`: a cast only where SQL needs one."""
     return "{}::" + declared.replace("{", "{{").replace("}", "}}") if storage_of(kind).cast else "{}"
 
 

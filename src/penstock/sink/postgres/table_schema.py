@@ -158,7 +158,7 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
             raise of.no_unique_index(target.key, remedy=remedy)
 
     def require_allowed(self, connection: Connection, table_schema: TableSchema, rows: "pa.Schema", target: Target) -> None:
-        """Raise Refused, too, if a partition takes less than the table itself."""
+        """Raise Refused if the role lacks a privilege or does not see all rows, or if a partition takes less than the table."""
         row = connection.execute(sql.PRIVILEGES, (split_name(target.table)[0],)).fetchone()
         assert row is not None
         temporary, _, role = row
@@ -196,7 +196,7 @@ TABLES = Tables()
 
 
 def require_lasting(table_schema: TableSchema, table: str) -> None:
-    """Raise Refused unless it is a table that keeps its rows, in itself and in its members."""
+    """Raise Refused unless `table_schema` is a table that keeps its rows, in itself and in its members."""
     if table_schema.kind not in {"table", "partitioned table"}:
         raise not_a_table(table, f"a {table_schema.kind}")
     if not (table_schema.logged or table_schema.is_partitioned):  # a partitioned table holds no row itself

@@ -50,7 +50,7 @@ def is_conflict(cause: Exception) -> bool:
 
 
 def translate_error(cause: Exception, place: str, kind: type[Failed]) -> PenstockError | Conflict:
-    """Return the error to raise for one of the driver before COMMIT: nothing was written."""
+    """Return Penstock's error for a driver's error before COMMIT, when nothing was written."""
     code, error = code_of(cause), ServerError(place=place, reason=reason_of(cause), kind=kind, server="cluster")
     if is_conflict(cause):
         return Conflict(error.reason)
@@ -70,7 +70,7 @@ _MEANINGS: tuple[tuple[tuple[str, ...], Callable[[ServerError], PenstockError]],
     ((FORBIDDEN,), ServerError.forbidden),
     (("08", "53", "57", "25P"), ServerError.no_answer),
 )
-"""By code or class of codes; the first that fits decides.
+"""By code or class of codes; the first match counts.
 
-57014 is a statement that took too long: only the one that waits for a lock has a limit.
+57014 is a statement that took too long: only the statement that waits for a lock has a limit.
 """

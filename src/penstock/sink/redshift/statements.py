@@ -59,7 +59,7 @@ JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid
 LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 WHERE n.nspname = %(schema)s AND c.relname = %(table)s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """
-"""What clients of Redshift ask, too. A default that begins with "identity" marks a column that only Redshift fills."""
+"""The query that Redshift's own clients send. A default that begins with "identity" marks a column that only Redshift fills."""
 
 MAY_STAGE = "SELECT has_database_privilege(current_database(), 'TEMP'), current_user"
 PRIVILEGES = "SELECT has_table_privilege(%(table)s, %(privilege)s)"
@@ -138,7 +138,7 @@ class OwnStatements(MarkerStatements):
 
     @property
     def fence(self) -> tuple[str, ...]:
-        """The transaction's snapshot begins after the lock, and the session's lock timeout ends there."""
+        """Lock the fence table before the first read, at which the snapshot begins; then end the timeout of this wait."""
         return f"LOCK TABLE {self.named(FENCE_TABLE)}", PATIENT
 
 
@@ -161,7 +161,7 @@ class TableStatements(StagedTableStatements):
         return f"CREATE TEMPORARY TABLE {STAGE} ({self.number} bigint NOT NULL, {', '.join(self._staged_defined(declared))})"
 
     def fill_stage(self, bound: Sequence[str], rows: int) -> str:
-        """Insert so many rows, each with its number and its values in the expressions `bound`."""
+        """Insert `rows` rows at once, each with its number and then its values in the expressions `bound`."""
         row = f"({', '.join(['CAST(%s AS bigint)', *bound])})"
         return f"INSERT INTO {STAGE} ({self.number}, {self._list(self.staged)}) VALUES {', '.join([row] * rows)}"
 

@@ -61,7 +61,7 @@ def bound_as(kind: "pa.DataType") -> str:
 
 
 def most_bytes(declared: str) -> int | None:
-    """Return how many bytes a column so declared takes, None for as many as its type allows."""
+    """Return how many bytes a column of type `declared` takes, None for a type without a size."""
     most = MOST_TEXT_BYTES if declared.startswith("character") else MOST_BINARY_BYTES
     found = size_in(_SIZE, declared)
     return None if found is None else min(most, found)

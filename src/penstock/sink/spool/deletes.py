@@ -1,4 +1,4 @@
-"""Rows that delete, in the tasks: each is staged with its key alone, so nothing else of it has to fit the table."""
+"""Rows that delete, while they are staged: only the key of each is stored, so nothing else of it has to fit the table."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class DeletesByKey:
                 yield part
 
     def bare(self, rows: "pa.RecordBatch", hashes: "pa.UInt64Array") -> "tuple[pa.RecordBatch, pa.UInt64Array]":
-        """Return the rows, and their hashes, with NULL outside the key of those that delete."""
+        """Return the rows and their hashes; where a row deletes, both are of its key alone, and its other columns are NULL."""
         plain, deletes = split_deletes(rows)
         if not pc.any(deletes).as_py():
             return rows, hashes
@@ -36,18 +36,21 @@ class DeletesByKey:
         columns = [
             column if name in key else column.take(kept) for name, column in zip(plain.schema.names, plain.columns, strict=True)
         ]
-        keys = row_hashes(plain.select(key), self.row_digest)  # a column that is NULL does not count
-        return with_deletes(pa.RecordBatch.from_arrays(columns, schema=plain.schema), deletes), pc.if_else(deletes, keys, hashes)
+        staged = pa.RecordBatch.from_arrays(columns, schema=plain.schema)
+        names = plain.schema.names  # a column that is NULL does not count, unless one after it has its name in another case
+        is_distinct = len({name.lower() for name in names}) == len(names)
+        keys = row_hashes(plain.select(key) if is_distinct else staged, self.row_digest)
+        return with_deletes(staged, deletes), pc.if_else(deletes, keys, hashes)
 
     def _key_in(self, rows: "pa.RecordBatch") -> list[str]:
-        """Return the key's columns in the order of the rows', which the hash goes by; some databases compare without case."""
+        """Return the key's columns in the order of the rows, on which the hash depends. Some databases ignore case."""
         folded = {name.lower() for name in self.key}
         exact = [name for name in rows.schema.names if name in self.key]
         return exact if len(exact) == len(self.key) else [name for name in rows.schema.names if name.lower() in folded]
 
 
 def runs_of(batches: "Iterator[pa.RecordBatch]") -> "Iterator[tuple[bool, pa.RecordBatch]]":
-    """Yield staged rows in their order, without the column: as many at a time as either delete or do not."""
+    """Yield staged rows in their order, without the column, in runs of rows that all delete (True) or all do not."""
     for batch in batches:
         rows, deletes = split_deletes(batch)
         flags = np.asarray(deletes)

@@ -1,4 +1,4 @@
-"""The place where the pieces of one sink lie, with the empty files that prove which place it is, and whose.
+"""The place where the pieces of one sink lie, with empty files that prove which place it is and which ledger owns it.
 
 The driver creates a file `<nonce>.id` in the place and passes its name to the tasks. A task that does not find that file writes
 somewhere else: its pieces would be decided and could never be published. So it fails instead.
@@ -45,7 +45,7 @@ class PieceFile(Protocol):
         ...
 
     def flush(self) -> None:
-        """Push what was written towards the place, as far as that makes sense there."""
+        """Hand buffered bytes on to the system, if the place has any use for that; `finish` makes them durable."""
         ...
 
     def finish(self) -> None:
@@ -88,7 +88,7 @@ class Place(Protocol):
 
     @property
     def is_remote(self) -> bool:
-        """Whether each look takes a request, so that a file should be read only once."""
+        """Whether each look at a file is a request, so that a file should be read only once."""
         ...
 
     def open(self, name: str) -> BinaryIO:
@@ -141,7 +141,7 @@ def claim(place: Place) -> Claimed:
 
 
 def folder_name(name: str) -> str:
-    """Return `name` as that of a folder below the root, with characters escaped that could lead out of it."""
+    """Return the folder for pipeline or sink `name`, with characters escaped that could lead out of the root."""
     return quote(name, safe=" ").replace(".", "%2E") if name.startswith(".") else quote(name, safe=" ")
 
 

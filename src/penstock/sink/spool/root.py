@@ -190,7 +190,7 @@ class SpoolRoot:
         return [waiting_finding(self.store())] if is_blob(self.url) else []
 
     def task_checks(self) -> Sequence[TaskCheck]:
-        """Return the same checks for tasks. Whether a directory is the driver's, tasks check at the first batch."""
+        """Return the same checks for tasks. None for a directory: tasks check at the first batch that it is the driver's."""
         return [StoreCheck(subject=self._subject, reopen=self.store, folder="")] if is_blob(self.url) else []
 
     def requests_sent(self) -> Mapping[str, int]:

@@ -76,7 +76,7 @@ class Spool:
         self._cache = RowCache()
 
     def prepare(self, pipeline: PipelineName) -> None:
-        """Create the sink's place if it is missing. Called once per generation, first of all. Raises Failed, Retryable."""
+        """Create the sink's place if it is missing. Called once per generation, before all else. Raises Failed, Retryable."""
         self._claimed = claim(self._place(pipeline))
         self._named_s = time.monotonic()
 
@@ -104,8 +104,8 @@ class Spool:
     def stager(self, check: RowCheck | None = None) -> SpoolStager:
         """Return the recipe for the tasks. `check` raises StageFailed for rows that the sink could not publish.
 
-        Used in this process without being pickled, it caches the rows of the newest pieces for `read`, unless they lie in a
-        store.
+        If the recipe is used in this process, without being pickled, it caches the rows of the newest pieces for `read`, unless
+        the spool is in a store.
         """
         claimed = self._prepared()
         limit = self.inline_limit_bytes
@@ -232,11 +232,11 @@ class SpooledSink:
         self._spool.sign(entry)
 
     def claim(self, ledger_id: LedgerId) -> None:
-        """Check the signatures: the opening has signed the spool, and another ledger's may have at the same moment."""
+        """Check the signatures: this start has signed the spool, but another ledger may have signed it at the same moment."""
         self._spool.claim(ledger_id)
 
     def task_checks(self) -> AbstractContextManager[Sequence[TaskCheck]]:
-        """Give none: the spool is checked once for all sinks."""
+        """Yield no checks: the spool is checked once for all sinks."""
         return nullcontext(())
 
     def lifecycle(self) -> Sequence[Finding]:
@@ -263,7 +263,7 @@ def _of_attempts(there: Iterable[Spooled]) -> Iterator[tuple[Spooled, Attempt]]:
 
 
 def _discard(piece: Staged, place: Place, is_stuck: threading.Event) -> None:
-    """Remove `piece`, unless removing another one failed: each failure would be waited for."""
+    """Remove `piece`, unless removing another one has failed: each further failure would cost time."""
     if is_stuck.is_set():
         return
     try:

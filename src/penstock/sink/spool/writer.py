@@ -81,9 +81,9 @@ class SpoolStager:
     """The recipe for spool writers.
 
     `check` rejects rows that the sink could never publish, before anything is decided; without one, texts must be UTF-8. `hashed`
-    is for a target that cannot tell all rows apart. `deletes`: rows have the column of `core.deletes`. `note` is what the sink
-    wants to find again in `ref` of every piece, where the decision freezes it. `cache` caches the rows in memory, too; it is None
-    in a task.
+    hashes rows for a target that does not return all of them as they were. `deletes`: rows have the column of `core.deletes`.
+    `note` is what the sink wants to find again in `ref` of every piece, where the decision freezes it. `cache` also keeps the
+    rows in memory; it is None in a task.
     """
 
     sink: SinkName

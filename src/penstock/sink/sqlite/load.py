@@ -31,7 +31,7 @@ def load(
     table_schema: TableSchema,
     target: Target,
 ) -> Loaded:
-    """Write `batches` as `SqlDialect.write` does."""
+    """Write `batches` as `SqlDialect.write` describes."""
     with MOVE.around(error=disk_error, lost=disk_error):
         statements, cursor = statements_of(rows, target), connection.cursor()
         if target.write == "replace":
@@ -89,7 +89,7 @@ def _note_displaced(cursor: sqlite3.Cursor, statements: TableStatements, *trigge
 
 
 def _displaced(cursor: sqlite3.Cursor, statements: TableStatements, schema: "pa.Schema", target: Target) -> Totals:
-    """Return the totals of the saved rows, and save no more."""
+    """Return the totals of the saved rows, then stop saving."""
     totals = totals_under_key(_scan(cursor, statements.read_displaced(), schema), target.row_digest, table=target.table)
     _drop_displaced(cursor)
     return totals

@@ -24,7 +24,7 @@ _BINARY = "BINARY"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSchema:
-    """An existing table as SQLite describes it, with its names of columns in lower case but in `columns`.
+    """An existing table as SQLite describes it. Column names are in lower case, except in `columns`.
 
     `row_number`: the INTEGER PRIMARY KEY, which is SQLite's own number of each row. `uniques`: the sets of columns that identify
     a row.
@@ -44,7 +44,7 @@ class TableSchema:
 
 
 def table_schema_of(connection: sqlite3.Connection, table: str) -> TableSchema | None:
-    """Read the table's schema, None if there is no such table."""
+    """Return the table's schema, None if there is no such table."""
     found = connection.execute(sql.TABLE_KIND, (table,)).fetchone()
     if found is None:
         return None

@@ -145,7 +145,7 @@ class Connection:
 
 
 def bulk_type(declared: str) -> Any:
-    """Return the driver's type for a column so declared."""
+    """Return the driver's type for a column of type `declared`."""
     if declared in _PLAIN:
         return _PLAIN[declared]()
     found = _SIZED.fullmatch(declared)

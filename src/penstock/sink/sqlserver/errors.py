@@ -63,7 +63,7 @@ def is_conflict(cause: Exception) -> bool:
 
 
 def translate_error(cause: Exception, place: str, kind: type[Failed]) -> PenstockError | Conflict:
-    """Return the error to raise for one of the driver before COMMIT: nothing was written."""
+    """Return Penstock's error for a driver's error before COMMIT, when nothing was written."""
     code, error = code_of(cause), ServerError(place=place, reason=reason_of(cause), kind=kind)
     if code in _CONFLICTS:
         return Conflict(error.reason)

@@ -185,14 +185,14 @@ class TableStatements(StagedTableStatements):
         return f"SELECT {self._list(self.columns, 's')} FROM {STAGE} AS s WHERE {which}"
 
     def lock_there(self) -> str:
-        """Read the rows of the table that have a key of the batch; nobody else can change or add such rows now."""
+        """Read the rows of the table that have a key of the batch; nobody else can change or add such rows from now on."""
         return (
             f"SELECT {self._list(self.columns, 't')} FROM {self.name} AS t {_KEPT} "
             f"JOIN {STAGE} AS s ON {self._same('t', 's')} WHERE {self._is_chosen(last=True)}"
         )
 
     def lock_skipped(self) -> str:
-        """Read the first staged row of each key in the table; from now on such keys neither come nor go."""
+        """Read the first staged row of each key that the table has; nobody else can add or remove such keys from now on."""
         return f"SELECT {self._list(self.columns, 's')} {self._first} AND {self._is_there}"
 
     def upsert(self) -> str:

@@ -37,7 +37,7 @@ KEY_TYPES = {"nvarchar(max)": "nvarchar(255)", "varbinary(max)": "varbinary(255)
 
 
 def most_units(declared: str) -> int | None:
-    """Return how many UTF-16 units of a text, or bytes, a column so declared takes; None if it has no limit."""
+    """Return how many UTF-16 units of a text, or bytes, a column of type `declared` takes; None if it has no limit."""
     return size_in(_SIZE, declared)
 
 
@@ -61,7 +61,7 @@ def _moments(column: "pa.Array") -> "pa.Array":
 
 
 def _to_moments(values: Values, kind: Any) -> "pa.Array":
-    """Convert timestamps of a column with an offset, or without one: those are in UTC."""
+    """Convert timestamps with an offset, or without one, which are in UTC."""
     return to_plain_moments(values).cast(pa.int64()).cast(pa.timestamp("us", kind.tz)).cast(kind)
 
 

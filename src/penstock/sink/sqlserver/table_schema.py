@@ -173,7 +173,7 @@ def _require_collated_key(table_schema: TableSchema, target: Target, of: Columns
 
 
 def staged_for(schema: "pa.Schema", key: Sequence[str], table_schema: TableSchema) -> list[tuple[str, str]]:
-    """Return type and collation of the staging table's columns: Arrow's own, but for the key the table's, to use its index."""
+    """Return type and collation of the staging columns: the storage's own, but in the key those of the table, for its index."""
     columns = table_schema.by_name
     return [_staged(field, columns.get(folded(field.name)) if field.name in key else None) for field in schema]
 

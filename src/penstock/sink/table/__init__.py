@@ -2,9 +2,9 @@
 
 TableSink                       write modes, spool
 └ DatabaseSink                  connections, check, tries after a conflict, verify
-  ├ TransactionalSink           rows and marker in one transaction; the sink for any driver is one
-  ├ CatalogSink                 prepares what the catalog declares; Cassandra's, without transactions, is one
-  └ SqlSink                     both of these: a SQL database; what differs is its `SqlDialect`
+  ├ TransactionalSink           rows and marker in one transaction; base of the dbapi sink
+  ├ CatalogSink                 prepares a table by the database's catalog; base of the Cassandra sink
+  └ SqlSink                     both of the above: a SQL database, whose peculiarities are in its `SqlDialect`
     ├ ServedSink                a database on a server
     └ FileSink                  a database that is one file, SQLite or DuckDB
 """

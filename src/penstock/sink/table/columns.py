@@ -250,7 +250,7 @@ def missing_columns(
     storage_of: Callable[["pa.DataType"], DeclaresColumn],
     folded: Callable[[str], str],
 ) -> Mapping[str, str]:
-    """Return the columns of `schema` that the table lacks, each with the statement that adds it. Arguments as above."""
+    """Return the columns of `schema` that the table lacks, each with the statement that adds it; see `require_columns`."""
     there = {folded(column.name) for column in columns}
     return {
         field.name: of.statement(of.alter.add, field.name, storage_of(field.type).declared(field.type))

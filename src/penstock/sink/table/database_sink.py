@@ -1,4 +1,4 @@
-"""The common part of sinks into one table of a database: one connection that publishes, readers, and publications run again."""
+"""The common part of sinks into one table of a database: a connection that publishes, others that read, and retries."""
 
 import logging
 from abc import abstractmethod
@@ -122,7 +122,7 @@ class DatabaseSink(TableSink, Generic[C]):
         return published
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
-        """Collect the spool files of dead attempts. Staging tables end by themselves, whatever happens to the driver."""
+        """Remove the spool files of dead attempts. Staging tables end with their session at the latest."""
         return self._spool.sweep(cut, dry_run=dry_run)
 
     def verify(self, decisions: SinkDecisions) -> SinkReport:
@@ -229,7 +229,7 @@ class TransactionalSink(DatabaseSink[C]):
         return published
 
     def _publish_in_ledger(self, connection: C, publication: Publication) -> Published:
-        """Publish in an open transaction of the caller, who commits it, and who runs it again after Retryable."""
+        """Publish in the caller's open transaction. The caller commits, and runs that transaction again after Retryable."""
         with self._lock:
             try:
                 with self._missing_markers_told(publication), self._database.translate_errors(runs_again=True):

@@ -1,4 +1,4 @@
-"""What the databases of `CatalogSink` and `SqlSink` differ in, as one value each."""
+"""What the databases of `CatalogSink` and `SqlSink` differ in: one `Dialect` value for each database."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -45,7 +45,7 @@ T_contra = TypeVar("T_contra", bound=TableSchema, contravariant=True)
 class FaultPoints:
     """The fault points of a dialect's transactions, each with the error that its driver raises for a broken connection.
 
-    `fence`: around the statement that locks the marker, where that is one of its own.
+    `fence`: around the statement that locks the marker; without effect where the whole database is locked instead.
     """
 
     prepare: Guard
@@ -83,7 +83,7 @@ class RequiresFit(Protocol[C_contra, T_contra]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect(Generic[C, T]):
-    """How one database does what `CatalogSink` asks for. `rows` are Arrow schemas of the rows.
+    """How one database does what `CatalogSink` asks for. Each `pa.Schema` is that of the rows.
 
     - `case_counts`: whether table names that differ only in case are two names.
     - `split_name`: schema and table of a name from the settings.
@@ -117,7 +117,8 @@ class SqlDialect(Dialect[C, T]):
       they can still write rows; None where the transaction itself keeps all others out.
     - `write`: writes decided rows in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent`
       the first. If rows have the column of `core.deletes`, `upsert` deletes the row of a key if its last one deletes. It raises
-      Refused for a value that the table would change by now, Conflict where another session writes rows of the same keys.
+      Refused for a value that the table, altered since, would change, and Conflict where another session writes rows of the
+      same keys.
     """
 
     codes: ErrorCodes = ErrorCodes()

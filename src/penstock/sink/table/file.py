@@ -26,8 +26,8 @@ BUSY_TIMEOUT_S = 10.0
 class DatabaseFile(SqlDatabase[C]):
     """The database file at `path`, with one connection for publications. Not thread-safe by itself.
 
-    `refused`: what the database raises where a constraint refuses a row. Words of its errors: `damaged` where the file is no
-    database, `full` where the disk is. `lock` is held while the file is written to. `write_begins`: the statement that begins a
+    `refused`: the exception for a row that a constraint refuses. `damaged`, `full`: parts of the messages about a file that is no
+    database, and about a full disk. `lock` is held while the file is written to. `write_begins`: the statement that begins a
     transaction that writes.
     """
 

@@ -40,12 +40,12 @@ class MarkerStatements(ABC):
     """The SQL about Penstock's own tables, of markers and of batches, in `schema`; statements take their values by name.
 
     - `creating`, `null`, `keyed`, `options`: how a table is created, and whether with a primary key.
-    - `text`, `number`: the types of its columns; `types` has others, by column. All digests are one column there.
+    - `text`, `number`: the types of its columns; `types` has the exceptions, by column: all digests under `digest`.
     - `adding`: how a column is added.
     - `now`: the expression of the present time; None if the column's default is that, or if there is no such column.
     - `upserts`: whether the database has ON CONFLICT.
-    - `lock_hint`, `for_update`: what `lock_marker` says behind the table's name, and at its end.
-    - `no_ledger_id`: NULL of that column's type.
+    - `lock_hint`, `for_update`: what locks the row in `lock_marker`, after the table's name and at the end of the statement.
+    - `no_ledger_id`: what is read in place of a missing column `ledger_id`: NULL of its type.
     - `percent`: a literal % in a statement with values, which some drivers want doubled.
     """
 
@@ -124,7 +124,7 @@ class MarkerStatements(ABC):
 
     @property
     def write_marker(self) -> str:
-        """Replace the old marker. Where `make_marker` is needed for the first one, no row is changed if there is none."""
+        """Write the marker. Where there is `make_marker` for the first one, this changes no row unless a marker exists."""
         if self.upserts:
             changes = ", ".join(f"{name} = excluded.{name}" for name in (*_WRITTEN, _AT, LEDGER_ID))
             return f"{self._into_marker()} VALUES ({self._values}) ON CONFLICT (pipeline, sink) DO UPDATE SET {changes}"
@@ -139,7 +139,7 @@ class MarkerStatements(ABC):
 
     @property
     def owners(self) -> str:
-        """Read pipeline and sink of the markers that name `table`, or of every marker with the name in it."""
+        """Read pipeline and sink of the markers that name `table`; or pipeline, sink and table name of every marker."""
         return f"SELECT {self._list(*_OWNER, 'table_name')} FROM {self.marker} ORDER BY {self._list(*_OWNER)}"
 
     # --- batches
@@ -243,7 +243,7 @@ class DatabaseMarkerStore:
 
     def read(self, pipeline: PipelineName, sink: SinkName) -> TableMarker | None:
         which = {"pipeline": pipeline, "sink": sink}
-        if self._fence:  # once in a transaction, before what it reads
+        if self._fence:  # once in a transaction, before its first read
             with self._fencing():
                 for statement in self._fence:
                     self._execute(statement, which)

@@ -44,7 +44,7 @@ def from_json(values: list[Any], kind: "pa.DataType") -> "pa.Array":
 
 
 def _converter(kind: "pa.DataType", way: int) -> Convert:
-    """Return what writes (`_WRITE`) or reads (`_READ`) a value inside of JSON, NULL included."""
+    """Return the function that converts a value, or NULL, to JSON (`way` is `_WRITE`) or back from it (`_READ`)."""
     convert = next((plain[way] for is_kind, *plain in _PLAIN if is_kind(kind)), None) or _nested_converter(kind, way)
     return lambda value: None if value is None else convert(value)
 

@@ -80,7 +80,7 @@ def require_same_types(marker: TableMarker | None, schema: str, target: Target) 
 
 
 def _require_none_left_out(marker: TableMarker, left_out: Sequence[str], content: Callable[[], Totals]) -> None:
-    """Raise Refused if the table, read without `left_out`, does not show what was published: they were not merely renamed."""
+    """Raise Refused if the table no longer reads as what was published: the columns `left_out` were not merely renamed."""
     if not left_out or marker.schema is None or _reads_as(marker.before + marker.after, content):
         return
     kinds = {field["name"]: field["type"] for field in json.loads(marker.schema)["fields"]}
@@ -100,7 +100,7 @@ def _reads_as(published: Totals, content: Callable[[], Totals]) -> bool:
 
 
 def as_nulls(kinds: Mapping[str, object]) -> str:
-    """Return for a message what gives rows these columns, NULL in all rows. `kinds`: their types in Spark's JSON, by name."""
+    """Return, as code for a message, the SELECT items that make these columns NULL. `kinds`: types in Spark's JSON, by name."""
     return ", ".join(as_code(f"CAST(NULL AS {_sql_type(kind)}) AS {_spark_name(name)}") for name, kind in kinds.items())
 
 
@@ -130,10 +130,10 @@ def _require_unowned(markers: MarkerStore, pipeline: PipelineName, sink: SinkNam
 
 
 def require_unfilled(rows: Iterable[Sequence[str]], table: str, *, schema: str | None = None) -> None:
-    """Raise Refused if a marker of the other kind of sink names the table: neither kind sees the markers of the other one.
+    """Raise Refused if a dbapi sink's marker names the table of a native sink, or the reverse: neither sees the other's markers.
 
-    `rows`: pipeline, sink, the table's name in the marker, and the schema that a name without one means. `schema`: the table's
-    own, None for that same one. Case is ignored: a table that may be another sink's is taken for it.
+    `rows`: those other markers, each as pipeline, sink, table name, and the schema of a name without one. `schema`: the schema of
+    `table`, None for the one in each row. Case is ignored: a table that may be another sink's is taken for it.
     """
     name = _folded(table)[1]
     for pipeline, sink, named, default in rows:

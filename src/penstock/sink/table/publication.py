@@ -15,10 +15,10 @@ from penstock.sink.table.target import MERGE, NotStoredError, Target
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """The result of a load. `rows`: the batch's rows accounted for.
+    """The result of a load. `rows`: how many rows of the batch were written or are known not to stay.
 
-    `displaced`: rows that they replaced or deleted, and rows of the batch that are not in the table: skipped ones, superseded
-    ones, and those that delete.
+    `displaced`: rows of the table that the batch replaced or deleted, and rows of the batch that do not stay: skipped ones,
+    superseded ones, and those that delete.
     """
 
     rows: int
@@ -84,10 +84,10 @@ def decided_target(publication: Publication, target: Target) -> Target:
 
 
 def _write_of(publication: Publication, target: Target, marker: TableMarker) -> str:
-    """Return the `write` of the publication, which is uncertain for an empty batch: no piece records it.
+    """Return the publication's `write`, which is inferred for an empty batch, since no piece records it.
 
-    An empty batch of the marker's generation has the marker's, another one of this run the sink's. For an empty batch of an
-    earlier run the marker's is taken: so no table is cleared that was not replaced before.
+    An empty batch has the sink's `write` if this run decided it under another generation than the marker's. Else it has the
+    marker's: an empty batch of an earlier run clears no table that was not replaced before.
     """
     is_write_known = publication.staged or (target.has_staged and publication.generation != marker.generation)
     return target.write if is_write_known else marker.write
@@ -118,7 +118,7 @@ def no_marker(publication: Publication) -> PublishFailed:
 def require_same_ledger(marker: TableMarker, publication: Publication) -> None:
     """Raise LedgerMismatch for a marker of another ledger: positions of two ledgers do not compare (I2).
 
-    A marker without an identity was compared by the start.
+    A marker without a ledger's identity passes: the start has compared it with the ledger.
     """
     if marker.ledger_id not in {None, publication.ledger_id}:
         raise LedgerMismatch(

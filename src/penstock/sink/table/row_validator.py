@@ -56,7 +56,7 @@ class TableRowValidator(ABC):
         """Return the column's name as the database compares it."""
 
     def limits(self, kind: "pa.DataType") -> Limits | None:
-        """Return the limits of a column of type `kind`, None if it takes every value. Usually years have four digits."""
+        """Return the limits of a column of type `kind`, None if it takes every value. By default, years have four digits."""
         if pa.types.is_timestamp(kind):
             return YEARS_IN_MICROSECONDS
         return YEARS_IN_DAYS if pa.types.is_date32(kind) else None

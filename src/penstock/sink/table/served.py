@@ -38,14 +38,14 @@ T = TypeVar("T", bound=CatalogTable)
 
 
 class ServedTables(ABC, Generic[C, T, S]):
-    """The user's tables on one kind of server: the part of a `SqlDialect` that is about them, and described there.
+    """The user's tables on one kind of server. Most methods are parts of its `SqlDialect`, and are described there.
 
-    - `database`: its name, None if names of columns that differ in case are two.
-    - `own_tables`: the names, folded, of tables that are not the user's.
+    - `database`: its name for messages, None where columns whose names differ only in case are two.
+    - `own_tables`: the folded names of Penstock's own tables.
     - `most_columns`: one less than the server's own limit: the staging table has one more column.
-    - `key_types`: the types that columns of a key are created with in place of others. `collated`: how the types begin of which
-      columns are created with a COLLATE.
-    - `length_of`, `measure`, `unit`: the most that a text column of a type takes, and how that is counted.
+    - `key_types`: replaces types of columns that are created in a key. `collated`: how types begin whose columns are created with
+      a COLLATE.
+    - `length_of`: the most that a text column of a type takes, as `measure` counts it in `unit`.
     """
 
     database: str | None
@@ -153,7 +153,7 @@ class ServedTables(ABC, Generic[C, T, S]):
         connection.execute(self.statements_of(rows, target).create(self.declared(connection, rows, target)))
 
     def declared(self, connection: C, rows: "pa.Schema", target: Target) -> list[str]:
-        """Return the types of the columns of a table that is created, where no two texts of a key are equal."""
+        """Return the column types for creating the table. In its key, no two different texts compare as equal."""
         declared = zip(rows.names, self.storages.declared(rows), strict=True)
         kinds = [self.key_types.get(kind, kind) if name in target.key else kind for name, kind in declared]
         return [kind + self.collate(connection) if kind.startswith(self.collated) else kind for kind in kinds]
@@ -178,7 +178,7 @@ class ServedTables(ABC, Generic[C, T, S]):
         return self.scan(connection, self.statements_of(rows, target).read(), rows)
 
     def totals(self, connection: C, rows: "pa.Schema", target: Target) -> Callable[[str], Totals]:
-        """Return a function that counts the rows of a query, which are under keys of a batch. It raises PublishFailed."""
+        """Return a function that counts and hashes a query's rows, all under keys of the batch. It raises PublishFailed."""
         return lambda query: totals_under_key(self.scan(connection, query, rows), target.row_digest, table=target.table)
 
     def columns(self, target: Target, *, decided: bool) -> Columns:
@@ -186,7 +186,7 @@ class ServedTables(ABC, Generic[C, T, S]):
         return Columns(table=target.table, named=named, alter=self.alter, decided=decided)
 
     def lengths(self, table_schema: T, rows: "pa.Schema", target: Target) -> Lengths:
-        """Return how long texts may be; of a longer one, the server would silently cut the blanks at its end."""
+        """Return the check of text lengths: the server would silently cut excess blanks off the end of a longer text."""
         most, text = table_schema.text_lengths(rows, self.length_of), pa.string()
         declared = self.storages.of(text).declared(text)
         of = self.columns(target, decided=True)
@@ -196,7 +196,7 @@ class ServedTables(ABC, Generic[C, T, S]):
 class ServedSink(SqlSink[C, T]):
     """A `TableSink` into one table on a server. Waits `lock_timeout_s` for another session's lock, then raises Retryable.
 
-    `_joins`: the connection of a ledger in whose transaction it can publish.
+    `_joins`: the class of a ledger's connection in whose transaction the sink can publish; empty where there is none.
     """
 
     _database: Sessions[C]

@@ -1,4 +1,4 @@
-"""The common part of all sinks that fill one table of a database by transactions."""
+"""The common part of all sinks that fill one table of a database: settings, staging in the spool, and its pieces."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ class _Wanted(TypedDict):
 
 
 class TableSinkArguments(_Wanted, total=False):
-    """The constructor arguments of every such sink, whatever its database."""
+    """The constructor arguments that every `TableSink` takes, whatever its database."""
 
     write: str
     key: Sequence[str]
@@ -39,7 +39,7 @@ class TableSinkArguments(_Wanted, total=False):
 
 
 class TableSink(SpooledSink):
-    """The common part of a transactional `Sink` that fills one table. Safe to use from several threads.
+    """The common part of a `Sink` that fills one table of a database. Safe to use from several threads.
 
     `write` is `append`, `upsert` (a row replaces the one with its key), `insert_if_absent` (a row is skipped if its key
     exists), `replace` (each batch is the whole table) or, where the database has a `_syntax`, `merge` (the user's SQL over the
@@ -118,10 +118,10 @@ class TableSink(SpooledSink):
 
     @abstractmethod
     def _described(self, rows: str) -> str:
-        """Describe for people how rows are published. `rows` names them and is followed by the table."""
+        """Describe for people how rows are published. `rows` names rows and marker, for use before the table's name."""
 
     def stager(self) -> SpoolStager:
-        """Return the recipe for the tasks: the spool, the check that the table takes the rows, and how they are to be written."""
+        """Return the stager for the tasks: the spool, the row check, and what each piece records. Raise Failed if unprepared."""
         self._begin_staging()
         if self._row_validator is None:
             raise Failed(f"Sink {self._name!r} was not prepared with a schema.", remedy="Call prepare() first.")
@@ -132,9 +132,9 @@ class TableSink(SpooledSink):
         return replace(stager, deletes=DeletesByKey(key=self._target.key, row_digest=self._target.row_digest))
 
     def _begin_staging(self) -> None:
-        """Prepare once more if a batch of an earlier run was published since, which `prepare` did not know of.
+        """Prepare again if a batch of an earlier run was published after `prepare`, which did not know of it.
 
-        That batch may have columns that the rows lack, say. Raises what `prepare` raises, before anything is staged.
+        Such a batch may have columns that the rows of this run lack. Raises what `prepare` raises, before anything is staged.
         """
         self._is_staging = True
         if self._is_recovered and self._prepared_for is not None:
@@ -143,7 +143,7 @@ class TableSink(SpooledSink):
             self._is_recovered = False
 
     def _note_applied(self, published: Published) -> Published:
-        """Return `published`, noting whether it is a batch of an earlier run: one published before this run stages its first."""
+        """Return `published`; remember if it was new and this run has not begun to stage, so that an earlier run decided it."""
         self._is_recovered |= not (published.already or self._is_staging)
         return published
 
@@ -162,20 +162,20 @@ class TableSink(SpooledSink):
 
     @contextmanager
     def ledger_transaction(self, publication: Publication) -> Iterator[None]:
-        """Fetch the pieces, and discard them after the commit. A driver killed in between leaves them to the next start."""
+        """Fetch the pieces; discard them when the body has committed. A driver killed before leaves them to the next start."""
         with self._spool.fetched(publication.staged, pipeline=publication.pipeline):
             yield
         self._spool.discard(publication.staged, pipeline=publication.pipeline)
 
     @contextmanager
     def _fetched(self, publication: Publication) -> Iterator[None]:
-        """Fetch pieces before the transaction that publishes them, unless the table shows them already: they may be gone."""
+        """Fetch the pieces before the transaction that publishes them; not for a batch that the table shows: they may be gone."""
         staged, pipeline = publication.staged, publication.pipeline
         with ExitStack() as fetched:
             if self._spool.lies_remote(staged, pipeline=pipeline) and not self._shows(publication):
                 try:
                     fetched.enter_context(self._spool.fetched(staged, pipeline=pipeline))
-                except StagedDataLost:  # or published meanwhile by another driver, which then removes it
+                except StagedDataLost:  # unless another driver has published the batch, and removed its pieces
                     if not self._shows(publication):
                         raise
             yield

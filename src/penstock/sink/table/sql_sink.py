@@ -31,7 +31,7 @@ ADD_COLUMNS = FaultPoint("table.add_columns", "Columns that the rows have and th
 
 
 class CatalogSink(DatabaseSink[C], Generic[C, T]):
-    """A `DatabaseSink` that knows what the table stores from the database's catalog. `_dialect` says what it does its own way."""
+    """A `DatabaseSink` that reads the table's schema from a catalog. `_dialect` has what each database does its own way."""
 
     _dialect: ClassVar[Dialect[Any, Any]]
 
@@ -64,7 +64,7 @@ class CatalogSink(DatabaseSink[C], Generic[C, T]):
         """Return the markers; reading one excludes other publishers, where the database can."""
 
     def _markers_before_creating(self, connection: C, markers: MarkerStore) -> MarkerStore:  # noqa: ARG002 - see MySQL's
-        """Return the store to read before the table is created: `markers`, unless CREATE TABLE would end what they lock."""
+        """Return the store that is read before the table is created: `markers`, unless CREATE TABLE would release their locks."""
         return markers
 
     def _require_unfilled(self, connection: C, table_schema: T | None) -> None:
@@ -74,10 +74,10 @@ class CatalogSink(DatabaseSink[C], Generic[C, T]):
         """Run the statements of a publication, or the user's own SQL, over no rows. Raise Refused."""
 
     def _begin_marking(self, connection: C) -> None:
-        """Begin the marker's transaction, where CREATE TABLE would have ended it."""
+        """Begin the marker's transaction, where CREATE TABLE would have ended one begun earlier."""
 
     def _close_preparation(self, connection: C) -> None:
-        """Commit."""
+        """Commit, where the database has transactions."""
 
     def _require_place(self, connection: C) -> None:
         """Raise Refused unless Penstock's own tables are there as they must be, or can be created."""
@@ -147,7 +147,7 @@ class CatalogSink(DatabaseSink[C], Generic[C, T]):
         return table_schema
 
     def _with_columns(self, connection: C, table_schema: T, rows: "pa.Schema") -> T:
-        """Add what `_without_missing` leaves out, if everything else fits. Return the schema of the table then."""
+        """Add the columns that `_without_missing` leaves out, if all others fit. Return the table's new schema."""
         there = self._without_missing(connection, table_schema, rows)
         if there is rows:
             return table_schema
@@ -188,7 +188,7 @@ class SqlSink(CatalogSink[C, T], TransactionalSink[C]):
     # --- as `CatalogSink`
 
     def _open_preparation(self, connection: C) -> None:
-        """Create own tables that are missing, each in a transaction of its own: an error would end one around all; then begin."""
+        """Create Penstock's missing tables, each in its own transaction since an error ends that; then begin the transaction."""
         self._require_place(connection)
         for table, statement in self._own.creates.items():
             if self._table_schema(connection, table) is None:
@@ -200,7 +200,7 @@ class SqlSink(CatalogSink[C, T], TransactionalSink[C]):
         self._database.begin(connection)
 
     def _marker_store(self, connection: C, *, locking: bool = True, has_ledger_id: bool = True) -> DatabaseMarkerStore:
-        """Return the markers. `locking`: reading one locks it. `has_ledger_id`: their table has that column."""
+        """Return the markers. `locking`: reading one locks it. `has_ledger_id`: their table has the column `ledger_id`."""
         return DatabaseMarkerStore(
             connection.execute,
             self._own,
@@ -258,7 +258,7 @@ class SqlSink(CatalogSink[C, T], TransactionalSink[C]):
     # --- steps
 
     def _add_column(self, connection: C, statement: str) -> None:
-        """Raise Refused where the role may not alter the table, the driver's other errors as they are."""
+        """Run `statement`. Raise Refused where the role may not alter the table, other errors of the driver as they are."""
         codes = self._dialect.codes
         try:
             super()._add_column(connection, statement)

@@ -20,12 +20,12 @@ Values: TypeAlias = list[Any]
 IsKind: TypeAlias = Callable[[Any], bool]
 Declares: TypeAlias = Callable[[Any], str]
 Takes: TypeAlias = Callable[[str, Any], bool]
-"""Whether a column that the catalog declares so keeps every value of an Arrow type."""
+"""Whether a column, by its type in the catalog, keeps every value of an Arrow type."""
 Encode: TypeAlias = Callable[["pa.Array"], "pa.Array"]
 Restore: TypeAlias = Callable[[Values, Any], "pa.Array"]
 
 INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
-"""Decimal digits that a decimal column needs to hold every integer of so many bits."""
+"""Digits that a decimal column needs to hold every integer, by the integer's bits."""
 
 
 class RestoresValues(Protocol):
@@ -74,7 +74,7 @@ class Storages(Generic[S]):
             raise NotStoredError(f"expected a stored {kind}: {cause}") from cause
 
     def batches(self, pages: Iterable[Sequence[Sequence[Any]]], schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
-        """Yield rows of a query, some at a time, whose columns are those of `schema`. Raise NotStoredError, naming the column."""
+        """Yield an Arrow batch of `schema` for each page of a query's rows. Raise NotStoredError, naming the column."""
         for rows in pages:
             yield batch_of(rows, schema, self.restored)
 
@@ -234,7 +234,7 @@ def digits_of(kind: Any) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Decimals:
-    """A database's decimal type. `places` finds precision and scale in a column's type; `unlimited` is one that takes any."""
+    """A database's decimal type. `places` finds precision and scale in a column's type; `unlimited` is the type without them."""
 
     name: str
     places: "re.Pattern[str]"

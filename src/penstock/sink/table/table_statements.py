@@ -17,8 +17,8 @@ from penstock.core.deletes import deletes_column
 class TableStatements(ABC):
     """The statements about the user's table, whose rows have `columns`.
 
-    `read_as`: the expressions that select the columns, in which `{}` is the name; none if the names do. `primary_key`, `null` and
-    `options`: what a CREATE TABLE says of the key and of other columns, and what it ends with.
+    `read_as`: the expression that selects each column, in which `{}` is its name; empty where the names alone do. `primary_key`,
+    `null` and `options`: what a CREATE TABLE says of the key and of other columns, and what it ends with.
     """
 
     schema: str
@@ -75,7 +75,7 @@ class TableStatements(ABC):
 class StagedTableStatements(TableStatements):
     """The statements about the user's table and the staging table `stage`, which has its columns and `number`.
 
-    `deletes`: it has one more, last, in which each row says whether it deletes; the condition is `deleting` or `staying`.
+    `deletes`: the staging table has one more column, last: whether the row deletes. `deleting` and `staying` are the conditions.
     """
 
     stage: ClassVar[str]

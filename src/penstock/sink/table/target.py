@@ -29,11 +29,10 @@ class NotStoredError(ValueError):
 class Target:
     """The table and how rows are written into it. `case_counts`: whether names that differ only in case are two tables.
 
-    `merge`: the user's SQL, which alone determines what becomes of the rows; only with the `write` of that name. `row_digest`:
-    how rows are hashed, as the ledger states. `partition`: the first columns of the key that say on which nodes a row is, where
-    a database has such. `has_staged`: whether this run has staged a batch; what is published before that
-    was decided by an earlier run, perhaps with other settings. `deletes`: rows come with the column of `core.deletes`; only with
-    `write: upsert`.
+    `merge`: the user's SQL, which alone determines what becomes of the rows; None unless `write` is `merge`. `row_digest`: how
+    rows are hashed, as the ledger states. `partition`: the first columns of the key that are Cassandra's partition key; empty
+    elsewhere. `has_staged`: whether this run has staged a batch; what is published before that was decided by an earlier run,
+    perhaps with other settings. `deletes`: rows come with the column of `core.deletes`; only with `write: upsert`.
     """
 
     table: str
@@ -48,7 +47,7 @@ class Target:
 
     @property
     def privileges(self) -> tuple[str, ...]:
-        """The privileges on the table that publishing needs, where databases have users. SQL of `merge` is tried instead."""
+        """The privileges on the table that publishing needs, where databases have users; none for `merge`, which is rehearsed."""
         return (*_PRIVILEGES[self.write], *(("DELETE",) if self.deletes else ()))
 
     def is_table(self, name: str) -> bool:
@@ -84,7 +83,7 @@ def require_key_in(schema: "pa.Schema", key: tuple[str, ...], names: Sequence[st
 
 
 def require_distinct_fields(schema: "pa.Schema") -> None:
-    """Raise Usage for a struct, at any depth, that has two fields of one name, so that its JSON loses one."""
+    """Raise Usage for a struct, at any depth, with two fields of one name: its JSON would keep only one of them."""
     for field in schema:
         _require_distinct_fields(field.type, field.name)
 
@@ -101,7 +100,7 @@ def _require_distinct_fields(kind: "pa.DataType", path: str) -> None:
 def require_continued(old: "pa.Schema", new: "pa.Schema", table: str) -> None:
     """Raise Refused if the published rows would no longer have the content digest with which they were published.
 
-    New columns may appear anywhere, since NULLs do not count in the digest; the others must keep their types and order.
+    New columns may appear anywhere, since a column that is NULL in a row does not count in its hash; others keep type and order.
     """
     kinds = {field.name: field.type for field in new}
     for field in old:
@@ -139,7 +138,7 @@ def no_table(table: str) -> Refused:
 
 
 def not_a_table(name: str, what: str, *, expected: str = "a table") -> Refused:
-    """Return the error for something else under the table's name."""
+    """Return the error for a view or another object that has the table's name; `what` describes it with its article."""
     return Refused(
         f"{name!r} is {what}, expected {expected}.",
         remedy="Name a table in `table:`. If it came in the place of the table that this sink filled, drop it, or rename it, and "

@@ -141,7 +141,7 @@ class Broker:
     def _offsets(
         self, partitions: list[TopicPartition], which: OffsetSpec, *, settled: bool = False
     ) -> Mapping[tuple[str, int], int]:
-        """Return offsets of the log's ends: with open transactions, or up to these if `settled`."""
+        """Return each partition's first or end offset; if `settled`, the end is where the first open transaction begins."""
         level = IsolationLevel.READ_COMMITTED if settled else IsolationLevel.READ_UNCOMMITTED
         return self._led(dict.fromkeys(partitions, which), level, least=0)
 

@@ -54,7 +54,7 @@ def gaps_of(
 def truncated(
     source: SourceName, needed: TopicOffsets, end: TopicOffsets, *, known: Mapping[str, TopicRead], now: Mapping[str, TopicNow]
 ) -> Iterator[GapAccepted]:
-    """Yield what the broker lost at the end of its log of a batch that is planned up to `end`. `gaps_of` finds other gaps."""
+    """Yield records of a batch planned up to `end` that the broker lost from the end of its log. `gaps_of` finds other gaps."""
     for topic, of in now.items():
         if topic in known and known[topic].topic_id != of.topic_id:
             continue
@@ -118,7 +118,7 @@ def _of_partition(number: int, first: int, *, known: TopicRead | None, now: Topi
 
 
 def within(gap: GapAccepted, end: TopicOffsets) -> Iterator[GapAccepted]:
-    """Yield the part of a gap by retention that lies below `end`, since the next batches have the rest; other gaps whole."""
+    """Yield the part of an EXPIRED gap that lies below `end`, since later batches have the rest; any other gap whole."""
     below = end.get(gap.topic, {}).get(gap.partition, gap.first)
     if gap.kind is not GapKind.EXPIRED:
         yield gap

@@ -17,7 +17,7 @@ class Mirror:
         self._consumer = Consumer({"log_level": 0, **options, "group.id": group, "enable.auto.commit": False})
 
     def show(self, reads: Sequence[TopicRead]) -> str | None:
-        """Commit where each partition goes on. Return the error, if any, instead of raising it: it holds no batch back."""
+        """Commit the next offset of each partition. Return an error as text instead of raising it: it must not stop a batch."""
         offsets = [
             TopicPartition(read.topic, number, of.end, metadata=_MARK) for read in reads for number, of in read.partitions.items()
         ]

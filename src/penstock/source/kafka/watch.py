@@ -34,7 +34,7 @@ class Watch:
         self._brokers: dict[SourceName, Broker] = {}
 
     def look(self, ranges: Sequence[OffsetRange], *, known: Sequence[TopicRead]) -> Seen:
-        """Look at the topics of `ranges`, skipping other sources. Without an end: at where reading would go on.
+        """Look at the topics of `ranges`, skipping other sources. A range without an end stands for where reading would go on.
 
         Raises Retryable, Failed, DependencyMissing.
         """

@@ -77,7 +77,7 @@ class LoadAnswer:
 
 
 class Connection:
-    """A session that stays open until an error or `close`. Raises PyMySQL's own errors. Who opens it tells what the server is."""
+    """A session that stays open until an error or `close`. Raises PyMySQL's errors. Its opener sets `variables` and `server`."""
 
     variables: Mapping[str, str]
     server: Server
@@ -129,8 +129,8 @@ class Connection:
     def load(self, statement: str, chunks: "Iterable[bytes | memoryview]", *, max_packet: int) -> LoadAnswer:
         """Run LOAD DATA LOCAL INFILE with `chunks` as the file `{file}`: the server loads while the next chunk is made.
 
-        If making a chunk fails, close the session, which rolls back what it loaded. A server may ask for any file of this machine
-        in answer to any statement: here it gets these chunks whatever it asks for, and otherwise nothing.
+        If making a chunk fails, the caller must close the session, which rolls back what it loaded. A server may ask for any file
+        of this machine in answer to any statement: here it gets these chunks whatever it asks for, and otherwise nothing.
         """
         client = self._client
         client._execute_command(COMMAND.COM_QUERY, statement.format(file="'rows'"))

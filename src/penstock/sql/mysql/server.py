@@ -57,7 +57,7 @@ def require_durable(variables: Mapping[str, str], place: str) -> None:
 
 
 def _require_redo_log(variables: Mapping[str, str], place: str) -> None:
-    """MySQL can switch the log off; both servers can be started without flushing to disk, for tests of their own."""
+    """Raise GuaranteeTooWeak if the redo log is off, as MySQL allows, or never flushed, as both servers allow for tests."""
     if variables.get("Innodb_redo_log_enabled", "ON") != "ON":
         raise GuaranteeTooWeak(
             f"{place} runs with its redo log switched off, so a crash could lose what it committed, or all of it.",

@@ -50,7 +50,7 @@ class DirectoryAccount(Account):
         return str(self.own_staging or self.root.parent / _STAGING / self.root.name)
 
     def area(self, *, pipeline: PipelineName, sink: SinkName, account: AccountName) -> DirectoryArea:
-        """Return the part of one sink. The option `staging` may serve several accounts: each has a directory and a file there."""
+        """Return the part of one sink. The option `staging` may serve several accounts: each has a directory and owner file."""
         staging = Path(self.staging, _segment(pipeline), _segment(sink))
         owner_file = Path(self.staging, _OWNER)
         if self.own_staging is not None:

@@ -80,7 +80,7 @@ class DirectoryArea(MarkedArea, Area):
         shown = map_concurrently(self._show_one, pieces)
         gone = [piece for piece, is_shown in zip(pieces, shown, strict=True) if not is_shown]
         parents = (parent for piece in pieces if piece not in gone for parent in (self.root / piece.name).parents)
-        # all with new names, and up to the root: an earlier try may have made them
+        # every parent up to the root: an earlier try may have created it
         map_concurrently(self._seal, list(dict.fromkeys(parent for parent in parents if parent.is_relative_to(self.root))))
         return gone
 
@@ -136,7 +136,7 @@ class DirectoryArea(MarkedArea, Area):
         return [check_area(self.root, self.staging)]
 
     def _unlisted(self, cause: OSError) -> None:
-        """Raise Failed: what cannot be listed must not count as empty. What is missing may: maintenance may have removed it."""
+        """Raise Failed unless the directory is missing: maintenance may have removed it. An unreadable one is not empty."""
         if not isinstance(cause, FileNotFoundError):
             problem = problem_of(cause)
             raise Failed(f"{cause.filename} cannot be listed: {problem.reason}.", remedy=f"{problem.advice}, and try again.")
@@ -182,7 +182,7 @@ class DirectoryArea(MarkedArea, Area):
 
 
 def _size_of(path: Path) -> int:
-    """Return the size that readers find; a link to nothing counts with its own. Raises FileNotFoundError."""
+    """Return the size that readers find; for a broken link, the link's own. Raises FileNotFoundError."""
     try:
         return path.stat().st_size
     except OSError:
@@ -194,7 +194,7 @@ _LITTLE_SPACE_BYTES = 1_000_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryCheck:
-    """The check as a task makes it. `proof` exists for just as long as the driver waits."""
+    """The check that a task makes. `proof`: a directory that the driver made, which exists only while it waits."""
 
     root: Path
     staging: Path
@@ -223,10 +223,10 @@ def _checked(root: Path, staging: Path) -> tuple[bool, str]:
     unwritable = next((path for path in (here, there) if not os.access(path, os.W_OK | os.X_OK)), None)
     if unwritable is not None:
         return False, f"{unwritable} cannot be written: grant access, or use another path."
-    if here.stat().st_dev != there.stat().st_dev:
+    if not is_one_mount(there, here):
         return (
             False,
-            f"staging {staging} is on another file system: set the account's option `staging` to a directory on its own.",
+            f"staging {staging} is on another file system or mount: set the account's option `staging` to a directory on its own.",
         )
     try:
         with tempfile.TemporaryDirectory(prefix=".penstock-check-", dir=there) as name:

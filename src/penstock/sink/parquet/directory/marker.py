@@ -138,9 +138,9 @@ def read_owner(path: Path) -> AccountOwner | None:
 
 
 def place_or_leave(unplaced: Path, target: Path) -> bool:
-    """Give a file its name unless another has it; return whether it got it. Its old name is gone in any case. Raises OSError.
+    """Rename `unplaced` to `target` unless that exists; return whether it did so. `unplaced` is gone in any case. Raises OSError.
 
-    A sweep removes a file without its name once another one has that name.
+    A concurrent sweep may remove `unplaced` once another driver's file is at `target`.
     """
     try:
         if rename_or_refuse(unplaced, target):

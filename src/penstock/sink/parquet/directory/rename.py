@@ -84,7 +84,7 @@ def _stat(path: Path) -> os.stat_result | None:
         return None
 
 
-# --- what the file system has for that
+# --- renaming without replacing
 
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
@@ -137,7 +137,7 @@ def rename_or_refuse(source: Path, target: Path) -> bool:
     rename = _renameat2()
     if rename is None:
         return False
-    if rename(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE) == 0:
+    if rename(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE) == 0:  # I2: replaces nothing
         return True
     code = ctypes.get_errno()
     if code in _UNSUPPORTED:

@@ -21,7 +21,7 @@ _UNORDERED = "--x-s3"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectAccount:
-    """The table lies at the root of `store`, which is at `place`."""
+    """The table lies at the root of `store`, which is at `place`. `reopen` opens it in a task, `open_at` opens another URL."""
 
     place: BlobUrl
     store: BlobStore

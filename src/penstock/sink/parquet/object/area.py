@@ -44,7 +44,7 @@ LOOKED_FOR_S = 10.0
 
 
 def own_folder(pipeline: PipelineName, sink: SinkName) -> str:
-    """Return the folder for the own objects of one sink of one pipeline."""
+    """Return the folder for what one sink of one pipeline stores beside the table."""
     return f"{HIDDEN}/{escape(pipeline)}/{escape(sink)}/"
 
 
@@ -165,7 +165,7 @@ class ObjectArea:
         return None if data is None else decode_marker(data, where=f"The marker {self.store.url}/{key}")
 
     def _pending(self) -> Iterator[tuple[Pending, Attempt | None]]:
-        """Yield uploads of this sink with their attempts, None for a marker or owner that was not put in place.
+        """Yield uploads of this sink with their attempts, None for a marker or an owner whose upload was not finished.
 
         Other sinks judge their uploads by their own ledgers.
         """
@@ -176,7 +176,7 @@ class ObjectArea:
                 yield pending, attempt
 
     def _is_unplaced(self, key: str, newest: Found | None) -> bool:
-        """Return whether a killed run left `key` out of place and it cannot count any more. The newest marker sorts first."""
+        """Return whether a killed run left the upload of `key` unfinished and it cannot count now. Newer markers sort first."""
         if key == OWNER:
             return self.claimed_by() is not None
         if not key.startswith(self.folder):

@@ -15,7 +15,7 @@ def tag_of(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectUploads(UploadArea):
-    """Files on their way into one account."""
+    """The task side of one account."""
 
     store: BlobStore
 
@@ -28,7 +28,7 @@ class ObjectUploads(UploadArea):
 
 
 class ObjectUpload(PartedUpload, Upload):
-    """One file: in memory while it is small, then in parts, which a sweep ends if it is abandoned."""
+    """One file: in memory while it is small, then uploaded in parts. A sweep discards the parts of an abandoned file."""
 
     def __init__(self, store: BlobStore, name: str, *, allowance: Allowance) -> None:
         super().__init__(store, name, tag=tag_of(name))
@@ -41,7 +41,8 @@ class ObjectUpload(PartedUpload, Upload):
     def finish(self) -> Finished:
         """Send the rest and wait for all parts, or return a small file's bytes. Raises StageFailed.
 
-        A store that accepts a put however late it arrives gets uploads only: publishing must consume them.
+        A store that accepts a put however late it arrives gets uploads only: publishing consumes an upload, so a late repetition
+        cannot bring back a file that maintenance removed.
         """
         if self._is_abandoned:
             raise AssertionError(f"{self._key} was abandoned")

@@ -69,7 +69,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._stream.advance(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Read nothing that comes from now on."""
+        """Stop at the topics' present ends: read nothing that is written later."""
         with _carry_errors():
             self._stream.stop_at_now()
 

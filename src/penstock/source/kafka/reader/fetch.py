@@ -34,7 +34,7 @@ _WITH_HEADERS = _SCHEMA.append(pa.field("headers", pa.list_(pa.field("element", 
 _US_PER_MS = 1000
 
 _ROWS, _BYTES = 10_000, 4 << 20
-"""An Arrow batch is full with so many, and never has over twice as many bytes, unless it is of one record."""
+"""An Arrow batch is full at either limit. It has more than twice as many bytes only if it is a single record."""
 _AT_ONCE, _WAIT_S = 2_000, 0.05
 """Records taken from the client's queue at a time, and seconds to wait: records may be large, and more arrive meanwhile."""
 _DEFAULTS: Final[Mapping[str, Any]] = {

@@ -53,7 +53,7 @@ def batch_end(start: TopicOffsets, now: Mapping[str, TopicNow], *, limit: int | 
 
 
 def pieces(start: KafkaOffset, end: KafkaOffset, *, at_least: int | None, at_most: int | None) -> Iterator[Piece]:
-    """Yield the pieces of the batch between two offsets: `at_least` so many, of `at_most` so many offsets each, if given.
+    """Yield the pieces of the batch between two offsets: about `at_least` of them, and none of more than `at_most` offsets.
 
     A partition that `start` does not know is read from its first record. When Spark reads a query's first batch again, it asks
     anew for the query's start; then `end.began`, the original start, counts. With any other batch `end.began` is ignored: Spark

@@ -13,7 +13,7 @@ NAME, CLIENT = "penstock.source", "client."
 """Options that only Penstock gives: the source's name, and the prefix of each property of librdkafka."""
 _ISOLATION, _UNCOMMITTED = "isolation.level", "read_uncommitted"
 _PATIENCE_MS = 120_000
-"""How long Spark's connector waits for records, too: the default of `kafkaConsumer.pollTimeoutMs`."""
+"""Default of `kafkaConsumer.pollTimeoutMs`, the longest wait for records; Spark's connector has the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

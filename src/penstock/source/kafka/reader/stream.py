@@ -37,7 +37,7 @@ class OffsetStream:
         return KafkaOffset(topics=topics, topic_ids=_ids(now), is_first=True).written()
 
     def stop_at_now(self) -> None:
-        """Read nothing that comes from now on."""
+        """Stop at the topics' present ends: read nothing that is written later."""
         self._until = _highs(self._look())
 
     def advance(self, start: Mapping[str, Any], limit: int | None) -> dict[str, Any]:

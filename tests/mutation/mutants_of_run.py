@@ -1,0 +1,83 @@
+"""Bugs planted in what a start and the commands make of ledger, checkpoint and settings."""
+
+from tests.mutation.mutant import Mutant
+
+CONTINUATION = "src/penstock/run/continuation.py"
+
+OF_OPERATIONS = "tests/unit/test_run_operations.py"
+OF_SELECTION = "tests/spark/test_selection.py"
+
+MUTANTS_OF_RUN = (
+    Mutant(
+        bug=37,
+        name="an-adoption-takes-the-sources-in-the-order-of-the-file",
+        file=CONTINUATION,
+        find="if is_renamed or not decided else decided\n",
+        replace="\n",
+        tests=(f"{OF_OPERATIONS}::test_adopting_takes_the_sources_in_the_order_of_the_query_not_of_the_file",),
+    ),
+    Mutant(
+        bug=37,
+        name="a-source-that-is-read-twice-is-in-the-way-of-an-adoption",
+        file=CONTINUATION,
+        find="    with suppress(SourcesChanged):\n",
+        replace="    with suppress(CheckpointMissing):\n",
+        tests=(f"{OF_OPERATIONS}::test_the_checkpoint_of_a_query_that_reads_a_source_twice_can_be_adopted",),
+    ),
+    Mutant(
+        bug=37,
+        name="an-adoption-does-not-say-that-the-checkpoint-is-of-another-query",
+        file=CONTINUATION,
+        find="    if position.query_id != summary.query_id:\n        runtime.checkpoint.offsets(",
+        replace="    if False:\n        runtime.checkpoint.offsets(",
+        tests=(f"{OF_OPERATIONS}::test_the_checkpoint_of_a_query_that_reads_a_source_twice_can_be_adopted",),
+    ),
+    Mutant(
+        bug=43,
+        name="a-predicate-of-chance-is-drawn-anew-for-each-column",
+        file="src/penstock/transform/selection.py",
+        find="        if random:  # a predicate is computed once for each column of the row\n",
+        replace="        if False:\n",
+        tests=(f"{OF_SELECTION}::test_what_makes_no_sense_is_told_before_anything_is_written",),
+    ),
+    Mutant(
+        bug=43,
+        name="chance-in-the-rows-of-the-transform-is-taken-for-chance-in-the-predicate",
+        file="src/penstock/transform/selection.py",
+        find="set(random_in(plan_of(computed)))",
+        replace="{name for node in plan_of(computed).walk() for name in random_in(node)}",
+        tests=(f"{OF_SELECTION}::test_chance_in_the_transform_is_refused_nowhere",),
+    ),
+    Mutant(
+        bug=17,
+        name="a-route-of-chance-is-accepted",
+        file="src/penstock/run/required_guarantees.py",
+        find="            _require_same_account(frame.selectExpr(sink.route_sql), sink)\n",
+        replace="            _ = frame.selectExpr(sink.route_sql).schema\n",
+        tests=(f"{OF_SELECTION}::test_a_route_of_chance_is_refused",),
+    ),
+    Mutant(
+        bug=14,
+        name="a-ledger-that-is-opened-for-each-batch-is-never-pruned",
+        file="src/penstock/commit/upkeep.py",
+        find="(tail // self._every > previous // self._every and tail > self._retained)",
+        replace="(tail % self._every == 0 and tail > self._retained)",
+        tests=("tests/unit/test_commit_coordinator.py::test_a_ledger_is_pruned_also_where_each_run_delivers_one_batch",),
+    ),
+    Mutant(
+        bug=37,
+        name="after-an-adoption-the-ledger-is-called-empty",
+        file="src/penstock/commit/identity.py",
+        find="is_adopted=summary.adopted_at is not None",
+        replace="is_adopted=False",
+        tests=(f"{OF_OPERATIONS}::test_after_a_new_checkpoint_was_adopted_nothing_calls_the_ledger_empty",),
+    ),
+    Mutant(
+        bug=37,
+        name="a-batch-that-never-comes-is-to-be-waited-for",
+        file="src/penstock/commit/as_of.py",
+        find="    if is_to_come and not _is_before_adoption(ledger, adopted_at, batch_id):\n",
+        replace="    if is_to_come:\n",
+        tests=("tests/unit/test_read.py::test_a_batch_of_before_an_accepted_gap_is_not_told_to_come",),
+    ),
+)
