@@ -173,7 +173,7 @@ def test_rows_that_others_compacted_before_or_after_are_proved(tmp_path):
 
 
 def renamed(tmp_path):
-    """An Iceberg table whose column `name` is called `title` by now: files have it under its old name, readers find it by number."""
+    """An Iceberg table whose column `name` is called `title` by now: files have its old name, and readers find it by number."""
     table = GrowingLake(tmp_path, "iceberg", **BY_KEY)
     table.deliver((1, "a"), (2, "b"))
     with table.rig.table().update_schema() as update:

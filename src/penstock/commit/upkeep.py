@@ -46,7 +46,7 @@ class PublicationMeter:
 
 
 class Pruning:
-    """Prunes a ledger to its newest `retained` entries, about once in `every` entries, and again with the next batch if that failed."""
+    """Prunes a ledger to its newest `retained` entries, about once in `every`, and again with the next batch if that failed."""
 
     def __init__(self, ledger: Ledger, *, retained: int, every: int) -> None:
         self._ledger, self._retained, self._every = ledger, retained, every
@@ -55,8 +55,8 @@ class Pruning:
     def after(self, tail: Position, *, previous: Position) -> tuple[str, ...]:
         """Called after each batch, with the position of its decision, the ledger's tail, and that of the decision before it.
 
-        Where each run delivers one batch, openings stand between them, and no decision need be at a multiple of `every`. A failure
-        to prune is returned as a warning.
+        Where each run delivers one batch, openings stand between them, and no decision need be at a multiple of `every`. A
+        failure to prune is returned as a warning.
         """
         self._is_due = self._is_due or (tail // self._every > previous // self._every and tail > self._retained)
         if not self._is_due:

@@ -144,8 +144,8 @@ class KafkaInput:
     def _moved_back(self, summary: Summary) -> Iterator[tuple[SourceName, str, int, int, int]]:
         """Yield partitions whose newest decision ends elsewhere than the checkpoint says, because Penstock moved the checkpoint.
 
-        Each comes with its offset in the checkpoint and the decided one. A copy of the entry before the move is the proof: it is as
-        decided, but for topics of which the ledger has the move.
+        Each comes with its offset in the checkpoint and the decided one. A copy of the entry before the move is the proof: it is
+        as decided, but for topics of which the ledger has the move.
         """
         found = continued_decision(self._ledger, summary)
         if found is None:

@@ -329,7 +329,10 @@ def require_known_library() -> None:
 def _unsupported(table: Table, location: str, mode: WriteMode) -> Iterator[tuple[str, str]]:
     """Yield why the table is not written, and what helps."""
     if table.location() != location:
-        yield f"lies at {table.location()}, not at {location}", "Set `warehouse` and `table` to where it lies, or name another table."
+        yield (
+            f"lies at {table.location()}, not at {location}",
+            "Set `warehouse` and `table` to where it lies, or name another table.",
+        )
     if table.format_version != _FORMAT_VERSION:
         what = f"is of format version {table.format_version}, which this version does not write"
         yield what, f"Name another table, or copy its rows into one of format version {_FORMAT_VERSION}."

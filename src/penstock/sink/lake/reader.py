@@ -28,9 +28,7 @@ class FileReader:
         """Return the number of rows and their digest."""
         with open_file(self.area, file) as data:
             name = piece_name(file.path, file.values)
-            return read_content(
-                data, name=name, schema=self.schema, row_digest=self.row_digest, field_ids=file.field_ids
-            )
+            return read_content(data, name=name, schema=self.schema, row_digest=self.row_digest, field_ids=file.field_ids)
 
     def rows(self, file: TableFile, columns: Sequence[str] | None = None) -> Iterator["pa.RecordBatch"]:
         """Yield the rows in their order, with those columns, all by default."""

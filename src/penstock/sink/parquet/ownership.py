@@ -16,7 +16,7 @@ from penstock.core.model import AccountName, PipelineName, SinkName, SweepCut
 from penstock.errors import LedgerMismatch, Refused, Retryable
 from penstock.sink.parquet.account import Account, Area
 from penstock.sink.parquet.layout import attempt_of, order_of, owner_in, unescape
-from penstock.sink.parquet.table import own_schema
+from penstock.sink.parquet.row_file import own_schema
 from penstock.spark.schema import arrow_schema
 
 FILES_LOOKED_AT = 10_000

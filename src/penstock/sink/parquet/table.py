@@ -105,9 +105,7 @@ def _in_batch(batch: "pa.RecordBatch", field: "pa.Field") -> "pa.Array":
     return pa.nulls(batch.num_rows, field.type) if index < 0 else batch.column(index)
 
 
-def filled_columns(
-    file: BinaryIO, columns: Sequence[str], *, field_ids: Mapping[str, int] | None = None
-) -> Sequence[str]:
+def filled_columns(file: BinaryIO, columns: Sequence[str], *, field_ids: Mapping[str, int] | None = None) -> Sequence[str]:
     """Return those of the table's columns that have a value in the file. Raises as `read_content`."""
     stored = RowFile.of(opened(file), field_ids)
     return [column for column in columns if column in stored.columns and not stored.are_null([column])]

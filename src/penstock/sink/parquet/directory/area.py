@@ -224,10 +224,8 @@ def _checked(root: Path, staging: Path) -> tuple[bool, str]:
     if unwritable is not None:
         return False, f"{unwritable} cannot be written: grant access, or use another path."
     if not is_one_mount(there, here):
-        return (
-            False,
-            f"staging {staging} is on another file system or mount: set the account's option `staging` to a directory on its own.",
-        )
+        remedy = "set the account's option `staging` to a directory on its own"
+        return False, f"staging {staging} is on another file system or mount: {remedy}."
     try:
         with tempfile.TemporaryDirectory(prefix=".penstock-check-", dir=there) as name:
             how = _try_to_move(Path(name))
