@@ -17,6 +17,7 @@ from penstock.core.row_hash import row_hashes
 from penstock.errors import Failed, PenstockError
 from penstock.ledger.log import LogLedger
 from penstock.ledger.store import MemoryStore
+from penstock.protocols import SCHEMA_KEY
 from penstock.testing.conformance import PIPELINE
 from penstock.testing.conformance.rig import as_batch
 
@@ -120,7 +121,7 @@ class ChangingTable:
         attempt = Attempt(generation=generation, batch_id=number, partition=0, task_attempt=0, nonce=new_nonce())
         schema = spark_schema(**self.columns)
         batch = as_batch([dict(zip(self.columns, row, strict=True)) for row in rows], schema)
-        writer = sink.stager().open(attempt, batch.schema)
+        writer = sink.stager().open(attempt, batch.schema.with_metadata({SCHEMA_KEY: schema.encode()}))  # as tasks do
         if rows:
             writer.write(batch, hashes=row_hashes(batch), accounts=None)
         pieces = [

@@ -195,6 +195,19 @@ def test_a_column_that_was_renamed_in_the_table_keeps_its_values(tmp_path):
     table.bench.close()
 
 
+@pytest.mark.parametrize("way", ["append", "upsert"])
+def test_verify_sees_that_readers_find_values_no_more(tmp_path, way):
+    """The column was removed and added again: it has another number than in the files."""
+    table = GrowingLake(tmp_path, "iceberg", **WAYS[way])
+    table.deliver((1, "a"), (2, "b"))
+    assert table.verify().ok
+    table.rig.renumber("name")
+    assert table.rig.scan()["name"].to_pylist() == [None, None]
+    [problem] = table.verify().problems
+    assert "readers find NULL in its column 'name', whose number the table has no more" in problem.message
+    table.bench.close()
+
+
 @pytest.mark.parametrize("by_whom", ["us", "somebody"])
 def test_a_column_that_took_the_name_of_a_renamed_one_gets_none_of_its_values(tmp_path, by_whom):
     table = renamed(tmp_path)

@@ -216,8 +216,7 @@ class TestFiles:
         assert bench.verify(bench.sink()).ok
         bench.rig.renumber("name")
         assert all(row["name"] is None for row in bench.rig.read_back())
-        [problem] = bench.verify(bench.rig.make()).problems
-        assert "readers find NULL in its column 'name', whose number the table has no more" in problem.message
+        assert not bench.verify(bench.rig.make_hashing()).ok
 
     def test_columns_at_any_depth_have_a_type(self) -> None:
         kinds = {

@@ -117,8 +117,10 @@ def require_sources(ledger: Ledger, checkpoint: SparkCheckpoint, sources: Sequen
     tail = ledger.tail()
     planned = checkpoint.latest_offsets_id()
     newest = None if tail is None else continued_decision(ledger, tail.summary)
-    entry = None if planned is None else checkpoint.offsets(planned)
-    if newest is None or not sources or entry is None or entry.named:
+    if newest is None or planned is None or not sources:
+        return
+    entry = checkpoint.offsets(planned)
+    if entry is None or entry.named:
         return
     before = [offsets.source for offsets in newest[0].batch.offsets]
     now = list(dict.fromkeys(sources))
