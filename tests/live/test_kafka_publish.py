@@ -245,7 +245,7 @@ def test_a_client_that_knows_the_leaders_from_before_a_kill_asks_who_leads_now(t
     running.kill()
     running.start()
     running.await_led(name, 1)
-    assert written(admin, name, [0]) == before
+    assert written(admin, name, [0]) >= before  # its coordinator may write an end once more
 
 
 # --- lanes and parts
