@@ -213,7 +213,7 @@ def test_a_column_that_took_the_name_of_a_renamed_one_gets_none_of_its_values(tm
     table = renamed(tmp_path)
     if by_whom == "somebody":
         table.rig.add_column("name", "string")
-    with pytest.raises(Refused, match="lack column 'title', with values of which"):
+    with pytest.raises(Refused, match="lack column 'title', which has values in"):
         table.deliver((1, "x"))
     assert titles(table) == Counter([(1, "a"), (2, "b")])
     table.bench.close()

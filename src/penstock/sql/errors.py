@@ -59,4 +59,4 @@ class ServerError:
 
     def unusable(self) -> PenstockError:
         """Return the error for anything else that repeats at every try."""
-        return self.kind(f"{self.place} cannot be used: {self.reason}.", remedy=f"Mend that {_STARTS}")
+        return self.kind(f"{self.place} cannot be used: {self.reason}.", remedy=f"Mend the cause {_STARTS}")

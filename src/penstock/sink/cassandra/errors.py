@@ -80,4 +80,4 @@ def _message_and_remedy(cause: Exception, place: str) -> tuple[str, str]:
         return f"{place} does not let us in: {reason}.", "Correct user and password in the sink's `url`."
     if isinstance(cause, Unauthorized):
         return f"The user may not do that in {place}: {reason}.", f"GRANT it {_STARTS}"
-    return f"{place} refuses: {reason}.", f"Mend that {_STARTS}"
+    return f"{place} refuses: {reason}.", f"Mend the cause {_STARTS}"

@@ -121,7 +121,7 @@ class DeltaLog(TableLog):
                 return
             raise Failed(
                 f"The Delta table {self.uri} cannot be created: {first_line(cause)}.",
-                remedy="Mend that and start again; a directory must be on a file system that has hard links.",
+                remedy="Mend the cause and start again; a directory must be on a file system that has hard links.",
             ) from cause
 
 
@@ -165,7 +165,7 @@ class Snapshot(TableSnapshot):
 
     def add_columns(self, schema: str, names: Sequence[str]) -> None:
         fields = Schema.from_json(delta_schema(schema)).fields
-        with _committing(self.place.uri, remedy="Mend that and start again."):
+        with _committing(self.place.uri, remedy="Mend the cause and start again."):
             self.table.alter.add_columns(
                 [field for field in fields if field.name in names],
                 commit_properties=CommitProperties(max_commit_retries=0),  # only on the columns that were compared
@@ -226,7 +226,7 @@ class Snapshot(TableSnapshot):
 
     def commit(self, change: Change, publication: Publication) -> int:
         removed = [self._removed(file) for file in change.removed]
-        with _committing(self.place.uri, remedy="The batch is decided; mend that, and the next start publishes it."):
+        with _committing(self.place.uri, remedy="The batch is decided: mend the cause, and the next start publishes it."):
             actions: list[AddAction | RemoveAction] = [*(self._added(file) for file in change.added), *removed]
             with COMMIT.around(error=delta_error, lost=delta_error):
                 self.table.create_write_transaction(
@@ -244,8 +244,8 @@ class Snapshot(TableSnapshot):
         path = unquote(file.path)
         if quote(path, safe=_UNQUOTED) != file.path:
             raise PublishFailed(
-                f"The log of the Delta table {self.place.uri} has a file {file.path!r}, whose path this version cannot remove: "
-                "its rows would stay beside those that replace them.",
+                f"The log of the Delta table {self.place.uri} quotes the path of file {file.path!r} in another way than "
+                "Penstock, which cannot remove it: its rows would stay beside those that replace them.",
                 remedy="Have the program that added the file rewrite it under another name and start again.",
             )
         return RemoveAction(

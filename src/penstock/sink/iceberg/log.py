@@ -133,7 +133,7 @@ class IcebergTable(TableLog):
             if self.newest() is not None:
                 return
             raise Failed(
-                f"The Iceberg table {self.uri} cannot be created: {first_line(cause)}.", remedy="Mend that and start again."
+                f"The Iceberg table {self.uri} cannot be created: {first_line(cause)}.", remedy="Mend the cause and start again."
             ) from cause
 
     def _create(self, columns: Schema, partition_by: Sequence[str]) -> None:
@@ -206,7 +206,7 @@ class Snapshot(TableSnapshot):
 
     def add_columns(self, schema: str, names: Sequence[str]) -> None:
         wanted = Schema.model_validate_json(iceberg_schema(schema))
-        with self._committing(remedy="Mend that and start again."):
+        with self._committing(remedy="Mend the cause and start again."):
             transaction = self.table.transaction()
             with transaction.update_schema() as update:
                 for name in names:
@@ -272,7 +272,7 @@ class Snapshot(TableSnapshot):
         return next((each for each in noted if each is not None and each["position"] == position), None)
 
     def commit(self, change: Change, publication: Publication) -> int:
-        with self._committing(remedy="The batch is decided; mend that, and the next start publishes it."):
+        with self._committing(remedy="The batch is decided: mend the cause, and the next start publishes it."):
             with COMMIT.around(error=iceberg_error, lost=iceberg_error):
                 self._commit(change, publication)
             return self.version

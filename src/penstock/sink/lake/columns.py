@@ -27,7 +27,7 @@ def require_distinct(rows: "pa.Schema", table_format: str) -> None:
     doubled = next((name for place, name in enumerate(rows.names) if name.casefold() in names[:place]), None)
     if doubled is not None:
         raise Usage(
-            f"Two columns are named {doubled!r} but for upper and lower case, which readers of {table_format} mix up.",
+            f"Two columns are named {doubled!r} and differ only in case: readers of {table_format} mix them up.",
             remedy="Rename one of them in the transform.",
         )
 

@@ -214,7 +214,7 @@ def rehearse(connection: Connection, rows: "pa.Schema", target: Target) -> None:
         connection.execute(sql.DROP_CHOSEN)
         connection.execute(sql.DROP_STAGE)
     except PublishFailed as cause:
-        raise _refused(target, cause.message.rstrip("."), "Mend that, and start again.") from cause
+        raise _refused(target, cause.message.rstrip("."), "Mend the cause and start again.") from cause
     except pymysql.err.Error as cause:
         if isinstance(translate_error(cause, target.table, Failed), Retryable | Conflict):
             raise

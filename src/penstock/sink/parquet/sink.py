@@ -250,7 +250,7 @@ class ParquetSink:
         doubled = next((name for place, name in enumerate(rows.names) if name.casefold() in names[:place]), None)
         if doubled is not None:
             raise Usage(
-                f"Two columns are named {doubled!r} but for upper and lower case, which readers of the files mix up.",
+                f"Two columns are named {doubled!r} and differ only in case: readers of the files mix them up.",
                 remedy="Rename one of them in the transform.",
             )
 
