@@ -109,7 +109,7 @@ def _require_coordinators(options: Mapping[str, str], one: OpenTransaction) -> N
     if away:
         raise _not_ended(
             one,
-            f"no broker leads partition {away[0]} of {_STATES}, so that nobody says whether it was committed",
+            f"no broker leads partition {away[0]} of {_STATES}, so nobody knows whether it was committed",
             "Start all brokers, and look again by `penstock doctor FILE`",
         )
 
@@ -145,13 +145,13 @@ def _owner(admin: KafkaAdminClient, name: str, one: OpenTransaction) -> Any:
     except KafkaError as error:
         raise _not_ended(
             one,
-            f"nobody says whether it was committed as {name!r}: {str(error) or type(error).__name__}",
+            f"nobody knows whether it was committed as {name!r}: {str(error) or type(error).__name__}",
             "Start all brokers, let the user Describe that transactional id, and look again by `penstock doctor FILE`",
         ) from error
 
 
 def _not_ended(one: OpenTransaction, reason: str, remedy: str) -> Failed:
-    return Failed(f"Nothing says that transaction {one.name!r} was ended: {reason}.", remedy=f"{remedy}.")
+    return Failed(f"Ending transaction {one.name!r} failed: {reason}.", remedy=f"{remedy}.")
 
 
 def _partitions(options: Mapping[str, str], topics: Collection[str]) -> Sequence[TopicPartition]:

@@ -105,7 +105,7 @@ class CassandraSink(CatalogSink[Connection, TableSchema]):
         try:
             return super()._prepare_table(connection, pipeline, schema)
         except Conflict as conflict:
-            raise Retryable("Another run made the marker at the same time.", remedy="Try again.") from conflict
+            raise Retryable("Another run created the marker at the same time.", remedy="Try again.") from conflict
 
     def _open_preparation(self, connection: Connection) -> None:
         tables.create_own_tables(connection)

@@ -64,7 +64,7 @@ class Database(Connections[Session]):
     @contextmanager
     def translate_errors(self, kind: type[Failed] = PublishFailed, *, runs_again: bool = False) -> Iterator[None]:
         """Raise the driver's errors as Retryable or `kind`. If the caller `runs_again`, a refused row is a Conflict."""
-        answer = f"The database behind {self.driver.name} said"
+        answer = f"The database behind {self.driver.name} reported"
         try:
             yield
         except PenstockError:

@@ -38,7 +38,7 @@ from penstock.kafka.transaction_ends import (
 )
 from penstock.kafka.transactions import connect
 from penstock.sink.kafka.clients import Clients
-from penstock.sink.kafka.errors import command, connection_lost, overtaken
+from penstock.sink.kafka.errors import LOOK_INTO_LOGS, command, connection_lost, overtaken
 from penstock.sink.kafka.marker_store import LaneMarker, newest_mark, require_closed, transactional_id
 from penstock.sink.kafka.target import Wanted
 from penstock.sink.kafka.topics import await_settled, every_place, places_of, settled, written
@@ -153,10 +153,7 @@ class LaneEnds:
         finally:
             self.close()
         if is_open:
-            raise Retryable(
-                f"{self._sentence(self._begun)}, and its coordinator does not end it.",
-                remedy="Look into the logs of its brokers, and try again.",
-            )
+            raise Retryable(f"{self._sentence(self._begun)}, and its coordinator does not end it.", remedy=LOOK_INTO_LOGS)
 
     def _is_ending(self, admin: KafkaAdminClient) -> bool | None:
         """Return whether the lane's open transaction is being ended, None if none is open. Raise Overtaken for an ongoing one."""
@@ -247,10 +244,7 @@ class LaneEnds:
         places = every_place(self._clients.admin, self._topics, former={*self._topics} - wanted)
         gone = wanted - {place.topic for place in places}
         if gone:
-            raise Retryable(
-                f"{self._clients.place} does not know topic {min(gone)!r}.",
-                remedy="Look into the logs of its brokers, and try again.",
-            )
+            raise Retryable(f"{self._clients.place} does not know topic {min(gone)!r}.", remedy=LOOK_INTO_LOGS)
         return places + places_of(self._wanted.target.markers, [self._number])
 
     def _places(self) -> list[Place]:
@@ -300,12 +294,13 @@ class LaneEnds:
         except KafkaError as cause:
             raise Retryable(
                 f"{place} did not say which transactions are open: {str(cause) or type(cause).__name__}.",
-                remedy="Look into the logs of its brokers, and try again.",
+                remedy=LOOK_INTO_LOGS,
             ) from cause
 
     def _cannot_ask(self, cause: KafkaError) -> CannotLook:
+        reason = str(cause) or type(cause).__name__
         return CannotLook(
-            f"A transaction is open in {self._clients.place}, and nobody says whose it is: {str(cause) or type(cause).__name__}.",
+            f"A transaction is open in {self._clients.place}, and its owner cannot be determined: {reason}.",
             remedy="Use Kafka 3.0 or newer, and look into the logs of its brokers why kafka-python cannot ask them.",
         )
 

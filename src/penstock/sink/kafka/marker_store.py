@@ -15,7 +15,7 @@ from penstock.core.model import Json, LedgerId, PipelineName, Position, Publicat
 from penstock.errors import LedgerMismatch, PenstockError, PublishFailed, Refused, Retryable
 from penstock.kafka.transactions import open_transactions
 from penstock.sink.kafka.clients import Clients
-from penstock.sink.kafka.errors import is_of_group
+from penstock.sink.kafka.errors import LOOK_INTO_LOGS, is_of_group
 from penstock.sink.kafka.target import KEY, PARTITION, VALUE, Wanted
 from penstock.sink.kafka.topics import ANSWER_S, await_settled, first, places_of, settled
 from penstock.sink.table.document_marker import MARK_FIELDS, NAMED_MARK_FIELDS, Mark, mark_fields, mark_from
@@ -47,7 +47,7 @@ def not_closed(clients: Clients, topic: str, lane: int) -> PenstockError:
         ends = f" Brokers end it {(found[0].timeout_ms or 0) // 1000} seconds after its begin."
     return Retryable(
         f"{name} of somebody else is open in partition {lane} of topic {topic!r}, which only one sink may write to.{ends}",
-        remedy="Look who writes there by `penstock doctor FILE`, and give every sink a `marker_topic` of its own.",
+        remedy="Find out who writes there by `penstock doctor FILE`, and give every sink a `marker_topic` of its own.",
     )
 
 
@@ -242,7 +242,7 @@ def _last(consumer: Consumer, start: TopicPartition, end: int, *, key: bytes) ->
         while True:
             message = consumer.poll(ANSWER_S)
             if message is None:
-                raise Retryable(f"Topic {start.topic!r} cannot be read to its end.", remedy="Look at its brokers, and try again.")
+                raise Retryable(f"Topic {start.topic!r} cannot be read to its end.", remedy=LOOK_INTO_LOGS)
             error = message.error()
             if is_of_group(error):
                 continue

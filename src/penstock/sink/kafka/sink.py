@@ -144,7 +144,7 @@ class KafkaSink(SpooledSink):
     def check(self) -> Sequence[Finding]:
         return findings_of(self._clients, self._wanted)
 
-    def high_water_mark(self, account: AccountName, *, pipeline: PipelineName) -> HighWaterMark | None:  # noqa: ARG002 - it has one
+    def high_water_mark(self, account: AccountName, *, pipeline: PipelineName) -> HighWaterMark | None:  # noqa: ARG002 - one account
         """Return what the newest marker of all lanes says, also one whose commit readers do not see yet.
 
         Raises Failed, Retryable, Refused, FormatTooNew.
@@ -171,7 +171,7 @@ class KafkaSink(SpooledSink):
             prepare_lanes(self._clients, self._wanted, [self._lane(at) for at in range(self._wanted.lanes)], place, schema)
             self._row_validator = row_validator_of(self._wanted, place)
 
-    def require_schema_accepted(self, *, pipeline: PipelineName, schema: str) -> None:  # noqa: ARG002 - it has one
+    def require_schema_accepted(self, *, pipeline: PipelineName, schema: str) -> None:  # noqa: ARG002 - one account
         with translate_errors(self._clients, Failed):
             require_schema_accepted(self._clients, self._wanted, self._taken(schema))
 
@@ -287,8 +287,8 @@ class KafkaSink(SpooledSink):
         found = self._place.markers if self._place else described(self._clients.admin, [topic])[topic]
         if found is None or found.identity != note[MARKERS]:
             raise Refused(
-                f"Topic {topic!r} was {'deleted' if found is None else 'made anew'} since batch {publication.batch.batch_id} was "
-                "staged: nobody can tell whether it was published.",
+                f"Topic {topic!r} was {'deleted' if found is None else 'recreated'} after batch {publication.batch.batch_id} was "
+                "staged. Its markers are lost, so nobody can tell whether the batch was published.",
                 remedy="Name the right topic in `marker_topic`, or give the sink another name and a new topic.",
             )
         return int(str(note[LANES]))

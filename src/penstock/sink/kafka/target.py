@@ -16,8 +16,8 @@ _SAID = {
     PARTITION: "int",
     TOPIC: "string",
 }
-_KEEP = "Keep it in the transform, as NULL if need be, or give the sink another name and a new topic."
-_SELECT = "Say it in the sink (value: json, key: column), or select: to_json(struct(*)) AS value, CAST(id AS STRING) AS key."
+_KEEP = "Keep the column in the transform, as NULL if it has no values, or give the sink another name and a new topic."
+_SELECT = "Set it in the sink (value: json, key: column), or select: to_json(struct(*)) AS value, CAST(id AS STRING) AS key."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ def require_columns(rows: "pa.Schema") -> None:
     unknown = [name for name in rows.names if name not in _SAID]
     if unknown or VALUE not in rows.names:
         found = f"a column {unknown[0]!r}" if unknown else "no column 'value'"
-        raise Usage(f"The rows have {found}, expected value, and none but {', '.join(list(_SAID)[1:])} besides.", remedy=_SELECT)
+        raise Usage(f"The rows have {found}, expected column value, and optionally {', '.join(list(_SAID)[1:])}.", remedy=_SELECT)
     for part in rows:
         if not _is_taken(part.name, part.type):
             raise Usage(f"Column {part.name!r} is {part.type}, expected {_SAID[part.name]}.", remedy="Cast it in the transform.")

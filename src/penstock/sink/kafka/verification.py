@@ -13,7 +13,7 @@ from penstock.core.model import ONLY_ACCOUNT, Position, Problem, Publication, Ro
 from penstock.errors import Retryable
 from penstock.protocols import SinkDecisions
 from penstock.sink.kafka.clients import Clients
-from penstock.sink.kafka.errors import is_of_group
+from penstock.sink.kafka.errors import LOOK_INTO_LOGS, is_of_group
 from penstock.sink.kafka.marker_store import Beginning, LaneMarker
 from penstock.sink.kafka.records import rows_of
 from penstock.sink.kafka.topics import ANSWER_S, SETTLED_S, Topic, described, first, settled, written
@@ -217,7 +217,9 @@ def _committed(clients: Clients, ranges: "Sequence[tuple[TopicPartition, int]]")
             if messages:
                 heard_s = time.monotonic()
             if time.monotonic() - heard_s > ANSWER_S:
-                raise Retryable(f"{clients.place} does not give all records.", remedy="Look at its brokers, and try again.")
+                raise Retryable(
+                    f"{clients.place} returned no record for {ANSWER_S:g} s, before the last one.", remedy=LOOK_INTO_LOGS
+                )
             records = [message for message in messages if _counts(message, ends)]
             if records:
                 yield records

@@ -219,7 +219,7 @@ def rehearse(connection: Connection, rows: "pa.Schema", target: Target) -> None:
         if isinstance(translate_error(cause, target.table, Failed), Retryable | Conflict):
             raise
         right = "CREATE TEMPORARY TABLES on the database"
-        remedy = f"GRANT {right} to the user." if code_of(cause) in DENIED else "Change the server, or the rows in the transform."
+        remedy = f"GRANT {right} to the user." if code_of(cause) in DENIED else "Mend the cause and start again."
         lacking = f"the user lacks {right}: " if code_of(cause) in DENIED else ""
         raise _refused(target, lacking + reason_of(cause), remedy) from cause
 

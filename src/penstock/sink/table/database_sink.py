@@ -181,8 +181,9 @@ class DatabaseSink(TableSink, Generic[C]):
         _log.warning("sink %s: publishing is run again, for the %d. time: %s", self._name, self.conflicts, conflict)
 
     def _conflict_error(self, conflict: Conflict, *, times: int) -> Retryable | PublishFailed:
+        often = f"{times} time{'s' * (times > 1)}"
         return Retryable(
-            f"Another session was in the way of table {self._target.table!r} {times} time{'s' * (times > 1)}: {conflict}.",
+            f"Publishing into table {self._target.table!r} conflicted with another session {often}: {conflict}.",
             remedy="Have other programs write in shorter transactions, or look for a trigger that drops rows; then try again.",
         )
 

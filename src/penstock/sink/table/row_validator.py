@@ -93,7 +93,7 @@ class TableRowValidator(ABC):
         """Raise StageFailed for texts with a NUL."""
         if pc.any(pc.match_substring(column, "\0")).as_py():
             raise self.refusal(
-                f"NUL (U+0000) in column {name!r}, which {database} has in no text", "Remove it, or cast the column to BINARY."
+                f"NUL (U+0000) in column {name!r}, which {database} allows in no text", "Remove it, or cast the column to BINARY."
             )
 
     def require_no_blank_at_end(self, name: str, column: "pa.Array") -> None:
