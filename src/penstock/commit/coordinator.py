@@ -129,7 +129,7 @@ class Coordinator:
         raises, and what publishing it or the batch before raises. After any exception this coordinator is spent.
         """
         if self._spent:
-            raise Failed("This delivery failed before or was never opened.", remedy="Start the pipeline again: it recovers.")
+            raise Failed("This delivery failed earlier, or was never opened.", remedy="Start the pipeline again: it recovers.")
         with self._spent_if_it_fails():
             decision = recognise(batch, summary=self.summary, decision_of=self._decision_of)  # I2
             if decision is None:

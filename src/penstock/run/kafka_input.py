@@ -196,7 +196,7 @@ class KafkaInput:
         before, after = (tuple(part for gap in look.gaps for part in within(gap, ends[gap.source])) for look in (seen, again))
         if before != after:
             raise Retryable(
-                f"While batch {batch.batch_id} was read, records of it went. {describe_gaps(again.gaps, now=again.now)}",
+                f"Kafka removed records of batch {batch.batch_id} while it was read. {describe_gaps(again.gaps, now=again.now)}",
                 remedy="Start again: nothing of it was decided.",
             )
         self._read = again.topics

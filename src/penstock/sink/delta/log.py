@@ -101,7 +101,7 @@ class DeltaLog(TableLog):
         except Exception as cause:
             raise Retryable(
                 f"The log of the Delta table {self.uri} cannot be read: {first_line(cause)}.",
-                remedy="Try again. If it stays so, see who else writes to the table, and with which version of Delta.",
+                remedy="Try again. If it fails again, find out who else writes to the table, and with which version of Delta.",
             ) from cause
 
     def create(self, schema: str, partition_by: Sequence[str]) -> None:

@@ -121,7 +121,7 @@ class IcebergTable(TableLog):
         except Exception as cause:
             raise Retryable(
                 f"The Iceberg table {self.uri} cannot be read: {first_line(cause)}.",
-                remedy="Try again. If it stays so, see whether the catalog and the table's place can be reached.",
+                remedy="Try again. If it fails again, check whether the catalog and the table's place can be reached.",
             ) from cause
 
     def create(self, schema: str, partition_by: Sequence[str]) -> None:

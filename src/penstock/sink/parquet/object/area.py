@@ -225,7 +225,7 @@ class ObjectArea:
         if self._newest_marker() != self._seen:
             raise Retryable(
                 f"Another driver published while this one was about to put {self.store.url}/{piece.name}.",
-                remedy="Try again: the mark is looked at first.",
+                remedy="Try again: Penstock reads the marker first.",
             )
         self._looked_s = looked_s
 
