@@ -44,7 +44,9 @@ class SqlserverRig(TableRig):
 
     def make(self) -> SqlserverSink:
         url = "sqlserver://penstock:secret@localhost/shop?ssl_mode=disabled"
-        return SqlserverSink(url=url, connect=partial(tsql.connect, self.directory), **self.filling(TABLE))
+        sink = SqlserverSink(url=url, **self.filling(TABLE))
+        sink._database._connect = partial(tsql.connect, self.directory)  # type: ignore[attr-defined]
+        return sink
 
     def rows(self, ids: Iterable[int]) -> list[Row]:
         return [{name: None if _is_no_number(value) else value for name, value in row.items()} for row in make_rows(ids)]
