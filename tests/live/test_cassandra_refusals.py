@@ -107,11 +107,17 @@ def test_settings_that_no_table_could_have(changed, said):
         target_of(**{"table": "t", "write": "upsert", "key": ("id",), "partition_by": (), **changed})
 
 
+def test_a_setting_that_no_table_could_have_names_the_sink(target):
+    with pytest.raises(Usage, match=r"Sink 'into_\w+': `table` is 'a-b'"):
+        target().rig.make(table="a-b")
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
         ({"key": []}, "key"),
         ({"write": "replace"}, "write"),
+        ({"delete_when": "id = 1"}, "delete_when"),
         ({"partition_by": ["name"]}, r"partition_by should be the first columns of key \(id\), found name"),
         ({"url": "cassandra://host"}, "should be a Cassandra URL with a keyspace"),
     ],

@@ -93,9 +93,9 @@ def test_a_driver_whose_rows_are_lists(targets, monkeypatch):
             "The module nosuch.driver cannot be imported: No module named 'nosuch'.",
         ),
         ({"driver": "json"}, Usage, "Module json is no driver of the DB-API 2.0: it lacks connect, paramstyle, Error, "),
-        ({"write": "upsert", "key": ["id"]}, Usage, "`write: upsert` needs SQL that databases do not share."),
+        ({"write": "upsert", "key": ["id"]}, Usage, "Sink 'warehouse': `write: upsert` needs SQL that databases do not share."),
         ({"write": "insert_if_absent"}, Usage, "Sink 'warehouse': `write: insert_if_absent` needs a key."),
-        ({"table": "penstock_dbapi_marker"}, Usage, "Table 'penstock_dbapi_marker' is Penstock's own."),
+        ({"table": "penstock_dbapi_marker"}, Usage, "Sink 'warehouse': Table 'penstock_dbapi_marker' is Penstock's own."),
     ],
 )
 def test_settings_that_cannot_be(targets, changed, kind, said):

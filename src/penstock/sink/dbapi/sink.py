@@ -26,6 +26,7 @@ from penstock.sink.dbapi.trial import UNCONSTRAINED
 from penstock.sink.dbapi.trial_record import catalog_of, declared_of, read_back
 from penstock.sink.table.database_sink import TransactionalSink
 from penstock.sink.table.marker import TableMarker
+from penstock.sink.table.preparation import settings_of
 from penstock.sink.table.publication import Loaded, totals_of
 from penstock.sink.table.sink import TableSinkArguments
 from penstock.sink.table.target import NotStoredError, Target
@@ -61,10 +62,11 @@ class DbapiSink(TransactionalSink[Session]):
         **filling: "Unpack[TableSinkArguments]",
     ) -> None:
         super().__init__(**filling)
-        if self._target.write == "upsert":
-            raise Usage("`write: upsert` needs SQL that databases do not share.", remedy="Use append or insert_if_absent.")
-        if self._target.table in {MARKER_TABLE, BATCH_TABLE}:
-            raise Usage(f"Table {self._target.table!r} is Penstock's own.", remedy="Choose another name for `table:`.")
+        with settings_of(self._name):
+            if self._target.write == "upsert":
+                raise Usage("`write: upsert` needs SQL that databases do not share.", remedy="Use append or insert_if_absent.")
+            if self._target.table in {MARKER_TABLE, BATCH_TABLE}:
+                raise Usage(f"Table {self._target.table!r} is Penstock's own.", remedy="Choose another name for `table:`.")
         self._database = Database(Driver(driver), connect)
         self._columns, self._longest = dict(columns or {}), longest
         self._quotes: tuple[str, str] | None = None
