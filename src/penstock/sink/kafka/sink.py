@@ -49,9 +49,8 @@ from penstock.sink.kafka.preparation import (
     row_validator_of,
 )
 from penstock.sink.kafka.records import HeadersHashed, RecordColumns, TopicRowValidator
-from penstock.sink.kafka.target import TopicTarget, Wanted, require_columns
+from penstock.sink.kafka.target import LANES, MARKERS, SCHEMA, TopicTarget, Wanted, require_columns
 from penstock.sink.kafka.topics import SETTLED_S, await_settled, described, places_of
-from penstock.sink.kafka.verification import LANES
 from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpooledSink, SpoolRoot, SpoolStager
 from penstock.sink.table.preparation import settings_of
 from penstock.spark.schema import arrow_schema
@@ -59,8 +58,6 @@ from penstock.spark.schema import arrow_schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MARKERS, SCHEMA = "markers", "schema"
-"""Keys in the `ref` of every piece: the id of the topic of markers, and Spark's JSON of the rows if not the pipeline's."""
 TRANSACTION_BYTES = 1_000_000_000
 TRANSACTION_TIMEOUT_MS = 60_000
 

@@ -8,6 +8,10 @@ import pyarrow as pa
 from penstock.core.model import PipelineName, SinkName
 from penstock.errors import Refused, Usage
 
+LANES, MARKERS, SCHEMA = "lanes", "markers", "schema"
+"""Keys in the `ref` of every piece: how many lanes share its batch, the id of the topic of markers, and Spark's JSON of the rows if
+that is not the pipeline's.
+"""
 VALUE, KEY, HEADERS, PARTITION, TOPIC = "value", "key", "headers", "partition", "topic"
 _SAID = {
     VALUE: "string or binary",

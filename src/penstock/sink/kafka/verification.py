@@ -16,14 +16,13 @@ from penstock.sink.kafka.clients import Clients
 from penstock.sink.kafka.errors import LOOK_INTO_LOGS, is_of_group
 from penstock.sink.kafka.marker_store import Beginning, LaneMarker
 from penstock.sink.kafka.records import rows_of
+from penstock.sink.kafka.target import LANES
 from penstock.sink.kafka.topics import ANSWER_S, SETTLED_S, Topic, described, first, settled, written
 from penstock.sink.table.marker import minus
 from penstock.sink.table.publication import totals_of
 from penstock.spark.schema import arrow_schema
 
 _AT_ONCE = 10_000
-LANES = "lanes"
-"""Key in the `ref` of every piece: among how many lanes its batch is divided."""
 _LONGEST_PAUSE_S = 0.05
 _LOOK_S = 0.05
 """How long the client waits for `_AT_ONCE` records; it reports the end of a partition only then."""
