@@ -220,6 +220,27 @@ def test_what_the_driver_says_of_a_commit_is_told_in_one_line_without_passwords(
     assert not sink.publish(publication).already
 
 
+def test_what_the_driver_says_of_a_statement_is_told_without_passwords(targets, monkeypatch):
+    class Denying(sqlite3.Cursor):
+        def execute(self, text, values=()):
+            if text.startswith('CREATE TABLE "t"'):
+                raise sqlite3.OperationalError("denied by postgresql://me:hunter22@host/db\nDETAIL: (secret row)")
+            return super().execute(text, values)
+
+    class Guarded(sqlite3.Connection):
+        def cursor(self):
+            return Denying(self)
+
+    def connect(**arguments):
+        return sqlite3.connect(factory=Guarded, **arguments)
+
+    monkeypatch.setitem(sys.modules, "other_driver", module("other_driver", "qmark", connect=connect))
+    with pytest.raises(Refused, match="Table 't' cannot be created: denied by ") as found:
+        targets(driver="other_driver").sink()
+    assert "hunter22" not in found.value.message
+    assert "secret row" not in found.value.message
+
+
 def test_what_the_driver_says_keeps_its_letters(targets, monkeypatch):
     def connect(**_):
         raise sqlite3.OperationalError("no database 'Orders'")

@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.core.model import PipelineName, SinkName, Totals, new_nonce
 from penstock.errors import Refused, Usage
 from penstock.sink.dbapi import statements as sql
-from penstock.sink.dbapi.database import DbapiMarkerStore, has, inserts_of, quotes_of
+from penstock.sink.dbapi.database import DbapiMarkerStore, has, inserts_of, quotes_of, reason_of
 from penstock.sink.dbapi.driver import Session
 from penstock.sink.dbapi.load import scan
 from penstock.sink.dbapi.row_validator import RowValidator
@@ -160,7 +160,7 @@ def _name_markers(session: Session) -> None:
     except session.driver.error as cause:
         session.rollback()
         if not has(session, sql.HAS_LEDGER_ID):
-            raise ledger_id_missing(sql.ADD_LEDGER_ID, " ".join(str(cause).split()).rstrip(".")) from cause
+            raise ledger_id_missing(sql.ADD_LEDGER_ID, reason_of(cause)) from cause
 
 
 def _define(session: Session, statement: str, table: str, there: str, *, how: str = "created") -> None:
@@ -171,9 +171,8 @@ def _define(session: Session, statement: str, table: str, there: str, *, how: st
     except session.driver.error as cause:
         session.rollback()
         if not has(session, there):
-            reason = " ".join(str(cause).split()).rstrip(".")
             raise Refused(
-                f"Table {table!r} cannot be {how}: {reason}. The statement was: {statement}",
+                f"Table {table!r} cannot be {how}: {reason_of(cause)}. The statement was: {statement}",
                 remedy="Give its columns the types of this database by `columns:`, or run a statement of your own.",
             ) from cause
 
