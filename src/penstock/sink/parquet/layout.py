@@ -63,7 +63,10 @@ def is_parquet(name: str) -> bool:
 
 
 def is_hidden(name: str) -> bool:
-    """Return whether readers of tables skip what lies at `name`, as Spark, DuckDB and pyarrow do."""
+    """Return whether readers of tables skip what lies at `name`, as Spark, DuckDB and pyarrow do.
+
+    What ends with `._COPYING_` is not hidden: Spark skips it, but pyarrow reads it.
+    """
     return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in name.split("/"))
 
 
