@@ -135,6 +135,17 @@ class PartitionColumn:
         return dt.date.fromisoformat(text) if pa.types.is_date32(self.kind) else text
 
 
+def require_distinct(rows: "pa.Schema", readers_of: str) -> None:
+    """Raise Usage for two columns whose names differ only in case."""
+    names = [name.casefold() for name in rows.names]
+    doubled = next((name for place, name in enumerate(rows.names) if name.casefold() in names[:place]), None)
+    if doubled is not None:
+        raise Usage(
+            f"Two columns are named {doubled!r} and differ only in case: readers of {readers_of} mix them up.",
+            remedy="Rename one of them in the transform.",
+        )
+
+
 def partition_columns(schema: "pa.Schema", names: "tuple[str, ...]") -> "tuple[PartitionColumn, ...]":
     """Return the columns of `partition_by` as found in `schema`. Raises Usage if such rows cannot be partitioned by them."""
     columns = tuple(_partition_column(schema, name) for name in names)
