@@ -40,7 +40,7 @@ from penstock.kafka.transactions import connect
 from penstock.sink.kafka.clients import Clients
 from penstock.sink.kafka.errors import LOOK_INTO_LOGS, command, connection_lost, overtaken
 from penstock.sink.kafka.marker_store import LaneMarker, newest_mark, require_closed, transactional_id
-from penstock.sink.kafka.target import Wanted
+from penstock.sink.kafka.target import KafkaSettings
 from penstock.sink.kafka.topics import await_settled, every_place, places_of, settled, written
 
 FENCE = FaultPoint("kafka-ends.fence", "A lane's older producers are fenced, and the coordinator aborts what they left open.")
@@ -60,7 +60,7 @@ class CannotLook(Retryable):
 class LaneEnds:
     """The ends of one lane's transactions. Used by one thread at a time. Raises Retryable, Refused, KafkaException."""
 
-    def __init__(self, clients: Clients, wanted: Wanted, number: int) -> None:
+    def __init__(self, clients: Clients, wanted: KafkaSettings, number: int) -> None:
         self._clients = clients
         self._wanted = wanted
         self._number = number

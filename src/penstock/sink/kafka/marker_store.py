@@ -16,7 +16,7 @@ from penstock.errors import LedgerMismatch, PenstockError, PublishFailed, Refuse
 from penstock.kafka.transactions import open_transactions
 from penstock.sink.kafka.clients import Clients
 from penstock.sink.kafka.errors import LOOK_INTO_LOGS, is_of_group
-from penstock.sink.kafka.target import KEY, PARTITION, VALUE, Wanted
+from penstock.sink.kafka.target import KEY, PARTITION, VALUE, KafkaSettings
 from penstock.sink.kafka.topics import ANSWER_S, await_settled, first, places_of, settled
 from penstock.sink.table.document_marker import MARK_FIELDS, NAMED_MARK_FIELDS, Mark, mark_fields, mark_from
 from penstock.sink.table.marker import TableMarker
@@ -149,7 +149,7 @@ def _part(value: object) -> Part:
 
 
 def newest_mark(
-    clients: Clients, wanted: Wanted, lane: int, *, below: int | None = None, visible: bool = True
+    clients: Clients, wanted: KafkaSettings, lane: int, *, below: int | None = None, visible: bool = True
 ) -> LaneMarker | None:
     """Return a lane's newest committed marker, with `below` the newest before that offset; None if there is none.
 

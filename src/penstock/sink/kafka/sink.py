@@ -49,7 +49,7 @@ from penstock.sink.kafka.preparation import (
     row_validator_of,
 )
 from penstock.sink.kafka.records import HeadersHashed, RecordColumns, TopicRowValidator
-from penstock.sink.kafka.target import LANES, MARKERS, SCHEMA, TopicTarget, Wanted, require_columns
+from penstock.sink.kafka.target import LANES, MARKERS, SCHEMA, KafkaSettings, TopicTarget, require_columns
 from penstock.sink.kafka.topics import SETTLED_S, await_settled, described, places_of
 from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpooledSink, SpoolRoot, SpoolStager
 from penstock.sink.table.preparation import settings_of
@@ -91,7 +91,7 @@ class KafkaSink(SpooledSink):
         inline_limit_bytes: int = INLINE_LIMIT_BYTES,
     ) -> None:
         super().__init__(name=name, spool=Spool(root=spool, sink=name, inline_limit_bytes=inline_limit_bytes))
-        self._wanted = Wanted(
+        self._wanted = KafkaSettings(
             pipeline=pipeline,
             sink=name,
             target=target,
