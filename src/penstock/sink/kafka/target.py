@@ -63,7 +63,7 @@ def require_columns(rows: "pa.Schema") -> None:
     unknown = [name for name in rows.names if name not in _TYPES]
     if unknown or VALUE not in rows.names:
         found = f"a column {unknown[0]!r}" if unknown else "no column 'value'"
-        raise Usage(f"The rows have {found}, expected column value, and optionally {', '.join(list(_TYPES)[1:])}.", remedy=_SELECT)
+        raise Usage(f"The rows have {found}, expected value, and optionally {', '.join(list(_TYPES)[1:])}.", remedy=_SELECT)
     for part in rows:
         if not _is_taken(part.name, part.type):
             raise Usage(f"Column {part.name!r} is {part.type}, expected {_TYPES[part.name]}.", remedy="Cast it in the transform.")
