@@ -271,7 +271,7 @@ def test_a_decided_batch_writes_no_null_over_what_somebody_else_set(growing):
     table.deliver((1, "x"), killed=True)
     table.rig.add_column("more", "string")
     fill(table, "more", "mine")
-    with pytest.raises(PublishFailed, match="decided without the column 'more', of which the table has values") as refused:
+    with pytest.raises(PublishFailed, match="decided without column 'more', but the table has values in it") as refused:
         table.recover()
     assert "set 'more' to NULL in all rows" in refused.value.remedy
     assert table.content("id", "more") == Counter([(1, "mine"), (2, "mine")])

@@ -201,7 +201,7 @@ def test_a_hand_does_not_abort_what_a_coordinator_that_is_away_may_have_committe
         patched.setattr(KafkaAdminClient, "describe_transactions", away)
         [shown] = [found for found in place.rig.make().open_transactions() if found.topic == place.rig.topic]
         assert shown.hangs
-        with pytest.raises(Failed, match=f"nobody says whether it was committed as {name_of(sink)!r}") as told:
+        with pytest.raises(Failed, match=f"nobody knows whether it was committed as {name_of(sink)!r}") as told:
             place.rig.make().end_transaction(shown)
     assert "Start all brokers" in told.value.remedy
     assert is_open(place.rig.bootstrap, place.rig.topic, 1)

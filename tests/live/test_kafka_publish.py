@@ -363,7 +363,7 @@ def test_a_topic_of_markers_that_is_gone_is_never_taken_for_an_empty_one(topic):
     assert place.rig.make().high_water_mark("", pipeline=PIPELINE) is None
     recovering = place.rig.make()
     recovering.prepare(pipeline=PIPELINE, schema=None)
-    with pytest.raises(Refused, match="was deleted since batch 0 was staged"):
+    with pytest.raises(Refused, match="was deleted after batch 0 was staged"):
         recovering.publish(shown.publication)
     with pytest.raises(Refused, match="was recreated after batch 0 was staged"):
         place.sink().publish(shown.publication)
