@@ -202,9 +202,8 @@ class Sink(Protocol):
     def publish(self, publication: Publication) -> Published:
         """Make exactly this visible, durably, however often it is called and by however many drivers at a time.
 
-        Rolls forward only. A target that shows it already, or showed it and was changed by maintenance since, or has nothing to
-        show of it, is left alone and answers `already`. Raises Retryable or OutcomeUnknown (call it again), StagedDataLost,
-        ContentConflict.
+        Rolls forward only. A target that shows it already, or showed it and was changed by maintenance since, is left alone and
+        answers `already`. Raises Retryable or OutcomeUnknown (call it again), StagedDataLost, ContentConflict.
         """
         ...
 

@@ -34,7 +34,7 @@ from penstock.core.model import (
     Summary,
     Totals,
 )
-from penstock.observe.progress import BatchProgress, RunSummary, SinkProgress, sink_progress
+from penstock.observe.progress import BatchProgress, RunSummary, SinkProgress
 from penstock.run.check import CheckReport
 from penstock.run.continuation import Adoption
 from penstock.run.explain import Costs, Explanation
@@ -102,11 +102,6 @@ def test_a_recovered_batch_says_where_it_was_missing() -> None:
     assert printed(batch_line(batch(recovered=True, sinks=shares))) == [
         "batch    7  recovered  decided by an earlier run, published now: lake: 10 rows in 1 file  warehouse: already committed"
     ]
-
-
-def test_a_sink_that_gets_no_rows_of_a_batch_has_not_committed_it_before() -> None:
-    assert sink_progress(Published(totals=Totals(), already=True)) == SinkProgress()
-    assert sink_progress(Published(totals=Totals(rows=5), already=True)) == SinkProgress(already_committed=1)
 
 
 def test_the_summary_has_the_keys_of_the_interface(capsys: pytest.CaptureFixture[str]) -> None:

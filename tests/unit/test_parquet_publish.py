@@ -109,7 +109,7 @@ def test_an_account_without_rows_is_not_touched(target: Target) -> None:
     sink = target.sink()
     sink.publish(decide(stage(sink, rows(1), routes=["a"])))
     assert len(markers(target)) == 1
-    assert sink.publish(decide([], position=3, batch_id=1)).already
+    assert not sink.publish(decide([], position=3, batch_id=1)).already
 
 
 LOOKING = "penstock.sink.parquet.directory.area.state_of"

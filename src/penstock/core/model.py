@@ -309,7 +309,7 @@ class Publication:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """The result of publishing. `already`: nothing was written: the target showed the batch before, or it has nothing of it."""
+    """The result of publishing. `already`: the target showed the batch before, so nothing was written."""
 
     totals: Totals
     already: bool

@@ -25,8 +25,8 @@ class SinkProgress:
 
 
 def sink_progress(published: Published) -> SinkProgress:
-    """Return what one publication wrote: nothing if the target showed it already, or if no rows were decided for it."""
-    if published.already and published.totals.rows:
+    """Return what one publication wrote: nothing if the target showed it already."""
+    if published.already:
         return SinkProgress(already_committed=1)
     totals = published.totals
     return SinkProgress(rows=totals.rows, files=totals.files, bytes=totals.size_bytes)

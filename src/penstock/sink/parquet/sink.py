@@ -169,8 +169,9 @@ class ParquetSink:
         shown = map_concurrently(AccountPublication.is_shown, shares)
         pending = [share for share, is_shown in zip(shares, shown, strict=True) if not is_shown]
         map_concurrently(AccountPublication.roll_forward, pending)
-        self._published_at = publication.position if pending or not shares else None
-        return Published(totals=publication.totals, already=not pending)
+        already = bool(shares) and not pending
+        self._published_at = None if already else publication.position
+        return Published(totals=publication.totals, already=already)
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
         return [name for area in self._areas(cut.pipeline).values() for name in area.sweep(cut, dry_run=dry_run)]
