@@ -1,5 +1,6 @@
 """Exactly-once delivery from PySpark Structured Streaming into any number of unlike sinks, with proof."""
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +27,13 @@ _MODULES: Final = {
     "penstock.spec.table": "Cassandra DBAPI DuckDB Merge MySQL PostgreSQL Redshift SQLServer SQLite",
 }
 _HOMES: Final = {name: module for module, names in _MODULES.items() for name in names.split()}
+_RENAMED: Final = {
+    "Dbapi": "DBAPI",
+    "Duckdb": "DuckDB",
+    "Postgres": "PostgreSQL",
+    "SqlServer": "SQLServer",
+    "Sqlite": "SQLite",
+}
 
 if TYPE_CHECKING:
     from penstock.core.model import Guarantee
@@ -100,9 +108,12 @@ if not TYPE_CHECKING:  # else a type checker would take every name for one of ou
 
     def __getattr__(name: str) -> object:
         """Import a public name when it is first used: the command line and the tasks need few of them."""
-        if name not in _HOMES:
+        if name in _RENAMED:
+            warnings.warn(f"penstock.{name} is now penstock.{_RENAMED[name]}", DeprecationWarning, stacklevel=2)
+        public = _RENAMED.get(name, name)
+        if public not in _HOMES:
             raise AttributeError(f"module 'penstock' has no attribute {name!r}")
-        return getattr(import_module(_HOMES[name]), name)
+        return getattr(import_module(_HOMES[public]), public)
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__all__})

@@ -9,6 +9,7 @@ Who calls what:
 - The **ledger** is called by the coordinator only; commands that show it use `tail`, `read` and `newest_first`.
 """
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -427,3 +428,15 @@ def requests_so_far(parts: Iterable[CountsRequests]) -> int | None:
 def requests_since(before: int | None, parts: Iterable[CountsRequests]) -> int | None:
     """Return how many requests were sent since `requests_so_far` of the same `parts` gave `before`."""
     return None if before is None else (requests_so_far(parts) or 0) - before
+
+
+_JOINED = ("ChecksFromTasks", "ClaimsPlaces", "ReportsStaging", "SignsStaging")
+"""Former protocols, whose methods `HasStaging` has now."""
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if name not in _JOINED:
+            raise AttributeError(f"module 'penstock.protocols' has no attribute {name!r}")
+        warnings.warn(f"penstock.protocols.{name} is now a part of HasStaging", DeprecationWarning, stacklevel=2)
+        return HasStaging

@@ -143,6 +143,14 @@ MUTANTS_OF_VERIFY = (
     ),
     Mutant(
         bug=34,
+        name="an-older-sink-must-show-the-newest-batch",
+        file="src/penstock/commit/verification.py",
+        find="positions = {decisions.published_at, ",
+        replace="positions = {",
+        tests=("tests/unit/test_sink_verification.py::test_an_older_sink_may_show_the_newest_batch_or_not",),
+    ),
+    Mutant(
+        bug=34,
         name="after-an-adoption-every-row-is-there-once",
         file=CLI,
         find="if found.adopted_at is None:",

@@ -8,8 +8,10 @@ import pytest
 from tests.architecture.reading import ROOT
 
 import penstock
+from penstock import protocols
 
 PAGE = (ROOT / "docs/howto/python.md").read_text()
+OLD = {"Postgres": "PostgreSQL", "SqlServer": "SQLServer", "Sqlite": "SQLite", "Duckdb": "DuckDB", "Dbapi": "DBAPI"}
 
 
 def test_every_name_is_there_and_on_its_page():
@@ -20,9 +22,24 @@ def test_every_name_is_there_and_on_its_page():
     assert set(penstock._HOMES) == set(penstock.__all__) - {"__version__"}
 
 
+@pytest.mark.parametrize(("old", "new"), OLD.items())
+def test_an_old_name_goes_on_and_says_the_new_one(old, new):
+    with pytest.warns(DeprecationWarning, match=f"penstock.{old} is now penstock.{new}") as warned:
+        assert getattr(penstock, old) is getattr(penstock, new)
+    assert warned[0].filename == __file__
+
+
+@pytest.mark.parametrize("old", ["ChecksFromTasks", "ClaimsPlaces", "ReportsStaging", "SignsStaging"])
+def test_a_protocol_that_was_joined_with_others_goes_on_and_says_with_which(old):
+    with pytest.warns(DeprecationWarning, match=f"penstock.protocols.{old} is now a part of HasStaging"):
+        assert getattr(protocols, old) is protocols.HasStaging
+
+
 def test_a_name_that_never_was_is_none():
     with pytest.raises(AttributeError, match="'penstock' has no attribute 'Postgress'"):
         penstock.Postgress  # noqa: B018
+    with pytest.raises(AttributeError, match="has no attribute 'HoldsStaging'"):
+        protocols.HoldsStaging  # noqa: B018
 
 
 def callables():

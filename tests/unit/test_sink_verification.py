@@ -1,13 +1,29 @@
-"""A sink is looked at again while its place changes too much."""
+"""A sink is looked at again while its place changes too much, and one written for an earlier Penstock by its own method."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
-from tests.unit.test_table_verification import publication
+from tests.unit.test_table_verification import of_rows, publication
 
 from penstock.commit.verification import TRIES, verify_sink
-from penstock.core.model import Position, SinkReport
+from penstock.core.model import ONLY_ACCOUNT, AccountName, AccountReport, Position, Publication, SinkReport, Totals
 from penstock.errors import Retryable
 from penstock.protocols import SinkDecisions
 from penstock.testing.conformance.bench import DecidedBatches
+
+
+class OlderSink:
+    """Shows so many rows; is given what is expected before it looks."""
+
+    def __init__(self, rows: int) -> None:
+        self.rows, self.looks = rows, 0
+
+    def verify(self, *, expected: Mapping[AccountName, Totals], known: Iterator[Publication]) -> SinkReport:
+        self.looks += 1
+        assert sum(publication.totals.rows for publication in known) == expected[ONLY_ACCOUNT].rows
+        account = AccountReport(expected=expected[ONLY_ACCOUNT], found=of_rows(self.rows))
+        return SinkReport(accounts={ONLY_ACCOUNT: account}, problems=())
 
 
 class BusySink:
@@ -30,8 +46,21 @@ def decisions() -> DecidedBatches:
     return decided
 
 
-def look(sink: BusySink) -> SinkReport:
+def look(sink: Any) -> SinkReport:
     return verify_sink(sink, decisions(), sleep=lambda _: None)
+
+
+@pytest.mark.parametrize(("rows", "as_of"), [(10, 2), (20, 3)])
+def test_an_older_sink_may_show_the_newest_batch_or_not(rows: int, as_of: int) -> None:
+    report = look(OlderSink(rows))
+    assert (report.ok, report.as_of) == (True, as_of)
+
+
+def test_an_older_sink_that_lacks_a_row_is_told() -> None:
+    sink = OlderSink(19)
+    report = look(sink)
+    assert (report.ok, report.as_of) == (False, 3)
+    assert sink.looks == 2, "nothing was decided meanwhile, so that looking again would not help"
 
 
 def test_a_busy_sink_is_looked_at_again_and_not_for_ever() -> None:
