@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from tenacity import Retrying, retry_if_result, stop_after_attempt, wait_fixed
@@ -264,14 +264,16 @@ def _open_transactions(
 
 def end_transaction(plan: DeliveryPlan, name: str) -> Sequence[OpenTransaction]:
     """End the transaction that `doctor` calls `name`, and return where it was open. Raises Usage without one, Failed."""
-    with ExitStack() as opened:
-        ledger = opened.enter_context(closing(ledger_of(plan)))
-        sinks = [opened.enter_context(closing(sink)) for sink in sinks_of(plan)]
-        for place in _places(plan, sinks, ledger).values():
-            found = [one for one in place.open_transactions() if one.name == name]
-            if found:
-                place.end_transaction(found[0])
-                return found
+    with closing(ledger_of(plan)) as ledger:
+        sinks = sinks_of(plan)
+        for sink in sinks:
+            sink.close()
+        places = _places(plan, sinks, ledger)
+    for place in places.values():
+        found = [one for one in place.open_transactions() if one.name == name]
+        if found:
+            place.end_transaction(found[0])
+            return found
     raise Usage(f"No transaction {name!r} is open on the topics of {plan.pipeline!r}.", remedy="`penstock doctor` lists them.")
 
 
