@@ -44,9 +44,7 @@ class SqlserverRig(TableRig):
 
     def make(self) -> SqlserverSink:
         url = "sqlserver://penstock:secret@localhost/shop?ssl_mode=disabled"
-        sink = SqlserverSink(url=url, **self.filling(TABLE))
-        sink._database._connect = partial(tsql.connect, self.directory)  # type: ignore[attr-defined]
-        return sink
+        return SqlserverSink(url=url, connect=partial(tsql.connect, self.directory), **self.filling(TABLE))
 
     def rows(self, ids: Iterable[int]) -> list[Row]:
         return [{name: None if _is_no_number(value) else value for name, value in row.items()} for row in make_rows(ids)]

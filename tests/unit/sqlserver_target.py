@@ -31,9 +31,7 @@ class TableRig(DeletingByName, SinkRig):
         url = "sqlserver://penstock:secret@localhost/shop?ssl_mode=disabled"
         settings = {"url": url, "table": self.table, "lock_timeout_s": 0.2, **self.options, **changed}
         spool = str(self.directory / "spool")
-        sink = SqlserverSink(name=SINK, spool=spool, **settings)
-        sink._database._connect = partial(tsql.connect, self.directory)
-        return sink
+        return SqlserverSink(name=SINK, spool=spool, connect=partial(tsql.connect, self.directory), **settings)
 
     def make_markers_older(self):
         """As before the column `ledger_id`."""

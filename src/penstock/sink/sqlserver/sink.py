@@ -1,15 +1,24 @@
 """The sqlserver sink: rows and marker in one transaction. Not run against a live server yet: see docs/howto/sqlserver.md."""
 
+from typing import TYPE_CHECKING
+
+import pytds
+
 from penstock.core.faults import FaultPoint
 from penstock.errors import Refused
 from penstock.sink.sqlserver import statements as sql
-from penstock.sink.sqlserver.database import Connection, Database
+from penstock.sink.sqlserver.database import Connect, Connection, Database
 from penstock.sink.sqlserver.errors import ABSENT_TABLE, FORBIDDEN, MADE_MEANWHILE, code_of, connection_lost, reason_of
 from penstock.sink.sqlserver.load import load
 from penstock.sink.sqlserver.statements import folded_name
 from penstock.sink.sqlserver.table_schema import TABLES, TableSchema
 from penstock.sink.table.dialect import ErrorCodes, FaultPoints
-from penstock.sink.table.served import ServedSink
+from penstock.sink.table.sink import TableSinkArguments
+from penstock.sink.table.sql_sink import SqlSink
+from penstock.sql.session import LOCK_TIMEOUT_S
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 PREPARE = FaultPoint("sqlserver.prepare", "Table and marker are created and committed.")
 BEGIN = FaultPoint("sqlserver.begin", "A transaction is opened on the server.")
@@ -28,14 +37,25 @@ SQLSERVER = TABLES.dialect(
 )
 
 
-class SqlserverSink(ServedSink[Connection, TableSchema]):
+class SqlserverSink(SqlSink[Connection, TableSchema]):
     """Delivers into one table of a database of SQL Server or Azure SQL, as described in `TableSink`.
 
-    Waits `lock_timeout_s` for another session's lock, then raises Retryable.
+    Waits `lock_timeout_s` for another session's lock, then raises Retryable. `connect` opens a session, like `pytds.connect`.
     """
 
-    _database_type = Database
+    _database: Database
     _dialect = SQLSERVER
+
+    def __init__(
+        self,
+        *,
+        url: str,
+        lock_timeout_s: float = LOCK_TIMEOUT_S,
+        connect: Connect = pytds.connect,
+        **filling: "Unpack[TableSinkArguments]",
+    ) -> None:
+        super().__init__(**filling)
+        self._database = Database(url, application=f"penstock:{self._name}", lock_timeout_s=lock_timeout_s, connect=connect)
 
     def _described(self, rows: str) -> str:
         return (
