@@ -12,6 +12,7 @@ from penstock.core.model import Totals
 from penstock.errors import Conflict, Failed, Retryable
 from penstock.sink.postgres.statements import (
     ANALYZE_STAGE,
+    COUNT_STAGE,
     DROP_STAGE,
     ROLLBACK_TO_SAVEPOINT,
     SAVEPOINT,
@@ -46,9 +47,7 @@ def load(
         if directly:
             loaded = _copy_in(connection, statements, batches, write=target.write)
         elif target.merge is not None:
-            connection.execute(ANALYZE_STAGE)
-            run(connection, statements, target.merge)
-            loaded = Loaded(rows=staged, displaced=Totals())  # only the user knows how many rows the SQL writes
+            loaded = _merge(connection, statements, target.merge)
         else:
             declared = table_schema.declared(schema.names)
             casts = [cast_into(kind, field.type) for kind, field in zip(declared, schema, strict=True)]
@@ -111,6 +110,15 @@ def run(connection: Connection, statements: TableStatements, script: Script) -> 
     """Run the user's own SQL over the staging table."""
     for statement in script.naming(staged=STAGE, table=statements.name):
         connection.execute(statement.encode(), binary=True)  # binary, so the server refuses a second statement in it
+
+
+def _merge(connection: Connection, statements: TableStatements, script: Script) -> Loaded:
+    """Run the user's SQL and count the staged rows: only the user knows how many rows it writes."""
+    connection.execute(ANALYZE_STAGE)
+    row = connection.execute(COUNT_STAGE).fetchone()
+    assert row is not None
+    run(connection, statements, script)
+    return Loaded(rows=row[0], displaced=Totals())
 
 
 def _write(

@@ -30,6 +30,7 @@ OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE, "penstock_ledger", "penstock_
 
 STAGE = '"pg_temp"."penstock_stage"'
 ANALYZE_STAGE = f"ANALYZE {STAGE}"
+COUNT_STAGE = f"SELECT count(*) FROM {STAGE}"
 DROP_STAGE = f"DROP TABLE IF EXISTS {STAGE}"
 """Needed because several sinks stage one after the other in one transaction of a ledger."""
 SAVEPOINT = "SAVEPOINT penstock_rehearsal"
