@@ -66,15 +66,6 @@ def test_a_cluster_that_is_gone_is_noticed(connection):
     assert [held.getsockopt(socket.IPPROTO_TCP, limit) for limit in limits] == [30, 10, 3]
 
 
-def test_what_a_user_limits_does_not_end_a_reader(target):
-    """Which counts and hashes a whole table, however long that takes."""
-    table = target()
-    with table.rig.running.admin() as admin:
-        admin.execute(f"ALTER ROLE penstock IN DATABASE {table.rig.name} SET statement_timeout = '3s'")
-    with Database(table.rig.url, application="test").reader() as connection:
-        assert connection.execute("SELECT current_setting('statement_timeout')").fetchone()[0] == "0"
-
-
 def through_redshift(connection, column, declared=None):
     """In three batches, of which one is a slice in the middle of another's memory."""
     schema = pa.schema([pa.field("c", column.type)])

@@ -26,14 +26,6 @@ MUTANTS_OF_WAREHOUSES = (
         tests=(f"{OF_SERVED}::test_a_publisher_waits_for_the_one_that_holds_the_marker[redshift]",),
     ),
     Mutant(
-        bug=34,
-        name="a-reader-of-redshift-is-ended-by-the-time-limit-of-its-user",
-        file=f"{REDSHIFT}/statements.py",
-        find="\"SET datestyle TO 'ISO'\", PATIENT)",
-        replace="\"SET datestyle TO 'ISO'\")",
-        tests=("tests/live/test_redshift_table.py::test_what_a_user_limits_does_not_end_a_reader",),
-    ),
-    Mutant(
         bug=17,
         name="rows-that-are-replaced-stay-in-redshift",
         file=f"{REDSHIFT}/load.py",

@@ -32,12 +32,12 @@ STAGE = "penstock_stage"
 DROP_STAGE = f"DROP TABLE {STAGE}"
 """For after the load only. Before the staging table exists, which ends with the session, the name may mean another table."""
 
-PATIENT = "SET statement_timeout TO 0"
-SESSION = ("SET timezone TO 'UTC'", "SET datestyle TO 'ISO'", PATIENT)
+SESSION = ("SET timezone TO 'UTC'", "SET datestyle TO 'ISO'")
 BEGIN = "BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE"
 BEGIN_READ = "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY"
 COMMIT = "COMMIT"
 
+PATIENT = "SET statement_timeout TO 0"
 FETCH = "FETCH FORWARD 1000 FROM penstock_scan"
 """A cluster of one node returns no more rows at once."""
 CLOSE = "CLOSE penstock_scan"
