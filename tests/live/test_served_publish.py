@@ -16,7 +16,7 @@ from tests.unit.table_target import content
 
 from penstock.core import faults
 from penstock.core.model import Generation
-from penstock.errors import LedgerMismatch, OutcomeUnknown, Refused, Retryable
+from penstock.errors import LedgerMismatch, OutcomeUnknown, PublishFailed, Refused, Retryable
 
 target = pytest.fixture(every_target, params=["mysql", "postgres", "redshift"])
 
@@ -29,7 +29,7 @@ def test_a_table_that_was_dropped_is_told(target):
     shown = table.put(sink, [(1, "a")], batch_id=0)
     table.sql("DROP TABLE t")
     assert sink.publish(shown.publication).already
-    with pytest.raises(Refused, match="Table 't', for which a batch is decided, does not exist"):
+    with pytest.raises(PublishFailed, match=table.rig.gone):
         sink.publish(table.decided_but_not_published(sink, [(2, "b")], batch_id=1))
     assert "it is gone" in table.verify(sink).problems[0].message
     with pytest.raises(Refused, match="Table 't' is gone, and 1 rows with it"):

@@ -331,12 +331,4 @@ MUTANTS_OF_POSTGRES = (
             ("the-table-of-a-partition", "above", "partition-first"),
         )
     ),
-    Mutant(
-        bug=37,
-        name="a-table-that-is-gone-is-told-as-a-database-that-cannot-be-used",
-        file=ENGINE,
-        find="            if codes.code_of(cause) != codes.absent:\n",
-        replace="            if True:\n",
-        tests=(f"{OF_SERVED}_publish.py::test_a_table_that_was_dropped_is_told[postgres]",),
-    ),
 )

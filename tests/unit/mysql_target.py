@@ -11,6 +11,7 @@ from penstock.sink.mysql.sink import MysqlSink
 
 class TableRig(ServedRig):
     kind, sink, lock_timeout_s, loading, tries_after_a_kill = "mysql", MysqlSink, 1, "load", 1
+    gone = r"has no such table: Table 'unit\d+\.t' doesn't exist"
     waiting = (
         "SELECT 1 FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT' "
         "AND trx_mysql_thread_id IN (SELECT id FROM information_schema.PROCESSLIST WHERE db = DATABASE())"

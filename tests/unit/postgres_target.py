@@ -10,6 +10,7 @@ from penstock.sink.postgres.sink import PostgresSink
 
 class TableRig(ServedRig):
     kind, sink, lock_timeout_s, loading, tries_after_a_kill = "postgres", PostgresSink, 0.2, "copy", 2
+    gone = r'relation "public\.t" does not exist'
     waiting = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     looks_every_s = 0.01
 

@@ -24,6 +24,8 @@ class ServedRig(DeletingByName, SinkRig):
     waiting: str
     """Which of the database's sessions wait for a lock."""
     looks_every_s: float
+    gone: str
+    """What a server says of a table that is gone."""
     holding = "SELECT 1 FROM penstock_marker FOR UPDATE"
     """What keeps publishers out."""
     text = "text"

@@ -52,6 +52,11 @@ class ServerError:
         message = f"The {self.user} lacks a privilege in {self.place}: {self.reason}."
         return self.kind(message, remedy=f"{remedy} {_STARTS}")
 
+    def no_table(self) -> PenstockError:
+        """Return the error for a table that is gone."""
+        remedy = f"Rename it back or restore it from a backup {_STARTS}"
+        return self.kind(f"{self.place} has no such table: {self.reason}.", remedy=remedy)
+
     def unusable(self) -> PenstockError:
         """Return the error for anything else that repeats at every try."""
         return self.kind(f"{self.place} cannot be used: {self.reason}.", remedy=f"Mend the cause {_STARTS}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.core.faults import FaultPoint
 from penstock.core.model import Finding, PipelineName, Publication, Published, SinkKind
-from penstock.errors import Conflict, Retryable, StagedDataLost
+from penstock.errors import Conflict, PublishFailed, Retryable, StagedDataLost
 from penstock.sink.cassandra import table_schema as tables
 from penstock.sink.cassandra.database import Connection, Database, Row, StepRetry
 from penstock.sink.cassandra.duplicate_keys import repeated_in, require_unique, without
@@ -23,7 +23,7 @@ from penstock.sink.table.preparation import settings_of
 from penstock.sink.table.publication import Loaded, apply, decided_target
 from penstock.sink.table.sink import TableSinkArguments
 from penstock.sink.table.sql_sink import CatalogSink, has_ledger_id
-from penstock.sink.table.target import Target, table_gone
+from penstock.sink.table.target import Target
 from penstock.spark.schema import arrow_schema
 
 if TYPE_CHECKING:
@@ -179,7 +179,10 @@ class CassandraSink(CatalogSink[Connection, TableSchema]):
     def _require_still_fit(self, connection: Connection, schema: "pa.Schema", target: Target) -> None:
         table_schema = self._table_schema(connection)
         if table_schema is None:
-            raise table_gone(self._target.table)
+            raise PublishFailed(
+                f"Table {self._target.table!r} is gone.",
+                remedy="Restore it from a backup and start again: the batch is decided.",
+            )
         tables.require_fit(connection, table_schema, schema, target, decided=True)
 
     def _rows(self, publication: Publication) -> Iterator["pa.RecordBatch"]:

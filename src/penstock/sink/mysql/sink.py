@@ -18,7 +18,7 @@ from penstock.sink.table.served import ServedSink
 from penstock.sql.mysql.catalog import ENGINE
 from penstock.sql.mysql.connection import Connection
 from penstock.sql.mysql.database import Database, one_at_a_time
-from penstock.sql.mysql.errors import ABSENT_TABLE, DENIED, code_of, connection_lost, reason_of, without_view
+from penstock.sql.mysql.errors import DENIED, code_of, connection_lost, reason_of, without_view
 from penstock.sql.mysql.statements import COMMIT as END_SNAPSHOT
 
 PREPARE = FaultPoint("mysql.prepare", "Table and marker are created and committed.")
@@ -31,7 +31,7 @@ MYSQL = TABLES.dialect(
     points=FaultPoints.of(
         connection_lost, prepare=PREPARE.around, begin=BEGIN.around, fence=FENCE.around, mark=MARK.around, commit=COMMIT.around
     ),
-    codes=ErrorCodes(code_of=code_of, reason_of=reason_of, forbidden=DENIED, absent=ABSENT_TABLE),
+    codes=ErrorCodes(code_of=code_of, reason_of=reason_of, forbidden=DENIED),
     own_statements=sql.OwnStatements,
     write=write,
     case_counts=True,

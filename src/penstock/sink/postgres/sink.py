@@ -15,7 +15,7 @@ from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_TABLE
 from penstock.sink.table.preparation import require_unfilled
 from penstock.sink.table.served import ServedSink
 from penstock.sql.postgres.database import Connection, Database, require_schema
-from penstock.sql.postgres.errors import ABSENT_TABLE, FORBIDDEN, code_of, connection_lost, reason_of
+from penstock.sql.postgres.errors import FORBIDDEN, code_of, connection_lost, reason_of
 from penstock.sql.postgres.names import DEFAULT_SCHEMA, split_name
 from penstock.sql.postgres.statements import TAKE_LOCK
 from penstock.sql.table_name import in_double_quotes
@@ -30,7 +30,7 @@ POSTGRES = TABLES.dialect(
     points=FaultPoints.of(
         connection_lost, prepare=PREPARE.around, begin=BEGIN.around, fence=FENCE.around, mark=MARK.around, commit=COMMIT.around
     ),
-    codes=ErrorCodes(code_of=code_of, reason_of=reason_of, forbidden=frozenset({FORBIDDEN}), absent=ABSENT_TABLE),
+    codes=ErrorCodes(code_of=code_of, reason_of=reason_of, forbidden=frozenset({FORBIDDEN})),
     own_statements=sql.OwnStatements,
     write=load,
     case_counts=True,

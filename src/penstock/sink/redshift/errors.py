@@ -12,7 +12,6 @@ _SERIAL = re.compile(r"\b1023\b|[Ss]erializable isolation violation|could not se
 """Redshift reports its own conflicts by a number in the text."""
 FORBIDDEN = "42501"
 """The code for a privilege that the user lacks."""
-ABSENT_TABLE = "42P01"
 MADE_MEANWHILE = frozenset({"23505", "42P07", "42701"})
 """A table or a column of that name exists."""
 _CONFLICTS = frozenset({"40001", "40P01"})

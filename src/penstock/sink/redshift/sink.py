@@ -6,7 +6,7 @@ from penstock.core.faults import FaultPoint
 from penstock.errors import Refused
 from penstock.sink.redshift import statements as sql
 from penstock.sink.redshift.database import Connection, Database
-from penstock.sink.redshift.errors import ABSENT_TABLE, FORBIDDEN, MADE_MEANWHILE, code_of, connection_lost, reason_of
+from penstock.sink.redshift.errors import FORBIDDEN, MADE_MEANWHILE, code_of, connection_lost, reason_of
 from penstock.sink.redshift.load import load
 from penstock.sink.redshift.statements import split_name
 from penstock.sink.redshift.storage import MOST_TEXT_BYTES
@@ -24,9 +24,7 @@ REDSHIFT = TABLES.dialect(
     points=FaultPoints.of(
         connection_lost, prepare=PREPARE.around, begin=BEGIN.around, fence=FENCE.around, mark=MARK.around, commit=COMMIT.around
     ),
-    codes=ErrorCodes(
-        code_of=code_of, reason_of=reason_of, forbidden=frozenset({FORBIDDEN}), made=MADE_MEANWHILE, absent=ABSENT_TABLE
-    ),
+    codes=ErrorCodes(code_of=code_of, reason_of=reason_of, forbidden=frozenset({FORBIDDEN}), made=MADE_MEANWHILE),
     own_statements=sql.OwnStatements,
     write=load,
     folded_name=split_name,

@@ -19,7 +19,6 @@ FORBIDDEN = frozenset({229, 230, 262, 297, 300, 916, 1088, 2760, 4902})
 """Privileges that the user lacks. The server reports a table that may not be altered as one that does not exist."""
 MADE_MEANWHILE = frozenset({2714, 2705})
 """A table or a column of that name exists."""
-ABSENT_TABLE = 208
 _READ_ONLY = frozenset({3906, 976, 978})
 _UNAVAILABLE = frozenset({0, 64, 233, 596, 701, 802, 845, 6005, 10053, 10054, 10060, 10928, 10929, 17142, 17830, 18401})
 _AZURE = frozenset({40143, 40197, 40501, 40540, 40613, 40627, 42108, 42109, 49918, 49919, 49920})

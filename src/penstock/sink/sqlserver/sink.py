@@ -8,7 +8,7 @@ from penstock.core.faults import FaultPoint
 from penstock.errors import Refused
 from penstock.sink.sqlserver import statements as sql
 from penstock.sink.sqlserver.database import Connect, Connection, Database
-from penstock.sink.sqlserver.errors import ABSENT_TABLE, FORBIDDEN, MADE_MEANWHILE, code_of, connection_lost, reason_of
+from penstock.sink.sqlserver.errors import FORBIDDEN, MADE_MEANWHILE, code_of, connection_lost, reason_of
 from penstock.sink.sqlserver.load import load
 from penstock.sink.sqlserver.statements import folded_name
 from penstock.sink.sqlserver.table_schema import TABLES, TableSchema
@@ -30,7 +30,7 @@ SQLSERVER = TABLES.dialect(
     points=FaultPoints.of(
         connection_lost, prepare=PREPARE.around, begin=BEGIN.around, fence=FENCE.around, mark=MARK.around, commit=COMMIT.around
     ),
-    codes=ErrorCodes(code_of=code_of, reason_of=reason_of, forbidden=FORBIDDEN, made=MADE_MEANWHILE, absent=ABSENT_TABLE),
+    codes=ErrorCodes(code_of=code_of, reason_of=reason_of, forbidden=FORBIDDEN, made=MADE_MEANWHILE),
     own_statements=sql.OwnStatements,
     write=load,
     folded_name=folded_name,

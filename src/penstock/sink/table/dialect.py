@@ -65,14 +65,12 @@ class ErrorCodes:
     """How errors of the driver are read.
 
     `forbidden`: codes for a privilege that the user lacks. `made`: codes for a table or a column that another run has made.
-    `absent`: the code for a table that does not exist.
     """
 
     code_of: Callable[[Any], Any] = type
     reason_of: Callable[[Any], str] = str
     forbidden: frozenset[Any] = frozenset()
     made: frozenset[Any] = frozenset()
-    absent: Any = None
 
 
 class RequiresFit(Protocol[C_contra, T_contra]):

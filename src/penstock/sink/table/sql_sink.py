@@ -243,7 +243,7 @@ class SqlSink(CatalogSink[C, T], TransactionalSink[C]):
     def _load(self, connection: C, publication: Publication, target: Target) -> Loaded:
         """Check the table again, which nobody can alter from here to the end of the transaction, then write the rows."""
         rows, dialect = arrow_schema(publication.schema), self._dialect
-        table_schema = self._locked_schema(connection, rows, target)
+        table_schema = dialect.hold(connection, rows, target) if dialect.hold else self._table_schema(connection)
         if table_schema is None:
             raise table_gone(target.table)
         dialect.require_fit(connection, table_schema, rows, target, decided=True)
@@ -256,19 +256,6 @@ class SqlSink(CatalogSink[C, T], TransactionalSink[C]):
             self._database.commit(connection)
 
     # --- steps
-
-    def _locked_schema(self, connection: C, rows: "pa.Schema", target: Target) -> T | None:
-        """Return the schema of the table, which nobody can alter until the transaction ends; None if there is no such table."""
-        hold, codes = self._dialect.hold, self._dialect.codes
-        if hold is None:
-            return self._table_schema(connection)
-        try:
-            locked: T = hold(connection, rows, target)
-        except self._database.errors as cause:
-            if codes.code_of(cause) != codes.absent:
-                raise
-            return None
-        return locked
 
     def _add_column(self, connection: C, statement: str) -> None:
         """Run `statement`. Raise Refused where the role may not alter the table, other errors of the driver as they are."""

@@ -108,4 +108,5 @@ _MEANINGS: tuple[tuple[frozenset[int], Callable[[ServerError], PenstockError]], 
     (CONSTRAINTS, ServerError.refused_row),
     (UNPARTITIONED, lambda error: error.refused_row(_PARTITION)),
     (_FORBIDDEN, ServerError.forbidden),
+    (frozenset({ABSENT_TABLE}), ServerError.no_table),
 )

@@ -24,7 +24,6 @@ _FINDS_PARTITION = "ExecFindPartition"
 """The server's function that reports a missing partition. Its error has the code of any CHECK, and a text in any language."""
 FORBIDDEN = "42501"
 """The code for a privilege that the role lacks."""
-ABSENT_TABLE = "42P01"
 _CONFLICTS = frozenset({"40001", "40P01"})
 
 
