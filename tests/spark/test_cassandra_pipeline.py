@@ -85,7 +85,7 @@ def test_a_cluster_that_is_down_is_told_and_the_next_run_delivers_without_doubli
     finally:
         place.running.start()
     assert process.returncode == 1, said
-    assert "it was tried for 1 s." in said
+    assert "publishing was tried for 1 s." in said
     assert place.rows() == Counter()
     done = place.run("penstock run cassandra.yaml --json")
     assert done.returncode == 0, done.stderr

@@ -51,7 +51,7 @@ def _inspected(path: str, given: Sequence[str] | None) -> "Inspection":
 
     pairs = [text.partition("=") for text in given or ()]
     if not all(key and equals for key, equals, _ in pairs):
-        raise Usage("`--option` expects KEY=VALUE.", remedy="Write it like --option region=eu-west-1.")
+        raise Usage("`--option` should be KEY=VALUE, found a text without KEY or =.", remedy="Write --option region=eu-west-1.")
     options = {key: value for key, _, value in pairs}
     if path.endswith(_PIPELINE_FILES):
         place = load(path).checkpoint

@@ -109,7 +109,7 @@ def _require_uncommitted(admin: KafkaAdminClient, one: OpenTransaction) -> None:
 
 
 def _not_ended(one: OpenTransaction, reason: str, remedy: str) -> Failed:
-    return Failed(f"Ending transaction {one.name!r} failed: {reason}.", remedy=f"{remedy}.")
+    return Failed(f"Transaction {one.name!r} is not known to be ended: {reason}.", remedy=f"{remedy}.")
 
 
 def _partitions(options: Mapping[str, str], topics: Collection[str]) -> Sequence[TopicPartition]:

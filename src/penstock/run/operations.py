@@ -172,6 +172,7 @@ def newest_decision(ledger: Ledger, tail: Entry) -> Entry | None:
     newest = ledger.read(tail.summary.decided_at)
     if newest is None or not isinstance(newest.body, Decided):
         raise Failed(
-            f"The ledger lacks its newest decision, at position {tail.summary.decided_at}.", remedy="Restore it from a backup."
+            f"The ledger lacks its newest decision, at position {tail.summary.decided_at}.",
+            remedy="Restore the ledger from a backup.",
         )
     return newest
