@@ -146,7 +146,7 @@ def test_where_brokers_cannot_be_asked(topic, monkeypatch, asked, error):
     assert place.content() == values(range(5), range(10, 20))
     forgotten(place, sink, range(20, 25))
     sink.close()
-    with pytest.raises(lane_ends.CannotLook, match=f"nobody says whose it is: .*{error.args[0]}") as told:
+    with pytest.raises(lane_ends.CannotLook, match=f"its owner cannot be determined: .*{error.args[0]}") as told:
         place.sink()
     assert "Use Kafka 3.0 or newer" in told.value.remedy
 

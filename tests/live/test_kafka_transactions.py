@@ -171,7 +171,7 @@ def test_one_that_is_not_there_is_not_said_to_be_ended(topic: str) -> None:
     with lingering(topic):
         [one] = open_transactions(options(), [topic])
         end_transaction(options(), one)
-    with pytest.raises(Failed, match="Nothing says that transaction"):
+    with pytest.raises(Failed, match="is not known to be ended"):
         end_transaction(options(), replace(one, transactional_id=None, producer_epoch=-7))
 
 

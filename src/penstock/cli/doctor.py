@@ -99,8 +99,8 @@ def _advice(found: "Diagnosis", *, pending: bool) -> Iterator[Text]:
         sentence = f"Batch {found.batch_id} is decided and not published in {waiting}"
         yield Text(f"{sentence}: unless a driver runs, `penstock recover` publishes it, or the next start.", "yellow")
     if gone := _in_state(found, "lost"):
-        sentence = f"Batch {found.batch_id} was published in {gone}, and the mark that says so there is not"
-        yield Text(f"{sentence}: mount it, or restore its newest copy, before the next start.", "red")
+        sentence = f"Batch {found.batch_id} was published in {gone}, but the marker there does not show it"
+        yield Text(f"{sentence}: mount that place, or restore its newest copy, before the next start.", "red")
     if foreign := _in_state(found, "foreign"):
         filled = f"Another ledger of pipeline {found.pipeline!r} filled {foreign}"
         yield Text(f"{filled}: put that ledger in the place of {found.ledger}; a start with this one is refused.", "red")

@@ -151,7 +151,7 @@ def _owner(admin: KafkaAdminClient, name: str, one: OpenTransaction) -> Any:
 
 
 def _not_ended(one: OpenTransaction, reason: str, remedy: str) -> Failed:
-    return Failed(f"Nothing says that transaction {one.name!r} was ended: {reason}.", remedy=f"{remedy}.")
+    return Failed(f"Transaction {one.name!r} is not known to be ended: {reason}.", remedy=f"{remedy}.")
 
 
 def _partitions(options: Mapping[str, str], topics: Collection[str]) -> Sequence[TopicPartition]:

@@ -14,7 +14,7 @@ from penstock.sink.kafka.errors import Overtaken, connection_lost, translate_err
 from penstock.sink.kafka.lane_ends import LaneEnds
 from penstock.sink.kafka.lane_producer import KeyedProducer, Transactions, names_of
 from penstock.sink.kafka.marker_store import LaneMarker, Part, mark_row, newest_mark, require_closed, transactional_id
-from penstock.sink.kafka.target import Wanted
+from penstock.sink.kafka.target import KafkaSettings
 from penstock.sink.table.marker import NOTHING_YET, TableMarker, require_same
 from penstock.sink.table.publication import Loaded, apply, require_same_ledger
 from penstock.sink.table.target import Target
@@ -36,7 +36,7 @@ _CHUNK_ROWS, _CHUNK_BYTES = 5_000, 500_000
 class Lane:
     """One lane of a sink. Its producer is created on first use. Used by one thread at a time."""
 
-    def __init__(self, clients: Clients, number: int, *, wanted: Wanted, max_record_bytes: int) -> None:
+    def __init__(self, clients: Clients, number: int, *, wanted: KafkaSettings, max_record_bytes: int) -> None:
         self._clients = clients
         self.number = number
         self._wanted = wanted

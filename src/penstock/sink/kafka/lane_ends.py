@@ -38,9 +38,9 @@ from penstock.kafka.transaction_ends import (
 )
 from penstock.kafka.transactions import connect
 from penstock.sink.kafka.clients import Clients
-from penstock.sink.kafka.errors import command, connection_lost, overtaken
+from penstock.sink.kafka.errors import LOOK_INTO_LOGS, command, connection_lost, overtaken
 from penstock.sink.kafka.marker_store import LaneMarker, newest_mark, require_closed, transactional_id
-from penstock.sink.kafka.target import Wanted
+from penstock.sink.kafka.target import KafkaSettings
 from penstock.sink.kafka.topics import await_settled, every_place, places_of, settled, written
 
 FENCE = FaultPoint("kafka-ends.fence", "A lane's older producers are fenced, and the coordinator aborts what they left open.")
@@ -60,7 +60,7 @@ class CannotLook(Retryable):
 class LaneEnds:
     """The ends of one lane's transactions. Used by one thread at a time. Raises Retryable, Refused, KafkaException."""
 
-    def __init__(self, clients: Clients, wanted: Wanted, number: int) -> None:
+    def __init__(self, clients: Clients, wanted: KafkaSettings, number: int) -> None:
         self._clients = clients
         self._wanted = wanted
         self._number = number
@@ -155,7 +155,7 @@ class LaneEnds:
         if is_open:
             raise Retryable(
                 f"{self._sentence(self._begun)}, and its coordinator does not end it.",
-                remedy="Look into the logs of its brokers, and try again.",
+                remedy=LOOK_INTO_LOGS,
             )
 
     def _is_ending(self, admin: KafkaAdminClient) -> bool | None:
@@ -247,10 +247,7 @@ class LaneEnds:
         places = every_place(self._clients.admin, self._topics, former={*self._topics} - wanted)
         gone = wanted - {place.topic for place in places}
         if gone:
-            raise Retryable(
-                f"{self._clients.place} does not know topic {min(gone)!r}.",
-                remedy="Look into the logs of its brokers, and try again.",
-            )
+            raise Retryable(f"{self._clients.place} does not know topic {min(gone)!r}.", remedy=LOOK_INTO_LOGS)
         return places + places_of(self._wanted.target.markers, [self._number])
 
     def _places(self) -> list[Place]:
@@ -300,12 +297,13 @@ class LaneEnds:
         except KafkaError as cause:
             raise Retryable(
                 f"{place} did not say which transactions are open: {str(cause) or type(cause).__name__}.",
-                remedy="Look into the logs of its brokers, and try again.",
+                remedy=LOOK_INTO_LOGS,
             ) from cause
 
     def _cannot_ask(self, cause: KafkaError) -> CannotLook:
+        reason = str(cause) or type(cause).__name__
         return CannotLook(
-            f"A transaction is open in {self._clients.place}, and nobody says whose it is: {str(cause) or type(cause).__name__}.",
+            f"A transaction is open in {self._clients.place}, and its owner cannot be determined: {reason}.",
             remedy="Use Kafka 3.0 or newer, and look into the logs of its brokers why kafka-python cannot ask them.",
         )
 

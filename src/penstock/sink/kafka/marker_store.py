@@ -15,41 +15,11 @@ from penstock.core.model import Json, LedgerId, PipelineName, Position, Publicat
 from penstock.errors import LedgerMismatch, PenstockError, PublishFailed, Refused, Retryable
 from penstock.kafka.transactions import open_transactions
 from penstock.sink.kafka.clients import Clients
-from penstock.sink.kafka.errors import is_of_group
-from penstock.sink.kafka.target import KEY, PARTITION, VALUE, Wanted
+from penstock.sink.kafka.errors import LOOK_INTO_LOGS, is_of_group
+from penstock.sink.kafka.target import KEY, PARTITION, VALUE, KafkaSettings
 from penstock.sink.kafka.topics import ANSWER_S, await_settled, first, places_of, settled
 from penstock.sink.table.document_marker import MARK_FIELDS, NAMED_MARK_FIELDS, Mark, mark_fields, mark_from
 from penstock.sink.table.marker import TableMarker
-
-
-def not_closed(clients: Clients, topic: str, lane: int) -> PenstockError:
-    """Return the error for a transaction left open in partition `lane` of the markers' topic: Refused if brokers never end it.
-
-    A transaction that no coordinator knows is not ended here. Its partition does not tell whether it was committed or aborted
-    elsewhere, and ending it aborts it: rows that are committed in their own partitions would then be delivered twice.
-    """
-    try:
-        found = [one for one in open_transactions(clients.given, [topic]) if one.partition == lane]
-    except PenstockError:  # this connection or user cannot list them
-        found = []
-    hanging = next((one for one in found if one.hangs), None)
-    if hanging is not None:
-        return Refused(
-            f"Transaction {hanging.name!r} is open in the topic of markers, and no coordinator that this user may ask knows it: "
-            "brokers never end it by themselves, and the newest marker may be part of it.",
-            remedy=f"Run `penstock doctor FILE --end {hanging.name}`, which aborts it, and start again: the newest batch is "
-            "published then. If the last run reported that batch as delivered, compare the topic first, since its rows would "
-            "come twice.",
-        )
-    name, ends = "A transaction", ""
-    if found:
-        name = f"Transaction {found[0].name!r}"
-        ends = f" Brokers end it {(found[0].timeout_ms or 0) // 1000} seconds after its begin."
-    return Retryable(
-        f"{name} of somebody else is open in partition {lane} of topic {topic!r}, which only one sink may write to.{ends}",
-        remedy="Look who writes there by `penstock doctor FILE`, and give every sink a `marker_topic` of its own.",
-    )
-
 
 FORMAT = "penstock.kafka-marker"
 _UNNAMED, _NAMED = 1, 2
@@ -179,7 +149,7 @@ def _part(value: object) -> Part:
 
 
 def newest_mark(
-    clients: Clients, wanted: Wanted, lane: int, *, below: int | None = None, visible: bool = True
+    clients: Clients, wanted: KafkaSettings, lane: int, *, below: int | None = None, visible: bool = True
 ) -> LaneMarker | None:
     """Return a lane's newest committed marker, with `below` the newest before that offset; None if there is none.
 
@@ -210,7 +180,36 @@ def require_closed(clients: Clients, topic: str, lane: int) -> None:
     brokers never end.
     """
     if not await_settled(clients.admin, places_of(topic, [lane]), wait_s=_CLOSED_S):
-        raise not_closed(clients, topic, lane)
+        raise _not_closed(clients, topic, lane)
+
+
+def _not_closed(clients: Clients, topic: str, lane: int) -> PenstockError:
+    """Return the error for a transaction left open in partition `lane` of the markers' topic: Refused if brokers never end it.
+
+    A transaction that no coordinator knows is not ended here. Its partition does not tell whether it was committed or aborted
+    elsewhere, and ending it aborts it: rows that are committed in their own partitions would then be delivered twice.
+    """
+    try:
+        found = [one for one in open_transactions(clients.given, [topic]) if one.partition == lane]
+    except PenstockError:  # this connection or user cannot list them
+        found = []
+    hanging = next((one for one in found if one.hangs), None)
+    if hanging is not None:
+        return Refused(
+            f"Transaction {hanging.name!r} is open in the topic of markers, and no coordinator that this user may ask knows it: "
+            "brokers never end it by themselves, and the newest marker may be part of it.",
+            remedy=f"Run `penstock doctor FILE --end {hanging.name}`, which aborts it, and start again: the newest batch is "
+            "published then. If the last run reported that batch as delivered, compare the topic first, since its rows would "
+            "come twice.",
+        )
+    name, ends = "A transaction", ""
+    if found:
+        name = f"Transaction {found[0].name!r}"
+        ends = f" Brokers end it {(found[0].timeout_ms or 0) // 1000} seconds after its begin."
+    return Retryable(
+        f"{name} of somebody else is open in partition {lane} of topic {topic!r}, which only one sink may write to.{ends}",
+        remedy="Find out who writes there by `penstock doctor FILE`, and give every sink a `marker_topic` of its own.",
+    )
 
 
 def _newest(
@@ -242,7 +241,7 @@ def _last(consumer: Consumer, start: TopicPartition, end: int, *, key: bytes) ->
         while True:
             message = consumer.poll(ANSWER_S)
             if message is None:
-                raise Retryable(f"Topic {start.topic!r} cannot be read to its end.", remedy="Look at its brokers, and try again.")
+                raise Retryable(f"Topic {start.topic!r} cannot be read to its end.", remedy=LOOK_INTO_LOGS)
             error = message.error()
             if is_of_group(error):
                 continue

@@ -20,7 +20,7 @@ from penstock.sink.kafka.lane import Lane
 from penstock.sink.kafka.lane_producer import try_transactions
 from penstock.sink.kafka.marker_store import Beginning, LaneMarker, trial_id
 from penstock.sink.kafka.records import TopicRowValidator
-from penstock.sink.kafka.target import KEY, Wanted, require_columns, require_continued
+from penstock.sink.kafka.target import KEY, KafkaSettings, require_columns, require_continued
 from penstock.sink.kafka.topics import (
     DESCRIBE_CONFIGS,
     READ,
@@ -60,7 +60,7 @@ class Place:
     markers: Topic
 
 
-def prepare_place(clients: Clients, wanted: Wanted) -> Place:
+def prepare_place(clients: Clients, wanted: KafkaSettings) -> Place:
     """Check the topics, and create the topic of markers or add the lanes that it lacks. Raises Refused, KafkaException."""
     with PREPARE.around(error=connection_lost, lost=connection_lost):
         topics = require_topics(clients, wanted)
@@ -77,7 +77,7 @@ def prepare_place(clients: Clients, wanted: Wanted) -> Place:
     return Place(topics=topics, markers=markers)
 
 
-def prepare_lanes(clients: Clients, wanted: Wanted, lanes: Sequence[Lane], place: Place, schema: str) -> None:
+def prepare_lanes(clients: Clients, wanted: KafkaSettings, lanes: Sequence[Lane], place: Place, schema: str) -> None:
     """Write a marker in each lane that has none, check that others continue. Raises Refused, Retryable, KafkaException."""
     begun = {
         name: Beginning(identity=topic.identity, offsets=tuple(written(clients.admin, name, range(topic.partitions))))
@@ -86,7 +86,7 @@ def prepare_lanes(clients: Clients, wanted: Wanted, lanes: Sequence[Lane], place
     map_concurrently(lambda lane: _prepare_lane(lane, wanted, begun, schema), lanes)
 
 
-def require_schema_accepted(clients: Clients, wanted: Wanted, schema: str) -> None:
+def require_schema_accepted(clients: Clients, wanted: KafkaSettings, schema: str) -> None:
     """Raise what preparation would raise for such rows and topics. Changes nothing."""
     rows = arrow_schema(schema)
     with settings_of(wanted.sink):
@@ -97,7 +97,7 @@ def require_schema_accepted(clients: Clients, wanted: Wanted, schema: str) -> No
         require_compacted(markers)
 
 
-def require_topics(clients: Clients, wanted: Wanted) -> Mapping[str, Topic]:
+def require_topics(clients: Clients, wanted: KafkaSettings) -> Mapping[str, Topic]:
     """Return the topics of the rows. Raises Refused where one is missing, or where brokers end transactions too early."""
     found = described(clients.admin, wanted.target.every)
     missing = [name for name, topic in found.items() if topic is None]
@@ -123,7 +123,7 @@ def require_rights(topics: Iterable[Topic], markers: Topic | None) -> None:
             raise not_allowed(right, f"topic {topic.name!r}", f"--topic {topic.name}")
 
 
-def require_topics_exist(clients: Clients, wanted: Wanted) -> None:
+def require_topics_exist(clients: Clients, wanted: KafkaSettings) -> None:
     """Raise PublishFailed where a topic is gone: its producer only reports that it finds no broker.
 
     Return where brokers do not answer soon: the caller has an error of its own to raise.
@@ -160,7 +160,7 @@ def require_compacted(markers: Topic) -> None:
         )
 
 
-def row_validator_of(wanted: Wanted, place: Place) -> TopicRowValidator:
+def row_validator_of(wanted: KafkaSettings, place: Place) -> TopicRowValidator:
     """Return the check of the rows in the tasks."""
     return TopicRowValidator(
         sink=wanted.sink,
@@ -178,7 +178,7 @@ def max_record_bytes(topics: Iterable[Topic | None]) -> int:
     return min(largest, _CLIENT_RECORD_BYTES)
 
 
-def _prepare_lane(lane: Lane, wanted: Wanted, begun: Mapping[str, Beginning], schema: str) -> None:
+def _prepare_lane(lane: Lane, wanted: KafkaSettings, begun: Mapping[str, Beginning], schema: str) -> None:
     mark = lane.open()
     if mark is None:
         marker = TableMarker(
@@ -209,7 +209,7 @@ def _changed(mark: LaneMarker, begun: Mapping[str, Beginning]) -> Iterator[tuple
             yield name, beginning
 
 
-def findings_of(clients: Clients, wanted: Wanted) -> Sequence[Finding]:
+def findings_of(clients: Clients, wanted: KafkaSettings) -> Sequence[Finding]:
     """Check whether the topics exist, what the user may do, and how safely the brokers keep what they acknowledge."""
     subject = f"sink {wanted.sink}"
     try:

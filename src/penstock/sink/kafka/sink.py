@@ -49,9 +49,8 @@ from penstock.sink.kafka.preparation import (
     row_validator_of,
 )
 from penstock.sink.kafka.records import HeadersHashed, RecordColumns, TopicRowValidator
-from penstock.sink.kafka.target import TopicTarget, Wanted, require_columns
+from penstock.sink.kafka.target import LANES, MARKERS, SCHEMA, KafkaSettings, TopicTarget, require_columns
 from penstock.sink.kafka.topics import SETTLED_S, await_settled, described, places_of
-from penstock.sink.kafka.verification import LANES
 from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpooledSink, SpoolRoot, SpoolStager
 from penstock.sink.table.preparation import settings_of
 from penstock.spark.schema import arrow_schema
@@ -59,8 +58,6 @@ from penstock.spark.schema import arrow_schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MARKERS, SCHEMA = "markers", "schema"
-"""Keys in the `ref` of every piece: the id of the topic of markers, and Spark's JSON of the rows if not the pipeline's."""
 TRANSACTION_BYTES = 1_000_000_000
 TRANSACTION_TIMEOUT_MS = 60_000
 
@@ -94,7 +91,7 @@ class KafkaSink(SpooledSink):
         inline_limit_bytes: int = INLINE_LIMIT_BYTES,
     ) -> None:
         super().__init__(name=name, spool=Spool(root=spool, sink=name, inline_limit_bytes=inline_limit_bytes))
-        self._wanted = Wanted(
+        self._wanted = KafkaSettings(
             pipeline=pipeline,
             sink=name,
             target=target,
@@ -144,7 +141,7 @@ class KafkaSink(SpooledSink):
     def check(self) -> Sequence[Finding]:
         return findings_of(self._clients, self._wanted)
 
-    def high_water_mark(self, account: AccountName, *, pipeline: PipelineName) -> HighWaterMark | None:  # noqa: ARG002 - it has one
+    def high_water_mark(self, account: AccountName, *, pipeline: PipelineName) -> HighWaterMark | None:  # noqa: ARG002 - one account
         """Return what the newest marker of all lanes says, also one whose commit readers do not see yet.
 
         Raises Failed, Retryable, Refused, FormatTooNew.
@@ -171,7 +168,7 @@ class KafkaSink(SpooledSink):
             prepare_lanes(self._clients, self._wanted, [self._lane(at) for at in range(self._wanted.lanes)], place, schema)
             self._row_validator = row_validator_of(self._wanted, place)
 
-    def require_schema_accepted(self, *, pipeline: PipelineName, schema: str) -> None:  # noqa: ARG002 - it has one
+    def require_schema_accepted(self, *, pipeline: PipelineName, schema: str) -> None:  # noqa: ARG002 - one account
         with translate_errors(self._clients, Failed):
             require_schema_accepted(self._clients, self._wanted, self._taken(schema))
 
@@ -287,8 +284,8 @@ class KafkaSink(SpooledSink):
         found = self._place.markers if self._place else described(self._clients.admin, [topic])[topic]
         if found is None or found.identity != note[MARKERS]:
             raise Refused(
-                f"Topic {topic!r} was {'deleted' if found is None else 'made anew'} since batch {publication.batch.batch_id} was "
-                "staged: nobody can tell whether it was published.",
+                f"Topic {topic!r} was {'deleted' if found is None else 'recreated'} after batch {publication.batch.batch_id} was "
+                "staged. Its markers are lost, so nobody can tell whether the batch was published.",
                 remedy="Name the right topic in `marker_topic`, or give the sink another name and a new topic.",
             )
         return int(str(note[LANES]))
