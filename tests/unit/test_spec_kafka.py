@@ -125,7 +125,7 @@ def test_certificates_of_a_client_are_handed_on() -> None:
 @pytest.mark.parametrize(
     ("options", "client", "told"),
     [
-        ({"kafka.ssl.truststore.location": "/trust.jks"}, {"ssl.ca.location": "/ca.pem"}, "which only Java reads"),
+        ({"kafka.ssl.truststore.location": "/trust.jks"}, {"ssl.ca.location": "/ca.pem"}, "which only Java can read"),
         (
             {**SASL, "kafka.sasl.jaas.config": "Own required;"},
             {"sasl.username": "a", "sasl.password": "b"},

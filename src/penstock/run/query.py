@@ -107,7 +107,7 @@ class Query:
 
         With `publish_behind` it returns when what was decided is published. Raises what ended the query, unless it ended before.
         """
-        is_told = self._ended
+        had_ended = self._ended
         opened = self._delivery.opened
         drained = opened is None or opened.drain(grace_s=grace)
         running = self._streaming.isActive
@@ -116,7 +116,7 @@ class Query:
         if (running and failure is None) or not (drained or isinstance(self._delivery.failure, PenstockError)):
             # Any later error comes from interrupting the batch, or Spark's own writing to its checkpoint.
             self._delivery.failure = StopRequested()
-        if not is_told:
+        if not had_ended:
             self._end()
 
     def processAllAvailable(self) -> None:  # noqa: N802 - Spark's name

@@ -237,5 +237,5 @@ class OwnSink(TableSink, Author[T], Generic[T]):
         except Exception as cause:
             raise kind(
                 f"Sink {self._name!r} raised {raised(cause)}",
-                remedy="Mend that; what was decided is published by the next start.",
+                remedy="Correct the sink's code and start again: the next start publishes what was decided.",
             ) from cause
