@@ -162,8 +162,8 @@ def test_topics_that_are_named_count() -> None:
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"format": "kafka", "connection_string": HUB, "options": NEEDED}, "`kafka.bootstrap.servers` too"),
-        ({"format": "kafka", "connection_string": "Endpoint=sb://shop/"}, "SharedAccessKeyName and SharedAccessKey missing"),
+        ({"format": "kafka", "connection_string": HUB, "options": NEEDED}, "together with `kafka.bootstrap.servers`"),
+        ({"format": "kafka", "connection_string": "Endpoint=sb://shop/"}, "it lacks SharedAccessKeyName and SharedAccessKey."),
         ({"format": "rate", "connection_string": HUB}, "is for format: kafka only"),
     ],
 )

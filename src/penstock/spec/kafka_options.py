@@ -201,4 +201,5 @@ def hubs_of(given: Mapping[str, Any], *, instead_of: Collection[str]) -> EventHu
     try:
         return event_hubs_of(text)
     except Usage as refused:
-        raise complaint_error(refused.message, remedy=refused.remedy, at=("connection_string",)) from refused
+        message = f"is not usable: {refused.message.removesuffix('.')}"
+        raise complaint_error(message, remedy=refused.remedy, at=("connection_string",)) from refused
