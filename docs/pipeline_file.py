@@ -75,8 +75,8 @@ and `penstock init` puts a copy beside the file it makes.
   for a directory with a colon in its name. The `path` of a source may be any URL that Spark knows.
 - **`${{VAR}}`** is replaced from the environment, `${{VAR:-default}}` if it is unset or empty; without default an unset variable
   is an error. Inside `{{ }}` and `[ ]` it needs quotes. `$${{` stands for a plain `${{`. What came from the environment is not
-  shown where it can be a secret: options and Spark settings are hidden, URLs are shown without password and query values. Where
-  Spark shows its settings is in [who can see what](../SECURITY.md).
+  shown where it can be a secret: options and Spark settings are hidden, URLs are shown without password and query values, SQL is
+  shown with the reference in place of the value. Where Spark shows its settings is in [who can see what](../SECURITY.md).
 - **Sizes** have a unit, or are bytes: `128MB` is 128,000,000 bytes, `128MiB` is 134,217,728. **Durations** need a unit:
   `500ms`, `10s`, `5m`, `2h`, `1d`.
 - **`--set key.path=value`** of the commands replaces one value; the value is read as YAML. Below `options` and `conf` the rest of

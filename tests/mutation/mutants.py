@@ -19,6 +19,7 @@ from tests.mutation.mutants_of_kit import MUTANTS_OF_KIT
 from tests.mutation.mutants_of_ledger import MUTANTS_OF_LEDGER
 from tests.mutation.mutants_of_mysql import MUTANTS_OF_MYSQL
 from tests.mutation.mutants_of_postgres import MUTANTS_OF_POSTGRES
+from tests.mutation.mutants_of_quoted_secrets import MUTANTS_OF_QUOTED_SECRETS
 from tests.mutation.mutants_of_registry import MUTANTS_OF_REGISTRY
 from tests.mutation.mutants_of_run import MUTANTS_OF_RUN
 from tests.mutation.mutants_of_secrets import MUTANTS_OF_SECRETS
@@ -42,7 +43,8 @@ _KINDS = (
     ),
     *(MUTANTS_OF_STORES, MUTANTS_OF_CASSANDRA, MUTANTS_OF_KIT, MUTANTS_OF_WAREHOUSES),
     *(MUTANTS_OF_KAFKA, MUTANTS_OF_KAFKA_ENDS, MUTANTS_OF_KAFKA_SOURCE),
-    *(MUTANTS_OF_REGISTRY, MUTANTS_OF_RUN, MUTANTS_OF_DOORS, MUTANTS_OF_SECRETS, MUTANTS_OF_SETTINGS, MUTANTS_OF_VERIFY),
+    *(MUTANTS_OF_REGISTRY, MUTANTS_OF_RUN, MUTANTS_OF_DOORS, MUTANTS_OF_SETTINGS, MUTANTS_OF_VERIFY),
+    *(MUTANTS_OF_SECRETS, MUTANTS_OF_QUOTED_SECRETS),
 )
 
 MUTANTS = tuple(sorted((mutant for kind in _KINDS for mutant in kind), key=lambda mutant: mutant.bug))

@@ -159,20 +159,4 @@ MUTANTS_OF_SECRETS = (
         replace="        if False:",
         tests=(f"{OF_MISTAKES}::test_no_mistake_shows_what_came_from_the_environment",),
     ),
-    Mutant(
-        bug=38,
-        name="a-query-is-shown-with-the-values-of-variables",
-        file=REDACTION,
-        find="    values = sorted({value for sql in queries if sql for value in values_in(sql)})",
-        replace="    values = list[str]()",
-        tests=(f"{OF_JVM}::test_values_of_the_environment_in_a_query_are_redacted_and_in_no_error",),
-    ),
-    Mutant(
-        bug=38,
-        name="errors-quote-a-query-with-the-values-of-variables",
-        file="src/penstock/spec/load.py",
-        find="    if not _SQL.isdisjoint(path[-2:]):",
-        replace="    if False:",
-        tests=(f"{OF_JVM}::test_values_of_the_environment_in_a_query_are_redacted_and_in_no_error",),
-    ),
 )

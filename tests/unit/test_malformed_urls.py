@@ -5,6 +5,7 @@ import traceback
 
 import pytest
 
+from penstock.blob import open_store
 from penstock.blob.client import require_known
 from penstock.blob.url import parse
 from penstock.checkpoint.files import open_files
@@ -16,6 +17,7 @@ from penstock.run.connect import require_listening
 from penstock.sink.cassandra.address import address_of as cassandra_address
 from penstock.sink.redshift.database import address_of as redshift_address
 from penstock.sink.sqlserver.database import address_of as sqlserver_address
+from penstock.spec.iceberg import Iceberg
 from penstock.spec.kafka import Kafka
 from penstock.spec.location import Account, LedgerPlace
 from penstock.spec.registry import Registry
@@ -62,6 +64,16 @@ def _connected(database):
     return connect
 
 
+def _catalog(url):
+    return _shown(Iceberg(catalog=url, table="shop.orders", warehouse="./lake"))
+
+
+def _store(url, **options):
+    """The store with these options, as far as its client is made. It has no option that is the password itself."""
+    store = open_store(url, options=options)
+    return f"{store.url} {store._container if url.startswith('az') else store._bucket}"
+
+
 def _ledger(url):
     return open_ledger(url, pipeline=PipelineName("flights")).location
 
@@ -78,16 +90,22 @@ ADDRESSES = {
 }
 SERVERS = {"postgresql", *ADDRESSES}
 PARSERS = {
-    "postgresql": [_connected(PostgresDatabase), lambda url: _shown(PostgreSQL(url=url, table="t")), _ledger],
+    "postgresql": [_connected(PostgresDatabase), lambda url: _shown(PostgreSQL(url=url, table="t")), _ledger, _catalog],
     "mysql": [mysql_address, _connected(MysqlDatabase), lambda url: _shown(MySQL(url=url, table="t")), _ledger],
     "redshift": [redshift_address, lambda url: _shown(Redshift(url=url, table="t"))],
     "sqlserver": [sqlserver_address, lambda url: _shown(SQLServer(url=url, table="t"))],
     "cassandra": [cassandra_address, lambda url: _shown(Cassandra(url=url, table="t", key=["id"]))],
     "s3": [parse, lambda url: _shown(Account(url=url)), lambda url: _shown(LedgerPlace(url=url))],
-    "az": [parse, lambda url: _shown(Account(url=url))],
+    "az": [parse, lambda url: _shown(Account(url=url)), lambda url: _store(url, account_key="a2V5")],
+    "gs": [parse, lambda url: _shown(Account(url=url)), lambda url: _store(url, endpoint="http://127.0.0.1:1")],
     "hdfs": [parse],
     "ftp": [open_files, _ledger, lambda url: _shown(LedgerPlace(url=url)), lambda url: _shown(SQLite(url=url, table="t"))],
     "http": [
+        _catalog,
+        lambda url: _store("az://raw@account/x", account_key="a2V5", endpoint=url),
+        lambda url: _store("az://raw@account/x", connection_string=f"AccountName=account;AccountKey=a2V5;BlobEndpoint={url}"),
+        lambda url: _store("az://raw@account/x", connection_string=url),
+        lambda url: _store("gs://bucket/x", endpoint=url),
         lambda url: _shown(Registry(url=url)),
         lambda url: _shown(Kafka(bootstrap=url, topic="t")),
         lambda url: require_known({"endpoint": url}, ("endpoint",), place=parse("s3://bucket")),

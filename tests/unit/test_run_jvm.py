@@ -7,10 +7,12 @@ import stat
 from pathlib import Path
 
 import pytest
+from tests.unit.secret_places import PLACES, VALID, text_fields
 
 from penstock.run import jvm
-from penstock.run.jvm import OPTIONS, SETTINGS, TEXTS, redactions, secrets_of
+from penstock.run.jvm import OPTIONS, SETTINGS, TEXTS, QuerySecrets, redactions, secrets_of
 from penstock.spec.load import load
+from penstock.spec.pipeline import PipelineSettings
 from penstock.support.secret import Secret, scrub
 
 SECRET = {"spark.own.plain": Secret("from-environment"), "spark.hadoop.fs.key.password": "literal-one"}
@@ -126,8 +128,8 @@ def hides(found: "dict[str, str]", key: str, text: str) -> bool:
 
 
 def test_what_holds_a_secret_is_redacted_and_nothing_else() -> None:
-    options = {"own.Name": Secret("value-of-option"), "pin": Secret("1234")}
-    found = dict(redactions({**PUBLIC, **SECRET}, options, running=lambda _: None))
+    secrets = QuerySecrets(names=frozenset({"own.Name", "pin"}), values=frozenset({"value-of-option", "1234"}))
+    found = dict(redactions({**PUBLIC, **SECRET}, secrets, running=lambda _: None))
     for name in (*SECRET, "fs.key.password", "own.plain", TEXTS, "any.secret"):
         assert hides(found, SETTINGS, name), name
     assert not [name for name in (*PUBLIC, "spark.own.plainer", "xspark.own.plain") if hides(found, SETTINGS, name)]
@@ -138,31 +140,75 @@ def test_what_holds_a_secret_is_redacted_and_nothing_else() -> None:
 
 def test_the_users_own_pattern_is_extended_and_never_replaced() -> None:
     of_session = {OPTIONS: "(?i)host", TEXTS: "[0-9]{16}"}
-    found = dict(redactions({**SECRET, SETTINGS: "(?i)mine"}, {}, running=of_session.get))
+    found = dict(redactions({**SECRET, SETTINGS: "(?i)mine"}, QuerySecrets(), running=of_session.get))
     assert [hides(found, SETTINGS, name) for name in ("spark.MINE", "spark.own.plain", "password")] == [True, True, False]
     assert [hides(found, OPTIONS, name) for name in ("Host", "url")] == [True, False]
     assert [hides(found, TEXTS, text) for text in ("card 4111111111111111", "from-environment", "12")] == [True, True, False]
-    assert redactions(SECRET, {}, running=found.get)[OPTIONS] == found[OPTIONS], "a second session in the process adds nothing"
+    again = redactions(SECRET, QuerySecrets(), running=found.get)
+    assert again[OPTIONS] == found[OPTIONS], "a second session in the process adds nothing"
 
 
 def test_without_a_secret_sparks_patterns_stay() -> None:
-    assert redactions(PUBLIC, {}, running=lambda _: None) == {}
+    assert redactions(PUBLIC, QuerySecrets(), running=lambda _: None) == {}
 
 
-@pytest.mark.parametrize(
-    "query",
-    ["transform: {sql: \"SELECT aes_encrypt(value, '${GIVEN}') AS value, '${OTHER}' AS a FROM s\"}", "ROUTE"],
-    ids=["transform", "route"],
-)
+def written(directory: Path, *lines: str) -> PipelineSettings:
+    file = directory / "f.yaml"
+    file.write_text("\n".join(["pipeline: p", "home: ./h", *lines]))
+    return load(file)
+
+
+def redacted(settings: PipelineSettings, text: str) -> str:
+    return re.sub(redactions({}, secrets_of(settings), running=lambda _: None)[TEXTS], "?", text)
+
+
+@pytest.mark.parametrize("place", [name for name in VALID if any(text_fields()[field].marked for field in PLACES[name].fields)])
 def test_values_of_the_environment_in_a_query_are_redacted_and_in_no_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    monkeypatch.setenv("GIVEN", "geheim-geheim")
-    monkeypatch.setenv("OTHER", "anders-anders")
-    sql = "IF(value = '${GIVEN}', 'a', '${OTHER}')" if query == "ROUTE" else "'a'"
-    sinks = f'sinks: {{lake: {{type: parquet, accounts: {{a: ./a, b: ./b}}, route: {{sql: "{sql}"}}}}}}'
-    file = tmp_path / "f.yaml"
-    file.write_text("\n".join(["pipeline: p", "home: ./h", "sources: {s: {format: rate}}", sinks, query.removeprefix("ROUTE")]))
-    texts = redactions({}, secrets_of(load(file)), running=lambda _: None)[TEXTS]
-    assert re.sub(texts, "?", "aes_encrypt(value, geheim-geheim, anders-anders)") == "aes_encrypt(value, ?, ?)"
-    assert scrub("near `'geheim-geheim')`") == "near `'***')`"
+    value = f"geheim-{place}"
+    monkeypatch.setenv("S", value)
+    settings = load(PLACES[place].write(tmp_path))
+    assert redacted(settings, f"Filter NOT (text#1 = {value})") == "Filter NOT (text#1 = ?)"
+    assert scrub(f"near `'{value}')`") == "near `'***')`"
+    assert value not in f"{settings!r} {settings.shown()}"
+
+
+def test_literals_in_a_value_are_redacted_as_spark_prints_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIVEN", r"""a = 'it\'s secret' AND b = "wort-wort" AND c = 12""")
+    settings = written(tmp_path, "sources: {s: {format: rate}}", 'sinks: {m: {type: console, where: "${GIVEN}"}}')
+    assert redacted(settings, "(((a = it's secret) AND (b = wort-wort)) AND (c = 12))") == "(((a = ?) AND (b = ?)) AND (c = 12))"
+    assert scrub(r"""it\'s secret, "it's secret", 'wort-wort'""") == "***, \"***\", '***'"
+
+
+def test_sources_with_an_option_of_one_name_keep_their_secrets_each(tmp_path: Path) -> None:
+    sources = "sources: {a: {format: rate, options: {password: first-one}}, b: {format: rate, options: {password: other-one}}}"
+    settings = written(tmp_path, sources, "transform: {sql: SELECT * FROM a}", "sinks: {m: {type: console}}")
+    assert redacted(settings, "first-one other-one") == "? ?"
+
+
+def test_what_reaches_spark_by_other_ways_is_redacted_too(tmp_path: Path) -> None:
+    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username=\\"u\\" password=\\"in-the-login\\";'
+    settings = written(
+        tmp_path,
+        "sources:",
+        "  k: {format: kafka, options: {kafka.bootstrap.servers: 'b:9092', subscribe: t, kafka.sasl.mechanism: PLAIN,",
+        f'    kafka.security.protocol: SASL_SSL, kafka.sasl.jaas.config: "{jaas}"}}}}',
+        "  f: {format: csv, schema: id INT, path: 'ftp://u:in-the-path@h/x'}",
+        "transform: {sql: SELECT * FROM k}",
+        "sinks: {m: {type: console}}",
+    )
+    given = secrets_of(settings)
+    assert {"kafka.sasl.jaas.config", "client.sasl.password", "path"} <= given.names
+    assert redacted(settings, "[client.sasl.password=in-the-login]") == "[client.sasl.password=?]"
+    assert redacted(settings, "Relation ftp://u:in-the-path@h/x csv") == "Relation ? csv"
+
+
+def test_no_group_of_a_pattern_is_repeated() -> None:
+    """Java searches for `(a|b)*` by calling itself for each letter, and Spark has it search plans of any length."""
+    secrets = QuerySecrets(names=frozenset({"a(b|c)*", "plain"}), values=frozenset({"(geheim|secret)*", "))++((", "a{2}(b){3}"}))
+    found = redactions({**SECRET, SETTINGS: "(?i)mine"}, secrets, running=lambda _: None)
+    again = redactions({}, QuerySecrets(values=frozenset({"another-one"})), running=found.get)
+    for pattern in (*found.values(), *again.values()):
+        assert re.search(r"\)[*+?{]", re.sub(r"\\.", "", pattern)) is None
+    assert re.sub(found[TEXTS], "?", "x (geheim|secret)* y") == "x ? y"

@@ -1,72 +1,65 @@
 """A marker secret at every place of a pipeline file is in no output: text, --json, --debug, errors of what cannot be reached."""
 
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.crash.commandline import penstock
+from tests.unit.secret_places import MARKER, NAMES, PARTS, PLACES, VALID, refusing_server, text_fields
 
 from penstock.run.status import places_of
 from penstock.spec.load import load
 
-MARKER = "mArKeR-se/c:r=et?"
-QUOTED = "mArKeR-se%2Fc%3Ar%3Det%3F"
-NOBODY = "127.0.0.1:1"
-TOP = "pipeline: p\nhome: ./state\n"
-SOURCE = "sources: {s: {format: rate}}\n"
-SINK = "sinks: {m: {type: console}}\n"
-PLACES = {
-    "spark.conf": TOP + "spark: {conf: {spark.own: '${S}', spark.my.password: SECRET}}\n" + SOURCE + SINK,
-    "source option": TOP + "sources: {s: {format: rate, options: {own: '${S}', password: SECRET}}}\n" + SINK,
-    "kafka source": TOP
-    + f"sources: {{s: {{format: kafka, options: {{kafka.bootstrap.servers: '{NOBODY}', subscribe: t, kafka.security.protocol: "
-    "SASL_PLAINTEXT, kafka.sasl.mechanism: PLAIN, kafka.sasl.jaas.config: 'org.apache.kafka.common.security.plain."
-    'PlainLoginModule required username="u" password="SECRET";\'}}}\n' + SINK,
-    "kafka sink": TOP
-    + SOURCE
-    + f"sinks: {{k: {{type: kafka, bootstrap: '{NOBODY}', topic: t, options: {{security.protocol: SASL_PLAINTEXT, "
-    "sasl.mechanism: PLAIN, sasl.username: u, sasl.password: SECRET}}}\n",
-    "account option": TOP
-    + SOURCE
-    + "sinks: {lake: {type: parquet, accounts: {a: {url: 's3://bucket/x', options: {access_key_id: '${S}', secret_access_key: "
-    f"SECRET, endpoint: 'http://{NOBODY}', region: eu}}}}}}}}}}\n",
-    "postgres sink": TOP + SOURCE + f"sinks: {{w: {{type: postgres, url: 'postgresql://u:QUOTED@{NOBODY}/d', table: t}}}}\n",
-    "mysql sink": TOP + SOURCE + f"sinks: {{w: {{type: mysql, url: 'mysql://u:QUOTED@{NOBODY}/d', table: t}}}}\n",
-    "cassandra sink": TOP
-    + SOURCE
-    + f"sinks: {{w: {{type: cassandra, url: 'cassandra://u:QUOTED@{NOBODY}/k', table: t, key: [id]}}}}\n",
-    "dbapi sink": TOP
-    + SOURCE
-    + "sinks: {w: {type: dbapi, driver: psycopg, connect: {conninfo: 'host=127.0.0.1 port=1', password: SECRET}, table: t}}\n",
-    "postgres ledger": TOP + SOURCE + SINK + f"ledger: 'postgresql://u:QUOTED@{NOBODY}/d'\n",
-    "mysql ledger": TOP + SOURCE + SINK + f"ledger: 'mysql://u:QUOTED@{NOBODY}/d'\n",
-    "sink of one's own": TOP + SOURCE + "sinks: {w: {python: 'nowhere:Sink', token: SECRET, user: '${S}'}}\n",
-    "a key that is not known": TOP + SOURCE + SINK + "passwort: '${S}'\n",
-    "a wrong type": TOP + "spark: '${S}'\n" + SOURCE + SINK,
+VERBS = {
+    "status": ("status",),
+    "verify": ("verify",),
+    "doctor": ("doctor",),
+    "history": ("history",),
+    "recover": ("recover",),
+    "adopt": ("adopt", "--yes", "--reason", "a test"),
+    "sweep": ("sweep", "--yes"),
 }
+"""Those without Spark; `tests/spark/test_secrets_in_output.py` has the others."""
+CASES = [(verb, name) for name in VALID for verb in VERBS if verb not in PLACES[name].waits]
+CASES += [("status", name) for name, place in PLACES.items() if not place.loads]
 
 
-WAITS_FOR_BROKERS = {("doctor", "kafka source"), *((verb, "kafka sink") for verb in ("verify", "doctor", "recover"))}
-CASES = [(verb, place) for place in PLACES for verb in ("status", "verify", "doctor", "recover")]
+@pytest.fixture(name="web", scope="module")
+def _web() -> Iterator[str]:
+    with refusing_server() as address:
+        yield address
 
 
-@pytest.mark.parametrize(("verb", "place"), [case for case in CASES if case not in WAITS_FOR_BROKERS])
-def test_no_output_holds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, verb: str) -> None:
+@pytest.mark.parametrize(("verb", "place"), CASES)
+def test_no_output_holds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, web: str, place: str, verb: str) -> None:
     monkeypatch.setenv("S", MARKER)
     monkeypatch.setattr("penstock.commit.verification.TRIES", 2)  # what cannot be reached is asked again for half a minute
-    if place == "kafka sink":  # its client gives no answer, however long it is waited for
+    if "verify" in PLACES[place].waits:  # its client gives no answer, however long it is waited for
         monkeypatch.setattr("penstock.run.status.places_of", partial(places_of, within_s=0.5))
-    file = tmp_path / "pipeline.yaml"
-    file.write_text(PLACES[place].replace("SECRET", MARKER).replace("QUOTED", QUOTED))
-    for words in ([verb, str(file), "--show-values"], [verb, str(file), "--json"]):
-        ended = penstock(*words)
-        assert [each for each in (MARKER, QUOTED) if each in str(ended)] == []
+    file = PLACES[place].write(tmp_path, web=web)
+    for words in ("--show-values", "--json"):
+        ended = penstock(VERBS[verb][0], str(file), *VERBS[verb][1:], words)
+        assert [part for part in PARTS if part in str(ended)] == []
         assert ended.out + ended.err
 
 
-@pytest.mark.parametrize("place", [place for place in PLACES if place not in {"a key that is not known", "a wrong type"}])
+@pytest.mark.parametrize("place", VALID)
 def test_each_place_is_a_valid_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     monkeypatch.setenv("S", MARKER)
-    file = tmp_path / "pipeline.yaml"
-    file.write_text(PLACES[place].replace("SECRET", MARKER).replace("QUOTED", QUOTED))
-    assert MARKER not in repr(load(file)) + str(load(file).shown())
+    settings = load(PLACES[place].write(tmp_path))
+    assert [part for part in PARTS if part in f"{settings!r} {settings} {settings.shown()}"] == []
+
+
+def test_every_field_of_text_is_a_place_or_a_name() -> None:
+    """A new field without an entry fails here: add a place to `PLACES`, or its name to `NAMES` if no secret belongs there."""
+    places = {field for place in PLACES.values() for field in place.fields}
+    assert places & NAMES == set()
+    assert places | NAMES == text_fields().keys()
+
+
+def test_every_field_of_sql_is_marked_as_such() -> None:
+    """By the types of `penstock.spec.sql`, on which all depends that hides values of the environment in SQL."""
+    of_sql = {name for name, field in text_fields().items() if field.is_sql}
+    assert of_sql - {"Merge.file"} == {name for name, field in text_fields().items() if field.marked}
+    assert len(of_sql) > 6

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 from typing import Any, ClassVar, TypeVar
-from urllib.parse import urlsplit
 
 from azure.core.exceptions import (
     AzureError,
@@ -25,11 +24,12 @@ from azure.core.pipeline.transport import RequestsTransport
 from azure.storage.blob import BlobBlock, BlobPrefix, BlobServiceClient, ContainerClient, ExponentialRetry
 from typing_extensions import Self
 
-from penstock.blob.client import TAG, Failure, sent, unix_ms
+from penstock.blob.client import TAG, Failure, is_address, sent, unix_ms
 from penstock.blob.http import KeepClientAuth, read_refusals
 from penstock.blob.store import BlobStore, Expiry, Found, Pending
 from penstock.blob.url import BlobUrl
 from penstock.errors import DependencyMissing, Usage
+from penstock.support.secret import scheme_only
 
 _FOLDER = "hdi_isfolder"
 """Metadata of the directories that a hierarchical namespace lists among its blobs."""
@@ -170,14 +170,21 @@ class AzureStore(BlobStore):
 
 
 def _require_one_account(connection: str, options: Mapping[str, str], *, place: BlobUrl) -> None:
-    """Raise Usage if the URL or another option contradicts `connection`, which alone would be followed."""
+    """Raise Usage if `connection` has a wrong endpoint, or if the URL or another option contradicts it: it alone is followed."""
     other = next((name for name in ("endpoint", "account_key", "sas_token") if name in options), None)
     if other is not None:
         raise Usage(
             f"{place} has the option 'connection_string' and {other!r} too, expected one of them.",
             remedy="Keep one of them: a connection string has the endpoint and the credentials in it.",
         )
-    ours, theirs = place.host.partition(".")[0], _account_of(connection)
+    parts = {name.strip().lower(): value for name, _, value in (part.partition("=") for part in connection.split(";"))}
+    wrong = next((value for name, value in parts.items() if name.endswith("endpoint") and not is_address(value)), None)
+    if wrong is not None:
+        raise Usage(
+            f"The connection_string of {place} has the endpoint {scheme_only(wrong)}, expected a URL without user and password.",
+            remedy="Copy the string from the storage account's access keys.",
+        )
+    ours, theirs = place.host.partition(".")[0], _account_of(parts)
     if theirs and theirs.lower() != ours.lower():
         raise Usage(
             f"The connection_string of {place} is of the storage account {theirs!r}, expected {ours!r}.",
@@ -185,10 +192,9 @@ def _require_one_account(connection: str, options: Mapping[str, str], *, place: 
         )
 
 
-def _account_of(connection: str) -> str:
-    """Return the storage account that a connection string leads to, empty where it names none."""
-    parts = {name.strip().lower(): value for name, _, value in (part.partition("=") for part in connection.split(";"))}
-    account, blob, _ = (urlsplit(parts.get("blobendpoint", "")).hostname or "").partition(".blob.")
+def _account_of(parts: Mapping[str, str]) -> str:
+    """Return the storage account that a connection string of these parts leads to, empty where it names none."""
+    account, blob, _ = parts.get("blobendpoint", "").partition("://")[2].partition("/")[0].partition(".blob.")
     return parts.get("accountname") or (account if blob else "")
 
 

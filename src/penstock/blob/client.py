@@ -84,7 +84,7 @@ def error_for(failure: Failure, reason: str, *, act: str, where: str, changes: b
 
 
 _NUMBERS: Mapping[str, type[int] | type[float]] = {"attempts": int, "timeout_s": float}
-_ADDRESS = re.compile(r"https?://([^\s/@:?#]+|\[[0-9a-fA-F:.]+\])(:\d+)?(/[^\s?#@]*)?")
+_ADDRESS = re.compile(r"https?://([^\s/@:?#\[\]]+|\[[0-9a-fA-F:.]+\])(:\d+)?(/[^\s?#@]*)?")
 _ADDRESSES = frozenset({"endpoint", "webhdfs"})
 
 
@@ -105,11 +105,16 @@ def require_known(options: Mapping[str, str], known: tuple[str, ...], *, place: 
             what = "a whole number above 0" if kind is int else "a number above 0"
             raise Usage(f"The option {name!r} of {place} is {given!r}, expected {what}.", remedy="Correct it.")
     for name in _ADDRESSES & options.keys():
-        if not all(_ADDRESS.fullmatch(address.strip()) for address in options[name].split(",")):
+        if not all(map(is_address, options[name].split(","))):
             raise Usage(
                 f"The option {name!r} of {place} is {scheme_only(options[name])}, expected a URL without user and password.",
                 remedy="Write http://HOST:PORT or https://HOST.",
             )
+
+
+def is_address(text: str) -> bool:
+    """Return whether `text` is the URL of a server, without user and password."""
+    return _ADDRESS.fullmatch(text.strip()) is not None
 
 
 TAG = "penstock"

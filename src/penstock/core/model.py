@@ -15,6 +15,7 @@ from typing import NewType, TypeAlias
 
 from penstock.core.topics import NO_EVIDENCE, Evidence, GapAccepted
 from penstock.core.topics import SourceName as SourceName  # noqa: PLC0414 - one of the names below
+from penstock.support.secret import scrub
 
 PipelineName = NewType("PipelineName", str)
 SinkName = NewType("SinkName", str)
@@ -370,7 +371,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One line of `penstock check`: the subject, whether it is fine, and the reason or remedy.
+    """One line of `penstock check`: the subject, whether it is fine, and the reason or remedy, without secrets.
 
     `warns`: the finding does not prevent a start, but will cause a failure one day.
     """
@@ -379,6 +380,9 @@ class Finding:
     ok: bool
     message: str
     warns: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", scrub(self.message))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

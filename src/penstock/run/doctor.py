@@ -36,6 +36,7 @@ from penstock.run.status import topics_named
 from penstock.source.kafka.options import client_options
 from penstock.source.kafka.watch import kafka_sources
 from penstock.spec.source import Source
+from penstock.support.secret import scrub
 
 _LOOKS, _PAUSE_S = 6, 0.4
 _sleep = time.sleep
@@ -181,7 +182,7 @@ def _states(sink: Sink, case: _Case) -> Iterator[AccountState]:
             try:
                 yield _state(sink, account, case)
             except PenstockError as error:
-                yield AccountState(sink=sink.name, account=account, state="unreachable", trouble=str(error))
+                yield AccountState(sink=sink.name, account=account, state="unreachable", trouble=scrub(str(error)))
     finally:
         sink.close()
 

@@ -17,7 +17,7 @@ from penstock.run.query import FENCE_LOOK_S
 from penstock.run.start import frame_of
 from penstock.spec.pipeline import PipelineSettings, without_ledger
 from penstock.stage.path import DRIVER_BYTES, DRIVER_ROWS
-from penstock.support.secret import redact
+from penstock.support.secret import redact, scrub
 from penstock.transform.guarantee import stateful_operators
 from penstock.transform.plan import plan_of, source_order
 
@@ -90,7 +90,7 @@ def explain(settings: PipelineSettings, delivery: DeliveryPlan, spark: SparkSess
         pipeline=settings.pipeline,
         scans={name: sum(scan.partition("#")[0] == name for scan in order) for name in sources},
         stateful=stateful,
-        columns=tuple(f"{field.name} {field.dataType.simpleString()}" for field in frame.schema.fields),
+        columns=tuple(scrub(f"{field.name} {field.dataType.simpleString()}") for field in frame.schema.fields),
         path=_path(stateful=bool(stateful)) if alone is None else alone,
         sinks={
             sink.name: {

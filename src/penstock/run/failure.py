@@ -23,6 +23,7 @@ from penstock.errors import (
 from penstock.spark.error import connector_remedy, lacks_penstock, read_spark_failure
 from penstock.support.error_transport import decode_error
 from penstock.support.filesystem_errors import directory_problem
+from penstock.support.secret import scrub
 
 _FENCING = (
     "CONCURRENT_STREAM_LOG_UPDATE",
@@ -51,7 +52,7 @@ def error_from_exception(cause: BaseException) -> PenstockError:
     if isinstance(cause, PenstockError):
         return cause
     return from_text(str(cause)) or BatchFailed(
-        f"The batch failed with {type(cause).__name__}: {read_spark_failure(str(cause)).sentence}",
+        f"The batch failed with {type(cause).__name__}: {read_spark_failure(scrub(str(cause))).sentence}",
         remedy="Mend the cause and start again: what was decided is published, anything else is delivered anew.",
     )
 
@@ -65,7 +66,7 @@ def translate_start_errors() -> Iterator[None]:
         raise
     except Exception as cause:
         raise Failed(
-            f"The start failed with {type(cause).__name__}: {read_spark_failure(str(cause)).sentence}",
+            f"The start failed with {type(cause).__name__}: {read_spark_failure(scrub(str(cause))).sentence}",
             remedy="Mend the cause and start again: what was decided is published then.",
         ) from cause
 
@@ -85,7 +86,7 @@ def error_from_query(text: str, *, checkpoint: SparkCheckpoint, doing: str = "ru
     around = _around(text, doing=doing)
     if around is not None:
         return around
-    spark_error = read_spark_failure(text)
+    spark_error = read_spark_failure(scrub(text))
     seen = directory_problem(checkpoint.location)
     damage = _damage_of(checkpoint)
     if seen is not None:

@@ -11,15 +11,20 @@ import re
 import shlex
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
 
+from penstock.errors import Usage
+from penstock.source.kafka.options import is_kafka
+from penstock.source.kafka.reader.opening import data_source_options
+from penstock.spec.kafka import Kafka
 from penstock.spec.pipeline import PipelineSettings
-from penstock.spec.sink import Parquet
-from penstock.support.secret import SHORTEST_SCRUBBED, Secret, holds_secret, values_in
+from penstock.spec.sql import secrets_in_sql
+from penstock.support.secret import SHORTEST_SCRUBBED, Secret, holds_secret
 
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _PROPERTIES_FILE, _WITH_DEFAULTS = "--properties-file", "--load-spark-defaults"
@@ -135,31 +140,51 @@ def is_redacted(name: str, settings: Mapping[str, str]) -> bool:
         return True
 
 
-def secret_items(options: Mapping[str, str]) -> Mapping[str, str]:
-    """Return those of `options` that hold a secret."""
-    return {name: value for name, value in options.items() if holds_secret(name, value)}
+@dataclass(frozen=True, slots=True)
+class QuerySecrets:
+    """What Spark gets with a query and shall not show: the names of options that hold a secret, and the secrets themselves."""
+
+    names: frozenset[str] = frozenset()
+    values: frozenset[str] = frozenset()
 
 
-def secrets_of(settings: PipelineSettings) -> Mapping[str, str]:
-    """Return the secrets that Spark gets with a pipeline's query, by option name, or by a name that no option has."""
-    options = {name: value for source in settings.sources.values() for name, value in secret_items(source.options).items()}
-    routes = [sink.route.sql for sink in settings.sinks.values() if isinstance(sink, Parquet) and sink.route]
-    queries = [*routes, settings.transform.sql if settings.transform else None]
-    values = sorted({value for sql in queries if sql for value in values_in(sql)})
-    return {**options, **{f"value {number} in SQL": value for number, value in enumerate(values)}}
+def secrets_of(settings: PipelineSettings) -> QuerySecrets:
+    """Return the secrets in the options and in the SQL that Spark gets with a pipeline's query."""
+    secret = [(name, value) for name, value in _options_for_spark(settings) if holds_secret(name, value)]
+    return QuerySecrets(
+        names=frozenset(name for name, _ in secret),
+        values=frozenset(value for _, value in secret) | secrets_in_sql(settings),
+    )
 
 
-def redactions(settings: Mapping[str, str], options: Mapping[str, str], *, running: Lookup) -> Mapping[str, str]:
-    """Return the patterns for a new session: for secrets in its `settings`, and for those `options` of sources that hold one.
+def _options_for_spark(settings: PipelineSettings) -> Iterator[tuple[str, str]]:
+    """Yield names and values. Several sources may have options of one name."""
+    for name, source in settings.sources.items():
+        yield from source.options.items()
+        if source.path is not None and "@" in source.path:  # a user and a password; `?` is a wildcard
+            yield "path", source.path
+        if is_kafka(source):
+            with suppress(Usage):  # an option that Penstock's own reader does not take, so it reads nothing
+                yield from data_source_options(name, source).items()
+    for sink in settings.sinks.values():
+        if isinstance(sink, Kafka) and not settings.trigger.batches_have_identity:
+            yield from ((f"kafka.{name}", value) for name, value in sink.options.items())
+
+
+def redactions(settings: Mapping[str, str], secrets: QuerySecrets, *, running: Lookup) -> Mapping[str, str]:
+    """Return the patterns for a new session: for secrets in its `settings`, and for the `secrets` of a query.
 
     Each begins with that of `settings`, or that is `running`: it never redacts less than the user's own. Settings and options are
     matched by name. Plans name options in ways of their own, so texts are matched by value; that pattern is itself hidden.
+
+    Spark searches whole plans. No group of ours is repeated: Java's search of `(a|b)*` overflows its stack in a long text.
     """
-    secret = secret_items(settings)
-    if not secret and not options:
+    secret = {name: value for name, value in settings.items() if holds_secret(name, value)}
+    if not secret and not secrets.values:
         return {}
-    names = {TEXTS, *secret, *(name for key in secret for name in _in_hadoop(key)), *options}
-    ours = {SETTINGS: _is_one_of(names), OPTIONS: _is_one_of(names), TEXTS: _is_part_of({*secret.values(), *options.values()})}
+    names = {TEXTS, *secret, *(name for key in secret for name in _in_hadoop(key)), *secrets.names}
+    values = {*secret.values(), *secrets.values}
+    ours = {SETTINGS: _is_one_of(names), OPTIONS: _is_one_of(names), TEXTS: _is_part_of(values)}
     given = {key: settings.get(key) or running(key) or _DEFAULTS[key] for key in ours}
     return {key: _combined(given[key], pattern) for key, pattern in ours.items() if pattern is not None}
 

@@ -16,6 +16,7 @@ from penstock.spark.error import read_spark_error
 from penstock.spec.combinations import mode_complaints, own_output_complaints
 from penstock.spec.complaint import sentence
 from penstock.spec.pipeline import Trigger
+from penstock.support.secret import scrub
 from penstock.transform.guarantee import operator_claims, option_claims, output_mode_claim, require_mode, trigger_claim
 from penstock.transform.selection import random_functions
 
@@ -110,7 +111,7 @@ def _require_computable(frame: DataFrame, sink: Sink) -> None:
             remedy = "Leave such a column out, or cast it in the transform."
             _ = frame.selectExpr(*own.columns.values()).schema
     except PySparkException as error:
-        raise Usage(f"{wrong}: {read_spark_error(str(error)).sentence}", remedy=remedy) from error
+        raise Usage(f"{wrong}: {read_spark_error(scrub(str(error))).sentence}", remedy=remedy) from error
 
 
 def _require_same_account(routed: DataFrame, sink: Sink) -> None:

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from penstock.errors import Failed
 from penstock.run.connect import REMOTE, connect_session
 from penstock.run.java import use_java
-from penstock.run.jvm import redactions, secrets_of, start_jvm
+from penstock.run.jvm import QuerySecrets, redactions, secrets_of, start_jvm
 from penstock.source.kafka.connector import PACKAGES, ConnectorMissing, connector_settings, not_found
 from penstock.source.kafka.options import is_kafka
 from penstock.spec.pipeline import PipelineSettings
@@ -36,20 +36,20 @@ def session_of(settings: PipelineSettings) -> SparkSession:
     Where SPARK_REMOTE names a server of Spark Connect, the new session is there, and gets what of `conf` a session may set. Under
     spark-submit the settings only add. The JVM of a new classic session writes its log to `<home>/spark.log` and not over the
     terminal. It gets Spark's Kafka connector if a source has `reader: spark`, or, for `reader: auto`, where it can be had.
-    Settings of `conf` and options of sources that hold a secret are redacted in Spark's UI and event log. Raises
+    Settings of `conf`, options of sources and SQL that hold a secret are redacted in Spark's UI and event log. Raises
     DependencyMissing, Failed, Retryable.
     """
-    conf, packages, secret_options = settings.spark.conf, settings.spark.packages, secrets_of(settings)
+    conf, packages, secrets = settings.spark.conf, settings.spark.packages, secrets_of(settings)
     active = SparkSession.getActiveSession()
     if active is not None:
         for key, value in conf.items():
             if active.conf.get(key, None) is None and active.conf.isModifiable(key):
                 active.conf.set(key, value)
-        return _redacting(active, secret_options)
+        return _redacting(active, secrets)
     if REMOTE in os.environ:
-        return _redacting(connect_session(conf, packages), secret_options)
+        return _redacting(connect_session(conf, packages), secrets)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    start = partial(_started, log=Path(settings.home) / "spark.log", secret_options=secret_options)
+    start = partial(_started, log=Path(settings.home) / "spark.log", secrets=secrets)
     master = settings.spark.master
     named = {"spark.app.name": settings.pipeline, **({} if master is None else {"spark.master": master})}
     plain = _joined({**_QUIET, **conf}, {PACKAGES: ",".join(packages)})
@@ -79,11 +79,11 @@ def _joined(settings: Mapping[str, str], more: Mapping[str, str]) -> dict[str, s
     return {**settings, **{key: value for key, value in lists.items() if value}}
 
 
-def _started(settings: Mapping[str, str], *, log: Path, secret_options: Mapping[str, str]) -> SparkSession:
+def _started(settings: Mapping[str, str], *, log: Path, secrets: QuerySecrets) -> SparkSession:
     submitted = _submitted()
     adding = {key: value for key, value in settings.items() if key not in submitted}
     if _is_elsewhere():
-        return _created(adding, secret_options)
+        return _created(adding, secrets)
     use_java()
     logging.getLogger("py4j").propagate = False
     for name in _CONTEXTS:
@@ -91,7 +91,7 @@ def _started(settings: Mapping[str, str], *, log: Path, secret_options: Mapping[
     before = log.stat().st_size if log.exists() else 0
     try:
         with stderr_to(_opened(log)):
-            return _created(adding, secret_options)
+            return _created(adding, secrets)
     except PySparkException as error:
         missing = not_found(log.read_bytes()[before:].decode(errors="replace"))
         if missing is not None:
@@ -99,18 +99,18 @@ def _started(settings: Mapping[str, str], *, log: Path, secret_options: Mapping[
         raise Failed(f"Spark did not start: {error}", remedy=f"Its log {log} says why.") from error
 
 
-def _created(settings: Mapping[str, str], secret_options: Mapping[str, str]) -> SparkSession:
+def _created(settings: Mapping[str, str], secrets: QuerySecrets) -> SparkSession:
     """Return a session in a JVM that starts without the secrets of `settings`: they reach it over PySpark's own connection."""
     running = start_jvm(settings)
     builder = SparkSession.builder
-    for key, value in {**settings, **redactions(settings, secret_options, running=running)}.items():
+    for key, value in {**settings, **redactions(settings, secrets, running=running)}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
 
 
-def _redacting(session: SparkSession, secret_options: Mapping[str, str]) -> SparkSession:
+def _redacting(session: SparkSession, secrets: QuerySecrets) -> SparkSession:
     """Redact what a running session still can: SparkConf, and so the names of its settings, cannot change any more."""
-    for key, pattern in redactions({}, secret_options, running=lambda key: session.conf.get(key, None)).items():
+    for key, pattern in redactions({}, secrets, running=lambda key: session.conf.get(key, None)).items():
         if session.conf.isModifiable(key):
             session.conf.set(key, pattern)
     return session

@@ -87,7 +87,7 @@ def _unread(settings: DeliverySettings) -> Iterator[Finding]:
         try:
             missing = sorted(set(wanted) - brokers_of(name, source).topics(wanted).keys())
         except PenstockError as error:
-            yield Finding(subject="kafka", ok=False, message=scrub(str(error)))
+            yield Finding(subject="kafka", ok=False, message=str(error))
             continue
         message = (
             f"has no topic {', '.join(missing)}: create it, or correct the source {name}"
@@ -120,7 +120,7 @@ def places_of(plan: DeliveryPlan, ledger: Ledger, *, within_s: float = LOOK_S) -
         sinks = [sink for sink in sinks_of(plan) if isinstance(sink, HasMarker)]
     except PenstockError as error:  # such as a client library that is not installed on this machine
         names = map(SinkName, plan.settings.sinks)
-        return tuple(PlaceState(sink=name, account=None, state="unreachable", trouble=str(error)) for name in names)
+        return tuple(PlaceState(sink=name, account=None, state="unreachable", trouble=scrub(str(error))) for name in names)
     rows = published_rows(ledger, sinks)
     found = _marks(sinks, plan.pipeline, within_s=within_s)
     places = [(sink.name, account) for sink in sinks for account in sink.accounts]
@@ -163,7 +163,7 @@ def _state(place: Place, mark: HighWaterMark | PenstockError | None, ledger: Led
     """Return the state of a place in which `rows` rows were published."""
     sink, account = place
     if isinstance(mark, PenstockError):
-        return PlaceState(sink=sink, account=account, state="unreachable", trouble=str(mark))
+        return PlaceState(sink=sink, account=account, state="unreachable", trouble=scrub(str(mark)))
     if mark is None:
         try:
             require_marker_not_older(None if rows else Position(0), rows, None, sink=sink, account=account)

@@ -17,6 +17,7 @@ from penstock.source.kafka.options import is_kafka, reader_options
 from penstock.source.kafka.reader.opening import can_read, read_by_python
 from penstock.spark.error import SparkError, connector_remedy, read_spark_error
 from penstock.spec.source import Source
+from penstock.support.secret import scrub, shown_text
 
 if TYPE_CHECKING:
     from penstock.registry.decoding import DecodePass
@@ -60,7 +61,7 @@ def _opened(spark: SparkSession, name: str, source: Source) -> DataFrame:
         frame = _load(reader, source).alias(name)
         _ = frame.schema  # Spark Connect reports errors only when it is asked for something
     except Exception as error:
-        explained = _explained(name, source, read_spark_error(str(error)), version=spark.version)
+        explained = _explained(name, source, read_spark_error(scrub(str(error))), version=spark.version)
         if not (isinstance(explained, DependencyMissing) and _may_do_without(source) and can_read(spark)):
             raise explained from error
         return read_by_python(spark, name, source)
@@ -95,13 +96,13 @@ def _with_schema(reader: DataStreamReader, name: str, source: Source) -> DataStr
     try:
         return reader.schema(StructType.fromJson(json.loads(text)) if text.lstrip().startswith("{") else text)
     except Exception as error:
-        raise _bad_schema(name, text, read_spark_error(str(error))) from error
+        raise _bad_schema(name, text, read_spark_error(scrub(str(error)))) from error
 
 
 def _bad_schema(name: str, text: str, spark_error: SparkError) -> Usage:
     place = f" at character {spark_error.column}" if spark_error.column is not None else ""
     return Usage(
-        f"sources.{name}.schema cannot be read{place}: {spark_error.sentence} Found {text[:200]!r}.",
+        f"sources.{name}.schema cannot be read{place}: {spark_error.sentence} Found {shown_text(text)[:200]!r}.",
         remedy='Write it as "name TYPE, name TYPE" with types of Spark SQL, or as the JSON that df.schema.json() prints.',
     )
 
@@ -114,8 +115,9 @@ def _with_watermark(frame: DataFrame, name: str, source: Source) -> DataFrame:
         late = frame.withWatermark(watermark.column, f"{watermark.delay} milliseconds")
         _ = late.schema
     except Exception as error:
+        reason = read_spark_error(scrub(str(error))).sentence
         raise Usage(
-            f"sources.{name}.watermark cannot be put on column {watermark.column!r}: {read_spark_error(str(error)).sentence}",
+            f"sources.{name}.watermark cannot be put on column {watermark.column!r}: {reason}",
             remedy=f"Name a TIMESTAMP column of the source; it has {', '.join(frame.columns)}.",
         ) from error
     return late

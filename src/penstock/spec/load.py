@@ -13,7 +13,7 @@ from penstock.errors import Usage
 from penstock.spec.complaint import Complaint, KeyPath, complaints, dotted, key_path, sentence
 from penstock.spec.document import Document, parse, scalar
 from penstock.spec.pipeline import PipelineSettings
-from penstock.support.secret import Interpolated, Secret, remember, remember_given
+from penstock.support.secret import Interpolated, Secret, remember_given
 
 _RETYPED: Final[Mapping[str, type | tuple[type, ...]]] = {
     "int_type": int,
@@ -144,8 +144,6 @@ def overridden(path: KeyPath, overrides: Sequence[str]) -> str | None:
     return None
 
 
-_SQL: Final = frozenset({"sql", "where", "select"})
-"""Keys of SQL, or of lists of it."""
 _REFERENCE = re.compile(r"\$(\$\{)|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|([^}]*)(\}?))")
 
 
@@ -190,8 +188,6 @@ def _replaced(text: str, path: KeyPath, document: Document, environ: Mapping[str
     result = _REFERENCE.sub(replacement, text)
     if not given:
         return Interpolated(result)
-    remember_given(result, given)
-    if not _SQL.isdisjoint(path[-2:]):  # errors quote parts of the SQL
-        for value in given:
-            remember(Secret(value))
+    shown = _REFERENCE.sub(lambda found: found[0] if found[2] and environ.get(found[2]) else replacement(found), text)
+    remember_given(result, given, shown=shown)
     return Secret(result)

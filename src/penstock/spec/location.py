@@ -13,6 +13,7 @@ from penstock.spec.complaint import complaint_error, described
 from penstock.spec.place import AccountUrl, CheckpointUrl, LedgerUrl, SpoolUrl, is_postgres, local_path
 from penstock.spec.settings import OneKey, Settings
 from penstock.spec.source import Options
+from penstock.spec.sql import SQL
 
 FAIL, QUARANTINE = "fail", "quarantine"
 
@@ -123,7 +124,7 @@ class Route(OneKey):
 
     column: str | None = Field(default=None, min_length=1, description="The column that holds the account's name.")
     hash: Columns | None = Field(default=None, description="Spread rows evenly over the accounts by a hash of these columns.")
-    sql: str | None = Field(default=None, min_length=1, description="A Spark SQL expression that yields the account's name.")
+    sql: SQL | None = Field(default=None, description="A Spark SQL expression that yields the account's name.")
 
     if TYPE_CHECKING:
 

@@ -28,6 +28,7 @@ from penstock.spec.scalar import Duration, Name, PythonName, ViewName
 from penstock.spec.settings import OneKey, Settings
 from penstock.spec.sink import GivenSink, Sink
 from penstock.spec.source import Options, Source
+from penstock.spec.sql import SQL
 
 _ORDER = (
     "pipeline", "home", "guarantee", "spark", "sources", "transform", "sinks", "quarantine",
@@ -40,7 +41,7 @@ _Place: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 class Transform(OneKey):
     """One query over the sources, as SQL or as a Python function."""
 
-    sql: str | None = Field(default=None, min_length=1, description="A Spark SQL query; every source is a view of its name.")
+    sql: SQL | None = Field(default=None, description="A Spark SQL query; every source is a view of its name.")
     python: PythonName | None = Field(
         default=None,
         description="`package.module:function`, called once as `function(spark, sources: dict[str, DataFrame]) -> DataFrame`.",

@@ -261,7 +261,7 @@ def _catalog_url(value: str, info: ValidationInfo) -> str:
     return _sqlite_url(value, info)
 
 
-_REST = re.compile(r"https?://[^/?#@\s]+(/[^?#@\s]*)?")
+_REST = re.compile(r"https?://([^\s/@:?#\[\]]+|\[[0-9a-fA-F:.]+\])(:\d+)?(/[^\s?#@]*)?")
 """Without user and password, which messages might show."""
 
 

@@ -3,23 +3,26 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
 from penstock.spec.complaint import complaint_error
-from penstock.spec.location import Columns
+from penstock.spec.location import Columns, as_tuple
 from penstock.spec.settings import Settings
+from penstock.spec.sql import SQL
+from penstock.support.secret import shown_text
 
-Predicate = Annotated[str, Field(min_length=1)]
+Expressions = Annotated[tuple[SQL, ...], BeforeValidator(as_tuple)]
+"""Names of columns, or expressions."""
 
 
 class TakesRows(Settings):
     """Base of the settings of all sinks."""
 
-    where: Predicate | None = Field(
+    where: SQL | None = Field(
         default=None, description="A Spark SQL predicate: the sink takes the rows for which it is true. Without it, all of them."
     )
-    select: Columns = Field(
+    select: Expressions = Field(
         default=(),
         description="Names of columns, or Spark SQL expressions such as `amount * 2 AS twice`: what the sink writes of each row. "
         "Without it, all columns.",
@@ -43,12 +46,12 @@ class TakesRows(Settings):
         return not (self.where or self.select or self.exclude or self.deletes)
 
     def taking(self) -> Mapping[str, str]:
-        """Say for `explain` what the sink takes, nothing where that is all."""
+        """Say for `explain` what the sink takes, without secrets; nothing where that is all."""
         parts = {
-            "rows where": self.where or "",
-            "columns": ", ".join(self.select),
+            "rows where": shown_text(self.where or ""),
+            "columns": ", ".join(map(shown_text, self.select)),
             "all columns but": ", ".join(self.exclude),
-            "deletes where": self.deletes or "",
+            "deletes where": shown_text(self.deletes or ""),
         }
         taken = "; ".join(f"{what} {which}" for what, which in parts.items() if which)
         return {"take": taken} if taken else {}
@@ -65,7 +68,7 @@ class TakesRows(Settings):
 class DeletesRows(TakesRows):
     """Base of the settings of sinks in which a row can delete the one with its key."""
 
-    delete_when: Predicate | None = Field(
+    delete_when: SQL | None = Field(
         default=None,
         description="With `write: upsert`: a Spark SQL predicate. A row for which it is true deletes the row with its key; "
         "one that is not there is no error. It may use columns that are not written.",

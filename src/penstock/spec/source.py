@@ -21,6 +21,7 @@ from penstock.spec.place import SourcePath
 from penstock.spec.registry import Decode, require_subjects
 from penstock.spec.scalar import Duration
 from penstock.spec.settings import Settings
+from penstock.spec.sql import SQL
 from penstock.support.secret import Secret, remember, remember_options
 
 FILE_FORMATS = frozenset({"avro", "binaryFile", "csv", "json", "orc", "parquet", "text", "xml"})
@@ -79,10 +80,9 @@ class Source(Settings):
         description="Directory that file formats read new files from; wildcards and every URL that Spark knows are allowed.",
     )
     table: str | None = Field(default=None, min_length=1, description="Table to stream from, in place of `format` and `path`.")
-    schema_ddl: str | None = Field(
+    schema_ddl: SQL | None = Field(
         default=None,
         alias="schema",
-        min_length=1,
         description="Columns as DDL (`year INT, origin STRING`) or as Spark's schema JSON. File formats need it.",
     )
     options: Options = Field(

@@ -27,6 +27,7 @@ from penstock.spec.place import (
 from penstock.spec.scalar import Duration, ModuleName, SchemaChanges
 from penstock.spec.selection import DeletesRows, TakesRows
 from penstock.spec.settings import OneKey
+from penstock.spec.sql import SQL, SQLType
 from penstock.support.secret import redact, remember_options
 
 Write: TypeAlias = Literal["append", "upsert", "insert_if_absent", "replace"]
@@ -135,9 +136,8 @@ class DuckDB(FileTable, init=False):
 class Merge(OneKey):
     """SQL that is run over the staged rows, in the transaction that publishes them."""
 
-    sql: str | None = Field(
+    sql: SQL | None = Field(
         default=None,
-        min_length=1,
         description="Statements of the database's own SQL, with `;` between them. `{staged}` stands for the table that holds the "
         "batch's rows, `{table}` for the sink's.",
     )
@@ -374,7 +374,7 @@ class DBAPI(Table):
         description="`append` rows, `insert_if_absent` by key, or `replace` the whole content (complete mode).",
     )
     key: Columns = Field(default=(), description="Columns that identify a row; needed by `insert_if_absent`.")
-    columns: Mapping[str, str] = Field(
+    columns: Mapping[str, SQLType] = Field(
         default_factory=dict, description="SQL types of columns where the table is created and the usual type will not do."
     )
     longest: int = Field(

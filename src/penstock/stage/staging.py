@@ -16,6 +16,7 @@ from penstock.errors import PenstockError, StageFailed
 from penstock.protocols import SCHEMA_KEY, Stager, StageWriter, requesting, requests_since, requests_so_far
 from penstock.spark.error import SparkError, read_spark_failure
 from penstock.support.error_transport import errors_through_spark, from_task
+from penstock.support.secret import scrub
 
 START = FaultPoint("stage.start", "A task begins to stage its share of a batch.")
 REPORT = FaultPoint("stage.report", "Everything of a task is staged, and Spark is about to be told.")
@@ -179,7 +180,7 @@ def _as(schema: "pa.Schema", columns: "Sequence[pa.Array]") -> "list[pa.Array]":
 
 
 def _failed(cause: Exception) -> StageFailed:
-    reason = str(cause).strip().split("\n", maxsplit=1)[0] or "no message"
+    reason = scrub(str(cause)).strip().split("\n", maxsplit=1)[0] or "no message"
     return StageFailed(
         f"Staging failed with {type(cause).__name__}: {reason}",
         remedy="Nothing of the batch was decided. Mend the cause and start again.",
@@ -193,7 +194,7 @@ def from_spark(cause: Exception) -> PenstockError:
     transported = from_task(str(cause))
     if transported is not None:
         return transported
-    spark_error = read_spark_failure(str(cause))
+    spark_error = read_spark_failure(scrub(str(cause)))
     return StageFailed(
         f"Spark could not compute the batch: {spark_error.sentence}",
         remedy=f"{_advice(spark_error)} Nothing of the batch was decided.",

@@ -6,6 +6,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 MASK = "***"
 
@@ -25,8 +26,18 @@ SHORTEST_SCRUBBED = 6
 """Shorter secrets are not scrubbed: they occur in many words."""
 
 _known: set[str] = set()
-_given: dict[str, frozenset[str]] = {}
-"""For each text of the pipeline file that came from the environment: the values of variables in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What the environment gave to a text of the pipeline file: the values in it, and the text with references in their place."""
+
+    values: frozenset[str]
+    shown: str
+
+
+_given: dict[str, _Given] = {}
+"""By the text that the validators get, which turn it into a plain string."""
 
 
 class Interpolated(str):
@@ -42,6 +53,21 @@ class Secret(Interpolated):
 
     def __repr__(self) -> str:
         return f"'{MASK}'"
+
+
+class SecretSQL(Secret):
+    """SQL with values of the environment in it. Its `repr` is the SQL of the pipeline file, `${VAR}` in place of each value."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return repr(self.shown)
+
+    @property
+    def shown(self) -> str:
+        """The SQL of the pipeline file; only MASK in a process that did not load that file."""
+        given = _given.get(self)
+        return MASK if given is None else redact(given.shown)
 
 
 def redact(url: str) -> str:
@@ -76,6 +102,8 @@ def holds_secret(name: str, text: str) -> bool:
 
 def shown_text(text: str, *, name: str = "") -> str:
     """Return what may be shown of the value `text` of option `name`."""
+    if isinstance(text, SecretSQL):
+        return text.shown
     return MASK if isinstance(text, Secret) or looks_secret(name) else redact(text)
 
 
@@ -83,25 +111,32 @@ def remember(text: str) -> None:
     """Make `scrub` mask `text` (a secret, or a URL whose password is one) in this process from now on."""
     found = _WHOLE_URL_PASSWORD.match(text) or _URL_PASSWORD.search(text)
     secrets = [text] if isinstance(text, Secret) and "://" not in text else [found[2]] if found else []
-    _known.update(secret for secret in secrets if len(secret) >= SHORTEST_SCRUBBED)
+    for secret in map(str, secrets):
+        if len(secret) >= SHORTEST_SCRUBBED:
+            _known.update((secret, repr(secret)[1:-1]))  # messages quote by `repr`, which escapes
 
 
 def remember_options(options: Mapping[str, object]) -> None:
-    """Call `remember` for every option that came from the environment or is named like a credential."""
+    """Call `remember` for every option, at any depth, that came from the environment or is named like a credential."""
     for name, value in options.items():
-        if isinstance(value, str) and (isinstance(value, Secret) or looks_secret(name)):
+        if isinstance(value, Mapping):
+            remember_options(value)
+        elif isinstance(value, list | tuple):
+            for item in value:
+                remember_options({name: item})
+        elif isinstance(value, str) and (isinstance(value, Secret) or looks_secret(name)):
             remember(Secret(value))
 
 
-def remember_given(text: str, values: Iterable[str]) -> None:
-    """Record that `text` contains `values` from the environment, for when a validator has turned it into a plain string."""
+def remember_given(text: str, values: Iterable[str], *, shown: str) -> None:
+    """Record that `text` contains `values` from the environment, and that `shown` is the text with references to them."""
     if text:
-        _given[text] = frozenset(values)
+        _given[text] = _Given(frozenset(values), shown)
 
 
 def values_in(text: str) -> frozenset[str]:
     """Return the environment's values in a text of a pipeline file, such as a query."""
-    return _given.get(text, frozenset())
+    return _given[text].values if text in _given else frozenset()
 
 
 def is_from_environment(text: str) -> bool:

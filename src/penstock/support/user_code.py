@@ -9,6 +9,7 @@ from types import ModuleType
 
 from penstock.errors import Failed, Usage
 from penstock.spark.error import read_spark_error
+from penstock.support.secret import scrub
 
 _beside: set[str] = set()
 
@@ -42,7 +43,7 @@ def raised(error: BaseException) -> str:
         return f"{type(error).__name__} at {error.filename} line {error.lineno}: {error.msg}."
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)]
     place = f" at {own[-1].filename} line {own[-1].lineno}" if own else ""
-    return f"{type(error).__name__}{place}: {read_spark_error(str(error)).sentence}"
+    return f"{type(error).__name__}{place}: {read_spark_error(scrub(str(error))).sentence}"
 
 
 def _load_module(name: str, key: str, modules: Path | None) -> ModuleType:

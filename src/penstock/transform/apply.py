@@ -1,6 +1,7 @@
 """Application of a pipeline file's `transform:`: SQL over the sources' views, a Python function, or nothing."""
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -14,6 +15,7 @@ from penstock.core.model import SourceName
 from penstock.errors import Failed, Usage
 from penstock.spark.error import SparkError, read_spark_error
 from penstock.spec.pipeline import Transform
+from penstock.support.secret import MASK, SHORTEST_SCRUBBED, scrub, values_in
 from penstock.support.user_code import load, loaded_beside, raised
 from penstock.transform.plan import plan_of, source_order
 
@@ -81,7 +83,7 @@ def run_sql(spark: SparkSession, query: str) -> DataFrame:
         frame = spark.sql(query)
         _ = frame.schema  # Spark Connect analyses only when it is asked for something
     except PySparkException as error:
-        raise _wrong_sql(read_spark_error(str(error)), query) from error
+        raise _wrong_sql(read_spark_error(scrub(str(error))), query) from error
     return frame
 
 
@@ -90,7 +92,7 @@ def _require_query(spark: SparkSession, query: str) -> None:
     try:
         spark.sql(_ONLY_A_QUERY + query).collect()
     except PySparkException as error:
-        spark_error = read_spark_error(str(error))
+        spark_error = read_spark_error(scrub(str(error)))
         if spark_error.condition is None or not spark_error.condition.startswith("PARSE_"):
             return
         line = None if spark_error.line is None else spark_error.line - _LINES_BEFORE
@@ -105,13 +107,24 @@ def _wrong_sql(spark_error: SparkError, query: str) -> Usage:
     )
 
 
+_HIDDEN = "\0"
+
+
 def _near(spark_error: SparkError, query: str) -> str:
-    lines = query.split("\n")
+    lines = _with_secrets_marked(query).split("\n")
     if spark_error.line is None or not 0 < spark_error.line <= len(lines):
         return ""
     start = max(0, (spark_error.column or 1) - 40)
-    near = lines[spark_error.line - 1][start : start + 80].strip()
+    near = re.sub(f"{_HIDDEN}+", MASK, lines[spark_error.line - 1][start : start + 80]).strip()
     return f" It is near `{near}`." if near else ""
+
+
+def _with_secrets_marked(query: str) -> str:
+    """Return `query` with other letters for its secrets, as many and in as many lines, so that no half of one is cut out."""
+    for value in sorted(values_in(query), key=len, reverse=True):
+        if len(value) >= SHORTEST_SCRUBBED:
+            query = query.replace(value, re.sub(r"[^\n]", _HIDDEN, value))
+    return query
 
 
 _PYTHON_KEY = "transform.python"

@@ -13,6 +13,7 @@ from penstock.spark.column_name import quoted
 from penstock.spark.error import read_spark_error
 from penstock.spec.selection import TakesRows
 from penstock.spec.settings import nearest
+from penstock.support.secret import scrub
 from penstock.transform.guarantee import random_in
 from penstock.transform.plan import plan_of
 
@@ -103,7 +104,7 @@ class _Analysis:
         names = [field.name for _, field in columns]
         twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
         if twice is not None:
-            raise Usage(f"{self._sink}.select gives two columns named {twice!r}.", remedy="Rename one of them by AS.")
+            raise Usage(f"{self._sink}.select gives two columns named {scrub(twice)!r}.", remedy="Rename one of them by AS.")
         if not names:
             raise Usage(f"{self._sink}.exclude names every column of the rows.", remedy="Keep one at least.")
         return OwnRows(
@@ -119,7 +120,7 @@ class _Analysis:
         except PySparkException as error:
             raise Usage(
                 f"{self._sink}.{key} is {shown!r}, which Spark cannot compute from the rows: "
-                f"{read_spark_error(str(error)).sentence}",
+                f"{read_spark_error(scrub(str(error))).sentence}",
                 remedy=f"The rows have {', '.join(self._rows.columns)}: correct it, or the transform.",
             ) from error
         has_subquery = any(_SUBQUERY in node.detail for node in nodes)

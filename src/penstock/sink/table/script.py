@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from penstock.errors import Usage
+from penstock.support.secret import scrub
 
 STAGED, TABLE = "{staged}", "{table}"
 _WORD = re.compile(r"[A-Za-z]+")
@@ -62,9 +63,9 @@ def script_of(text: str, syntax: Syntax) -> Script:
     for statement in statements:
         word = _WORD.match(statement.shown.lstrip(" \t\r\n("))
         if word is None or word[0].upper() not in syntax.starts:
+            begins = word[0] if word else scrub(statement.shown.strip())[:20]
             raise Usage(
-                f"A statement of `merge` begins with {(word[0] if word else statement.shown.strip()[:20])!r}, expected one of "
-                f"{', '.join(sorted(syntax.starts))}.",
+                f"A statement of `merge` begins with {begins!r}, expected one of {', '.join(sorted(syntax.starts))}.",
                 remedy="Leave transactions, tables and settings alone: the statements run inside Penstock's own transaction.",
             )
     if not any(STAGED in statement.shown for statement in statements):
