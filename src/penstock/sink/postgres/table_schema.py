@@ -14,14 +14,7 @@ from psycopg.sql import SQL, Composed, Literal
 from penstock.core.model import SinkName
 from penstock.errors import Refused
 from penstock.sink.postgres import statements as sql
-from penstock.sink.postgres.members import (
-    Member,
-    kind_named,
-    member_of,
-    require_fitting_members,
-    require_lasting_members,
-    unlogged,
-)
+from penstock.sink.postgres.members import require_fitting_members
 from penstock.sink.postgres.row_validator import RowValidator
 from penstock.sink.postgres.statements import OWN_TABLES, TableStatements
 from penstock.sink.postgres.storage import STORAGES, longest_text, storage_of
@@ -30,6 +23,7 @@ from penstock.sink.table.dialect import Rows
 from penstock.sink.table.served import ServedTables
 from penstock.sink.table.target import BY_KEY, NotStoredError, Target, not_a_table
 from penstock.sql.postgres.database import Connection
+from penstock.sql.postgres.members import Member, kind_named, member_of, require_lasting_members, unlogged
 from penstock.sql.postgres.names import quoted_table, require_name, split_name
 from penstock.sql.postgres.statements import UNIQUES
 from penstock.sql.table_name import in_double_quotes
@@ -87,8 +81,8 @@ def table_schema_of(connection: Connection, schema: str, table: str) -> TableSch
 
 def _schema_query(schema: str, table: str) -> Composed:
     oid = SQL("c.oid")
-    uniques, members = UNIQUES.format(oid=oid), sql.MEMBERS.format(oid=oid)
-    return sql.TABLE_SCHEMA.format(uniques=uniques, members=members, schema=Literal(schema), table=Literal(table))
+    uniques, weak = UNIQUES.format(oid=oid), sql.WEAK_MEMBERS.format(oid=oid)
+    return sql.TABLE_SCHEMA.format(uniques=uniques, weak_members=weak, schema=Literal(schema), table=Literal(table))
 
 
 def _schema_from(found: Sequence[Any]) -> TableSchema:
