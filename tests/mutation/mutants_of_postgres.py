@@ -295,6 +295,22 @@ MUTANTS_OF_POSTGRES = (
         tests=(f"{OF_MEMBERS}::test_tables_of_our_own_are_logged_too",),
     ),
     Mutant(
+        bug=17,
+        name="a-column-of-postgres-takes-different-keys-for-equal",
+        file=SHAPE,
+        find="        if column.collation is not None:\n",
+        replace="        if False:\n",
+        tests=(f"{OF_TABLES}::test_a_key_that_took_different_texts_for_equal_is_exact_after_what_is_told",),
+    ),
+    Mutant(
+        bug=17,
+        name="an-index-of-postgres-takes-different-keys-for-equal",
+        file=SHAPE,
+        find="        if names == frozenset(target.key):\n",
+        replace="        if False:\n",
+        tests=(f"{OF_TABLES}::test_a_key_that_took_different_texts_for_equal_is_exact_after_what_is_told",),
+    ),
+    Mutant(
         bug=32,
         name="a-rule-sends-rows-elsewhere",
         file="src/penstock/sink/postgres/table_schema.py",

@@ -85,10 +85,12 @@ SELECT c.oid, c.relkind::text, c.relpersistence::text,
         FROM pg_catalog.pg_rewrite r WHERE r.ev_class = c.oid AND r.ev_type <> '1'),
        (SELECT coalesce(json_agg(json_build_array(
                    a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), a.attnotnull,
-                   a.attgenerated <> '' OR a.attidentity = 'a', a.atthasdef OR a.attidentity <> ''
+                   a.attgenerated <> '' OR a.attidentity = 'a', a.atthasdef OR a.attidentity <> '',
+                   (SELECT o.collname FROM pg_catalog.pg_collation o WHERE o.oid = a.attcollation AND NOT o.collisdeterministic)
                ) ORDER BY a.attnum), '[]')
         FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
        (SELECT coalesce(json_agg(u.names), '[]') FROM ({uniques}) u),
+       (SELECT coalesce(json_agg(json_build_array(u.index, u.names) ORDER BY u.index), '[]') FROM ({blind_uniques}) u),
        EXISTS (SELECT 1 FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid),
        (SELECT coalesce(json_agg(json_build_array(w.name, w.named, w.parent, w.is_partition, w.kind, w.persistence)
                                  ORDER BY w.oid), '[]')
