@@ -141,6 +141,22 @@ MUTANTS_OF_SETTINGS = (
     ),
     Mutant(
         bug=32,
+        name="a-marker-in-sql-server-may-be-in-memory-only",
+        file="src/penstock/sink/table/sql_sink.py",
+        find="                self._require_own_table(table_schema, table)\n",
+        replace="                pass\n",
+        tests=("tests/unit/test_sqlserver_table.py::test_tables_of_our_own_keep_what_they_take",),
+    ),
+    Mutant(
+        bug=32,
+        name="a-check-looks-at-no-marker-in-sql-server",
+        file="src/penstock/sink/sqlserver/sink.py",
+        find="                require_own_table(table_schema, table)\n",
+        replace="                pass\n",
+        tests=("tests/unit/test_sqlserver_table.py::test_tables_of_our_own_keep_what_they_take",),
+    ),
+    Mutant(
+        bug=32,
         name="an-external-table-is-taken-for-one-on-disk",
         file="src/penstock/sink/sqlserver/table_schema.py",
         find='            "an external table": self.is_external,\n',
