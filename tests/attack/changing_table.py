@@ -1,5 +1,6 @@
 """A coordinator, a ledger and a real sink, without Spark, whose rows, table and settings change between two starts."""
 
+import json
 import re
 from collections import Counter
 from dataclasses import replace
@@ -12,7 +13,8 @@ from tests.unit.table_target import spark_schema
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.outcome import StagedBatch
 from penstock.commit.verification import LedgerDecisions
-from penstock.core.model import Attempt, new_nonce
+from penstock.core.codec.entry import decode_entry, encode_entry
+from penstock.core.model import NEWEST_ROW_DIGEST, Attempt, RowDigest, new_nonce
 from penstock.core.row_hash import row_hashes
 from penstock.errors import Failed, PenstockError
 from penstock.ledger.log import LogLedger
@@ -23,6 +25,7 @@ from penstock.testing.conformance.rig import as_batch
 
 _STATEMENT = re.compile(r"``(.+?)``(?!`)|`([^`]+)`")
 _NULL_COLUMN = re.compile(r"CAST\(NULL AS (\w+)\) AS `?([^`]+)`?")
+_SIGNED_BY = re.compile(r"-[0-9a-f]{32}(?=\.id$)")
 _MOST_STEPS = 6
 _SPARK = {"int64": "long", "int32": "integer", "string": "string"}
 
@@ -54,6 +57,7 @@ class ChangingTable:
     """`columns`: the rows' columns and types, as the transform gives them. `settings`: of the sink.
 
     `rename_back`, `make_anew`: the statements of a person who is told to do that. `forgetting`: what pieces do not say in `ref`.
+    `row_digest`: how the ledger hashes rows.
     """
 
     def __init__(self, bench, **settings):
@@ -61,9 +65,27 @@ class ChangingTable:
         self.store, self.clock, self.numbers = MemoryStore(), count(), count()
         self.first_columns = dict(self.columns)
         self.remedies = []
-        self.forgetting = frozenset()
+        self.forgetting, self.row_digest = frozenset(), NEWEST_ROW_DIGEST
         self.rename_back = None
         self.make_anew = ()
+
+    # --- an upgrade
+
+    def use_older_penstock(self):
+        """Stage what comes as an older Penstock did: pieces do not say how they are written, and rows have the older hash."""
+        self.forgetting, self.row_digest = {"write", "key"}, RowDigest.XXHASH64
+
+    def upgrade(self, *, markers):
+        """Leave ledger, spool and marker as that Penstock wrote them: in its formats, and without an identity."""
+        for key in [*self.store.keys("entries/")]:
+            entry = decode_entry(self.store.get(key))
+            older = encode_entry(replace(entry, summary=replace(entry.summary, ledger_id=None, row_digest=self.row_digest)))
+            assert json.loads(older)["version"] <= 2
+            self.store.put(key, older)
+        for signature in self.bench.rig.directory.rglob("ledger-*.id"):
+            signature.rename(signature.with_name(_SIGNED_BY.sub("", signature.name)))
+        self.bench.rig.sql(f"UPDATE {markers} SET ledger_id = NULL, format_version = 1")
+        self.forgetting = frozenset()
 
     # --- the pipeline
 
@@ -104,6 +126,7 @@ class ChangingTable:
     def _start(self, *, schema, killed=False):
         sink = self.bench.rig.make(**self.settings)
         ledger = LogLedger(self.store, pipeline=PIPELINE)
+        sink.use_row_digest(self.row_digest)
         used = _Unpublished(sink)
         coordinator = Coordinator(
             pipeline=PIPELINE, ledger=ledger, sinks=[used], now_ms=self.clock.__next__, sleep=lambda _: None
@@ -123,7 +146,7 @@ class ChangingTable:
         batch = as_batch([dict(zip(self.columns, row, strict=True)) for row in rows], schema)
         writer = sink.stager().open(attempt, batch.schema.with_metadata({SCHEMA_KEY: schema.encode()}))  # as tasks do
         if rows:
-            writer.write(batch, hashes=row_hashes(batch), accounts=None)
+            writer.write(batch, hashes=row_hashes(batch, self.row_digest), accounts=None)
         pieces = [
             replace(piece, ref={k: v for k, v in piece.ref.items() if k not in self.forgetting}) for piece in writer.finish()
         ]
@@ -198,6 +221,7 @@ class ChangingTable:
     def verify(self):
         """The sink's own report, against the ledger's totals."""
         ledger, sink = LogLedger(self.store, pipeline=PIPELINE), self.bench.rig.make(**self.settings)
+        sink.use_row_digest(self.row_digest)
         sink.prepare(pipeline=PIPELINE, schema=None)
         try:
             return sink.verify(LedgerDecisions(ledger, sink.name, tail=ledger.tail()))

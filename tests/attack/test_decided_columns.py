@@ -291,6 +291,31 @@ def test_pieces_of_an_older_penstock_are_written_as_configured(changing):
     assert rows_of(table) == Counter([(1, "a"), (2, "b")])
 
 
+@pytest.mark.parametrize("key", [[], ["id"]], ids=["append", "by key"])
+@pytest.mark.parametrize("recovered", [True, False], ids=["recover", "start"])
+def test_a_decision_of_an_older_penstock_is_outstanding_when_this_one_starts(changing, kind, key, recovered):
+    """Its entry has an older format, its pieces say nothing of `write` and `key`, and ledger and marker have no identity."""
+    by_key = "insert_if_absent" if kind == "dbapi" else "upsert"
+    table = changing(write=by_key if key else "append", key=key)
+    table.use_older_penstock()
+    table.deliver((1, "a"), (2, None))
+    table.deliver((1, "b"), (3, "c"), killed=True)
+    markers = "penstock_dbapi_marker" if kind == "dbapi" else "penstock_marker"
+    table.upgrade(markers=markers)
+    if recovered:
+        table.recover()
+    else:
+        table.start()
+    first = [(1, "a")] if not key or kind == "dbapi" else []
+    second = [(1, "b")] if not key or kind != "dbapi" else []
+    assert rows_of(table) == Counter([*first, *second, (2, None), (3, "c")])
+    table.deliver((4, "d"))
+    assert rows_of(table) == Counter([*first, *second, (2, None), (3, "c"), (4, "d")])
+    assert table.verify().ok
+    [(ledger_id,)] = table.bench.sql(f"SELECT ledger_id FROM {markers}")
+    assert ledger_id
+
+
 @only("sqlite", "duckdb", "postgres", "mysql")
 def test_a_table_that_would_hold_other_values_is_not_filled_by_recover(changing, kind):
     """`recover` knows no rows' columns before it publishes; the database would make 7 of '007' where it converts."""

@@ -71,7 +71,7 @@ ROWS = [(1, "a"), (11, "b")]
 @pytest.mark.parametrize("write", ["append", "replace"])
 def test_what_a_member_does_not_keep_is_refused_before_the_start(target, write, ddl, error, message):
     table = target(write=write)
-    _as_administrator(table, ddl)
+    as_administrator(table, ddl)
     sink = table.rig.make()
     with pytest.raises(error, match=message):
         sink.require_schema_accepted(pipeline=PIPELINE, schema=table.rig.schema)
@@ -132,10 +132,10 @@ DEEP = 'CREATE FOREIGN TABLE "Deep" {} SERVER elsewhere'
 def test_what_is_told_of_a_member_can_be_run_as_it_is(target, ddl):
     """Whatever schema it is in, whatever its name, and however deep."""
     table = target()
-    _as_administrator(table, ddl)
+    as_administrator(table, ddl)
     with pytest.raises((GuaranteeTooWeak, Refused)) as refused:
         table.sink()
-    _as_administrator(table, refused.value.remedy.rstrip(".").partition(", and")[0])
+    as_administrator(table, refused.value.remedy.rstrip(".").partition(", and")[0])
     table.sink()
 
 
@@ -251,7 +251,7 @@ def test_a_table_of_our_own_in_another_schema_is_logged_by_what_is_told(target, 
     table.put(table.sink(), [(2, "c")], batch_id=1)
 
 
-def _as_administrator(table, ddl):
+def as_administrator(table, ddl):
     """Who alone makes foreign tables; all others belong to the role, as if it had made them."""
     with table.rig.running.admin(table.rig.name) as admin:
         admin.execute(ddl.encode())

@@ -12,6 +12,20 @@ from penstock.testing.conformance import PIPELINE
 
 target = pytest.fixture(targets)
 
+BY_NAME = {"write": "upsert", "key": ["name"]}
+BLIND = "CREATE COLLATION blind (provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
+"""To it, texts that differ in case are equal."""
+BLIND_KEYS = {
+    "column": f"{BLIND}; CREATE TABLE t (id bigint, name varchar(9) COLLATE blind PRIMARY KEY)",
+    "column with an exact index": (
+        f'{BLIND}; CREATE TABLE t (id bigint, name text COLLATE blind); CREATE UNIQUE INDEX ON t (name COLLATE "C")'
+    ),
+    "index": f'{BLIND}; CREATE TABLE t (id bigint, name text); CREATE UNIQUE INDEX "By" ON t (name COLLATE blind)',
+    "index beside an exact one": (
+        f'{BLIND}; CREATE TABLE t (id bigint, name text UNIQUE); CREATE UNIQUE INDEX "By" ON t (name COLLATE blind)'
+    ),
+}
+
 
 def test_a_table_is_created_with_its_key(target):
     table = target(schema=spark_schema(id="long", price="decimal(12,2)", seen="timestamp"), write="upsert", key=["id"])
@@ -90,6 +104,24 @@ def test_names_that_are_none(target, table):
             Refused,
             "has the rule 'notes', with which PostgreSQL takes no INSERT by key",
         ),
+        *(
+            (
+                BLIND_KEYS[what],
+                BY_NAME,
+                Refused,
+                "Column 'name' of the key of table 't' has the collation 'blind', which takes different texts for equal",
+            )
+            for what in ("column", "column with an exact index")
+        ),
+        *(
+            (
+                BLIND_KEYS[what],
+                BY_NAME,
+                Refused,
+                "The unique index public.\"By\" on the key of table 't' has a collation which takes different texts for equal",
+            )
+            for what in ("index", "index beside an exact one")
+        ),
         ("SELECT 1", {"create": False}, Refused, "There is no table 't' in the database"),
         ("SELECT 1", {"table": "nowhere.t"}, Refused, "There is no schema 'nowhere'"),
         ("SELECT 1", {"write": "upsert", "key": ["Id"]}, Usage, "The key names column 'Id'"),
@@ -111,6 +143,47 @@ def test_what_will_not_do_is_refused_before_the_start_and_nothing_is_created(tar
     with pytest.raises(error, match=said):
         table.sink()
     assert table.sql("SELECT relname FROM pg_class WHERE relkind IN ('r', 'v', 'i') ORDER BY 1") == before
+
+
+@pytest.mark.parametrize("ddl", BLIND_KEYS.values(), ids=BLIND_KEYS)
+@pytest.mark.parametrize("write", ["upsert", "insert_if_absent"])
+def test_a_key_that_took_different_texts_for_equal_is_exact_after_what_is_told(target, ddl, write):
+    table = target(**{**BY_NAME, "write": write})
+    table.sql(ddl)
+    for _ in range(3):
+        try:
+            table.sink()
+        except Refused as refused:
+            table.sql(refused.remedy.partition(", neither partial")[0].rstrip("."))
+    sink = table.sink()
+    table.put(sink, [(1, "a"), (2, "A")], batch_id=0)
+    table.put(sink, [(3, "a"), (4, "B")], batch_id=1)
+    kept = (3, "a") if write == "upsert" else (1, "a")
+    assert Counter(table.sql("SELECT id, name FROM t")) == Counter([kept, (2, "A"), (4, "B")])
+    assert table.verify(sink).ok
+
+
+def test_rows_without_a_key_go_into_columns_of_any_collation(target):
+    table = target()
+    table.sql(BLIND, "CREATE TABLE t (id bigint, name text COLLATE blind)")
+    sink = table.sink()
+    table.put(sink, [(1, "a"), (2, "A"), (3, "a")], batch_id=0)
+    assert Counter(table.sql("SELECT id, name FROM t")) == Counter([(1, "a"), (2, "A"), (3, "a")])
+    assert table.verify(sink).ok
+
+
+def test_a_key_whose_collation_is_changed_under_a_decided_batch_stops_it_and_the_remedy_goes_on(target):
+    table = target(**BY_NAME)
+    sink = table.sink()
+    table.put(sink, [(1, "a")], batch_id=0)
+    publication = table.decided_but_not_published(sink, [(2, "A")], batch_id=1)
+    table.sql(BLIND, "ALTER TABLE t ALTER COLUMN name TYPE text COLLATE blind")
+    with pytest.raises(Refused, match="has the collation 'blind'") as refused:
+        sink.publish(publication)
+    table.sql(refused.value.remedy.rstrip("."))
+    assert not sink.publish(publication).already
+    assert Counter(table.sql("SELECT id, name FROM t")) == Counter([(1, "a"), (2, "A")])
+    assert table.verify(sink).ok
 
 
 def test_columns_that_fill_themselves_are_left_to_the_database(target):

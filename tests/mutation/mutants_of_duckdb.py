@@ -289,4 +289,12 @@ MUTANTS_OF_DUCKDB = (
         replace="gave no answer: {cause}.",
         tests=("tests/unit/test_dbapi_sink.py::test_what_the_driver_says_of_a_commit_is_told_in_one_line_without_passwords",),
     ),
+    Mutant(
+        bug=40,
+        name="duckdb-keeps-its-log-in-another-place-than-the-database",
+        file=DATABASE,
+        find='        if "?" in str(Path(self.path).parent):\n',
+        replace="        if False:\n",
+        tests=(f"{OF_SINK}::test_a_path_that_duckdb_cuts_at_a_question_mark_is_refused",),
+    ),
 )

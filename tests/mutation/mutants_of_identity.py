@@ -21,6 +21,7 @@ SPOOL = "src/penstock/sink/spool/spool.py"
 OF_PLACES = "tests/unit/test_marker_owners.py"
 OF_KINDS = "tests/attack/test_two_kinds_of_sinks.py::test_a_table_of_a_sink_of_one_kind_is_refused_to_the_other"
 OF_SIGNATURES = "tests/live/test_run_signatures.py"
+OF_UPGRADE = "tests/attack/test_decided_columns.py::test_a_decision_of_an_older_penstock_is_outstanding_when_this_one_starts"
 
 MUTANTS_OF_IDENTITY = (
     Mutant(
@@ -146,6 +147,30 @@ MUTANTS_OF_IDENTITY = (
         find='        "format_version": 1 if marker.ledger_id is None else FORMAT_VERSION,\n',
         replace='        "format_version": 1,\n',
         tests=("tests/unit/test_sqlite_marker.py::test_a_marker_with_an_identity_is_refused_by_an_older_penstock",),
+    ),
+    Mutant(
+        bug=29,
+        name="pieces-of-an-older-penstock-lack-what-is-demanded-of-them",
+        file=PUBLICATION,
+        find='    if "write" not in ref:\n',
+        replace="    if not publication.staged:\n",
+        tests=(f"{OF_UPGRADE}[sqlite-recover-by key]",),
+    ),
+    Mutant(
+        bug=29,
+        name="an-outstanding-decision-of-the-first-formats-is-not-read",
+        file="src/penstock/core/codec/entry.py",
+        find="for version in (_PLAIN, _COUNTED, _TOPICS, _NAMED, _SELECTED)}",
+        replace="for version in (_NAMED, _SELECTED)}",
+        tests=(f"{OF_UPGRADE}[sqlite-start-append]",),
+    ),
+    Mutant(
+        bug=29,
+        name="a-ledger-of-an-older-penstock-gets-no-identity",
+        file="src/penstock/commit/summary.py",
+        find="    return before if before.ledger_id is not None else replace(before, ledger_id=new_ledger_id())",
+        replace="    return before",
+        tests=(f"{OF_UPGRADE}[sqlite-start-append]",),
     ),
     Mutant(
         bug=31,

@@ -7,6 +7,7 @@ ENGINE = "src/penstock/sink/table/sql_sink.py"
 SERVED_LEDGER = "src/penstock/ledger/database.py"
 LEDGER_STATEMENTS = "src/penstock/ledger/postgres.py"
 MARKS = "src/penstock/sink/table/marker_store.py"
+MEMBERS = "src/penstock/sql/postgres/members.py"
 MOVE = "src/penstock/sink/postgres/load.py"
 SHAPE = "src/penstock/sink/postgres/table_schema.py"
 SINK = "src/penstock/sink/postgres/sink.py"
@@ -232,7 +233,7 @@ MUTANTS_OF_POSTGRES = (
     Mutant(
         bug=32,
         name="an-unlogged-partition-takes-rows",
-        file="src/penstock/sink/postgres/members.py",
+        file=MEMBERS,
         find='        if member.kind == "table" and not member.logged:\n',
         replace="        if False:\n",
         tests=(f"{OF_MEMBERS}::test_what_a_member_does_not_keep_is_refused_before_the_start",),
@@ -240,7 +241,7 @@ MUTANTS_OF_POSTGRES = (
     Mutant(
         bug=32,
         name="only-direct-partitions-are-looked-at",
-        file=STATEMENTS,
+        file=MEMBERS,
         find="    UNION SELECT i.inhrelid, i.inhparent FROM pg_catalog.pg_inherits i JOIN below b ON i.inhparent = b.oid\n",
         replace="",
         tests=(f"{OF_MEMBERS}::test_what_a_member_does_not_keep_is_refused_before_the_start",),
@@ -248,7 +249,7 @@ MUTANTS_OF_POSTGRES = (
     Mutant(
         bug=32,
         name="partitions-in-other-databases-take-rows",
-        file="src/penstock/sink/postgres/members.py",
+        file=MEMBERS,
         find='        if member.kind not in {"table", "partitioned table"}:\n',
         replace="        if False:\n",
         tests=(f"{OF_MEMBERS}::test_what_a_member_does_not_keep_is_refused_before_the_start",),
@@ -294,6 +295,22 @@ MUTANTS_OF_POSTGRES = (
         tests=(f"{OF_MEMBERS}::test_tables_of_our_own_are_logged_too",),
     ),
     Mutant(
+        bug=17,
+        name="a-column-of-postgres-takes-different-keys-for-equal",
+        file=SHAPE,
+        find="        if column.collation is not None:\n",
+        replace="        if False:\n",
+        tests=(f"{OF_TABLES}::test_a_key_that_took_different_texts_for_equal_is_exact_after_what_is_told",),
+    ),
+    Mutant(
+        bug=17,
+        name="an-index-of-postgres-takes-different-keys-for-equal",
+        file=SHAPE,
+        find="        if names == frozenset(target.key):\n",
+        replace="        if False:\n",
+        tests=(f"{OF_TABLES}::test_a_key_that_took_different_texts_for_equal_is_exact_after_what_is_told",),
+    ),
+    Mutant(
         bug=32,
         name="a-rule-sends-rows-elsewhere",
         file="src/penstock/sink/postgres/table_schema.py",
@@ -304,7 +321,7 @@ MUTANTS_OF_POSTGRES = (
     Mutant(
         bug=37,
         name="a-member-in-another-schema-is-told-without-it",
-        file="src/penstock/sink/postgres/statements.py",
+        file=MEMBERS,
         find="SELECT b.oid, pg_catalog.quote_ident(ms.nspname) || '.' || pg_catalog.quote_ident(m.relname) AS named",
         replace="SELECT b.oid, m.relname::text AS named",
         tests=(f"{OF_MEMBERS}::test_what_is_told_of_a_member_can_be_run_as_it_is",),

@@ -3,7 +3,10 @@
 from tests.mutation.mutant import Mutant
 
 GUARANTEE = "src/penstock/transform/guarantee.py"
+DBAPI_CATALOG = "src/penstock/sink/dbapi/postgres_catalog.py"
+DBAPI_SINK = "src/penstock/sink/dbapi/sink.py"
 OF_PLANS = "tests/unit/test_transform_plan.py"
+OF_ANY_DRIVER = "tests/live/test_dbapi_trial.py"
 
 MUTANTS_OF_SETTINGS = (
     Mutant(
@@ -48,6 +51,70 @@ MUTANTS_OF_SETTINGS = (
     ),
     Mutant(
         bug=32,
+        name="a-driver-fills-an-unlogged-table",
+        file=DBAPI_CATALOG,
+        find='        if self.persistence != "p" and not self.is_partitioned:',
+        replace="        if False:",
+        tests=(f"{OF_ANY_DRIVER}::test_what_a_table_of_postgres_does_not_keep_is_refused_before_the_start[append-unlogged]",),
+    ),
+    Mutant(
+        bug=32,
+        name="a-driver-fills-unlogged-and-foreign-partitions",
+        file=DBAPI_CATALOG,
+        find="[self.weak_member] if self.weak_member else []",
+        replace="[]",
+        tests=(f"{OF_ANY_DRIVER}::test_what_a_table_of_postgres_does_not_keep_is_refused_before_the_start[append-deep]",),
+    ),
+    Mutant(
+        bug=32,
+        name="rows-behind-a-driver-may-be-hidden",
+        file=DBAPI_CATALOG,
+        find="        if self.hidden_from is not None:\n",
+        replace="        if False:\n",
+        tests=(f"{OF_ANY_DRIVER}::test_what_a_table_of_postgres_does_not_keep_is_refused_before_the_start[append-row security]",),
+    ),
+    Mutant(
+        bug=32,
+        name="a-rule-sends-rows-behind-a-driver-elsewhere",
+        file=DBAPI_CATALOG,
+        find="        if rule is not None:\n",
+        replace="        if False:\n",
+        tests=(f"{OF_ANY_DRIVER}::test_what_changes_after_the_decision_stops_the_publication",),
+    ),
+    Mutant(
+        bug=32,
+        name="a-marker-behind-a-driver-may-be-unlogged",
+        file=DBAPI_CATALOG,
+        find="    UNION ALL SELECT 1, CAST(pg_catalog.to_regclass('{MARKER_TABLE}') AS oid)\n",
+        replace="",
+        tests=(f"{OF_ANY_DRIVER}::test_tables_of_our_own_keep_and_show_their_rows_too",),
+    ),
+    Mutant(
+        bug=32,
+        name="a-check-over-a-driver-looks-at-no-catalog",
+        file="src/penstock/sink/dbapi/preparation.py",
+        find="    _require_kept(session, wanted, quotes)\n",
+        replace="",
+        tests=(f"{OF_ANY_DRIVER}::test_what_a_table_of_postgres_does_not_keep_is_refused_before_the_start[append-unlogged]",),
+    ),
+    Mutant(
+        bug=32,
+        name="a-publication-over-a-driver-looks-at-no-catalog",
+        file=DBAPI_SINK,
+        find="self._is_postgres and require_kept(connection, target, self._named)",
+        replace="False",
+        tests=(f"{OF_ANY_DRIVER}::test_what_changes_after_the_decision_stops_the_publication",),
+    ),
+    Mutant(
+        bug=32,
+        name="a-partition-attached-behind-a-driver-is-not-looked-at",
+        file=DBAPI_SINK,
+        find="        if is_partitioned:\n",
+        replace="        if False:\n",
+        tests=(f"{OF_ANY_DRIVER}::test_a_partition_that_is_attached_while_rows_are_written_is_looked_at",),
+    ),
+    Mutant(
+        bug=32,
         name="a-keyspace-without-a-commit-log-is-taken",
         file="src/penstock/sink/cassandra/table_schema.py",
         find="    if found.volatile_in is not None:\n",
@@ -71,6 +138,22 @@ MUTANTS_OF_SETTINGS = (
         find="    if table_schema.policies:\n",
         replace="    if False:\n",
         tests=("tests/unit/test_sqlserver_table.py::test_a_table_that_does_not_keep_what_it_takes_is_refused",),
+    ),
+    Mutant(
+        bug=32,
+        name="a-marker-in-sql-server-may-be-in-memory-only",
+        file="src/penstock/sink/table/sql_sink.py",
+        find="                self._require_own_table(table_schema, table)\n",
+        replace="                pass\n",
+        tests=("tests/unit/test_sqlserver_table.py::test_tables_of_our_own_keep_what_they_take",),
+    ),
+    Mutant(
+        bug=32,
+        name="a-check-looks-at-no-marker-in-sql-server",
+        file="src/penstock/sink/sqlserver/sink.py",
+        find="                require_own_table(table_schema, table)\n",
+        replace="                pass\n",
+        tests=("tests/unit/test_sqlserver_table.py::test_tables_of_our_own_keep_what_they_take",),
     ),
     Mutant(
         bug=32,

@@ -157,4 +157,12 @@ MUTANTS_OF_VERIFY = (
         replace="if True:",
         tests=("tests/unit/test_cli_verify.py::test_verify_after_an_adoption_says_what_it_can_know",),
     ),
+    Mutant(
+        bug=34,
+        name="rows-are-counted-below-zero",
+        file=TABLE,
+        find="    return replace(difference, rows=max(difference.rows, 0))\n",
+        replace="    return difference\n",
+        tests=("tests/unit/test_sqlite_verify.py::test_rows_are_never_counted_below_zero",),
+    ),
 )

@@ -220,6 +220,27 @@ def test_a_table_that_does_not_keep_what_it_takes_is_refused(target, monkeypatch
     assert content(table) == Counter([(1, "a")])
 
 
+@pytest.mark.parametrize("found", NOT_KEPT)
+@pytest.mark.parametrize("own", ["penstock_marker", "penstock_batch"])
+def test_tables_of_our_own_keep_what_they_take(target, monkeypatch, found, own):
+    """Without its marker, the newest batch would be published once more."""
+    (asked, answer, said), table = found, target()
+    table.put(table.sink(), [(1, "a")], batch_id=0)
+    catalog = table.rig.make()._database._connect.func.__globals__["Session"]._catalog
+
+    def other(self, text, values):
+        return ([answer], 1) if asked in text and values["table"] == own else catalog(self, text, values)
+
+    monkeypatch.setattr("tests.servers.tsql.Session._catalog", other)
+    with pytest.raises(Refused, match=said):
+        table.rig.make().require_schema_accepted(pipeline=PIPELINE, schema=table.rig.schema)
+    with pytest.raises(Refused, match=said):
+        table.sink()
+    monkeypatch.undo()
+    table.put(table.sink(), [(2, "b")], batch_id=1)
+    assert content(table) == Counter([(1, "a"), (2, "b")])
+
+
 @pytest.mark.parametrize(
     ("number", "kind"),
     [(1205, Conflict), (3960, Conflict), (1222, Retryable), (40613, Retryable), (3906, Retryable), (0, Retryable), (547, Failed)],

@@ -15,8 +15,9 @@ from penstock.sink.dbapi import statements as sql
 from penstock.sink.dbapi.database import DbapiMarkerStore, has, inserts_of, quotes_of, reason_of
 from penstock.sink.dbapi.driver import Session
 from penstock.sink.dbapi.load import scan
+from penstock.sink.dbapi.postgres_catalog import has_catalog, require_kept
 from penstock.sink.dbapi.row_validator import RowValidator
-from penstock.sink.dbapi.statements import BATCH_TABLE, MARKER_TABLE, OWN, TableStatements
+from penstock.sink.dbapi.statements import BATCH_TABLE, MARKER_TABLE, OWN, QUOTES, TableStatements
 from penstock.sink.dbapi.storage import STORAGES
 from penstock.sink.dbapi.trial import Trial, TrialResult
 from penstock.sink.dbapi.trial_record import catalog_of, declared_of, decode_trial, encode_trial
@@ -68,6 +69,7 @@ class DbapiSettings:
 def prepare_table(session: Session, wanted: DbapiSettings) -> RowValidator:
     """Create or check the table, try it, create or check its marker; return the row check. Raise Usage, Refused."""
     require_storable(wanted)
+    _require_kept(session, wanted, quotes_of(session, wanted.target.table))
     quotes = own_tables(session)
     _require_undone(session, wanted)
     statements = replace(wanted.statements(quotes), inserts=inserts_of(session))
@@ -111,6 +113,7 @@ def require_schema_accepted(session: Session, wanted: DbapiSettings) -> None:
     """Raise what `prepare_table` would raise, as far as that can be found out without writing."""
     require_storable(wanted)
     quotes = quotes_of(session, wanted.target.table)
+    _require_kept(session, wanted, quotes)
     if quotes is None:
         if not wanted.create:
             raise no_table(wanted.target.table)
@@ -135,6 +138,17 @@ def require_storable(wanted: DbapiSettings) -> None:
         for field in rows:
             _require_type(field)
         require_exact_key(rows, key)
+
+
+def _require_kept(session: Session, wanted: Wanted, quotes: tuple[str, str] | None) -> None:
+    """Raise GuaranteeTooWeak or Refused where PostgreSQL's catalog shows that rows would be lost or hidden. End the transaction.
+
+    `quotes`: as `quotes_of` found them; Penstock's own tables may be there without the target's.
+    """
+    named = wanted.statements(quotes or QUOTES[0]).name
+    if has_catalog(session, named):
+        require_kept(session, wanted.target, named)
+        session.rollback()
 
 
 def own_tables(session: Session) -> tuple[str, str]:

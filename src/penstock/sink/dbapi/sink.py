@@ -11,6 +11,7 @@ from penstock.errors import Conflict, Failed, OutcomeUnknown, PenstockError, Pub
 from penstock.sink.dbapi.database import Database, DbapiMarkerStore, connection_lost, has, inserts_of, quotes_of, reason_of
 from penstock.sink.dbapi.driver import Driver, Session
 from penstock.sink.dbapi.load import load, scan
+from penstock.sink.dbapi.postgres_catalog import has_catalog, require_kept
 from penstock.sink.dbapi.preparation import (
     DbapiSettings,
     generated_columns_refused,
@@ -72,6 +73,8 @@ class DbapiSink(TransactionalSink[Session]):
         self._quotes: tuple[str, str] | None = None
         self._inserts: str | None = None
         self._catalog: Sql | None = None
+        self._is_postgres = False
+        """Whether the database has PostgreSQL's catalog, which every publication asks."""
         self._tried = set[str]()
         """The combinations of table and rows that are known to work, as `DbapiSettings.shape`."""
         self._counts = False
@@ -144,17 +147,21 @@ class DbapiSink(TransactionalSink[Session]):
         if self._quotes is None:
             self._quotes = own_tables(connection)
         if self._inserts is None:
+            self._is_postgres = has_catalog(connection, self._named)
             self._inserts, self._catalog = inserts_of(connection), catalog_of(connection)
 
     def _load(self, connection: Session, publication: Publication, target: Target) -> Loaded:
         assert self._inserts is not None, "a transaction is open"
         statements = replace(self._statements(publication.schema), key=target.key, inserts=self._inserts)
         require_columns(connection, statements, arrow_schema(publication.schema), columns=self._columns, decided=True)
+        is_partitioned = self._is_postgres and require_kept(connection, target, self._named)
         with (
             closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows,
             generated_columns_refused(connection, statements),
         ):
             loaded = self._loaded(connection, publication, statements, target, rows)
+        if is_partitioned:
+            require_kept(connection, target, self._named)  # what holds the rows now cannot be altered before the commit
         if loaded.rows != publication.totals.rows and not self._counts:
             self._counts = True
             raise Conflict(f"the driver says that {loaded.rows} rows were written, expected {publication.totals.rows}")
@@ -202,6 +209,12 @@ class DbapiSink(TransactionalSink[Session]):
         if self._quotes is None:
             raise NotStoredError("it is gone")
         return totals_of(scan(connection, self._statements(schema).read(), arrow_schema(schema)), self._target.row_digest)
+
+    @property
+    def _named(self) -> str:
+        """The table's name in SQL, in a transaction."""
+        assert self._quotes is not None, "a transaction is open"
+        return TableStatements("", self._target.table, (), quotes=self._quotes).name
 
     def _statements(self, schema: str) -> TableStatements:
         if self._quotes is None:

@@ -1,66 +1,12 @@
-"""Checks of partitions and inheriting tables of the user's table, at any depth: each must be as durable as the table."""
+"""Checks of partitions and inheriting tables of the user's table, at any depth: each must take what the table takes."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
-
-from penstock.errors import GuaranteeTooWeak, Refused
+from penstock.errors import Refused
 from penstock.sink.postgres import statements as sql
 from penstock.sink.postgres.statements import OwnStatements
 from penstock.sql.postgres.database import Connection
+from penstock.sql.postgres.members import partition_of
 from penstock.sql.postgres.names import quoted_table, split_name
 from penstock.sql.table_name import in_double_quotes
-
-_KINDS = {"v": "view", "m": "materialized view", "f": "foreign table", "p": "partitioned table", "S": "sequence", "r": "table"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
-    """A partition, or a table that inherits. `named` is its name in SQL, `parent` that of the table directly above it."""
-
-    name: str
-    named: str
-    parent: str
-    is_partition: bool
-    kind: str
-    logged: bool
-
-    def of(self, table: str) -> str:
-        """Describe the member in relation to `table`, as the subject of an error message."""
-        return _partition(self.name, table) if self.is_partition else f"Table {self.name!r}, which inherits from table {table!r},"
-
-
-def kind_named(kind: str) -> str:
-    """Return the name of a relation's kind (`pg_class.relkind`) for messages."""
-    return _KINDS.get(kind, f"relation of kind {kind}")
-
-
-def member_of(found: Sequence[Any]) -> Member:
-    """Build a member from its array in the result of `TABLE_SCHEMA`."""
-    name, named, parent, is_partition, kind, persistence = found
-    logged = persistence == "p"
-    return Member(name=name, named=named, parent=parent, is_partition=is_partition, kind=kind_named(kind), logged=logged)
-
-
-def unlogged(what: str, named: str) -> GuaranteeTooWeak:
-    """Return the error for an unlogged table: `what` describes it to people, `named` is its name in SQL."""
-    return GuaranteeTooWeak(
-        f"{what} is unlogged, so a crash of the server empties it.", remedy=f"ALTER TABLE {named} SET LOGGED."
-    )
-
-
-def require_lasting_members(weak: Sequence[Member], table: str) -> None:
-    """Raise GuaranteeTooWeak for the first member that is unlogged, Refused for one whose rows this database does not commit."""
-    for member in weak:
-        what = member.of(table)
-        if member.kind == "table" and not member.logged:
-            raise unlogged(what, member.named)
-        if member.kind not in {"table", "partitioned table"}:
-            away = f"ALTER TABLE {member.parent} DETACH PARTITION {member.named}"
-            remedy = away if member.is_partition else f"ALTER FOREIGN TABLE {member.named} NO INHERIT {member.parent}"
-            raise Refused(
-                f"{what} is a {member.kind}, whose rows this database does not commit.", remedy=f"{remedy}, and start again."
-            )
 
 
 def require_fitting_members(
@@ -80,7 +26,7 @@ def require_fitting_members(
         if not generated and column in needed:
             not_null = f"ALTER TABLE {quoted_table(table)} ALTER COLUMN {in_double_quotes(column)} SET NOT NULL"
             raise Refused(
-                f"{_partition(member, table)} takes no NULL in column {column!r}, which the table itself allows.",
+                f"{partition_of(member, table)} takes no NULL in column {column!r}, which the table itself allows.",
                 remedy=f"{not_null}, or ALTER TABLE {named} … DROP NOT NULL.",
             )
 
@@ -96,7 +42,3 @@ def require_none_filled(connection: Connection, oid: int, table: str) -> None:
                     f"{table!r}: one is a partition of the other, or inherits from it. So `verify` could check neither.",
                     remedy="Give every sink a table of its own and join them by a view.",
                 )
-
-
-def _partition(name: str, table: str) -> str:
-    return f"Partition {name!r} of table {table!r}"

@@ -23,6 +23,7 @@ from penstock.sink.table.marker_store import (
 )
 from penstock.sink.table.script import Syntax
 from penstock.sink.table.table_statements import StagedTableStatements
+from penstock.sql.postgres import members
 from penstock.sql.table_name import in_double_quotes
 
 OFFSETS_VIEW = "penstock_offsets"
@@ -48,17 +49,7 @@ PRIVILEGES = SQL(
 )
 PRIVILEGES_WITH_TABLE = SQL("SELECT has_table_privilege(%s::oid, %s)")
 
-MEMBERS = SQL("""
-WITH RECURSIVE below (oid, parent) AS (
-    SELECT i.inhrelid, i.inhparent FROM pg_catalog.pg_inherits i WHERE i.inhparent = {oid}
-    UNION SELECT i.inhrelid, i.inhparent FROM pg_catalog.pg_inherits i JOIN below b ON i.inhparent = b.oid
-) SELECT b.oid, pg_catalog.quote_ident(ms.nspname) || '.' || pg_catalog.quote_ident(m.relname) AS named,
-         pg_catalog.quote_ident(ps.nspname) || '.' || pg_catalog.quote_ident(p.relname) AS parent
-FROM below b
-JOIN pg_catalog.pg_class m ON m.oid = b.oid JOIN pg_catalog.pg_namespace ms ON ms.oid = m.relnamespace
-JOIN pg_catalog.pg_class p ON p.oid = b.parent JOIN pg_catalog.pg_namespace ps ON ps.oid = p.relnamespace
-""")
-"""All partitions and inheriting tables, at any depth, once per parent; both names as in SQL."""
+WEAK_MEMBERS = SQL(members.WEAK_MEMBERS)
 
 MEMBER_COLUMNS = SQL("""
 SELECT m.relname::text, b.named, a.attname::text, a.attgenerated <> ''
@@ -68,7 +59,7 @@ JOIN pg_catalog.pg_attribute a ON a.attrelid = m.oid AND a.attnum > 0 AND NOT a.
 JOIN pg_catalog.pg_attribute p ON p.attrelid = {oid} AND p.attname = a.attname AND NOT p.attisdropped
 WHERE (a.attnotnull AND NOT p.attnotnull) OR (a.attgenerated <> '' AND p.attgenerated = '')
 ORDER BY m.oid, a.attnum
-""").format(members=MEMBERS.format(oid=Placeholder("oid")), oid=Placeholder("oid"))
+""").format(members=SQL(members.MEMBERS).format(oid=Placeholder("oid")), oid=Placeholder("oid"))
 """Columns of members that accept less than the table's own: only there are they NOT NULL or generated."""
 
 RELATIVES = SQL("""
@@ -94,16 +85,16 @@ SELECT c.oid, c.relkind::text, c.relpersistence::text,
         FROM pg_catalog.pg_rewrite r WHERE r.ev_class = c.oid AND r.ev_type <> '1'),
        (SELECT coalesce(json_agg(json_build_array(
                    a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), a.attnotnull,
-                   a.attgenerated <> '' OR a.attidentity = 'a', a.atthasdef OR a.attidentity <> ''
+                   a.attgenerated <> '' OR a.attidentity = 'a', a.atthasdef OR a.attidentity <> '',
+                   (SELECT o.collname FROM pg_catalog.pg_collation o WHERE o.oid = a.attcollation AND NOT o.collisdeterministic)
                ) ORDER BY a.attnum), '[]')
         FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
        (SELECT coalesce(json_agg(u.names), '[]') FROM ({uniques}) u),
+       (SELECT coalesce(json_agg(json_build_array(u.index, u.names) ORDER BY u.index), '[]') FROM ({blind_uniques}) u),
        EXISTS (SELECT 1 FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid),
-       (SELECT coalesce(json_agg(json_build_array(
-                   m.relname, b.named, b.parent, m.relispartition, m.relkind, m.relpersistence
-               ) ORDER BY m.oid), '[]')
-        FROM ({members}) b JOIN pg_catalog.pg_class m ON m.oid = b.oid
-        WHERE m.relkind NOT IN ('r', 'p') OR m.relpersistence = 'u')
+       (SELECT coalesce(json_agg(json_build_array(w.name, w.named, w.parent, w.is_partition, w.kind, w.persistence)
+                                 ORDER BY w.oid), '[]')
+        FROM ({weak_members}) w)
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = {schema} AND c.relname = {table}
 """)

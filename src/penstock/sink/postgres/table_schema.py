@@ -1,6 +1,6 @@
 """Schema of the user's table: read from the catalog, and checked to store every row without loss."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,24 +14,18 @@ from psycopg.sql import SQL, Composed, Literal
 from penstock.core.model import SinkName
 from penstock.errors import Refused
 from penstock.sink.postgres import statements as sql
-from penstock.sink.postgres.members import (
-    Member,
-    kind_named,
-    member_of,
-    require_fitting_members,
-    require_lasting_members,
-    unlogged,
-)
+from penstock.sink.postgres.members import require_fitting_members
 from penstock.sink.postgres.row_validator import RowValidator
 from penstock.sink.postgres.statements import OWN_TABLES, TableStatements
 from penstock.sink.postgres.storage import STORAGES, longest_text, storage_of
-from penstock.sink.table.columns import Alter, CatalogTable, TableColumn, require_columns
+from penstock.sink.table.columns import Alter, CatalogTable, Columns, TableColumn, require_columns
 from penstock.sink.table.dialect import Rows
 from penstock.sink.table.served import ServedTables
 from penstock.sink.table.target import BY_KEY, NotStoredError, Target, not_a_table
 from penstock.sql.postgres.database import Connection
+from penstock.sql.postgres.members import Member, kind_named, member_of, require_lasting_members, unlogged
 from penstock.sql.postgres.names import quoted_table, require_name, split_name
-from penstock.sql.postgres.statements import UNIQUES
+from penstock.sql.postgres.statements import BLIND_UNIQUES, UNIQUES
 from penstock.sql.table_name import in_double_quotes
 
 _FETCHED_ROWS = 20_000
@@ -58,14 +52,17 @@ def _rules_of(found: Iterable[Sequence[str | bool]]) -> tuple[Rule, ...]:
 class TableSchema(CatalogTable):
     """An existing table as the catalog describes it. `uniques`: the sets of columns that identify a row.
 
-    `rules` rewrite an INSERT, but not a COPY. `has_members`: it has partitions, or others inherit from it. `weak_members`: those,
-    at any depth, that do not keep rows as a logged table does.
+    `blind_uniques`: columns of unique indexes that take different texts for equal, by the index's name in SQL. Columns have a
+    `collation` only if it does the same, as nondeterministic ones do. `rules` rewrite an INSERT, but not a COPY. `has_members`:
+    it has partitions, or others inherit from it. `weak_members`: those, at any depth, that do not keep rows as a logged table
+    does.
     """
 
     oid: int
     logged: bool
     rules: tuple[Rule, ...]
     uniques: tuple[frozenset[str], ...]
+    blind_uniques: Mapping[str, frozenset[str]]
     has_members: bool
     weak_members: tuple[Member, ...]
 
@@ -87,25 +84,39 @@ def table_schema_of(connection: Connection, schema: str, table: str) -> TableSch
 
 def _schema_query(schema: str, table: str) -> Composed:
     oid = SQL("c.oid")
-    uniques, members = UNIQUES.format(oid=oid), sql.MEMBERS.format(oid=oid)
-    return sql.TABLE_SCHEMA.format(uniques=uniques, members=members, schema=Literal(schema), table=Literal(table))
+    return sql.TABLE_SCHEMA.format(
+        uniques=UNIQUES.format(oid=oid),
+        blind_uniques=BLIND_UNIQUES.format(oid=oid),
+        weak_members=sql.WEAK_MEMBERS.format(oid=oid),
+        schema=Literal(schema),
+        table=Literal(table),
+    )
 
 
 def _schema_from(found: Sequence[Any]) -> TableSchema:
-    oid, kind, persistence, rules, rows, uniques, has_members, weak_members = found
-    columns = tuple(
-        TableColumn(name=name, declared=declared, not_null=not_null, generated=generated, fills_itself=generated or has_default)
-        for name, declared, not_null, generated, has_default in rows
-    )
+    oid, kind, persistence, rules, rows, uniques, blind_uniques, has_members, weak_members = found
     return TableSchema(
         oid=oid,
         kind=kind_named(kind),
         logged=persistence == "p",
         rules=_rules_of(rules),
-        columns=columns,
+        columns=tuple(map(_column_of, rows)),
         uniques=tuple(map(frozenset, uniques)),
+        blind_uniques={index: frozenset(names) for index, names in blind_uniques},
         has_members=has_members,
         weak_members=tuple(map(member_of, weak_members)),
+    )
+
+
+def _column_of(found: Sequence[Any]) -> TableColumn:
+    name, declared, not_null, generated, has_default, collation = found
+    return TableColumn(
+        name=name,
+        declared=declared,
+        collation=collation,
+        not_null=not_null,
+        generated=generated,
+        fills_itself=generated or has_default,
     )
 
 
@@ -153,6 +164,7 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
             _require_one_index(table_schema, table)
         of = self.columns(target, decided=decided)
         require_columns(table_schema.columns, rows, of=of, storage_of=storage_of, folded=str)
+        _require_exact_key(table_schema, target, of)
         if target.key and frozenset(target.key) not in table_schema.uniques:
             remedy = "CREATE UNIQUE INDEX ON {table} ({columns}), neither partial nor deferrable."
             raise of.no_unique_index(target.key, remedy=remedy)
@@ -221,6 +233,26 @@ def _rule_refused(rule: Rule, target: Target, why: str) -> Refused:
         f"Table {target.table!r} has the rule {rule.name!r}, {why}.",
         remedy=f"DROP RULE {in_double_quotes(rule.name)} ON {quoted_table(target.table)}, or use a trigger.",
     )
+
+
+def _require_exact_key(table_schema: TableSchema, target: Target, of: Columns) -> None:
+    """Raise Refused for a key by whose column or index different texts are equal, as nondeterministic collations have it."""
+    for name in target.key:
+        column = table_schema.by_name[name]
+        if column.collation is not None:
+            change = f'ALTER TABLE {of.named} ALTER COLUMN {in_double_quotes(name)} TYPE {column.declared} COLLATE "default"'
+            raise Refused(
+                f"Column {name!r} of the key of table {target.table!r} has the collation {column.collation!r}, which takes "
+                "different texts for equal, expected a deterministic one.",
+                remedy=f"{change}.",
+            )
+    for index, names in table_schema.blind_uniques.items():
+        if names == frozenset(target.key):
+            raise Refused(
+                f"The unique index {index} on the key of table {target.table!r} has a collation which takes different texts for "
+                "equal, so rows of other keys would be taken for rows of the batch.",
+                remedy=f"DROP INDEX {index}.",
+            )
 
 
 def _require_one_index(table_schema: TableSchema, table: str) -> None:

@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING
 import pytds
 
 from penstock.core.faults import FaultPoint
+from penstock.core.model import PipelineName
 from penstock.errors import Refused
 from penstock.sink.sqlserver import statements as sql
 from penstock.sink.sqlserver.database import Connect, Connection, Database
 from penstock.sink.sqlserver.errors import FORBIDDEN, MADE_MEANWHILE, code_of, connection_lost, reason_of
 from penstock.sink.sqlserver.load import load
 from penstock.sink.sqlserver.statements import folded_name
-from penstock.sink.sqlserver.table_schema import TABLES, TableSchema
+from penstock.sink.sqlserver.table_schema import TABLES, TableSchema, require_own_table
 from penstock.sink.table.dialect import ErrorCodes, FaultPoints
 from penstock.sink.table.sink import TableSinkArguments
 from penstock.sink.table.sql_sink import SqlSink
@@ -66,3 +67,13 @@ class SqlserverSink(SqlSink[Connection, TableSchema]):
     def _require_place(self, connection: Connection) -> None:
         if connection.execute(sql.SCHEMA_EXISTS, {"schema": self._schema}).fetchone() is None:
             raise Refused(f"There is no schema {self._schema!r} in the database.", remedy=f"CREATE SCHEMA [{self._schema}].")
+
+    def _require_own_table(self, table_schema: TableSchema, table: str) -> None:
+        require_own_table(table_schema, table)
+
+    def _require_schema_accepted(self, connection: Connection, pipeline: PipelineName, schema: str) -> None:
+        for table in self._own.creates:
+            table_schema = self._table_schema(connection, table)
+            if table_schema is not None:
+                require_own_table(table_schema, table)
+        super()._require_schema_accepted(connection, pipeline, schema)

@@ -130,12 +130,9 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
         table = target.table
         if table_schema.what != "a table":
             raise not_a_table(table, table_schema.what, expected="a table on disk")
-        if table_schema.policies:
-            policy = table_schema.policies[0]
-            raise Refused(
-                f"Security policy {policy!r} is in force on table {table!r}: rows could be hidden from `verify`, or kept out.",
-                remedy=f"ALTER SECURITY POLICY {policy} WITH (STATE = OFF), or name a table without one in `table:`.",
-            )
+        _require_no_policy(
+            table_schema, table, "rows could be hidden from `verify`", then="or name a table without one in `table:`"
+        )
         of = self.columns(target, decided=decided)
         require_columns(table_schema.columns, rows, of=of, storage_of=storage_of, folded=folded)
         if not target.key:
@@ -159,6 +156,25 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
 
 
 TABLES = Tables()
+
+
+def require_own_table(table_schema: TableSchema, name: str) -> None:
+    """Raise Refused for a table of Penstock's own that a restart empties, or that hides rows: a batch would repeat."""
+    if table_schema.what != "a table":
+        raise Refused(
+            f"{name!r} is {table_schema.what}, expected a table on disk: without its rows a batch would be published again.",
+            remedy="Make a table on disk of that name, with the same columns, primary key and rows, and start again.",
+        )
+    _require_no_policy(table_schema, name, "a marker could be hidden, and its batch published again", then="and start again")
+
+
+def _require_no_policy(table_schema: TableSchema, table: str, why: str, *, then: str) -> None:
+    if table_schema.policies:
+        policy = table_schema.policies[0]
+        raise Refused(
+            f"Security policy {policy!r} is in force on table {table!r}: {why}, or kept out.",
+            remedy=f"ALTER SECURITY POLICY {policy} WITH (STATE = OFF), {then}.",
+        )
 
 
 def _require_collated_key(table_schema: TableSchema, target: Target, of: Columns) -> None:

@@ -191,7 +191,10 @@ class SqlSink(CatalogSink[C, T], TransactionalSink[C]):
         """Create Penstock's missing tables, each in its own transaction since an error ends that; then begin the transaction."""
         self._require_place(connection)
         for table, statement in self._own.creates.items():
-            if self._table_schema(connection, table) is None:
+            table_schema = self._table_schema(connection, table)
+            if table_schema is not None:
+                self._require_own_table(table_schema, table)
+            else:
                 try:
                     connection.execute(statement)
                 except self._database.errors as cause:
@@ -256,6 +259,9 @@ class SqlSink(CatalogSink[C, T], TransactionalSink[C]):
             self._database.commit(connection)
 
     # --- steps
+
+    def _require_own_table(self, table_schema: T, table: str) -> None:
+        """Raise Refused for an existing table of Penstock's own that would lose or hide what is written into it."""
 
     def _add_column(self, connection: C, statement: str) -> None:
         """Run `statement`. Raise Refused where the role may not alter the table, other errors of the driver as they are."""

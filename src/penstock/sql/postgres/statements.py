@@ -49,16 +49,29 @@ FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamesp
 WHERE n.nspname = %s AND c.relname = %s
 """)
 
-UNIQUES = SQL("""
-SELECT ARRAY(SELECT a.attname::text FROM pg_catalog.pg_attribute a
-             WHERE a.attrelid = i.indrelid AND a.attnum = ANY((i.indkey::int2[])[0:i.indnkeyatts - 1])) AS names
+_NAMES = """
+ARRAY(SELECT a.attname::text FROM pg_catalog.pg_attribute a
+      WHERE a.attrelid = i.indrelid AND a.attnum = ANY((i.indkey::int2[])[0:i.indnkeyatts - 1])) AS names
+"""
+_ARBITERS = """
 FROM pg_catalog.pg_index i
 WHERE i.indrelid = {oid} AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL
-  AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_collation o WHERE o.oid = ANY(i.indcollation::oid[]) AND NOT o.collisdeterministic)
-""")
+"""
+_IS_BLIND = """
+EXISTS (SELECT 1 FROM pg_catalog.pg_collation o WHERE o.oid = ANY(i.indcollation::oid[]) AND NOT o.collisdeterministic)
+"""
+
+UNIQUES = SQL(f"SELECT {_NAMES} {_ARBITERS} AND NOT {_IS_BLIND}")
 """The sets of columns that identify a row and that ON CONFLICT can name.
 
 An index with a nondeterministic collation is left out: it takes different texts for equal.
 """
+
+BLIND_UNIQUES = SQL(f"""
+SELECT (SELECT pg_catalog.quote_ident(s.nspname) || '.' || pg_catalog.quote_ident(x.relname)
+        FROM pg_catalog.pg_class x JOIN pg_catalog.pg_namespace s ON s.oid = x.relnamespace WHERE x.oid = i.indexrelid) AS index,
+       {_NAMES} {_ARBITERS} AND {_IS_BLIND}
+""")  # noqa: S608 - all parts are our own
+"""The indexes that are left out of `UNIQUES`, by their names in SQL: ON CONFLICT goes by them, too."""
 
 TABLE_UNIQUES = UNIQUES.format(oid=Placeholder())
