@@ -13,7 +13,7 @@ from tests.servers.fixtures import server, unique
 from penstock.core.model import Position, SinkName
 from penstock.sink.parquet import ParquetSink, object_account
 from penstock.sink.parquet.object.area import OWNER, mark_key, own_folder
-from penstock.testing.conformance import CrashContract, IdentityContract, SinkContract, VerifyBesideDriverContract
+from penstock.testing.conformance import DAMAGES, CrashContract, IdentityContract, SinkContract, VerifyBesideDriverContract
 from penstock.testing.conformance.bench import Bench
 from penstock.testing.conformance.rig import PIPELINE, require_equal
 from penstock.testing.conformance.story import live, rows_of, verify
@@ -48,7 +48,7 @@ def rig(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectRig:
 
 
 class TestObjects(SinkContract, IdentityContract):
-    pass
+    damages = (*DAMAGES, "moved")
 
 
 FURTHER = {
