@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.architecture.reading import ROOT
+from tests.conformance.beside_driver import looks_of
 from tests.conformance.object_rig import InlineRig, ObjectRig
 from tests.servers.fixtures import server, unique
 
@@ -120,7 +121,7 @@ def test_an_owner_that_was_left_aside_is_collected(tmp_path: Path) -> None:
 
 
 class TestObjectsBesideDriver(VerifyBesideDriverContract):
-    looks, batches = 25, 3  # of several files each, which every look reads
+    looks, batches = looks_of("objects", fewer=25), 3  # of several files each, which every look reads
 
     @pytest.fixture(params=["s3", "az"])
     def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> ObjectRig:

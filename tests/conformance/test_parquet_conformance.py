@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.conformance.beside_driver import looks_of
 from tests.conformance.object_rig import moved_between, swapped_in
 
 from penstock.core.model import AccountName, SinkName
@@ -153,7 +154,7 @@ class Linked:
 
 
 class TestParquetBesideDriver(VerifyBesideDriverContract):
-    looks, batches = 25, 10  # of several files each, which every look reads
+    looks, batches = looks_of("parquet", fewer=25), 10  # of several files each, which every look reads
 
     @pytest.fixture
     def rig(self, tmp_path: Path) -> FewFilesRig:

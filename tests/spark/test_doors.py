@@ -42,7 +42,7 @@ GROUPS = "SELECT value % 2 AS k, COUNT(*) AS many FROM s GROUP BY value % 2"
 class Case:
     """A query that every door refuses.
 
-    `{root}` and `{port}` stand for the test's directory and its socket, `{bootstrap}` and `{topic}` for Kafka: there is a broker only
+    `{root}` and `{port}` stand for the test's directory and its socket, `{bootstrap}` and `{topic}` for Kafka, whose broker runs only
     where the refusal comes in the first batch.
     """
 
