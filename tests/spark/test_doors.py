@@ -42,8 +42,8 @@ GROUPS = "SELECT value % 2 AS k, COUNT(*) AS many FROM s GROUP BY value % 2"
 class Case:
     """A query that every door refuses.
 
-    `{root}` and `{port}` stand for the test's directory and its socket, `{bootstrap}` and `{topic}` for Kafka, whose broker runs only
-    where the refusal comes in the first batch.
+    `{root}` and `{port}` stand for the test's directory and its socket, `{bootstrap}` and `{topic}` for Kafka. A broker
+    runs only where the refusal comes in the first batch.
     """
 
     refused: type[PenstockError]
