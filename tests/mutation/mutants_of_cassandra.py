@@ -22,8 +22,8 @@ MUTANTS_OF_CASSANDRA = (
         bug=22,
         name="every-try-of-a-batch-in-cassandra-has-a-time-stamp-of-its-own",
         file=MARKS,
-        find="== (publication.position, digest):",
-        replace="== ():",
+        find="== (publication.position, digest)",
+        replace="== ()",
         tests=(f"{OF_SINK}::test_another_driver_goes_on_with_the_stamp_that_a_dead_one_took",),
     ),
     Mutant(
