@@ -12,7 +12,7 @@ SURGERY = "tests/crash/test_surgery.py"
 ATTACK = "tests/attack/test_remedies.py"
 FAILURE = "tests/spark/test_delivery_failure.py"
 CARRIED_OUT = {
-    "Usage": "tests/attack/test_names.py::test_columns_keep_their_names_or_are_refused",
+    "Usage": f"{FAILURE}::test_a_pipeline_file_that_is_wrong_delivers_once_it_is_corrected_as_told",
     "GuaranteeTooWeak": "tests/spark/test_at_least_once.py::test_a_socket_runs_at_least_once_and_starts_again",
     "CheckpointReplaced": f"{SURGERY}::test_the_checkpoint_of_another_query_is_refused_or_adopted",
     "CheckpointMissing": f"{SURGERY}::test_a_deleted_checkpoint_is_refused_until_a_new_one_is_adopted",
@@ -25,10 +25,9 @@ CARRIED_OUT = {
     "LedgerMismatch": "tests/live/test_parquet_ownership.py::test_where_the_ledger_is_lost_the_remedy_delivers_every_row_once",
     "Fenced": "tests/crash/test_two_drivers.py::test_of_two_that_start_at_the_same_moment_one_is_fenced",
     "Retryable": "tests/live/test_kafka_ledgers.py::test_a_part_of_a_batch_carries_it_too",
-    "OutcomeUnknown": "tests/live/test_ledger_served.py::test_a_commit_without_an_answer_is_unknown_and_then_read_back",
+    "OutcomeUnknown": f"{ATTACK}::test_a_decision_whose_answer_was_lost",
     "PublishFailed": "tests/spark/test_delivery_failure.py::test_a_failed_publication_is_rolled_forward_by_the_next_start",
-    "InputChanged": "tests/unit/test_checkpoint_input.py"
-    "::test_a_file_that_was_cut_short_is_delivered_again_once_the_remedy_is_carried_out",
+    "InputChanged": f"{FAILURE}::test_a_planned_file_whose_change_is_meant_is_delivered_once_the_remedy_is_carried_out",
     "BatchForgotten": f"{ATTACK}::test_a_batch_that_the_ledger_forgot",
     "StoreIgnoresConditions": f"{ATTACK}::test_a_store_that_ignores_conditions",
     "FormatTooNew": f"{ATTACK}::test_a_marker_of_a_newer_version",

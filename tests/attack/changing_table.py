@@ -211,12 +211,20 @@ class ChangingTable:
                 raise
             self._carry_out(again)
 
+    @property
+    def name(self):
+        """The table, as the person's statements name it."""
+        return getattr(self.bench.rig, "table", "t")
+
+    def alter(self, change):
+        """Have a person run `ALTER TABLE` with this change."""
+        self.bench.rig.sql(f"ALTER TABLE {self.name} {change}")
+
     # --- what is there
 
     def content(self, *names):
         """The values of these columns, whatever others there are."""
-        quoted, table = ", ".join(names), getattr(self.bench.rig, "table", "t")
-        return Counter(tuple(row) for row in self.bench.rig.sql(f"SELECT {quoted} FROM {table}"))
+        return Counter(tuple(row) for row in self.bench.rig.sql(f"SELECT {', '.join(names)} FROM {self.name}"))
 
     def verify(self):
         """The sink's own report, against the ledger's totals."""

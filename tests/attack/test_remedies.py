@@ -1,11 +1,14 @@
 """What an error says to do is done, and then every row is there once: errors for which no other test does so."""
 
+import errno
 import importlib
+import os
 import subprocess
 import sys
 import zipfile
 from collections import Counter
 from itertools import count
+from pathlib import Path
 
 import pytest
 from tests.attack.changing_table import ChangingTable
@@ -20,6 +23,7 @@ from penstock.errors import (
     ContentConflict,
     DependencyMissing,
     FormatTooNew,
+    OutcomeUnknown,
     StagedDataLost,
     StoreIgnoresConditions,
 )
@@ -87,6 +91,34 @@ def test_a_store_that_ignores_conditions(pipelines, monkeypatch):
     assert pipeline.content() == Counter()
     pipeline.ledger_place = f"sqlite:///{pipeline.home / 'ledger.db'}"
     pipeline.run(ROWS)
+    assert delivered(pipeline, ROWS)
+
+
+@pytest.mark.parametrize("landed", [True, False], ids=["it came to be", "it did not"])
+def test_a_decision_whose_answer_was_lost(pipelines, monkeypatch, landed):
+    """As of a disk over the network: nothing is there when the run looks, and what was written may come to be later."""
+    pipeline, link, on_their_way = pipelines("sqlite"), os.link, []
+    pipeline.run(ROWS[:1])
+
+    def lose_answer(source, target):
+        data = Path(source).read_bytes()
+        if b'"staged"' not in data:  # no decision
+            return link(source, target)
+        on_their_way.append((Path(target), data))
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as broken:
+        broken.setattr("penstock.ledger.directory.os.link", lose_answer)
+        with pytest.raises(OutcomeUnknown) as told:
+            pipeline.run(ROWS[1:])
+    assert told.value.remedy == "Start again: it is looked at."
+    assert pipeline.content() == Counter(ROWS[:1])
+    if landed:
+        target, data = on_their_way[0]
+        target.write_bytes(data)
+        pipeline.run(again=1)  # as Spark does, which knows of no end of that batch
+    else:
+        pipeline.run(ROWS[1:])
     assert delivered(pipeline, ROWS)
 
 

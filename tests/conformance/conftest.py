@@ -11,7 +11,7 @@ import pytest
 from tests.drawing import keep_some
 from tests.memory import held_directory, in_memory
 
-from penstock.testing.conformance import CrashContract
+from penstock.testing.conformance import CrashContract, VerifyBesideDriverContract
 from penstock.testing.conformance.staging import Examined
 from penstock.testing.conformance.story import preload
 
@@ -34,7 +34,7 @@ preload(["pytest", *CLIENTS, *(f"tests.conformance.test_{sink}_conformance" for 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if _of_crashes(item) is not None:
+        if _of_crashes(item) is not None or _is_beside_driver(item):
             item.add_marker(pytest.mark.campaign)
     keep_some(config, items, one_in=CRASHES_ONE_IN, of=_of_crashes)
     keep_some(config, items, one_in=CASES_ONE_IN, of=_of_contract)
@@ -43,6 +43,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _of_crashes(item: pytest.Item) -> type | None:
     cls = getattr(item, "cls", None)
     return cls if isinstance(cls, type) and issubclass(cls, CrashContract) else None
+
+
+def _is_beside_driver(item: pytest.Item) -> bool:
+    """Whether it is one whose looks `make soak` has all of; see `tests.conformance.beside_driver`."""
+    cls = getattr(item, "cls", None)
+    return isinstance(cls, type) and issubclass(cls, VerifyBesideDriverContract)
 
 
 def _of_contract(item: pytest.Item) -> tuple[Path, str] | None:

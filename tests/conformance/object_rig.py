@@ -73,10 +73,21 @@ class ObjectRig(SinkRig):
             outside.put(key.replace("part-", "foreign-"), _parquet(pa.table({"x": [1]})))
         elif kind == "swapped":
             outside.put(key, _parquet(swapped_in(self._rows(name, key))))
+        elif kind == "moved":
+            name, key, other = self._neighbours()
+            changed = moved_between(self._rows(name, key), self._rows(name, other))
+            for place, rows in zip((key, other), changed, strict=True):
+                self.outside[name].put(place, _parquet(rows))
         else:
             rows = self._rows(name, key)
             column = rows.schema.get_field_index("number")
             outside.put(key, _parquet(rows.set_column(column, "number", pa.array([7] * len(rows), pa.int64()))))
+
+    def _neighbours(self) -> tuple[str, str, str]:
+        """An account, and the keys of two files in one folder of it."""
+        files = list(self.files())
+        pairs = ((account, one, key) for at, (account, key) in enumerate(files) for other, one in files[:at] if other == account)
+        return next((account, one, key) for account, one, key in pairs if one.rpartition("/")[0] == key.rpartition("/")[0])
 
     def _rows(self, name: str, key: str) -> "pa.Table":
         return pq.ParquetFile(io.BytesIO(self.outside[name].get(key))).read()
@@ -96,6 +107,11 @@ def swapped_in(rows: "pa.Table") -> "pa.Table":
     """The rows with that one's value in another column, as `swapped` moves it; the partition columns are not here."""
     changed = [swapped(row) if row["id"] == SWAPPED else row for row in rows.to_pylist()]
     return pa.Table.from_pylist(changed, schema=rows.schema)
+
+
+def moved_between(ours: "pa.Table", theirs: "pa.Table") -> "tuple[pa.Table, pa.Table]":
+    """Both with the first row of the other in the place of their own."""
+    return pa.concat_tables([theirs[:1], ours[1:]]), pa.concat_tables([ours[:1], theirs[1:]])
 
 
 def _parquet(rows: "pa.Table") -> bytes:

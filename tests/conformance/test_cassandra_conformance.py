@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conformance.beside_driver import looks_of
 from tests.conformance.table_rig import ForgottenSpool, Spooled, TableRig, TruncatedSpool, named
 from tests.seed import SEED
 from tests.servers.cassandra import PASSWORD, ROLE, connected
@@ -148,7 +149,7 @@ class TestCassandraAppending(PublishContract, IdentityContract):
 
 
 class TestCassandraBesideDriver(VerifyBesideDriverContract):
-    looks, batches = 25, 10  # of some milliseconds each
+    looks, batches = looks_of("cassandra", fewer=25), 10  # of some milliseconds each
 
     @pytest.fixture(params=[UpsertRig], ids=named)
     def rig(self, request, tmp_path):

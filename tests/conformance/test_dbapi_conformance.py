@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 import psycopg
 import pymysql
 import pytest
+from tests.conformance.beside_driver import looks_of
 from tests.conformance.table_rig import InsertingIfAbsent, Spooled, TableRig, TruncatedSpool, named
 from tests.servers.fixtures import server, unique
 from tests.unit.table_target import spark_schema
@@ -221,7 +222,7 @@ class TestDbapiByKey(SinkContract):
 
 
 class TestDbapiBesideDriver(VerifyBesideDriverContract):
-    looks, batches = 25, 10  # of some milliseconds each
+    looks, batches = looks_of("dbapi", fewer=25), 10  # of some milliseconds each
 
     @pytest.fixture(params=[SqliteRig, PostgresRig], ids=named)
     def rig(self, request, tmp_path):

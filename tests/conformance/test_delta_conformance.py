@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tests.conformance.beside_driver import looks_of
 from tests.conformance.delta_rig import (
     ChangingRig,
     DeleteRig,
@@ -50,7 +51,7 @@ class Plain:
 
 
 class TestDeltaBesideDriver(Plain, VerifyBesideDriverContract):
-    looks, batches = 25, 10  # of several files each, which every look reads
+    looks, batches = looks_of("delta", fewer=25), 10  # of several files each, which every look reads
 
 
 class TestDeltaKilled(Plain, CrashContract):
@@ -100,7 +101,7 @@ class TestDeltaByKeyStagingLost(StagingLossContract):
 
 
 class TestDeltaByKeyBesideDriver(VerifyBesideDriverContract):
-    looks, batches = 15, 8
+    looks, batches = looks_of("delta by key", fewer=15), 8
 
     @pytest.fixture
     def rig(self, tmp_path: Path) -> DeltaRig:

@@ -8,6 +8,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
+from tests.conformance.beside_driver import looks_of
 from tests.conformance.table_rig import (
     DamagedSpool,
     Deleting,
@@ -156,7 +157,7 @@ class TestDuckdbIfAbsent(PublishContract, RaceContract, VerifyContract):
 
 
 class TestDuckdbBesideDriver(VerifyBesideDriverContract):
-    looks, batches = 25, 10  # of some milliseconds each
+    looks, batches = looks_of("duckdb", fewer=25), 10  # of some milliseconds each
 
     @pytest.fixture(params=[SpooledRig], ids=named)
     def rig(self, request, tmp_path):

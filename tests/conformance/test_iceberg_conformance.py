@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tests.conformance.beside_driver import looks_of
 from tests.conformance.iceberg_rig import (
     AzureRig,
     ChangingRig,
@@ -21,7 +22,14 @@ from tests.conformance.iceberg_rig import (
     StoreRig,
 )
 
-from penstock.testing.conformance import CrashContract, IdentityContract, SinkContract, SinkRig, StagingLossContract
+from penstock.testing.conformance import (
+    CrashContract,
+    IdentityContract,
+    SinkContract,
+    SinkRig,
+    StagingLossContract,
+    VerifyBesideDriverContract,
+)
 from penstock.testing.conformance.publishing import PublishContract, RaceContract
 from penstock.testing.conformance.verifying import VerifyContract
 
@@ -41,6 +49,10 @@ class Plain:
     @pytest.fixture
     def rig(self, tmp_path: Path) -> IcebergRig:
         return IcebergRig(tmp_path)
+
+
+class TestIcebergBesideDriver(Plain, VerifyBesideDriverContract):
+    looks, batches = looks_of("iceberg", fewer=25), 10  # of several files each, which every look reads
 
 
 class TestIcebergKilled(Plain, CrashContract):
@@ -71,6 +83,14 @@ class TestIcebergWays(PublishContract, RaceContract, VerifyContract):
     @pytest.fixture(params=[IfAbsentRig, PartitionedUpsertRig, ReplaceRig, OverwriteRig, OverlappingRig], ids=named)
     def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> IcebergRig:
         return request.param(tmp_path)
+
+
+class TestIcebergByKeyBesideDriver(VerifyBesideDriverContract):
+    looks, batches = looks_of("iceberg by key", fewer=15), 8
+
+    @pytest.fixture
+    def rig(self, tmp_path: Path) -> IcebergRig:
+        return ChangingRig(tmp_path)
 
 
 class TestIcebergByKeyKilled(CrashContract):

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.conformance.beside_driver import looks_of
 from tests.conformance.table_rig import named
 from tests.conformance.topic_rig import (
     ForgottenSpoolRig,
@@ -64,7 +65,7 @@ class TestKafkaParts(PublishContract, RaceContract, IdentityContract):
 
 
 class TestKafkaBesideDriver(VerifyBesideDriverContract):
-    looks, batches = 25, 10  # of some milliseconds each
+    looks, batches = looks_of("kafka", fewer=25), 10  # of some milliseconds each
 
     @pytest.fixture(params=[LanesRig], ids=named)
     def rig(self, request, tmp_path):

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 from tests.architecture.reading import ROOT
+from tests.conformance.beside_driver import looks_of
 from tests.conformance.object_rig import InlineRig, ObjectRig
 from tests.servers.fixtures import server, unique
 
 from penstock.core.model import Position, SinkName
 from penstock.sink.parquet import ParquetSink, object_account
 from penstock.sink.parquet.object.area import OWNER, mark_key, own_folder
-from penstock.testing.conformance import CrashContract, IdentityContract, SinkContract, VerifyBesideDriverContract
+from penstock.testing.conformance import DAMAGES, CrashContract, IdentityContract, SinkContract, VerifyBesideDriverContract
 from penstock.testing.conformance.bench import Bench
 from penstock.testing.conformance.rig import PIPELINE, require_equal
 from penstock.testing.conformance.story import live, rows_of, verify
@@ -48,7 +49,7 @@ def rig(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectRig:
 
 
 class TestObjects(SinkContract, IdentityContract):
-    pass
+    damages = (*DAMAGES, "moved")
 
 
 FURTHER = {
@@ -120,7 +121,7 @@ def test_an_owner_that_was_left_aside_is_collected(tmp_path: Path) -> None:
 
 
 class TestObjectsBesideDriver(VerifyBesideDriverContract):
-    looks, batches = 25, 3  # of several files each, which every look reads
+    looks, batches = looks_of("objects", fewer=25), 3  # of several files each, which every look reads
 
     @pytest.fixture(params=["s3", "az"])
     def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> ObjectRig:

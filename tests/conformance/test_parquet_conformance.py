@@ -3,17 +3,20 @@
 import re
 import shutil
 from collections.abc import Iterator
+from itertools import combinations
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.conformance.object_rig import swapped_in
+from tests.conformance.beside_driver import looks_of
+from tests.conformance.object_rig import moved_between, swapped_in
 
 from penstock.core.model import AccountName, SinkName
 from penstock.sink.parquet import ParquetSink, directory_account
 from penstock.sink.parquet.layout import PartitionColumn
 from penstock.testing.conformance import (
+    DAMAGES,
     SWAPPED,
     CrashContract,
     IdentityContract,
@@ -85,6 +88,11 @@ class ParquetRig(SinkRig):
             pq.write_table(pa.table({"x": [1]}), victim.with_name("foreign.parquet"))
         elif kind == "swapped":
             pq.write_table(swapped_in(pq.ParquetFile(victim).read()), victim)
+        elif kind == "moved":
+            pair = next(pair for pair in combinations(self.files(), 2) if pair[0].parent == pair[1].parent)
+            changed = moved_between(*(pq.ParquetFile(path).read() for path in pair))
+            for path, rows in zip(pair, changed, strict=True):
+                pq.write_table(rows, path)
         else:
             rows = pq.ParquetFile(victim).read()
             column = rows.schema.get_field_index("number")
@@ -130,7 +138,7 @@ def rig(request: pytest.FixtureRequest, tmp_path: Path) -> ParquetRig:
 
 
 class TestParquet(SinkContract, IdentityContract):
-    pass
+    damages = (*DAMAGES, "moved")
 
 
 class Renamed:
@@ -146,7 +154,7 @@ class Linked:
 
 
 class TestParquetBesideDriver(VerifyBesideDriverContract):
-    looks, batches = 25, 10  # of several files each, which every look reads
+    looks, batches = looks_of("parquet", fewer=25), 10  # of several files each, which every look reads
 
     @pytest.fixture
     def rig(self, tmp_path: Path) -> FewFilesRig:

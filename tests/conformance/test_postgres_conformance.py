@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from tests.conformance.beside_driver import looks_of
 from tests.conformance.table_rig import (
     Deleting,
     ForgottenSpool,
@@ -143,7 +144,7 @@ class TestPostgresMerge(SinkContract):
 
 
 class TestPostgresBesideDriver(VerifyBesideDriverContract):
-    looks, batches = 25, 10  # of some milliseconds each
+    looks, batches = looks_of("postgres", fewer=25), 10  # of some milliseconds each
 
     @pytest.fixture(params=[SpooledRig, RidingRig], ids=named)
     def rig(self, request, tmp_path):

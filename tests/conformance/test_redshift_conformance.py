@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from tests.conformance.beside_driver import looks_of
 from tests.conformance.table_rig import (
     Deleting,
     ForgottenSpool,
@@ -149,7 +150,7 @@ class TestRedshiftIfAbsent(PublishContract, RaceContract, VerifyContract):
 
 
 class TestRedshiftBesideDriver(VerifyBesideDriverContract):
-    looks, batches = 25, 10  # of some milliseconds each
+    looks, batches = looks_of("redshift", fewer=25), 10  # of some milliseconds each
 
     @pytest.fixture(params=[SpooledRig], ids=named)
     def rig(self, request, tmp_path):

@@ -136,6 +136,23 @@ def test_another_driver_goes_on_with_the_stamp_that_a_dead_one_took(target, monk
     assert table.verify(sink).ok
 
 
+def test_a_column_that_was_dropped_and_added_again_hides_no_value_of_a_decided_batch(target, monkeypatch):
+    """Cassandra hides values that have a time stamp of before the drop, and a driver that died had taken one."""
+    table = target()
+    sink = table.sink()
+    table.put(sink, [(1, "old")], batch_id=0)
+    publication = table.decided_but_not_published(sink, [(1, "new"), (2, "b")], batch_id=1)
+    with monkeypatch.context() as dead:
+        dead.setattr(CassandraMarkerStore, "advance", dies)
+        with pytest.raises(KeyboardInterrupt):
+            sink.publish(publication)
+    table.sql("ALTER TABLE {} DROP name", "ALTER TABLE {} ADD name text")
+    assert content(table, ALL) == Counter([(1, None), (2, None)])
+    assert not table.sink().publish(publication).already
+    assert content(table, ALL) == Counter([(1, "new"), (2, "b")])
+    assert table.verify(sink).ok
+
+
 def dies(*_):
     raise KeyboardInterrupt
 

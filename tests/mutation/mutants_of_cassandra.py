@@ -4,6 +4,7 @@ from tests.mutation.mutant import Mutant
 
 MARKS = "src/penstock/sink/cassandra/marker_store.py"
 REPEATED = "src/penstock/sink/cassandra/duplicate_keys.py"
+TABLE = "src/penstock/sink/cassandra/table_schema.py"
 WRITING = "src/penstock/sink/cassandra/load.py"
 
 OF_SINK = "tests/live/test_cassandra_publish.py"
@@ -13,17 +14,33 @@ MUTANTS_OF_CASSANDRA = (
         bug=22,
         name="the-time-stamp-of-a-batch-in-cassandra-is-that-of-a-clock",
         file=MARKS,
-        find="max(now_ms * 1000 + _LAST_OF_MILLISECOND, self._stamp.at_us + _APART, replaced.newest_us + _APART)",
-        replace="now_ms * 1000 + _LAST_OF_MILLISECOND",
+        find="at_us = max(now_ms * 1000 + _LAST_OF_MILLISECOND, least_us)",
+        replace="at_us = now_ms * 1000 + _LAST_OF_MILLISECOND",
         tests=(f"{OF_SINK}::test_a_clock_that_is_behind_delays_no_batch_behind_an_older_one",),
     ),
     Mutant(
         bug=22,
         name="every-try-of-a-batch-in-cassandra-has-a-time-stamp-of-its-own",
         file=MARKS,
-        find="== (publication.position, digest):",
-        replace="== ():",
+        find="== (publication.position, digest)",
+        replace="== ()",
         tests=(f"{OF_SINK}::test_another_driver_goes_on_with_the_stamp_that_a_dead_one_took",),
+    ),
+    Mutant(
+        bug=35,
+        name="a-column-of-cassandra-that-was-added-again-hides-a-decided-batch",
+        file=MARKS,
+        find="if is_stamped and self._stamp.at_us > hidden_us:",
+        replace="if is_stamped:",
+        tests=(f"{OF_SINK}::test_a_column_that_was_dropped_and_added_again_hides_no_value_of_a_decided_batch",),
+    ),
+    Mutant(
+        bug=35,
+        name="a-decided-batch-in-cassandra-is-told-to-take-another-key",
+        file=TABLE,
+        find="    if decided:",
+        replace="    if False:",
+        tests=("tests/attack/test_decided_columns.py::test_a_key_column_that_was_renamed_gets_its_name_back",),
     ),
     Mutant(
         bug=17,

@@ -3,6 +3,7 @@
 import pickle
 import re
 import shutil
+import subprocess
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +26,7 @@ from penstock.errors import (
     PenstockError,
     PublishFailed,
     StageFailed,
+    Usage,
 )
 from tests.architecture.reading import ROOT
 from tests.spark.streams import numbers, put, run
@@ -216,6 +218,72 @@ def test_a_planned_file_that_changes_before_its_replay_stops_before_anything_is_
     kept.rename(file)
     target.deliver(numbers(spark, target.root))
     assert target.rows() == target.accounts() == EXPECTED + Counter([(3,), (4,)])
+
+
+def in_files(target: Target) -> Rows:
+    """What the source holds."""
+    return Counter((int(line),) for path in (target.root / "in").glob("*.csv") for line in path.read_text().splitlines())
+
+
+def test_a_planned_file_whose_change_is_meant_is_delivered_once_the_remedy_is_carried_out(
+    spark: SparkSession, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error prints the command that says so: the file takes the time back with which Spark planned the batch."""
+
+    def die(*_: object, **__: object) -> None:
+        raise SystemExit(1)
+
+    target.deliver(numbers(spark, target.root))
+    file = put(target.root / "in", "mended file.csv", 3, 4)
+    with monkeypatch.context() as dying:
+        dying.setattr("penstock.run.batch_stager.stage_batch", die)
+        with pytest.raises(BatchFailed):
+            target.deliver(numbers(spark, target.root))
+    file.write_text("5\n6\n7\n")
+    with pytest.raises(InputChanged, match=r"mended file\.csv was modified at") as told:
+        target.deliver(numbers(spark, target.root))
+    assert target.rows() == target.accounts() == EXPECTED
+    command = told.value.remedy.rpartition(": ")[2].removesuffix(".")
+    assert command.startswith("touch -d @")
+    subprocess.run(command, shell=True, check=True)  # as a person would
+    target.deliver(numbers(spark, target.root))
+    assert target.rows() == target.accounts() == in_files(target) == EXPECTED + Counter([(5,), (6,), (7,)])
+
+
+NUMBERS = """\
+pipeline: numbers
+home: ./home
+sources:
+  s: {{format: csv, path: {root}/in, schema: n INT, options: {{maxFilesPerTrigger: 1}}}}
+transform: {{sql: SELECT n FROM s}}
+sinks:
+  table: {{type: sqlite, url: "sqlite:///{root}/warehouse.db", table: numbers, write: append}}
+trigger: {{available_now: true}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [("trigger", "triger"), ("available_now", "avaliable_now"), ("write", "wriet"), ("sqlite,", "sqlight,")],
+)
+def test_a_pipeline_file_that_is_wrong_delivers_once_it_is_corrected_as_told(
+    spark: SparkSession, target: Target, right: str, wrong: str
+) -> None:
+    file = target.root / "numbers.yaml"
+    file.write_text(NUMBERS.format(root=target.root).replace(right, wrong))
+    with pytest.raises(Usage) as told:
+        penstock.Pipeline.from_file(file)
+    assert not (target.root / "home").exists()
+    [(number, key, value)] = re.findall(
+        r"numbers\.yaml:(\d+): [\w.]*?(?:(\w+) is not a known key|\w+ is no type of sink, found the text '(\w+)')\.",
+        told.value.message,
+    )
+    [meant] = re.findall(r"^Did you mean (\w+)\?", told.value.remedy)
+    lines = file.read_text().splitlines()
+    lines[int(number) - 1] = lines[int(number) - 1].replace(key or value, meant)
+    file.write_text("\n".join(lines))
+    penstock.Pipeline.from_file(file).start(spark).awaitTermination()
+    assert target.rows() == in_files(target) == EXPECTED
 
 
 def test_a_kill_while_spark_writes_its_first_offsets_is_survived(spark: SparkSession, target: Target) -> None:

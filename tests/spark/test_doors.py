@@ -8,7 +8,7 @@ import logging
 import socketserver
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from penstock.core.model import SourceName
 from penstock.errors import Fenced, GuaranteeTooWeak, PenstockError, Usage
 from penstock.source.open import open_sources
 from penstock.support.error_transport import decode_error
+from tests.servers.fixtures import server, unique
+from tests.servers.kafka import send
 from tests.servers.serving import serving
 from tests.spark.streams import numbers, put
 from tests.spark.target import Target
@@ -38,7 +40,11 @@ GROUPS = "SELECT value % 2 AS k, COUNT(*) AS many FROM s GROUP BY value % 2"
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A query that every door refuses. `{root}` and `{port}` stand for the test's directory and its socket."""
+    """A query that every door refuses.
+
+    `{root}` and `{port}` stand for the test's directory and its socket, `{bootstrap}` and `{topic}` for Kafka. A broker
+    runs only where the refusal comes in the first batch.
+    """
 
     refused: type[PenstockError]
     says: str
@@ -120,6 +126,29 @@ CASES = {
         says=r"option asyncProgressTrackingEnabled gives at_least_once: Asynchronous progress",
         not_by=("pipeline file", "pipeline in code"),  # neither has options of the writer
     ),
+    "records that may be missing": Case(
+        source={
+            "format": "kafka",
+            "options": {
+                "kafka.bootstrap.servers": "{bootstrap}",
+                "subscribe": "{topic}",
+                "startingOffsets": "earliest",
+                "failOnDataLoss": "false",
+            },
+        },
+        sql="SELECT offset AS n FROM s",
+        refused=GuaranteeTooWeak,
+        says=r"source s \(kafka.*\) gives at_least_once: failOnDataLoss=false makes Spark pass over records",
+        not_by=(CLIENT,),  # whose server has no connector of Spark's
+    ),
+    "real time": Case(
+        mode="update",
+        sink={**TABLE, "write": "upsert", "key": ["n"]},
+        trigger={"real_time": "5s"},
+        refused=GuaranteeTooWeak,
+        says="trigger real_time gives at_least_once: Real-time mode logs a batch's offsets only when it ends",
+        not_by=("foreachBatch",),  # Spark itself starts no foreachBatch with it
+    ),
     "continuous": Case(
         source={"format": "rate", "options": {"rowsPerSecond": 5}},
         sql="SELECT value AS n FROM s",
@@ -145,6 +174,8 @@ class World:
     root: Path
     case: Case
     port: int
+    bootstrap: str = "127.0.0.1:9"
+    topic: str = "t"
 
     def settings(self, home: str) -> dict[str, Any]:
         case = self.case
@@ -160,6 +191,8 @@ class World:
             },
             root=self.root,
             port=self.port,
+            bootstrap=self.bootstrap,
+            topic=self.topic,
         )
 
     def frame(self) -> DataFrame:
@@ -169,7 +202,11 @@ class World:
 
     def writer(self) -> DataStreamWriter:
         (kind,) = self.case.trigger
-        trigger = {"processing_time": {"processingTime": "0 seconds"}, "continuous": {"continuous": "1 second"}}[kind]
+        trigger = {
+            "processing_time": {"processingTime": "0 seconds"},
+            "continuous": {"continuous": "1 second"},
+            "real_time": {"realTime": "5 seconds"},
+        }[kind]
         return self.frame().writeStream.outputMode(self.case.mode).options(**self.case.options).trigger(**trigger)
 
     def delivery(self) -> penstock.Delivery:
@@ -248,8 +285,13 @@ def asked() -> Iterator[Any]:
 def test_every_door_refuses(spark: SparkSession, tmp_path: Path, port: int, case: Case, door: str) -> None:
     put(tmp_path / "in", "0.csv", 1, 2)
     put(tmp_path / "lake", "0.csv", 1, 2)
+    world = World(spark=spark, root=tmp_path, case=case, port=port)
+    if case.source["format"] == "kafka" and door == "foreachBatch":
+        broker = server("kafka")
+        world = replace(world, bootstrap=broker.bootstrap, topic=str(broker.topic(unique("doors"))))
+        send(world.bootstrap, world.topic, value=b"1")
     with pytest.raises(case.refused, match=case.says):
-        DOORS[door](World(spark=spark, root=tmp_path, case=case, port=port))
+        DOORS[door](world)
     left = {path.relative_to(tmp_path).parts[0] for path in tmp_path.rglob("*")} - {"in", "lake", "pipeline.yaml"}
     below = {path.name for path in (tmp_path / "home").glob("*")} if left else set()
     assert (left, below) <= ({"home"}, {"checkpoint"})

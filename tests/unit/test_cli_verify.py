@@ -72,6 +72,16 @@ def test_verify_in_the_shape_of_the_interface() -> None:
     assert text[-1].startswith("Put back what is missing")
 
 
+def test_an_account_with_a_problem_is_different_though_its_sums_agree() -> None:
+    """As of rows that moved from one of its files to another."""
+    moved = Problem(message="A file was changed.", account=AccountName("EWR"), file="x.parquet", batch_id=BatchId(3))
+    found = Verification(sinks={LAKE: report(found_rows=10, problems=(moved,))})
+    accounts = json.loads(json_line(fields_of(found)))["sinks"]["lake"]["accounts"]
+    assert {name: account["ok"] for name, account in accounts.items()} == {"EWR": False, "JFK": True}
+    text = printed(verify_text(found))
+    assert [line.split()[1] for line in text if "DIFFERENT" in line] == ["EWR"]
+
+
 def test_verify_says_as_of_what_it_compared_and_which_batch_it_left_out() -> None:
     found = Verification(sinks={LAKE: report(found_rows=10)}, batches={Position(41): BatchId(7)}, unsettled=BatchId(8))
     text = printed(verify_text(found))

@@ -49,7 +49,7 @@ def _sink(report: SinkReport, whole: "Verification") -> dict[str, object]:
     at = report.as_of
     return {
         **_compared(_total(report), ok=report.ok),
-        "accounts": {name: _compared(account, ok=account.ok) for name, account in report.accounts.items()},
+        "accounts": {name: _compared(each, ok=_is_good(name, each, report)) for name, each in report.accounts.items()},
         "problems": report.problems,
         "unread": report.unread,
         "as_of": None if at is None else {"position": at, "batch_id": whole.batches.get(at)},
@@ -70,6 +70,13 @@ def _compared(report: AccountReport, *, ok: bool) -> dict[str, object]:
         "digest_expected": hexadecimal(report.expected.digest),
         "digest_found": hexadecimal(report.found.digest),
     }
+
+
+def _is_good(account: AccountName, each: AccountReport, sink: SinkReport) -> bool:
+    """Return whether the account holds what was decided, file by file where its files are compared."""
+    if not sink.accounts:
+        return sink.ok
+    return each.ok and all(problem.account != account for problem in sink.problems)
 
 
 def _unseen(found: "Verification") -> str | None:
@@ -101,7 +108,7 @@ def _text(found: "Verification") -> RenderableType:
             formatting.count(each.expected.rows),
             formatting.count(each.found.rows),
             _digest(each, sink),
-            Text("ok", "green") if each.ok and (sink.accounts or sink.ok) else Text("DIFFERENT", "bold red"),
+            Text("ok", "green") if _is_good(account, each, sink) else Text("DIFFERENT", "bold red"),
         )
         for name, sink in found.sinks.items()
         for account, each in (sink.accounts or {AccountName(""): _total(sink)}).items()

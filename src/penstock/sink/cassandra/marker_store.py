@@ -110,19 +110,23 @@ class CassandraMarkerStore:
         rows = self._execute(sql.READ_BATCH, tuple(place_of(publication).values()))
         return tuple(rows[0]) if rows else None
 
-    def stamped(self, publication: Publication, *, displaced: Callable[[], Replaced]) -> Stamp:
+    def stamped(self, publication: Publication, *, hidden_us: int, displaced: Callable[[], Replaced]) -> Stamp:
         """Return the time stamp for the publication's rows: the one that it took before, else a new one.
 
-        A new one is above those of all batches before and above that of what the rows replace. With it the marker takes the
-        publication's ledger, so that no other one writes (I2). `displaced` reads what the rows will replace; it is called before
-        the first one is written, and its result is stored with the stamp, since nobody can tell afterwards. Raises Conflict.
+        A new one is above those of all batches before, above that of what the rows replace, and above `hidden_us`, up to which
+        the table hides what is written. One that was taken before, but hides rows now, is replaced: whoever writes with it still
+        writes the same rows, which lose. With a new one the marker takes the publication's ledger, so that no other one writes
+        (I2). `displaced` reads what the rows will replace; it is called before the first one is written, and its result is
+        stored with the stamp, since nobody can tell afterwards. Raises Conflict.
         """
         digest = f"{publication.totals.digest:016x}"
-        if (self._stamp.position, self._stamp.digest) == (publication.position, digest):
+        is_stamped = (self._stamp.position, self._stamp.digest) == (publication.position, digest)
+        if is_stamped and self._stamp.at_us > hidden_us:
             return self._stamp
-        replaced = displaced()
+        replaced = Replaced(totals=self._stamp.displaced) if is_stamped else displaced()
         [(now_ms,)] = self._execute(sql.NOW)
-        at_us = max(now_ms * 1000 + _LAST_OF_MILLISECOND, self._stamp.at_us + _APART, replaced.newest_us + _APART)
+        least_us = max(self._stamp.at_us, replaced.newest_us, hidden_us) + _APART
+        at_us = max(now_ms * 1000 + _LAST_OF_MILLISECOND, least_us)
         stamp = Stamp(at_us=at_us, position=publication.position, digest=digest, displaced=replaced.totals)
         who = (publication.pipeline, publication.sink)
         stamping = partial(STAMP.around, error=connection_lost, lost=connection_lost)

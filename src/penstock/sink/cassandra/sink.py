@@ -172,7 +172,8 @@ class CassandraSink(CatalogSink[Connection, TableSchema]):
         def displaced() -> Replaced:
             return Replaced() if target.write == "append" else writer.displaced(without(self._rows(publication), repeated))
 
-        stamp = markers.stamped(publication, displaced=displaced)
+        hidden_us = patience(lambda connection: tables.dropped_us(connection, target, schema.names))
+        stamp = markers.stamped(publication, hidden_us=hidden_us, displaced=displaced)
         writer.write(without(self._rows(publication), repeated), at_us=stamp.at_us)
         return Loaded(rows=repeated.rows, displaced=stamp.displaced + repeated.totals)
 

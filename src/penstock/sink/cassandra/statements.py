@@ -75,6 +75,10 @@ REPLICATION = "SELECT replication FROM system_schema.keyspaces WHERE keyspace_na
 DURABLE = "SELECT durable_writes FROM system_schema.keyspaces WHERE keyspace_name = ?"
 TABLE = "SELECT default_time_to_live, flags FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?"
 VIEW = "SELECT view_name FROM system_schema.views WHERE keyspace_name = ? AND view_name = ?"
+DROPPED = (
+    "SELECT column_name, toUnixTimestamp(dropped_time) FROM system_schema.dropped_columns "
+    "WHERE keyspace_name = ? AND table_name = ?"
+)
 COLUMNS = "SELECT column_name, kind, position, type FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?"
 
 

@@ -1,7 +1,7 @@
 """The user's table in Cassandra: checks of settings and rows, its schema, and whether writes to it can be repeated safely."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from penstock.sink.cassandra import statements as sql
 from penstock.sink.cassandra.database import Connection
 from penstock.sink.cassandra.errors import reason_of
 from penstock.sink.cassandra.storage import MAX_ROW_BYTES, STORAGES, RowValidator
-from penstock.sink.table.columns import Alter, Columns, TableColumn, missing_columns, require_columns, require_keyed
+from penstock.sink.table.columns import Alter, Columns, TableColumn, as_code, missing_columns, require_columns, require_keyed
 from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_TABLE
 from penstock.sink.table.sql_sink import has_ledger_id
 from penstock.sink.table.target import Target, not_a_table
@@ -109,6 +109,15 @@ def table_schema_of(connection: Connection, table: str) -> TableSchema | None:
     )
 
 
+def dropped_us(connection: Connection, target: Target, columns: Sequence[str]) -> int:
+    """Return when the last one of these columns was dropped, in microseconds, 0 if none was.
+
+    One that was added again hides all values whose time stamp is not above that.
+    """
+    dropped = dict(connection.execute(sql.DROPPED, (connection.keyspace, target.table)))
+    return max((at_ms * 1000 + 999 for name, at_ms in dropped.items() if name in columns), default=0)
+
+
 def few_copies(connection: Connection) -> str | None:
     """Return a warning where acknowledged rows may not survive the loss of a node, None where a quorum does."""
     [(replication,)] = connection.execute(sql.REPLICATION, (connection.keyspace,))
@@ -158,7 +167,7 @@ def require_fit(_: Connection, found: TableSchema, rows: "pa.Schema", target: Ta
     refusal = misfit(found, target.table)
     if refusal is not None:
         raise refusal
-    _require_whole_key(found, target)
+    _require_whole_key(found, target, decided=decided)
     static = sorted(found.static.intersection(rows.names))
     if static:
         raise Refused(
@@ -177,15 +186,34 @@ def _columns(target: Target, *, decided: bool) -> Columns:
     return Columns(table=target.table, named=in_double_quotes(target.table), alter=_ALTER, decided=decided)
 
 
-def _require_whole_key(found: TableSchema, target: Target) -> None:
-    """Raise Refused unless `key` is the table's whole primary key: a part of it would overwrite or hide rows of others."""
-    if found.partition == target.partition and found.partition + found.clustering == target.key:
+def _require_whole_key(found: TableSchema, target: Target, *, decided: bool) -> None:
+    """Raise Refused unless `key` is the table's whole primary key: a part of it would overwrite or hide rows of others.
+
+    Rows of a decided batch are found by the key that it was decided with, whatever columns the sink has as partition key now.
+    """
+    there = found.partition + found.clustering
+    if there == target.key and (decided or found.partition == target.partition):
         return
+    message = f"Table {target.table!r} has the primary key {_key(found.partition, found.clustering)}, but "
+    if decided:
+        raise Refused(
+            f"{message}the decided batch has the key {', '.join(target.key)}.",
+            remedy=f"{_key_back(there, target)}. Then run `penstock recover`, which publishes the batch, and start again.",
+        )
     raise Refused(
-        f"Table {target.table!r} has the primary key {_key(found.partition, found.clustering)}, but the sink has "
-        f"{_key(target.partition, target.key[len(target.partition) :])}.",
-        remedy=f"Write key: [{', '.join(found.partition + found.clustering)}] and partition_by: [{', '.join(found.partition)}].",
+        f"{message}the sink has {_key(target.partition, target.key[len(target.partition) :])}.",
+        remedy="If a column of it was renamed in the table, rename it back. Else write "
+        f"key: [{', '.join(there)}] and partition_by: [{', '.join(found.partition)}].",
     )
+
+
+def _key_back(there: tuple[str, ...], target: Target) -> str:
+    """Return what gives the table the key of a decided batch again: columns that were renamed take their names back."""
+    renamed = [(now, before) for now, before in zip(there, target.key, strict=False) if now != before]
+    if len(there) != len(target.key) or {now for now, _ in renamed} & set(target.key):
+        return f"Make the table anew with the primary key ({', '.join(target.key)}), and copy the rows"
+    columns = " AND ".join(f"{in_double_quotes(now)} TO {in_double_quotes(before)}" for now, before in renamed)
+    return f"Run {as_code(f'ALTER TABLE {in_double_quotes(target.table)} RENAME {columns}')}"
 
 
 def _key(partition: tuple[str, ...], clustering: tuple[str, ...]) -> str:

@@ -127,8 +127,9 @@ class _Listed:
 def verify_accounts(tables: Mapping[AccountName, Verifiable], decisions: SinkDecisions, row_digest: RowDigest) -> SinkReport:
     """Compare the content of all accounts with what was decided.
 
-    Maintenance may rewrite files: an account whose rows and digest agree has no problem with names. Where they do not agree,
-    every file that is missing, changed, copied or foreign is reported.
+    A file with the name of a retained decision must hold what that decided for it. Maintenance may put rows into files of other
+    names: an account whose rows and digest agree has no problem with names. Where they do not agree, every file that is missing,
+    copied or foreign is reported.
     """
     listed = {account: _listed(table, decisions.published_at) for account, table in tables.items()}
     ledger = LedgerFiles.of(decisions.publications())  # after the listing: whatever is there was decided before
@@ -205,8 +206,8 @@ class _Examination:
     as_of: Position
 
     def problems(self) -> list[Problem]:
-        """Return unreadable files always; if sums differ, also every file that explains it, or the sums if none does."""
-        found = [problem for one in self.seen if (problem := self._unreadable(one)) is not None]
+        """Return unreadable and changed files always; if sums differ, also others that explain it, or the sums if none does."""
+        found = [problem for one in self.seen if (problem := self._unreadable(one) or self._changed(one)) is not None]
         if self.report.ok:
             return found
         found += [problem for one in self.seen if (problem := self._strange(one)) is not None]
@@ -225,11 +226,8 @@ class _Examination:
         return self._problem(one.file.name, f"was changed: it {one.problem}.")
 
     def _strange(self, one: FileContent) -> Problem | None:
-        if one.content is None:
+        if one.content is None or (self.account, one.file.name) in self.ledger.by_name:
             return None
-        decided = self.ledger.by_name.get((self.account, one.file.name))
-        if decided is not None:
-            return self._changed(decided, one.content)
         original = self.ledger.original_of(one.file.name, (one.content.rows, one.content.digest))
         if original is not None:
             copied = f"is a copy of {original.piece.name} of account {original.piece.account!r}, {one.content.rows} rows twice."
@@ -238,13 +236,18 @@ class _Examination:
             return None
         return self._problem(one.file.name, f"is foreign: no batch decided its {one.content.rows} rows.")
 
-    def _changed(self, decided: DecidedFile, content: Totals) -> Problem | None:
+    def _changed(self, one: Seen) -> Problem | None:
+        decided, content = self.ledger.by_name.get((self.account, one.file.name)), one.content
+        if decided is None or content is None:
+            return None
         totals = decided.piece.totals
         if (content.rows, content.digest) == (totals.rows, totals.digest):
             return None
+        what = f"was changed: the content of its {content.rows} rows is another one."
         if content.rows != totals.rows:
-            return self._problem(decided.piece.name, f"was changed: it holds {content.rows} rows, {totals.rows} were decided.")
-        return self._problem(decided.piece.name, f"was changed: the content of its {content.rows} rows is another one.")
+            what = f"was changed: it holds {content.rows} rows, {totals.rows} were decided."
+        moved = " The account holds every decided row, so rows moved from one file to another." if self.report.ok else ""
+        return self._problem(one.file.name, what + moved)
 
     def _missing(self) -> list[Problem]:
         there = {one.file.name for one in self.seen}

@@ -202,7 +202,8 @@ class SinkRig(ABC):
     def damage(self, kind: str) -> None:
         """Change published content behind the sink's back, so that a row is lost, doubled, changed or foreign (see DAMAGES).
 
-        `swapped`: a value moves into a column that was NULL, as `swapped` does with the row of id `SWAPPED`.
+        `swapped`: a value moves into a column that was NULL, as `swapped` does with the row of id `SWAPPED`. `moved`, for sinks
+        whose files are compared one by one: two files of one place exchange a row.
         """
         raise NotImplementedError(kind)
 
