@@ -72,7 +72,8 @@ and `penstock init` puts a copy beside the file it makes.
 
 - **Relative paths** and relative URLs (`file://./x`, `sqlite:///x.db`) are relative to the pipeline file. `sqlite:////x.db` is
   absolute. A scheme that is not known is an error: name what is mounted by its path, `/dbfs/x` for `dbfs:/x`, and write `./a:b`
-  for a directory with a colon in its name. The `path` of a source may be any URL that Spark knows.
+  for a directory with a colon in its name. The `path` of a source may be any URL that Spark knows. `checkpoint` may not: Penstock
+  reads it, too, in a directory, S3, Azure, Google Cloud Storage or HDFS.
 - **`${{VAR}}`** is replaced from the environment, `${{VAR:-default}}` if it is unset or empty; without default an unset variable
   is an error. Inside `{{ }}` and `[ ]` it needs quotes. `$${{` stands for a plain `${{`. What came from the environment is not
   shown where it can be a secret: options and Spark settings are hidden, URLs are shown without password and query values, SQL is

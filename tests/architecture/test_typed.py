@@ -1,14 +1,18 @@
-"""Code that uses Penstock as it is installed passes mypy's strict mode, and what is wrong in it is found there."""
+"""As it is installed: code that uses Penstock passes mypy's strict mode, and what is wrong in it is found; the simulator runs."""
 
 import os
 import shutil
 import subprocess
 import sys
 import venv
+from collections.abc import Iterator
+from importlib.metadata import distribution
 from importlib.util import find_spec
 from pathlib import Path
 
 import mypy
+import pytest
+from packaging.requirements import Requirement
 
 from tests.architecture.reading import ROOT
 from tests.spark.page import Page
@@ -97,17 +101,24 @@ def install(site: Path) -> None:
     subprocess.run([*command, "--target", str(site), str(ROOT)], check=True, capture_output=True)
 
 
-def environment(directory: Path) -> Path:
-    """The Python of an environment that has Penstock installed, and else what this one has."""
+def environment(directory: Path) -> tuple[Path, Path]:
+    """The Python of a new environment, and where its packages are."""
     venv.create(directory, with_pip=False, symlinks=True)
     [site] = directory.glob("lib/python*/site-packages")
+    return directory / "bin" / "python", site
+
+
+@pytest.fixture(scope="module", name="installed")
+def _installed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """An environment that has Penstock installed, and else what this one has."""
+    python, site = environment(tmp_path_factory.mktemp("installed"))
     install(site)
     (site / "besides.pth").write_text(f"{Path(mypy.__file__).parents[1]}\n")
-    return directory / "bin" / "python"
+    return python, site
 
 
-def test_users_code_type_checks_against_the_installed_package(tmp_path: Path) -> None:
-    python = environment(tmp_path / "environment")
+def test_users_code_type_checks_against_the_installed_package(tmp_path: Path, installed: tuple[Path, Path]) -> None:
+    python, _ = installed
     for name, text in {"drop_in": DROP_IN, "pipeline": PIPELINE, "own": OWN, "wrong": WRONG}.items():
         (tmp_path / f"{name}.py").write_text(text)
     strict = [
@@ -124,3 +135,32 @@ def test_users_code_type_checks_against_the_installed_package(tmp_path: Path) ->
     files = ["drop_in.py", "pipeline.py", "own.py", "wrong.py"]
     done = subprocess.run([*strict, *files], cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def required(by: str) -> Iterator[Path]:
+    """What pip would install for that requirement, besides it: files and folders of this environment."""
+    waiting, seen = [Requirement(by)], set[str]()
+    while waiting:
+        wanted = waiting.pop()
+        for each in map(Requirement, distribution(wanted.name).requires or ()):
+            is_wanted = each.marker is None or any(each.marker.evaluate({"extra": extra}) for extra in ("", *wanted.extras))
+            if is_wanted and each.name not in seen:
+                waiting.append(each)
+                seen.add(each.name)
+    for name in seen:
+        of = distribution(name)
+        for top in {file.parts[0] for file in of.files or ()} - {"..", "__pycache__"}:
+            yield Path(str(of.locate_file(top)))
+
+
+def test_the_simulator_runs_from_the_installed_package_with_its_extra(tmp_path: Path, installed: tuple[Path, Path]) -> None:
+    """In an environment that has nothing but what `pip install 'penstock[testing]'` would bring."""
+    python, site = environment(tmp_path / "environment")
+    for path in {installed[1] / "penstock", *required("penstock[testing]")}:
+        (site / path.name).symlink_to(path)
+    assert not (site / "pyspark").exists()
+    command = [str(python), "-I", "-m", "penstock.testing.simulator"]
+    for options in (["--seed", "7"], ["--schedules", "4", "--processes", "2"]):
+        done = subprocess.run([*command, *options], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "every invariant holds" in done.stdout or "random schedules: 4 passed" in done.stdout

@@ -1,6 +1,7 @@
 """Spark reads its input from an object store and keeps its checkpoint there, by its own connectors; Penstock's home is elsewhere.
 
-The query is stopped, killed, loses a commit and an input file, and is started again; Penstock reads the checkpoint by itself.
+The query is stopped, killed, loses a commit and an input file, which comes back overwritten, and is started again; Penstock reads
+the checkpoint by itself.
 """
 
 import json
@@ -15,12 +16,13 @@ from ruamel.yaml import YAML
 
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.core.model import BatchId, SourceName
-from tests.crash.commandline import penstock
+from tests.crash.commandline import Ended, penstock
 from tests.crash.errors import run
 from tests.crash.world import World, make_world
 from tests.servers import connectors
 from tests.servers.fixtures import accounts_on, server
 from tests.servers.server import Outside, Place
+from tests.servers.store_commands import carry_out
 from tests.spark.stores import connect, disconnect
 from tests.spark.test_howto import blocks
 
@@ -61,7 +63,7 @@ def survive(spark: SparkSession, root: Path, kind: str) -> None:
     killed = world.run("run", str(world.file), "--json", faults="ledger.sqlite_commit=kill@4")
     assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
     assert_readable(world, place)
-    assert_gone_input_is_refused(world, place, incoming)
+    assert_changed_input_is_refused(world, place, incoming)
     done = run(world)
     assert done.code == 0, str(done)
     world.assert_exact()
@@ -114,17 +116,28 @@ def assert_readable(world: World, place: Place) -> None:
     assert status["checkpoint"]["is_replay"] is True
 
 
-def assert_gone_input_is_refused(world: World, place: Place, incoming: Outside) -> None:
-    """Batch 3 was planned with a file that is gone; until it is back, no start goes on."""
+def assert_changed_input_is_refused(world: World, place: Place, incoming: Outside) -> None:
+    """The file that batch 3 was planned with is gone, then overwritten in the bucket by a part of it; no start goes on.
+
+    Nor does one once the file is as it was, since the store has given it a new time; carrying out the remedy confirms it.
+    """
     checkpoint = SparkCheckpoint(place.url, options=place.options)
     [[file]] = checkpoint.input_files(BatchId(3), [SourceName("flights")]).values()
     name = unquote(file.path.rpartition("/")[2])
     content = incoming.get(name)
     incoming.delete(name)
-    refused = run(world)
-    assert (refused.code, refused.last["error"]["kind"]) == (1, "InputChanged"), str(refused)
-    assert f"{name} is gone" in refused.err
+    assert_refused(run(world), f"{name} is gone")
+    incoming.put(name, content[: content.index(b"\n", len(content) // 2) + 1])
+    told = assert_refused(run(world), f"{name} was modified at")
     incoming.put(name, content)
+    carry_out(told)
+
+
+def assert_refused(ended: Ended, said: str) -> str:
+    """What the error names as the remedy."""
+    assert (ended.code, ended.last["error"]["kind"]) == (1, "InputChanged"), str(ended)
+    assert said in ended.err, ended.err
+    return str(ended.last["error"]["remedy"])
 
 
 @pytest.mark.parametrize(("page", "kind"), [("s3", "s3"), ("azure", "az"), ("gcs", "gs")])

@@ -10,6 +10,7 @@ from tests.mutation.mutants_of_commit import MUTANTS_OF_COMMIT
 from tests.mutation.mutants_of_delta import MUTANTS_OF_DELTA
 from tests.mutation.mutants_of_doors import MUTANTS_OF_DOORS
 from tests.mutation.mutants_of_duckdb import MUTANTS_OF_DUCKDB
+from tests.mutation.mutants_of_encodings import MUTANTS_OF_ENCODINGS
 from tests.mutation.mutants_of_iceberg import MUTANTS_OF_ICEBERG
 from tests.mutation.mutants_of_identity import MUTANTS_OF_IDENTITY
 from tests.mutation.mutants_of_kafka import MUTANTS_OF_KAFKA
@@ -30,7 +31,7 @@ from tests.mutation.mutants_of_verify import MUTANTS_OF_VERIFY
 from tests.mutation.mutants_of_warehouses import MUTANTS_OF_WAREHOUSES
 
 _KINDS = (
-    *(MUTANTS_OF_IDENTITY, MUTANTS_OF_ACCOUNTS),
+    *(MUTANTS_OF_IDENTITY, MUTANTS_OF_ACCOUNTS, MUTANTS_OF_ENCODINGS),
     *(
         MUTANTS_OF_COMMIT,
         MUTANTS_OF_DELTA,

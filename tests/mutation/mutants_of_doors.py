@@ -5,9 +5,11 @@ from tests.mutation.mutant import Mutant
 DELIVERY = "src/penstock/run/delivery.py"
 DEMANDS = "src/penstock/run/required_guarantees.py"
 FACTS = "src/penstock/run/query_facts.py"
+LISTING = "src/penstock/checkpoint/input_listing.py"
 PLACE = "src/penstock/spec/place.py"
 OF_PLACES = "tests/unit/test_spec_place.py"
 OF_INPUT = "tests/unit/test_checkpoint_input.py"
+OF_OBJECTS = f"{OF_INPUT}::test_the_time_of_an_object_is_compared_as_exactly_as_its_store_tells_it"
 OF_FAILURE = "tests/spark/test_delivery_failure.py"
 OF_DOORS = "tests/spark/test_doors.py::test_every_door_refuses"
 
@@ -137,7 +139,7 @@ MUTANTS_OF_DOORS = (
     Mutant(
         bug=36,
         name="an-input-file-that-cannot-be-looked-at-is-as-planned",
-        file="src/penstock/checkpoint/input_listing.py",
+        file=LISTING,
         find="""\
                 except (FileNotFoundError, NotADirectoryError):
                     return FileState(size_bytes=None)
@@ -151,10 +153,42 @@ MUTANTS_OF_DOORS = (
     Mutant(
         bug=36,
         name="files-of-a-replay-are-taken-as-they-are",
-        file="src/penstock/checkpoint/input_listing.py",
-        find="    if seen.modified_ms is None or seen.modified_ms == file.modified_ms:",
-        replace="    if seen.modified_ms is None or seen.modified_ms >= file.modified_ms:",
+        file=LISTING,
+        find="    if seen.modified_ms // seen.step_ms == file.modified_ms // seen.step_ms:",
+        replace="    if seen.modified_ms // seen.step_ms >= file.modified_ms // seen.step_ms:",
         tests=(f"{OF_INPUT}::test_a_file_that_was_cut_short_is_delivered_again_once_the_remedy_is_carried_out",),
+    ),
+    Mutant(
+        bug=36,
+        name="an-object-that-was-overwritten-is-taken-as-it-is",
+        file=LISTING,
+        find="modified_ms=found.modified_ms, step_ms",
+        replace="modified_ms=None, step_ms",
+        tests=(OF_OBJECTS,),
+    ),
+    Mutant(
+        bug=36,
+        name="objects-whose-store-tells-whole-seconds-are-held-against-milliseconds",
+        file=LISTING,
+        find='step_ms = 1 if place.kind == "hdfs" else 1000',
+        replace="step_ms = 1",
+        tests=(OF_OBJECTS,),
+    ),
+    Mutant(
+        bug=36,
+        name="an-object-that-anybody-tagged-is-as-planned",
+        file=LISTING,
+        find="seen.noted == str(file.modified_ms)",
+        replace="seen.noted is not None",
+        tests=(OF_OBJECTS,),
+    ),
+    Mutant(
+        bug=36,
+        name="an-object-that-was-put-back-is-refused-for-ever",
+        file=LISTING,
+        find=" or seen.noted == str(file.modified_ms)",
+        replace="",
+        tests=(OF_OBJECTS,),
     ),
     Mutant(
         bug=36,

@@ -2,10 +2,12 @@
 
 import os
 import subprocess
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+from penstock.blob.store import Found
 from penstock.checkpoint.input_listing import FileState, InputListing, require_unchanged
 from penstock.checkpoint.source_log import InputFile
 from penstock.core.model import BatchId, SourceName
@@ -80,8 +82,77 @@ def test_a_file_that_was_cut_short_is_delivered_again_once_the_remedy_is_carried
 
 
 def test_the_remedy_for_a_file_on_hdfs_names_its_time() -> None:
+    assert refused("hdfs://name:8020/in/a.csv", seen=FileState(size_bytes=1, modified_ms=7)).endswith(
+        "expected: 1700000000123 ms, by the operation SETTIMES of WebHDFS."
+    )
+
+
+PLANNED_MS = 1_700_000_000_123
+
+
+def refused(url: str, *, seen: FileState, delivered: bool = False) -> str:
+    """The remedy of the refusal."""
     look = InputListing()
-    look.at = lambda files: [FileState(size_bytes=1, modified_ms=7)] * len(files)  # type: ignore[method-assign]
+    look.at = lambda files: [seen] * len(files)  # type: ignore[method-assign]
     with pytest.raises(InputChanged) as raised:
-        require_unchanged(BatchId(3), {S: [InputFile("hdfs://name:8020/in/a.csv", 1_700_000_000_123)]}, look=look)
-    assert raised.value.remedy.endswith("expected: 1700000000123 ms, by the operation SETTIMES of WebHDFS.")
+        require_unchanged(BatchId(3), {S: [InputFile(url, PLANNED_MS)]}, look=look, delivered=delivered)
+    return raised.value.remedy
+
+
+COMMANDS = {
+    "s3a://bucket/in/a%20b.csv": "aws s3 cp 's3://bucket/in/a b.csv' 's3://bucket/in/a b.csv' "
+    "--metadata-directive REPLACE --metadata penstock=1700000000123",
+    "abfss://incoming@shop.dfs.core.windows.net/in/a.csv": "az storage blob metadata update --account-name shop "
+    "--container-name incoming --name in/a.csv --metadata penstock=1700000000123",
+    "gs://bucket/in/a.csv": "gcloud storage objects update gs://bucket/in/a.csv --update-custom-metadata=penstock=1700000000123",
+}
+
+
+@pytest.mark.parametrize(("url", "command"), COMMANDS.items())
+@pytest.mark.parametrize(
+    "seen", [FileState(size_bytes=None), FileState(size_bytes=1, modified_ms=PLANNED_MS + 1000, step_ms=1000)]
+)
+def test_the_remedy_for_an_object_is_a_command_of_its_store(url: str, command: str, seen: FileState) -> None:
+    """Its time cannot be set: what is put back has a new one."""
+    undecided, delivered = (refused(url, seen=seen, delivered=delivered) for delivered in (False, True))
+    assert undecided.startswith("Put the files back as they were, or mended, and let nothing write to them. Then note on each ")
+    assert delivered.startswith("Put the files back as they were, and let nothing write to them. Then note on each ")
+    assert f" `{command}`. Then start again: nothing of the batch was decided." in undecided
+    assert f" `{command}`. Then start again: the batch's rows are delivered," in delivered
+
+
+class Store:
+    """Answers for one object that was written, and noted, as given."""
+
+    def __init__(self, written_ms: int, noted: str | None = None) -> None:
+        self._found = Found(key="a.csv", size_bytes=1, modified_ms=written_ms, tag=noted)
+
+    def head(self, key: str) -> Found | None:
+        return self._found if key == "a.csv" else None
+
+
+IN_SECONDS = ("s3://bucket", "az://incoming@shop", "gs://bucket")
+HDFS = "hdfs://name:8020"
+
+
+@pytest.mark.parametrize(
+    ("written_ms", "noted", "planned_in"),
+    [
+        (1_700_000_000_123, None, (*IN_SECONDS, HDFS)),
+        (1_700_000_000_000, None, IN_SECONDS),
+        (1_700_000_001_000, None, ()),
+        (1_699_999_999_000, None, ()),
+        (1_700_000_001_000, "1700000000123", (*IN_SECONDS, HDFS)),
+        (1_700_000_001_000, "1700000001000", ()),
+        (1_700_000_001_000, "the tag of a task", ()),
+    ],
+)
+@pytest.mark.parametrize("store", [*IN_SECONDS, HDFS])
+def test_the_time_of_an_object_is_compared_as_exactly_as_its_store_tells_it(
+    monkeypatch: pytest.MonkeyPatch, store: str, written_ms: int, noted: str | None, planned_in: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr("penstock.checkpoint.input_listing.open_store", lambda url, options: Store(written_ms, noted))
+    inputs = {S: [InputFile(f"{store}/in/a.csv", PLANNED_MS)]}
+    expected = nullcontext() if store in planned_in else pytest.raises(InputChanged, match=r"in/a\.csv was modified at")
+    with expected:
+        require_unchanged(BatchId(3), inputs, look=InputListing(f"{store}/checkpoint"))

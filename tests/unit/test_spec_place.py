@@ -1,4 +1,5 @@
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -209,6 +210,20 @@ def test_a_source_takes_every_url_of_spark(path: str) -> None:
     """Where Spark has no file system for it, it says so itself."""
     assert Source(format="text", path=path).path == path
     assert local_path(path) is None
+
+
+@pytest.mark.parametrize("place", ["wasb://c@account/x", "wasb:/x", "viewfs://cluster/x", "maprfs:///x", "own://me:geheim@x/y"])
+def test_a_checkpoint_is_where_penstock_reads_it_too(place: str) -> None:
+    """A source may be there, which Spark alone reads; the checkpoint may be where its remedy says."""
+    with pytest.raises(
+        Usage, match=r"checkpoint.* is at \w+:, where Penstock cannot read it, and Penstock reads the checkpoint"
+    ) as told:
+        Delivery("p", home="home", checkpoint=place, sinks={"m": Memory()})
+    assert "geheim" not in str(told.value)
+    named = re.findall(r"\w+://", told.value.remedy)
+    assert named == ["s3a://", "abfss://", "gs://", "hdfs://"]
+    for url in ("s3a://b/x", "abfss://c@account.dfs.core.windows.net/x", "gs://b/x", "hdfs://name:8020/x"):
+        assert Delivery("p", home="home", checkpoint=url, sinks={"m": Memory()}).checkpoint == url
 
 
 @pytest.mark.parametrize("path", [" s3a://bucket/in", "s3 a://bucket/in"])

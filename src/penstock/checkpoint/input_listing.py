@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from penstock.blob import open_store
+from penstock.blob.client import TAG
 from penstock.blob.url import is_blob, parse
 from penstock.checkpoint.source_log import InputFile, kind_of
 from penstock.core.model import Batch, BatchId, OffsetRange, SourceName
@@ -27,11 +28,14 @@ _AT_ONCE = 16
 class FileState:
     """Present state of an input file. `size_bytes` is None if the file is gone.
 
-    `modified_ms` is None where it is not comparable with the time that Spark logs: connectors of object stores have their own.
+    `modified_ms` counts in steps of `step_ms`: object stores answer in whole seconds, and Spark's connectors log milliseconds
+    where a listing has them. `noted` is an object's metadata entry: the logged time, if a person confirmed the object.
     """
 
     size_bytes: int | None
     modified_ms: int | None = None
+    step_ms: int = 1
+    noted: str | None = None
 
 
 class InputListing:
@@ -74,18 +78,13 @@ class InputListing:
             return None
         if found is None:
             return FileState(size_bytes=None)
-        return FileState(size_bytes=found.size_bytes, modified_ms=found.modified_ms if place.kind == "hdfs" else None)
+        step_ms = 1 if place.kind == "hdfs" else 1000
+        return FileState(size_bytes=found.size_bytes, modified_ms=found.modified_ms, step_ms=step_ms, noted=found.tag)
 
 
 _SOME = 3
-_UNDECIDED = (
-    "Put the files back as they were and let nothing write to them, then start again: nothing of the batch was decided. If a "
-    "change is meant, as in a file that was mended, give the file the time that is expected"
-)
-_DELIVERED = (
-    "Put the files back as they were, with their modification times, and start again: the batch's rows are delivered, but Spark "
-    "needs its input once more for the query's state."
-)
+_UNDECIDED = "nothing of the batch was decided"
+_DELIVERED = "the batch's rows are delivered, but Spark needs its input once more for the query's state"
 
 
 def require_unchanged(
@@ -103,7 +102,8 @@ def require_unchanged(
     those are all files outside local and mounted directories.
 
     Times are compared: Spark logs no size. A file truncated by a copy, a full disk or a second writer has another time. An
-    operator who repairs a corrupt file confirms it by giving the file the logged time.
+    operator who repairs a corrupt file confirms it by giving the file the logged time, or by noting that time on the object,
+    since object stores set times themselves.
     """
     for name, files in inputs.items():
         looks = zip(files, (look or InputListing()).at(files), strict=True)
@@ -113,15 +113,50 @@ def require_unchanged(
             changes = "; ".join(change for _, change in wrong[:_SOME])
             raise InputChanged(
                 f"Input of batch {batch_id} was changed under source {name}: {changes}{more}.",
-                remedy=_DELIVERED if delivered else f"{_UNDECIDED}: {_as_planned(wrong[0][0])}.",
+                remedy=_remedy(wrong[0][0], delivered=delivered),
             )
 
 
-def _as_planned(file: InputFile) -> str:
-    """Return how to give `file` the modification time that Spark logged."""
+def _remedy(file: InputFile, *, delivered: bool) -> str:
+    """Return how to put `file` back, and how to confirm one whose content is meant."""
+    command = _note_command(file)
+    if command is not None:
+        how, why = ("as they were", _DELIVERED) if delivered else ("as they were, or mended", _UNDECIDED)
+        return (
+            f"Put the files back {how}, and let nothing write to them. Then note on each the time that Spark logged for it: "
+            f"`{command}`. Then start again: {why}."
+        )
+    if delivered:
+        return f"Put the files back as they were, with their modification times, and start again: {_DELIVERED}."
+    return (
+        f"Put the files back as they were and let nothing write to them, then start again: {_UNDECIDED}. If a change is meant, "
+        f"as in a file that was mended, give the file the time that is expected: {_time_command(file)}."
+    )
+
+
+def _time_command(file: InputFile) -> str:
+    """Return how to give a local file, or one on HDFS, the modification time that Spark logged."""
     if urlsplit(file.path).scheme in {"", "file"}:
         return f"touch -d @{_stamp(file.modified_ms)} {shlex.quote(_shown(file.path))}"
     return f"{file.modified_ms} ms, by the operation SETTIMES of WebHDFS"
+
+
+def _note_command(file: InputFile) -> str | None:
+    """Return the command that notes the logged time on an object; None for files whose time can be set."""
+    url = _shown(file.path)
+    place = parse(url) if is_blob(url) else None
+    if place is None or place.kind == "hdfs":
+        return None
+    note, name = f"{TAG}={file.modified_ms}", shlex.quote(str(place))
+    if place.kind == "s3":
+        return f"aws s3 cp {name} {name} --metadata-directive REPLACE --metadata {note}"
+    if place.kind == "gs":
+        return f"gcloud storage objects update {name} --update-custom-metadata={note}"
+    account, _, _ = place.host.partition(".")
+    return (
+        f"az storage blob metadata update --account-name {account} --container-name {place.bucket} "
+        f"--name {shlex.quote(place.prefix)} --metadata {note}"
+    )
 
 
 def _change(file: InputFile, seen: FileState | None) -> str | None:
@@ -129,7 +164,9 @@ def _change(file: InputFile, seen: FileState | None) -> str | None:
         return None
     if seen.size_bytes is None:
         return f"{_shown(file.path)} is gone"
-    if seen.modified_ms is None or seen.modified_ms == file.modified_ms:
+    if seen.modified_ms is None or seen.noted == str(file.modified_ms):
+        return None
+    if seen.modified_ms // seen.step_ms == file.modified_ms // seen.step_ms:
         return None
     return f"{_shown(file.path)} was modified at {_stamp(seen.modified_ms)}, expected {_stamp(file.modified_ms)} (Unix time)"
 

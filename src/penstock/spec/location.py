@@ -54,7 +54,8 @@ class Checkpoint(StateLocation):
     """Spark's checkpoint. Spark itself writes it with its own settings; `options` are what Penstock reads it with."""
 
     url: CheckpointUrl = Field(
-        description="A directory, or a URL that Spark writes to: `s3a://`, `abfss://`, `gs://`, `hdfs://`."
+        description="A directory, or a URL that Spark writes to and Penstock reads: `s3a://`, `abfss://`, `gs://`, `hdfs://`. "
+        "No other URL of Spark."
     )
 
 

@@ -167,10 +167,17 @@ def _blob_url(value: str) -> str:
 
 
 def _checkpoint_url(value: str, info: ValidationInfo) -> str:
-    if not is_blob(value):
-        return _directory(value, info, also=", or s3a://, abfss://, gs:// and hdfs://")
-    _blob_url(value)
-    return value.rstrip("/")  # not normalised: Spark distinguishes s3:// and s3a://
+    if is_blob(value):
+        _blob_url(value)
+        return value.rstrip("/")  # not normalised: Spark distinguishes s3:// and s3a://
+    scheme = scheme_of(value)
+    is_elsewhere = scheme not in {"", "file", *_MOUNTED} and ("://" in value or scheme in _OF_HADOOP)
+    if is_elsewhere and not _HALF_A_SCHEME.match(value):
+        raise complaint_error(
+            f"is at {scheme}:, where Penstock cannot read it, and Penstock reads the checkpoint as Spark does",
+            remedy="Write a directory, the path where that file system is mounted, or a URL at s3a://, abfss://, gs:// or hdfs://.",
+        )
+    return _directory(value, info)
 
 
 def _spool_url(value: str, info: ValidationInfo) -> str:

@@ -205,6 +205,7 @@ def _advice(spark_error: SparkError) -> str:
     if spark_error.condition is not None and spark_error.condition.startswith("FAILED_READ_FILE"):
         return (
             "Put a good file of that name in its place, with the modification time of the bad one (touch -r BAD GOOD; "
-            "mv GOOD BAD), or correct the schema or the options of the source; then start again."
+            "mv GOOD BAD; in an object store the next start names the command), or correct the schema or the options of the "
+            "source; then start again."
         )
     return "Mend the cause (in the transform, or in the data) and start again."

@@ -236,7 +236,7 @@ class _Examination:
             return None
         return self._problem(one.file.name, f"is foreign: no batch decided its {one.content.rows} rows.")
 
-    def _changed(self, one: Seen) -> Problem | None:
+    def _changed(self, one: FileContent) -> Problem | None:
         decided, content = self.ledger.by_name.get((self.account, one.file.name)), one.content
         if decided is None or content is None:
             return None
