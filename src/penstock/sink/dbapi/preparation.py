@@ -140,7 +140,7 @@ def require_storable(wanted: DbapiSettings) -> None:
         require_exact_key(rows, key)
 
 
-def _require_kept(session: Session, wanted: Wanted, quotes: tuple[str, str] | None) -> None:
+def _require_kept(session: Session, wanted: DbapiSettings, quotes: tuple[str, str] | None) -> None:
     """Raise GuaranteeTooWeak or Refused where PostgreSQL's catalog shows that rows would be lost or hidden. End the transaction.
 
     `quotes`: as `quotes_of` found them; Penstock's own tables may be there without the target's.
