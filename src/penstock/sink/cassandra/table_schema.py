@@ -114,7 +114,7 @@ def dropped_us(connection: Connection, target: Target, columns: Sequence[str]) -
 
     One that was added again hides all values whose time stamp is not above that.
     """
-    dropped = dict(connection.execute(sql.DROPPED, (connection.keyspace, target.table)))
+    dropped: dict[str, int] = dict(connection.execute(sql.DROPPED, (connection.keyspace, target.table)))
     return max((at_ms * 1000 + 999 for name, at_ms in dropped.items() if name in columns), default=0)
 
 
