@@ -18,6 +18,7 @@ RECORDS = os.environ.get("PENSTOCK_RECORD") == "1"
 NARROW, WIDE = spark_schema(id="long", name="string"), spark_schema(id="long", name="string", amount="double", flag="boolean")
 WAYS = {
     "append": {},
+    "append one column": {"schema": spark_schema(id="long")},
     "replace": {},
     "upsert": {"key": ["id"]},
     "upsert or delete": {"key": ["id"], "deletes": True},
