@@ -37,6 +37,7 @@ class Opened:
 
     def __init__(self, failing: PenstockError | None = None) -> None:
         self.published, self.failing, self.closed = threading.Event(), failing, 0
+        self.drained = False
         self.coordinator = self
 
     def is_published_within(self, seconds: float | None) -> bool:
@@ -46,6 +47,7 @@ class Opened:
         return self.failing if self.published.is_set() else None
 
     def drain(self, *, grace_s: float) -> bool:
+        self.drained = True
         return grace_s >= 0
 
     def require_newest(self) -> None:
@@ -107,6 +109,21 @@ def test_a_newer_run_is_what_is_told_where_it_kept_a_batch_from_being_published(
     with pytest.raises(Fenced):
         query.awaitTermination()
     assert not streaming.isActive
+
+
+def test_a_run_that_is_fenced_lets_go_of_a_sink_that_does_not_answer() -> None:
+    """Spark's stop waits for the batch, and the batch for its tries."""
+    query, streaming, opened = made()
+
+    def require_newest() -> None:
+        raise Fenced("A newer run works.", remedy="Let it.")
+
+    opened.require_newest = require_newest  # type: ignore[method-assign]
+    opened.published.set()
+    query._look_at_s = 0
+    with pytest.raises(Fenced):
+        query.awaitTermination(60)
+    assert (opened.drained, streaming.isActive) == (True, False)
 
 
 def test_a_stop_while_the_last_batch_is_published_hides_no_failure() -> None:

@@ -105,7 +105,8 @@ class Query:
     def stop(self, grace: float = 30.0) -> None:
         """Let the current batch end for at most `grace` seconds, then stop; a batch cut off is delivered by the next start.
 
-        With `publish_behind` it returns when what was decided is published. Raises what ended the query, unless it ended before.
+        With `publish_behind` it returns when what was decided is published. Raises what ended the query, unless it ended before;
+        so it does, soon, if a sink did not answer: what was tried twice is not tried again.
         """
         is_told = self._ended
         opened = self._delivery.opened
@@ -170,6 +171,7 @@ class Query:
             opened.coordinator.require_newest()
         except Fenced as fenced:
             self._delivery.failure = fenced
+            opened.drain(grace_s=0)  # Spark waits for a batch that is tried again and again
             self._streaming.stop()
         except PenstockError:  # the ledger cannot be read just now; the next batch fails if that lasts
             return
