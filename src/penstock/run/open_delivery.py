@@ -219,7 +219,8 @@ class OpenDelivery:
             self.release()
 
     def release(self) -> None:
-        """Release files and connections, and leave everything else to the next start."""
+        """Release files and connections, and leave everything else to the next start: nothing is tried again any more."""
+        self._stopping.set()
         self._publisher.close()
         self._mirrors.close()
         self._runtime.close()
