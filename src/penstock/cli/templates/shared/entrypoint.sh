@@ -23,6 +23,7 @@ trap stop TERM INT
 while :; do
     penstock "$@" &
     child=$!
+    [ -z "$stopped" ] || kill -TERM "$child" 2>/dev/null
     await_child
     if [ -n "$stopped" ] && [ "$code" -eq 0 ]; then
         exit 75
