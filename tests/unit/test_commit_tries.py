@@ -6,7 +6,7 @@ import pytest
 from tests.unit.commit_bench import OPENED, Bench, trouble
 
 from penstock.commit.append import RETRY_TIMEOUT_S, StopTries, stop_after_time, with_backoff
-from penstock.errors import NotPublishedYet, OutcomeUnknown, Retryable
+from penstock.errors import NotPublishedYet, OutcomeUnknown, PublishFailed, Retryable
 from penstock.spec.pipeline import DeliverySettings
 from penstock.support.error_transport import decode_error, encode_error
 
@@ -73,6 +73,16 @@ def test_a_sink_that_did_not_answer_is_to_be_tried_again_by_the_next_start(bench
     assert type(decode_error(encode_error(raised.value))) is NotPublishedYet
     assert bench.coordinator().open(OPENED).rolled_forward
     assert bench.shown() == [Counter([0])] * 2
+
+
+def test_what_a_person_must_mend_is_tried_once(bench: Bench) -> None:
+    coordinator = bench.opened()
+    error = PublishFailed("The user may not write.", remedy="GRANT it.")
+    bench.steps.failing["promote files"] = [error]
+    with pytest.raises(PublishFailed) as raised:
+        bench.deliver(coordinator, 0)
+    assert raised.value is error
+    assert bench.slept == []
 
 
 def test_a_sink_that_has_waited_by_itself_is_not_asked_again(bench: Bench) -> None:

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -185,6 +186,13 @@ class SilentLedger(LogLedger):
         raise Retryable("The store is silent.", remedy="Wait.")
 
 
+def test_a_run_is_tried_as_long_as_the_settings_say(tmp_path: Path) -> None:
+    sinks = {"out": penstock.Console()}
+    delivery = penstock.Delivery("flights", home=tmp_path, sinks=sinks, guarantee="at_least_once", retry_timeout="250ms")
+    with closing(assemble(delivery.plan)) as runtime:
+        assert runtime.retry_timeout_s == 0.25
+
+
 def test_a_stop_signal_ends_the_tries_of_a_start(tmp_path: Path) -> None:
     """The start is made by the thread that the signal comes to: nobody else can drain then."""
     ledger = SilentLedger(MemoryStore(), pipeline=PIPELINE)
@@ -193,14 +201,15 @@ def test_a_stop_signal_ends_the_tries_of_a_start(tmp_path: Path) -> None:
     assert ledger.tries == 3
 
 
-def test_a_stop_ends_a_pause_between_two_tries(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", [lambda opened: opened.drain(grace_s=0), OpenDelivery.release], ids=["drain", "release"])
+def test_a_stop_ends_a_pause_between_two_tries(tmp_path: Path, end: Callable[[OpenDelivery], object]) -> None:
     ledger = SilentLedger(MemoryStore(), pipeline=PIPELINE)
     opened = made_on(ledger, tmp_path)
     with ThreadPoolExecutor(1) as threads:
         opening = threads.submit(opened.open, schema=None)
         while ledger.tries < 2:
             threading.Event().wait(0.01)
-        opened.drain(grace_s=0)
+        end(opened)
         assert isinstance(opening.exception(20), Retryable)
     assert ledger.tries < 6
 
