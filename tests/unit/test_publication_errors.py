@@ -15,7 +15,6 @@ from penstock.errors import (
     Fenced,
     NotPublishedYet,
     OutcomeUnknown,
-    PenstockError,
     PublishFailed,
     Refused,
     Retryable,
