@@ -22,7 +22,7 @@ demo: $(VENV)/.installed-demo ## Streams 336,776 flights into three accounts and
 	@$(BIN)/python demo $(ARGS)
 
 test: $(VENV)/.installed-dev ## Runs every layer of tests, the fast ones first, on WORKERS (3) processes; `make test ARGS="tests/unit -x"` runs a part.
-	@$(PYTEST) --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder $(ARGS)
+	@$(PYTEST) --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder --max-worker-restart=0 $(ARGS)
 
 check: style ## Checks style, types, import contracts and tidiness without running the product.
 	$(PYTEST) tests/architecture -q

@@ -22,6 +22,9 @@ START_SPARK = {"spark", "crash"}
 HANGS_AFTER_S = {"unit": 60, "architecture": 120, "live": 120}
 """Where a test takes milliseconds or seconds, a hang shall not cost the ten minutes that the other layers are given."""
 
+CALL_KAFKA = {"live", "conformance", "attack"}
+"""Where tests of one process make hundreds of Kafka clients."""
+
 WITH_SPARK_ONE_IN = 3
 
 IN_CI = os.environ.get("CI") == "true"
@@ -86,6 +89,22 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     ):
         return
     os.environ.setdefault("PYSPARK_SUBMIT_ARGS", fast_spark.submit_args(session.config.cache.mkdir("spark")))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item):
+    """Collect no garbage within a test that may use Kafka clients.
+
+    A client that collects itself, in the thread that runs its callbacks, aborts the process: confluent-kafka-python, #2131.
+    """
+    collects = gc.isenabled()
+    if layer_of(item.path) in CALL_KAFKA:
+        gc.disable()
+    try:
+        return (yield)
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _fail_in_ci(report: pytest.TestReport | pytest.CollectReport) -> None:

@@ -146,7 +146,7 @@ class ChangingTable:
             self.bench.rig.sql(self.rename_back)
             self.rename_back = None
             remedy = remedy.partition("rename it back")[2]
-        elif "make the table anew" in remedy.lower():
+        elif "create the table again" in remedy.lower():
             for statement in self.make_anew:
                 self.bench.rig.sql(statement)
         if "Give a column that was renamed its old name" in remedy and self.rename_back is not None:

@@ -29,7 +29,7 @@ def test_a_decided_batch_is_read_back_from_an_altered_table(changing, declared, 
         table.bench.rig.sql(statement)
     with pytest.raises(Refused, match="Table 't' was altered since it was tried, and does not give back the rows") as refused:
         table.recover()
-    assert "make the table anew" in refused.value.remedy
+    assert "create the table again" in refused.value.remedy
     assert rows_of(table) == Counter([(1, "a")])
     table.make_anew = made_anew(AS_IT_WAS)
     for statement in table.make_anew:

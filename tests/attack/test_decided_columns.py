@@ -177,7 +177,7 @@ def test_a_constraint_that_a_decided_batch_breaks_is_told_with_what_to_do(changi
     told = f"Table 't' {said[by]}: NOT NULL constraint failed: t.more"
     with pytest.raises((Refused, PublishFailed), match=told) as refused:
         getattr(table, by)()
-    assert "make the table anew without it" in refused.value.remedy
+    assert "create the table again without it" in refused.value.remedy
     table.started_by_the_book()
     assert rows_of(table) == Counter([(1, "a"), (2, "b"), (3, "c"), (4, None)])
     assert table.verify().ok

@@ -65,7 +65,7 @@ def found(place: Place) -> Finding:
         (rule(ABORT.format(6), prefix="tab", old=True), "ends uploads 6 days after"),
         (rule(EXPIRE.format(365)), "_penstock/flights/lake/"),
         (rule(EXPIRE.format(3650), prefix="table/_penstock/"), "3650 days after"),
-        (rule(BY_DATE, prefix="table/"), "by date"),
+        (rule(BY_DATE, prefix="table/"), "on a fixed date"),
         (rule(ABORT.format(9)) + rule(EXPIRE.format(30)), "30 days after"),
         (rule(ABORT.format(7)), ""),
         (rule(ABORT.format(1), status="Disabled"), ""),
@@ -90,7 +90,7 @@ def test_rules_of_s3_that_would_hurt_are_told(amazon: tuple[Proxy, Place], rules
         ({"age": 3}, "_penstock/flights/lake/"),
         ({"age": 3, "matchesPrefix": ["lake/.penstock-staging/"]}, "ends uploads 3 days after"),
         ({"age": 30, "matchesPrefix": ["other/", "lake/table/_penstock"]}, "30 days after"),
-        ({"createdBefore": "2030-01-01"}, "by date"),
+        ({"createdBefore": "2030-01-01"}, "on a fixed date"),
         ({"age": 7, "matchesPrefix": ["lake/.penstock-staging/"]}, ""),
         ({"age": 1, "matchesPrefix": ["lake/table/month="]}, ""),
         ({"age": 1, "isLive": False}, ""),
@@ -119,7 +119,7 @@ def test_a_bucket_without_rules_is_fine(google: tuple[Proxy, Place]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"), [("az", "deleted after 7 days"), ("hdfs", "nothing that must stay is deleted."), ("s3", "does not tell")]
+    ("kind", "said"), [("az", "deleted after 7 days"), ("hdfs", "nothing that must stay is deleted."), ("s3", "cannot be read")]
 )
 def test_what_other_stores_say(kind: str, said: str) -> None:
     """versitygw: NotImplemented, as a store says that has no such rules or does not let us see them."""
@@ -134,7 +134,7 @@ def test_what_other_stores_say(kind: str, said: str) -> None:
     [
         (rule(EXPIRE.format(3)), "deletes objects 3 days after they were written: rows that are decided"),
         (rule(EXPIRE.format(1), prefix="table/flights/"), "deletes objects 1 day after"),
-        (rule(BY_DATE, prefix="table/"), "by date"),
+        (rule(BY_DATE, prefix="table/"), "on a fixed date"),
         (rule(EXPIRE.format(7)), "deletes objects 7 days after they were written: rows that are decided"),
         (rule(EXPIRE.format(365), prefix="table/flights/db/"), "365 days after"),
         (rule(ABORT.format(1)), ""),

@@ -278,7 +278,7 @@ def test_pieces_that_the_store_does_not_let_go_keep_no_batch_back(tmp_path: Path
         shown = [bench.deliver(sink, bench.rows(range(number * 10, number * 10 + 10)), batch_id=number) for number in range(3)]
         assert proxy.hits == 3
         bench.require_shown(*shown)
-        [told] = [record.getMessage() for record in caplog.records if "stay in the spool" in record.getMessage()]
+        [told] = [record.getMessage() for record in caplog.records if "published pieces" in record.getMessage()]
         assert "sink db" in told
         assert "penstock sweep" in told
         assert len(kept.names()) == 3

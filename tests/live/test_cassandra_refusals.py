@@ -107,11 +107,17 @@ def test_settings_that_no_table_could_have(changed, said):
         target_of(**{"table": "t", "write": "upsert", "key": ("id",), "partition_by": (), **changed})
 
 
+def test_a_setting_that_no_table_could_have_names_the_sink(target):
+    with pytest.raises(Usage, match=r"Sink 'into_\w+': `table` is 'a-b'"):
+        target().rig.make(table="a-b")
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
         ({"key": []}, "key"),
         ({"write": "replace"}, "write"),
+        ({"delete_when": "id = 1"}, "delete_when"),
         ({"partition_by": ["name"]}, r"partition_by should be the first columns of key \(id\), found name"),
         ({"url": "cassandra://host"}, "should be a Cassandra URL with a keyspace"),
     ],
@@ -232,7 +238,7 @@ def test_what_does_not_let_us_in_is_told(target):
     running = target().rig.running
     for url, error, said in (
         (running.url("absent"), Failed, "no such keyspace"),
-        (running.url(KEYSPACE, password="wrong"), Failed, "does not let us in"),
+        (running.url(KEYSPACE, password="wrong"), Failed, "The login at .* fails"),
         (running.url(KEYSPACE, port=1), Retryable, "does not answer"),
     ):
         sink = target().rig.make(url=url)
@@ -245,7 +251,7 @@ def test_what_does_not_let_us_in_is_told(target):
 def test_a_certificate_of_an_unknown_authority_is_told_as_one(tmp_path):
     with tls.unknown(tmp_path) as port:
         there = Database(f"cassandra://127.0.0.1:{port}/shop?ssl_mode=verify_ca", application="test")
-        with pytest.raises(PublishFailed, match=r"does not let us in: .*CERTIFICATE_VERIFY_FAILED") as told:
+        with pytest.raises(PublishFailed, match=r"The login at .* fails: .*CERTIFICATE_VERIFY_FAILED") as told:
             there.writable()
     assert "?ssl_ca=" in told.value.remedy
 

@@ -235,7 +235,7 @@ def test_a_broker_that_is_frozen_leaves_the_outcome_to_the_marker(topic):
     keep = lane_of(sink)._keep
     lane_of(sink)._keep = lambda mark: (running.freeze(), keep(mark))
     try:
-        with pytest.raises(OutcomeUnknown, match="did not say whether it committed"):
+        with pytest.raises(OutcomeUnknown, match="did not confirm what was sent"):
             sink.publish(publication)
     finally:
         del lane_of(sink)._keep
@@ -376,9 +376,9 @@ def test_a_topic_of_markers_that_is_gone_is_never_taken_for_an_empty_one(topic):
     assert place.rig.make().high_water_mark("", pipeline=PIPELINE) is None
     recovering = place.rig.make()
     recovering.prepare(pipeline=PIPELINE, schema=None)
-    with pytest.raises(Refused, match="was deleted since batch 0 was staged"):
+    with pytest.raises(Refused, match="was deleted after batch 0 was staged"):
         recovering.publish(shown.publication)
-    with pytest.raises(Refused, match="was made anew since batch 0 was staged"):
+    with pytest.raises(Refused, match="was recreated after batch 0 was staged"):
         place.sink().publish(shown.publication)
     assert place.content() == values(range(10))
 

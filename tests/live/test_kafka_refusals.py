@@ -168,6 +168,12 @@ def test_the_markers_are_compacted_and_have_a_partition_for_each_lane(topic):
     assert len(admin.list_topics(name, timeout=60).topics[name].partitions) == 3
 
 
+def test_a_topic_may_take_larger_records_than_the_client(topic):
+    place = topic(settings={"max_message_bytes": "2147483647"})
+    place.put(place.sink(), range(10), batch_id=0)
+    assert place.content() == values(range(10))
+
+
 def test_a_transaction_longer_than_brokers_allow_is_refused(topic):
     place = topic(timeout_ms=10**7)
     with pytest.raises(Refused, match="allows 900000 ms"):
@@ -324,12 +330,12 @@ SILENT = SimpleNamespace(place="Kafka at a:1", heard=lambda: None)
         (KafkaError._FATAL, {}, Overtaken, "Another run publishes"),
         (KafkaError._FENCED, {"timed_out": lambda: True}, Retryable, "took longer than `transaction_timeout`"),
         (KafkaError._TIMED_OUT, {}, Retryable, "does not answer"),
-        (KafkaError._TIMED_OUT, {"in_doubt": True}, OutcomeUnknown, "did not say whether it committed"),
+        (KafkaError._TIMED_OUT, {"in_doubt": True}, OutcomeUnknown, "did not confirm what was sent"),
         (KafkaError.INVALID_PRODUCER_ID_MAPPING, {}, Retryable, "does not answer as it should"),
         (KafkaError.MSG_SIZE_TOO_LARGE, {"in_doubt": True}, PublishFailed, "found a record too large"),
         (KafkaError.UNKNOWN_TOPIC_OR_PART, {}, PublishFailed, "lacks a topic"),
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, {"kind": Failed}, Failed, "does not let the user write or read"),
-        (KafkaError.SASL_AUTHENTICATION_FAILED, {}, PublishFailed, "does not let us in"),
+        (KafkaError.SASL_AUTHENTICATION_FAILED, {}, PublishFailed, "refuses the login"),
         (KafkaError._INVALID_ARG, {}, Usage, "refuses its settings"),
     ],
 )
@@ -342,7 +348,7 @@ def test_every_error_of_the_client_is_told_by_what_it_means(code, settings, kind
 @pytest.mark.parametrize(
     ("heard", "kind", "said"),
     [
-        (KafkaError._AUTHENTICATION, PublishFailed, "does not let us in"),
+        (KafkaError._AUTHENTICATION, PublishFailed, "refuses the login"),
         (KafkaError._SSL, PublishFailed, "cannot be reached by TLS"),
         (KafkaError._TRANSPORT, Retryable, "does not answer as it should"),
     ],
@@ -353,7 +359,7 @@ def test_why_nobody_answers_is_told_by_what_was_heard_beside(heard, kind, said):
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
     with pytest.raises(PublishFailed, match="lacks a topic"), translate_errors(cluster):
         raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
-    with pytest.raises(OutcomeUnknown, match="did not say whether it committed"), translate_errors(cluster, in_doubt=True):
+    with pytest.raises(OutcomeUnknown, match="did not confirm what was sent"), translate_errors(cluster, in_doubt=True):
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
 

@@ -81,7 +81,7 @@ def test_a_certificate_of_an_unknown_authority_is_told_as_one(tmp_path):
     greeting = len(tls.MYSQL_GREETING).to_bytes(3, "little") + b"\0" + tls.MYSQL_GREETING
     with tls.unknown(tmp_path, greeting=greeting, asked_bytes=36) as port:
         there = Database(f"mysql://u@127.0.0.1:{port}/db?ssl_mode=verify_ca", application="test")
-        with pytest.raises(Failed, match=r"does not let us in: .*CERTIFICATE_VERIFY_FAILED") as told:
+        with pytest.raises(Failed, match=r"The login at .* fails: .*CERTIFICATE_VERIFY_FAILED") as told:
             there.connected()
     assert "?ssl_ca=" in told.value.remedy
 

@@ -116,8 +116,8 @@ def test_nothing_is_read_again_of_other_sources(orders):
 @pytest.mark.parametrize(
     ("names", "told"),
     [
-        (["other"], "the query reads other, and no 'orders': records"),
-        ([], "the query reads nothing, and no 'orders'"),
+        (["other"], "the query reads other, not 'orders': records"),
+        ([], "the query reads nothing, not 'orders'"),
         (["orders", "other", "orders#2"], "the query reads it more than once: records"),
     ],
 )

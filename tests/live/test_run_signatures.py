@@ -166,7 +166,7 @@ def test_a_spool_that_could_not_be_signed_takes_no_batch(plan_at: Callable[..., 
             coordinator = coordinator_of(runtime)
             assert "cannot be read or written" in str(coordinator.open(opened_by_this_process(runtime)).warnings)
             faults.arm("")
-            with pytest.raises(Retryable, match="is not signed"):
+            with pytest.raises(Retryable, match="has not signed"):
                 coordinator.deliver(BATCH, lambda _: pytest.fail("it staged"))
     finally:
         faults.arm("")

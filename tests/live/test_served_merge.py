@@ -166,7 +166,7 @@ def test_sql_that_the_server_refuses_is_refused_before_the_start_and_nothing_is_
     table.sql("CREATE TABLE t (id bigint)", "INSERT INTO t VALUES (1)")
     for act in ("prepare", "require_schema_accepted"):
         sink = table.rig.make()
-        with pytest.raises(Refused, match=f"The SQL of `merge` for table 't' fails over no rows: .*{said}"):
+        with pytest.raises(Refused, match=f"The SQL of `merge` for table 't' fails even without rows: .*{said}"):
             getattr(sink, act)(pipeline=PIPELINE, schema=table.rig.schema)
         sink.close()
     assert table.sql("SELECT id FROM t") == [(1,)]
@@ -206,7 +206,7 @@ def test_a_second_statement_in_one_is_refused_by_the_server_itself(merging, monk
     """Whatever is read wrongly here: nothing can be appended to a statement."""
     monkeypatch.setattr("penstock.sink.table.script._split", lambda text, _: [Statement((text,))])
     table = merging(sql="INSERT INTO {table} SELECT id, name FROM {staged}; COMMIT")
-    with pytest.raises(Refused, match=r"The SQL of `merge` for table 't' fails over no rows: .*(multiple commands|syntax)"):
+    with pytest.raises(Refused, match=r"The SQL of `merge` for table 't' fails even without rows: .*(multiple commands|syntax)"):
         table.sink()
 
 

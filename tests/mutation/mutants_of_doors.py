@@ -140,7 +140,7 @@ MUTANTS_OF_DOORS = (
         file="src/penstock/checkpoint/input_listing.py",
         find="""\
                 except (FileNotFoundError, NotADirectoryError):
-                    return Seen(size_bytes=None)
+                    return FileState(size_bytes=None)
 """,
         replace="""\
                 except OSError:

@@ -13,6 +13,14 @@ OF_MISTAKES = "tests/unit/test_spec_secrets.py"
 
 MUTANTS_OF_SECRETS = (
     Mutant(
+        bug=42,
+        name="what-a-driver-says-of-a-statement-is-told-with-passwords",
+        file="src/penstock/sink/dbapi/preparation.py",
+        find="cannot be {how}: {reason_of(cause)}.",
+        replace="cannot be {how}: {cause}.",
+        tests=("tests/unit/test_dbapi_sink.py::test_what_the_driver_says_of_a_statement_is_told_without_passwords",),
+    ),
+    Mutant(
         bug=38,
         name="all-settings-go-onto-the-command-line",
         file=JVM,

@@ -80,7 +80,7 @@ def bug_8_retried_on_a_new_head(patch: pytest.MonkeyPatch) -> None:
 
 
 def bug_10_meets_its_own_write_and_reports_failure(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(append, "_holder", lambda found, entry: append.Taken(found))
+    patch.setattr(append, "_holder", lambda found, entry: append.Occupied(found))
 
 
 def _delete_on_error(patch: pytest.MonkeyPatch, method: str) -> None:

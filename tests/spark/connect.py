@@ -109,7 +109,7 @@ def ended(process: "subprocess.Popen[str]") -> Ended:
 
 def _is_late(told: Ended) -> bool:
     """Spark gives a Python process ten seconds to start, whatever else the machine does."""
-    return bool(re.search("within its ten seconds|waiting for the Python worker to connect back", told.err))
+    return bool(re.search("within ten seconds|waiting for the Python worker to connect back", told.err))
 
 
 def _path(*first: Path | None) -> str:

@@ -93,5 +93,5 @@ def test_a_directory_of_the_same_name_elsewhere_is_not_taken_for_the_drivers(tmp
         assert [finding.ok for finding in check.findings()] == [True]
     (finding,) = check.findings()
     assert not finding.ok
-    assert "not that of the driver" in finding.message
+    assert "is not the driver's directory" in finding.message
     assert list(tmp_path.iterdir()) == []

@@ -269,7 +269,7 @@ def test_a_delivery_that_is_handed_to_query_after_query_checks_each(spark: Spark
 
     (tmp_path / "in").mkdir()
     deliver()
-    with pytest.raises(StreamingQueryException, match="ignoreMissingFiles makes Spark pass over files"):
+    with pytest.raises(StreamingQueryException, match="ignoreMissingFiles makes Spark silently skip files"):
         deliver(ignoreMissingFiles="true")
     assert target.rows() == target.accounts() == {(1,): 1}
     deliver()

@@ -80,5 +80,5 @@ def test_a_name_that_nobody_has_is_told_in_a_sentence(spark: SparkSession, tmp_p
 
 
 def test_what_the_reader_cannot_be_told_is_refused_at_once(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(Usage, match=r"kafka\.my\.plugin cannot be told"):
+    with pytest.raises(Usage, match=r"kafka\.my\.plugin has no equivalent in librdkafka"):
         Query(spark, "python", {"subscribe": "any", "kafka.my.plugin": "x"}, tmp_path).frame()

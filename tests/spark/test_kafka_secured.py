@@ -127,7 +127,7 @@ def test_who_is_not_let_in_is_told_why(safe: Safe, guarded: SecuredServer) -> No
     for verb in ("check", "run"):
         wrong = safe.penstock(verb, password="no-such-word")
         assert wrong.code == 1, wrong
-        assert "does not let us" in _flat(wrong)
+        assert "refuses the login" in _flat(wrong)
         untrusted = safe.penstock(verb, ca=guarded.another_ca)
         assert untrusted.code == 1, untrusted
         assert "cannot be reached by TLS" in _flat(untrusted) or "refuses access" in _flat(untrusted)

@@ -70,7 +70,7 @@ def test_what_is_wrong_is_told_in_one_sentence(tmp_path: Path) -> None:
     place = MysqlPlace(tmp_path, table="create: false")
     feed(tmp_path / "incoming")
     wrong = place.run("penstock check mysql.yaml", WAREHOUSE_URL=place.running.url(place.database, password="geheimes-wort"))
-    assert_told(wrong, 1, "does not let us in", "Access denied for user 'penstock'")
+    assert_told(wrong, 1, "The login at", "Access denied for user 'penstock'")
     place.query("CREATE TABLE flights (id int, origin text CHARACTER SET utf8mb4, month int, delay double) ENGINE = MyISAM")
     assert_told(place.run("penstock run mysql.yaml"), 3, "is of the engine MyISAM, expected InnoDB")
     assert place.rows() == Counter()

@@ -75,9 +75,7 @@ def test_what_is_wrong_is_told_in_one_sentence(tmp_path: Path, command: str) -> 
     feed(tmp_path / "incoming")
     act, failed = f"penstock {command} postgres.yaml", 1
     wrong = place.running.url(place.database, password="geheimes-wort")
-    assert_told(
-        place.run(act, WAREHOUSE_URL=wrong), failed, "does not let us in", 'password authentication failed for user "penstock"'
-    )
+    assert_told(place.run(act, WAREHOUSE_URL=wrong), failed, "The login at", 'password authentication failed for user "penstock"')
     assert_told(place.run(act, WAREHOUSE_URL=place.running.url("nobody")), failed, 'database "nobody" does not exist')
     gone = place.run(act, WAREHOUSE_URL=place.running.url(place.database, port=1))
     assert_told(gone, 1 if command == "check" else 75, "does not answer", "Connection refused")

@@ -118,7 +118,7 @@ def test_too_many_of_them_fail_the_batch(tmp_path: Path, limit: str) -> None:
     orders.send(b"plain", b"plain", b"plain")
     failed = run(orders, code=1)
     told = " ".join(failed.out.split())
-    assert f"cannot be decoded, which `quarantine: {{{limit}}}` does not allow. The first is at offset 4 of partition 0" in told
+    assert f"cannot be decoded; `quarantine: {{{limit}}}` allows fewer. The first is at offset 4 of partition 0" in told
     assert held(tmp_path).total() == 0
     file = tmp_path / "registry.yaml"
     file.write_text(file.read_text().replace(limit, limit.replace("2", "20").replace("0.3", "0.9")))

@@ -72,7 +72,7 @@ def test_what_is_wrong_is_told_in_one_sentence(tmp_path: Path) -> None:
     feed(tmp_path / "incoming")
     wrong = place.running.url(place.database, password="geheimes-wort")
     for url, code, said in [
-        (wrong, 1, "does not let us in: password authentication failed"),
+        (wrong, 1, "fails: password authentication failed"),
         (place.running.url("nobody"), 1, 'database "nobody" does not exist'),
         (place.running.url(place.database, port=1), 75, "does not answer"),
     ]:

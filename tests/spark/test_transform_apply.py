@@ -127,7 +127,7 @@ def test_statements_are_refused_before_they_run(spark: SparkSession, sources: Fr
 
 def test_a_transform_that_is_no_stream(spark: SparkSession, sources: Frames) -> None:
     assert complaint(spark, sources, sql="SELECT 1 AS n").message == (
-        "The transform yields a table that does not grow: it reads none of the sources."
+        "The transform's result is not a stream: it reads none of the sources."
     )
 
 

@@ -123,7 +123,7 @@ def test_an_hdfs_that_is_not_there_is_told_in_plain_words_and_nothing_was_change
 
 
 @pytest.mark.parametrize(
-    ("exception", "remedy"), [("IOException", "Try again"), ("AccessControlException", "credentials"), ("", "credentials")]
+    ("exception", "remedy"), [("IOException", "Start again"), ("AccessControlException", "credentials"), ("", "credentials")]
 )
 def test_what_hdfs_forbids_and_what_it_could_not_do_have_one_status(exception: str, remedy: str) -> None:
     """WebHDFS answers 403 for both; the name of the exception says which it is."""

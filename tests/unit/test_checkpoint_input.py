@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.checkpoint.input_listing import InputListing, Seen, require_unchanged
+from penstock.checkpoint.input_listing import FileState, InputListing, require_unchanged
 from penstock.checkpoint.source_log import InputFile
 from penstock.core.model import BatchId, SourceName
 from penstock.errors import InputChanged, Retryable
@@ -81,7 +81,7 @@ def test_a_file_that_was_cut_short_is_delivered_again_once_the_remedy_is_carried
 
 def test_the_remedy_for_a_file_on_hdfs_names_its_time() -> None:
     look = InputListing()
-    look.at = lambda files: [Seen(size_bytes=1, modified_ms=7)] * len(files)  # type: ignore[method-assign]
+    look.at = lambda files: [FileState(size_bytes=1, modified_ms=7)] * len(files)  # type: ignore[method-assign]
     with pytest.raises(InputChanged) as raised:
         require_unchanged(BatchId(3), {S: [InputFile("hdfs://name:8020/in/a.csv", 1_700_000_000_123)]}, look=look)
     assert raised.value.remedy.endswith("expected: 1700000000123 ms, by the operation SETTIMES of WebHDFS.")

@@ -42,7 +42,7 @@ def test_inspect(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert code == 0
     assert out.splitlines()[:2] == [str(checkpoint), "The next start runs batch 2 AGAIN: same number, same input."]
     assert QUERY in out
-    assert out.rstrip().endswith("Nothing is odd about it.")
+    assert out.rstrip().endswith("No anomalies.")
 
 
 def test_what_is_odd_is_shown_with_its_remedy(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -106,6 +106,6 @@ def test_verify_says_whose_rows_it_did_not_read() -> None:
     unread = replace(report(found_rows=10), unread=True)
     found = Verification(sinks={LAKE: unread})
     text = printed(verify_text(found))
-    assert text[-1] == "Of lake only what was published was compared: which rows are there your SQL knows."
+    assert text[-1] == "Of lake only publications were compared, not rows: your SQL decides which are there."
     assert any("not read" in line for line in text)
     assert found.sinks[LAKE].unread

@@ -101,7 +101,7 @@ def test_whoever_raised_is_spent(bench: Bench) -> None:
 
     with pytest.raises(StageFailed):
         coordinator.deliver(batch_of(0), fail)
-    with pytest.raises(Failed, match="failed before"):
+    with pytest.raises(Failed, match="failed earlier"):
         bench.deliver(coordinator, 0)
     bench.deliver(bench.opened(), 0)
     assert bench.shown() == [Counter([0])] * 2
@@ -116,7 +116,7 @@ def test_every_kind_of_exception_of_the_stage_leaves_the_coordinator_spent(bench
 
         with pytest.raises(kind):
             coordinator.deliver(batch_of(0), fail)
-        with pytest.raises(Failed, match="failed before"):
+        with pytest.raises(Failed, match="failed earlier"):
             bench.deliver(coordinator, 0)
 
 
@@ -155,7 +155,7 @@ def test_publishing_is_tried_again_and_the_other_sink_is_published_whatever_happ
     with pytest.raises(NotPublishedYet, match="Sink 'files' could not publish batch 1"):
         bench.deliver(coordinator, 1)
     assert bench.shown() == [Counter([0]), Counter([0, 1])]
-    with pytest.raises(Failed, match="failed before"):
+    with pytest.raises(Failed, match="failed earlier"):
         bench.deliver(coordinator, 1)
     recovered = recover(bench)
     assert recovered.rolled_forward

@@ -100,7 +100,7 @@ def test_a_publication_that_fails_is_raised_by_the_next_batch_which_is_not_decid
     with pytest.raises(NotPublishedYet, match="could not publish batch 0"):
         later.begin(1)
     assert (later.decided, later.told) == ([0], [])
-    with pytest.raises(Failed, match="failed before"):
+    with pytest.raises(Failed, match="failed earlier"):
         later.begin(1)
     later.coordinator = later.opened(Later())
     assert later.bench.shown() == [Counter([0])] * 2
@@ -115,7 +115,7 @@ def test_a_publication_that_fails_is_raised_where_it_is_waited_for_and_no_batch_
     for _ in range(2):
         with pytest.raises(NotPublishedYet):
             later.coordinator.wait()
-    with pytest.raises(Failed, match="failed before"):
+    with pytest.raises(Failed, match="failed earlier"):
         later.begin(1)
 
 
@@ -129,7 +129,7 @@ def test_a_batch_that_cannot_be_staged_leaves_the_last_one_to_be_published(later
         later.coordinator.begin(batch_of(1), stage, on_delivered=later.told.append)
     later.coordinator.wait()
     assert later.bench.shown() == [Counter([0])] * 2
-    with pytest.raises(Failed, match="failed before"):
+    with pytest.raises(Failed, match="failed earlier"):
         later.begin(1)
 
 

@@ -93,9 +93,9 @@ def test_a_driver_whose_rows_are_lists(targets, monkeypatch):
             "The module nosuch.driver cannot be imported: No module named 'nosuch'.",
         ),
         ({"driver": "json"}, Usage, "Module json is no driver of the DB-API 2.0: it lacks connect, paramstyle, Error, "),
-        ({"write": "upsert", "key": ["id"]}, Usage, "`write: upsert` needs SQL that databases do not share."),
+        ({"write": "upsert", "key": ["id"]}, Usage, "Sink 'warehouse': `write: upsert` needs SQL that databases do not share."),
         ({"write": "insert_if_absent"}, Usage, "Sink 'warehouse': `write: insert_if_absent` needs a key."),
-        ({"table": "penstock_dbapi_marker"}, Usage, "Table 'penstock_dbapi_marker' is Penstock's own."),
+        ({"table": "penstock_dbapi_marker"}, Usage, "Sink 'warehouse': Table 'penstock_dbapi_marker' is Penstock's own."),
     ],
 )
 def test_settings_that_cannot_be(targets, changed, kind, said):
@@ -156,7 +156,7 @@ def test_a_lock_that_another_holds_is_told_as_passing(targets):
     publication = target.decided_but_not_published(sink, [(1, "a")], batch_id=0)
     with closing(sqlite3.connect(target.rig.path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(Retryable, match="said: database is locked"):
+        with pytest.raises(Retryable, match="reported: database is locked"):
             sink.publish(publication)
         other.execute("ROLLBACK")
     assert not sink.publish(publication).already
@@ -220,12 +220,33 @@ def test_what_the_driver_says_of_a_commit_is_told_in_one_line_without_passwords(
     assert not sink.publish(publication).already
 
 
+def test_what_the_driver_says_of_a_statement_is_told_without_passwords(targets, monkeypatch):
+    class Denying(sqlite3.Cursor):
+        def execute(self, text, values=()):
+            if text.startswith('CREATE TABLE "t"'):
+                raise sqlite3.OperationalError("denied by postgresql://me:hunter22@host/db\nDETAIL: (secret row)")
+            return super().execute(text, values)
+
+    class Guarded(sqlite3.Connection):
+        def cursor(self):
+            return Denying(self)
+
+    def connect(**arguments):
+        return sqlite3.connect(factory=Guarded, **arguments)
+
+    monkeypatch.setitem(sys.modules, "other_driver", module("other_driver", "qmark", connect=connect))
+    with pytest.raises(Refused, match="Table 't' cannot be created: denied by ") as found:
+        targets(driver="other_driver").sink()
+    assert "hunter22" not in found.value.message
+    assert "secret row" not in found.value.message
+
+
 def test_what_the_driver_says_keeps_its_letters(targets, monkeypatch):
     def connect(**_):
         raise sqlite3.OperationalError("no database 'Orders'")
 
     monkeypatch.setitem(sys.modules, "other_driver", module("other_driver", "qmark", connect=connect))
-    with pytest.raises(Retryable, match="The database behind other_driver said: no database 'Orders'"):
+    with pytest.raises(Retryable, match="The database behind other_driver reported: no database 'Orders'"):
         targets(driver="other_driver").sink()
 
 
@@ -237,7 +258,7 @@ def test_a_conflict_is_an_error_whatever_the_table_says_of_it(targets, action):
     sink = target.sink()
     target.put(sink, [(1, "a"), (2, "b")], batch_id=0)
     publication = target.decided_but_not_published(sink, [(1, "c")], batch_id=1)
-    with pytest.raises(PublishFailed, match=r"UNIQUE constraint failed.*make the table anew without it, and copy the rows"):
+    with pytest.raises(PublishFailed, match=r"UNIQUE constraint failed.*create the table again without it, and copy"):
         sink.publish(publication)
     assert Counter(target.sql("SELECT * FROM t")) == Counter([(1, "a"), (2, "b")])
     target.sql("ALTER TABLE t RENAME TO old", "CREATE TABLE t (id BIGINT, name TEXT)", "INSERT INTO t SELECT * FROM old")

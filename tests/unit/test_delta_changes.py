@@ -110,7 +110,7 @@ class TestBesideOtherWriters:
         renamed(bench, path, "a^b.parquet")
         rows = bench.rows([1])
         shown = bench.decide((rows, bench.stage(sink, rows, batch_id=1)), batch_id=1)
-        with pytest.raises(PublishFailed, match="whose path this version cannot remove"):
+        with pytest.raises(PublishFailed, match="quotes the path of file"):
             sink.publish(shown.publication)
         renamed(bench, "a^b.parquet", "rewritten.parquet")
         publish(sink, shown.publication)

@@ -227,7 +227,7 @@ class TestWhatTheLibraryWouldAccept:
 
         with monkeypatch.context() as patched:
             patched.setattr(DirectoryArea, "show", vacuumed)
-            with pytest.raises(StagedDataLost, match="a vacuum of files without any retention"):
+            with pytest.raises(StagedDataLost, match="was removed before it was committed"):
                 sink.publish(shown.publication)
         assert list(bench.rig.read_back()) == []
         (bench.rig.root / "moved").rename(bench.rig.root / shown.publication.staged[0].name)

@@ -118,7 +118,7 @@ def test_another_transaction_of_this_process_is_in_the_way(target):
     with duckdb.connect(table.rig.path) as other:
         other.execute("BEGIN")
         other.execute("UPDATE t SET name = 'c' WHERE id = 1")
-        with pytest.raises(Retryable, match="Another session was in the way of table 't' 5 times"):
+        with pytest.raises(Retryable, match="Publishing into table 't' conflicted with another session 5 times"):
             sink.publish(publication)
         other.execute("ROLLBACK")
     assert sink.conflicts == 5

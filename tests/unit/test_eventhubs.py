@@ -43,8 +43,8 @@ def test_spark_logs_in_as_librdkafka_does() -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ("", "Endpoint and SharedAccessKeyName and SharedAccessKey missing"),
-        (NAMESPACE.replace("SharedAccessKeyName=send;", ""), "SharedAccessKeyName missing"),
+        ("", "lacks Endpoint and SharedAccessKeyName and SharedAccessKey"),
+        (NAMESPACE.replace("SharedAccessKeyName=send;", ""), "lacks SharedAccessKeyName"),
         (NAMESPACE.replace("sb://", "https://"), "found https://…"),
         (f"{NAMESPACE};Colour=red", "UseDevelopmentEmulator only"),
         (f"{NAMESPACE};{KEY[:-1]}", "UseDevelopmentEmulator only"),

@@ -134,7 +134,7 @@ def test_a_sign_that_ends_a_password_is_told_with_what_to_write(database, passwo
 
 
 def test_an_at_in_a_password_is_told_or_understood():
-    with pytest.raises(Usage, match="holds a sign that ends it") as told:
+    with pytest.raises(Usage, match="contains a character that must be escaped") as told:
         PostgresDatabase("postgresql://me:p@ss@localhost/db", application="test")
     assert "%40" in told.value.remedy
     for scheme, address_of in ADDRESSES.items():

@@ -55,4 +55,4 @@ def test_a_python_process_that_came_too_late_is_worth_another_start(tmp_path: Pa
     said = "java.net.SocketTimeoutException: Timed out while waiting for the Python worker to connect back"
     told = error_from_query(said, checkpoint=SparkCheckpoint(tmp_path), doing="start")
     assert isinstance(told, Retryable)
-    assert told.message.startswith("Spark could not start the query: a Python process")
+    assert told.message.startswith("Spark could not start the query: a Python worker")

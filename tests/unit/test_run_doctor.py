@@ -147,7 +147,7 @@ def test_an_account_that_is_not_mounted_any_more_is_no_published_one(capsys: pyt
         Path(part).rename(Path("elsewhere") / part)
     assert doctor(capsys, code=1)["accounts"][0]["state"] == "lost"
     told = " ".join(said(capsys, code=1).split())
-    assert "Batch 1 was published in lake only, and the mark that says so there is not: mount it" in told
+    assert "Batch 1 was published in lake only, but the marker there does not show it: mount that place" in told
 
 
 def test_spool_files_of_a_database_are_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -175,7 +175,7 @@ SINK_MISTAKES = [
     ),
     (
         lake("type: postgres", "url: postgresql://ann:geheim@host/db", "table: t", "write: upsert"),
-        "f.yaml:6: sinks.lake.key is needed by write: upsert.",
+        "f.yaml:6: sinks.lake.key is missing, but write: upsert needs it.",
         "Add key: [columns that identify a row].",
     ),
     (
@@ -197,7 +197,7 @@ SINK_MISTAKES = [
     ),
     (
         lake("type: sqlite", "url: sqlite:///x.db", "table: t", "write: upsert"),
-        "f.yaml:6: sinks.lake.key is needed by write: upsert.",
+        "f.yaml:6: sinks.lake.key is missing, but write: upsert needs it.",
         "Add key: [columns that identify a row].",
     ),
     (

@@ -125,7 +125,7 @@ def test_certificates_of_a_client_are_handed_on() -> None:
 @pytest.mark.parametrize(
     ("options", "client", "told"),
     [
-        ({"kafka.ssl.truststore.location": "/trust.jks"}, {"ssl.ca.location": "/ca.pem"}, "which only Java reads"),
+        ({"kafka.ssl.truststore.location": "/trust.jks"}, {"ssl.ca.location": "/ca.pem"}, "which only Java can read"),
         (
             {**SASL, "kafka.sasl.jaas.config": "Own required;"},
             {"sasl.username": "a", "sasl.password": "b"},
@@ -162,8 +162,8 @@ def test_topics_that_are_named_count() -> None:
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"format": "kafka", "connection_string": HUB, "options": NEEDED}, "`kafka.bootstrap.servers` too"),
-        ({"format": "kafka", "connection_string": "Endpoint=sb://shop/"}, "SharedAccessKeyName and SharedAccessKey missing"),
+        ({"format": "kafka", "connection_string": HUB, "options": NEEDED}, "together with `kafka.bootstrap.servers`"),
+        ({"format": "kafka", "connection_string": "Endpoint=sb://shop/"}, "it lacks SharedAccessKeyName and SharedAccessKey."),
         ({"format": "rate", "connection_string": HUB}, "is for format: kafka only"),
     ],
 )

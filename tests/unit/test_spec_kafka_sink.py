@@ -42,8 +42,8 @@ def test_a_topic_that_is_named_counts(tmp_path: Path) -> None:
     [
         ("topic: orders", "names no brokers"),
         ("bootstrap: 'shop:9092'", "names no topic"),
-        (f"connection_string: '{HUB}', bootstrap: 'shop:9092'", "`bootstrap` too"),
-        ("connection_string: 'Endpoint=sb://shop/', topic: a", "SharedAccessKeyName and SharedAccessKey missing"),
+        (f"connection_string: '{HUB}', bootstrap: 'shop:9092'", "together with `bootstrap`"),
+        ("connection_string: 'Endpoint=sb://shop/', topic: a", "it lacks SharedAccessKeyName and SharedAccessKey."),
         ("connection_string: 7, topic: a", "connection_string should be a text, found the number 7"),
     ],
 )

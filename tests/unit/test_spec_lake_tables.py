@@ -18,12 +18,12 @@ ICEBERG = ("type: iceberg", "catalog: 'sqlite:///c.db'", "table: shop.orders", "
     [
         (
             lake("type: delta", "path: ./t", "write: upsert"),
-            "f.yaml:6: sinks.lake.key is needed by write: upsert.",
+            "f.yaml:6: sinks.lake.key is missing, but write: upsert needs it.",
             "Add key: [columns that identify a row].",
         ),
         (
             lake("type: delta", "path: ./t", "write: overwrite_partitions"),
-            "f.yaml:6: sinks.lake.partition_by is needed by write: overwrite_partitions.",
+            "f.yaml:6: sinks.lake.partition_by is missing, but write: overwrite_partitions needs it.",
             "Add partition_by: [columns].",
         ),
         (
@@ -78,7 +78,7 @@ ICEBERG = ("type: iceberg", "catalog: 'sqlite:///c.db'", "table: shop.orders", "
         ),
         (
             lake(*ICEBERG, "write: insert_if_absent"),
-            "f.yaml:6: sinks.lake.key is needed by write: insert_if_absent.",
+            "f.yaml:6: sinks.lake.key is missing, but write: insert_if_absent needs it.",
             "Add key: [columns that identify a row].",
         ),
         (

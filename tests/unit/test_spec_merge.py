@@ -61,7 +61,7 @@ def test_a_file_that_cannot_be_read_and_sql_that_will_not_do_are_told(kind: str,
     [
         (("merge: {}", "merge: {}"), "sinks.warehouse.merge has neither sql nor file"),
         (("merge: {}", "merge: {sql: x, file: y}"), "sinks.warehouse.merge has both sql and file"),
-        ((", merge: {}", ""), "sinks.warehouse.merge is needed by write: merge"),
+        ((", merge: {}", ""), "sinks.warehouse.merge is missing, but write: merge needs it"),
         (("write: merge, merge: {}", "merge: {sql: x}"), "sinks.warehouse.merge is given, but write is append"),
         (("merge: {}", "merge: {sql: x}, schema_changes: add"), "sinks.warehouse.schema_changes is add, but write is merge"),
         (("merge: {}}", "merge: {sql: x}}\noutput_mode: complete"), "so merge cannot show it"),

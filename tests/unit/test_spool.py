@@ -311,7 +311,7 @@ def test_what_cannot_be_discarded_is_told_once_until_it_works_again(tmp_path, ar
         armed("spool.discard=error")
         spool.discard(pieces[:1], pipeline=PIPELINE)
         assert len(caplog.records) == told
-    assert "stay in the spool" in caplog.text
+    assert "could not be removed from the spool" in caplog.text
     assert "penstock sweep" in caplog.text
     assert len(files(tmp_path)) == 3
     for _ in range(2):

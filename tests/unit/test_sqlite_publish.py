@@ -96,7 +96,7 @@ def test_a_table_that_was_dropped_is_told(target):
     shown = table.put(sink, [(1, "a")], batch_id=0)
     table.sql("DROP TABLE t")
     assert sink.publish(shown.publication).already
-    with pytest.raises(Refused, match="There is no table 't' in the database, and a batch for it is decided"):
+    with pytest.raises(Refused, match="Table 't', for which a batch is decided, does not exist"):
         sink.publish(table.decided_but_not_published(sink, [(2, "b")], batch_id=1))
     assert "it is gone" in table.verify(sink).problems[0].message
 

@@ -58,7 +58,7 @@ def test_one_that_is_always_the_victim_is_told(target):
     sink = table.sink()
     publication = table.decided_but_not_published(sink, [(1, "a")], batch_id=0)
     WATCH.arm("INSERT INTO I.I (I, …) SELECT", DEADLOCK, times=5)
-    with pytest.raises(Retryable, match="in the way of table 't' 5 times"):
+    with pytest.raises(Retryable, match="table 't' conflicted with another session 5 times"):
         sink.publish(publication)
     assert content(table) == Counter()
     assert not sink.publish(publication).already

@@ -241,14 +241,14 @@ def login_failed(number, said):
 @pytest.mark.parametrize(
     ("cause", "said", "remedy"),
     [
-        (login_failed(18470, "The account is disabled."), "does not let us in: The account is disabled", "Enable the login"),
-        (login_failed(40615, "Not allowed."), "does not let us in: Not allowed", "firewall admit this machine"),
+        (login_failed(18470, "The account is disabled."), "The login at .* fails: The account is disabled", "Enable the login"),
+        (login_failed(40615, "Not allowed."), "The login at .* fails: Not allowed", "firewall admit this machine"),
         (
             OpenSSL.SSL.Error([("SSL routines", "", "certificate verify failed")]),
-            "does not let us in: certificate verify failed",
+            "The login at .* fails: certificate verify failed",
             r"\?ssl_ca=",
         ),
-        (pytds.Error("Certificate does not match host name 'h'"), "does not let us in: Certificate does not", r"\?ssl_ca="),
+        (pytds.Error("Certificate does not match host name 'h'"), "The login at .* fails: Certificate does not", r"\?ssl_ca="),
     ],
 )
 def test_what_does_not_let_us_in_is_told_however_long_the_driver_tried(cause, said, remedy):

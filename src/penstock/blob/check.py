@@ -124,7 +124,7 @@ def waiting_finding(store: BlobStore) -> Finding:
 
 
 def _unknown_rules(error: PenstockError) -> str:
-    return f"it does not tell what it deletes by itself, so see to it yourself: {error.message}"
+    return f"its rules for deleting cannot be read, so check them yourself: {error.message}"
 
 
 def _complaint(rule: Expiry, called: str) -> str:
@@ -137,4 +137,4 @@ def _complaint(rule: Expiry, called: str) -> str:
 
 
 def _when(rule: Expiry) -> str:
-    return "by date, whenever" if rule.days is None else f"{rule.days} day{'' if rule.days == 1 else 's'} after"
+    return "on a fixed date, whenever" if rule.days is None else f"{rule.days} day{'' if rule.days == 1 else 's'} after"

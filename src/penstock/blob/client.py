@@ -79,8 +79,8 @@ def error_for(failure: Failure, reason: str, *, act: str, where: str, changes: b
     if failure is Failure.MISSING:
         return Failed(message, remedy="Create the bucket or container, or correct the account's URL, then start again.")
     if failure is Failure.UNKNOWN and changes:
-        return OutcomeUnknown(message, remedy="Try again: the store is looked at first.")
-    return Retryable(message, remedy="Try again; if it stays so, look at the network, the account's URL and its options.")
+        return OutcomeUnknown(message, remedy="Start again: Penstock reads what is there before it writes.")
+    return Retryable(message, remedy="Try again. If it fails again, check the network, the account's URL and its options.")
 
 
 _NUMBERS: Mapping[str, type[int] | type[float]] = {"attempts": int, "timeout_s": float}

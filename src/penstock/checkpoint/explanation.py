@@ -121,7 +121,7 @@ def _notes(inspection: Inspection) -> Iterator[str]:
         yield "The batch must be computed to its end even if its rows are delivered already: else its state is not committed."
     harmless = sum(anomaly.severity is Severity.HARMLESS for anomaly in inspection.anomalies)
     if harmless:
-        yield f"{harmless} harmless odd thing{'s' if harmless > 1 else ''}: `penstock checkpoint inspect` lists them."
+        yield f"{harmless} harmless anomal{'ies' if harmless > 1 else 'y'}: `penstock checkpoint inspect` lists them."
 
 
 def _batches(ids: tuple[BatchId, ...]) -> str:

@@ -24,7 +24,7 @@ _AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class FileState:
     """Present state of an input file. `size_bytes` is None if the file is gone.
 
     `modified_ms` is None where it is not comparable with the time that Spark logs: connectors of object stores have their own.
@@ -41,14 +41,14 @@ class InputListing:
         self._store = parse(checkpoint) if is_blob(checkpoint) else None
         self._options = dict(options or {})
 
-    def at(self, files: Sequence[InputFile]) -> Sequence[Seen | None]:
+    def at(self, files: Sequence[InputFile]) -> Sequence[FileState | None]:
         """Return the state of each file, None if not visible from here. Costs one stat or request per file. Raises Retryable."""
         if not any(is_blob(file.path) for file in files):
             return [self._one(file) for file in files]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             return list(pool.map(self._one, files))
 
-    def _one(self, file: InputFile) -> Seen | None:
+    def _one(self, file: InputFile) -> FileState | None:
         """Look up one file. Spark logs URLs percent-encoded."""
         parts = urlsplit(file.path)
         if parts.scheme in {"", "file"}:
@@ -57,11 +57,11 @@ class InputListing:
                 try:
                     status = path.stat()
                 except (FileNotFoundError, NotADirectoryError):
-                    return Seen(size_bytes=None)
-            return Seen(size_bytes=status.st_size, modified_ms=status.st_mtime_ns // 1_000_000)
+                    return FileState(size_bytes=None)
+            return FileState(size_bytes=status.st_size, modified_ms=status.st_mtime_ns // 1_000_000)
         return self._in_store(f"{parts.scheme}://{parts.netloc}{unquote(parts.path)}")
 
-    def _in_store(self, url: str) -> Seen | None:
+    def _in_store(self, url: str) -> FileState | None:
         if self._store is None or not is_blob(url):
             return None
         try:
@@ -73,8 +73,8 @@ class InputListing:
         except (Usage, Failed):  # the name is no valid key, or only Spark has the permission to read it
             return None
         if found is None:
-            return Seen(size_bytes=None)
-        return Seen(size_bytes=found.size_bytes, modified_ms=found.modified_ms if place.kind == "hdfs" else None)
+            return FileState(size_bytes=None)
+        return FileState(size_bytes=found.size_bytes, modified_ms=found.modified_ms if place.kind == "hdfs" else None)
 
 
 _SOME = 3
@@ -124,7 +124,7 @@ def _as_planned(file: InputFile) -> str:
     return f"{file.modified_ms} ms, by the operation SETTIMES of WebHDFS"
 
 
-def _change(file: InputFile, seen: Seen | None) -> str | None:
+def _change(file: InputFile, seen: FileState | None) -> str | None:
     if seen is None:
         return None
     if seen.size_bytes is None:

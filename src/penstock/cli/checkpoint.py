@@ -51,7 +51,7 @@ def _inspected(path: str, given: Sequence[str] | None) -> "Inspection":
 
     pairs = [text.partition("=") for text in given or ()]
     if not all(key and equals for key, equals, _ in pairs):
-        raise Usage("--option should be KEY=VALUE, found something else.", remedy="Write it like --option region=eu-west-1.")
+        raise Usage("`--option` should be KEY=VALUE, found a text without KEY or =.", remedy="Write --option region=eu-west-1.")
     options = {key: value for key, _, value in pairs}
     if path.endswith(_PIPELINE_FILES):
         place = load(path).checkpoint
@@ -82,7 +82,7 @@ def _inspection(found: "Inspection") -> RenderableType:
     if found.operators:
         columns = ("state operator", "store", "provider", "partitions", "complete version", "newest version", "size")
         parts += [Text(), table(columns, _stores(found))]
-    parts.append(Text() if found.anomalies else Text("\nNothing is odd about it.", "green"))
+    parts.append(Text() if found.anomalies else Text("\nNo anomalies.", "green"))
     for odd in found.anomalies:
         head = (f"{odd.severity.value}  ", _STYLES[odd.severity.value])
         parts.append(Text.assemble(head, (odd.place, "bold"), f"  {odd.message} {odd.remedy}"))

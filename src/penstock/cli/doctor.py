@@ -99,8 +99,8 @@ def _advice(found: "Diagnosis", *, pending: bool) -> Iterator[Text]:
         sentence = f"Batch {found.batch_id} is decided and not published in {waiting}"
         yield Text(f"{sentence}: unless a driver runs, `penstock recover` publishes it, or the next start.", "yellow")
     if gone := _in_state(found, "lost"):
-        sentence = f"Batch {found.batch_id} was published in {gone}, and the mark that says so there is not"
-        yield Text(f"{sentence}: mount it, or restore its newest copy, before the next start.", "red")
+        sentence = f"Batch {found.batch_id} was published in {gone}, but the marker there does not show it"
+        yield Text(f"{sentence}: mount that place, or restore its newest copy, before the next start.", "red")
     if foreign := _in_state(found, "foreign"):
         filled = f"Another ledger of pipeline {found.pipeline!r} filled {foreign}"
         yield Text(f"{filled}: put that ledger in the place of {found.ledger}; a start with this one is refused.", "red")
@@ -112,7 +112,8 @@ def _advice(found: "Diagnosis", *, pending: bool) -> Iterator[Text]:
     for name in dict.fromkeys(one.name for one in found.transactions if one.hangs):
         sentence = f"Transaction {name} hangs: readers of committed records wait there for ever"
         own = "The next start ends one of this pipeline, with its own outcome"
-        yield Text(f"{sentence}. {own}. If it stays, and its writer is gone, `penstock doctor --end {name}` aborts it.", "red")
+        by_hand = f"If it stays, and its writer is gone, `penstock doctor FILE --end {name}` aborts it"
+        yield Text(f"{sentence}. {own}. {by_hand}.", "red")
     for finding in found.findings:
         yield Text(
             f"{'warning: ' if finding.warns else ''}{finding.subject}: {finding.message}", "yellow" if finding.warns else "dim"

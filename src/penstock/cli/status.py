@@ -147,4 +147,4 @@ def _published(found: "Status") -> str | None:
         return None
     if found.unsettled is None:
         return "everything"
-    return f"everything before batch {found.unsettled}; of that one `penstock doctor` tells"
+    return f"everything before batch {found.unsettled}; `penstock doctor` shows the state of that one"

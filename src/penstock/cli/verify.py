@@ -122,7 +122,7 @@ def _text(found: "Verification") -> RenderableType:
         )
     unread = [name for name, sink in found.sinks.items() if sink.unread]
     if unread:
-        parts.append(Text(f"Of {', '.join(unread)} only what was published was compared: which rows are there your SQL knows."))
+        parts.append(Text(f"Of {', '.join(unread)} only publications were compared, not rows: your SQL decides which are there."))
     return Group(*parts)
 
 

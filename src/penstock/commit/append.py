@@ -22,7 +22,7 @@ RETRY_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class Occupied:
     """The position holds another writer's entry (None: it held one that is no longer retained)."""
 
     by: Entry | None
@@ -63,8 +63,8 @@ def stop_after_time(limit_s: float, stop_wanted: Callable[[], bool] = bool) -> S
 
 def append_once(
     ledger: Ledger, entry: Entry, *, within: InTransaction | None = None, retrying: Retrying = NO_PAUSE
-) -> Taken | None:
-    """Append `entry` at its position and return None; return `Taken` if another writer holds the position.
+) -> Occupied | None:
+    """Append `entry` at its position and return None; return `Occupied` if another writer holds the position.
 
     Repeats the append as `retrying` says. That is safe: the position is conditional, and the nonce tells our own entry from any
     other. Raises Retryable if every try failed. The entry may be in the ledger all the same: only a new start may find out.
@@ -72,7 +72,7 @@ def append_once(
     return retrying(_try_append, ledger, entry, within)
 
 
-def _try_append(ledger: Ledger, entry: Entry, within: InTransaction | None) -> Taken | None:
+def _try_append(ledger: Ledger, entry: Entry, within: InTransaction | None) -> Occupied | None:
     try:
         ledger.append(entry, within=within)
     except PositionTaken:
@@ -85,11 +85,11 @@ def _try_append(ledger: Ledger, entry: Entry, within: InTransaction | None) -> T
     return None
 
 
-def _holder(found: Entry | None, entry: Entry) -> Taken | None:
-    return None if found is not None and found.nonce == entry.nonce else Taken(found)
+def _holder(found: Entry | None, entry: Entry) -> Occupied | None:
+    return None if found is not None and found.nonce == entry.nonce else Occupied(found)
 
 
-def fenced_by(taken: Taken, *, generation: Generation, position: Position) -> Fenced:
+def fenced_by(taken: Occupied, *, generation: Generation, position: Position) -> Fenced:
     """Return the error for a run of `generation` that found another writer's entry at its next position."""
     if taken.by is None:
         found = "an entry that is no longer retained"

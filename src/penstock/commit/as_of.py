@@ -60,7 +60,7 @@ def whole_batch(ledger: Ledger, batch_id: BatchId, newest: Entry | None) -> Entr
     is_to_come = current is None or decision_in(current).batch.batch_id < batch_id
     if is_to_come and not _is_before_adoption(ledger, adopted_at, batch_id):
         none = "none is" if newest is None else "none is since the last adoption"
-        found = none if current is None else f"the newest one that is has the number {decision_in(current).batch.batch_id}"
+        found = none if current is None else f"the newest that is published everywhere is {decision_in(current).batch.batch_id}"
         raise Retryable(
             f"Batch {batch_id} is not published in every account yet: {found}.",
             remedy="Try again later, or ask for no batch to get the newest one.",

@@ -19,7 +19,7 @@ from functools import partial
 
 from tenacity import Retrying
 
-from penstock.commit.append import Taken, append_once, fenced_by
+from penstock.commit.append import Occupied, append_once, fenced_by
 from penstock.commit.executor import DeferredPublish, Executor, LedgerTransaction, Outstanding, all_published
 from penstock.commit.identity import recognise
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
@@ -131,7 +131,7 @@ class Coordinator:
         raises, and what publishing it or the batch before raises. After any exception this coordinator is spent.
         """
         if self._spent:
-            raise Failed("This delivery failed before or was never opened.", remedy="Start the pipeline again: it recovers.")
+            raise Failed("This delivery failed earlier, or was never opened.", remedy="Start the pipeline again: it recovers.")
         with self._spent_if_it_fails():
             decision = recognise(batch, summary=self.summary, decision_of=self._decision_of)  # I2
             if decision is None:
@@ -178,7 +178,7 @@ class Coordinator:
         tail = self._open_tail()
         newest = self._ledger.tail()
         if newest is not None and newest.generation > tail.generation:
-            raise fenced_by(Taken(newest), generation=tail.generation, position=newest.position)
+            raise fenced_by(Occupied(newest), generation=tail.generation, position=newest.position)
 
     def sweep(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Collect staging that can never be decided any more. Returns its names, and warnings."""

@@ -46,7 +46,8 @@ def _require_first(batch: Batch, *, is_adopted: bool) -> None:
             remedy="Put the new checkpoint in its place, or accept this one with `penstock adopt`.",
         )
     raise BatchGap(
-        f"The ledger is empty, but Spark's checkpoint goes on with batch {batch.batch_id}: who delivered the batches before?",
+        f"The ledger is empty, but Spark's checkpoint goes on with batch {batch.batch_id}: the ledger does not show whether "
+        "the batches before were delivered.",
         remedy="Start with a new checkpoint, or state with `penstock adopt` that they are delivered.",
     )
 
@@ -57,8 +58,9 @@ def _require_adjoining(batch: Batch, *, before: Decision | None) -> None:
     ended = {offsets.source: offsets.end for offsets in before.batch.offsets}
     starts = {offsets.source: offsets.start for offsets in batch.offsets}
     if ended != starts:
+        last = before.batch.batch_id
         raise OffsetsConflict(
-            f"Batch {batch.batch_id} starts at {_show(starts)}, but {before.batch.batch_id} was decided up to {_show(ended)}.",
+            f"Batch {batch.batch_id} starts at {_show(starts)}, but batch {last} was decided up to {_show(ended)}.",
             remedy="The checkpoint or the sources were changed: put the right ones back, or accept with `penstock adopt`.",
         )
 

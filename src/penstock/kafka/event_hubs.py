@@ -72,7 +72,7 @@ def event_hubs_of(connection_string: str) -> EventHubs:
     missing = [name for name in _NEEDED if not parts.get(name)]
     if missing:
         raise Usage(
-            f"A connection string of Event Hubs needs {', '.join(_NEEDED)}; {' and '.join(missing)} missing.", remedy=_COPY
+            f"A connection string of Event Hubs needs {', '.join(_NEEDED)}; it lacks {' and '.join(missing)}.", remedy=_COPY
         )
     remember(Secret(parts["SharedAccessKey"]))
     if '"' in connection_string or "\\" in connection_string:

@@ -142,7 +142,9 @@ class DirectoryStore:
             )
         if error.errno in _UNCHANGED:
             return self._error_for("create", path.name, error)
-        return OutcomeUnknown(f"Whether {path} was created is unknown: {error.strerror}.", remedy="Start again: it is looked at.")
+        return OutcomeUnknown(
+            f"Whether {path} was created is unknown: {error.strerror}.", remedy="Start again: the start reads what is there."
+        )
 
     def _sync(self, folder: Path) -> None:
         try:

@@ -45,7 +45,7 @@ def open_ledger(place: str, *, pipeline: PipelineName, options: Mapping[str, Any
         return LogLedger(DirectoryStore(Path("/", place.removeprefix(_FILE))), pipeline=pipeline)
     if place and (place.startswith("/") or ":" not in place):
         return LogLedger(DirectoryStore(Path(place)), pipeline=pipeline)
-    raise Usage(f"A ledger cannot be kept at {scheme_only(place)}.", remedy=f"In this version, name {SUPPORTED}.")
+    raise Usage(f"A ledger at {scheme_only(place)} is not supported.", remedy=f"Use {SUPPORTED}.")
 
 
 @contextmanager

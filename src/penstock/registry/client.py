@@ -115,7 +115,7 @@ class Registry:
                 reason = error.message if isinstance(error, Retryable) else _innermost_reason(error)
                 failure = Retryable(
                     f"The schema registry {self._place.name} does not answer: {reason}.",
-                    remedy="Start again when it does: nothing was passed over.",
+                    remedy="Start again when it does: no record was skipped.",
                 )
             except OSError as error:  # `requests` raises it for a missing file
                 raise Failed(

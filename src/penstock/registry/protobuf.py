@@ -160,7 +160,7 @@ def _require_working(directory: str) -> None:
         why = str(error)
     raise Retryable(
         f"Schemas of Protobuf cannot be compiled in {directory}: {why}.",
-        remedy="Give the machine of this task room for temporary files (TMPDIR) and start again: nothing was passed over.",
+        remedy="Give the machine of this task room for temporary files (TMPDIR) and start again: no record was skipped.",
     )
 
 

@@ -114,7 +114,7 @@ def _around(text: str, *, doing: str) -> PenstockError | None:
         )
     if _LATE_WORKER in text:
         return Retryable(
-            f"Spark could not {doing} the query: a Python process that it started was not there within its ten seconds.",
+            f"Spark could not {doing} the query: a Python worker did not connect within ten seconds.",
             remedy="Start again: nothing was lost. If it happens again, the machine that Spark's driver runs on is too busy.",
         )
     if lacks_penstock(text):

@@ -8,7 +8,7 @@ import penstock
 from penstock.core.faults import VARIABLE, armed, points
 from penstock.errors import Usage
 
-_WITHOUT_POINTS = ("penstock.cli", "penstock.testing")
+_WITHOUT_POINTS = frozenset({"cli", "testing"})
 
 
 def import_all() -> Sequence[str]:
@@ -53,5 +53,5 @@ def _modules() -> Iterator[str]:
         for file in sorted(root.rglob("*.py")):
             parts = file.relative_to(root).with_suffix("").parts
             name = ".".join(("penstock", *(parts[:-1] if parts[-1] == "__init__" else parts)))
-            if parts[-1] != "__main__" and not name.startswith(_WITHOUT_POINTS):
+            if parts[-1] != "__main__" and parts[0] not in _WITHOUT_POINTS:
                 yield name

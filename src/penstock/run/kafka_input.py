@@ -16,7 +16,7 @@ from penstock.protocols import Ledger
 from penstock.source.kafka.gaps import describe_gaps, within
 from penstock.source.kafka.options import client_options, require_named
 from penstock.source.kafka.reader.settings import FORMAT
-from penstock.source.kafka.watch import Seen, Watch, kafka_sources
+from penstock.source.kafka.watch import TopicsSeen, Watch, kafka_sources
 from penstock.spec.pipeline import DeliverySettings
 from penstock.spec.source import Source
 from penstock.transform.plan import plan_of
@@ -68,7 +68,7 @@ class KafkaInput:
         self._delivered: Mapping[_Place, int] = {}
         self._gap_ends: Mapping[tuple[SourceName, str, int], int] | None = None
 
-    def require(self, summary: Summary) -> Seen:
+    def require(self, summary: Summary) -> TopicsSeen:
         """Check what Spark reads next, before it starts. Raises SourcesChanged, InputLost, Retryable (the source is to wait)."""
         self._known = self._read = known_topics(self._ledger, summary)
         self._delivered = _ends(self._known)
@@ -117,7 +117,7 @@ class KafkaInput:
         self._delivered = {}
         return gaps
 
-    def _with_unrecorded(self, gaps: Sequence[GapAccepted], seen: Seen, summary: Summary) -> tuple[GapAccepted, ...]:
+    def _with_unrecorded(self, gaps: Sequence[GapAccepted], seen: TopicsSeen, summary: Summary) -> tuple[GapAccepted, ...]:
         """Return `gaps`, and those behind which an earlier run moved the checkpoint but ended before it recorded them.
 
         The checkpoint does not show them any more, and a topic that lost its end may have grown beyond it since.
@@ -170,7 +170,7 @@ class KafkaInput:
                         if at.get(number) != end
                     )
 
-    def before(self, batch: Batch, *, wait: Callable[[float], None]) -> Seen:
+    def before(self, batch: Batch, *, wait: Callable[[float], None]) -> TopicsSeen:
         """Look at Kafka before the rows of `batch` are read. `wait` lets some seconds pass, or raises what ends the waiting.
 
         Raises InputLost, Refused, Retryable.
@@ -189,14 +189,14 @@ class KafkaInput:
             _log.warning("batch %s waits: %s", batch.batch_id, describe_gaps(seen.gaps, now=seen.now))
             wait(LOOK_S)
 
-    def after(self, batch: Batch, seen: Seen) -> Seen:
+    def after(self, batch: Batch, seen: TopicsSeen) -> TopicsSeen:
         """Look again when the rows are read but not decided: Kafka must have had all of them meanwhile. Raises Retryable."""
         again = self._watch.look(self._ranges(batch), known=seen.topics)
         ends = {each.source: topic_offsets_in(each.end) for each in batch.offsets}
         before, after = (tuple(part for gap in look.gaps for part in within(gap, ends[gap.source])) for look in (seen, again))
         if before != after:
             raise Retryable(
-                f"While batch {batch.batch_id} was read, records of it went. {describe_gaps(again.gaps, now=again.now)}",
+                f"Kafka removed records of batch {batch.batch_id} while it was read. {describe_gaps(again.gaps, now=again.now)}",
                 remedy="Start again: nothing of it was decided.",
             )
         self._read = again.topics
@@ -208,7 +208,7 @@ class KafkaInput:
         self._delivered = {**self._delivered, **_ends(self._known)}
         return self._known
 
-    def _require_undelivered(self, batch: Batch, seen: Seen) -> None:
+    def _require_undelivered(self, batch: Batch, seen: TopicsSeen) -> None:
         """Raise Refused for a batch that reads a partition below where the one before ended: those records would come twice.
 
         Where a topic is missing from Spark's offsets for a moment, Spark reads it from its first record when it is back.
@@ -223,7 +223,7 @@ class KafkaInput:
                         remedy="Restore the checkpoint from a copy; `penstock adopt` says what it means to go on with this one.",
                     )
 
-    def _require_read_over(self, seen: Seen) -> None:
+    def _require_read_over(self, seen: TopicsSeen) -> None:
         """Raise Retryable unless Spark will pass over exactly what is missing.
 
         In mid-run Spark may still hold records from an earlier fetch that Kafka has dropped since. It would deliver some that are
@@ -304,13 +304,13 @@ def _ends(read: Sequence[TopicRead]) -> Mapping[_Place, int]:
     return {(each.source, each.topic, each.topic_id, number): of.end for each in read for number, of in each.partitions.items()}
 
 
-def _first_unaccepted(watch: Watch, seen: Seen) -> GapAccepted | None:
+def _first_unaccepted(watch: Watch, seen: TopicsSeen) -> GapAccepted | None:
     """Return a gap that ends the run or makes it wait, None without one. Nobody can read over a topic that does not exist."""
     stops = (gap for gap in seen.gaps if watch.sources[gap.source].on_gap != "accept" or gap.kind is GapKind.DELETED)
     return next(stops, None)
 
 
-def _lost(seen: Seen) -> PenstockError:
+def _lost(seen: TopicsSeen) -> PenstockError:
     if any(gap.kind is GapKind.DELETED for gap in seen.gaps):
         remedy = "Create it again, with what was in it; then start again."
     else:
@@ -320,7 +320,7 @@ def _lost(seen: Seen) -> PenstockError:
     return InputLost(describe_gaps(seen.gaps, now=seen.now), remedy=remedy)
 
 
-def _moves(seen: Seen, gaps: Sequence[GapAccepted]) -> Moves:
+def _moves(seen: TopicsSeen, gaps: Sequence[GapAccepted]) -> Moves:
     """Return where topics go on: recreated ones at their first record, truncated ones at their end or at what is undelivered."""
     read = {(each.source, each.topic): each.partitions for each in seen.topics}
     moves: dict[SourceName, dict[str, dict[int, int]]] = {}

@@ -25,9 +25,9 @@ def require_present(ledger: Ledger, sinks: tuple[Sink, ...], *, pipeline: Pipeli
     newest decision is left out: it may not have been published yet.
     """
     tail = ledger.tail()
-    markers = dict[Place, HighWaterMark | None]()
     if tail is None:
         return {}
+    markers = dict[Place, HighWaterMark | None]()
     newest = _unsettled(ledger, tail)
     shown: Mapping[Place, Position] | None = None
     for sink in sinks:

@@ -186,5 +186,8 @@ def newest_decision(ledger: Ledger, tail: Entry) -> Entry | None:
         return None
     newest = ledger.read(tail.summary.decided_at)
     if newest is None or not isinstance(newest.body, Decided):
-        raise Failed("The ledger lacks its newest decision, so nothing can be swept.", remedy="Restore the ledger from a backup.")
+        raise Failed(
+            f"The ledger lacks its newest decision, at position {tail.summary.decided_at}.",
+            remedy="Restore the ledger from a backup.",
+        )
     return newest

@@ -90,7 +90,7 @@ class Query:
         With `publish_behind` it returns when what was decided is published. Raises what ended the query, unless it ended before;
         so it does, soon, if a sink did not answer: what was tried twice is not tried again.
         """
-        is_told = self._ended
+        had_ended = self._ended
         opened = self._delivery.opened
         drained = opened is None or opened.drain(grace_s=grace)
         running = self._streaming.isActive
@@ -100,7 +100,7 @@ class Query:
         if interrupted and not isinstance(self._delivery.failure, NotPublishedYet):
             # Any other late error comes from interrupting the batch, or Spark's own writing to its checkpoint.
             self._delivery.failure = StopRequested()
-        if not is_told:
+        if not had_ended:
             self._end()
 
     def processAllAvailable(self) -> None:  # noqa: N802 - Spark's name

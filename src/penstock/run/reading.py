@@ -16,7 +16,7 @@ from penstock.errors import Failed, Refused, Retryable, Usage
 from penstock.run.assembly import DeliveryPlan, ledger_of, quarantine_of, table_of
 from penstock.run.ledger_match import require_marker_not_older
 from penstock.sink.concurrent import map_concurrently
-from penstock.sink.parquet.table import Table, TableFile
+from penstock.sink.parquet.table import PublishedFile, Table
 from penstock.spark.column_name import quoted
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Reading:
 
     sink: SinkName
     as_of: AsOf | None
-    files: tuple[TableFile, ...]
+    files: tuple[PublishedFile, ...]
     _tables: Mapping[AccountName, Table] = field(repr=False, compare=False)
     _schema: str | None = field(repr=False, compare=False)
 
@@ -74,7 +74,7 @@ class Reading:
     def _urls_in(self, table: Table) -> list[str]:
         return [self._for_spark(file) for file in self.files if file.account == table.name]
 
-    def _for_spark(self, file: TableFile) -> str:
+    def _for_spark(self, file: PublishedFile) -> str:
         return f"{self._tables[file.account].account.root_for_spark}/{file.name}"
 
     def _known_schema(self) -> str:
@@ -149,19 +149,19 @@ def _accounts_of(entry: Entry, sink: SinkName) -> Set[AccountName]:
     return {piece.account for piece in decision_in(entry).of_sink(sink)}
 
 
-def _until(entry: Entry, tables: Mapping[AccountName, Table], *, counted: bool) -> tuple[TableFile, ...]:
+def _until(entry: Entry, tables: Mapping[AccountName, Table], *, counted: bool) -> tuple[PublishedFile, ...]:
     batch_id = decision_in(entry).batch.batch_id
     listed = map_concurrently(lambda table: table.files(entry.generation, batch_id, counted=counted), list(tables.values()))
     return tuple(file for files in listed for file in files)
 
 
-def _added(entry: Entry, sink: SinkName, tables: Mapping[AccountName, Table]) -> tuple[TableFile, ...]:
+def _added(entry: Entry, sink: SinkName, tables: Mapping[AccountName, Table]) -> tuple[PublishedFile, ...]:
     """Return the files of the decision. The manifests name the same ones, but the decision is at hand and retained for longer."""
     pieces = [piece for piece in decision_in(entry).of_sink(sink) if piece.account in tables]
     return tuple(tables[piece.account].file_of(piece) for piece in pieces)
 
 
-def _require_known(files: tuple[TableFile, ...], batch_id: BatchId) -> None:
+def _require_known(files: tuple[PublishedFile, ...], batch_id: BatchId) -> None:
     rewritten = next((file for file in files if file.batch_id is None), None)
     if rewritten is not None:
         raise Refused(

@@ -33,7 +33,7 @@ UNPROVED: Mapping[str, str] = {
 }
 """Kinds of sinks that nobody has run against a live server of that kind."""
 
-_AS_WRITTEN = " So its author says: the suite of penstock.testing shows whether it is true."
+_AS_WRITTEN = " Its author claims this; the suite of penstock.testing checks it."
 
 
 def require_demanded(facts: QueryFacts, plan: DeliveryPlan) -> None:

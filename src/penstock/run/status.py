@@ -17,6 +17,7 @@ from penstock.run.kafka_input import known_topics
 from penstock.run.ledger_match import Place, ledger_mismatch, published_rows, require_marker_not_older
 from penstock.run.runtime import now_ms
 from penstock.source.kafka.lag import TopicLag, describe_lag, lag_of
+from penstock.source.kafka.reader.settings import names_in
 from penstock.source.kafka.watch import brokers_of, kafka_sources
 from penstock.spec.pipeline import DeliverySettings, without_ledger
 from penstock.spec.sink import Console, Memory
@@ -98,10 +99,8 @@ def _unread(settings: DeliverySettings) -> Iterator[Finding]:
 
 def topics_named(source: Source) -> list[str]:
     """Return the topics that a source's settings name; none where they give a pattern or partitions."""
-    for option, value in source.options.items():
-        if option.lower() == "subscribe":
-            return [name.strip() for name in value.split(",") if name.strip()]
-    return []
+    given = {option.lower(): value for option, value in source.options.items()}
+    return [*(names_in(given.get("subscribe")) or ())]
 
 
 LOOK_S = 10.0

@@ -38,7 +38,7 @@ RELEVANT_CONFS = tuple(f"spark.sql.files.{name}" for name in LOSSY_FILE_CONFS)
 _ACCEPTED = "on_gap: accept: records that the broker no longer has are passed over, and noted in the ledger."
 _ASIDE = "undecodable: quarantine: records that cannot be decoded reach no other sink; each batch is read twice to find them."
 _FORGETS = "A schema registry that forgets a schema, or gives its id to another one."
-_DROPS_BAD_ROWS = "With mode DROPMALFORMED Spark drops rows that it cannot parse, unseen."
+_DROPS_BAD_ROWS = "With mode DROPMALFORMED Spark silently drops rows that it cannot parse."
 _AGE = "A new file more than maxFileAge (7 days unless set) older than the newest one seen is passed over."
 _SAME_NAME = "With fileNameOnly a file counts as seen if one of the same name was read from any other directory."
 _ATOMIC = "A file that is still being written when Spark lists it is read as it is then: write elsewhere, then rename."
@@ -142,7 +142,7 @@ def _files(subject: str, options: Mapping[str, str], confs: Mapping[str, str]) -
     if lossy:
         return at_least_once(
             subject,
-            f"{lossy[0]} makes Spark pass over files that it cannot read, so rows are lost unseen.",
+            f"{lossy[0]} makes Spark silently skip files that it cannot read, so rows are lost.",
             f"Set {lossy[0]} to false; then such a file stops the pipeline.",
         )
     return exactly_once(
@@ -168,7 +168,7 @@ def _kafka(subject: str, options: Mapping[str, str]) -> Claim:
     if options.get("failondataloss", "true").lower() == "false":
         return at_least_once(
             subject,
-            "failOnDataLoss=false makes Spark pass over records that the broker no longer has, unseen.",
+            "failOnDataLoss=false makes Spark silently skip records that the broker no longer has.",
             "Leave failOnDataLoss out, so that a gap stops the pipeline; on_gap: accept goes on and notes what is lost.",
         )
     uncommitted = options.get(ISOLATION, COMMITTED) != COMMITTED

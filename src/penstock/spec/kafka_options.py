@@ -193,7 +193,7 @@ def hubs_of(given: Mapping[str, Any], *, instead_of: Collection[str]) -> EventHu
     """Return the Event Hubs that `connection_string` names. Raises pydantic's custom error, also if `instead_of` is given too."""
     doubled = next((name for name in instead_of if given.get(name)), None)
     if doubled is not None:
-        raise complaint_error(f"is there, and `{doubled}` too", remedy="Keep one of them.", at=("connection_string",))
+        raise complaint_error(f"is given together with `{doubled}`", remedy="Keep one of them.", at=("connection_string",))
     text = given["connection_string"]
     if not isinstance(text, str):
         message = f"should be a text, found {described(text)}"
@@ -201,4 +201,5 @@ def hubs_of(given: Mapping[str, Any], *, instead_of: Collection[str]) -> EventHu
     try:
         return event_hubs_of(text)
     except Usage as refused:
-        raise complaint_error(refused.message, remedy=refused.remedy, at=("connection_string",)) from refused
+        message = f"is not usable: {refused.message.removesuffix('.')}"
+        raise complaint_error(message, remedy=refused.remedy, at=("connection_string",)) from refused

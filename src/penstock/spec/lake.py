@@ -58,10 +58,10 @@ class LakeTable(DeletesRows):
     def _write_has_what_it_needs(self) -> Self:
         if self.write in {"upsert", "insert_if_absent"} and not self.key:
             raise complaint_error(
-                f"is needed by write: {self.write}", remedy="Add key: [columns that identify a row].", at=("key",)
+                f"is missing, but write: {self.write} needs it", remedy="Add key: [columns that identify a row].", at=("key",)
             )
         if self.write == "overwrite_partitions" and not self.partition_by:
             raise complaint_error(
-                f"is needed by write: {self.write}", remedy="Add partition_by: [columns].", at=("partition_by",)
+                f"is missing, but write: {self.write} needs it", remedy="Add partition_by: [columns].", at=("partition_by",)
             )
         return self

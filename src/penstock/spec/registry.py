@@ -77,7 +77,7 @@ class Registry(Settings):
         if (self.user is None) != (self.password is None):
             raise complaint_error("has one of user and password", remedy="Give both, or neither.")
         if self.user is not None and self.token is not None:
-            raise complaint_error("is there, and user too", remedy="Keep one of them.", at=("token",))
+            raise complaint_error("is given together with user", remedy="Keep one of them.", at=("token",))
         if self.key_file is not None and self.certificate_file is None:
             raise complaint_error("is there without certificate_file", remedy="Add certificate_file.", at=("key_file",))
         return self

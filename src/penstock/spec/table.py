@@ -47,7 +47,7 @@ class Table(TakesRows):
     def _key_fits_write(self) -> Self:
         if self.write in {"upsert", "insert_if_absent"} and not self.key:
             raise complaint_error(
-                f"is needed by write: {self.write}", remedy="Add key: [columns that identify a row].", at=("key",)
+                f"is missing, but write: {self.write} needs it", remedy="Add key: [columns that identify a row].", at=("key",)
             )
         return self
 
@@ -196,7 +196,9 @@ class ServedTable(TableAtURL, DeletesRows):
     @model_validator(mode="after")
     def _merge_fits_write(self) -> Self:
         if self.write == "merge" and self.merge is None:
-            raise complaint_error("is needed by write: merge", remedy="Add merge: {sql: …} or {file: merge.sql}.", at=("merge",))
+            raise complaint_error(
+                "is missing, but write: merge needs it", remedy="Add merge: {sql: …} or {file: merge.sql}.", at=("merge",)
+            )
         if self.write != "merge" and self.merge is not None:
             raise complaint_error(
                 f"is given, but write is {self.write}", remedy="Set write: merge, or leave it out.", at=("merge",)

@@ -37,7 +37,7 @@ class ServerError:
 
     def not_let_in(self, remedy: str) -> PenstockError:
         """Return the error for a login that is refused at every try."""
-        return self.kind(f"{self.place} does not let us in: {self.reason}.", remedy=remedy)
+        return self.kind(f"The login at {self.place} fails: {self.reason}.", remedy=remedy)
 
     def full(self, what: str = "disk") -> PenstockError:
         """Return the error for a disk, or another `what`, that has no room for the rows."""
@@ -47,9 +47,9 @@ class ServerError:
         """Return the error for a row that a constraint or the lack of a partition refuses."""
         return self.kind(f"The table in {self.place} refused a row: {self.reason}.", remedy=f"{remedy} {_STARTS}")
 
-    def forbidden(self, remedy: str = "GRANT it") -> PenstockError:
+    def forbidden(self, remedy: str = "GRANT the privilege") -> PenstockError:
         """Return the error for a privilege that the user lacks."""
-        message = f"The {self.user} may not do that in {self.place}: {self.reason}."
+        message = f"The {self.user} lacks a privilege in {self.place}: {self.reason}."
         return self.kind(message, remedy=f"{remedy} {_STARTS}")
 
     def no_table(self) -> PenstockError:
@@ -59,4 +59,4 @@ class ServerError:
 
     def unusable(self) -> PenstockError:
         """Return the error for anything else that repeats at every try."""
-        return self.kind(f"{self.place} cannot be used: {self.reason}.", remedy=f"Mend that {_STARTS}")
+        return self.kind(f"{self.place} cannot be used: {self.reason}.", remedy=f"Mend the cause {_STARTS}")

@@ -43,7 +43,7 @@ class Naming:
         length = len(name.encode()) if self.unit == "bytes" else len(name)
         if not name or "\0" in name or length > self.most:
             raise Usage(
-                f"{self.database} cannot have the name {name!r}: expected 1 to {self.most} {self.unit}, found {length}.",
+                f"{self.database} does not allow the name {name!r}: expected 1 to {self.most} {self.unit}, found {length}.",
                 remedy="Rename it.",
             )
         return name

@@ -21,7 +21,7 @@ _TLS_MODES = ("required", "verify_ca", "verify_identity")
 
 def unescaped() -> Usage:
     """Return the error for a URL in which part of the password was read as another part. It must show nothing of the URL."""
-    return Usage("The user or the password in `url` holds a sign that ends it.", remedy=ESCAPES)
+    return Usage("The user or the password in `url` contains a character that must be escaped.", remedy=ESCAPES)
 
 
 def split_url(url: str) -> tuple[SplitResult, int | None] | None:

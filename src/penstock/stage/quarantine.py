@@ -126,7 +126,7 @@ def require_read_once(names: Iterable[str], sources: Sequence[SourceName]) -> No
     for name in names:
         if name not in sources:
             read = ", ".join(sources) or "nothing"
-            what, remedy = f"the query reads {read}, and no {name!r}", "Read it in the transform by its name"
+            what, remedy = f"the query reads {read}, not {name!r}", "Read it in the transform by its name"
         elif any(each.startswith(f"{name}#") for each in sources):
             what, remedy = "the query reads it more than once", "Read it once in the transform"
         else:
@@ -140,7 +140,7 @@ def require_read_once(names: Iterable[str], sources: Sequence[SourceName]) -> No
 def _too_many(bad: BadRecords, found: str, limit: str) -> StageFailed:
     [first] = bad.rows.slice(0, 1).to_pylist()
     return StageFailed(
-        f"Of {bad.offsets} offsets of the batch {found} cannot be decoded, which `quarantine: {{{limit}}}` does not allow. The "
-        f"first is at offset {first['offset']} of partition {first['partition']} of topic {first['topic']!r}: {first['error']}.",
+        f"Of the batch's {bad.offsets} offsets, {found} cannot be decoded; `quarantine: {{{limit}}}` allows fewer. The first is "
+        f"at offset {first['offset']} of partition {first['partition']} of topic {first['topic']!r}: {first['error']}.",
         remedy="Nothing of the batch was decided. Correct `decode`, or what writes such records, or allow more.",
     )

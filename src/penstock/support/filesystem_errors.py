@@ -49,7 +49,7 @@ _PROBLEMS: Mapping[int, PathProblem] = {
 
 def problem_of(cause: OSError) -> PathProblem:
     """Return the problem that `cause` reports."""
-    return _PROBLEMS.get(cause.errno or 0, PathProblem(reason=cause.strerror or str(cause), advice="Mend it"))
+    return _PROBLEMS.get(cause.errno or 0, PathProblem(reason=cause.strerror or str(cause), advice="Mend the cause"))
 
 
 @contextmanager

@@ -29,7 +29,7 @@ def apply_transform(
     frame = _applied(spark, sources, transform, modules)
     if not frame.isStreaming:
         raise Usage(
-            "The transform yields a table that does not grow: it reads none of the sources.",
+            "The transform's result is not a stream: it reads none of the sources.",
             remedy=f"Read from {' or '.join(sources)}.",
         )
     _require_all_used(frame, sources, "transform" if transform is not None else "sources")

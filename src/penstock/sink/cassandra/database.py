@@ -168,7 +168,7 @@ class StepRetry:
             done: T = self._retrying(self._once, step)
         except Retryable as error:
             raise NotPublishedYet(
-                f"{error.message.rstrip('.')}, and has not for {self._wait_s:g} s.",
+                f"{error.message.rstrip('.')}; publishing was tried for {self._wait_s:g} s.",
                 remedy=f"{error.remedy} The batch is decided; the next start publishes it.",
             ) from error
         return done

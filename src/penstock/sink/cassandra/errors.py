@@ -47,7 +47,7 @@ def translate_error(cause: Exception, place: str, kind: type[Failed]) -> Penstoc
     if isinstance(cause, NoHostAvailable):
         return Retryable(f"{place} does not answer: {reason_of(cause)}.", remedy="Start the cluster or mend the network.")
     return OutcomeUnknown(
-        f"{place} did not say that it did what it was asked for: {reason_of(cause)}.",
+        f"{place} did not confirm a request: {reason_of(cause)}.",
         remedy="Look into the logs of its nodes, and try again.",
     )
 
@@ -75,9 +75,9 @@ def _message_and_remedy(cause: Exception, place: str) -> tuple[str, str]:
         remedy = f"Create it: CREATE KEYSPACE {missing[1]} WITH replication = …; or correct the sink's `url`."
         return f"{place} has no such keyspace: {reason}.", remedy
     if is_untrusted_certificate(reason):
-        return f"{place} does not let us in: {reason}.", UNTRUSTED_CERTIFICATE
+        return f"The login at {place} fails: {reason}.", UNTRUSTED_CERTIFICATE
     if isinstance(cause, AuthenticationFailed):
-        return f"{place} does not let us in: {reason}.", "Correct user and password in the sink's `url`."
+        return f"The login at {place} fails: {reason}.", "Correct user and password in the sink's `url`."
     if isinstance(cause, Unauthorized):
-        return f"The user may not do that in {place}: {reason}.", f"GRANT it {_STARTS}"
-    return f"{place} refuses: {reason}.", f"Mend that {_STARTS}"
+        return f"The user lacks a privilege in {place}: {reason}.", f"GRANT the privilege {_STARTS}"
+    return f"{place} refuses: {reason}.", f"Mend the cause {_STARTS}"

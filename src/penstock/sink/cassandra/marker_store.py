@@ -143,7 +143,7 @@ class CassandraMarkerStore:
     def _change(self, statement: str, values: Sequence[Any], *, around: Around) -> None:
         """Make a conditional change. Raises Conflict, also if an unanswered earlier try took effect: the marker shows which."""
         if not self._execute(statement, values, around=around)[0][0]:
-            raise Conflict("the marker was moved by another run, or by this one whose answer was lost")
+            raise Conflict("the marker was moved by another run, or by an earlier request of this one whose answer was lost")
 
 
 def _marked(marker: TableMarker) -> tuple[Any, ...]:

@@ -19,6 +19,7 @@ from penstock.sink.cassandra.table_schema import TableSchema
 from penstock.sink.spool.writer import RowCheck
 from penstock.sink.table.dialect import Dialect, FaultPoints
 from penstock.sink.table.marker_store import MARKER_TABLE
+from penstock.sink.table.preparation import settings_of
 from penstock.sink.table.publication import Loaded, apply, decided_target
 from penstock.sink.table.sink import TableSinkArguments
 from penstock.sink.table.sql_sink import CatalogSink, has_ledger_id
@@ -65,12 +66,13 @@ class CassandraSink(CatalogSink[Connection, TableSchema]):
         self, *, url: str, partition_by: Sequence[str] = (), wait_s: float = WAIT_S, **filling: "Unpack[TableSinkArguments]"
     ) -> None:
         super().__init__(**filling)
-        self._target = tables.target_of(
-            table=filling["table"],
-            write=filling.get("write", "upsert"),
-            key=tuple(filling.get("key", ())),
-            partition_by=tuple(partition_by),
-        )
+        with settings_of(self._name):
+            self._target = tables.target_of(
+                table=filling["table"],
+                write=filling.get("write", "upsert"),
+                key=tuple(filling.get("key", ())),
+                partition_by=tuple(partition_by),
+            )
         self._database = Database(url, application=f"penstock:{self._name}")
         self._wait_s = wait_s
 
@@ -105,7 +107,7 @@ class CassandraSink(CatalogSink[Connection, TableSchema]):
         try:
             return super()._prepare_table(connection, pipeline, schema)
         except Conflict as conflict:
-            raise Retryable("Another run made the marker at the same time.", remedy="Try again.") from conflict
+            raise Retryable("Another run created the marker at the same time.", remedy="Try again.") from conflict
 
     def _open_preparation(self, connection: Connection) -> None:
         tables.create_own_tables(connection)

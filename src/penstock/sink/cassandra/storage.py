@@ -139,7 +139,7 @@ class RowValidator(TableRowValidator):
             raise self.refusal(f"an empty value in column {name!r}, the partition key", "Filter such rows, or fill the column.")
         if pa.types.is_timestamp(column.type) and _has_parts_of_milliseconds(column):
             raise self.refusal(
-                f"parts of a millisecond in column {name!r}, which Cassandra's timestamp has not",
+                f"parts of a millisecond in column {name!r}, which Cassandra's timestamp cannot store",
                 f"Use date_trunc('MILLISECOND', {name}), or keep unix_micros({name}).",
             )
         if pa.types.is_nested(column.type):

@@ -64,7 +64,7 @@ class Database(Connections[Session]):
     @contextmanager
     def translate_errors(self, kind: type[Failed] = PublishFailed, *, runs_again: bool = False) -> Iterator[None]:
         """Raise the driver's errors as Retryable or `kind`. If the caller `runs_again`, a refused row is a Conflict."""
-        answer = f"The database behind {self.driver.name} said"
+        answer = f"The database behind {self.driver.name} reported"
         try:
             yield
         except PenstockError:
@@ -78,7 +78,7 @@ class Database(Connections[Session]):
         except self.driver.passing as passing:
             raise Retryable(f"{answer}: {reason_of(passing)}.", remedy="Look at the database and try again.") from passing
         except self.driver.error as cause:
-            raise kind(f"{answer}: {reason_of(cause)}.", remedy="Mend that; what was decided is published then.") from cause
+            raise kind(f"{answer}: {reason_of(cause)}.", remedy="Mend the cause; what was decided is published then.") from cause
 
 
 def connection_lost(point: str) -> Retryable:

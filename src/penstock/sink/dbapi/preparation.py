@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.core.model import PipelineName, SinkName, Totals, new_nonce
 from penstock.errors import Refused, Usage
 from penstock.sink.dbapi import statements as sql
-from penstock.sink.dbapi.database import DbapiMarkerStore, has, inserts_of, quotes_of
+from penstock.sink.dbapi.database import DbapiMarkerStore, has, inserts_of, quotes_of, reason_of
 from penstock.sink.dbapi.driver import Session
 from penstock.sink.dbapi.load import scan
 from penstock.sink.dbapi.row_validator import RowValidator
@@ -39,7 +39,7 @@ _GENERATED, _COLUMN = re.compile(r"generated (column|always)", re.IGNORECASE), r
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class DbapiSettings:
     """What a sink demands of its table. `columns`: types for a table that is created. `longest`: see `Trial`."""
 
     pipeline: PipelineName
@@ -65,7 +65,7 @@ class Wanted:
         return TableStatements("", self.target.table, tuple(self.rows.names), self.target.key, quotes=quotes)
 
 
-def prepare_table(session: Session, wanted: Wanted) -> RowValidator:
+def prepare_table(session: Session, wanted: DbapiSettings) -> RowValidator:
     """Create or check the table, try it, create or check its marker; return the row check. Raise Usage, Refused."""
     require_storable(wanted)
     quotes = own_tables(session)
@@ -107,7 +107,7 @@ def prepare_table(session: Session, wanted: Wanted) -> RowValidator:
     )
 
 
-def require_schema_accepted(session: Session, wanted: Wanted) -> None:
+def require_schema_accepted(session: Session, wanted: DbapiSettings) -> None:
     """Raise what `prepare_table` would raise, as far as that can be found out without writing."""
     require_storable(wanted)
     quotes = quotes_of(session, wanted.target.table)
@@ -121,7 +121,7 @@ def require_schema_accepted(session: Session, wanted: Wanted) -> None:
     require_columns(session, replace(statements, columns=tuple(there.names)), there, columns=wanted.columns)
 
 
-def require_storable(wanted: Wanted) -> None:
+def require_storable(wanted: DbapiSettings) -> None:
     """Raise Usage for rows that no table can take, or for whose types not every database has one."""
     rows, key = wanted.rows, wanted.target.key
     with settings_of(wanted.sink):
@@ -160,7 +160,7 @@ def _name_markers(session: Session) -> None:
     except session.driver.error as cause:
         session.rollback()
         if not has(session, sql.HAS_LEDGER_ID):
-            raise ledger_id_missing(sql.ADD_LEDGER_ID, " ".join(str(cause).split()).rstrip(".")) from cause
+            raise ledger_id_missing(sql.ADD_LEDGER_ID, reason_of(cause)) from cause
 
 
 def _define(session: Session, statement: str, table: str, there: str, *, how: str = "created") -> None:
@@ -171,21 +171,20 @@ def _define(session: Session, statement: str, table: str, there: str, *, how: st
     except session.driver.error as cause:
         session.rollback()
         if not has(session, there):
-            reason = " ".join(str(cause).split()).rstrip(".")
             raise Refused(
-                f"Table {table!r} cannot be {how}: {reason}. The statement was: {statement}",
+                f"Table {table!r} cannot be {how}: {reason_of(cause)}. The statement was: {statement}",
                 remedy="Give its columns the types of this database by `columns:`, or run a statement of your own.",
             ) from cause
 
 
-def _create(session: Session, wanted: Wanted, statements: TableStatements) -> None:
+def _create(session: Session, wanted: DbapiSettings, statements: TableStatements) -> None:
     if not wanted.create:
         raise no_table(wanted.target.table)
     declared = [*_declared(wanted.rows, wanted.columns).values()]
     _define(session, statements.create(declared), wanted.target.table, sql.is_there(statements.name))
 
 
-def _add_columns(session: Session, wanted: Wanted, statements: TableStatements) -> None:
+def _add_columns(session: Session, wanted: DbapiSettings, statements: TableStatements) -> None:
     """Add the columns that the table lacks, unless another process adds them meanwhile. Raise Refused."""
     of, declared = _columns(statements, decided=False), _declared(wanted.rows, wanted.columns)
     for name in _missing(session, statements, wanted):
@@ -193,7 +192,7 @@ def _add_columns(session: Session, wanted: Wanted, statements: TableStatements) 
         _define(session, statement, statements.table, replace(statements, columns=(name,)).fits, how="altered")
 
 
-def _missing(session: Session, statements: TableStatements, wanted: Wanted) -> Sequence[str]:
+def _missing(session: Session, statements: TableStatements, wanted: DbapiSettings) -> Sequence[str]:
     """Return the columns that the table lacks and that may be added: never a key, nor all of them, which is another table."""
     if has(session, statements.fits):
         return ()
@@ -241,7 +240,7 @@ def _columns(statements: TableStatements, *, decided: bool) -> Columns:
     return Columns(table=statements.table, named=statements.name, alter=alter, decided=decided)
 
 
-def _trial_result(session: Session, wanted: Wanted, statements: TableStatements, shape: str) -> TrialResult:
+def _trial_result(session: Session, wanted: DbapiSettings, statements: TableStatements, shape: str) -> TrialResult:
     known = known_to_keep(session, wanted.pipeline, wanted.sink, shape)
     session.rollback()
     trial = Trial(session, statements, wanted.rows, longest=wanted.longest)
@@ -257,7 +256,7 @@ def known_to_keep(session: Session, pipeline: PipelineName, sink: SinkName, shap
     return None if row is None or row[0] is None else decode_trial(row[0], shape=shape)
 
 
-def _require_undone(session: Session, wanted: Wanted) -> None:
+def _require_undone(session: Session, wanted: DbapiSettings) -> None:
     """Raise Refused if a made-up marker or batch remains after a rollback: a marker that remains would hide lost rows."""
     pipeline, sink = PipelineName(f"={new_nonce()}"), wanted.sink
     place = {"pipeline": pipeline, "sink": sink, "position": 0}

@@ -12,7 +12,7 @@ from penstock.sink.dbapi.database import Database, DbapiMarkerStore, connection_
 from penstock.sink.dbapi.driver import Driver, Session
 from penstock.sink.dbapi.load import load, scan
 from penstock.sink.dbapi.preparation import (
-    Wanted,
+    DbapiSettings,
     generated_columns_refused,
     known_to_keep,
     own_tables,
@@ -26,6 +26,7 @@ from penstock.sink.dbapi.trial import UNCONSTRAINED
 from penstock.sink.dbapi.trial_record import catalog_of, declared_of, read_back
 from penstock.sink.table.database_sink import TransactionalSink
 from penstock.sink.table.marker import TableMarker
+from penstock.sink.table.preparation import settings_of
 from penstock.sink.table.publication import Loaded, totals_of
 from penstock.sink.table.sink import TableSinkArguments
 from penstock.sink.table.target import NotStoredError, Target
@@ -61,17 +62,18 @@ class DbapiSink(TransactionalSink[Session]):
         **filling: "Unpack[TableSinkArguments]",
     ) -> None:
         super().__init__(**filling)
-        if self._target.write == "upsert":
-            raise Usage("`write: upsert` needs SQL that databases do not share.", remedy="Use append or insert_if_absent.")
-        if self._target.table in {MARKER_TABLE, BATCH_TABLE}:
-            raise Usage(f"Table {self._target.table!r} is Penstock's own.", remedy="Choose another name for `table:`.")
+        with settings_of(self._name):
+            if self._target.write == "upsert":
+                raise Usage("`write: upsert` needs SQL that databases do not share.", remedy="Use append or insert_if_absent.")
+            if self._target.table in {MARKER_TABLE, BATCH_TABLE}:
+                raise Usage(f"Table {self._target.table!r} is Penstock's own.", remedy="Choose another name for `table:`.")
         self._database = Database(Driver(driver), connect)
         self._columns, self._longest = dict(columns or {}), longest
         self._quotes: tuple[str, str] | None = None
         self._inserts: str | None = None
         self._catalog: Sql | None = None
         self._tried = set[str]()
-        """The combinations of table and rows that are known to work, as `Wanted.shape`."""
+        """The combinations of table and rows that are known to work, as `DbapiSettings.shape`."""
         self._counts = False
         """Whether each batch counts the table's rows, because the driver once reported another number than was written."""
 
@@ -100,8 +102,8 @@ class DbapiSink(TransactionalSink[Session]):
     def _require_schema_accepted(self, connection: Session, pipeline: PipelineName, schema: str) -> None:
         require_schema_accepted(connection, self._wanted(pipeline, schema))
 
-    def _wanted(self, pipeline: PipelineName, schema: str) -> Wanted:
-        return Wanted(
+    def _wanted(self, pipeline: PipelineName, schema: str) -> DbapiSettings:
+        return DbapiSettings(
             pipeline=pipeline,
             sink=self._name,
             target=self._target,
@@ -123,14 +125,14 @@ class DbapiSink(TransactionalSink[Session]):
         return False
 
     def _readable_marker_store(self, connection: Session) -> DbapiMarkerStore | None:
-        return _unlocked_marker_store(connection, locking=False) if has(connection, is_there(MARKER_TABLE)) else None
+        return _marker_store_of(connection, locking=False) if has(connection, is_there(MARKER_TABLE)) else None
 
     def _marker_of_table(self, connection: Session) -> TableMarker | None:
         """Return the table's marker and lock it: publishers wait while the table is compared with it."""
         self._quotes = quotes_of(connection, self._target.table)
         readable = self._readable_marker_store(connection)
         owners = [] if readable is None else readable.owners(self._target.table)
-        return _unlocked_marker_store(connection, locking=True).read(*owners[0]) if owners else None
+        return _marker_store_of(connection, locking=True).read(*owners[0]) if owners else None
 
     def _shown(self, connection: Session, marker: TableMarker) -> Totals:
         return marker.before if marker.schema is None else self._content(connection, marker.schema)
@@ -207,6 +209,6 @@ class DbapiSink(TransactionalSink[Session]):
         return TableStatements("", self._target.table, tuple(arrow_schema(schema).names), self._target.key, quotes=self._quotes)
 
 
-def _unlocked_marker_store(session: Session, *, locking: bool) -> DbapiMarkerStore:
+def _marker_store_of(session: Session, *, locking: bool) -> DbapiMarkerStore:
     """Return the markers, also where an older Penstock created their table."""
     return DbapiMarkerStore(session, locking=locking, has_ledger_id=has(session, HAS_LEDGER_ID))

@@ -21,7 +21,7 @@ _BYTES_AT_ONCE = 2_000_000
 
 UNCONSTRAINED = (
     "Drop the constraint that is named, or let the column that must have a value be NULL or have a default; where the database "
-    "cannot, make the table anew without it, and copy the rows"
+    "cannot, create the table again without it, and copy the rows into it"
 )
 """The remedy where no column's type is at fault."""
 

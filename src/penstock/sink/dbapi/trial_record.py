@@ -100,6 +100,6 @@ def read_back(load: Callable[[], Loaded], content: Callable[[], Totals], publica
 def _refused(table: str, what: str) -> Refused:
     return Refused(
         f"Table {table!r} was altered since it was tried, and does not give back the rows of the decided batch{what}.",
-        remedy="Give its columns the types that they had, or make the table anew with them and copy the rows. Then run "
+        remedy="Give its columns the types that they had, or create the table again with them and copy the rows. Then run "
         "`penstock recover`, which publishes the batch with the columns that it has, and start again.",
     )

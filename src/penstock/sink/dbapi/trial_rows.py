@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from penstock.core.model import NEWEST_ROW_DIGEST, Totals
 from penstock.errors import Refused
+from penstock.sink.dbapi.database import reason_of
 from penstock.sink.dbapi.driver import Session
 from penstock.sink.dbapi.load import count, rows_of, scan
 from penstock.sink.dbapi.row_validator import INFINITY, NAN, NUL
@@ -59,7 +60,7 @@ class Attempts:
             self._session.execute_many(self._statements.insert, rows_of(batch))
             back = self._content_now()
         except (self._session.driver.error, NotStoredError, *_CLIENT_ERRORS) as problem:
-            return " ".join(str(problem).split())[:200].rstrip(".") or type(problem).__name__
+            return reason_of(problem)[:200]
         finally:
             self._session.rollback()
         return None if back == self._before + _totals(iter([batch])) else "it came back changed"

@@ -12,7 +12,7 @@ tell people more; they are removed with the log's old files.
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 from urllib.parse import quote, unquote
@@ -27,7 +27,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from penstock.core.faults import FaultPoint
 from penstock.core.high_water_mark import HighWaterMark
 from penstock.core.model import BatchId, Generation, Json, LedgerId, PipelineName, Position, Publication, QueryId, SinkName
-from penstock.errors import Conflict, Failed, OutcomeUnknown, PublishFailed, Retryable
+from penstock.errors import Failed, PublishFailed, Retryable
 from penstock.sink.delta.place import TablePlace, place_of
 from penstock.sink.delta.table_schema import (
     TableSchema,
@@ -37,7 +37,7 @@ from penstock.sink.delta.table_schema import (
     require_storable,
     require_supported,
 )
-from penstock.sink.lake.log import Change, KeyRange, TableFile, TableLog, TableSnapshot, first_line, prepare_failed
+from penstock.sink.lake.log import Change, KeyRange, TableFile, TableLog, TableSnapshot, committing, first_line, prepare_failed
 from penstock.sink.lake.write_mode import CONTENT_NUMBERS, TableContent, WriteMode, content_from, content_numbers
 from penstock.sink.parquet.directory.account import DirectoryAccount
 from penstock.sink.parquet.object.account import ObjectAccount
@@ -101,7 +101,7 @@ class DeltaLog(TableLog):
         except Exception as cause:
             raise Retryable(
                 f"The log of the Delta table {self.uri} cannot be read: {first_line(cause)}.",
-                remedy="Try again. If it stays so, see who else writes to the table, and with which version of Delta.",
+                remedy="Try again. If it fails again, find out who else writes to the table, and with which version of Delta.",
             ) from cause
 
     def create(self, schema: str, partition_by: Sequence[str]) -> None:
@@ -121,7 +121,7 @@ class DeltaLog(TableLog):
                 return
             raise Failed(
                 f"The Delta table {self.uri} cannot be created: {first_line(cause)}.",
-                remedy="Mend that and start again; a directory must be on a file system that has hard links.",
+                remedy="Mend the cause and start again; a directory must be on a file system that has hard links.",
             ) from cause
 
 
@@ -165,7 +165,7 @@ class Snapshot(TableSnapshot):
 
     def add_columns(self, schema: str, names: Sequence[str]) -> None:
         fields = Schema.from_json(delta_schema(schema)).fields
-        with _committing(self.place.uri, remedy="Mend that and start again."):
+        with self._committing("Mend the cause and start again."):
             self.table.alter.add_columns(
                 [field for field in fields if field.name in names],
                 commit_properties=CommitProperties(max_commit_retries=0),  # only on the columns that were compared
@@ -226,7 +226,7 @@ class Snapshot(TableSnapshot):
 
     def commit(self, change: Change, publication: Publication) -> int:
         removed = [self._removed(file) for file in change.removed]
-        with _committing(self.place.uri, remedy="The batch is decided; mend that, and the next start publishes it."):
+        with self._committing("The batch is decided: mend the cause, and the next start publishes it."):
             actions: list[AddAction | RemoveAction] = [*(self._added(file) for file in change.added), *removed]
             with COMMIT.around(error=delta_error, lost=delta_error):
                 self.table.create_write_transaction(
@@ -239,13 +239,16 @@ class Snapshot(TableSnapshot):
             self.table.update_incremental()
             return self.version
 
+    def _committing(self, remedy: str) -> AbstractContextManager[None]:
+        return committing(f"Delta table {self.place.uri}", CommitFailedError, remedy=remedy)
+
     def _removed(self, file: TableFile) -> RemoveAction:
         """Return the action that removes a file. The library quotes its path; the log's own path must come out of that."""
         path = unquote(file.path)
         if quote(path, safe=_UNQUOTED) != file.path:
             raise PublishFailed(
-                f"The log of the Delta table {self.place.uri} has a file {file.path!r}, whose path this version cannot remove: "
-                "its rows would stay beside those that replace them.",
+                f"The log of the Delta table {self.place.uri} quotes the path of file {file.path!r} in another way than "
+                "Penstock, which cannot remove it: its rows would stay beside those that replace them.",
                 remedy="Have the program that added the file rewrite it under another name and start again.",
             )
         return RemoveAction(
@@ -270,17 +273,6 @@ class Snapshot(TableSnapshot):
 def delta_log(account: DirectoryAccount | ObjectAccount) -> DeltaLog:
     """Return the log of the table whose files are in `account`."""
     return DeltaLog(place=place_of(account))
-
-
-@contextmanager
-def _committing(uri: str, *, remedy: str) -> Iterator[None]:
-    """Raise Conflict if another commit came first, OutcomeUnknown for any other error."""
-    try:
-        yield
-    except CommitFailedError as cause:
-        raise Conflict(first_line(cause)) from cause
-    except Exception as cause:
-        raise OutcomeUnknown(f"The commit to the Delta table {uri} failed: {first_line(cause)}.", remedy=remedy) from cause
 
 
 def _options(place: TablePlace) -> dict[str, str] | None:

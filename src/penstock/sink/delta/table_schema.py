@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.errors import Refused, Usage
-from penstock.sink.lake.columns import Column, require_columns, require_distinct, require_partitions
+from penstock.sink.lake.columns import Column, require_columns, require_partitions
 from penstock.sink.lake.write_mode import APPEND, WriteMode
-from penstock.sink.parquet.layout import PartitionColumn, partition_columns
+from penstock.sink.parquet.layout import partition_columns, require_distinct
 from penstock.spark.schema import arrow_schema
 
 _KEPT: Final = frozenset(
@@ -62,12 +62,12 @@ def delta_schema(spark_json: str) -> str:
     return json.dumps({"type": "struct", "fields": [_field(field, field["name"]) for field in fields]})
 
 
-def require_storable(spark_json: str, partition_by: Sequence[str]) -> Sequence[PartitionColumn]:
-    """Return the partition columns of such rows. Raises Usage for rows that no table of Delta can hold."""
+def require_storable(spark_json: str, partition_by: Sequence[str]) -> None:
+    """Raise Usage for rows that no table of Delta can hold, or that cannot be partitioned so."""
     delta_schema(spark_json)
     rows = arrow_schema(spark_json)
     require_distinct(rows, "Delta")
-    return partition_columns(rows, tuple(partition_by))
+    partition_columns(rows, tuple(partition_by))
 
 
 def require_fit(table: TableSchema, spark_json: str, partition_by: Sequence[str], *, where: str) -> None:

@@ -57,12 +57,7 @@ def value_of(text: str | None, kind: PrimitiveType) -> Any:
         return text
     if isinstance(kind, BooleanType):
         return text == "true"
-    return days_of(dt.date.fromisoformat(text)) if isinstance(kind, DateType) else int(text)
-
-
-def days_of(value: Any) -> Any:
-    """Return a date as manifests hold it, in days; any other value as it is."""
-    return (value - _EPOCH).days if isinstance(value, dt.date) else value
+    return (dt.date.fromisoformat(text) - _EPOCH).days if isinstance(kind, DateType) else int(text)
 
 
 def text_of(value: Any, kind: PrimitiveType) -> str | None:

@@ -8,7 +8,7 @@ snapshots, which expire.
 
 import json
 from collections.abc import Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Final
@@ -49,13 +49,13 @@ from penstock.core.model import (
     SinkName,
     Totals,
 )
-from penstock.errors import Conflict, Failed, OutcomeUnknown, Refused, Retryable
+from penstock.errors import Failed, Refused, Retryable
 from penstock.sink.iceberg.catalog import CatalogAddress
 from penstock.sink.iceberg.data_file import data_file, primitive_of, text_of
 from penstock.sink.iceberg.place import TablePlace
 from penstock.sink.iceberg.table_schema import iceberg_schema, require_fit, require_storable, spark_types
 from penstock.sink.lake.columns import require_partitions
-from penstock.sink.lake.log import Change, KeyRange, TableFile, TableLog, TableSnapshot, first_line, prepare_failed
+from penstock.sink.lake.log import Change, KeyRange, TableFile, TableLog, TableSnapshot, committing, first_line, prepare_failed
 from penstock.sink.lake.write_mode import APPEND, OVERWRITE_PARTITIONS, TableContent, WriteMode
 
 PREPARE = FaultPoint("iceberg.prepare", "The table is looked at, and created if it is missing.")
@@ -121,7 +121,7 @@ class IcebergTable(TableLog):
         except Exception as cause:
             raise Retryable(
                 f"The Iceberg table {self.uri} cannot be read: {first_line(cause)}.",
-                remedy="Try again. If it stays so, see whether the catalog and the table's place can be reached.",
+                remedy="Try again. If it fails again, check whether the catalog and the table's place can be reached.",
             ) from cause
 
     def create(self, schema: str, partition_by: Sequence[str]) -> None:
@@ -133,7 +133,7 @@ class IcebergTable(TableLog):
             if self.newest() is not None:
                 return
             raise Failed(
-                f"The Iceberg table {self.uri} cannot be created: {first_line(cause)}.", remedy="Mend that and start again."
+                f"The Iceberg table {self.uri} cannot be created: {first_line(cause)}.", remedy="Mend the cause and start again."
             ) from cause
 
     def _create(self, columns: Schema, partition_by: Sequence[str]) -> None:
@@ -206,7 +206,7 @@ class Snapshot(TableSnapshot):
 
     def add_columns(self, schema: str, names: Sequence[str]) -> None:
         wanted = Schema.model_validate_json(iceberg_schema(schema))
-        with self._committing(remedy="Mend that and start again."):
+        with self._committing("Mend the cause and start again."):
             transaction = self.table.transaction()
             with transaction.update_schema() as update:
                 for name in names:
@@ -272,22 +272,13 @@ class Snapshot(TableSnapshot):
         return next((each for each in noted if each is not None and each["position"] == position), None)
 
     def commit(self, change: Change, publication: Publication) -> int:
-        with self._committing(remedy="The batch is decided; mend that, and the next start publishes it."):
+        with self._committing("The batch is decided: mend the cause, and the next start publishes it."):
             with COMMIT.around(error=iceberg_error, lost=iceberg_error):
                 self._commit(change, publication)
             return self.version
 
-    @contextmanager
-    def _committing(self, *, remedy: str) -> Iterator[None]:
-        """Raise Conflict if another commit came first, OutcomeUnknown for any other error."""
-        try:
-            yield
-        except CommitFailedException as cause:
-            raise Conflict(first_line(cause)) from cause
-        except Exception as cause:
-            raise OutcomeUnknown(
-                f"The commit to the Iceberg table {self.log.uri} failed: {first_line(cause)}.", remedy=remedy
-            ) from cause
+    def _committing(self, remedy: str) -> AbstractContextManager[None]:
+        return committing(self.log.title, CommitFailedException, remedy=remedy)
 
     def _commit(self, change: Change, publication: Publication) -> None:
         """Make the change by a new snapshot, even if no file changes: a stale commit fails only where a newer snapshot is."""

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from penstock.core.model import Json
 from penstock.errors import Usage
-from penstock.sink.lake.columns import Column, require_columns, require_distinct
-from penstock.sink.parquet.layout import partition_columns
+from penstock.sink.lake.columns import Column, require_columns
+from penstock.sink.parquet.layout import partition_columns, require_distinct
 from penstock.spark.schema import arrow_schema
 
 _KEPT: Final = {

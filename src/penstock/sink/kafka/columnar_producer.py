@@ -129,12 +129,12 @@ class ColumnarProducer:
     def _serve(self, queue: int, wait_ms: int) -> None:
         while event := self._library.queue_poll(queue, wait_ms):
             try:
-                self._on_delivery(event)
+                self._on_event(event)
             finally:
                 self._library.event_destroy(event)
             wait_ms = 0
 
-    def _on_delivery(self, event: int) -> None:
+    def _on_event(self, event: int) -> None:
         library = self._library
         if library.event_type(event) == c.ERROR:
             reason = library.event_error_string(event).decode(errors="replace")

@@ -16,11 +16,12 @@ def command(right: str, option: str) -> str:
 
 
 _STARTS = "and start again: what was decided is published then."
+LOOK_INTO_LOGS = "Look into the logs of its brokers, and try again."
 _FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError._FATAL}
 """A producer that has learned before that it is fenced reports only the last one."""
 _SECURITY = {
-    KafkaError._AUTHENTICATION: ("does not let us in", "Correct the credentials in `options`"),
-    KafkaError.SASL_AUTHENTICATION_FAILED: ("does not let us in", "Correct the credentials in `options`"),
+    KafkaError._AUTHENTICATION: ("refuses the login", "Correct the credentials in `options`"),
+    KafkaError.SASL_AUTHENTICATION_FAILED: ("refuses the login", "Correct the credentials in `options`"),
     KafkaError._SSL: ("cannot be reached by TLS", "Correct the `ssl.` keys in `options`"),
     KafkaError.TOPIC_AUTHORIZATION_FAILED: (
         "does not let the user write or read a topic",
@@ -31,7 +32,7 @@ _SECURITY = {
         f"Give it the right Write on such: {command('Write', '--resource-pattern-type prefixed --transactional-id penstock.')};",
     ),
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: (
-        "does not let the user write without repetitions, which old brokers allow apart",
+        "does not let the user write idempotently, which is a right of its own before Kafka 2.8",
         f"Give it the right IdempotentWrite: {command('IdempotentWrite', '--cluster')};",
     ),
 }
@@ -119,9 +120,7 @@ def translate_errors(
         why = cause if in_doubt else _cause(cause, of)  # no error from `error_cb` says what became of a commit
         raise translate_error(why, of.place, kind, in_doubt=in_doubt, timed_out=timed_out()) from cause
     except BufferError as cause:
-        raise Retryable(
-            f"{of.place} takes no more records: {cause}.", remedy="Look into the logs of its brokers, and try again."
-        ) from cause
+        raise Retryable(f"{of.place} takes no more records: {cause}.", remedy=LOOK_INTO_LOGS) from cause
 
 
 def _cause(raised: KafkaException, of: Clients) -> KafkaException:
@@ -136,7 +135,7 @@ def translate_error(cause: KafkaException, place: str, kind: type[Failed], *, in
     if code in _FENCED and timed_out:
         return Retryable(
             f"A transaction in {place} took longer than `transaction_timeout` and was ended by the broker.",
-            remedy="Raise `transaction_timeout` if this comes again; now it is done anew.",
+            remedy="Raise `transaction_timeout` if this happens again; the transaction is repeated now.",
         )
     if code in _FENCED:
         return overtaken(place)
@@ -148,9 +147,7 @@ def translate_error(cause: KafkaException, place: str, kind: type[Failed], *, in
             f"The client of Kafka refuses its settings: {reason}.", remedy="Correct `options` or `bootstrap` of the sink."
         )
     if in_doubt:
-        return OutcomeUnknown(  # I12
-            f"{place} did not say whether it committed: {reason}.", remedy="Look into the logs of its brokers, and try again."
-        )
+        return OutcomeUnknown(f"{place} did not confirm what was sent: {reason}.", remedy=LOOK_INTO_LOGS)  # I12
     return Retryable(
         f"{place} does not answer as it should: {reason}.", remedy="Start its brokers or mend the network, and try again."
     )

@@ -14,7 +14,7 @@ from penstock.sink.kafka.errors import Overtaken, connection_lost, translate_err
 from penstock.sink.kafka.lane_ends import LaneEnds
 from penstock.sink.kafka.lane_producer import KeyedProducer, Transactions, names_of
 from penstock.sink.kafka.marker_store import LaneMarker, Part, mark_row, newest_mark, require_closed, transactional_id
-from penstock.sink.kafka.target import Wanted
+from penstock.sink.kafka.target import KafkaSettings
 from penstock.sink.table.marker import NOTHING_YET, TableMarker, require_same
 from penstock.sink.table.publication import Loaded, apply, require_same_ledger
 from penstock.sink.table.target import Target
@@ -36,7 +36,7 @@ _CHUNK_ROWS, _CHUNK_BYTES = 5_000, 500_000
 class Lane:
     """One lane of a sink. Its producer is created on first use. Used by one thread at a time."""
 
-    def __init__(self, clients: Clients, number: int, *, wanted: Wanted, max_record_bytes: int) -> None:
+    def __init__(self, clients: Clients, number: int, *, wanted: KafkaSettings, max_record_bytes: int) -> None:
         self._clients = clients
         self.number = number
         self._wanted = wanted
@@ -65,13 +65,15 @@ class Lane:
                 with translate_errors(self._clients), READ.around(error=connection_lost, lost=connection_lost):
                     self._mark = self._closed()
             elif self._wanted.keyed:
-                self._mark = self._look()
+                self._mark = self._closed()
         return self._mark
 
-    def keep(self, mark: LaneMarker) -> None:
-        """Commit a marker without rows. Raises Retryable, PublishFailed."""
+    def keep(self, mark: LaneMarker, *, replaces: LaneMarker | None) -> None:
+        """Commit a marker without rows, which the caller made from the marker `replaces`. Raises Retryable, PublishFailed."""
         with self._dropping_on_error():
             self.open()
+            if self._wanted.keyed:  # nobody was fenced, so that `open` may have read what another driver wrote since
+                self._mark = replaces
             self._keep(mark)
             self._commit()
 
@@ -91,7 +93,7 @@ class Lane:
 
     def _claim(self, mark: LaneMarker, publication: Publication) -> None:
         try:
-            self.keep(mark.of_ledger(publication.ledger_id))
+            self.keep(mark.of_ledger(publication.ledger_id), replaces=mark)
         except Overtaken:  # by a newer driver, which claimed the lane before its first row
             newer = self._read_back()
             if newer is None or newer.marker.ledger_id is None:
@@ -252,7 +254,7 @@ class Lane:
 
     def _require_unmoved(self) -> None:
         """Raise Overtaken if the marker moved: without transactions, an older driver must not overwrite the marker of a newer."""
-        if self._look() != self._mark:
+        if self._closed() != self._mark:
             raise Overtaken(
                 f"Another run moved the marker of sink {self._wanted.sink!r} in topic {self._wanted.target.markers!r} meanwhile.",
                 remedy="Let one of them work, and stop the other one.",

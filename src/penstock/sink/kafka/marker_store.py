@@ -15,41 +15,11 @@ from penstock.core.model import Json, LedgerId, PipelineName, Position, Publicat
 from penstock.errors import LedgerMismatch, PenstockError, PublishFailed, Refused, Retryable
 from penstock.kafka.transactions import open_transactions
 from penstock.sink.kafka.clients import Clients
-from penstock.sink.kafka.errors import is_of_group
-from penstock.sink.kafka.target import KEY, PARTITION, VALUE, Wanted
+from penstock.sink.kafka.errors import LOOK_INTO_LOGS, is_of_group
+from penstock.sink.kafka.target import KEY, PARTITION, VALUE, KafkaSettings
 from penstock.sink.kafka.topics import ANSWER_S, await_settled, first, places_of, settled
 from penstock.sink.table.document_marker import MARK_FIELDS, NAMED_MARK_FIELDS, Mark, mark_fields, mark_from
 from penstock.sink.table.marker import TableMarker
-
-
-def not_closed(clients: Clients, topic: str, lane: int) -> PenstockError:
-    """Return the error for a transaction left open in partition `lane` of the markers' topic: Refused if brokers never end it.
-
-    A transaction that no coordinator knows is not ended here. Its partition does not tell whether it was committed or aborted
-    elsewhere, and ending it aborts it: rows that are committed in their own partitions would then be delivered twice.
-    """
-    try:
-        found = [one for one in open_transactions(clients.given, [topic]) if one.partition == lane]
-    except PenstockError:  # this connection or user cannot list them
-        found = []
-    hanging = next((one for one in found if one.hangs), None)
-    if hanging is not None:
-        return Refused(
-            f"Transaction {hanging.name!r} is open in the topic of markers, and no coordinator that this user may ask knows it: "
-            "brokers never end it by themselves, and the newest marker may be part of it.",
-            remedy=f"Run `penstock doctor FILE --end {hanging.name}`, which aborts it, and start again: the newest batch is "
-            "published then. If the last run reported that batch as delivered, compare the topic first, since its rows would "
-            "come twice.",
-        )
-    name, ends = "A transaction", ""
-    if found:
-        name = f"Transaction {found[0].name!r}"
-        ends = f" Brokers end it {(found[0].timeout_ms or 0) // 1000} seconds after its begin."
-    return Retryable(
-        f"{name} of somebody else is open in partition {lane} of topic {topic!r}, which only one sink may write to.{ends}",
-        remedy="Look who writes there by `penstock doctor FILE`, and give every sink a `marker_topic` of its own.",
-    )
-
 
 FORMAT = "penstock.kafka-marker"
 _UNNAMED, _NAMED = 1, 2
@@ -179,21 +149,28 @@ def _part(value: object) -> Part:
 
 
 def newest_mark(
-    clients: Clients, wanted: Wanted, lane: int, *, below: int | None = None, visible: bool = True
+    clients: Clients, wanted: KafkaSettings, lane: int, *, below: int | None = None, visible: bool = True
 ) -> LaneMarker | None:
     """Return a lane's newest committed marker, with `below` the newest before that offset; None if there is none.
 
     `visible`: False where the caller knows that the newest marker `below` is committed, and readers do not see it yet. Raises
-    KafkaException, LedgerMismatch, and Refused for a topic in which another sink has markers: its open transactions would hide
-    ours.
+    KafkaException, LedgerMismatch, and Refused for a topic that holds records of others and no marker of this sink: the topic is
+    theirs, and their open transactions would hide ours.
     """
     consumer = clients.consumer(**{"isolation.level": "read_committed" if visible else "read_uncommitted"})
+    key = mark_key(wanted.pipeline, wanted.sink)
     try:
-        key = mark_key(wanted.pipeline, wanted.sink)
-        value = _newest(clients.admin, consumer, wanted.target.markers, lane, key=key, below=below)
+        value, foreign = _newest(clients.admin, consumer, wanted.target.markers, lane, key=key, below=below)
     finally:
         consumer.close()
-    return None if value is None else decode_lane_marker(value, pipeline=wanted.pipeline, sink=wanted.sink)
+    if value is not None:
+        return decode_lane_marker(value, pipeline=wanted.pipeline, sink=wanted.sink)
+    if foreign is not None and visible and (lane == 0 or newest_mark(clients, wanted, 0) is None):
+        raise Refused(
+            f"Topic {wanted.target.markers!r} holds markers of {foreign}, and none of {_named(key)}.",
+            remedy="Give every sink a `marker_topic` of its own.",
+        )
+    return None
 
 
 def require_closed(clients: Clients, topic: str, lane: int) -> None:
@@ -203,33 +180,68 @@ def require_closed(clients: Clients, topic: str, lane: int) -> None:
     brokers never end.
     """
     if not await_settled(clients.admin, places_of(topic, [lane]), wait_s=_CLOSED_S):
-        raise not_closed(clients, topic, lane)
+        raise _not_closed(clients, topic, lane)
 
 
-def _newest(admin: AdminClient, consumer: Consumer, topic: str, lane: int, *, key: bytes, below: int | None) -> bytes | None:
-    """Search backwards from the end: markers before the newest one may not have been compacted yet."""
+def _not_closed(clients: Clients, topic: str, lane: int) -> PenstockError:
+    """Return the error for a transaction left open in partition `lane` of the markers' topic: Refused if brokers never end it.
+
+    A transaction that no coordinator knows is not ended here. Its partition does not tell whether it was committed or aborted
+    elsewhere, and ending it aborts it: rows that are committed in their own partitions would then be delivered twice.
+    """
+    try:
+        found = [one for one in open_transactions(clients.given, [topic]) if one.partition == lane]
+    except PenstockError:  # this connection or user cannot list them
+        found = []
+    hanging = next((one for one in found if one.hangs), None)
+    if hanging is not None:
+        return Refused(
+            f"Transaction {hanging.name!r} is open in the topic of markers, and no coordinator that this user may ask knows it: "
+            "brokers never end it by themselves, and the newest marker may be part of it.",
+            remedy=f"Run `penstock doctor FILE --end {hanging.name}`, which aborts it, and start again: the newest batch is "
+            "published then. If the last run reported that batch as delivered, compare the topic first, since its rows would "
+            "come twice.",
+        )
+    name, ends = "A transaction", ""
+    if found:
+        name = f"Transaction {found[0].name!r}"
+        ends = f" Brokers end it {(found[0].timeout_ms or 0) // 1000} seconds after its begin."
+    return Retryable(
+        f"{name} of somebody else is open in partition {lane} of topic {topic!r}, which only one sink may write to.{ends}",
+        remedy="Find out who writes there by `penstock doctor FILE`, and give every sink a `marker_topic` of its own.",
+    )
+
+
+def _newest(
+    admin: AdminClient, consumer: Consumer, topic: str, lane: int, *, key: bytes, below: int | None
+) -> tuple[bytes | None, str | None]:
+    """Return the newest value under `key`, and the name of another key that was seen on the way.
+
+    Searches backwards from the end: markers before the newest one may not have been compacted yet.
+    """
     [low] = first(admin, topic, [lane])
     [end] = settled(admin, topic, [lane]) if below is None else [below]
     width = _TAIL
+    foreign: str | None = None
     while low < end:
         start = max(low, end - width)
-        found = _last(consumer, TopicPartition(topic, lane, start), end, key=key)
-        if found is not None:
-            return found
-        if start == low:
-            break
+        found, foreign = _last(consumer, TopicPartition(topic, lane, start), end, key=key)
+        if found is not None or start == low:
+            return found, foreign
         width *= _WIDER
-    return None
+    return None, foreign
 
 
-def _last(consumer: Consumer, start: TopicPartition, end: int, *, key: bytes) -> bytes | None:
+def _last(consumer: Consumer, start: TopicPartition, end: int, *, key: bytes) -> tuple[bytes | None, str | None]:
+    """Return the last value under `key`, and the name of the last other key."""
     consumer.assign([start])
     found: bytes | None = None
+    foreign: str | None = None
     try:
         while True:
             message = consumer.poll(ANSWER_S)
             if message is None:
-                raise Retryable(f"Topic {start.topic!r} cannot be read to its end.", remedy="Look at its brokers, and try again.")
+                raise Retryable(f"Topic {start.topic!r} cannot be read to its end.", remedy=LOOK_INTO_LOGS)
             error = message.error()
             if is_of_group(error):
                 continue
@@ -237,22 +249,21 @@ def _last(consumer: Consumer, start: TopicPartition, end: int, *, key: bytes) ->
                 raise KafkaException(error)
             offset = message.offset()
             if error is None and offset is not None and offset < end:
-                _require_own(message.key(), message.value(), key, start.topic)
-                found = message.value()
+                if message.key() == key:
+                    found = _present(message.value(), start.topic)
+                else:
+                    foreign = _named(message.key())
             if offset is not None and offset >= (end if error is not None else end - 1):
-                return found  # a lagging broker reports an earlier end, and continues when it has the rest
+                return found, foreign  # a lagging broker reports an earlier end, and continues when it has the rest
     finally:
         consumer.unassign()
 
 
-def _require_own(found: Any, value: Any, key: bytes, topic: str) -> None:
-    if found != key:
-        raise Refused(
-            f"Topic {topic!r} holds markers of {_named(found)}, and not only those of {_named(key)}.",
-            remedy="Give every sink a `marker_topic` of its own.",
-        )
+def _present(value: bytes | None, topic: str) -> bytes:
+    """Return the value of a marker. Raises PublishFailed for a tombstone."""
     if value is None:
         raise PublishFailed(f"A marker in topic {topic!r} was deleted.", remedy="Give the sink another name, and an empty topic.")
+    return value
 
 
 def _named(key: object) -> str:

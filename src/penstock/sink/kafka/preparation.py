@@ -20,7 +20,7 @@ from penstock.sink.kafka.lane import Lane
 from penstock.sink.kafka.lane_producer import try_transactions
 from penstock.sink.kafka.marker_store import Beginning, LaneMarker, trial_id
 from penstock.sink.kafka.records import TopicRowValidator
-from penstock.sink.kafka.target import KEY, Wanted, require_columns, require_continued
+from penstock.sink.kafka.target import KEY, KafkaSettings, require_columns, require_continued
 from penstock.sink.kafka.topics import (
     DESCRIBE_CONFIGS,
     READ,
@@ -43,6 +43,8 @@ PREPARE = FaultPoint("kafka.prepare", "Topics are looked at, and the topic of th
 
 _MAX_RECORD_BYTES = 1_000_000
 """Limit of a topic whose settings the user may not read."""
+_CLIENT_RECORD_BYTES = 1_000_000_000
+"""The largest `message.max.bytes` that librdkafka takes; a topic may take up to 2,147,483,647."""
 _LONGEST_MS = 900_000
 """The brokers' default for transaction.max.timeout.ms."""
 _SOON_S = 2.0
@@ -58,7 +60,7 @@ class Place:
     markers: Topic
 
 
-def prepare_place(clients: Clients, wanted: Wanted) -> Place:
+def prepare_place(clients: Clients, wanted: KafkaSettings) -> Place:
     """Check the topics, and create the topic of markers or add the lanes that it lacks. Raises Refused, KafkaException."""
     with PREPARE.around(error=connection_lost, lost=connection_lost):
         topics = require_topics(clients, wanted)
@@ -75,7 +77,7 @@ def prepare_place(clients: Clients, wanted: Wanted) -> Place:
     return Place(topics=topics, markers=markers)
 
 
-def prepare_lanes(clients: Clients, wanted: Wanted, lanes: Sequence[Lane], place: Place, schema: str) -> None:
+def prepare_lanes(clients: Clients, wanted: KafkaSettings, lanes: Sequence[Lane], place: Place, schema: str) -> None:
     """Write a marker in each lane that has none, check that others continue. Raises Refused, Retryable, KafkaException."""
     begun = {
         name: Beginning(identity=topic.identity, offsets=tuple(written(clients.admin, name, range(topic.partitions))))
@@ -84,7 +86,7 @@ def prepare_lanes(clients: Clients, wanted: Wanted, lanes: Sequence[Lane], place
     map_concurrently(lambda lane: _prepare_lane(lane, wanted, begun, schema), lanes)
 
 
-def require_schema_accepted(clients: Clients, wanted: Wanted, schema: str) -> None:
+def require_schema_accepted(clients: Clients, wanted: KafkaSettings, schema: str) -> None:
     """Raise what preparation would raise for such rows and topics. Changes nothing."""
     rows = arrow_schema(schema)
     with settings_of(wanted.sink):
@@ -95,7 +97,7 @@ def require_schema_accepted(clients: Clients, wanted: Wanted, schema: str) -> No
         require_compacted(markers)
 
 
-def require_topics(clients: Clients, wanted: Wanted) -> Mapping[str, Topic]:
+def require_topics(clients: Clients, wanted: KafkaSettings) -> Mapping[str, Topic]:
     """Return the topics of the rows. Raises Refused where one is missing, or where brokers end transactions too early."""
     found = described(clients.admin, wanted.target.every)
     missing = [name for name, topic in found.items() if topic is None]
@@ -121,7 +123,7 @@ def require_rights(topics: Iterable[Topic], markers: Topic | None) -> None:
             raise not_allowed(right, f"topic {topic.name!r}", f"--topic {topic.name}")
 
 
-def require_topics_exist(clients: Clients, wanted: Wanted) -> None:
+def require_topics_exist(clients: Clients, wanted: KafkaSettings) -> None:
     """Raise PublishFailed where a topic is gone: its producer only reports that it finds no broker.
 
     Return where brokers do not answer soon: the caller has an error of its own to raise.
@@ -158,7 +160,7 @@ def require_compacted(markers: Topic) -> None:
         )
 
 
-def row_validator_of(wanted: Wanted, place: Place) -> TopicRowValidator:
+def row_validator_of(wanted: KafkaSettings, place: Place) -> TopicRowValidator:
     """Return the check of the rows in the tasks."""
     return TopicRowValidator(
         sink=wanted.sink,
@@ -170,18 +172,19 @@ def row_validator_of(wanted: Wanted, place: Place) -> TopicRowValidator:
 
 
 def max_record_bytes(topics: Iterable[Topic | None]) -> int:
-    """Return the largest record size that all existing `topics` accept."""
+    """Return the largest record size that the client and all existing `topics` accept."""
     sizes = (topic.number("max.message.bytes", _MAX_RECORD_BYTES) for topic in topics if topic is not None)
-    return min(sizes, default=_MAX_RECORD_BYTES)
+    largest = min(sizes, default=_MAX_RECORD_BYTES)
+    return min(largest, _CLIENT_RECORD_BYTES)
 
 
-def _prepare_lane(lane: Lane, wanted: Wanted, begun: Mapping[str, Beginning], schema: str) -> None:
+def _prepare_lane(lane: Lane, wanted: KafkaSettings, begun: Mapping[str, Beginning], schema: str) -> None:
     mark = lane.open()
     if mark is None:
         marker = TableMarker(
             pipeline=wanted.pipeline, sink=wanted.sink, table_name=wanted.target.topic, write="append", schema=schema
         )
-        lane.keep(LaneMarker(lane=lane.number, mark=Mark(marker=marker, batches={}), topics=begun))
+        lane.keep(LaneMarker(lane=lane.number, mark=Mark(marker=marker, batches={}), topics=begun), replaces=None)
         return
     if mark.marker.table_name != wanted.target.topic:
         raise other_table(mark.marker, wanted.target.topic)
@@ -189,7 +192,7 @@ def _prepare_lane(lane: Lane, wanted: Wanted, begun: Mapping[str, Beginning], sc
         require_continued(arrow_schema(mark.marker.schema), arrow_schema(schema), wanted.target.topic)
     topics = {**mark.topics, **dict(_changed(mark, begun))}
     if topics != dict(mark.topics):
-        lane.keep(replace(mark, topics=topics))
+        lane.keep(replace(mark, topics=topics), replaces=mark)
 
 
 def _changed(mark: LaneMarker, begun: Mapping[str, Beginning]) -> Iterator[tuple[str, Beginning]]:
@@ -206,7 +209,7 @@ def _changed(mark: LaneMarker, begun: Mapping[str, Beginning]) -> Iterator[tuple
             yield name, beginning
 
 
-def findings_of(clients: Clients, wanted: Wanted) -> Sequence[Finding]:
+def findings_of(clients: Clients, wanted: KafkaSettings) -> Sequence[Finding]:
     """Check whether the topics exist, what the user may do, and how safely the brokers keep what they acknowledge."""
     subject = f"sink {wanted.sink}"
     try:

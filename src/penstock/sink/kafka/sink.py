@@ -1,10 +1,12 @@
 """The Kafka sink: commits each lane of a batch in one transaction with its marker, or in several where the lane is large."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from threading import RLock
 from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaException
 
 from penstock.core.high_water_mark import HighWaterMark
 from penstock.core.model import (
@@ -24,7 +26,7 @@ from penstock.core.model import (
     Totals,
 )
 from penstock.core.topics import OpenTransaction
-from penstock.errors import Failed, OutcomeUnknown, Refused, Retryable
+from penstock.errors import Failed, OutcomeUnknown, PenstockError, Refused, Retryable
 from penstock.kafka.transactions import end_transaction, open_transactions
 from penstock.protocols import OwnRows, SinkDecisions
 from penstock.sink.concurrent import map_concurrently
@@ -34,7 +36,7 @@ from penstock.sink.kafka.errors import translate_errors
 from penstock.sink.kafka.lane import Lane
 from penstock.sink.kafka.lane_ends import LaneEnds
 from penstock.sink.kafka.lane_producer import HEADER
-from penstock.sink.kafka.marker_store import LaneMarker, newest_mark
+from penstock.sink.kafka.marker_store import LaneMarker, newest_mark, transactional_id
 from penstock.sink.kafka.preparation import (
     Place,
     findings_of,
@@ -47,9 +49,8 @@ from penstock.sink.kafka.preparation import (
     row_validator_of,
 )
 from penstock.sink.kafka.records import HeadersHashed, RecordColumns, TopicRowValidator
-from penstock.sink.kafka.target import TopicTarget, Wanted, require_columns
+from penstock.sink.kafka.target import LANES, MARKERS, SCHEMA, KafkaSettings, TopicTarget, require_columns
 from penstock.sink.kafka.topics import SETTLED_S, await_settled, described, places_of
-from penstock.sink.kafka.verification import LANES
 from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpooledSink, SpoolRoot, SpoolStager
 from penstock.sink.table.preparation import settings_of
 from penstock.spark.schema import arrow_schema
@@ -57,8 +58,6 @@ from penstock.spark.schema import arrow_schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MARKERS, SCHEMA = "markers", "schema"
-"""Keys in the `ref` of every piece: the id of the topic of markers, and Spark's JSON of the rows if not the pipeline's."""
 TRANSACTION_BYTES = 1_000_000_000
 TRANSACTION_TIMEOUT_MS = 60_000
 
@@ -92,7 +91,7 @@ class KafkaSink(SpooledSink):
         inline_limit_bytes: int = INLINE_LIMIT_BYTES,
     ) -> None:
         super().__init__(name=name, spool=Spool(root=spool, sink=name, inline_limit_bytes=inline_limit_bytes))
-        self._wanted = Wanted(
+        self._wanted = KafkaSettings(
             pipeline=pipeline,
             sink=name,
             target=target,
@@ -142,10 +141,10 @@ class KafkaSink(SpooledSink):
     def check(self) -> Sequence[Finding]:
         return findings_of(self._clients, self._wanted)
 
-    def high_water_mark(self, account: AccountName, *, pipeline: PipelineName) -> HighWaterMark | None:  # noqa: ARG002 - it has one
+    def high_water_mark(self, account: AccountName, *, pipeline: PipelineName) -> HighWaterMark | None:  # noqa: ARG002 - one account
         """Return what the newest marker of all lanes says, also one whose commit readers do not see yet.
 
-        Raises Failed, Retryable, FormatTooNew.
+        Raises Failed, Retryable, Refused, FormatTooNew.
         """
         if account != ONLY_ACCOUNT:
             return None
@@ -164,10 +163,12 @@ class KafkaSink(SpooledSink):
         with self._lock, translate_errors(self._clients, Failed):
             self._place = place = prepare_place(self._clients, self._wanted)
             require_fit(place.topics.values(), rows)
+            former = range(0 if self._wanted.keyed else self._wanted.lanes, place.markers.partitions)
+            map_concurrently(lambda at: LaneEnds(self._clients, self._wanted, at).end_former(), former)
             prepare_lanes(self._clients, self._wanted, [self._lane(at) for at in range(self._wanted.lanes)], place, schema)
             self._row_validator = row_validator_of(self._wanted, place)
 
-    def require_schema_accepted(self, *, pipeline: PipelineName, schema: str) -> None:  # noqa: ARG002 - it has one
+    def require_schema_accepted(self, *, pipeline: PipelineName, schema: str) -> None:  # noqa: ARG002 - one account
         with translate_errors(self._clients, Failed):
             require_schema_accepted(self._clients, self._wanted, self._taken(schema))
 
@@ -219,14 +220,44 @@ class KafkaSink(SpooledSink):
             self._clients.close()
 
     def open_transactions(self) -> Sequence[OpenTransaction]:
-        """Return the open transactions on the topics of the rows and on that of the markers, whoever began them."""
-        return open_transactions(self._clients.given, (*self._wanted.target.every, self._wanted.target.markers))
+        """Return the open transactions on the topics of the rows and on that of the markers, whoever began them.
+
+        Topics of earlier settings are among them, as far as the user may still look there.
+        """
+        wanted = {*self._wanted.target.every, self._wanted.target.markers}
+        found = [*open_transactions(self._clients.given, wanted)]
+        former = self._topics_written() - wanted
+        if former:
+            with suppress(PenstockError):
+                found += open_transactions(self._clients.given, former)
+        return sorted(found, key=lambda one: -one.open_ms)
 
     def end_transaction(self, one: OpenTransaction) -> None:
         """Abort `one`. A transaction of this sink's own is ended by its next start, too."""
-        end_transaction(self._clients.given, one)
+        end_transaction(self._clients.given, one, own_ids=self._transactional_ids())
 
     # --- steps
+
+    def _transactional_ids(self) -> Sequence[str]:
+        """Return the ids of all lanes that have a partition for their marker, of those in the settings at least."""
+        with translate_errors(self._clients, Failed):
+            lanes = max(self._wanted.lanes, len(self._every_lane()))
+        return [transactional_id(self._wanted.pipeline, self._wanted.sink, lane) for lane in range(lanes)]
+
+    def _topics_written(self) -> set[str]:
+        """Return the topics that the markers of all lanes name. A marker that cannot be read adds none."""
+        topics = set[str]()
+        with suppress(PenstockError, KafkaException):
+            for lane in self._every_lane():
+                mark = newest_mark(self._clients, self._wanted, lane)
+                topics.update(mark.topics if mark is not None else ())
+        return topics
+
+    def _every_lane(self) -> Sequence[int]:
+        """Return the lanes that may have a marker, those of earlier settings, too. Raises KafkaException."""
+        topic = self._wanted.target.markers
+        markers = described(self._clients.admin, [topic])[topic]
+        return range(0 if markers is None else markers.partitions)
 
     def _taken(self, schema: str) -> str:
         own = self.own_rows(schema)
@@ -253,8 +284,8 @@ class KafkaSink(SpooledSink):
         found = self._place.markers if self._place else described(self._clients.admin, [topic])[topic]
         if found is None or found.identity != note[MARKERS]:
             raise Refused(
-                f"Topic {topic!r} was {'deleted' if found is None else 'made anew'} since batch {publication.batch.batch_id} was "
-                "staged: nobody can tell whether it was published.",
+                f"Topic {topic!r} was {'deleted' if found is None else 'recreated'} after batch {publication.batch.batch_id} was "
+                "staged. Its markers are lost, so nobody can tell whether the batch was published.",
                 remedy="Name the right topic in `marker_topic`, or give the sink another name and a new topic.",
             )
         return int(str(note[LANES]))
@@ -277,11 +308,6 @@ class KafkaSink(SpooledSink):
         found = self._place.topics if self._place is not None else described(self._clients.admin, self._wanted.target.every)
         return max_record_bytes(found.values())
 
-    def _markers(self) -> Sequence[LaneMarker]:
-        """Return the newest marker that readers see of each lane."""
-        lanes, _ = self._settled_lanes()
-        return self._markers_below(dict.fromkeys(lanes))
-
     def _markers_committed(self) -> Sequence[LaneMarker]:
         """Return the newest marker of each lane, also where brokers keep readers from it."""
         lanes, is_settled = self._settled_lanes()
@@ -291,17 +317,16 @@ class KafkaSink(SpooledSink):
 
     def _settled_lanes(self) -> tuple[Sequence[int], bool]:
         """Return the lanes that may have a marker, and whether no transaction is open there. Waits up to `SETTLED_S` for that."""
-        topic = self._wanted.target.markers
-        markers = described(self._clients.admin, [topic])[topic]
-        lanes = range(0 if markers is None else markers.partitions)
-        return lanes, await_settled(self._clients.admin, places_of(topic, lanes), wait_s=SETTLED_S)
+        lanes = self._every_lane()
+        places = places_of(self._wanted.target.markers, lanes)
+        return lanes, await_settled(self._clients.admin, places, wait_s=SETTLED_S)
 
     def _markers_below(self, ends: Mapping[int, int | None]) -> Sequence[LaneMarker]:
         return _known(newest_mark(self._clients, self._wanted, lane, below=end) for lane, end in ends.items())
 
     def _read(self, decisions: SinkDecisions) -> tuple[Sequence[LaneMarker], Totals | None]:
-        """Return the markers, and totals of records as of them, None if these prove nothing. Raises KafkaException, Retryable."""
-        marks = self._markers()
+        """Return the markers, and totals as of them, None if these prove nothing. Raises KafkaException, Retryable, Refused."""
+        marks = self._markers_committed()
         begun = verification.beginnings(marks)
         markers = described(self._clients.admin, [self._wanted.target.markers])[self._wanted.target.markers]
         if markers is None or all(mark.marker.schema is None for mark in marks):

@@ -8,16 +8,20 @@ import pyarrow as pa
 from penstock.core.model import PipelineName, SinkName
 from penstock.errors import Refused, Usage
 
+LANES, MARKERS, SCHEMA = "lanes", "markers", "schema"
+"""Keys in the `ref` of every piece: how many lanes share its batch, the id of the topic of markers, and Spark's JSON of the rows
+if that is not the pipeline's.
+"""
 VALUE, KEY, HEADERS, PARTITION, TOPIC = "value", "key", "headers", "partition", "topic"
-_SAID = {
+_TYPES = {
     VALUE: "string or binary",
     KEY: "string or binary",
     HEADERS: "array<struct<key: string, value: binary>>",
     PARTITION: "int",
     TOPIC: "string",
 }
-_KEEP = "Keep it in the transform, as NULL if need be, or give the sink another name and a new topic."
-_SELECT = "Say it in the sink (value: json, key: column), or select: to_json(struct(*)) AS value, CAST(id AS STRING) AS key."
+_KEEP = "Keep the column in the transform, as NULL if it has no values, or give the sink another name and a new topic."
+_SELECT = "Set it in the sink (value: json, key: column), or select: to_json(struct(*)) AS value, CAST(id AS STRING) AS key."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +42,7 @@ class TopicTarget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class KafkaSettings:
     """Settings of a sink for its topics and lanes. `sink` and `pipeline` name the markers.
 
     A transaction is committed and the rest of a lane's share goes into another one at `transaction_bytes`, or after half of
@@ -56,13 +60,13 @@ class Wanted:
 
 def require_columns(rows: "pa.Schema") -> None:
     """Raise Usage unless the columns of `rows` are those of Kafka records."""
-    unknown = [name for name in rows.names if name not in _SAID]
+    unknown = [name for name in rows.names if name not in _TYPES]
     if unknown or VALUE not in rows.names:
         found = f"a column {unknown[0]!r}" if unknown else "no column 'value'"
-        raise Usage(f"The rows have {found}, expected value, and none but {', '.join(list(_SAID)[1:])} besides.", remedy=_SELECT)
+        raise Usage(f"The rows have {found}, expected value, and optionally {', '.join(list(_TYPES)[1:])}.", remedy=_SELECT)
     for part in rows:
         if not _is_taken(part.name, part.type):
-            raise Usage(f"Column {part.name!r} is {part.type}, expected {_SAID[part.name]}.", remedy="Cast it in the transform.")
+            raise Usage(f"Column {part.name!r} is {part.type}, expected {_TYPES[part.name]}.", remedy="Cast it in the transform.")
 
 
 def require_continued(old: "pa.Schema", new: "pa.Schema", topic: str) -> None:

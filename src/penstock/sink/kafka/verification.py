@@ -13,17 +13,16 @@ from penstock.core.model import ONLY_ACCOUNT, Position, Problem, Publication, Ro
 from penstock.errors import Retryable
 from penstock.protocols import SinkDecisions
 from penstock.sink.kafka.clients import Clients
-from penstock.sink.kafka.errors import is_of_group
+from penstock.sink.kafka.errors import LOOK_INTO_LOGS, is_of_group
 from penstock.sink.kafka.marker_store import Beginning, LaneMarker
 from penstock.sink.kafka.records import rows_of
+from penstock.sink.kafka.target import LANES
 from penstock.sink.kafka.topics import ANSWER_S, SETTLED_S, Topic, described, first, settled, written
 from penstock.sink.table.marker import minus
 from penstock.sink.table.publication import totals_of
 from penstock.spark.schema import arrow_schema
 
 _AT_ONCE = 10_000
-LANES = "lanes"
-"""Key in the `ref` of every piece: among how many lanes its batch is divided."""
 _LONGEST_PAUSE_S = 0.05
 _LOOK_S = 0.05
 """How long the client waits for `_AT_ONCE` records; it reports the end of a partition only then."""
@@ -217,7 +216,9 @@ def _committed(clients: Clients, ranges: "Sequence[tuple[TopicPartition, int]]")
             if messages:
                 heard_s = time.monotonic()
             if time.monotonic() - heard_s > ANSWER_S:
-                raise Retryable(f"{clients.place} does not give all records.", remedy="Look at its brokers, and try again.")
+                raise Retryable(
+                    f"{clients.place} returned no record for {ANSWER_S:g} s, before the last one.", remedy=LOOK_INTO_LOGS
+                )
             records = [message for message in messages if _counts(message, ends)]
             if records:
                 yield records

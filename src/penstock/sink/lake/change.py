@@ -66,8 +66,8 @@ class Decided:
         filled = self.reader.filled_column(rewritten, list(left_out(snapshot, self.publication.schema)))
         if filled is not None:
             raise PublishFailed(
-                f"Batch {self.publication.batch.batch_id} is decided without the column {filled!r}, of which the table has "
-                "values: in the files that the batch rewrites they would be lost.",
+                f"Batch {self.publication.batch.batch_id} is decided without column {filled!r}, but the table has values in it. "
+                "Rewriting files for the batch would lose them.",
                 remedy="If it was renamed, give it its old name back, and another one to the column that has that name now; else "
                 f"set {filled!r} to NULL in all rows of the table. Then start again: the batch is published.",
             )

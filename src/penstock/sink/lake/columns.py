@@ -3,10 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from penstock.core.model import Json
-from penstock.errors import Refused, Usage
+from penstock.errors import Refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,17 +17,6 @@ class Column:
     kind: Json
     shown: str
     may_be_null: bool
-
-
-def require_distinct(rows: "pa.Schema", table_format: str) -> None:
-    """Raise Usage for two columns whose names differ only in case."""
-    names = [name.casefold() for name in rows.names]
-    doubled = next((name for place, name in enumerate(rows.names) if name.casefold() in names[:place]), None)
-    if doubled is not None:
-        raise Usage(
-            f"Two columns are named {doubled!r} but for upper and lower case, which readers of {table_format} mix up.",
-            remedy="Rename one of them in the transform.",
-        )
 
 
 def require_partitions(table: Sequence[str], wanted: Sequence[str], *, where: str) -> None:

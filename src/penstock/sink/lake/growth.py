@@ -79,8 +79,8 @@ class Growth:
         found = reader.filled_column(snapshot.files(), list(lacking))
         if found is not None:
             raise Refused(
-                f"The rows lack column {found!r}, with values of which the {self.log.title} was filled (lacking: "
-                f"{', '.join(lacking)}).",
+                f"The rows lack column {found!r}, which has values in the {self.log.title}. Columns that they lack: "
+                f"{', '.join(lacking)}.",
                 remedy="Give a column that was renamed its old name in the transform. For one that was left out, add "
                 f"{as_nulls(lacking)} to the transform's SELECT.",
             )

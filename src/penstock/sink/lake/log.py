@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.core.high_water_mark import HighWaterMark
 from penstock.core.model import Json, PipelineName, Position, Publication, SinkName
-from penstock.errors import Failed, Retryable
+from penstock.errors import Conflict, Failed, OutcomeUnknown, Retryable
 from penstock.sink.lake.write_mode import TableContent, WriteMode
 from penstock.support.secret import scrub
 
@@ -204,6 +204,17 @@ class TableLog(Protocol):
     def close(self) -> None:
         """Release what is open."""
         return
+
+
+@contextmanager
+def committing(title: str, conflict: type[Exception], *, remedy: str) -> Iterator[None]:
+    """Raise Conflict for `conflict`, the library's error if another commit came first, and OutcomeUnknown for any other error."""
+    try:
+        yield
+    except conflict as cause:
+        raise Conflict(first_line(cause)) from cause
+    except Exception as cause:
+        raise OutcomeUnknown(f"The commit to the {title} failed: {first_line(cause)}.", remedy=remedy) from cause
 
 
 def prepare_failed(point: str) -> Failed:

@@ -39,7 +39,7 @@ MATCH = FaultPoint("lakekeys.match", "The keys of a file of the table are compar
 REWRITE = FaultPoint("lakekeys.rewrite", "The rows of a decided batch, and those that stay of files with its keys, are written.")
 COLLECT = FaultPoint("lakeleft.collect", "A file that was written for a try without a commit is removed.")
 
-_LEFT = "The %s: %s stays there, though no version has it, since it cannot be removed: %s. A full vacuum removes it."
+_LEFT = "The %s: %s is in no version of the table, but could not be removed: %s. A full vacuum removes it."
 
 _log = logging.getLogger(__name__)
 

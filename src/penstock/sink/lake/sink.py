@@ -368,7 +368,7 @@ class LakeSink:
         found = next((file.name for file in area.files()), None)
         if found is not None:
             raise Refused(
-                f"{self._log.uri} holds {found}, but no {self._log.format} table: its first vacuum would remove what is there.",
+                f"{self._log.uri} holds {found}, but no {self._log.format} table: a vacuum of one created there would delete it.",
                 remedy="Name an empty directory, or make a table of the files first.",
             )
 

@@ -87,9 +87,8 @@ class StagedFiles:
         for piece in map(as_file, self._staged):
             if self.area.state(piece) is not PieceState.SHOWN:
                 raise StagedDataLost(
-                    f"{self.log.uri}/{piece.name} was removed before it was committed: a vacuum of files without any "
-                    "retention did that.",
-                    remedy="Restore the file from a backup, then run `penstock recover`.",
+                    f"{self.log.uri}/{piece.name} was removed before it was committed.",
+                    remedy="Restore the file from a backup, then run `penstock recover`; give every vacuum a retention.",
                 )
 
 

@@ -214,12 +214,12 @@ def rehearse(connection: Connection, rows: "pa.Schema", target: Target) -> None:
         connection.execute(sql.DROP_CHOSEN)
         connection.execute(sql.DROP_STAGE)
     except PublishFailed as cause:
-        raise _refused(target, cause.message.rstrip("."), "Mend that, and start again.") from cause
+        raise _refused(target, cause.message.rstrip("."), "Mend the cause and start again.") from cause
     except pymysql.err.Error as cause:
         if isinstance(translate_error(cause, target.table, Failed), Retryable | Conflict):
             raise
         right = "CREATE TEMPORARY TABLES on the database"
-        remedy = f"GRANT {right} to the user." if code_of(cause) in DENIED else "Change the server, or the rows in the transform."
+        remedy = f"GRANT {right} to the user." if code_of(cause) in DENIED else "Mend the cause and start again."
         lacking = f"the user lacks {right}: " if code_of(cause) in DENIED else ""
         raise _refused(target, lacking + reason_of(cause), remedy) from cause
 

@@ -49,7 +49,7 @@ class RowValidator(TableRowValidator):
         kind = column.type
         if pa.types.is_floating(kind) and pc.any(pc.invert(pc.is_finite(column))).as_py():
             raise self.refusal(
-                f"NaN or an infinity in column {name!r}, which MySQL has not", "Filter such rows, or cast to STRING."
+                f"NaN or an infinity in column {name!r}, which MySQL cannot store", "Filter such rows, or cast to STRING."
             )
         if pa.types.is_time64(kind):
             self.require_whole_microseconds(name, column)

@@ -55,7 +55,7 @@ class OwnMarkerStore(Generic[T]):
         if self.read(pipeline, sink) is None:
             raise PublishFailed(
                 f"Sink {sink!r} does not find its mark {mark_key(pipeline, sink)}.",
-                remedy="Restore the target from a backup; or let `read_mark` find what `write_mark` kept.",
+                remedy="Restore the target from a backup; or make `read_mark` return what `write_mark` stored.",
             )
 
     def write(self, marker: TableMarker) -> None:

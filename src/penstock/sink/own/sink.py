@@ -241,5 +241,5 @@ class OwnSink(TableSink, Author[T], Generic[T]):
             is_away = isinstance(cause, ConnectionError | TimeoutError) and not issubclass(kind, Retryable)
             raise (Retryable if is_away else kind)(
                 f"Sink {self._name!r} raised {raised(cause)}",
-                remedy="Mend that; what was decided is published by the next start.",
+                remedy="Correct the sink's code and start again: the next start publishes what was decided.",
             ) from cause

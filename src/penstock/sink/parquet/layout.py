@@ -63,7 +63,10 @@ def is_parquet(name: str) -> bool:
 
 
 def is_hidden(name: str) -> bool:
-    """Return whether readers of tables skip what lies at `name`, as Spark, DuckDB and pyarrow do."""
+    """Return whether readers of tables skip what lies at `name`, as Spark, DuckDB and pyarrow do.
+
+    What ends with `._COPYING_` is not hidden: Spark skips it, but pyarrow reads it.
+    """
     return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in name.split("/"))
 
 
@@ -130,6 +133,17 @@ class PartitionColumn:
         if pa.types.is_integer(self.kind):
             return int(text)
         return dt.date.fromisoformat(text) if pa.types.is_date32(self.kind) else text
+
+
+def require_distinct(rows: "pa.Schema", readers_of: str) -> None:
+    """Raise Usage for two columns whose names differ only in case."""
+    names = [name.casefold() for name in rows.names]
+    doubled = next((name for place, name in enumerate(rows.names) if name.casefold() in names[:place]), None)
+    if doubled is not None:
+        raise Usage(
+            f"Two columns are named {doubled!r} and differ only in case: readers of {readers_of} mix them up.",
+            remedy="Rename one of them in the transform.",
+        )
 
 
 def partition_columns(schema: "pa.Schema", names: "tuple[str, ...]") -> "tuple[PartitionColumn, ...]":

@@ -82,7 +82,7 @@ def claim_account(area: Area, owner: AccountOwner, *, url: str) -> None:
         area.claim(owner)
         found = area.claimed_by()
     if found is None:
-        raise Retryable(f"Whose {url} is was written, but is not there.", remedy="Try again.")
+        raise Retryable(f"The owner of {url} was written, but reading it back found none.", remedy="Try again.")
     require_own_account(found, pipeline=owner.pipeline, sink=owner.sink, account=owner.account, url=url)
     if found.ledger_id != owner.ledger_id:
         raise LedgerMismatch(

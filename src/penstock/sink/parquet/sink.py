@@ -32,7 +32,7 @@ from penstock.protocols import Signature, SinkDecisions, TaskCheck
 from penstock.sink.concurrent import map_concurrently
 from penstock.sink.parquet.account import Account, Area, UploadArea
 from penstock.sink.parquet.encoding import AUTO, DICTIONARY_PAGESIZE_LIMIT, Encodings, require_encodable
-from penstock.sink.parquet.layout import owner_of, partition_columns
+from penstock.sink.parquet.layout import owner_of, partition_columns, require_distinct
 from penstock.sink.parquet.ownership import claim_account, require_apart, require_continued, require_own_account, require_unfilled
 from penstock.sink.parquet.part_file import stored_schema
 from penstock.sink.parquet.publishing import AccountPublication
@@ -246,13 +246,7 @@ class ParquetSink:
             require_encodable(self._settings.encoding, pa.schema([each for each in stored if each.name not in parts]))
         except Usage as wrong:
             raise Usage(f"Sink {self.name!r}: {wrong.message}", remedy=wrong.remedy) from wrong
-        names = [name.casefold() for name in rows.names]
-        doubled = next((name for place, name in enumerate(rows.names) if name.casefold() in names[:place]), None)
-        if doubled is not None:
-            raise Usage(
-                f"Two columns are named {doubled!r} but for upper and lower case, which readers of the files mix up.",
-                remedy="Rename one of them in the transform.",
-            )
+        require_distinct(rows, "the files")
 
     def _require_continued(self, schema: str, pipeline: PipelineName) -> None:
         for name, area in self._areas(pipeline).items():

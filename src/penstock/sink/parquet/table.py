@@ -159,7 +159,7 @@ def _as(kind: "pa.DataType", column: "pa.Array") -> "pa.Array":
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableFile:
+class PublishedFile:
     """One file of a table; `url` is where readers find it: a path if the account is a directory, else the store's URL.
 
     `rows` is None if no manifest was read, or none knows the file; `batch_id` is None if the file's name tells no batch.
@@ -195,7 +195,7 @@ class Table:
         marker = self.marker()
         return None if marker is None else marker.position
 
-    def files(self, generation: Generation, batch_id: BatchId, *, counted: bool) -> list[TableFile]:
+    def files(self, generation: Generation, batch_id: BatchId, *, counted: bool) -> list[PublishedFile]:
         """Return, sorted by name, the files of all decisions up to that batch of that generation, and those that name no batch.
 
         `counted` also reads every retained manifest for the number of rows, which takes a request each in a store.
@@ -211,10 +211,10 @@ class Table:
         )
         return sorted(shown, key=lambda file: file.name)
 
-    def file_of(self, piece: Staged) -> TableFile:
+    def file_of(self, piece: Staged) -> PublishedFile:
         return self._file(StoredFile(name=piece.name, size_bytes=piece.totals.size_bytes), piece.totals.rows)
 
-    def read(self, file: TableFile, *, schema: str) -> "pa.Table":
+    def read(self, file: PublishedFile, *, schema: str) -> "pa.Table":
         """Return all rows of `file` with the columns of Spark's `schema`. Raises Failed."""
         try:
             with self.area.open(file.name) as data:
@@ -226,9 +226,9 @@ class Table:
                 remedy="If maintenance removed or rewrote it meanwhile, ask for the files again; else run `penstock verify`.",
             ) from cause
 
-    def _file(self, file: StoredFile, rows: int | None) -> TableFile:
+    def _file(self, file: StoredFile, rows: int | None) -> PublishedFile:
         order = order_of(file.name)
-        return TableFile(
+        return PublishedFile(
             sink=self.sink,
             account=self.name,
             url=f"{self.account.root_for_readers}/{file.name}",

@@ -106,7 +106,7 @@ class LedgerFiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class FileContent:
     """One file that readers find: the rows and the digest that it holds, or why it cannot be read."""
 
     file: StoredFile
@@ -163,10 +163,10 @@ def _listed(table: Verifiable, published_at: Position) -> _Listed:
     return _Listed(area=table.area, as_of=max(published_at, marked_at or published_at), files=files, problem=problem)
 
 
-def _look(listed: _Listed, ledger: LedgerFiles, account: AccountName, row_digest: RowDigest) -> list[Seen]:
+def _look(listed: _Listed, ledger: LedgerFiles, account: AccountName, row_digest: RowDigest) -> list[FileContent]:
     area = listed.area
 
-    def look(file: StoredFile) -> Seen:
+    def look(file: StoredFile) -> FileContent:
         decided = ledger.by_name.get((account, file.name))
         publication = ledger.newest if decided is None else decided.publication
         return _read(area, file, "" if publication is None else publication.schema, row_digest)
@@ -177,19 +177,19 @@ def _look(listed: _Listed, ledger: LedgerFiles, account: AccountName, row_digest
         return list(pool.map(look, files))
 
 
-def _read(area: ListsFiles, file: StoredFile, schema: str, row_digest: RowDigest) -> Seen:
+def _read(area: ListsFiles, file: StoredFile, schema: str, row_digest: RowDigest) -> FileContent:
     if not is_parquet(file.name):
-        return Seen(file=file, content=None, problem="is no Parquet file")
+        return FileContent(file=file, content=None, problem="is no Parquet file")
     try:
         with area.open(file.name) as data:
             content = read_content(data, name=file.name, schema=schema, row_digest=row_digest, field_ids=file.field_ids)
-            return Seen(file=file, content=content, problem=None)
+            return FileContent(file=file, content=content, problem=None)
     except (pa.ArrowException, PenstockError, OSError, ValueError) as cause:
         reason = str(cause).split("\n", maxsplit=1)[0]
-        return Seen(file=file, content=None, problem=f"cannot be read as rows of this sink: {reason}")
+        return FileContent(file=file, content=None, problem=f"cannot be read as rows of this sink: {reason}")
 
 
-def _totals(seen: Sequence[Seen]) -> Totals:
+def _totals(seen: Sequence[FileContent]) -> Totals:
     readable = ((one.file, one.content) for one in seen if one.content is not None)
     return sum((content + Totals(files=1, size_bytes=file.size_bytes) for file, content in readable), Totals())
 
@@ -199,7 +199,7 @@ class _Examination:
     """Compares one account's files with the ledger's."""
 
     account: AccountName
-    seen: Sequence[Seen]
+    seen: Sequence[FileContent]
     ledger: LedgerFiles
     report: AccountReport
     as_of: Position
@@ -213,7 +213,7 @@ class _Examination:
         found += self._missing()
         return found or [self._sums()]
 
-    def _unreadable(self, one: Seen) -> Problem | None:
+    def _unreadable(self, one: FileContent) -> Problem | None:
         if one.problem is None:
             return None
         decided = self.ledger.by_name.get((self.account, one.file.name))
@@ -224,7 +224,7 @@ class _Examination:
             return self._problem(one.file.name, f"was truncated from {size_bytes} to {one.file.size_bytes} bytes.")
         return self._problem(one.file.name, f"was changed: it {one.problem}.")
 
-    def _strange(self, one: Seen) -> Problem | None:
+    def _strange(self, one: FileContent) -> Problem | None:
         if one.content is None:
             return None
         decided = self.ledger.by_name.get((self.account, one.file.name))

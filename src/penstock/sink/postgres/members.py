@@ -93,7 +93,7 @@ def require_none_filled(connection: Connection, oid: int, table: str) -> None:
             if split_name(named) in relatives:
                 raise Refused(
                     f"Table {named!r} is filled by sink {sink!r} of pipeline {pipeline!r}, and has rows in common with table "
-                    f"{table!r}: one is a partition of the other, or inherits from it. So it could be proved for neither.",
+                    f"{table!r}: one is a partition of the other, or inherits from it. So `verify` could check neither.",
                     remedy="Give every sink a table of its own and join them by a view.",
                 )
 

@@ -28,7 +28,6 @@ from penstock.sink.table.storage import (
 )
 from penstock.sink.table.target import NotStoredError
 
-_types = pa.types
 _DECIMALS = Decimals("numeric", re.compile(r"numeric\((\d+),(-?\d+)\)"), unlimited="numeric")
 _SIZE = re.compile(r"character varying\((\d+)\)")
 _MODIFIER = re.compile(r"\([\d,-]+\)")
@@ -79,7 +78,7 @@ def longest_text(declared: str) -> int | None:
 
 def has_map(kind: "pa.DataType") -> bool:
     """Return whether the type is a map or contains one."""
-    return bool(_types.is_map(kind)) or any(has_map(kind.field(index).type) for index in range(kind.num_fields))
+    return bool(pa.types.is_map(kind)) or any(has_map(kind.field(index).type) for index in range(kind.num_fields))
 
 
 # --- column types that keep every value

@@ -19,7 +19,7 @@ from penstock.sink.table.target import BY_KEY, Target
 STAGE = FaultPoint("redshift.stage", "The rows of a decided batch are inserted into a temporary staging table.")
 MOVE = FaultPoint("redshift.move", "The staged rows are loaded into the table, in an open transaction.")
 
-MOST_VALUES, MOST_ROWS, MOST_BYTES = 32_767, 512, 1_000_000
+MOST_VALUES, MOST_ROWS, MAX_STATEMENT_BYTES = 32_767, 512, 1_000_000
 """Limits of one statement: the protocol's own, a power of two, and far less than the 16 MB that Redshift takes."""
 
 
@@ -59,7 +59,7 @@ def _parts(batch: "pa.RecordBatch") -> Iterator["pa.RecordBatch"]:
         most //= 2
     while start < batch.num_rows:
         rows = most
-        while rows > 1 and (rows > batch.num_rows - start or batch.slice(start, rows).nbytes > MOST_BYTES):
+        while rows > 1 and (rows > batch.num_rows - start or batch.slice(start, rows).nbytes > MAX_STATEMENT_BYTES):
             rows //= 2
         yield batch.slice(start, rows)
         start += rows

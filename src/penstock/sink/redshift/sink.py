@@ -9,6 +9,7 @@ from penstock.sink.redshift.database import Connection, Database
 from penstock.sink.redshift.errors import FORBIDDEN, MADE_MEANWHILE, code_of, connection_lost, reason_of
 from penstock.sink.redshift.load import load
 from penstock.sink.redshift.statements import split_name
+from penstock.sink.redshift.storage import MOST_TEXT_BYTES
 from penstock.sink.redshift.table_schema import TABLES, TableSchema
 from penstock.sink.table.dialect import ErrorCodes, FaultPoints
 from penstock.sink.table.served import ServedSink
@@ -51,10 +52,10 @@ class RedshiftSink(ServedSink[Connection, TableSchema]):
 
     def _storable(self, connection: Connection, schema: str) -> "pa.Schema":
         rows = super()._storable(connection, schema)
-        if len(schema.encode()) > sql.MOST_BYTES:
+        if len(schema.encode()) > MOST_TEXT_BYTES:
             raise Refused(
                 f"The rows of sink {self._name!r} have a schema of {len(schema.encode())} bytes, and a marker in Redshift takes "
-                f"{sql.MOST_BYTES}.",
+                f"{MOST_TEXT_BYTES}.",
                 remedy="Select fewer columns in the transform.",
             )
         return rows

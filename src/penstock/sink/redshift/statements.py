@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from penstock.sink.redshift.storage import MOST_TEXT_BYTES
 from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_TABLE, MarkerStatements
 from penstock.sink.table.table_statements import StagedTableStatements
 from penstock.sql.table_name import Naming
@@ -26,8 +27,6 @@ _NAMING = Naming(database="Redshift", default_schema="public", most=127)
 
 FENCE_TABLE = "penstock_fence"
 OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE, FENCE_TABLE, "penstock_ledger", "penstock_history", "penstock_offsets"})
-MOST_BYTES = 65_535
-"""The most bytes of a text."""
 
 STAGE = "penstock_stage"
 DROP_STAGE = f"DROP TABLE {STAGE}"
@@ -112,7 +111,7 @@ class OwnStatements(MarkerStatements):
     """The statements about Penstock's own tables in `schema`. No key is declared: Redshift would rely on it unenforced."""
 
     keyed = False
-    text = f"varchar({MOST_BYTES})"
+    text = f"varchar({MOST_TEXT_BYTES})"
     types: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("pipeline", "sink", "query_id"), "varchar(255)"),
         "table_name": "varchar(600)",

@@ -33,7 +33,6 @@ from penstock.sink.table.storage import (
     to_values,
 )
 
-_types = pa.types
 _DECIMALS = Decimals("numeric", re.compile(r"numeric\((\d+),(-?\d+)\)"))
 _SIZE = re.compile(r"(?:character varying|varbyte|binary varying)\((\d+)\)")
 

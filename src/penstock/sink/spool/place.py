@@ -187,8 +187,8 @@ def require_own_place(place: Place, *, own: Set[str], sink: SinkName, ledger_id:
         )
     if all(one.ledger_id != ledger_id for one in found):
         raise Retryable(
-            f"Sink {sink!r} would stage into {place.where}, which is not signed: ledger {ledger_id} could not write its name "
-            "there when it was opened, or somebody removed it.",
+            f"Sink {sink!r} would stage into {place.where}, which ledger {ledger_id} has not signed: the start could not write "
+            "the signature, or it was removed since.",
             remedy="Give the driver room and write access there, and start again: a start signs it.",
         )
 
@@ -218,5 +218,5 @@ def _signature(place: Place, found: "re.Match[str]") -> Signature:
 
 
 def _translate_errors(place: Place) -> AbstractContextManager[None]:
-    what = f"Whose the spool {place.where} is cannot be read or written"
+    what = f"The signature of the spool {place.where} cannot be read or written"
     return translate_os_errors(Retryable, what, then=", then try again.")

@@ -52,8 +52,8 @@ SWEEP = FaultPoint("spool.sweep", "The sweep removes a spool file of a dead atte
 REFRESH_S = 86_400.0
 """Identity and signatures in a store are written again when they are this old: rules that delete objects count days."""
 _LEFT = (
-    "sink %s: pieces whose rows are published stay in the spool: %s Nothing is kept back by them; `penstock sweep` and the next "
-    "start remove them, once that works again."
+    "sink %s: published pieces could not be removed from the spool: %s No rows are affected. `penstock sweep` or the next start "
+    "removes them."
 )
 
 _log = logging.getLogger(__name__)

@@ -42,7 +42,7 @@ class RowValidator(TableRowValidator):
     def _check_number(self, name: str, column: "pa.Array") -> None:
         if pc.any(pc.invert(pc.is_finite(column))).as_py():
             raise self.refusal(
-                f"NaN or an infinity in column {name!r}, which SQL Server has not", "Filter such rows, or cast to STRING."
+                f"NaN or an infinity in column {name!r}, which SQL Server cannot store", "Filter such rows, or cast to STRING."
             )
         small = pc.and_(pc.less(pc.abs(column), _LEAST_NORMAL[column.type.bit_width]), pc.not_equal(column, 0.0))
         if pc.any(small).as_py():

@@ -27,7 +27,6 @@ from penstock.sink.table.storage import (
     without_negative_scale,
 )
 
-_types = pa.types
 _DECIMALS = Decimals("decimal", re.compile(r"(?:decimal|numeric)\((\d+),(\d+)\)"))
 _SIZE = re.compile(r"(?:nvarchar|varbinary)\((\d+)\)")
 _BEYOND = "[\U00010000-\U0010ffff]"

@@ -198,7 +198,7 @@ class Columns:
             )
 
     def made_anew(self, column: str, how: str) -> str:
-        """Return the remedy for a column that no statement can change: create the table anew, then publish the decided batch."""
+        """Return the remedy for a column that no statement can change: create the table again, then publish the decided batch."""
         return self._remedy(self._run(None, column, "", otherwise=how), else_="")
 
     def statement(self, template: str, column: str, declared: str) -> str:
@@ -207,7 +207,7 @@ class Columns:
 
     def _run(self, template: str | None, column: str, declared: str, *, otherwise: str = "") -> str:
         if template is None:
-            return f"make the table anew with column {column!r} {otherwise}, and copy the rows"
+            return f"create the table again with column {column!r} {otherwise}, and copy the rows into it"
         return f"run {as_code(self.statement(template, column, declared))}"
 
     def _remedy(self, *changes: str, else_: str) -> str:

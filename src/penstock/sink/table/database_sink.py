@@ -152,7 +152,7 @@ class DatabaseSink(TableSink, Generic[C]):
     def _publish(self, publication: Publication) -> Published:
         for times in range(1, TRIES + 1):
             try:
-                with self._missing_markers_told(publication):
+                with self._translate_missing_markers(publication):
                     return self._publish_once(publication)
             except Conflict as conflict:
                 self._count(conflict)
@@ -161,7 +161,7 @@ class DatabaseSink(TableSink, Generic[C]):
         raise AssertionError("there is at least one try")
 
     @contextmanager
-    def _missing_markers_told(self, publication: Publication) -> Iterator[None]:
+    def _translate_missing_markers(self, publication: Publication) -> Iterator[None]:
         """Re-raise a database's own error as that of a missing marker, if the table of markers is what it misses."""
         try:
             yield
@@ -181,8 +181,9 @@ class DatabaseSink(TableSink, Generic[C]):
         _log.warning("sink %s: publishing is run again, for the %d. time: %s", self._name, self.conflicts, conflict)
 
     def _conflict_error(self, conflict: Conflict, *, times: int) -> Retryable | PublishFailed:
+        often = f"{times} time{'s' * (times > 1)}"
         return Retryable(
-            f"Another session was in the way of table {self._target.table!r} {times} time{'s' * (times > 1)}: {conflict}.",
+            f"Publishing into table {self._target.table!r} conflicted with another session {often}: {conflict}.",
             remedy="Have other programs write in shorter transactions, or look for a trigger that drops rows; then try again.",
         )
 
@@ -232,7 +233,7 @@ class TransactionalSink(DatabaseSink[C]):
         """Publish in the caller's open transaction. The caller commits, and runs that transaction again after Retryable."""
         with self._lock:
             try:
-                with self._missing_markers_told(publication), self._database.translate_errors(runs_again=True):
+                with self._translate_missing_markers(publication), self._database.translate_errors(runs_again=True):
                     return self._apply(connection, publication)
             except Conflict as conflict:
                 self._count(conflict)

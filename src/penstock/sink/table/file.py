@@ -92,7 +92,7 @@ class DatabaseFile(SqlDatabase[C]):
         """Return the problem that the database's message and a look at the file show together."""
         seen = file_problem(self.path) or (FULL if self.full in reason else None)
         if seen is None:
-            return PathProblem(reason=reason, advice="Mend that")
+            return PathProblem(reason=reason, advice="Mend the cause")
         return PathProblem(reason=f"{seen.reason} ({reason})", advice=seen.advice)
 
 

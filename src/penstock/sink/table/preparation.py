@@ -85,8 +85,8 @@ def _require_none_left_out(marker: TableMarker, left_out: Sequence[str], content
         return
     kinds = {field["name"]: field["type"] for field in json.loads(marker.schema)["fields"]}
     raise Refused(
-        f"The rows lack column {left_out[0]!r}, with values of which table {marker.table_name!r} was filled, so the rows that "
-        f"are there could not be proved any more (lacking: {', '.join(left_out)}).",
+        f"The rows lack column {left_out[0]!r}, which earlier batches filled in table {marker.table_name!r}, so `verify` could "
+        f"not check their rows any more (lacking: {', '.join(left_out)}).",
         remedy="Give a column that was renamed its old name, in the transform and in the table. For one that was left out, add "
         f"{as_nulls({name: kinds[name] for name in left_out})} to the transform's SELECT, in the place that it had.",
     )
@@ -149,7 +149,7 @@ def _folded(name: str) -> tuple[str, str]:
 
 def _filled(table: str, pipeline: str, sink: str) -> Refused:
     return Refused(
-        f"Table {table!r} is filled by sink {sink!r} of pipeline {pipeline!r}, so it could be proved for neither.",
+        f"Table {table!r} is filled by sink {sink!r} of pipeline {pipeline!r}, so `verify` could check it for neither sink.",
         remedy="Give every sink a table of its own and join them by a view.",
     )
 
@@ -171,6 +171,6 @@ def _before(content: Callable[[], Totals], target: Target) -> Totals:
         return content()
     except NotStoredError as cause:
         raise Refused(
-            f"Table {target.table!r} holds rows that Penstock could not have stored, so nothing in it could be proved: {cause}.",
+            f"Table {target.table!r} holds rows that Penstock could not have stored, so `verify` could not count them: {cause}.",
             remedy="Correct them, or use another table.",
         ) from cause

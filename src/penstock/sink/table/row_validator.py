@@ -13,9 +13,6 @@ from penstock.errors import StageFailed
 
 T = TypeVar("T")
 
-MAX_ROW_BYTES = 1_000_000_000
-"""SQLite's own limit for a row, which is below PostgreSQL's."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -38,7 +35,8 @@ class TableRowValidator(ABC):
     sink: SinkName
     table: str
     required: frozenset[str]
-    max_row_bytes: int = MAX_ROW_BYTES
+    max_row_bytes: int = 1_000_000_000
+    """SQLite's own limit for a row; a database with a lower one sets it."""
 
     def __call__(self, rows: "pa.RecordBatch") -> None:
         """Raise StageFailed, naming the column, unless the database takes every value."""
@@ -93,7 +91,7 @@ class TableRowValidator(ABC):
         """Raise StageFailed for texts with a NUL."""
         if pc.any(pc.match_substring(column, "\0")).as_py():
             raise self.refusal(
-                f"NUL (U+0000) in column {name!r}, which {database} has in no text", "Remove it, or cast the column to BINARY."
+                f"NUL (U+0000) in column {name!r}, which {database} allows in no text", "Remove it, or cast the column to BINARY."
             )
 
     def require_no_blank_at_end(self, name: str, column: "pa.Array") -> None:

@@ -84,7 +84,8 @@ def _split(text: str, syntax: Syntax) -> Iterator[Statement]:
             continue
         if broken := syntax.broken.match(text, at):
             raise Usage(
-                f"`merge` has {broken[0]!r} at character {at + 1}, which begins what never ends, or what only some servers read.",
+                f"`merge` has {broken[0]!r} at character {at + 1}, which begins an unclosed quote or comment, or one that only "
+                "some servers read.",
                 remedy=f"Correct the SQL, which is read as {syntax.database} reads it.",
             )
         if text[at] == ";":

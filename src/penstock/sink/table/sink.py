@@ -20,13 +20,13 @@ from penstock.sink.table.script import Syntax
 from penstock.sink.table.target import BY_KEY, MERGE, Target, merge_of, require_write
 
 
-class _Wanted(TypedDict):
+class _RequiredArguments(TypedDict):
     name: SinkName
     table: str
     spool: "SpoolRoot | str"
 
 
-class TableSinkArguments(_Wanted, total=False):
+class TableSinkArguments(_RequiredArguments, total=False):
     """The constructor arguments that every `TableSink` takes, whatever its database."""
 
     write: str

@@ -149,7 +149,7 @@ def not_a_table(name: str, what: str, *, expected: str = "a table") -> Refused:
 def table_gone(table: str) -> Refused:
     """Return the error for a missing table for which a batch is decided."""
     return Refused(
-        f"There is no table {table!r} in the database, and a batch for it is decided.",
+        f"Table {table!r}, for which a batch is decided, does not exist.",
         remedy="If the table was renamed, rename it back. Else start the pipeline: that creates the table and publishes the "
         "batch, or says how many published rows are lost.",
     )
@@ -158,6 +158,6 @@ def table_gone(table: str) -> Refused:
 def merge_fails(table: str, reason: str) -> Refused:
     """Return the error for SQL of `merge` that the server refuses before it reads any row, at every try."""
     return Refused(
-        f"The SQL of `merge` for table {table!r} fails over no rows: {reason}.",
+        f"The SQL of `merge` for table {table!r} fails even without rows: {reason}.",
         remedy="Correct it, or the table; the columns of {staged} are those of the rows.",
     )

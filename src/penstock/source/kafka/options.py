@@ -92,8 +92,8 @@ def fetch_options(name: str, source: Source) -> Mapping[str, str]:
     unknown = sorted(java.keys() - _TUNING.keys() - _OF_GROUPS - connection)
     if unknown:
         raise Usage(
-            f"sources.{name}.options.{CONSUMER}{unknown[0]} cannot be told to Penstock's own reader, built on librdkafka.",
-            remedy="Say it by `client:` in librdkafka's words and take it out, or take Spark's connector (`reader: spark`).",
+            f"sources.{name}.options.{CONSUMER}{unknown[0]} has no equivalent in librdkafka, which Penstock's own reader uses.",
+            remedy="Take it out and set librdkafka's property below `client:`, or use Spark's connector (`reader: spark`).",
         )
     return {ours: java[theirs] for theirs, ours in _TUNING.items() if theirs in java} | dict(client_options(name, source))
 
@@ -104,8 +104,8 @@ def _stores(name: str, java: Mapping[str, str], client: Mapping[str, str]) -> di
         kind = java.get(f"ssl.{store}.type", "JKS").upper()
         if kind == "JKS" and f"ssl.{store}.location" in java and not any(key.startswith("ssl.") for key in client):
             raise Usage(
-                f"sources.{name}.options has a {store} of Java's own kind (JKS), which only Java reads, and Penstock looks, too.",
-                remedy=f"Use kafka.ssl.{store}.type: PEM, or say it by `client:` (ssl.ca.location, ssl.keystore.location).",
+                f"sources.{name}.options has a JKS {store}, which only Java can read; Penstock's own client needs it, too.",
+                remedy=f"Use kafka.ssl.{store}.type: PEM, or set it below `client:` (ssl.ca.location, ssl.keystore.location).",
             )
         found |= {ours: java[theirs] for theirs, ours in _STORES.get((store, kind), ()) if theirs in java}
     return found

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class TopicsSeen:
     """The result of one look: what the batch reads of each topic, what is missing before it, and how the topics are now."""
 
     topics: tuple[TopicRead, ...]
@@ -33,7 +33,7 @@ class Watch:
         self.sources, self._connect = sources, connect
         self._brokers: dict[SourceName, Broker] = {}
 
-    def look(self, ranges: Sequence[OffsetRange], *, known: Sequence[TopicRead]) -> Seen:
+    def look(self, ranges: Sequence[OffsetRange], *, known: Sequence[TopicRead]) -> TopicsSeen:
         """Look at the topics of `ranges`, skipping other sources. A range without an end stands for where reading would go on.
 
         Raises Retryable, Failed, DependencyMissing.
@@ -47,9 +47,9 @@ class Watch:
                 topics += seen.topics
                 gaps += seen.gaps
                 now |= seen.now
-        return Seen(topics=tuple(topics), gaps=tuple(gaps), now=now)
+        return TopicsSeen(topics=tuple(topics), gaps=tuple(gaps), now=now)
 
-    def _look_at(self, each: OffsetRange, *, known: Mapping[str, TopicRead]) -> Seen:
+    def _look_at(self, each: OffsetRange, *, known: Mapping[str, TopicRead]) -> TopicsSeen:
         start, end = topic_offsets_in(each.start), topic_offsets_in(each.end)
         needed = _needed(start, end)
         now = self._ask(each.source, list(needed))
@@ -60,7 +60,7 @@ class Watch:
         read = [
             _read(each.source, topic, parts, end.get(topic, parts), now[topic]) for topic, parts in needed.items() if topic in now
         ]
-        return Seen(topics=tuple(read), gaps=gaps, now={(each.source, topic): of for topic, of in now.items()})
+        return TopicsSeen(topics=tuple(read), gaps=gaps, now={(each.source, topic): of for topic, of in now.items()})
 
     def _ask(self, name: SourceName, topics: Sequence[str]) -> Mapping[str, TopicNow]:
         """Ask the brokers; drop a client that failed, since it goes on asking a partition's previous leader."""

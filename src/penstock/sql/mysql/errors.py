@@ -35,7 +35,7 @@ _UNAVAILABLE = frozenset(
 """Ended sessions, servers that stop, and network failures."""
 _READ_ONLY = frozenset({1290, 1836})
 _ENTRY = {
-    1044: "GRANT the role its rights on the database.",
+    1044: "GRANT the user its rights on the database.",
     1045: "Correct user and password in the URL.",
     1049: "Create it, or correct the URL.",
     1130: "Let the server admit this user from this machine.",

@@ -85,7 +85,7 @@ def require_name(name: str) -> str:
         found = "it ends with a blank, or has NUL or a character beyond U+FFFF"
     else:
         return name
-    raise Usage(f"MySQL cannot have the name {name!r}: {found}.", remedy="Rename it.")
+    raise Usage(f"MySQL does not allow the name {name!r}: {found}.", remedy="Rename it.")
 
 
 def quoted(name: str) -> str:

@@ -67,7 +67,7 @@ _MEANINGS: tuple[tuple[tuple[str, ...], Callable[[ServerError], PenstockError]],
     (("55P03",), lambda error: error.locked("pg_locks")),
     (("53100",), ServerError.full),
     (("23",), ServerError.refused_row),
-    ((FORBIDDEN,), lambda error: error.forbidden(_SEE_ALL if "row-level security" in error.reason else "GRANT it")),
+    ((FORBIDDEN,), lambda error: error.forbidden(_SEE_ALL if "row-level security" in error.reason else "GRANT the privilege")),
     (("08", "53", "57", "25P"), ServerError.no_answer),
 )
 """By SQLSTATE code or class of codes; the first match counts."""

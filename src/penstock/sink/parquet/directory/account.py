@@ -26,7 +26,7 @@ _OPTIONS = ("staging", "publish_by")
 class DirectoryAccount(Account):
     """`root` holds the table. Staged files wait in `own_staging` if given, else beside the root."""
 
-    publishing: ClassVar = "one move a file"
+    publishing: ClassVar = "one move per file"
 
     root: Path
     own_staging: Path | None = None

@@ -203,7 +203,7 @@ class DirectoryCheck:
     def findings(self) -> Sequence[Finding]:
         if self.proof.is_dir():
             return [check_area(self.root, self.staging)]
-        message = f"{self.proof.parent} there is not that of the driver: mount it at the same path on driver and executors."
+        message = f"{self.proof.parent} is not the driver's directory: mount it at the same path on driver and executors."
         return [Finding(subject=f"account {self.root}", ok=False, message=message)]
 
 

@@ -20,8 +20,8 @@ from penstock.errors import LedgerMismatch
 from penstock.sink.parquet.directory.rename import publishing, rename_or_refuse
 from penstock.support.private_files import create_durably, io_error, make_private_directory, open_private, sync_directory
 
-WRITE_OWNER = FaultPoint("claim.write", "Whose an account is, is written under a name that does not count.", tears=True)
-PLACE_OWNER = FaultPoint("claim.place", "What says whose an account is gets its name, unless somebody was faster.")
+WRITE_OWNER = FaultPoint("claim.write", "The owner of an account is written under a name that does not count.", tears=True)
+PLACE_OWNER = FaultPoint("claim.place", "The file that names the owner of an account gets its name, unless it exists.")
 
 
 READ = FaultPoint("parquet.marker.read", "The high-water mark of an account is read.")
@@ -54,7 +54,7 @@ class MarkedArea:
         return str(self.owner_file)
 
     def claimed_by(self) -> AccountOwner | None:
-        with publishing(f"Reading whose the account {self.root} is"):
+        with publishing(f"Reading the owner of the account {self.root}"):
             return read_owner(self.owner_file)
 
     def claim(self, owner: AccountOwner) -> None:

@@ -46,8 +46,8 @@ class ObjectAccount:
 
     @property
     def publishing(self) -> str:
-        small = ", or one put of a small one" if self.store.dates_requests else ""
-        return f"one completion and one look a file{small}"
+        small = ", one put for a small one" if self.store.dates_requests else ""
+        return f"one completion and one look-up per file{small}"
 
     def area(self, *, pipeline: PipelineName, sink: SinkName, account: AccountName) -> ObjectArea:  # noqa: ARG002 - one signature
         return ObjectArea(store=self.store, folder=own_folder(pipeline, sink), owner=owner_of(pipeline, sink), reopen=self.reopen)

@@ -26,7 +26,7 @@ from penstock.sink.parquet.object.upload import ObjectUploads, tag_of
 from penstock.sink.parquet.ownership import is_anothers
 
 PREPARE = FaultPoint("object.prepare", "The driver writes to an account to see whether it may.")
-CLAIM = FaultPoint("claim.put", "Whose an account is, is put unless it is there.")
+CLAIM = FaultPoint("claim.put", "The owner of an account is put if absent.")
 PUT = FaultPoint("inline.put", "A small file that travelled inside the decision is put.")
 COMPLETE = FaultPoint("object.publish.complete", "The upload of a file is completed: it appears.")
 LOOK = FaultPoint("object.publish.look", "A published file is looked at: is it there, and is it ours?")
@@ -225,7 +225,7 @@ class ObjectArea:
         if self._newest_marker() != self._seen:
             raise Retryable(
                 f"Another driver published while this one was about to put {self.store.url}/{piece.name}.",
-                remedy="Try again: the mark is looked at first.",
+                remedy="Try again: Penstock reads the marker first.",
             )
         self._looked_s = looked_s
 
