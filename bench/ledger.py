@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bench.measuring import SPOILT, Bench, require_content
 from bench.result import Case, Table
+from penstock.commit.append import NO_PAUSE
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.outcome import StagedBatch
 from penstock.core.model import (
@@ -149,7 +150,7 @@ class _Writer:
     def _open(self):  # type: ignore[no-untyped-def]
         ledger = open_ledger(self._place, pipeline=PipelineName("bench"))
         coordinator = Coordinator(
-            pipeline=PipelineName("bench"), ledger=ledger, sinks=(Nowhere(),), now_ms=lambda: 0, sleep=time.sleep, retained=10**9
+            pipeline=PipelineName("bench"), ledger=ledger, sinks=(Nowhere(),), now_ms=lambda: 0, retrying=NO_PAUSE, retained=10**9
         )
         coordinator.open(Opened(owner="bench", checkpoint="", pipeline_digest="", sinks=()))
         return coordinator, ledger.close

@@ -8,7 +8,8 @@ PenstockError
 │   └── LedgerMismatch, StoreIgnoresConditions, FormatTooNew
 ├── Fenced           exit 4   a newer run owns the pipeline; look there
 ├── Retryable        exit 75  nothing is known to be wrong with the data; try again
-│   └── OutcomeUnknown        it may or may not have happened: read it back, never guess
+│   ├── OutcomeUnknown        it may or may not have happened: read it back, never guess
+│   └── NotPublishedYet       a decided batch waits for a sink; the next start publishes it
 └── Failed           exit 1   something must be mended first; what was decided stays decided
     ├── StageFailed, PublishFailed, StagedDataLost, ContentConflict, BatchFailed, InputChanged
     └── DependencyMissing
@@ -116,7 +117,7 @@ class Fenced(PenstockError):
 
 
 class Retryable(PenstockError):
-    """The operation did not happen and may be tried again; only for the subclass `OutcomeUnknown` it may have happened."""
+    """The operation did not happen and may be tried again; only for its subclasses it may have happened."""
 
     exit_code = 75
 
@@ -125,6 +126,13 @@ class OutcomeUnknown(Retryable):
     """The answer was lost, so the operation may have happened.
 
     The caller finds out by reading: the nonce at a position of the ledger, the marker of a table or lane, the target of a file.
+    """
+
+
+class NotPublishedYet(Retryable):
+    """A decided batch waits for a sink that did not answer in time; it stays decided and the next start publishes it.
+
+    Not tried again within the run: whoever raises it has tried for long enough.
     """
 
 
@@ -137,7 +145,7 @@ class StageFailed(Failed):
 
 
 class PublishFailed(Failed):
-    """A decided batch could not be published; it stays decided and the next start publishes it."""
+    """A decided batch cannot be published before something is mended; it stays decided and the next start publishes it."""
 
 
 class StagedDataLost(Failed):

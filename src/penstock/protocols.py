@@ -204,7 +204,7 @@ class Sink(Protocol):
         """Make exactly this visible, durably, however often it is called and by however many drivers at a time.
 
         Rolls forward only. A target that shows it already, or showed it and was changed by maintenance since, is left alone and
-        answers `already`. Raises Retryable or OutcomeUnknown (call it again), StagedDataLost, ContentConflict.
+        answers `already`. Raises Retryable, OutcomeUnknown (call it again), NotPublishedYet, StagedDataLost, ContentConflict.
         """
         ...
 

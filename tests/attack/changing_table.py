@@ -10,6 +10,7 @@ from itertools import count
 from tests.unit.commit_bench import OPENED, QUERY, batch_of
 from tests.unit.table_target import spark_schema
 
+from penstock.commit.append import NO_PAUSE
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.outcome import StagedBatch
 from penstock.commit.verification import LedgerDecisions
@@ -128,9 +129,7 @@ class ChangingTable:
         ledger = LogLedger(self.store, pipeline=PIPELINE)
         sink.use_row_digest(self.row_digest)
         used = _Unpublished(sink)
-        coordinator = Coordinator(
-            pipeline=PIPELINE, ledger=ledger, sinks=[used], now_ms=self.clock.__next__, sleep=lambda _: None
-        )
+        coordinator = Coordinator(pipeline=PIPELINE, ledger=ledger, sinks=[used], now_ms=self.clock.__next__, retrying=NO_PAUSE)
         try:
             sink.prepare(pipeline=PIPELINE, schema=schema)
             coordinator.open(OPENED)

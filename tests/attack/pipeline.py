@@ -10,8 +10,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
+from tenacity import stop_after_attempt
 from tests.unit.table_target import spark_schema
 
+from penstock.commit.append import with_backoff
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.outcome import StagedBatch
 from penstock.commit.verification import LedgerDecisions, verify_sink
@@ -36,6 +38,7 @@ from penstock.testing.conformance import PIPELINE
 from penstock.testing.conformance.bench import accounts_of, travelled
 
 QUERY = QueryId("5f0c9f0e-0000-4000-8000-000000000001")
+TWICE = with_backoff(stop_after_attempt(2), lambda _: None)
 
 Rows = Sequence[tuple[Any, ...]]
 
@@ -117,9 +120,7 @@ class Pipeline:
         )
         try:
             prepare(parts, schema=schema)
-            coordinator = Coordinator(
-                pipeline=PIPELINE, ledger=ledger, sinks=[sink], now_ms=lambda: 0, sleep=lambda _: None, tries=2
-            )
+            coordinator = Coordinator(pipeline=PIPELINE, ledger=ledger, sinks=[sink], now_ms=lambda: 0, retrying=TWICE)
             coordinator.open(opened_by_this_process(parts))
             yield sink, coordinator
             if "publish" not in vars(sink):  # of one that was killed

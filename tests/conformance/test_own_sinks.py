@@ -9,7 +9,7 @@ from tests.conformance.own_sinks import IdempotentRig, LinesRig
 from penstock.core import faults
 from penstock.core.faults import FaultKind, points
 from penstock.core.model import LedgerId, Position
-from penstock.errors import LedgerMismatch, PublishFailed, Retryable
+from penstock.errors import Failed, LedgerMismatch, PublishFailed, Retryable
 from penstock.testing import OwnSinkContract
 from penstock.testing.conformance import DAMAGES, PIPELINE, Bench
 
@@ -38,6 +38,19 @@ def test_a_crash_between_rows_and_mark_leaves_the_target_to_the_ledger_that_wrot
     assert not bench.sink().publish(shown.publication).already
     bench.require_shown(shown)
     bench.close()
+
+
+@pytest.mark.parametrize(("raised", "told"), [(ConnectionRefusedError, Retryable), (TimeoutError, Retryable), (KeyError, Failed)])
+def test_a_target_that_does_not_answer_a_start_is_to_be_tried_again(tmp_path, monkeypatch, raised, told):
+    """A run that waited for it in vain ended with 75: the next start must not end with 1."""
+
+    def away(_):
+        raise raised("away")
+
+    monkeypatch.setattr(own_sinks.Lines, "exists", away)
+    with pytest.raises(told, match=rf"raised .*{raised.__name__}") as error:
+        LinesRig(tmp_path).make().high_water_mark("", pipeline=PIPELINE)
+    assert type(error.value) is told
 
 
 CRASHING = [

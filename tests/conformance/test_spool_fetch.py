@@ -14,6 +14,7 @@ from tests.servers.proxy import Proxy, before
 from tests.unit import mysql_target, postgres_target, sqlite_target
 from tests.unit.table_target import SINK, TableBench
 
+from penstock.commit.append import NO_PAUSE
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.outcome import StagedBatch
 from penstock.core.model import Batch, BatchId, Generation, Opened
@@ -101,7 +102,7 @@ class Delivering:
         self.coordinator = self.opened()
 
     def opened(self) -> Coordinator:
-        made = Coordinator(pipeline=PIPELINE, ledger=self.ledger, sinks=[self.sink], now_ms=lambda: 0, sleep=lambda _: None)
+        made = Coordinator(pipeline=PIPELINE, ledger=self.ledger, sinks=[self.sink], now_ms=lambda: 0, retrying=NO_PAUSE)
         made.open(OPENED)
         return made
 

@@ -234,7 +234,7 @@ def test_an_answer_that_was_lost_is_looked_for(monkeypatch: pytest.MonkeyPatch, 
     if done:
         assert read(spool, [stage(spool, batch)]) == [batch]
         return
-    with pytest.raises(StageFailed, match="but what is there is None"):
+    with pytest.raises(Retryable, match="but what is there is None"):
         stage(spool, batch)
 
 
@@ -248,7 +248,7 @@ def losing(act, *, done):
 
 
 def test_a_store_that_cannot_be_asked_is_told_as_it_says(monkeypatch: pytest.MonkeyPatch, kept: Kept) -> None:
-    """While publishing it may be tried again; a task fails."""
+    """A publication and a task that meet it are to be tried again."""
     spool = kept.spool()
     piece = stage(spool, rows(1))
 
@@ -261,9 +261,10 @@ def test_a_store_that_cannot_be_asked_is_told_as_it_says(monkeypatch: pytest.Mon
         monkeypatch.setattr(kind, act, refuse)
     with pytest.raises(Retryable, match="busy"):
         read(spool, [piece])
-    with pytest.raises(StageFailed, match=r"Staging failed\. The store is busy\.") as failed:
+    with pytest.raises(Retryable, match=r"Staging failed\. The store is busy\.") as failed:
         stage(spool, rows(1))
-    assert failed.value.remedy == "Start again: nothing of the batch was decided."
+    assert type(failed.value) is Retryable
+    assert failed.value.remedy == "Start again: nothing is lost."
 
 
 def test_pieces_that_the_store_does_not_let_go_keep_no_batch_back(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

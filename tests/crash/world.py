@@ -51,9 +51,11 @@ sinks:
     type: sqlite
     url: sqlite:///warehouse.db
     table: flights
+retry_timeout: 5s
 trigger: {{available_now: true}}
 {extra}
 """
+"""`retry_timeout`: less than the usual minute, since some runs fail because a server is down until they have ended."""
 
 
 STAGED_BY_TASKS = ("-c", "from penstock.stage import path; path.DRIVER_ROWS = 0; import penstock.__main__")

@@ -19,7 +19,7 @@ from tests.unit.table_target import content, spark_schema
 
 from penstock.core import faults
 from penstock.core.model import Generation
-from penstock.errors import ContentConflict, LedgerMismatch, PublishFailed, Refused
+from penstock.errors import ContentConflict, LedgerMismatch, NotPublishedYet, PublishFailed, Refused
 from penstock.sink.cassandra import database, load
 from penstock.sink.cassandra import sink as module
 from penstock.sink.cassandra.database import StepRetry
@@ -329,7 +329,7 @@ def test_a_node_that_stays_away_fails_the_batch_and_the_next_start_goes_on(targe
     publication = table.decided_but_not_published(sink, [(1, "a")], batch_id=0)
     table.rig.running.kill()
     try:
-        with pytest.raises(PublishFailed, match=r"does not answer: .*; publishing was tried for 1 s\.") as told:
+        with pytest.raises(NotPublishedYet, match=r"does not answer: .*; publishing was tried for 1 s\.") as told:
             sink.publish(publication)
     finally:
         table.rig.running.start()

@@ -67,5 +67,6 @@ BUGS: Mapping[int, str] = {
     42: "a part of a password was shown, because its URL could not be taken apart",
     43: "a value was stored as another one, or under another name, which only other readers saw",
     50: "what a source had read was held against its options by another rule than it is read by, and a second start was refused",
+    51: "an outage ended a run at once, with the code for what a person must mend, and no scheduler started it again",
     60: "a column was written in an encoding that wastes time and space, or that one of the readers does not know",
 }

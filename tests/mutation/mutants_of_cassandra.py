@@ -2,6 +2,7 @@
 
 from tests.mutation.mutant import Mutant
 
+DATABASE = "src/penstock/sink/cassandra/database.py"
 MARKS = "src/penstock/sink/cassandra/marker_store.py"
 REPEATED = "src/penstock/sink/cassandra/duplicate_keys.py"
 TABLE = "src/penstock/sink/cassandra/table_schema.py"
@@ -57,5 +58,13 @@ MUTANTS_OF_CASSANDRA = (
         find="superseded.append(newest[values_of_key])",
         replace="superseded.append((number, row_hash))",
         tests=(f"{OF_SINK}::test_superseded_rows_are_found_in_any_order_and_amount",),
+    ),
+    Mutant(
+        bug=51,
+        name="a-cluster-that-was-waited-for-is-a-failure-that-a-person-must-mend",
+        file=DATABASE,
+        find="            raise NotPublishedYet(\n",
+        replace="            raise PublishFailed(\n",
+        tests=(f"{OF_SINK}::test_a_node_that_stays_away_fails_the_batch_and_the_next_start_goes_on",),
     ),
 )

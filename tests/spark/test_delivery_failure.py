@@ -4,6 +4,7 @@ import pickle
 import re
 import shutil
 import subprocess
+import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -23,8 +24,10 @@ from penstock.errors import (
     Failed,
     Fenced,
     InputChanged,
+    NotPublishedYet,
     PenstockError,
     PublishFailed,
+    Retryable,
     StageFailed,
     Usage,
 )
@@ -71,6 +74,29 @@ def test_a_failed_publication_is_rolled_forward_by_the_next_start(
     assert summary is not None
     assert summary.recovered
     assert (target.accounts(), target.rows()) == (EXPECTED, EXPECTED)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("behind", [False, True])
+def test_a_stop_does_not_wait_for_a_sink_that_does_not_answer(
+    spark: SparkSession, target: Target, monkeypatch: pytest.MonkeyPatch, *, behind: bool
+) -> None:
+    """It is told what waits, and the next start publishes it."""
+    is_away = threading.Event()
+
+    def away(*_: object) -> None:
+        is_away.set()
+        raise Retryable("The database does not answer.", remedy="Start it.")
+
+    monkeypatch.setattr("penstock.sink.sqlite.SqliteSink.publish", away)
+    query = target.delivery(retry_timeout="10m", publish_behind=behind).start(numbers(spark, target.root).writeStream)
+    assert is_away.wait(60)
+    with pytest.raises(NotPublishedYet, match=r"'table' could not publish batch 0: The database does not answer\..* is decided"):
+        query.stop(grace=60)
+    assert (target.accounts().total(), target.rows().total()) == (1, 0)
+    monkeypatch.undo()
+    target.deliver(numbers(spark, target.root))
+    assert target.accounts() == target.rows() == EXPECTED
 
 
 def test_an_exception_of_a_library_during_recovery_is_told_with_its_cause(

@@ -5,6 +5,9 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, TypeVar
 
+from tenacity import Retrying, stop_after_attempt
+
+from penstock.commit.append import with_backoff
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.outcome import Delivered, StagedBatch
 from penstock.core.model import (
@@ -69,6 +72,11 @@ class Bench:
             TableSink(self.targets.table, self.history, self.steps),
         )
 
+    @property
+    def retrying(self) -> Retrying:
+        """Tries five times, without waiting: the pauses are in `slept`."""
+        return with_backoff(stop_after_attempt(5), self.slept.append)
+
     def coordinator(
         self, *, ledger: Ledger | None = None, sinks: Sequence[SteppedSink] | None = None, **options: int
     ) -> Coordinator:
@@ -77,7 +85,7 @@ class Bench:
             ledger=ledger or self.ledger(),
             sinks=self.sinks() if sinks is None else sinks,
             now_ms=self._clock.__next__,
-            sleep=self.slept.append,
+            retrying=self.retrying,
             **options,
         )
 

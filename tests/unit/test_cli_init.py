@@ -1,7 +1,10 @@
 import csv
 import json
+import os
+import signal
 import subprocess
 import sys
+import threading
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,6 +12,7 @@ import pytest
 from docs.pipeline_file import schema
 from ruamel.yaml import YAML
 
+from penstock import errors
 from penstock.cli.app import main
 from penstock.cli.init import Template, make_project
 from penstock.errors import Failed, Usage
@@ -77,14 +81,76 @@ def test_the_editor_finds_the_schema(tmp_path: Path, template: Template) -> None
 def test_recipes_are_yaml_and_start_the_pipeline(tmp_path: Path, template: Template) -> None:
     make_project(tmp_path / "My.Shop_1", template)
     yaml = YAML(typ="safe", pure=True)
-    claim, deployment = yaml.load_all((tmp_path / "My.Shop_1" / "kubernetes.yaml").read_text())
-    assert claim["metadata"]["name"] == deployment["metadata"]["name"] == "my-shop-1"
-    container = deployment["spec"]["template"]["spec"]["containers"][0]
+    claim, job = yaml.load_all((tmp_path / "My.Shop_1" / "kubernetes.yaml").read_text())
+    assert claim["metadata"]["name"] == job["metadata"]["name"] == "my-shop-1"
+    container = job["spec"]["template"]["spec"]["containers"][0]
     service = yaml.load((tmp_path / "My.Shop_1" / "compose.yaml").read_text())["services"]["pipeline"]
     for arguments in (container["args"], service["command"]):
         assert arguments[:2] == ["run", "pipeline.yaml"]
         overrides = [value for option, value in pairwise(arguments) if option == "--set"]
         assert load(tmp_path / "My.Shop_1" / "pipeline.yaml", overrides).trigger.processing_time == 10_000
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_recipes_start_a_pipeline_again_after_75_only(tmp_path: Path, template: Template) -> None:
+    """Two deployments of one pipeline stopped each other in turn, for ever."""
+    make_project(tmp_path, template)
+    yaml = YAML(typ="safe", pure=True)
+    assert yaml.load((tmp_path / "compose.yaml").read_text())["services"]["pipeline"]["restart"] == "no"
+    assert 'ENTRYPOINT ["sh", "/pipeline/entrypoint.sh"]' in (tmp_path / "Dockerfile").read_text()
+    _, job = yaml.load_all((tmp_path / "kubernetes.yaml").read_text())
+    pod = job["spec"]["template"]["spec"]
+    assert (job["kind"], pod["restartPolicy"]) == ("Job", "Never")
+    ends, goes_on = job["spec"]["podFailurePolicy"]["rules"]
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.PenstockError)]
+    assert (ends["action"], ends["onExitCodes"]["operator"]) == ("FailJob", "In")
+    assert ends["onExitCodes"]["values"] == sorted({kind.exit_code for kind in kinds} - {75})
+    assert ends["onExitCodes"]["containerName"] == pod["containers"][0]["name"]
+    assert (goes_on["action"], goes_on["onPodConditions"][0]["type"]) == ("Ignore", "DisruptionTarget")
+
+
+ENDS = """#!/bin/sh
+trap '' TERM
+echo "$@" >> calls
+code=$(head -n 1 codes)
+sed -i 1d codes
+exit "$code"
+"""
+RUNS = """#!/bin/sh
+trap 'exit 0' TERM
+echo "$@" >> calls
+while :; do sleep 0.05; done
+"""
+
+
+def entry_point(root: Path, penstock: str, *codes: int, pause_s: int = 0) -> "subprocess.Popen[bytes]":
+    """The entry point of a project's container; a script in place of penstock ends with `codes`, one after the other."""
+    make_project(root, Template.RATE)
+    (root / "bin").mkdir()
+    (root / "bin" / "penstock").write_text(penstock)
+    (root / "bin" / "penstock").chmod(0o755)
+    (root / "codes").write_text("".join(f"{code}\n" for code in codes))
+    environment = {**os.environ, "PATH": f"{root / 'bin'}{os.pathsep}{os.environ['PATH']}", "RETRY_AFTER_S": str(pause_s)}
+    return subprocess.Popen(["sh", "entrypoint.sh", "run", "pipeline.yaml"], cwd=root, env=environment)
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 3, 4, 137])
+def test_the_entry_point_starts_again_after_75_only(tmp_path: Path, code: int) -> None:
+    started = entry_point(tmp_path, ENDS, 75, 75, code, 0)
+    assert started.wait(60) == code
+    assert (tmp_path / "calls").read_text() == "run pipeline.yaml\n" * 3
+
+
+@pytest.mark.parametrize("penstock", [RUNS, ENDS], ids=["while it runs", "in the pause"])
+def test_the_entry_point_hands_a_stop_on_and_starts_nothing_again(tmp_path: Path, penstock: str) -> None:
+    """It says that there is more to do: Kubernetes would take 0 for the end of a pipeline whose node is drained."""
+    started = entry_point(tmp_path, penstock, 75, 0, pause_s=600)
+    while not (tmp_path / "calls").exists():
+        assert started.poll() is None
+        threading.Event().wait(0.01)
+    started.send_signal(signal.SIGTERM)
+    assert started.wait(60) == 75
+    assert (tmp_path / "calls").read_text() == "run pipeline.yaml\n"
 
 
 @pytest.mark.parametrize("template", TEMPLATES)

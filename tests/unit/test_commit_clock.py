@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import pytest
 
+from penstock.commit.append import NO_PAUSE
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.outcome import StagedBatch
 from penstock.core.model import (
@@ -23,7 +24,7 @@ from penstock.core.model import (
     SourceName,
     new_nonce,
 )
-from penstock.errors import PublishFailed, Retryable
+from penstock.errors import NotPublishedYet, Retryable
 from penstock.ledger.log import LogLedger
 from penstock.ledger.store import MemoryStore
 from penstock.testing.simulator.sinks import FilesSink
@@ -60,9 +61,7 @@ class Pipeline:
 
     def start(self, *, at_ms: int) -> Coordinator:
         ledger = LogLedger(self.store, pipeline=PIPELINE)
-        coordinator = Coordinator(
-            pipeline=PIPELINE, ledger=ledger, sinks=[self.sink], now_ms=lambda: at_ms, sleep=lambda seconds: None
-        )
+        coordinator = Coordinator(pipeline=PIPELINE, ledger=ledger, sinks=[self.sink], now_ms=lambda: at_ms, retrying=NO_PAUSE)
         coordinator.open(Opened(owner="me", checkpoint="c", pipeline_digest="d", sinks=(self.sink.name,)))
         return coordinator
 
@@ -89,9 +88,9 @@ def test_a_decision_is_published_whatever_the_clock_says_of_its_age(passed_ms: i
     before = pipeline.start(at_ms=NOW_MS)
     pipeline.deliver(before, 0)
     pipeline.sink.down = True
-    with pytest.raises(PublishFailed):
+    with pytest.raises(NotPublishedYet):
         pipeline.deliver(before, 1)
-    with pytest.raises(PublishFailed):
+    with pytest.raises(NotPublishedYet):
         pipeline.start(at_ms=NOW_MS + passed_ms)
     pipeline.sink.down = False
     after = pipeline.start(at_ms=NOW_MS + 2 * passed_ms)

@@ -28,10 +28,10 @@ from penstock.errors import (
     Failed,
     Fenced,
     LedgerMismatch,
+    NotPublishedYet,
     OutcomeUnknown,
     PenstockError,
     PositionTaken,
-    PublishFailed,
     Retryable,
     StageFailed,
 )
@@ -152,7 +152,7 @@ def test_publishing_is_tried_again_and_the_other_sink_is_published_whatever_happ
     bench.deliver(coordinator, 0)
     assert len(bench.slept) == 3
     bench.steps.failing["promote files"] = [trouble() for _ in range(5)]
-    with pytest.raises(PublishFailed, match="Sink 'files' could not publish batch 1"):
+    with pytest.raises(NotPublishedYet, match="Sink 'files' could not publish batch 1"):
         bench.deliver(coordinator, 1)
     assert bench.shown() == [Counter([0]), Counter([0, 1])]
     with pytest.raises(Failed, match="failed earlier"):
@@ -174,7 +174,7 @@ def test_nothing_is_collected_on_the_way_out_of_an_error(bench: Bench) -> None:
     staged = bench.targets.table.staged
     bench.steps.done.clear()
     bench.steps.failing["transact table"] = [trouble(OutcomeUnknown) for _ in range(5)]
-    with pytest.raises(PublishFailed):
+    with pytest.raises(NotPublishedYet):
         bench.deliver(coordinator, 0)
     assert len(staged) == 1
     assert not [step for step in bench.steps.done if step.startswith(("collect", "list"))]
@@ -304,7 +304,7 @@ def test_an_older_run_is_told_that_it_is_fenced_not_what_only_looks_wrong_to_it(
 def test_a_ledger_of_another_pipeline_is_refused(bench: Bench) -> None:
     bench.opened()
     stranger = Coordinator(
-        pipeline=PipelineName("other"), ledger=bench.ledger(), sinks=(), now_ms=lambda: 0, sleep=bench.slept.append
+        pipeline=PipelineName("other"), ledger=bench.ledger(), sinks=(), now_ms=lambda: 0, retrying=bench.retrying
     )
     with pytest.raises(LedgerMismatch, match=r"belongs to pipeline 'flights', not to 'other'"):
         stranger.open(OPENED)
@@ -313,7 +313,7 @@ def test_a_ledger_of_another_pipeline_is_refused(bench: Bench) -> None:
 def test_a_sink_with_rows_outstanding_cannot_be_taken_out(bench: Bench) -> None:
     coordinator = bench.opened()
     bench.steps.failing["transact table"] = [trouble() for _ in range(5)]
-    with pytest.raises(PublishFailed):
+    with pytest.raises(NotPublishedYet):
         bench.deliver(coordinator, 0)
     files = bench.sinks()[:1]
     with pytest.raises(LedgerMismatch, match="holds rows for sink 'table'"):
@@ -336,7 +336,7 @@ def test_a_start_publishes_to_a_sink_that_took_none_of_the_rows_but_not_to_one_t
         return replace(staged, pieces=staged.pieces[:1], schemas=dict.fromkeys(took_part, "{}"))
 
     bench.steps.failing["promote files"] = [trouble() for _ in range(5)]
-    with pytest.raises(PublishFailed):
+    with pytest.raises(NotPublishedYet):
         coordinator.deliver(batch, stage)
     bench.steps.done.clear()
     recover(bench)

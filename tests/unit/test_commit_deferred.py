@@ -14,7 +14,7 @@ from penstock.commit.coordinator import Coordinator
 from penstock.commit.executor import DeferredPublish, Outstanding
 from penstock.commit.outcome import Delivered, StagedBatch
 from penstock.core.model import Decided, Generation
-from penstock.errors import Failed, PenstockError, PublishFailed, StageFailed
+from penstock.errors import Failed, NotPublishedYet, PenstockError, StageFailed
 from penstock.run.open_delivery import Publisher
 
 
@@ -48,7 +48,7 @@ class Behind:
             ledger=self.bench.ledger(),
             sinks=self.bench.sinks(),
             now_ms=lambda: 0,
-            sleep=self.bench.slept.append,
+            retrying=self.bench.retrying,
             deferred=behind,
         )
         coordinator.open(OPENED)
@@ -97,7 +97,7 @@ def test_the_next_batch_is_staged_meanwhile_and_decided_only_then(later: Behind)
 def test_a_publication_that_fails_is_raised_by_the_next_batch_which_is_not_decided(later: Behind) -> None:
     later.begin(0)
     later.bench.steps.failing["transact table"] = [trouble()] * 5
-    with pytest.raises(PublishFailed, match="could not publish batch 0"):
+    with pytest.raises(NotPublishedYet, match="could not publish batch 0"):
         later.begin(1)
     assert (later.decided, later.told) == ([0], [])
     with pytest.raises(Failed, match="failed earlier"):
@@ -113,7 +113,7 @@ def test_a_publication_that_fails_is_raised_where_it_is_waited_for_and_no_batch_
     later.begin(0)
     later.bench.steps.failing["transact table"] = [trouble()] * 5
     for _ in range(2):
-        with pytest.raises(PublishFailed):
+        with pytest.raises(NotPublishedYet):
             later.coordinator.wait()
     with pytest.raises(Failed, match="failed earlier"):
         later.begin(1)
@@ -199,7 +199,7 @@ def test_somebody_else_may_wait_while_the_next_batch_begins(fails: bool) -> None
         assert both.decided == [0]
         go_on.set()
         failures = [waiting.exception(60), beginning.exception(60)]
-    assert [type(failure) for failure in failures] == ([PublishFailed] * 2 if fails else [type(None)] * 2)
+    assert [type(failure) for failure in failures] == ([NotPublishedYet] * 2 if fails else [type(None)] * 2)
     assert both.decided == ([0] if fails else [0, 1])
     publisher.close()
 
@@ -229,5 +229,5 @@ def test_a_publisher_tells_of_a_failure_that_nobody_waited_for() -> None:
     both.bench.steps.failing["transact table"] = [trouble()] * 5
     both.begin(0)
     assert publisher.is_done_within(60)
-    assert isinstance(publisher.failure(), PublishFailed)
+    assert isinstance(publisher.failure(), NotPublishedYet)
     publisher.close()

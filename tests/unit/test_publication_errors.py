@@ -13,8 +13,8 @@ from penstock.core.model import BatchId
 from penstock.errors import (
     ContentConflict,
     Fenced,
+    NotPublishedYet,
     OutcomeUnknown,
-    PenstockError,
     PublishFailed,
     Refused,
     Retryable,
@@ -29,12 +29,6 @@ class Overtaken(Retryable):
     """A refinement of a module's own."""
 
 
-def passing() -> PenstockError:
-    error = PublishFailed("Sink 'a' gave up.", remedy="Start it.")
-    error.__cause__ = Retryable("Away.", remedy="Wait.")
-    return error
-
-
 def test_both_sinks_are_named_with_their_errors(bench: Bench) -> None:
     coordinator = bench.opened()
     bench.steps.failing["promote files"] = [trouble() for _ in range(5)]
@@ -42,11 +36,11 @@ def test_both_sinks_are_named_with_their_errors(bench: Bench) -> None:
     with pytest.raises(ContentConflict, match="Batch 0 is decided, and 2 sinks did not publish it") as raised:
         bench.deliver(coordinator, 0)
     told = raised.value.message
-    assert told.index("Sink 'table': ContentConflict: Table t holds 2") < told.index("Sink 'files': PublishFailed: Sink 'files'")
+    assert told.index("Sink 'table': ContentConflict: Table t holds 2") < told.index("Sink 'files': NotPublishedYet: Sink")
     assert raised.value.remedy.startswith("Look who wrote there. Wait.")
     assert {sink: fields["kind"] for sink, fields in raised.value.by_sink.items()} == {
         "table": "ContentConflict",
-        "files": "PublishFailed",
+        "files": "NotPublishedYet",
     }
     bench.deliver(bench.opened(), 0)
 
@@ -67,7 +61,7 @@ ORDER = [
     Usage("A setting.", remedy="Correct it."),
     StagedDataLost("Gone.", remedy="Restore it."),
     PublishFailed("No right.", remedy="Give it."),
-    passing(),
+    NotPublishedYet("Sink 'a' did not answer.", remedy="Start it."),
     OutcomeUnknown("No answer.", remedy="Look."),
     Overtaken("Later.", remedy="Wait."),
 ]

@@ -1,17 +1,20 @@
 """A delivery without Spark: what is raised in a batch, what a failed one does, and what a start looks at first."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import penstock
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
-from penstock.core.model import Guarantee, PipelineName
+from penstock.core.model import Entry, Guarantee, PipelineName
 from penstock.errors import BatchFailed, Fenced, PenstockError, Retryable, StoreIgnoresConditions
 from penstock.ledger.log import LogLedger
 from penstock.ledger.store import MemoryStore
+from penstock.protocols import InTransaction
 from penstock.run.assembly import assemble
 from penstock.run.delivery import Delivery
 from penstock.run.failure import StopRequested, Undelivered, error_from_query
@@ -125,19 +128,27 @@ def test_a_batch_that_its_query_left_running_is_not_cut_off_by_the_next_query(
     assert isinstance(delivery.failure, Fenced)
 
 
-def open_on(store: MemoryStore, checkpoint: Path) -> OpenDelivery:
-    pipeline = PipelineName("flights")
-    opened = OpenDelivery(
+PIPELINE = PipelineName("flights")
+
+
+def made_on(ledger: LogLedger, checkpoint: Path, *, stop_wanted: Callable[[], bool] = bool) -> OpenDelivery:
+    return OpenDelivery(
         Runtime(
-            pipeline=pipeline,
-            ledger=LogLedger(store, pipeline=pipeline),
+            pipeline=PIPELINE,
+            ledger=ledger,
             sinks=(),
             checkpoint=SparkCheckpoint(checkpoint),
             sources=(),
             digest="0" * 16,
             demanded=Guarantee.EXACTLY_ONCE,
-        )
+            retry_timeout_s=30.0,
+        ),
+        stop_wanted=stop_wanted,
     )
+
+
+def open_on(store: MemoryStore, checkpoint: Path) -> OpenDelivery:
+    opened = made_on(LogLedger(store, pipeline=PIPELINE), checkpoint)
     opened.open(schema=None)
     return opened
 
@@ -163,6 +174,44 @@ def test_what_a_kill_left_of_sparks_first_offsets_and_cannot_be_removed_is_told(
     stuck.rmdir()
     assert "then try again" in refused.value.remedy
     open_on(MemoryStore(), tmp_path)
+
+
+class SilentLedger(LogLedger):
+    """Does not answer to an append."""
+
+    tries = 0
+
+    def append(self, entry: Entry, *, within: InTransaction | None = None) -> None:
+        self.tries += 1
+        raise Retryable("The store is silent.", remedy="Wait.")
+
+
+def test_a_run_is_tried_as_long_as_the_settings_say(tmp_path: Path) -> None:
+    sinks = {"out": penstock.Console()}
+    delivery = penstock.Delivery("flights", home=tmp_path, sinks=sinks, guarantee="at_least_once", retry_timeout="250ms")
+    with closing(assemble(delivery.plan)) as runtime:
+        assert runtime.retry_timeout_s == 0.25
+
+
+def test_a_stop_signal_ends_the_tries_of_a_start(tmp_path: Path) -> None:
+    """The start is made by the thread that the signal comes to: nobody else can drain then."""
+    ledger = SilentLedger(MemoryStore(), pipeline=PIPELINE)
+    with pytest.raises(Retryable, match="The store is silent"):
+        made_on(ledger, tmp_path, stop_wanted=lambda: ledger.tries > 2).open(schema=None)
+    assert ledger.tries == 3
+
+
+@pytest.mark.parametrize("end", [lambda opened: opened.drain(grace_s=0), OpenDelivery.release], ids=["drain", "release"])
+def test_a_stop_ends_a_pause_between_two_tries(tmp_path: Path, end: Callable[[OpenDelivery], object]) -> None:
+    ledger = SilentLedger(MemoryStore(), pipeline=PIPELINE)
+    opened = made_on(ledger, tmp_path)
+    with ThreadPoolExecutor(1) as threads:
+        opening = threads.submit(opened.open, schema=None)
+        while ledger.tries < 2:
+            threading.Event().wait(0.01)
+        end(opened)
+        assert isinstance(opening.exception(20), Retryable)
+    assert ledger.tries < 6
 
 
 class IgnoringStore(MemoryStore):

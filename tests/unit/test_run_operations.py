@@ -1,9 +1,11 @@
 """The operator's acts on a real ledger and real accounts, without Spark."""
 
 import sys
+import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +17,11 @@ import penstock
 from penstock.commit.outcome import Delivered, StagedBatch
 from penstock.core.faults import arm
 from penstock.core.model import Batch, BatchId, Generation, OffsetRange, QueryId, SourceName, Staged
-from penstock.errors import BatchGap, DependencyMissing, PublishFailed
+from penstock.errors import BatchGap, DependencyMissing, PublishFailed, Retryable
 from penstock.run import operations
 from penstock.run.assembly import DeliveryPlan, assemble, sinks_of
 from penstock.run.continuation import Adoption, plan_adoption, require_continuation
-from penstock.run.operations import adopt, recover, sweep, verify
+from penstock.run.operations import adopt, coordinating, recover, sweep, verify
 from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process, prepare
 from penstock.run.status import status_of
 from penstock.sink.parquet import ParquetSink
@@ -74,6 +76,24 @@ def test_sweeping_beside_a_decision_that_is_not_published_takes_nothing_of_it(tm
     assert target.staged() == []
     assert verify(plan).ok
     assert not recover(plan).rolled_forward
+
+
+def test_ctrl_c_ends_the_tries_of_a_recovery(tmp_path: Path) -> None:
+    """Several sinks are published in threads, and the end of the process waits for these."""
+    asked = threading.Event()
+
+    def ask() -> None:
+        asked.set()
+        raise Retryable("The database does not answer.", remedy="Start it.")
+
+    sinks = {"out": penstock.Console()}
+    delivery = penstock.Delivery("flights", home=tmp_path, sinks=sinks, guarantee="at_least_once", retry_timeout="30s")
+    with closing(assemble(delivery.plan)) as runtime, ThreadPoolExecutor(1) as threads:
+        with suppress(KeyboardInterrupt), coordinating(runtime) as coordinator:
+            tried = threads.submit(coordinator._retrying, ask)
+            assert asked.wait(60)
+            raise KeyboardInterrupt
+        assert isinstance(tried.exception(10), Retryable)
 
 
 class Driver:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock.errors import Fenced, PenstockError, PublishFailed
+from penstock.errors import Fenced, NotPublishedYet, PenstockError, PublishFailed, Retryable
 from penstock.run.delivery import Delivery
 from penstock.run.query import Query
 
@@ -37,6 +37,7 @@ class Opened:
 
     def __init__(self, failing: PenstockError | None = None) -> None:
         self.published, self.failing, self.closed = threading.Event(), failing, 0
+        self.drained = False
         self.coordinator = self
 
     def is_published_within(self, seconds: float | None) -> bool:
@@ -46,6 +47,7 @@ class Opened:
         return self.failing if self.published.is_set() else None
 
     def drain(self, *, grace_s: float) -> bool:
+        self.drained = True
         return grace_s >= 0
 
     def require_newest(self) -> None:
@@ -109,11 +111,55 @@ def test_a_newer_run_is_what_is_told_where_it_kept_a_batch_from_being_published(
     assert not streaming.isActive
 
 
+def test_a_run_that_is_fenced_lets_go_of_a_sink_that_does_not_answer() -> None:
+    """Spark's stop waits for the batch, and the batch for its tries."""
+    query, streaming, opened = made()
+
+    def require_newest() -> None:
+        raise Fenced("A newer run works.", remedy="Let it.")
+
+    opened.require_newest = require_newest  # type: ignore[method-assign]
+    opened.published.set()
+    query._look_at_s = 0
+    with pytest.raises(Fenced):
+        query.awaitTermination(60)
+    assert (opened.drained, streaming.isActive) == (True, False)
+
+
+def test_where_java_dies_a_batch_is_not_tried_for_long_any_more() -> None:
+    """The end of the process waits for the threads that publish."""
+    query, streaming, opened = made()
+
+    def gone(_: float) -> bool:
+        raise ConnectionRefusedError
+
+    streaming.awaitTermination = gone  # type: ignore[method-assign]
+    with pytest.raises(Retryable, match="Java process ended"):
+        query.awaitTermination()
+    assert opened.drained
+
+
 def test_a_stop_while_the_last_batch_is_published_hides_no_failure() -> None:
     query, _, opened = made(GONE)
     opened.published.set()
     with pytest.raises(PublishFailed):
         query.stop(grace=0)
+
+
+def test_a_stop_hides_no_batch_that_waits_for_a_sink() -> None:
+    """Its last try began before the stop, and ends while Spark stops: a scheduler must be told to start again."""
+    query, streaming, opened = made()
+    waits = NotPublishedYet("The database does not answer.", remedy="Start it.")
+    stop = streaming.stop
+
+    def fail_and_stop() -> None:
+        query._delivery.failure = waits
+        stop()
+
+    streaming.stop = fail_and_stop  # type: ignore[method-assign]
+    opened.published.set()
+    with pytest.raises(NotPublishedYet):
+        query.stop()
 
 
 def test_a_stop_that_interrupts_spark_where_it_writes_its_checkpoint_is_no_failure() -> None:

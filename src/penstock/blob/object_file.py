@@ -10,7 +10,7 @@ from typing import BinaryIO, TypeAlias, cast
 
 from penstock.blob.store import BlobStore
 from penstock.core.faults import FaultPoint
-from penstock.errors import Failed, PenstockError, StageFailed
+from penstock.errors import PenstockError, Retryable, StageFailed
 
 Read: TypeAlias = Callable[[int, int], bytes]
 """Takes start and length, and returns at most that many bytes."""
@@ -125,14 +125,15 @@ class PartedUpload:
 
 @contextmanager
 def staging() -> Iterator[None]:
-    """Raise the store's errors inside a task as StageFailed."""
+    """Raise the store's errors inside a task as StageFailed, or as Retryable if the store does not answer."""
     try:
         yield
     except StageFailed:
         raise
+    except Retryable as error:  # a lost answer, too: nothing is known to be wrong, and the next attempt has names of its own
+        raise Retryable(f"Staging failed. {error.message}", remedy="Start again: nothing is lost.") from error
     except PenstockError as error:
-        remedy = error.remedy if isinstance(error, Failed) else "Start again: nothing of the batch was decided."
-        raise StageFailed(f"Staging failed. {error.message}", remedy=remedy) from error
+        raise StageFailed(f"Staging failed. {error.message}", remedy=error.remedy) from error
 
 
 @cache

@@ -66,7 +66,7 @@ def run(
 def _deliver(chosen: "Pipeline", shown: "Progress", *, batches: int | None, grace_s: float) -> None:
     spark = quiet_session(chosen.session)  # before StopSignals: a new SparkContext installs a signal handler of its own
     with StopSignals(shown.stopping) as stop:
-        query = chosen.start(spark, observers=[shown.batch], batches=batches)
+        query = chosen.start(spark, observers=[shown.batch], batches=batches, stop_wanted=lambda: stop.wanted)
         shown.started()
         query.run_until(lambda: stop.wanted, grace_s=grace_s)
         summary = query.summary()

@@ -7,13 +7,18 @@ and reports failure.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from penstock.core.model import Entry, Generation, Opened, Position
-from penstock.errors import Fenced, OutcomeUnknown, PositionTaken, Retryable
+from penstock.errors import Fenced, NotPublishedYet, OutcomeUnknown, PositionTaken, Retryable
 from penstock.protocols import InTransaction, Ledger
 
 Sleep = Callable[[float], None]
+StopTries = Callable[[RetryCallState], bool]
+"""Returns after each failed try whether it was the last one."""
+
+RETRY_TIMEOUT_S = 60.0
+"""How long an append or a publication is tried, unless the settings say otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,18 +28,37 @@ class Occupied:
     by: Entry | None
 
 
-NO_PAUSE = Retrying(stop=stop_after_attempt(5), retry=retry_if_exception_type(Retryable), reraise=True)
+def _may_pass(error: BaseException) -> bool:
+    """Return whether the next try may succeed. Whoever raised NotPublishedYet has tried for long enough."""
+    return isinstance(error, Retryable) and not isinstance(error, NotPublishedYet)
 
 
-def with_backoff(tries: int, sleep: Sleep) -> Retrying:
-    """Try up to `tries` times while Retryable is raised, with pauses that grow at random up to 10 seconds."""
+NO_PAUSE = Retrying(stop=stop_after_attempt(5), retry=retry_if_exception(_may_pass), reraise=True)
+"""Tries five times at once: for tests, and where nobody would wait for the pauses."""
+
+
+def with_backoff(stop: StopTries, sleep: Sleep) -> Retrying:
+    """Try until `stop` while Retryable is raised, with pauses that grow at random up to 10 seconds."""
     return Retrying(
-        stop=stop_after_attempt(tries),  # I11: a run ends, and the next one recovers
+        stop=stop,  # I11: a run ends, and the next one recovers
         wait=wait_random_exponential(multiplier=0.2, max=10),
-        retry=retry_if_exception_type(Retryable),
+        retry=retry_if_exception(_may_pass),
         sleep=sleep,
         reraise=True,
     )
+
+
+def stop_after_time(limit_s: float, stop_wanted: Callable[[], bool] = bool) -> StopTries:
+    """Return the condition that ends tries once `limit_s` have passed or `stop_wanted` returns true, after two tries at least.
+
+    The second try finds out what happened if the answer to the first one was lost. Pauses count in full, also if cut short.
+    """
+
+    def is_last(state: RetryCallState) -> bool:
+        spent_s = max(state.seconds_since_start or 0.0, state.idle_for)
+        return state.attempt_number > 1 and (spent_s >= limit_s or stop_wanted())
+
+    return is_last
 
 
 def append_once(

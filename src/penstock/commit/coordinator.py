@@ -17,7 +17,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
-from penstock.commit.append import Occupied, Sleep, append_once, fenced_by, with_backoff
+from tenacity import Retrying
+
+from penstock.commit.append import Occupied, append_once, fenced_by
 from penstock.commit.executor import DeferredPublish, Executor, LedgerTransaction, Outstanding, all_published
 from penstock.commit.identity import recognise
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
@@ -42,18 +44,20 @@ from penstock.core.model import (
     Totals,
     new_nonce,
 )
-from penstock.errors import Failed, Fenced, LedgerMismatch, PenstockError, PublishFailed, Refused, Retryable
+from penstock.errors import Failed, Fenced, LedgerMismatch, NotPublishedYet, PenstockError, Refused, Retryable
 from penstock.protocols import HasStaging, InTransaction, Ledger, Sink
 
 OnDelivered = Callable[[Delivered], None]
+_OPENINGS = 5
+"""How often a start tries to append its fence while other drivers start, too."""
 
 
 class Coordinator:
     """The one writer of a pipeline's ledger in this process. Not thread-safe. One that raised is spent: open a new one.
 
-    `executor` runs publications side by side; `deferred` runs them beside the next batch, without it they run at once. `sleep`
-    waits between tries of an append or a publication (seconds; not in tests); `now_ms` is a clock for people and durations, never
-    for decisions.
+    `executor` runs publications side by side; `deferred` runs them beside the next batch, without it they run at once.
+    `retrying` repeats an append or a publication that raised Retryable. `now_ms` is a clock for people and durations, never for
+    decisions.
     """
 
     def __init__(
@@ -63,10 +67,9 @@ class Coordinator:
         ledger: Ledger,
         sinks: Sequence[Sink],
         now_ms: Callable[[], int],
-        sleep: Sleep,
+        retrying: Retrying,
         executor: Executor = map,
         deferred: DeferredPublish | None = None,
-        tries: int = 5,
         retained: int = RETAINED_ENTRIES,
         prune_every: int = PRUNE_EVERY,
     ) -> None:
@@ -78,8 +81,7 @@ class Coordinator:
         self._now_ms = now_ms
         self._executor = executor
         self._deferred = deferred
-        self._tries = tries
-        self._retrying = with_backoff(tries, sleep)
+        self._retrying = retrying
         self._tail: Entry | None = None
         self._newest: Entry | None = None
         self._outstanding = Outstanding()
@@ -185,7 +187,7 @@ class Coordinator:
     # --- opening
 
     def _append_fence(self, opened: Opened) -> Entry:
-        for _ in range(self._tries):
+        for _ in range(_OPENINGS):
             tail = self._ledger.tail()
             if tail is not None and tail.pipeline != self._pipeline:
                 raise LedgerMismatch(
@@ -295,13 +297,15 @@ class Coordinator:
         publication = share_of(sink, self._newest, self.summary)
         try:
             published: Published = self._retrying(sink.publish, publication)
+        except NotPublishedYet as error:  # the sink itself has waited for long enough
+            return error
         except Retryable as error:
-            failed = PublishFailed(
+            waiting = NotPublishedYet(
                 f"Sink {sink.name!r} could not publish batch {publication.batch.batch_id}: {error.message}",
                 remedy=f"{error.remedy} The batch is decided; the next start publishes it.",
             )
-            failed.__cause__ = error
-            return failed
+            waiting.__cause__ = error
+            return waiting
         except PenstockError as error:
             return error
         return published

@@ -6,6 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from tenacity import stop_after_attempt
+
 from penstock.commit.append import Sleep, with_backoff
 from penstock.commit.publication import publications
 from penstock.core.model import AccountName, Entry, Position, Publication, SinkName, SinkReport, Totals
@@ -22,7 +24,7 @@ def verify_sink(sink: Sink, decisions: SinkDecisions, *, sleep: Sleep) -> SinkRe
     """Return the sink's report. Raises what the sink raises; Retryable only if every try raised it."""
     older = _OLDER_ARGUMENT in inspect.signature(sink.verify).parameters
     look = partial(_verify_older, sink) if older else sink.verify
-    report: SinkReport = with_backoff(TRIES, sleep)(look, decisions)
+    report: SinkReport = with_backoff(stop_after_attempt(TRIES), sleep)(look, decisions)
     return report
 
 

@@ -96,6 +96,7 @@ def assemble(plan: DeliveryPlan, *, demanded: bool = True) -> Runtime:
         watch=watch_of(plan.settings),
         quarantine=_quarantine_member(plan, sinks),
         left=plan.left,
+        retry_timeout_s=plan.settings.retry_timeout / 1000,
     )
 
 

@@ -1,7 +1,7 @@
 """`Delivery`: what a streaming query calls for every micro-batch. Configuration until it runs, and picklable as such."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -37,7 +37,7 @@ class Delivery:
     `penstock.OwnSink`; `home` is where ledger, spool and checkpoint are unless told otherwise; these places may be
     mappings of `url` and `options`, as in a pipeline file. Works on classic and Connect sessions. `publish_behind`: where
     `start` starts the query of a classic session, a batch is published while Spark computes the next one
-    (docs/howto/throughput.md).
+    (docs/howto/throughput.md). `retry_timeout`: how long an append or a publication is tried, such as `"10s"`.
 
     Every exception in a batch, `SystemExit` included, becomes a failed batch; its cause is kept in `failure`. May be handed to
     one query after another, as in a notebook: Spark ends the older one, which has no part in what the newer one does.
@@ -55,8 +55,10 @@ class Delivery:
         sources: Sequence[str] = (),
         guarantee: Guarantee | Literal["exactly_once", "at_least_once"] = Guarantee.EXACTLY_ONCE,
         publish_behind: bool = False,
+        retry_timeout: int | str = "1m",
     ) -> None:
         values: dict[str, Any] = {"pipeline": pipeline, "home": home, "sinks": sinks, "guarantee": guarantee}
+        values["retry_timeout"] = retry_timeout
         places = {"ledger": ledger, "spool": spool, "checkpoint": checkpoint}
         values |= {key: place for key, place in places.items() if place is not None}
         settings = DeliverySettings(**values, publish_behind=publish_behind)
@@ -97,24 +99,46 @@ class Delivery:
         return self.start_checked(writer, observers=observers, batches=batches)
 
     def start_checked(
-        self, writer: "DataStreamWriter", *, observers: Sequence[Observer] = (), batches: int | None = None
+        self,
+        writer: "DataStreamWriter",
+        *,
+        observers: Sequence[Observer] = (),
+        batches: int | None = None,
+        stop_wanted: Callable[[], bool] = bool,
     ) -> Query:
-        """Do as `start`, without its checks: `Pipeline` has made them, from more than the writer shows."""
+        """Do as `start`, without its checks: `Pipeline` has made them, from more than the writer shows.
+
+        `stop_wanted`: see `OpenDelivery`.
+        """
         if is_of_client(writer):
             require_no_limit(batches)
         former, self._started = self._started, Delivery.of_plan(replace(self.plan, left=None))
-        query = self._started._start(writer, observers=observers, batches=batches)
+        query = self._started._start(writer, observers=observers, batches=batches, stop_wanted=stop_wanted)
         if former is not None:  # Spark has ended its query
             former.release()
         return query
 
-    def _start(self, writer: "DataStreamWriter", *, observers: Sequence[Observer], batches: int | None) -> Query:
+    def _start(
+        self,
+        writer: "DataStreamWriter",
+        *,
+        observers: Sequence[Observer],
+        batches: int | None,
+        stop_wanted: Callable[[], bool],
+    ) -> Query:
         """Open, then start Spark's query. Called once: the end of an older query must not be taken for that of this one."""
         behind = self.plan.settings.publish_behind and not is_of_client(writer)
         rows = frame_of_writer(writer)
         taken = taken_of(selections_of(self.plan.settings), rows)
         with translate_start_errors():
-            opened = self.open(schema=rows.schema.json(), taken=taken, observers=observers, batches=batches, behind=behind)
+            opened = self.open(
+                schema=rows.schema.json(),
+                taken=taken,
+                observers=observers,
+                batches=batches,
+                behind=behind,
+                stop_wanted=stop_wanted,
+            )
         if is_of_client(writer):  # another process delivers the batches
             self.plan = replace(self.plan, left=opened.newest_entry())
             self.release()
@@ -137,14 +161,16 @@ class Delivery:
         observers: Sequence[Observer] = (),
         batches: int | None = None,
         behind: bool = False,
+        stop_wanted: Callable[[], bool] = bool,
     ) -> OpenDelivery:
         """Open a new generation and recover. Releases what this object has open.
 
         `schema`: of the rows, None where only recovery is to follow. `taken`: what each sink takes of such rows.
         `behind`: publish each batch beside the next one; the caller must close the result when the query has ended.
+        `stop_wanted`: see `OpenDelivery`.
         """
         self.release()
-        opened = OpenDelivery(assemble(self.plan), observers=observers, batches=batches, behind=behind)
+        opened = OpenDelivery(assemble(self.plan), observers=observers, batches=batches, behind=behind, stop_wanted=stop_wanted)
         try:
             opened.open(schema=schema, taken=taken)
         except BaseException:

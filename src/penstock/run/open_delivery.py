@@ -1,6 +1,7 @@
 """A delivery that runs: one generation of one pipeline in this process, fed by Spark one micro-batch at a time."""
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process
 from penstock.source.kafka.gaps import gap_descriptions
 
 Observer = Callable[[BatchProgress], None]
+_LOOK_S = 0.2
+"""Seconds between two looks of a pause whether a stop is wanted."""
 
 
 class Publisher:
@@ -66,6 +69,7 @@ class OpenDelivery:
 
     Spark's stream thread calls `deliver`, the thread that started the query calls everything else. After `batches` new batches
     `limit_reached` is set, and every further batch is dropped. With `behind` a batch is published while Spark computes the next.
+    `stop_wanted` may be called by any thread: once it returns true, or after `drain`, what was tried twice is not tried again.
     """
 
     def __init__(
@@ -75,11 +79,18 @@ class OpenDelivery:
         observers: Sequence[Observer] = (),
         batches: int | None = None,
         behind: bool = False,
+        stop_wanted: Callable[[], bool] = bool,
     ) -> None:
         self._runtime = runtime
         self._observers = tuple(observers)
         self._publisher = Publisher()
-        self.coordinator = coordinator_of(runtime, deferred=self._publisher if behind else None)
+        self._stopping, self._stop_wanted = threading.Event(), stop_wanted
+        self.coordinator = coordinator_of(
+            runtime,
+            deferred=self._publisher if behind else None,
+            sleep=self._pause_tries,
+            stop_wanted=self._is_stopping,
+        )
         self._kafka = (
             None
             if runtime.watch is None
@@ -182,7 +193,11 @@ class OpenDelivery:
         )
 
     def drain(self, *, grace_s: float) -> bool:
-        """Let the current batch end, for at most `grace_s` seconds, and start no other. Return whether it ended."""
+        """Let the current batch end, for at most `grace_s` seconds, and start no other. Return whether it ended.
+
+        A sink or ledger that does not answer ends it soon: what was tried twice is not tried again.
+        """
+        self._stopping.set()
         self._drain.set()
         return self._idle.wait(grace_s)
 
@@ -204,7 +219,8 @@ class OpenDelivery:
             self.release()
 
     def release(self) -> None:
-        """Release files and connections, and leave everything else to the next start."""
+        """Release files and connections, and leave everything else to the next start: nothing is tried again any more."""
+        self._stopping.set()
         self._publisher.close()
         self._mirrors.close()
         self._runtime.close()
@@ -220,6 +236,15 @@ class OpenDelivery:
                     query_id=summary.query_id, next_batch_id=summary.next_batch_id, reason=reason, operator="penstock", gaps=gaps
                 )
             )
+
+    def _is_stopping(self) -> bool:
+        return self._stopping.is_set() or self._stop_wanted()
+
+    def _pause_tries(self, seconds: float) -> None:
+        """Wait between two tries of an append or a publication, at most `seconds`: a stop ends the pause."""
+        end_s = time.monotonic() + seconds
+        while not self._is_stopping() and (left_s := end_s - time.monotonic()) > 0:
+            self._stopping.wait(min(left_s, _LOOK_S))
 
     def _pause(self, seconds: float) -> None:
         """Let a batch wait for its source, at most `seconds`. Raises StopRequested once `drain` is called, Fenced."""

@@ -1,12 +1,14 @@
 """The commands on a pipeline from outside its driver, without Spark: status, history, verify, recover, sweep."""
 
 import getpass
+import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
+from penstock.commit.coordinator import Coordinator
 from penstock.commit.outcome import Recovered
 from penstock.commit.publication import batch_at, dead_staging, decision_in
 from penstock.commit.verification import LedgerDecisions, verify_sink
@@ -29,7 +31,7 @@ from penstock.protocols import Ledger, Sink
 from penstock.run.assembly import DeliveryPlan, assemble, ledger_of, sinks_of
 from penstock.run.continuation import Adoption, plan_adoption
 from penstock.run.ledger_match import require_own_staging
-from penstock.run.runtime import coordinator_of, opened_by_this_process, prepare, use_row_digest
+from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process, prepare, use_row_digest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,8 +128,7 @@ def _chosen(sinks: Sequence[Sink], name: SinkName | None) -> Sequence[Sink]:
 
 def recover(plan: DeliveryPlan) -> Recovered:
     """Fence any running driver, publish the newest decision everywhere, sweep, and record that all is published."""
-    with closing(assemble(plan)) as runtime:
-        coordinator = coordinator_of(runtime)
+    with closing(assemble(plan)) as runtime, coordinating(runtime) as coordinator:
         prepare(runtime, schema=None)
         opened = opened_by_this_process(runtime)
         recovered = coordinator.open(opened)
@@ -145,13 +146,27 @@ def adopt(plan: DeliveryPlan, *, reason: str, yes: bool) -> Adoption:
         adoption = plan_adoption(runtime, Summary() if tail is None else tail.summary)
         if not yes or not adoption.needed:
             return adoption
-        coordinator = coordinator_of(runtime)
-        prepare(runtime, schema=None)
-        coordinator.open(opened_by_this_process(runtime))
-        adoption = plan_adoption(runtime, coordinator.summary)  # a run that was alive may have decided batches meanwhile (I2)
-        if adoption.needed:
-            coordinator.adopt(adoption.recorded(reason=reason, operator=getpass.getuser()))
+        with coordinating(runtime) as coordinator:
+            prepare(runtime, schema=None)
+            coordinator.open(opened_by_this_process(runtime))
+            adoption = plan_adoption(runtime, coordinator.summary)  # a run that was alive may have decided batches meanwhile (I2)
+            if adoption.needed:
+                coordinator.adopt(adoption.recorded(reason=reason, operator=getpass.getuser()))
         return replace(adoption, done=adoption.needed)
+
+
+@contextmanager
+def coordinating(runtime: Runtime) -> Iterator[Coordinator]:
+    """Yield a coordinator. At Ctrl-C nothing is tried again: sinks publish in threads, which the process would wait for."""
+    stopping = threading.Event()
+
+    def pause(seconds: float) -> None:
+        stopping.wait(seconds)
+
+    try:
+        yield coordinator_of(runtime, sleep=pause, stop_wanted=stopping.is_set)
+    finally:
+        stopping.set()
 
 
 def sweep(plan: DeliveryPlan, *, dry_run: bool) -> Sequence[str]:

@@ -1,6 +1,6 @@
 """`Pipeline`: a pipeline file (or the same settings in code) and everything one can do with it, one method per command."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,15 +48,30 @@ class Pipeline:
         return DeliveryPlan(settings=self.settings, sources=sources, modules=self._modules, output_mode=self.settings.output_mode)
 
     def start(
-        self, spark: "SparkSession | None" = None, *, observers: "Sequence[Observer]" = (), batches: int | None = None
+        self,
+        spark: "SparkSession | None" = None,
+        *,
+        observers: "Sequence[Observer]" = (),
+        batches: int | None = None,
+        stop_wanted: Callable[[], bool] = bool,
     ) -> "Query":
         """Check the guarantee, recover, and start the query. `batches`: see `Delivery.start`.
+
+        `stop_wanted` may be called by any thread: once it returns true, an append or a publication that was tried twice is not
+        tried again. It stops nothing else: `Query.run_until` does.
 
         Raises Refused, Usage, Retryable or Failed before anything runs.
         """
         from penstock.run.start import start
 
-        return start(self.settings, self.plan, spark or self.session(), observers=observers, batches=batches)
+        return start(
+            self.settings,
+            self.plan,
+            spark or self.session(),
+            observers=observers,
+            batches=batches,
+            stop_wanted=stop_wanted,
+        )
 
     def session(self) -> "SparkSession":
         """Return the active Spark session, or a new one with the settings of the file and its log in `<home>/spark.log`."""

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.core.model import BatchId, OffsetRange
-from penstock.errors import Fenced, PenstockError, Retryable
+from penstock.errors import Fenced, NotPublishedYet, PenstockError, Retryable
 from penstock.observe.history import HistoryRow
 from penstock.observe.progress import RunSummary
 from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of
@@ -38,24 +38,6 @@ def start_streaming(writer: "DataStreamWriter", plan: DeliveryPlan) -> Streaming
         raise error_from_query(str(error), checkpoint=checkpoint_of(plan), doing="start") from error
 
 
-@contextmanager
-def _while_spark_lives(streaming: StreamingQuery) -> Iterator[None]:
-    try:
-        yield
-    except (Py4JNetworkError, ConnectionError) as gone:
-        raise Retryable(
-            "Spark's Java process ended in mid-run: it was killed, or it crashed.",
-            remedy="Start again: nothing is lost. If it happens again, look for the out-of-memory killer and into Spark's log.",
-        ) from gone
-    except PySparkException as gone:
-        if not is_of_client(streaming):
-            raise
-        raise Retryable(
-            "The server of Spark Connect does not answer for the query any more.",
-            remedy="Start again when it is there: nothing is lost.",
-        ) from gone
-
-
 class Query:
     """The query that `Pipeline.start` and `Delivery.start` return: a StreamingQuery, by delegation, with the methods below.
 
@@ -79,7 +61,7 @@ class Query:
     def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802 - Spark's name
         """Wait for the end, at most `timeout` seconds. Return whether the query has ended. Raises what ended it."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        with _while_spark_lives(self._streaming):
+        with self._while_spark_lives():
             while self._streaming.isActive:
                 if deadline is not None and time.monotonic() >= deadline:
                     return False
@@ -93,7 +75,7 @@ class Query:
 
     def run_until(self, stop_wanted: Callable[[], bool], *, grace_s: float) -> None:
         """Wait for the end, for `stop_wanted`, or for the delivery's batch limit; then stop. Raises what ended the query."""
-        with _while_spark_lives(self._streaming):
+        with self._while_spark_lives():
             while self._streaming.isActive:
                 opened = self._delivery.opened
                 if stop_wanted() or (opened is not None and opened.limit_reached.is_set()):
@@ -105,7 +87,8 @@ class Query:
     def stop(self, grace: float = 30.0) -> None:
         """Let the current batch end for at most `grace` seconds, then stop; a batch cut off is delivered by the next start.
 
-        With `publish_behind` it returns when what was decided is published. Raises what ended the query, unless it ended before.
+        With `publish_behind` it returns when what was decided is published. Raises what ended the query, unless it ended before;
+        so it does, soon, if a sink did not answer: what was tried twice is not tried again.
         """
         had_ended = self._ended
         opened = self._delivery.opened
@@ -113,8 +96,9 @@ class Query:
         running = self._streaming.isActive
         failure = self._delivery.failure
         self._streaming.stop()
-        if (running and failure is None) or not (drained or isinstance(self._delivery.failure, PenstockError)):
-            # Any later error comes from interrupting the batch, or Spark's own writing to its checkpoint.
+        interrupted = (running and failure is None) or not (drained or isinstance(self._delivery.failure, PenstockError))
+        if interrupted and not isinstance(self._delivery.failure, NotPublishedYet):
+            # Any other late error comes from interrupting the batch, or Spark's own writing to its checkpoint.
             self._delivery.failure = StopRequested()
         if not had_ended:
             self._end()
@@ -144,6 +128,30 @@ class Query:
         with closing(ledger_of(plan)) as ledger:
             return summary_of(ledger, plan.left, pipeline=plan.pipeline, sinks=plan.settings.sinks)
 
+    @contextmanager
+    def _while_spark_lives(self) -> Iterator[None]:
+        try:
+            yield
+        except (Py4JNetworkError, ConnectionError) as gone:
+            self._end_tries()
+            raise Retryable(
+                "Spark's Java process ended in mid-run: it was killed, or it crashed.",
+                remedy="Start again: nothing is lost. If it happens again, look for the out-of-memory killer and into "
+                "Spark's log.",
+            ) from gone
+        except PySparkException as gone:
+            if not is_of_client(self._streaming):
+                raise
+            raise Retryable(
+                "The server of Spark Connect does not answer for the query any more.",
+                remedy="Start again when it is there: nothing is lost.",
+            ) from gone
+
+    def _end_tries(self) -> None:
+        """Have a batch that is tried again and again fail soon: Spark and the end of the process wait for it."""
+        if self._delivery.opened is not None:
+            self._delivery.opened.drain(grace_s=0)
+
     def _wait(self) -> None:
         try:
             self._streaming.awaitTermination(POLL_S)  # type: ignore[arg-type]
@@ -170,6 +178,7 @@ class Query:
             opened.coordinator.require_newest()
         except Fenced as fenced:
             self._delivery.failure = fenced
+            self._end_tries()
             self._streaming.stop()
         except PenstockError:  # the ledger cannot be read just now; the next batch fails if that lasts
             return

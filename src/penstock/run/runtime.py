@@ -4,12 +4,13 @@ import os
 import platform
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import penstock
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
+from penstock.commit.append import RETRY_TIMEOUT_S, Sleep, stop_after_time, with_backoff
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.executor import DeferredPublish
 from penstock.core.model import NEWEST_ROW_DIGEST, BatchId, Entry, Guarantee, Nonce, Opened, PipelineName, SinkName, SourceName
@@ -37,6 +38,8 @@ class Runtime:
     """The quarantine, one of `sinks`, which gets no row of the pipeline. If None, a sink of that name is like any other."""
     left: Nonce | None = None
     """The newest entry of the ledger when a client of Spark Connect left the pipeline to its server."""
+    retry_timeout_s: float = RETRY_TIMEOUT_S
+    """How long an append or a publication is tried while the ledger or a sink does not answer."""
 
     @property
     def row_sinks(self) -> tuple[Sink, ...]:
@@ -84,14 +87,23 @@ def prepare(runtime: Runtime, *, schema: str | None, taken: Mapping[SinkName, Ta
     require_decided(runtime.ledger, runtime.sinks, pipeline=runtime.pipeline, markers=markers)
 
 
-def coordinator_of(runtime: Runtime, *, deferred: DeferredPublish | None = None) -> Coordinator:
-    """Return a coordinator over the runtime's ledger and sinks, not opened yet."""
+def coordinator_of(
+    runtime: Runtime,
+    *,
+    deferred: DeferredPublish | None = None,
+    sleep: Sleep = time.sleep,
+    stop_wanted: Callable[[], bool] = bool,
+) -> Coordinator:
+    """Return a coordinator over the runtime's ledger and sinks, not opened yet.
+
+    `sleep` pauses between tries (seconds). Once `stop_wanted` returns true what was tried twice is not tried again.
+    """
     return Coordinator(
         pipeline=runtime.pipeline,
         ledger=runtime.ledger,
         sinks=runtime.sinks,
         now_ms=now_ms,
-        sleep=time.sleep,
+        retrying=with_backoff(stop_after_time(runtime.retry_timeout_s, stop_wanted), sleep),
         executor=map if len(runtime.sinks) < 2 else partial(map_concurrently, parallel=len(runtime.sinks)),
         deferred=deferred,
     )

@@ -1,7 +1,7 @@
 """The start of a pipeline on Spark: the DataFrame, the guarantee, recovery, the query."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -38,7 +38,13 @@ if TYPE_CHECKING:
 
 
 def start(
-    settings: PipelineSettings, plan: DeliveryPlan, spark: SparkSession, *, observers: Sequence[Observer], batches: int | None
+    settings: PipelineSettings,
+    plan: DeliveryPlan,
+    spark: SparkSession,
+    *,
+    observers: Sequence[Observer],
+    batches: int | None,
+    stop_wanted: Callable[[], bool],
 ) -> Query:
     """Start a pipeline's query, for `Pipeline.start`. Everything that can be refused is refused before Spark plans a batch."""
     decoding = decode_passes(settings.sources)
@@ -54,7 +60,7 @@ def start(
     if not settings.trigger.batches_have_identity:
         return start_unprotected(settings, frame, delivery)
     writer = _configured(frame.writeStream, settings, name=settings.pipeline)
-    return delivery.start_checked(writer, observers=observers, batches=batches)
+    return delivery.start_checked(writer, observers=observers, batches=batches, stop_wanted=stop_wanted)
 
 
 def _configured(writer: DataStreamWriter, settings: PipelineSettings, *, name: str) -> DataStreamWriter:

@@ -32,7 +32,7 @@ from penstock.spec.sql import SQL
 
 _ORDER = (
     "pipeline", "home", "guarantee", "spark", "sources", "transform", "sinks", "quarantine",
-    "output_mode", "trigger", "checkpoint", "ledger", "spool", "publish_behind",
+    "output_mode", "trigger", "checkpoint", "ledger", "spool", "publish_behind", "retry_timeout",
 )  # fmt: skip
 OutputMode = Literal["append", "update", "complete"]
 _Place: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
@@ -164,6 +164,12 @@ class DeliverySettings(Settings):
         description="Publish a batch while Spark computes the next one, for throughput: Spark goes on as soon as it is decided, "
         "which nothing undoes, and the sinks show it a little later.",
     )
+    retry_timeout: Duration = Field(
+        default=60_000,
+        description="How long an append to the ledger or a publication is tried, with growing pauses, while a ledger or sink "
+        "does not answer; then the run ends with exit code 75. Both are tried twice at least.",
+        json_schema_extra={"default": "1m"},
+    )
 
     @model_validator(mode="after")
     def _places_do_not_overlap(self) -> Self:
@@ -219,6 +225,7 @@ class PipelineSettings(DeliverySettings):
             ledger: _Place = ...,
             spool: _Place = ...,
             publish_behind: bool = False,
+            retry_timeout: int | str = "1m",
         ) -> None: ...
 
     @property

@@ -5,21 +5,20 @@ from collections.abc import Sequence
 from itertools import islice
 
 from penstock import errors
-from penstock.errors import Failed, Fenced, OutcomeUnknown, PenstockError, PublishFailed, Refused, Retryable, Usage
+from penstock.errors import Failed, Fenced, NotPublishedYet, OutcomeUnknown, PenstockError, PublishFailed, Refused, Usage
 
 _SHOWN = 5
 
 
 def urgency(error: PenstockError) -> int:
     """Return the rank of `error`. 0, the most urgent, is a newer run; then come errors that need an act, then passing ones."""
-    passing = isinstance(error, PublishFailed) and isinstance(error.__cause__, Retryable)
     order = (
         isinstance(error, Fenced),
         isinstance(error, Refused),
         isinstance(error, Usage),
         isinstance(error, Failed) and type(error) not in {Failed, PublishFailed},
-        isinstance(error, Failed) and not passing,
-        passing,
+        isinstance(error, Failed),
+        isinstance(error, NotPublishedYet),
         isinstance(error, OutcomeUnknown),
     )
     return next((at for at, holds in enumerate(order) if holds), len(order))

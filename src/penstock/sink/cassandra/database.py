@@ -13,7 +13,7 @@ from cassandra.policies import ConstantReconnectionPolicy, DCAwareRoundRobinPoli
 from cassandra.query import BatchStatement, BatchType, BoundStatement, tuple_factory
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
-from penstock.errors import Failed, PenstockError, PublishFailed, Retryable
+from penstock.errors import Failed, NotPublishedYet, PenstockError, PublishFailed, Retryable
 from penstock.sink.cassandra.address import CONSISTENCIES, Address, address_of
 from penstock.sink.cassandra.errors import DRIVER_ERRORS, translate_error
 from penstock.sql.session import Connections
@@ -160,14 +160,14 @@ class StepRetry:
         )
 
     def __call__(self, step: Callable[[Connection], T]) -> T:
-        """Return what `step` returns. Raises PublishFailed after `wait_s`, and at once for an error that will not pass.
+        """Return what `step` returns. Raises NotPublishedYet after `wait_s`, and at once PublishFailed for an error that lasts.
 
         Raises nothing that the coordinator would retry: the step has been retried for long enough.
         """
         try:
             done: T = self._retrying(self._once, step)
         except Retryable as error:
-            raise PublishFailed(
+            raise NotPublishedYet(
                 f"{error.message.rstrip('.')}; publishing was tried for {self._wait_s:g} s.",
                 remedy=f"{error.remedy} The batch is decided; the next start publishes it.",
             ) from error

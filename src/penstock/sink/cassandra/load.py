@@ -44,11 +44,11 @@ class Writer:
         self._read_keys = self._statements.read_keys(dated)
 
     def displaced(self, batches: Iterator["pa.RecordBatch"]) -> Replaced:
-        """Count and hash what the table holds under the keys of `batches`. Raises PublishFailed."""
+        """Count and hash what the table holds under the keys of `batches`. Raises NotPublishedYet, PublishFailed."""
         return sum((self._displaced(wave) for wave in _waves(batches)), Replaced())
 
     def write(self, batches: Iterator["pa.RecordBatch"], *, at_us: int) -> None:
-        """Write all rows, and return when every one was acknowledged. Raises PublishFailed."""
+        """Write all rows, and return when every one was acknowledged. Raises NotPublishedYet, PublishFailed."""
         for wave in _waves(batches):
             row_bytes = max(1, wave.nbytes // wave.num_rows)
             rows = [(*row, at_us) for row in zip(*map(STORAGES.values_of, wave.columns), strict=True)]

@@ -56,7 +56,7 @@ class CassandraSink(CatalogSink[Connection, TableSchema]):
     `write` is `upsert` (a row replaces the one with its key; of several rows of one batch the last one counts) or `append` (no
     key ever repeats, so nothing is read before it is written). `key` is the whole primary key; `partition_by` its first columns
     that are the partition key, by default the first one. Requests that fail or are not answered are repeated for `wait_s`, then
-    PublishFailed is raised; the next start goes on.
+    NotPublishedYet is raised; the next start goes on.
     """
 
     _database: Database

@@ -24,7 +24,7 @@ from penstock.core.model import (
     SinkReport,
     Totals,
 )
-from penstock.errors import Failed, OutcomeUnknown, PenstockError, PublishFailed
+from penstock.errors import Failed, OutcomeUnknown, PenstockError, PublishFailed, Retryable
 from penstock.protocols import SinkDecisions
 from penstock.sink.own.author import Author, OwnBatch, T, batch_key
 from penstock.sink.own.mark import OwnMarkerStore
@@ -114,7 +114,7 @@ class OwnSink(TableSink, Author[T], Generic[T]):
         return None if marker is None else marker.high_water_mark
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
-        """Create target and mark, or check the existing ones. Raises Usage, Refused, Failed."""
+        """Create target and mark, or check the existing ones. Raises Usage, Refused, Failed, Retryable."""
         self._spool.prepare(pipeline)
         if schema is None:
             return
@@ -229,13 +229,17 @@ class OwnSink(TableSink, Author[T], Generic[T]):
 
     @contextmanager
     def _translate_errors(self, kind: type[PenstockError]) -> Iterator[None]:
-        """Raise exceptions of the author's code as `kind`: after one, only the mark tells what happened."""
+        """Raise exceptions of the author's code as `kind`: after one, only the mark tells what happened.
+
+        Those that say that a target does not answer are raised as a Retryable also where `kind` is none.
+        """
         try:
             yield
         except (PenstockError, NotStoredError):
             raise
         except Exception as cause:
-            raise kind(
+            is_away = isinstance(cause, ConnectionError | TimeoutError) and not issubclass(kind, Retryable)
+            raise (Retryable if is_away else kind)(
                 f"Sink {self._name!r} raised {raised(cause)}",
                 remedy="Correct the sink's code and start again: the next start publishes what was decided.",
             ) from cause

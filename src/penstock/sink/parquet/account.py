@@ -78,7 +78,7 @@ class Upload(Protocol):
     """Read by pyarrow. Always False: a Parquet writer dropped after an error still writes, and that is thrown away."""
 
     def write(self, data: bytes) -> int:
-        """Append bytes; called by pyarrow. Raises StageFailed."""
+        """Append bytes; called by pyarrow. Raises StageFailed, Retryable."""
         ...
 
     def flush(self) -> None:
@@ -86,7 +86,7 @@ class Upload(Protocol):
         return
 
     def finish(self) -> Finished:
-        """Make the bytes durable, or return them to travel in the decision. Raises StageFailed."""
+        """Make the bytes durable, or return them to travel in the decision. Raises StageFailed, Retryable."""
         ...
 
     def abandon(self) -> None:

@@ -123,7 +123,7 @@ class ParquetStageWriter:
         self._pool = ThreadPoolExecutor(_FINISHING, thread_name_prefix="penstock-stage")
 
     def write(self, rows: "pa.RecordBatch", *, hashes: "pa.UInt64Array", accounts: "pa.StringArray | None") -> None:
-        """Take `rows`. Raises StageFailed: unknown account, text not UTF-8, value without a directory, failure of the store."""
+        """Take `rows`. Raises StageFailed: unknown account, text not UTF-8, value without directory, failing store; Retryable."""
         if rows.num_rows == 0:
             return
         require_valid(rows, sink=self._settings.sink)
@@ -132,7 +132,7 @@ class ParquetStageWriter:
             self._split()
 
     def finish(self) -> Sequence[Staged]:
-        """Write the buffered rows, then make files and names durable. Return one piece per file. Raises StageFailed."""
+        """Write the buffered rows, and make files and names durable. Return a piece per file. Raises StageFailed, Retryable."""
         if self._chunk.rows:
             self._split()
         for group in self._buffer.rest():

@@ -131,7 +131,7 @@ class SpoolWriter:
         self._digest += digest(hashes if self._stager.hashed is None else self._stager.hashed(rows, hashes))
 
     def finish(self) -> Sequence[Staged]:
-        """Make the piece durable and return it; return nothing if there were no rows. Raises StageFailed."""
+        """Make the piece durable and return it; return nothing if there were no rows. Raises StageFailed, Retryable."""
         if self._target is None:
             return []
         with self._translate_errors():

@@ -13,6 +13,9 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import Any
 
+from tenacity import stop_after_attempt
+
+from penstock.commit.append import with_backoff
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.outcome import StagedBatch
 from penstock.commit.verification import LedgerDecisions, verify_sink
@@ -25,6 +28,7 @@ from penstock.testing.conformance.rig import PIPELINE, Row, SinkRig, make_rows
 
 _PARTITIONS = 2
 _ROWS = 60
+_TRIES = 5
 
 
 def rows_of(number: int, rig: SinkRig | None = None) -> list[Row]:
@@ -60,7 +64,8 @@ def driver(rig: SinkRig, ledger: Ledger) -> Iterator[tuple[Bench, Sink, Coordina
     bench = Bench(rig)
     try:
         sink = bench.sink()
-        coordinator = Coordinator(pipeline=PIPELINE, ledger=ledger, sinks=[sink], now_ms=lambda: 0, sleep=wait)
+        retrying = with_backoff(stop_after_attempt(_TRIES), wait)
+        coordinator = Coordinator(pipeline=PIPELINE, ledger=ledger, sinks=[sink], now_ms=lambda: 0, retrying=retrying)
         coordinator.open(Opened(owner="suite", checkpoint="none", pipeline_digest="0" * 16, sinks=(sink.name,)))
         yield bench, sink, coordinator
     finally:

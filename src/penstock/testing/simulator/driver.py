@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from greenlet import greenlet
 
+from penstock.commit.append import NO_PAUSE
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.outcome import StagedBatch
 from penstock.core.model import Attempt, Batch, Generation, Nonce, Opened, PipelineName, Staged
@@ -47,7 +48,7 @@ class Driver:
             ledger=WatchedLedger(SteppedStore(self._world.store, history, self), history, pipeline=PIPELINE),
             sinks=self._sinks,
             now_ms=self._world.now_ms,
-            sleep=lambda _seconds: None,
+            retrying=NO_PAUSE,
             deferred=self._beside,
             retained=shape.retained,
             prune_every=1,

@@ -39,7 +39,7 @@ class ObjectUpload(PartedUpload, Upload):
             return super().write(data)
 
     def finish(self) -> Finished:
-        """Send the rest and wait for all parts, or return a small file's bytes. Raises StageFailed.
+        """Send the rest and wait for all parts, or return a small file's bytes. Raises StageFailed, Retryable.
 
         A store that accepts a put however late it arrives gets uploads only: publishing consumes an upload, so a late repetition
         cannot bring back a file that maintenance removed.
