@@ -49,7 +49,7 @@ CUT = {
     "source": ("src/penstock/source/open.py", "_explained(name, source, read_spark_error(scrub(str(error)))"),
     "schema": ("src/penstock/source/open.py", "_bad_schema(name, text, read_spark_error(scrub(str(error))))"),
     "watermark": ("src/penstock/source/open.py", "reason = read_spark_error(scrub(str(error)))"),
-    "merge": ("src/penstock/sink/table/script.py", "scrub(statement.shown.strip())"),
+    "merge": ("src/penstock/sink/table/script.py", "scrub(statement.shown)"),
 }
 STATES = {
     "finding": ("src/penstock/core/model.py", '"message", scrub(self.message)'),

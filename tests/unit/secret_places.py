@@ -28,7 +28,7 @@ PARTS = (MARKER[:6], MARKER[-5:], QUOTED[-9:])
 """Of the marker: a text that is cut off holds one of them only, as does the marker in other signs."""
 
 NOBODY = "127.0.0.1:1"
-TOP = "pipeline: p\nhome: ./state\n"
+TOP = "pipeline: p\nhome: ./state\nguarantee: at_least_once\n"
 SOURCE = "sources: {s: {format: rate}}\n"
 SINK = "sinks: {m: {type: console}}\n"
 
@@ -193,7 +193,7 @@ PLACES = {
     "select without a name": sink("type: console, select: [\"concat(CAST(value AS STRING), '${S}')\"]", "TakesRows.select"),
     "wrong select": sink("type: console, select: [\"concat(nothing, '${S}') AS a\"]", "TakesRows.select"),
     "select of more than the row": sink("type: console, select: [\"max('${S}') AS a\"]", "TakesRows.select"),
-    "select of one name twice": sink("type: console, select: [\"'${S}'\", \"'${S}'\"]", "TakesRows.select"),
+    "select of one name twice": sink("type: console, select: ['1 AS `${S}`', '2 AS `${S}`']", "TakesRows.select"),
     "delete_when": sink(f"{UPSERT}, delete_when: \"CAST(value AS STRING) = '${{S}}'\"", "DeletesRows.delete_when"),
     "wrong delete_when": sink(f"{UPSERT}, delete_when: \"nothing = '${{S}}'\"", "DeletesRows.delete_when"),
     "delete_when that is no predicate": sink(f"{UPSERT}, delete_when: \"concat('${{S}}', '')\"", "DeletesRows.delete_when"),

@@ -61,9 +61,11 @@ def script_of(text: str, syntax: Syntax) -> Script:
     """Return the statements in `text`. Raise Usage for one that may end the transaction, or if none reads the staged rows."""
     statements = tuple(statement for statement in _split(text, syntax) if statement.shown.strip())
     for statement in statements:
-        word = _WORD.match(statement.shown.lstrip(" \t\r\n("))
+        word = _first_word(statement.shown)
         if word is None or word[0].upper() not in syntax.starts:
-            begins = word[0] if word else scrub(statement.shown.strip())[:20]
+            shown = scrub(statement.shown)
+            word = _first_word(shown)
+            begins = word[0] if word else shown.strip()[:20]
             raise Usage(
                 f"A statement of `merge` begins with {begins!r}, expected one of {', '.join(sorted(syntax.starts))}.",
                 remedy="Leave transactions, tables and settings alone: the statements run inside Penstock's own transaction.",
@@ -74,6 +76,10 @@ def script_of(text: str, syntax: Syntax) -> Script:
             remedy=f"Write {STAGED} where the batch's rows are to be read, as the name of a table.",
         )
     return Script(statements)
+
+
+def _first_word(statement: str) -> "re.Match[str] | None":
+    return _WORD.match(statement.lstrip(" \t\r\n("))
 
 
 def _split(text: str, syntax: Syntax) -> Iterator[Statement]:
