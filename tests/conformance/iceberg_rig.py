@@ -5,6 +5,7 @@ import json
 import re
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlparse
 
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError, ValidationException
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import Table
@@ -39,6 +40,8 @@ from penstock.sink.parquet.directory import DirectoryAccount
 from penstock.sink.parquet.object import ObjectAccount
 from penstock.testing.conformance import PIPELINE, SWAPPED, Row
 
+CONFLICTS = (CommitFailedException, ValidationException)
+_TRIES = 20
 NAME = "shop.orders"
 MARKER = f"penstock.{PIPELINE}:lake"
 """The property that is the marker."""
@@ -152,13 +155,18 @@ class IcebergRig(LakeRig):
         return found
 
     def change(self, *, added: "tuple[pa.Table, DataFile] | None" = None, removed: DataFile | None = None) -> None:
-        transaction = self.table().transaction()
-        with transaction.update_snapshot().overwrite() as overwrite:
-            if removed is not None:
-                overwrite.delete_data_file(removed)
-            if added is not None:
-                overwrite.append_data_file(self.written(*added))
-        transaction.commit_transaction()
+        """Commit it, again as long as a driver commits meanwhile."""
+        entry = None if added is None else self.written(*added)
+        for left in reversed(range(_TRIES)):
+            transaction = self.table().transaction()
+            with suppress(*(CONFLICTS if left else ())):
+                with transaction.update_snapshot().overwrite() as overwrite:
+                    if removed is not None:
+                        overwrite.delete_data_file(removed)
+                    if entry is not None:
+                        overwrite.append_data_file(entry)
+                transaction.commit_transaction()
+                return
 
     def written(self, rows: "pa.Table", like: DataFile) -> DataFile:
         numbered = schema_to_pyarrow(self.table().schema())
