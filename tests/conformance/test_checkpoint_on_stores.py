@@ -204,7 +204,7 @@ def test_an_object_that_was_overwritten_is_refused_until_its_time_is_noted(accou
     assert first is not None
     assert first.modified_ms is not None
     assert abs(first.modified_ms / 1000 - time.time()) < 60
-    inputs = {SourceName("s"): [InputFile(f"{place.url}/{quote(name)}", first.modified_ms + 789)]}
+    inputs = {SourceName("s"): [InputFile(url, first.modified_ms + 789)]}
     require_unchanged(BatchId(3), inputs, look=look)
     while look.at([file])[0].modified_ms == first.modified_ms:  # one of the same second is taken for the one that was planned
         store.put(name, b"12")
