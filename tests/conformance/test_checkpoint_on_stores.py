@@ -199,15 +199,18 @@ def test_an_object_that_was_overwritten_is_refused_until_its_time_is_noted(accou
     place, store = account
     name = "in/with space and 'quote'.csv"
     store.put(name, b"12345")
-    look, file = InputListing(f"{place.url}/checkpoint", options=place.options), InputFile(f"{place.url}/{quote(name)}", 1)
-    [first] = look.at([file])
+    look = InputListing(f"{place.url}/checkpoint", options=place.options)
+    url = f"{place.url}/{quote(name)}"
+    [first] = look.at([InputFile(url, 1)])
     assert first is not None
     assert first.modified_ms is not None
     assert abs(first.modified_ms / 1000 - time.time()) < 60
     inputs = {SourceName("s"): [InputFile(url, first.modified_ms + 789)]}
     require_unchanged(BatchId(3), inputs, look=look)
-    while look.at([file])[0].modified_ms == first.modified_ms:  # one of the same second is taken for the one that was planned
-        store.put(name, b"12")
+    deadline = time.monotonic() + 10
+    while look.at([InputFile(url, 1)]) == [first]:  # an object of the same second is taken for the one that was planned
+        assert time.monotonic() < deadline
+        store.put(name, b"12345")
     for data in (b"12", b"12345"):
         store.put(name, data)
         with pytest.raises(InputChanged, match=r"quote'\.csv was modified at \d+\.000, expected") as refused:

@@ -172,7 +172,8 @@ PLACES = {
         "type: dbapi, driver: psycopg, connect: {conninfo: 'host=127.0.0.1 port=1', password: SECRET}, table: t", "DBAPI.connect"
     ),
     "columns of a dbapi sink": sink(
-        "type: dbapi, driver: sqlite3, connect: {database: ':memory:'}, table: t, columns: {value: \"TEXT CHECK (value <> '${S}')\"}",
+        "type: dbapi, driver: sqlite3, connect: {database: ':memory:'}, table: t, "
+        "columns: {value: \"TEXT CHECK (value <> '${S}')\"}",
         "DBAPI.columns",
     ),
     "postgres ledger": top(f"ledger: 'postgresql://u:QUOTED@{NOBODY}/d'", "LedgerPlace.url"),
