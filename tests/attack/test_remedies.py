@@ -111,7 +111,7 @@ def test_a_decision_whose_answer_was_lost(pipelines, monkeypatch, landed):
         broken.setattr("penstock.ledger.directory.os.link", lose_answer)
         with pytest.raises(OutcomeUnknown) as told:
             pipeline.run(ROWS[1:])
-    assert told.value.remedy == "Start again: it is looked at."
+    assert told.value.remedy == "Start again: the start reads what is there."
     assert pipeline.content() == Counter(ROWS[:1])
     if landed:
         target, data = on_their_way[0]

@@ -155,4 +155,4 @@ def test_a_spool_whose_store_does_not_tell_is_left_to_its_owner() -> None:
     (place, _) = accounts_on(lifecycle="s3")["lifecycle"]
     [lifecycle] = SpoolRoot(url=place.url, options=place.options).lifecycle()
     assert not lifecycle.warns
-    assert "does not tell" in lifecycle.message
+    assert "cannot be read" in lifecycle.message

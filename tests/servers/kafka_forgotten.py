@@ -9,11 +9,15 @@ from typing import Any
 
 from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
+from kafka.errors import RetriableError
 from kafka.protocol.producer.produce import ProduceRequest
 from kafka.record.default_records import DefaultRecordBatchBuilder
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 _TRUSTED = "transaction.partition.verification.enable"
 _SIZE, _BEFORE_VERSION_2 = 100_000, 8
+_ANEW = Retrying(retry=retry_if_exception_type(RetriableError), stop=stop_after_delay(30), wait=wait_fixed(0.05), reraise=True)
+"""The broker of a partition that was added a moment ago may not know yet that it leads it."""
 
 
 @contextmanager
@@ -29,7 +33,7 @@ def leave_open(bootstrap: str, name: str, topic: str, partition: int, records: S
     with closing(KafkaAdminClient(bootstrap_servers=bootstrap)) as admin:
         owner = admin.describe_transactions([name])[name]
         at = TopicPartition(topic, partition)
-        producers = admin.describe_producers([at])[at].active_producers
+        producers = _ANEW(admin.describe_producers, [at])[at].active_producers
         same = [one for one in producers if (one.producer_id, one.producer_epoch) == (owner.producer_id, owner.producer_epoch)]
         first = same[0].last_sequence + 1 if same else 0
         batch = DefaultRecordBatchBuilder(2, 0, 0, owner.producer_id, owner.producer_epoch, first, _SIZE)

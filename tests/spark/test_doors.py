@@ -138,7 +138,7 @@ CASES = {
         },
         sql="SELECT offset AS n FROM s",
         refused=GuaranteeTooWeak,
-        says=r"source s \(kafka.*\) gives at_least_once: failOnDataLoss=false makes Spark pass over records",
+        says=r"source s \(kafka.*\) gives at_least_once: failOnDataLoss=false makes Spark silently skip records",
         not_by=(CLIENT,),  # whose server has no connector of Spark's
     ),
     "real time": Case(
