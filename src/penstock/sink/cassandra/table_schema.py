@@ -114,8 +114,8 @@ def dropped_us(connection: Connection, target: Target, columns: Sequence[str]) -
 
     One that was added again hides all values whose time stamp is not above that.
     """
-    dropped: dict[str, int] = dict(connection.execute(sql.DROPPED, (connection.keyspace, target.table)))
-    return max((at_ms * 1000 + 999 for name, at_ms in dropped.items() if name in columns), default=0)
+    dropped = connection.execute(sql.DROPPED, (connection.keyspace, target.table))
+    return max((at_ms * 1000 + 999 for name, at_ms in dropped if name in columns), default=0)
 
 
 def few_copies(connection: Connection) -> str | None:
