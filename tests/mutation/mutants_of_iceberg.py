@@ -47,9 +47,9 @@ MUTANTS_OF_ICEBERG = (
     Mutant(
         bug=35,
         name="lake-partitions-rewritten-files-by-the-settings",
-        file="src/penstock/sink/lake/merge.py",
-        find="field_ids=field_ids, partition_by=snapshot.partition_by)",
-        replace="field_ids=field_ids)",
+        file="src/penstock/sink/lake/table_writer.py",
+        find="field_ids=snapshot.field_ids, partition_by=snapshot.partition_by)",
+        replace="field_ids=snapshot.field_ids)",
         tests=(f"{GROWN}::test_settings_that_changed_partition_no_decided_rows[delta]",),
     ),
     Mutant(
@@ -200,8 +200,8 @@ MUTANTS_OF_ICEBERG = (
     Mutant(
         bug=43,
         name="iceberg-rewrites-files-without-the-numbers-of-the-columns",
-        file="src/penstock/sink/lake/merge.py",
-        find="replace(self.stager.settings, field_ids=field_ids, ",
+        file="src/penstock/sink/lake/table_writer.py",
+        find="replace(self.stager.settings, field_ids=snapshot.field_ids, ",
         replace="replace(self.stager.settings, field_ids=None, ",
         tests=(f"{LAKE_KEYS}::test_of_rows_with_one_key_the_last_one_counts[iceberg-OverlappingRig]",),
     ),

@@ -36,6 +36,7 @@ from penstock.sink.lake.row_validator import require_key
 from penstock.sink.lake.staged_files import StagedFiles
 from penstock.sink.lake.staging import FlatUploads
 from penstock.sink.lake.statistics import FileNotes, fingerprint
+from penstock.sink.lake.table_writer import TableWriter
 from penstock.sink.lake.verification import VerifiedTable
 from penstock.sink.lake.write_mode import APPENDING, REPLACE, WriteMode, decided_mode, require_mode
 from penstock.sink.parquet.account import Area
@@ -295,15 +296,19 @@ class LakeSink:
                 f"Batch {publication.batch.batch_id} was decided with write: {mode.write}, and sink {self.name!r} has no spool.",
                 remedy=f"Set `write: {mode.write}` and `key` back and start again.",
             )
-        spool, uploads = self._spool, self._uploads or FlatUploads(place=area.prepare())
-        settings = replace(self._settings, footer_notes=FileNotes(), inline_limit_bytes=0)
+        spool = self._spool
         return MergeByKey(
             decided=decided,
             spooled=lambda: spool.read(publication.staged, pipeline=publication.pipeline),
-            stager=ParquetStager(settings=settings, areas={ONLY_ACCOUNT: uploads}),
-            area=area,
+            writer=self._writer(area),
             log=self._log,
         )
+
+    def _writer(self, area: Area) -> TableWriter:
+        """Return what the driver itself writes files of the table with."""
+        uploads = self._uploads or FlatUploads(place=area.prepare())
+        settings = replace(self._settings, footer_notes=FileNotes(), inline_limit_bytes=0)
+        return TableWriter(stager=ParquetStager(settings=settings, areas={ONLY_ACCOUNT: uploads}), area=area)
 
     def _report(self, snapshot: TableSnapshot, table: VerifiedTable, decisions: SinkDecisions) -> SinkReport:
         """Compare files with the ledger; or, once rows replaced others, the rows of the table with what its marker counts."""
