@@ -88,8 +88,8 @@ MUTANTS_OF_ICEBERG = (
         bug=9,
         name="iceberg-commits-files-without-the-marker",
         file=LOG,
-        find="        transaction.set_properties(noted)\n",
-        replace="",
+        find="            transaction.set_properties(noted)\n",
+        replace="            pass\n",
         tests=(f"{SUITE}::test_publishing_again_changes_nothing[plain]",),
     ),
     Mutant(
@@ -104,7 +104,7 @@ MUTANTS_OF_ICEBERG = (
     Mutant(
         bug=31,
         name="iceberg-keeps-no-identity-in-the-property",
-        file=LOG,
+        file="src/penstock/sink/iceberg/marker_notes.py",
         find='        ledger_id=None if noted["ledger_id"] is None else LedgerId(noted["ledger_id"]),\n',
         replace="        ledger_id=None,\n",
         tests=(f"{MARKER}::test_a_marker_outlives_its_snapshots",),
@@ -208,7 +208,7 @@ MUTANTS_OF_ICEBERG = (
     Mutant(
         bug=33,
         name="iceberg-counts-no-rows-in-its-marker",
-        file=LOG,
+        file="src/penstock/sink/iceberg/marker_notes.py",
         find="        **({} if content is None else {",
         replace="        **({} if True else {",
         tests=(f"{BESIDE}::test_what_the_marker_counts_outlives_snapshots[OverlappingRig]",),

@@ -44,7 +44,7 @@ from penstock.sink.parquet.object.account import ObjectAccount
 
 PREPARE = FaultPoint("delta.prepare", "The table is looked at, and created if it is missing.")
 LOOK = FaultPoint("delta.look", "The table's newest snapshot is read, with its marker.")
-COMMIT = FaultPoint("delta.commit", "The files of a decided batch and the marker are committed to the table's log.")
+COMMIT = FaultPoint("delta.commit", "The files of a decided batch and the marker, or of a compaction, are committed to the log.")
 
 _CHECKPOINT_INTERVAL: Final = 10
 """Commits from one checkpoint to the next: with the library's 100, a commit costs four times as much by then."""
@@ -55,6 +55,7 @@ _LOOKED_BACK: Final = 50
 _PARTITION: Final = "partition"
 _NOTE: Final = "penstock."
 _WRITTEN_BY: Final = "written_by"
+_REWRITTEN_BY: Final = f"{_NOTE}rewritten_by"
 _UNQUOTED: Final = "/!'()*-._~$&+,;=:@"
 """Characters of a path that the library writes into the log unquoted. Writers do not agree how some others are quoted."""
 
@@ -104,6 +105,11 @@ class DeltaLog(TableLog):
                 remedy="Try again. If it stays so, see who else writes to the table, and with which version of Delta.",
             ) from cause
 
+    def at(self, version: int) -> "Snapshot":
+        """Return the snapshot of an older version. Raises what the library raises: its log may be cleaned up."""
+        table = DeltaTable(self.place.uri, version=version, storage_options=_options(self.place))
+        return Snapshot(place=self.place, table=table)
+
     def create(self, schema: str, partition_by: Sequence[str]) -> None:
         self.place.prove()
         try:
@@ -135,6 +141,10 @@ class Snapshot(TableSnapshot):
     @property
     def version(self) -> int:
         return self.table.version()
+
+    @property
+    def next_version(self) -> int:
+        return self.version + 1
 
     @property
     def partition_by(self) -> tuple[str, ...]:
@@ -202,15 +212,15 @@ class Snapshot(TableSnapshot):
 
     def marker_of(self, position: Position, pipeline: PipelineName, sink: SinkName) -> HighWaterMark | None:
         notes = self._notes_of(position, pipeline, sink)
-        if notes is None:
-            return None
-        return HighWaterMark(
-            position=position,
-            ledger_id=LedgerId(notes["ledger_id"]) if "ledger_id" in notes else None,
-            generation=Generation(int(notes["generation"])),
-            query_id=QueryId(notes["query_id"]),
-            batch_id=BatchId(int(notes["batch_id"])),
-        )
+        return None if notes is None else _mark_of(notes)
+
+    def marker_at(self, version: int, pipeline: PipelineName, sink: SinkName) -> HighWaterMark | None:
+        """Return the marker that the newest publication up to `version` set, None if none of its last commits tells of one."""
+        for at in range(version, max(version - _LOOKED_BACK, -1), -1):
+            notes = _noted(self.commit_info(at) or {})
+            if (notes.get("pipeline"), notes.get("sink")) == (pipeline, sink):
+                return _mark_of(notes)
+        return None
 
     def written_by(self, position: Position, pipeline: PipelineName, sink: SinkName) -> str | None:
         notes = self._notes_of(position, pipeline, sink)
@@ -218,28 +228,47 @@ class Snapshot(TableSnapshot):
 
     def _notes_of(self, position: Position, pipeline: PipelineName, sink: SinkName) -> Mapping[str, str] | None:
         wanted = {"pipeline": pipeline, "sink": sink, "position": str(position)}
-        for commit in self.table.history(_LOOKED_BACK):
-            notes = {key[len(_NOTE) :]: str(value) for key, value in commit.items() if key.startswith(_NOTE)}
-            if wanted.items() <= notes.items():
-                return notes
-        return None
+        found = map(_noted, self.table.history(_LOOKED_BACK))
+        return next((notes for notes in found if wanted.items() <= notes.items()), None)
 
     def commit(self, change: Change, publication: Publication) -> int:
-        removed = [self._removed(file) for file in change.removed]
-        with _committing(self.place.uri, remedy="The batch is decided; mend that, and the next start publishes it."):
-            actions: list[AddAction | RemoveAction] = [*(self._added(file) for file in change.added), *removed]
+        decided = "The batch is decided; mend that, and the next start publishes it."
+        return self._commit(change, _properties(change, publication), remedy=decided)
+
+    def rewrite(self, change: Change) -> int:
+        notes = {_REWRITTEN_BY: str(change.written_by)}
+        properties = CommitProperties(custom_metadata=notes, max_commit_retries=0 if change.is_exclusive else None)
+        return self._commit(change, properties, remedy="No row changed; mend that, and a later round does it.")
+
+    def has_rewritten(self, version: int, nonce: str) -> bool | None:
+        found = self.commit_info(version)
+        return None if found is None else found.get(_REWRITTEN_BY) == nonce
+
+    def commit_info(self, version: int) -> Mapping[str, Any] | None:
+        """Return what the log notes of the commit that is `version`; None if it does not have that commit yet, or any more."""
+        data = self.place.read_log(f"{version:020d}.json")
+        if data is None:
+            return None
+        actions = (json.loads(line) for line in data.decode().splitlines() if line.strip())
+        return next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+
+    def _commit(self, change: Change, properties: CommitProperties, *, remedy: str) -> int:
+        removed = [self._removed(file, data_change=not change.is_rewrite) for file in change.removed]
+        with _committing(self.place.uri, remedy=remedy):
+            added = [self._added(file, data_change=not change.is_rewrite) for file in change.added]
+            actions: list[AddAction | RemoveAction] = [*added, *removed]
             with COMMIT.around(error=delta_error, lost=delta_error):
                 self.table.create_write_transaction(
                     actions,
                     "append",
                     self.table.schema(),
                     partition_by=list(self.partition_by),
-                    commit_properties=_properties(change, publication),
+                    commit_properties=properties,
                 )
             self.table.update_incremental()
             return self.version
 
-    def _removed(self, file: TableFile) -> RemoveAction:
+    def _removed(self, file: TableFile, *, data_change: bool) -> RemoveAction:
         """Return the action that removes a file. The library quotes its path; the log's own path must come out of that."""
         path = unquote(file.path)
         if quote(path, safe=_UNQUOTED) != file.path:
@@ -250,19 +279,19 @@ class Snapshot(TableSnapshot):
             )
         return RemoveAction(
             path,
-            data_change=True,
+            data_change=data_change,
             deletion_timestamp=int(time.time() * 1000),
             size=file.size_bytes,
             partition_values=dict(file.values),
         )
 
-    def _added(self, file: TableFile) -> AddAction:
+    def _added(self, file: TableFile, *, data_change: bool) -> AddAction:
         return AddAction(
             path=file.path,
             size=file.size_bytes,
             partition_values=dict(file.values),
             modification_time=self.place.modified_ms(file.path),
-            data_change=True,
+            data_change=data_change,
             stats=file.statistics,
         )
 
@@ -340,6 +369,21 @@ def _notes(publication: Publication) -> Iterator[tuple[str, str]]:
     yield f"{_NOTE}rows", str(publication.totals.rows)
     if publication.ledger_id is not None:
         yield f"{_NOTE}ledger_id", publication.ledger_id
+
+
+def _noted(commit: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return what a commit's notes say of a publication, without the beginning of their names."""
+    return {key[len(_NOTE) :]: str(value) for key, value in commit.items() if key.startswith(_NOTE)}
+
+
+def _mark_of(notes: Mapping[str, str]) -> HighWaterMark:
+    return HighWaterMark(
+        position=Position(int(notes["position"])),
+        ledger_id=LedgerId(notes["ledger_id"]) if "ledger_id" in notes else None,
+        generation=Generation(int(notes["generation"])),
+        query_id=QueryId(notes["query_id"]),
+        batch_id=BatchId(int(notes["batch_id"])),
+    )
 
 
 def _application(pipeline: PipelineName, sink: SinkName) -> str:

@@ -49,6 +49,10 @@ class TablePlace(Protocol):
         """Remove a file that no version of the table has, unless it is gone already. Raises OSError, or what a store raises."""
         ...
 
+    def read_log(self, name: str) -> bytes | None:
+        """Return a file of the table's log, None if it is not there. Raises OSError, or what a store raises."""
+        ...
+
     def sync(self, *, since: int, upto: int) -> None:
         """Make the commits after version `since` up to `upto` durable, if the library did not. Raises PublishFailed."""
         ...
@@ -75,6 +79,12 @@ class DirectoryPlace:
 
     def remove(self, path: str) -> None:
         (self.account.root / path).unlink(missing_ok=True)
+
+    def read_log(self, name: str) -> bytes | None:
+        try:
+            return (self.account.root / _LOG / name).read_bytes()
+        except FileNotFoundError:
+            return None
 
     def sync(self, *, since: int, upto: int) -> None:
         log = self.account.root / _LOG
@@ -129,6 +139,9 @@ class StorePlace:
 
     def remove(self, path: str) -> None:
         self._store.delete(path)
+
+    def read_log(self, name: str) -> bytes | None:
+        return self._store.get(f"{_LOG}/{name}")
 
     def sync(self, *, since: int, upto: int) -> None:
         """Do nothing: what the store has accepted is durable."""

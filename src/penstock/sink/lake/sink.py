@@ -29,6 +29,8 @@ from penstock.protocols import Signature, SinkDecisions, TaskCheck
 from penstock.sink.lake.change import Decided, MakesChange
 from penstock.sink.lake.growth import Growth
 from penstock.sink.lake.log import TableLog, TableSnapshot
+from penstock.sink.lake.maintained_table import MaintainedTable
+from penstock.sink.lake.maintenance import Maintenance, Upkeep
 from penstock.sink.lake.merge import MergeByKey
 from penstock.sink.lake.publication import LakePublication
 from penstock.sink.lake.reader import FileReader
@@ -87,6 +89,7 @@ class LakeSink:
         inline_limit_bytes: int = INLINE_LIMIT_BYTES,
         mode: WriteMode = APPENDING,
         spool: Spool | None = None,
+        maintenance: Maintenance | None = None,
     ) -> None:
         with settings_of(name):
             require_mode(mode, tuple(partition_by))
@@ -95,6 +98,7 @@ class LakeSink:
         self._pipeline = pipeline
         self._account = account
         self._log = log
+        self._upkeep = None if maintenance is None else Upkeep(maintenance, title=log.title)
         self._create, self._adds_columns = create, schema_changes == "add"
         self._settings = WriteSettings(
             sink=name,
@@ -216,6 +220,18 @@ class LakeSink:
             if publication.ledger_id is not None:
                 self._claim(publication.ledger_id)
             return self._publish(publication, mode)
+
+    def maintain_target(self, publication: Publication) -> Sequence[str]:
+        """Compact and clean the table, as its settings say. Return warnings, and raise nothing."""
+        if self._upkeep is None:
+            return ()
+        with self._lock:
+            return self._upkeep.after_batch(lambda: self._maintained(publication))
+
+    def _maintained(self, publication: Publication) -> MaintainedTable:
+        area = self._area(publication.pipeline)
+        reader = FileReader(area=area, schema=publication.schema, row_digest=self._settings.row_digest)
+        return MaintainedTable(publication=publication, log=self._log, reader=reader, writer=self._writer(area))
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
         return self._area(cut.pipeline).sweep(cut, dry_run=dry_run)

@@ -1,0 +1,178 @@
+"""`Compaction`: small files of a table are written as larger ones, and exchanged for them by one commit that moves no marker.
+
+The commit is made on the very snapshot whose files were read, and fails after any other commit of rows. So it becomes the version
+after that snapshot's, which the names of its files tell, or none. Whoever finds such files later asks the table what became of
+that version: if it is another commit, these files can never be a part of the table, and are removed. Nothing is asked of a clock,
+and a driver that stands still in between loses nothing.
+
+Rows keep their hashes: files are merged only if the newest columns include theirs, with their names, types and order. What was
+read is counted as `verify` counts it, and compared with what was written, before anything is committed.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias, TypeVar
+
+from penstock.core.faults import FaultPoint
+from penstock.core.model import Nonce, Staged, Totals
+from penstock.errors import Conflict, ContentConflict, PenstockError
+from penstock.sink.lake.growth import left_out
+from penstock.sink.lake.log import Change, TableFile, TableSnapshot
+from penstock.sink.lake.maintained_table import MaintainedTable
+from penstock.sink.lake.staging import compaction_in, compaction_prefix, file_of
+from penstock.sink.lake.table_writer import added, remove_unseen, step_error, try_after
+from penstock.sink.lake.write_mode import APPENDING
+from penstock.sink.parquet.layout import attempt_of, is_owned
+
+COMPACT = FaultPoint("lakeupkeep.compact", "A step of a compaction: files are written, then exchanged for those that they hold.")
+
+MOST_BYTES: Final = 1 << 30
+MOST_FILES: Final = 10_000
+"""Of one round: another commit in between makes it vain, and the next batch waits for it."""
+
+_log = logging.getLogger(__name__)
+
+Partition: TypeAlias = tuple[tuple[str, str | None], ...]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compaction:
+    """One round. Files below half of `target_bytes` are small. `committed`: nonces of compactions that the table surely has."""
+
+    table: MaintainedTable
+    target_bytes: int
+    committed: set[Nonce] = field(default_factory=set)
+
+    def run(self) -> None:
+        """Compact what is small. Raises Conflict if others changed the table meanwhile, PenstockError; the rows are as before."""
+        snapshot = self.table.newest()
+        if snapshot is None:
+            return
+        with self.table.log.reading():
+            snapshot.require_supported(APPENDING)
+            small = self._small(snapshot)
+        if small:
+            self._exchange(small, snapshot)
+
+    def collect(self) -> None:
+        """Remove what compactions wrote that came to nothing, of this run or an earlier one. Raises PenstockError."""
+        snapshot = self.table.newest()
+        if snapshot is None:
+            return
+        with self.table.log.reading():
+            vain = [file.name for file in self.table.area.files() if self._is_vain(file.name, snapshot)]
+        for name in vain:
+            remove_unseen(self.table.log, name)
+
+    # --- which files
+
+    def _small(self, snapshot: TableSnapshot) -> list[TableFile]:
+        """Return small files, of each partition several or none, as many as one round takes."""
+        files = list(snapshot.files())
+        listed = Counter(file.path for file in files)
+        partitions: dict[Partition, list[TableFile]] = {}
+        for file in files:
+            if listed[file.path] == 1 and self._is_small(file, snapshot.partition_by):
+                partitions.setdefault(tuple(file.values.items()), []).append(file)
+        lacking = list(left_out(snapshot, self.table.publication.schema))
+        chosen: list[TableFile] = []
+        for small in sorted(partitions.values(), key=len, reverse=True):
+            chosen += self._several(small, lacking, after=chosen)
+        return chosen
+
+    def _is_small(self, file: TableFile, partition_by: Sequence[str]) -> bool:
+        """Return whether the file is small, this sink's own, and of a partition as they are now."""
+        is_own = file_of(file.path) == file.path and is_owned(file.path, self.table.writer.owner)
+        return is_own and file.size_bytes < self.target_bytes // 2 and list(file.values) == list(partition_by)
+
+    def _several(self, small: Sequence[TableFile], lacking: Sequence[str], *, after: Sequence[TableFile]) -> list[TableFile]:
+        """Return those of a partition's small files that may be merged, if there are several. `after`: what the round has."""
+        room_bytes, room = MOST_BYTES - sum(file.size_bytes for file in after), MOST_FILES - len(after)
+        taken: list[TableFile] = []
+        for file in small if len(small) > 1 else ():
+            room_bytes -= file.size_bytes
+            if room_bytes < 0 or len(taken) == room:
+                break
+            if self._may_be_merged(file, lacking):
+                taken.append(file)
+        return taken if len(taken) > 1 else []
+
+    def _may_be_merged(self, file: TableFile, lacking: Sequence[str]) -> bool:
+        """Return whether the rows have the same hashes in a file of the newest columns, and lose no value there.
+
+        `lacking`: columns of the table that the newest rows lack.
+        """
+        reader = self.table.reader
+        return reader.finds_all(file) and reader.hashes_alike(file) and reader.filled_column([file], lacking) is None
+
+    # --- writing and committing
+
+    def _exchange(self, small: Sequence[TableFile], snapshot: TableSnapshot) -> None:
+        attempt, version = try_after(self.table.publication), snapshot.next_version
+        writer = self.table.writer.with_files(prefix=compaction_prefix(version), target_bytes=self.target_bytes)
+
+        def written() -> Sequence[Staged]:
+            rows = (batch for file in small for batch in self.table.reader.rows(file))
+            schema, hashes_of = self.table.publication.schema, self.table.reader.hashes
+            return writer.write(rows, attempt, schema=schema, snapshot=snapshot, hashes_of=hashes_of)
+
+        with self.table.log.reading():
+            pieces = _step(written)
+            self._require_same_rows(small, pieces)
+        change = Change(
+            added=[added(piece) for piece in pieces],
+            removed=small,
+            written_by=attempt.nonce,
+            is_exclusive=True,
+            is_rewrite=True,
+        )
+        try:
+            writer.show(pieces)  # just before the commit, and looked at
+            _step(lambda: snapshot.rewrite(change))
+            self.committed.add(attempt.nonce)
+        except (Conflict, PenstockError):
+            if not self._landed(pieces, attempt.nonce):
+                raise
+
+    def _require_same_rows(self, files: Iterable[TableFile], pieces: Iterable[Staged]) -> None:
+        """Raise ContentConflict unless the new files have the rows that `verify` finds in the old ones."""
+        before = sum(map(self.table.reader.content, files), Totals())
+        after = sum((piece.totals for piece in pieces), Totals())
+        if (before.rows, before.digest) != (after.rows, after.digest):
+            raise ContentConflict(
+                f"Small files of the {self.table.log.title} hold {before.rows} rows with digest {before.digest:016x}, and "
+                f"{after.rows} rows with digest {after.digest:016x} were written of them: nothing was committed.",
+                remedy="Run `penstock verify`. If it finds no difference, take `compact` out of the sink's maintenance.",
+            )
+
+    def _landed(self, pieces: Iterable[Staged], nonce: Nonce) -> bool:
+        """Return whether the commit landed although it raised. If it never can any more, remove the files."""
+        snapshot, vain = self.table.newest(), list[str]()
+        with self.table.log.reading():
+            if snapshot is not None:
+                vain += [name for name in map(_file_of, pieces) if self._is_vain(name, snapshot)]
+        for name in vain:
+            remove_unseen(self.table.log, name)
+        return nonce in self.committed
+
+    def _is_vain(self, name: str, snapshot: TableSnapshot) -> bool:
+        """Return whether a compaction wrote the file that can never be a part of the table."""
+        version, attempt = compaction_in(name), attempt_of(name)
+        if version is None or attempt is None or not is_owned(name, self.table.writer.owner):
+            return False
+        landed = attempt.nonce in self.committed or snapshot.has_rewritten(version, attempt.nonce)
+        if landed:
+            self.committed.add(attempt.nonce)
+        return landed is False  # None: it may still be made, by a driver that stands still; or the table does not say
+
+
+def _file_of(piece: Staged) -> str:
+    return file_of(piece.name)
+
+
+def _step(act: Callable[[], T]) -> T:
+    with COMPACT.around(error=step_error, lost=step_error):
+        return act()
