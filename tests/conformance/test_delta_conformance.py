@@ -5,10 +5,16 @@ from pathlib import Path
 import pytest
 from tests.conformance.delta_rig import (
     ChangingRig,
+    CleanedOverlappingRig,
+    CleanedReplaceRig,
+    CleanedRig,
+    CleanedStoreRig,
     DeleteRig,
     DeltaRig,
     IfAbsentRig,
     InlineStoreRig,
+    MaintainedOverlappingRig,
+    MaintainedRig,
     OverlappingIfAbsentRig,
     OverlappingPartitionedRig,
     OverlappingRig,
@@ -133,5 +139,21 @@ class TestDeltaReplacedKilled(CrashContract):
     fault_parts = ("delta",)
 
     @pytest.fixture(params=[ReplaceRig, OverwriteRig, OverlappingIfAbsentRig], ids=named)
+    def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> DeltaRig:
+        return request.param(tmp_path)
+
+
+class TestDeltaMaintained(PublishContract, VerifyContract):
+    """A compaction follows each publication, and the removal of what only older versions have."""
+
+    @pytest.fixture(params=[CleanedRig, CleanedOverlappingRig, CleanedReplaceRig, CleanedStoreRig], ids=named)
+    def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> DeltaRig:
+        return request.param(tmp_path)
+
+
+class TestDeltaMaintainedBesideReaders(RaceContract):
+    """As far as readers of older versions go on to find their files."""
+
+    @pytest.fixture(params=[MaintainedRig, MaintainedOverlappingRig], ids=named)
     def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> DeltaRig:
         return request.param(tmp_path)

@@ -6,9 +6,14 @@ import pytest
 from tests.conformance.iceberg_rig import (
     AzureRig,
     ChangingRig,
+    CleanedReplaceRig,
+    CleanedRig,
+    CleanedStoreRig,
     DeleteRig,
     IcebergRig,
     IfAbsentRig,
+    MaintainedOverlappingRig,
+    MaintainedRig,
     OverlappingPartitionedRig,
     OverlappingRestRig,
     OverlappingRig,
@@ -117,3 +122,22 @@ class TestIcebergBehindRestKilled(CrashContract):
     @pytest.fixture
     def rig(self, tmp_path: Path) -> IcebergRig:
         return RestRig(tmp_path)
+
+
+class TestIcebergMaintained(PublishContract, VerifyContract):
+    """A compaction follows each publication, and the expiry of all snapshots but one, with their files.
+
+    Not by key: what tells a batch of another ledger at a position is the summary of a snapshot, which expires.
+    """
+
+    @pytest.fixture(params=[CleanedRig, CleanedReplaceRig, CleanedStoreRig], ids=named)
+    def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> IcebergRig:
+        return request.param(tmp_path)
+
+
+class TestIcebergMaintainedBesideReaders(PublishContract, RaceContract):
+    """As far as readers of older snapshots go on to find their files."""
+
+    @pytest.fixture(params=[MaintainedRig, MaintainedOverlappingRig], ids=named)
+    def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> IcebergRig:
+        return request.param(tmp_path)

@@ -283,10 +283,11 @@ def test_every_point_is_reached_by_some_variant() -> None:
     """But for SQL Server's: no server is to be had, and the suite of its sink reaches them on what stands in for one.
 
     And for what only a broker that forgot something leads to (tests/live/test_kafka_forgotten.py kills drivers there), rows of a
-    Delta table that are replaced (its conformance suite does), and rows that gained a column (tests/attack/test_grown_tables.py
-    and test_grown_lakes.py; tests/spark/test_grown_lake.py kills a query there).
+    Delta table that are replaced (its conformance suite does), rows that gained a column (tests/attack/test_grown_tables.py
+    and test_grown_lakes.py; tests/spark/test_grown_lake.py kills a query there), and maintenance of tables of open formats
+    (tests/unit/test_lake_maintenance.py and test_lake_cleaning.py; the pages' tests kill a run there).
     """
-    elsewhere = ("sqlserver.", "kafka-ends.", "lakekeys.", "lakeleft.", "table.add_columns", "lake.add_columns")
+    elsewhere = ("sqlserver.", "kafka-ends.", "lakekeys.", "lakeleft.", "lakeupkeep.", "table.add_columns", "lake.add_columns")
     reached = {point for variant in VARIANTS.values() for point in variant.points}
     known = {point.name for point in points() if not point.name.startswith(elsewhere)}
     assert reached | set(KAFKA_POINTS) == known
