@@ -101,17 +101,20 @@ def test_what_a_newer_driver_moved_and_did_not_commit_stays(tmp_path: Path, rigs
 
 class TestVacuum:
     def test_every_version_within_the_retention_can_be_read(self, kept, caplog) -> None:
-        """And what only older ones had is gone. The commit at its beginning counts, whatever happened to files since."""
-        table = delivered(kept("delta", compacts=False, **BY_KEY))
+        """Also with a file that is older than it, and was replaced since. What only older versions had is gone."""
+        table = kept("delta", compacts=False, **BY_KEY)
+        table.deliver((2, "x"))
+        delivered(table)
         dated(table)
-        table.now_ms = lambda: 4_000 + HOUR_MS
-        table.deliver((1, "last"))
-        for version in range(4, BATCHES + 2):
-            [row] = pa.table(DeltaTable(table.rig.uri, version=version).scan()).to_pylist()
-            assert row["name"] == ("last" if version == BATCHES + 1 else str(version - 1))
-            assert files_at(table, version) <= table.stored()
-        assert len(table.stored()) == BATCHES + 1 - 3
-        assert not files_at(table, 2) <= table.stored()
+        table.now_ms = lambda: 4_000 + HOUR_MS  # the retention begins with version 4
+        table.deliver((1, "last"), (2, "y"))
+        newest = BATCHES + 2
+        for version in range(4, newest + 1):
+            found = pa.table(DeltaTable(table.rig.uri, version=version).scan()).to_pylist()
+            expected = {1: "last", 2: "y"} if version == newest else {1: str(version - 2), 2: "x"}
+            assert {row["id"]: row["name"] for row in found} == expected
+        assert len(table.stored()) == newest - 2
+        assert not files_at(table, 3) <= table.stored()
         assert table.verify().ok
         assert failures(caplog) == []
 
@@ -212,6 +215,17 @@ class TestExpiry:
             table.deliver((number, "a"))
         assert table.content("id", "name") == Counter((number, "a") for number in range(BATCHES))
         assert len(table.stored()) == BATCHES
+        assert table.verify().ok
+
+    def test_files_stay_that_another_manifest_names_by_now(self, kept) -> None:
+        """The one that named two of them is written anew where one is replaced."""
+        table = kept("iceberg", compacts=False, partition_by=["name"], **BY_KEY)
+        table.ahead_ms = 2 * HOUR_MS
+        table.deliver((1, "a"), (2, "b"))
+        table.deliver((1, "c"))
+        assert len(table.rig.table().snapshots()) == 1
+        assert table.stored() == table.active()
+        assert table.content("id", "name") == Counter([(1, "c"), (2, "b")])
         assert table.verify().ok
 
     @pytest.mark.parametrize("fault", ["kill", "kill@2", "error", "error@2", "lost", "lost@2"])
