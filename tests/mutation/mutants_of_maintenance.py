@@ -51,8 +51,8 @@ MUTANTS_OF_MAINTENANCE = (
         bug=12,
         name="a-compaction-that-landed-and-raised-is-not-looked-for",
         file=COMPACTION,
-        find="            if not self._landed(pieces, attempt.nonce):\n                raise\n",
-        replace="            raise\n",
+        find="            if not self._has_landed(version, attempt.nonce):\n                raise  # what",
+        replace="            raise  # what",
         tests=(f"{COMPACTING}::TestFailures::test_a_commit_that_landed_and_raised_is_found[delta-lakeupkeep.compact=lost@2]",),
     ),
     Mutant(

@@ -9,7 +9,6 @@ Rows keep their hashes: files are merged only if the newest columns include thei
 read is counted as `verify` counts it, and compared with what was written, before anything is committed.
 """
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -31,8 +30,6 @@ COMPACT = FaultPoint("lakeupkeep.compact", "A step of a compaction: files are wr
 MOST_BYTES: Final = 1 << 30
 MOST_FILES: Final = 10_000
 """Of one round: another commit in between makes it vain, and the next batch waits for it."""
-
-_log = logging.getLogger(__name__)
 
 Partition: TypeAlias = tuple[tuple[str, str | None], ...]
 T = TypeVar("T")
@@ -134,8 +131,8 @@ class Compaction:
             _step(lambda: snapshot.rewrite(change))
             self.committed.add(attempt.nonce)
         except (Conflict, PenstockError):
-            if not self._landed(pieces, attempt.nonce):
-                raise
+            if not self._has_landed(version, attempt.nonce):
+                raise  # what was written is left to a later round: nothing is removed here
 
     def _require_same_rows(self, files: Iterable[TableFile], pieces: Iterable[Staged]) -> None:
         """Raise ContentConflict unless the new files have the rows that `verify` finds in the old ones."""
@@ -148,15 +145,13 @@ class Compaction:
                 remedy="Run `penstock verify`. If it finds no difference, take `compact` out of the sink's maintenance.",
             )
 
-    def _landed(self, pieces: Iterable[Staged], nonce: Nonce) -> bool:
-        """Return whether the commit landed although it raised. If it never can any more, remove the files."""
-        snapshot, vain = self.table.newest(), list[str]()
+    def _has_landed(self, version: int, nonce: Nonce) -> bool:
+        """Return whether the commit landed although it raised."""
+        snapshot = self.table.newest()
+        if snapshot is None:
+            return False
         with self.table.log.reading():
-            if snapshot is not None:
-                vain += [name for name in map(_file_of, pieces) if self._is_vain(name, snapshot)]
-        for name in vain:
-            remove_unseen(self.table.log, name)
-        return nonce in self.committed
+            return snapshot.has_rewritten(version, nonce) is True
 
     def _is_vain(self, name: str, snapshot: TableSnapshot) -> bool:
         """Return whether a compaction wrote the file that can never be a part of the table."""
@@ -167,10 +162,6 @@ class Compaction:
         if landed:
             self.committed.add(attempt.nonce)
         return landed is False  # None: it may still be made, by a driver that stands still; or the table does not say
-
-
-def _file_of(piece: Staged) -> str:
-    return file_of(piece.name)
 
 
 def _step(act: Callable[[], T]) -> T:
