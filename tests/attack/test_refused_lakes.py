@@ -176,9 +176,14 @@ def renamed(tmp_path):
     """An Iceberg table whose column `name` is called `title` by now: files have its old name, and readers find it by number."""
     table = GrowingLake(tmp_path, "iceberg", **BY_KEY)
     table.deliver((1, "a"), (2, "b"))
-    with table.rig.table().update_schema() as update:
-        update.rename_column("name", "title")
+    rename(table, name="title")
     return table
+
+
+def rename(table, **names):
+    with table.rig.table().update_schema() as update:
+        for before, after in names.items():
+            update.rename_column(before, after)
 
 
 def titles(table):
@@ -191,6 +196,25 @@ def test_a_column_that_was_renamed_in_the_table_keeps_its_values(tmp_path):
     table.columns = {"id": "long", "title": "string"}
     table.deliver((1, "x"))
     assert titles(table) == Counter([(1, "x"), (2, "b")])
+    assert table.verify().ok
+    table.bench.close()
+
+
+def test_a_decided_batch_waits_until_a_renamed_column_has_its_old_name_back(tmp_path):
+    """Somebody renamed it and gave its name to a new one, while a batch was outstanding."""
+    table = GrowingLake(tmp_path, "iceberg", **BY_KEY)
+    table.deliver((1, "a"), (2, "b"))
+    table.deliver((1, "x"), killed=True)
+    rename(table, name="title")
+    table.rig.add_column("name", "string")
+    with pytest.raises(PublishFailed, match="decided without the column 'title', of which the table has values") as refused:
+        table.recover()
+    assert "give it its old name back, and another one to the column that has that name now" in refused.value.remedy
+    assert titles(table) == Counter([(1, "a"), (2, "b")])
+    rename(table, name="other")
+    rename(table, title="name")
+    table.recover()
+    assert table.content("id", "name") == Counter([(1, "x"), (2, "b")])
     assert table.verify().ok
     table.bench.close()
 

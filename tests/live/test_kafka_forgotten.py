@@ -200,40 +200,6 @@ def test_a_start_compares_the_ledger_with_the_marker_that_is_committed_though_re
     assert shown.position == publication.position - (not is_committed)
 
 
-def test_a_marker_that_was_aborted_does_not_hide_that_somebody_else_hides_a_committed_one(topic, monkeypatch):
-    """Behind that readers see neither."""
-    monkeypatch.setattr("penstock.sink.kafka.sink.SETTLED_S", 0.5)
-    monkeypatch.setattr("penstock.sink.kafka.marker_store._CLOSED_S", 0.5)
-    place = topic()
-    sink = place.sink()
-    place.put(sink, range(5), batch_id=0)
-    foreign = begun(place)
-    publish(sink, place.decided_but_not_published(sink, range(5, 10), batch_id=1))
-    mark = failed(place, sink, place.decided_but_not_published(sink, range(10, 20), batch_id=2))
-    row = (mark_key(PIPELINE, sink.name), encode_lane_marker(mark))
-    leave_open(place.rig.running.bootstrap, name_of(sink), f"{place.rig.topic}.markers", 0, [row])
-    with pytest.raises((Refused, Retryable), match="is open in"):
-        place.rig.make().high_water_mark("", pipeline=PIPELINE)
-    foreign.abort_transaction(60)
-    assert place.rig.make().high_water_mark("", pipeline=PIPELINE).position == 3
-
-
-def test_a_marker_of_which_nobody_knows_how_it_ended_is_not_taken_for_aborted(topic, monkeypatch):
-    """A start would be refused as if an older copy were in the topic's place."""
-    monkeypatch.setattr("penstock.sink.kafka.sink.SETTLED_S", 0.5)
-    monkeypatch.setattr("penstock.sink.kafka.marker_store._CLOSED_S", 0.5)
-    place = topic()
-    sink = place.sink()
-    place.put(sink, range(5), batch_id=0)
-    mark = published_without_marker(place, sink, place.decided_but_not_published(sink, range(10, 20), batch_id=1))
-    row = (mark_key(PIPELINE, sink.name), encode_lane_marker(mark))
-    leave_open(place.rig.running.bootstrap, name_of(sink), f"{place.rig.topic}.markers", 0, [row])
-    sink.close()
-    Producer({"bootstrap.servers": place.rig.running.bootstrap, "transactional.id": name_of(sink)}).init_transactions(60)
-    with pytest.raises(Refused, match="is open in the topic of markers, and no coordinator"):
-        place.rig.make().high_water_mark("", pipeline=PIPELINE)
-
-
 def test_a_marker_that_nobody_may_ask_about_is_awaited(topic, monkeypatch):
     monkeypatch.setattr("penstock.sink.kafka.sink.SETTLED_S", 0.1)
     monkeypatch.setattr(lane_ends, "_ENDED_S", 0.5)
@@ -396,30 +362,3 @@ def test_over_a_connection_that_cannot_ask_what_a_driver_left_open_is_ended(topi
     publication = place.decided_but_not_published(newer, range(20, 25), batch_id=1)
     with pytest.raises(lane_ends.CannotLook, match=r"cannot be listed over a connection with sasl\.oauthbearer\.config"):
         newer.publish(publication)
-
-
-@pytest.mark.parametrize("changed", [{"lanes": 1}, {"keyed": True}], ids=["fewer lanes", "keyed"])
-def test_in_a_lane_that_the_settings_do_not_open_any_more(topic, changed):
-    """The newest batch has no rows for the sink, so that nothing is published by a start."""
-    place = topic(partitions=2, lanes=2)
-    sink = place.sink()
-    place.put(sink, range(5), range(5, 8), batch_id=0)
-    place.await_open(is_so=False)
-    leave_open(place.rig.bootstrap, transactional_id(PIPELINE, sink.name, 1), place.rig.topic, 0, [(b"k", b"value 8")])
-    sink.close()
-    place.rig.options.update(changed)
-    place.sink()
-    assert place.content() == values(range(9))
-
-
-def test_a_marker_that_readers_do_not_see_is_found_behind_what_others_aborted(topic, monkeypatch):
-    monkeypatch.setattr("penstock.sink.kafka.sink.SETTLED_S", 0.5)
-    place = topic()
-    sink = place.sink()
-    place.put(sink, range(5), batch_id=0)
-    begun(place).abort_transaction(60)
-    publication = place.decided_but_not_published(sink, range(10, 20), batch_id=1)
-    mark = published_without_marker(place, sink, publication)
-    row = (mark_key(PIPELINE, sink.name), encode_lane_marker(mark))
-    leave_open(place.rig.running.bootstrap, name_of(sink), f"{place.rig.topic}.markers", 0, [row])
-    assert place.rig.make().high_water_mark("", pipeline=PIPELINE).position == publication.position

@@ -6,7 +6,6 @@ from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, R
 from tests.live.test_kafka_forgotten import failed, forgotten
 from tests.servers import kafka_secured
 from tests.servers.fixtures import unique
-from tests.servers.kafka import is_open
 from tests.servers.kafka_forgotten import trusting
 from tests.unit.kafka_target import TopicTarget, topics, values
 
@@ -139,18 +138,3 @@ def test_a_topic_that_the_user_may_not_see_is_not_one_without_partitions(place):
     clients = Clients(place.rig.bootstrap, place.rig.options["options"])
     with pytest.raises(KafkaException, match="TOPIC_AUTHORIZATION_FAILED"):
         every_place(clients.admin, [f"{place.rig.topic}.unseen", place.rig.running.topic("unseen", 1)])
-
-
-def test_without_transactions_what_the_user_may_not_ask_about_is_left_alone(place):
-    """The sink begins no other one, which could end it."""
-    sink = place.sink()
-    place.put(sink, range(5), batch_id=0)
-    forgotten(place, sink, range(5, 8))
-    sink.close()
-    place.rig.options["keyed"] = True
-    place.put(place.sink(), range(10, 20), batch_id=1)
-    assert is_open(place.rig.running.bootstrap, place.rig.topic)
-    place.allow(ResourceType.TOPIC, place.rig.topic, "READ")
-    place.allow(ResourceType.BROKER, "kafka-cluster", "ALTER")
-    place.sink()
-    assert place.content() == values(range(8), range(10, 20))

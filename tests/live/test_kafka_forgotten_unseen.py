@@ -5,13 +5,7 @@ from dataclasses import replace
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions
-from kafka.admin import KafkaAdminClient
-from kafka.errors import (
-    CoordinatorLoadInProgressError,
-    CoordinatorNotAvailableError,
-    IncompatibleBrokerVersion,
-    KafkaTimeoutError,
-)
+from kafka.errors import CoordinatorLoadInProgressError, IncompatibleBrokerVersion, KafkaTimeoutError
 from tests.live.test_kafka_forgotten import failed, forgotten, name_of
 from tests.servers.fixtures import server, unique
 from tests.servers.kafka import is_open, records
@@ -182,51 +176,3 @@ def test_a_hand_does_not_abort_what_its_coordinator_has_as_committed(topic):
     sink.close()
     place.sink()
     assert place.content() == values(range(10))
-
-
-def test_a_hand_does_not_abort_what_a_coordinator_that_is_away_may_have_committed(topic, monkeypatch):
-    """Other brokers list nothing of it, so that it looks as if it hung."""
-
-    def away(_, names):
-        if names := list(names):
-            raise CoordinatorNotAvailableError(names)
-        return {}
-
-    place = topic(partitions=2)
-    sink = place.sink()
-    place.put(sink, range(5), batch_id=0)
-    forgotten(place, sink, range(5, 10), partition=1)
-    with monkeypatch.context() as patched:
-        patched.setattr(KafkaAdminClient, "list_transactions", lambda *_, **__: {})
-        patched.setattr(KafkaAdminClient, "describe_transactions", away)
-        [shown] = [found for found in place.rig.make().open_transactions() if found.topic == place.rig.topic]
-        assert shown.hangs
-        with pytest.raises(Failed, match=f"nobody says whether it was committed as {name_of(sink)!r}") as told:
-            place.rig.make().end_transaction(shown)
-    assert "Start all brokers" in told.value.remedy
-    assert is_open(place.rig.bootstrap, place.rig.topic, 1)
-    sink.close()
-    place.sink()
-    assert place.content() == values(range(10))
-
-
-def test_what_nobody_knows_in_a_topic_of_earlier_settings_is_ended_as_the_remedy_says(topic):
-    other = server("kafka").topic(unique("other"), 1)
-    place = topic(schema=spark_schema(value="string", key="string", topic="string"))
-    both = TopicTarget(topic=place.rig.topic, markers=f"{place.rig.topic}.markers", topics=(other,))
-    place.rig.options = {"target": both}
-    place.rig.row = lambda number: {"value": f"value {number}", "key": "k", "topic": other if number % 2 else place.rig.topic}
-    sink = place.sink()
-    publication = place.decided_but_not_published(sink, range(10), batch_id=0)
-    failed(place, sink, publication)
-    leave_open(place.rig.bootstrap, name_of(sink), other, 0, [(b"k", b"value 1"), (b"k", b"value 3")])
-    sink.close()
-    Producer({**options(), "transactional.id": name_of(sink), "log_level": 0}).init_transactions(60)
-    place.rig.options = {}
-    with pytest.raises(Refused, match=f"is open in {other}-0") as refused:
-        place.sink()
-    [one] = [found for found in place.rig.make().open_transactions() if found.topic == other]
-    assert f"--end {one.name}`" in refused.value.remedy
-    place.rig.make().end_transaction(one)
-    publish(place.sink(), publication)
-    assert place.content() == values(range(0, 10, 2))

@@ -4,13 +4,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-from kafka.admin import KafkaAdminClient
 from tests.servers.kafka import send
 from tests.unit.kafka_target import begun, topics, values
 
 from penstock.core import faults
 from penstock.core.model import Generation, LedgerId
 from penstock.errors import Failed, LedgerMismatch, Refused, Retryable
+from penstock.kafka import transactions
 from penstock.kafka.transactions import open_transactions
 from penstock.sink.kafka import marker_store
 from penstock.sink.kafka.errors import Overtaken
@@ -131,18 +131,6 @@ def test_a_marker_of_an_older_penstock_is_taken_over(topic):
     assert place.content() == values(range(20))
 
 
-@pytest.mark.parametrize("partition", [0, 1], ids=["in its lane", "in no lane"])
-def test_a_record_of_somebody_else_among_the_markers_does_not_stop_the_sink_whose_they_are(topic, partition):
-    place = topic()
-    markers = place.rig.running.topic(f"{place.rig.topic}.markers", 2, cleanup_policy="compact")
-    sink = place.sink()
-    shown = place.put(sink, range(10), batch_id=0)
-    sink.close()
-    send(place.rig.bootstrap, markers, value=b"x", key=b"nobody", partition=partition)
-    assert place.rig.make().high_water_mark("", pipeline=PIPELINE).position == 2
-    assert place.sink().publish(shown.publication).already
-
-
 def decided_by_a_copy(place, sink, *attempts, position=3):
     """What a copy of the ledger decides after the same first batch; both have one identity."""
     shown = place.undecided(*pieces(place, sink, *attempts), batch_id=1, position=position)
@@ -232,26 +220,6 @@ def test_a_keyed_driver_that_was_stopped_puts_no_older_marker_over_a_newer_one(t
     assert place.rig.make().high_water_mark("", pipeline=PIPELINE).position == second.position
 
 
-def test_a_keyed_driver_that_was_stopped_while_it_claimed_puts_no_older_marker_there(topic):
-    place = topic(keyed=True)
-    stopped, sink = place.sink(), place.sink()
-    first = place.decided_but_not_published(stopped, range(10), batch_id=0)
-    second = place.decided_but_not_published(sink, range(10, 20), batch_id=1)
-    lane = stopped._lanes[0]
-    keep = lane.keep
-
-    def late(*given, **named):
-        del lane.keep
-        sink.publish(first)
-        sink.publish(second)
-        keep(*given, **named)
-
-    lane.keep = late
-    assert stopped.publish(first).already
-    assert newest(place, sink).marker.position == second.position
-    assert place.content() == values(range(20))
-
-
 def test_a_keyed_driver_reads_the_marker_before_each_batch(topic):
     """Nothing tells it that another one went on, though its lane has the ledger's name already: it sends no row again."""
     place = topic(keyed=True)
@@ -305,7 +273,7 @@ def test_a_start_names_the_transaction_that_no_broker_ends_and_the_command_that_
     producer = begun(place)
     [known] = open_transactions(options(place), [f"{place.rig.topic}.markers"])
     with monkeypatch.context() as patched:
-        patched.setattr(KafkaAdminClient, "list_transactions", lambda *_, **__: {})
+        patched.setattr(transactions, "_known", lambda admin: {})
         name = f"{place.rig.topic}.markers/0/{known.producer_id}"
         with pytest.raises(Refused, match=f"Transaction '{name}' is open") as raised:
             place.sink()
@@ -331,47 +299,6 @@ def test_who_may_not_list_transactions_is_told_that_one_is_open(topic, monkeypat
     with pytest.raises(Retryable, match="A transaction of somebody else is open in partition 0"):
         place.sink()
     foreign.abort_transaction(60)
-
-
-@pytest.mark.parametrize("hangs", [False, True])
-def test_a_marker_behind_a_transaction_of_somebody_else_is_not_taken_for_an_older_copy(topic, monkeypatch, hangs):
-    """A start compares it with the ledger before it prepares a sink; `verify` does, too."""
-    monkeypatch.setattr("penstock.sink.kafka.sink.SETTLED_S", 0.5)
-    monkeypatch.setattr(marker_store, "_CLOSED_S", 0.5)
-    place = topic()
-    sink = place.sink()
-    place.put(sink, range(10), batch_id=0)
-    foreign = begun(place)
-    for batch_id in (1, 2):
-        publish(sink, place.decided_but_not_published(sink, range(batch_id * 10, batch_id * 10 + 10), batch_id=batch_id))
-    sink.close()
-    kind = Refused if hangs else Retryable
-    with monkeypatch.context() as patched:
-        if hangs:
-            patched.setattr(KafkaAdminClient, "list_transactions", lambda *_, **__: {})
-        with pytest.raises(kind, match="is open in") as raised:
-            place.rig.make().high_water_mark("", pipeline=PIPELINE)
-        assert ("penstock doctor FILE --end" in raised.value.remedy) is hangs
-        with pytest.raises(kind, match="is open in"):
-            place.verify(place.rig.make())
-    foreign.abort_transaction(60)
-    assert place.rig.make().high_water_mark("", pipeline=PIPELINE).position == 4
-
-
-def test_a_keyed_run_waits_for_a_transaction_of_somebody_else_among_its_markers(topic, monkeypatch):
-    """Which hides its own: the batch after the next would be refused, as if an older copy were in the topic's place."""
-    monkeypatch.setattr(marker_store, "_CLOSED_S", 0.5)
-    place = topic(keyed=True)
-    sink = place.sink()
-    place.put(sink, range(10), batch_id=0)
-    foreign = begun(place)
-    publication = place.decided_but_not_published(sink, range(10, 20), batch_id=1)
-    with pytest.raises(Retryable, match="of somebody else is open"):
-        sink.publish(publication)
-    foreign.abort_transaction(60)
-    assert not sink.publish(publication).already
-    place.put(sink, range(20, 30), batch_id=2)
-    assert place.content() == values(range(30))
 
 
 def options(place):

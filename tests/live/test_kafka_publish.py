@@ -4,11 +4,12 @@ import os
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 from confluent_kafka import OFFSET_END, TopicPartition
-from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
+from tenacity import Retrying, retry_if_exception_type, retry_if_result, stop_after_delay, wait_fixed
 from tests.seed import SEED
 from tests.servers import cutting
 from tests.servers.fixtures import server
@@ -18,8 +19,11 @@ from tests.unit.table_target import spark_schema
 
 from penstock.core import faults
 from penstock.errors import OutcomeUnknown, PublishFailed, Refused, Retryable
+from penstock.kafka.transaction_ends import COMMITTED, coordinated
+from penstock.kafka.transactions import connect
 from penstock.sink.kafka import marker_store, verification
 from penstock.sink.kafka.errors import Overtaken
+from penstock.sink.kafka.marker_store import transactional_id
 from penstock.sink.kafka.records import RecordColumns
 from penstock.sink.kafka.topics import written
 from penstock.testing.conformance import PIPELINE
@@ -30,11 +34,20 @@ topic = pytest.fixture(topics)
 _LED_AGAIN = Retrying(retry=retry_if_exception_type(Retryable), stop=stop_after_delay(120), wait=wait_fixed(0.2), reraise=True)
 """A broker that was killed, or frozen for long, registers anew, and its partitions are led again some seconds later."""
 
+_COMPLETED = Retrying(retry=retry_if_result(lambda state: state != COMMITTED), stop=stop_after_delay(60), wait=wait_fixed(0.02))
+
 KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "3"))
 
 
 def lane_of(sink, number=0):
     return sink._lanes[number]
+
+
+def await_completed(sink):
+    """Until the coordinator has noted that the lane's commit is complete: killed before that, it writes the ends once more."""
+    with closing(connect(sink._clients.given)) as admin:
+        name = transactional_id(sink._wanted.pipeline, sink._wanted.sink, 0)
+        _COMPLETED(lambda: coordinated(admin, name).state)
 
 
 # --- one transaction
@@ -239,7 +252,7 @@ def test_a_client_that_knows_the_leaders_from_before_a_kill_asks_who_leads_now(t
     running, place = server("kafka"), topic()
     sink = place.sink()
     place.put(sink, range(10), batch_id=0)
-    place.await_open(is_so=False)
+    await_completed(sink)
     admin, name = sink._clients.admin, place.rig.topic
     before = written(admin, name, [0])
     running.kill()

@@ -168,12 +168,6 @@ def test_the_markers_are_compacted_and_have_a_partition_for_each_lane(topic):
     assert len(admin.list_topics(name, timeout=60).topics[name].partitions) == 3
 
 
-def test_a_topic_may_take_larger_records_than_the_client(topic):
-    place = topic(settings={"max_message_bytes": "2147483647"})
-    place.put(place.sink(), range(10), batch_id=0)
-    assert place.content() == values(range(10))
-
-
 def test_a_transaction_longer_than_brokers_allow_is_refused(topic):
     place = topic(timeout_ms=10**7)
     with pytest.raises(Refused, match="allows 900000 ms"):

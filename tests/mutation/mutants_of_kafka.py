@@ -8,7 +8,6 @@ SENDING = "src/penstock/sink/kafka/lane_producer.py"
 SINK = "src/penstock/sink/kafka/sink.py"
 
 OF_LEDGERS = "tests/live/test_kafka_ledgers.py"
-OF_STRAY_RECORDS = "test_a_record_of_somebody_else_among_the_markers_does_not_stop_the_sink_whose_they_are"
 OF_OWN_SINKS = "tests/conformance/test_own_sinks.py"
 OF_PUBLISHING = "tests/live/test_kafka_publish.py"
 OF_REFUSALS = "tests/live/test_kafka_refusals.py"
@@ -155,30 +154,6 @@ MUTANTS_OF_KAFKA = (
         tests=(f"{OF_PUBLISHING}::test_the_newest_marker_is_found_below_what_was_aborted",),
     ),
     Mutant(
-        bug=35,
-        name="a-record-of-somebody-else-among-the-markers-stops-their-sink",
-        file=MARKS,
-        find="    if value is not None:\n        return decode_lane_marker(",
-        replace="    if value is not None and foreign is None:\n        return decode_lane_marker(",
-        tests=(f"{OF_LEDGERS}::{OF_STRAY_RECORDS}[in its lane]",),
-    ),
-    Mutant(
-        bug=35,
-        name="a-record-of-somebody-else-where-there-are-no-markers-stops-their-sink",
-        file=MARKS,
-        find=" and (lane == 0 or newest_mark(clients, wanted, 0) is None):",
-        replace=":",
-        tests=(f"{OF_LEDGERS}::{OF_STRAY_RECORDS}[in no lane]",),
-    ),
-    Mutant(
-        bug=31,
-        name="a-second-sink-takes-the-markers-of-another-one-for-its-own-topic",
-        file=MARKS,
-        find="    if foreign is not None and visible and ",
-        replace="    if False and ",
-        tests=(f"{OF_PUBLISHING}::test_two_sinks_cannot_share_their_markers",),
-    ),
-    Mutant(
         bug=17,
         name="records-are-never-read-back",
         file=SINK,
@@ -276,14 +251,6 @@ MUTANTS_OF_KAFKA = (
     ),
     Mutant(
         bug=16,
-        name="a-keyed-driver-that-was-stopped-while-it-claimed-writes-its-older-marker",
-        file="src/penstock/sink/kafka/lane.py",
-        find="                self._mark = replaces\n",
-        replace="                pass\n",
-        tests=(f"{OF_LEDGERS}::test_a_keyed_driver_that_was_stopped_while_it_claimed_puts_no_older_marker_there",),
-    ),
-    Mutant(
-        bug=16,
         name="a-keyed-driver-trusts-the-marker-that-it-read-first",
         file="src/penstock/sink/kafka/lane.py",
         find="            elif self._wanted.keyed:",
@@ -313,14 +280,6 @@ MUTANTS_OF_KAFKA = (
         find="compacted=frozenset(name for name, topic in place.topics.items() if topic.is_compacted)",
         replace="compacted=frozenset()",
         tests=("tests/live/test_kafka_refusals.py::test_tasks_refuse_a_row_without_a_key_for_a_compacted_topic",),
-    ),
-    Mutant(
-        bug=35,
-        name="a-topic-that-takes-larger-records-than-the-client-stops-its-sink",
-        file=PREPARATION,
-        find="    return min(largest, _CLIENT_RECORD_BYTES)",
-        replace="    return largest",
-        tests=(f"{OF_REFUSALS}::test_a_topic_may_take_larger_records_than_the_client",),
     ),
     Mutant(
         bug=37,

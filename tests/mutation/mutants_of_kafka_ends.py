@@ -3,7 +3,6 @@
 from tests.mutation.mutant import Mutant
 
 LANE = "src/penstock/sink/kafka/lane.py"
-SINK = "src/penstock/sink/kafka/sink.py"
 ENDS = "src/penstock/sink/kafka/lane_ends.py"
 ENDING = "src/penstock/kafka/transaction_ends.py"
 TRANSACTIONS = "src/penstock/kafka/transactions.py"
@@ -17,8 +16,6 @@ OF_UNSEEN = "tests/live/test_kafka_forgotten_unseen.py"
 OF_REFUSALS = "tests/live/test_kafka_refusals.py"
 OF_PRODUCERS = "tests/live/test_kafka_producers.py"
 OF_LEDGERS = "tests/live/test_kafka_ledgers.py"
-OF_TRANSACTIONS = "tests/live/test_kafka_transactions.py"
-OF_FORMER_LANES = "test_in_a_lane_that_the_settings_do_not_open_any_more"
 OF_HIDDEN = "test_a_start_compares_the_ledger_with_the_marker_that_is_committed_though_readers_do_not_see_it"
 
 MUTANTS_OF_KAFKA_ENDS = (
@@ -94,38 +91,6 @@ MUTANTS_OF_KAFKA_ENDS = (
         tests=(f"{OF_UNSEEN}::test_in_a_topic_that_is_no_longer_in_the_settings",),
     ),
     Mutant(
-        bug=37,
-        name="a-topic-that-left-the-settings-is-not-listed",
-        file=SINK,
-        find="        former = self._topics_written() - wanted\n",
-        replace="        former = set()\n",
-        tests=(f"{OF_UNSEEN}::test_what_nobody_knows_in_a_topic_of_earlier_settings_is_ended_as_the_remedy_says",),
-    ),
-    Mutant(
-        bug=6,
-        name="what-brokers-forgot-is-looked-for-in-the-lanes-of-today",
-        file=SINK,
-        find="            map_concurrently(lambda at: LaneEnds(self._clients, self._wanted, at).end_former(), former)\n",
-        replace="",
-        tests=(f"{OF_FORGOTTEN}::{OF_FORMER_LANES}[fewer lanes]",),
-    ),
-    Mutant(
-        bug=6,
-        name="without-transactions-nobody-ends-what-brokers-forgot-before",
-        file=SINK,
-        find="range(0 if self._wanted.keyed else self._wanted.lanes, place",
-        replace="range(self._wanted.lanes, place",
-        tests=(f"{OF_FORGOTTEN}::{OF_FORMER_LANES}[keyed]",),
-    ),
-    Mutant(
-        bug=6,
-        name="without-transactions-a-start-needs-the-rights-of-transactions",
-        file=ENDS,
-        find="        with suppress(CannotLook):\n            self._end_open()\n",
-        replace="        self._end_open()\n",
-        tests=(f"{OF_RIGHTS}::test_without_transactions_what_the_user_may_not_ask_about_is_left_alone",),
-    ),
-    Mutant(
         bug=6,
         name="partitions-that-were-added-are-not-looked-at",
         file=ENDS,
@@ -182,30 +147,6 @@ MUTANTS_OF_KAFKA_ENDS = (
         tests=(f"{OF_UNSEEN}::test_a_hand_does_not_abort_what_its_coordinator_has_as_committed",),
     ),
     Mutant(
-        bug=4,
-        name="a-hand-asks-only-coordinators-that-are-there",
-        file=TRANSACTIONS,
-        find="    for name in sorted({*names, *own_ids}):",
-        replace="    for name in sorted(names):",
-        tests=(f"{OF_UNSEEN}::test_a_hand_does_not_abort_what_a_coordinator_that_is_away_may_have_committed",),
-    ),
-    Mutant(
-        bug=4,
-        name="a-hand-aborts-a-part-of-what-goes-on",
-        file=TRANSACTIONS,
-        find="        if owner.state == ONGOING or owner.state in ENDING:",
-        replace="        if False:",
-        tests=(f"{OF_TRANSACTIONS}::test_one_that_a_coordinator_has_as_open_is_not_ended_in_one_of_its_partitions",),
-    ),
-    Mutant(
-        bug=4,
-        name="a-hand-does-not-see-that-a-coordinator-is-away",
-        file=TRANSACTIONS,
-        find="if partition.leader < 0]",
-        replace="if partition.leader < -1]",
-        tests=(f"{OF_TRANSACTIONS}::test_none_is_ended_by_hand_while_a_coordinator_is_away",),
-    ),
-    Mutant(
         bug=7,
         name="one-answer-of-a-broker-that-starts-ends-the-wait",
         file=ENDS,
@@ -227,7 +168,7 @@ MUTANTS_OF_KAFKA_ENDS = (
         file=ENDING,
         find="one.producer_epoch, one.coordinator_epoch)",
         replace="one.producer_epoch)",
-        tests=(f"{OF_TRANSACTIONS}::test_one_of_a_producer_that_has_ended_others_there_is_ended_too",),
+        tests=("tests/live/test_kafka_transactions.py::test_one_of_a_producer_that_has_ended_others_there_is_ended_too",),
     ),
     Mutant(
         bug=23,
@@ -276,49 +217,17 @@ MUTANTS_OF_KAFKA_ENDS = (
         bug=6,
         name="a-start-takes-a-marker-that-was-aborted-for-committed",
         file=ENDS,
-        find="if is_same and owner.state in {COMMITTING, COMMITTED}:",
-        replace="if is_same:",
+        find="return is_same and owner.state in {COMMITTING, COMMITTED}",
+        replace="return is_same",
         tests=(f"{OF_FORGOTTEN}::{OF_HIDDEN}[aborted]", f"{OF_FORGOTTEN}::{OF_HIDDEN}[left open]"),
     ),
     Mutant(
         bug=6,
         name="a-start-takes-a-marker-that-is-being-committed-for-lost",
         file=ENDS,
-        find="if is_same and owner.state in {COMMITTING, COMMITTED}:",
-        replace="if is_same and owner.state == COMMITTED:",
+        find="return is_same and owner.state in {COMMITTING, COMMITTED}",
+        replace="return is_same and owner.state == COMMITTED",
         tests=(f"{OF_FORGOTTEN}::{OF_HIDDEN}[being committed]",),
-    ),
-    Mutant(
-        bug=7,
-        name="a-start-takes-a-marker-behind-a-transaction-of-others-for-lost",
-        file=ENDS,
-        find="            require_closed(self._clients, self._wanted.target.markers, self._number)\n",
-        replace="            pass\n",
-        tests=(f"{OF_LEDGERS}::test_a_marker_behind_a_transaction_of_somebody_else_is_not_taken_for_an_older_copy[False]",),
-    ),
-    Mutant(
-        bug=7,
-        name="what-was-aborted-hides-a-transaction-of-others",
-        file=ENDS,
-        find="is_undone and stable >= found.current_transaction_start_offset else None",
-        replace="is_undone and stable >= 0 else None",
-        tests=(f"{OF_FORGOTTEN}::test_a_marker_that_was_aborted_does_not_hide_that_somebody_else_hides_a_committed_one",),
-    ),
-    Mutant(
-        bug=7,
-        name="a-marker-of-which-nobody-knows-how-it-ended-counts-as-aborted",
-        file=ENDS,
-        find="owner.state in {ONGOING, ABORTED, *ENDING}",
-        replace="bool(owner.state)",
-        tests=(f"{OF_FORGOTTEN}::test_a_marker_of_which_nobody_knows_how_it_ended_is_not_taken_for_aborted",),
-    ),
-    Mutant(
-        bug=7,
-        name="a-keyed-driver-reads-its-marker-while-a-transaction-hides-a-newer-one",
-        file=LANE,
-        find="                self._mark = self._closed()\n        return self._mark",
-        replace="                self._mark = self._look()\n        return self._mark",
-        tests=(f"{OF_LEDGERS}::test_a_keyed_run_waits_for_a_transaction_of_somebody_else_among_its_markers",),
     ),
     Mutant(
         bug=6,
@@ -351,12 +260,12 @@ MUTANTS_OF_KAFKA_ENDS = (
         file=TRANSACTIONS,
         find="                self.close()\n            raise\n",
         replace="            raise\n",
-        tests=(f"{OF_TRANSACTIONS}::test_a_connection_that_fails_leaves_no_thread",),
+        tests=("tests/live/test_kafka_transactions.py::test_a_connection_that_fails_leaves_no_thread",),
     ),
     Mutant(
         bug=31,
         name="a-copy-of-the-ledger-fills-lanes-that-the-ledger-left-empty",
-        file=SINK,
+        file="src/penstock/sink/kafka/sink.py",
         find="            map_concurrently(lambda at: self._lane(at).require_own(shares[at]), range(lanes))  # I2\n",
         replace="            pass\n",
         tests=(f"{OF_LEDGERS}::test_of_two_copies_of_a_ledger_one_delivers_though_the_other_uses_more_lanes",),

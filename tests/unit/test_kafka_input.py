@@ -273,13 +273,19 @@ def test_what_an_earlier_run_delivered_is_not_read_again(tmp_path: Path) -> None
         world.before(2)
 
 
-def test_a_topic_goes_on_with_the_first_record_of_its_own_cluster(tmp_path: Path) -> None:
-    """Another cluster has a topic of that name, which begins elsewhere."""
+def of_two_clusters(root: Path) -> tuple[World, Brokers, Brokers]:
+    """Topics of one name in both, which were delivered to their ends."""
     first, second = Brokers(t=topic((0, 20))), Brokers(t=topic((0, 20)))
-    world = World(tmp_path, on_gap="accept", first=first, second=second)
+    world = World(root, on_gap="accept", first=first, second=second)
     world.plan(0, {"t": {"0": 3}}, {"t": {"0": 3}}, committed=True)
     world.plan(1, {"t": {"0": 20}}, {"t": {"0": 20}}, committed=True)
     world.deliver(1)
+    return world, first, second
+
+
+def test_a_topic_goes_on_with_the_first_record_of_its_own_cluster(tmp_path: Path) -> None:
+    """Another cluster has a topic of that name, which begins elsewhere."""
+    world, first, second = of_two_clusters(tmp_path)
     first.have["t"], second.have["t"] = topic((0, 30), topic_id="new"), topic((17, 30))
     [gap] = world.restarted()
     assert (gap.source, gap.kind) == ("first", GapKind.RECREATED)
@@ -325,11 +331,7 @@ def test_behind_a_gap_too_a_checkpoint_that_somebody_else_changed_is_no_gap(tmp_
 
 def test_after_a_gap_was_accepted_sources_must_still_have_the_order_of_the_decision(tmp_path: Path) -> None:
     """Spark knows them by their place in the plan: each would go on where the other one was left."""
-    first, second = Brokers(t=topic((0, 20))), Brokers(t=topic((0, 20)))
-    world = World(tmp_path, on_gap="accept", first=first, second=second)
-    world.plan(0, {"t": {"0": 3}}, {"t": {"0": 3}}, committed=True)
-    world.plan(1, {"t": {"0": 20}}, {"t": {"0": 20}}, committed=True)
-    world.deliver(1)
+    world, first, _ = of_two_clusters(tmp_path)
     first.have["t"] = topic((0, 8))
     ledger = world.ledger_with(world.restarted())
     require_sources(ledger, world.checkpoint, [SourceName("first"), SourceName("second")])

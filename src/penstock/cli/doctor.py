@@ -112,8 +112,7 @@ def _advice(found: "Diagnosis", *, pending: bool) -> Iterator[Text]:
     for name in dict.fromkeys(one.name for one in found.transactions if one.hangs):
         sentence = f"Transaction {name} hangs: readers of committed records wait there for ever"
         own = "The next start ends one of this pipeline, with its own outcome"
-        by_hand = f"If it stays, and its writer is gone, `penstock doctor FILE --end {name}` aborts it"
-        yield Text(f"{sentence}. {own}. {by_hand}.", "red")
+        yield Text(f"{sentence}. {own}. If it stays, and its writer is gone, `penstock doctor --end {name}` aborts it.", "red")
     for finding in found.findings:
         yield Text(
             f"{'warning: ' if finding.warns else ''}{finding.subject}: {finding.message}", "yellow" if finding.warns else "dim"

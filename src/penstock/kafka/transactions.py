@@ -19,12 +19,10 @@ from kafka.errors import KafkaError
 
 from penstock.core.topics import OpenTransaction
 from penstock.errors import Failed, Usage
-from penstock.kafka.transaction_ends import COMMITTED, ENDING, ONGOING, coordinated, open_of, write_end
+from penstock.kafka.transaction_ends import COMMITTED, open_of, write_end
 
 _ENDED: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 _ANSWER_MS: Final = 20_000
-_STATES: Final = "__transaction_state"
-"""The topic in which brokers keep transactions: the leader of a partition coordinates those that are in it."""
 _SAME_NAMES: Final = {
     "bootstrap.servers": "bootstrap_servers",
     "client.id": "client_id",
@@ -66,18 +64,17 @@ def open_transactions(options: Mapping[str, str], topics: Collection[str]) -> Se
     return sorted(found, key=lambda one: (-one.open_ms, one.topic, one.partition))
 
 
-def end_transaction(options: Mapping[str, str], one: OpenTransaction, *, own_ids: Collection[str] = ()) -> None:
+def end_transaction(options: Mapping[str, str], one: OpenTransaction) -> None:
     """Abort `one`: `read_committed` consumers skip its records, and its producer, if it still runs, is fenced.
 
-    The owner's next start would do the same. `own_ids`: transactional ids that it may have, whose coordinators must answer.
-    Raises Usage; Failed, also where it is not open any more, or where a coordinator has it as committed or as open.
+    The owner's next start would do the same. Raises Usage; Failed, also where it is not open any more, or where its
+    coordinator takes it for committed.
     """
     with _admin(options) as admin:
         try:
             found = _open(admin, one)
             if one.transactional_id is None:
-                _require_coordinators(options, one)
-                _require_uncommitted(admin, one, own_ids)
+                _require_uncommitted(admin, one)
                 write_end(admin, TopicPartition(one.topic, one.partition), found, committed=False)
                 return
         except KafkaError as error:
@@ -99,55 +96,16 @@ def _open(admin: KafkaAdminClient, one: OpenTransaction) -> Any:
     return found
 
 
-def _require_coordinators(options: Mapping[str, str], one: OpenTransaction) -> None:
-    """Raise Failed while some transactions have no coordinator: no broker lists these, and one of them may be `one`.
-
-    A user who may not see the brokers' topic of transactions sees no partition of it.
-    """
-    states = _topics(options).get(_STATES)
-    away = [] if states is None else [number for number, partition in states.partitions.items() if partition.leader < 0]
-    if away:
-        raise _not_ended(
-            one,
-            f"no broker leads partition {away[0]} of {_STATES}, so that nobody says whether it was committed",
-            "Start all brokers, and look again by `penstock doctor FILE`",
-        )
-
-
-def _require_uncommitted(admin: KafkaAdminClient, one: OpenTransaction, own_ids: Collection[str]) -> None:
-    """Raise Failed where a coordinator has `one` as committed or as open, or where that of an id in `own_ids` does not answer.
-
-    A broker lists what it coordinates and does not say what it does not, so that ids which are known are asked one by one.
-    """
+def _require_uncommitted(admin: KafkaAdminClient, one: OpenTransaction) -> None:
     listed = admin.list_transactions(producer_id_filters=[one.producer_id])
-    names = {found.transactional_id for of_broker in listed.values() for found in of_broker}
-    for name in sorted({*names, *own_ids}):
-        owner = _owner(admin, name, one)
-        if owner is None or owner.producer_id != one.producer_id:
-            continue
+    names = [found.transactional_id for of_broker in listed.values() for found in of_broker]
+    for name, owner in admin.describe_transactions(names).items():
         if owner.state == COMMITTED and owner.producer_epoch == one.producer_epoch:
             raise _not_ended(
                 one,
                 f"it was committed as {name!r}, and would be aborted",
                 "Start its producer again: a sink of Penstock commits it there, as docs/howto/kafka.md says",
             )
-        if owner.state == ONGOING or owner.state in ENDING:
-            raise _not_ended(
-                one,
-                f"its coordinator has it as open, as {name!r}",
-                "Look again by `penstock doctor FILE`, which shows it by that name until it has ended",
-            )
-
-
-def _owner(admin: KafkaAdminClient, name: str, one: OpenTransaction) -> Any:
-    try:
-        return coordinated(admin, name)
-    except KafkaError as error:
-        raise _not_ended(
-            one,
-            f"nobody says whether it was committed as {name!r}: {str(error) or type(error).__name__}",
-            "Start all brokers, let the user Describe that transactional id, and look again by `penstock doctor FILE`",
-        ) from error
 
 
 def _not_ended(one: OpenTransaction, reason: str, remedy: str) -> Failed:
@@ -156,16 +114,11 @@ def _not_ended(one: OpenTransaction, reason: str, remedy: str) -> Failed:
 
 def _partitions(options: Mapping[str, str], topics: Collection[str]) -> Sequence[TopicPartition]:
     """Return the existing partitions, asked by librdkafka: kafka-python would leave sockets open where nobody listens."""
-    there = _topics(options)
-    return [TopicPartition(topic, number) for topic in sorted({*topics} & {*there}) for number in there[topic].partitions]
-
-
-def _topics(options: Mapping[str, str]) -> Mapping[str, Any]:
     try:
-        topics: Mapping[str, Any] = AdminClient({**options, "log_level": 0}).list_topics(timeout=_ANSWER_MS / 1000).topics
+        there = AdminClient({**options, "log_level": 0}).list_topics(timeout=_ANSWER_MS / 1000).topics
     except KafkaException as error:
         raise _silent(options, error.args[0].str()) from error
-    return topics
+    return [TopicPartition(topic, number) for topic in sorted({*topics} & {*there}) for number in there[topic].partitions]
 
 
 def _silent(options: Mapping[str, str], reason: str) -> Failed:

@@ -65,15 +65,13 @@ class Lane:
                 with translate_errors(self._clients), READ.around(error=connection_lost, lost=connection_lost):
                     self._mark = self._closed()
             elif self._wanted.keyed:
-                self._mark = self._closed()
+                self._mark = self._look()
         return self._mark
 
-    def keep(self, mark: LaneMarker, *, replaces: LaneMarker | None) -> None:
-        """Commit a marker without rows, which the caller made from the marker `replaces`. Raises Retryable, PublishFailed."""
+    def keep(self, mark: LaneMarker) -> None:
+        """Commit a marker without rows. Raises Retryable, PublishFailed."""
         with self._dropping_on_error():
             self.open()
-            if self._wanted.keyed:  # nobody was fenced, so that `open` may have read what another driver wrote since
-                self._mark = replaces
             self._keep(mark)
             self._commit()
 
@@ -93,7 +91,7 @@ class Lane:
 
     def _claim(self, mark: LaneMarker, publication: Publication) -> None:
         try:
-            self.keep(mark.of_ledger(publication.ledger_id), replaces=mark)
+            self.keep(mark.of_ledger(publication.ledger_id))
         except Overtaken:  # by a newer driver, which claimed the lane before its first row
             newer = self._read_back()
             if newer is None or newer.marker.ledger_id is None:
@@ -254,7 +252,7 @@ class Lane:
 
     def _require_unmoved(self) -> None:
         """Raise Overtaken if the marker moved: without transactions, an older driver must not overwrite the marker of a newer."""
-        if self._closed() != self._mark:
+        if self._look() != self._mark:
             raise Overtaken(
                 f"Another run moved the marker of sink {self._wanted.sink!r} in topic {self._wanted.target.markers!r} meanwhile.",
                 remedy="Let one of them work, and stop the other one.",

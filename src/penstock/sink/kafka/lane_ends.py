@@ -6,7 +6,7 @@ transaction only when none of its own is open in any partition that it may have 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import TopicPartition
@@ -39,9 +39,9 @@ from penstock.kafka.transaction_ends import (
 from penstock.kafka.transactions import connect
 from penstock.sink.kafka.clients import Clients
 from penstock.sink.kafka.errors import command, connection_lost, overtaken
-from penstock.sink.kafka.marker_store import LaneMarker, newest_mark, require_closed, transactional_id
+from penstock.sink.kafka.marker_store import LaneMarker, newest_mark, transactional_id
 from penstock.sink.kafka.target import Wanted
-from penstock.sink.kafka.topics import await_settled, every_place, places_of, settled, written
+from penstock.sink.kafka.topics import await_settled, every_place, places_of, written
 
 FENCE = FaultPoint("kafka-ends.fence", "A lane's older producers are fenced, and the coordinator aborts what they left open.")
 END = FaultPoint("kafka-ends.write", "An end that brokers forgot is written into partitions of a lane's transaction.")
@@ -77,24 +77,21 @@ class LaneEnds:
         see no open transaction: only leaders see records that not all replicas have yet. If nobody can be asked, what consumers
         see must do, once brokers have had time to end by themselves what a driver left open.
         """
-        self._topics = self._topics_written()
+        self._topics, self._begun = self._topics_written(), {}
         try:
-            self._end_open()
+            with self._explained():
+                is_open = self._while_true(self._is_older_open, wait_s=_ENDED_S)
         except CannotLook:
             if not self._is_settled(wait_s=self._wanted.timeout_ms / 1000 + _ENDED_S):
                 raise
-
-    def end_former(self) -> None:
-        """End what is open of a lane of earlier settings, for which no producer is made any more. Called by each start.
-
-        No later transaction could end it with another outcome, so it is left alone where nobody can be asked. Without
-        transactions nobody is asked unless consumers see that something is open: the cluster may have no coordinators at all.
-        """
-        self._topics = self._topics_written()
-        if self._wanted.keyed and self._is_settled(wait_s=_SOON_S):
             return
-        with suppress(CannotLook):
-            self._end_open()
+        finally:
+            self.close()
+        if is_open:
+            raise Retryable(
+                f"{self._sentence(self._begun)}, and its coordinator does not end it.",
+                remedy="Look into the logs of its brokers, and try again.",
+            )
 
     def are_written(self, settled: Callable[[Sequence[TopicPartition]], bool]) -> bool:
         """Return whether no transaction of the lane is open in any partition. Transactions of other producers may be.
@@ -120,12 +117,11 @@ class LaneEnds:
     def newest_committed(self) -> LaneMarker | None:
         """Return the lane's newest marker, also where brokers have not ended its commit yet, or forgot to. Changes nothing.
 
-        If nobody can be asked, or before the lane's first transaction, that is the newest marker that readers see. Raises what
-        `require_closed` raises if a transaction of somebody else keeps readers from what may be a newer marker.
+        If nobody can be asked, or before the lane's first transaction, that is the newest marker that readers see.
         """
         markers = places_of(self._wanted.target.markers, [self._number])
         [end] = written(self._clients.admin, self._wanted.target.markers, [self._number])
-        answers: list[bool | None] = []
+        answers: list[bool] = []
         try:
             with self._explained():
                 self._while_true(lambda admin: answers.append(self._is_marker_committed(admin)), wait_s=_ENDED_S)
@@ -134,8 +130,6 @@ class LaneEnds:
                 raise
         finally:
             self.close()
-        if answers == [None]:
-            require_closed(self._clients, self._wanted.target.markers, self._number)
         is_hidden = answers == [True]
         return newest_mark(self._clients, self._wanted, self._number, below=end if is_hidden else None, visible=not is_hidden)
 
@@ -145,19 +139,6 @@ class LaneEnds:
         if connected is not None:
             connected.close()
 
-    def _end_open(self) -> None:
-        self._begun = {}
-        try:
-            with self._explained():
-                is_open = self._while_true(self._is_older_open, wait_s=_ENDED_S)
-        finally:
-            self.close()
-        if is_open:
-            raise Retryable(
-                f"{self._sentence(self._begun)}, and its coordinator does not end it.",
-                remedy="Look into the logs of its brokers, and try again.",
-            )
-
     def _is_ending(self, admin: KafkaAdminClient) -> bool | None:
         """Return whether the lane's open transaction is being ended, None if none is open. Raise Overtaken for an ongoing one."""
         owner = coordinated(admin, self._name)
@@ -166,24 +147,19 @@ class LaneEnds:
         is_open = owner is not None and open_of(admin, owner.producer_id, self._places())
         return owner.state in ENDING if is_open else None
 
-    def _is_marker_committed(self, admin: KafkaAdminClient) -> bool | None:
+    def _is_marker_committed(self, admin: KafkaAdminClient) -> bool:
         """Return whether the coordinator has committed a marker of the lane that readers do not see yet.
 
-        None if that cannot be said: nothing of the lane is open, nobody knows how it ended, or something else was open before.
         The coordinator is asked once more at the end: what is open may have begun since it was asked first.
         """
         at = Place(self._wanted.target.markers, self._number)
         owner = coordinated(admin, self._name)
         found = None if owner is None else open_of(admin, owner.producer_id, [at]).get(at)
         if found is None:
-            return None
+            return False
         owner = coordinated(admin, self._name)
         is_same = owner is not None and (owner.producer_id, owner.producer_epoch) == (found.producer_id, found.producer_epoch)
-        if is_same and owner.state in {COMMITTING, COMMITTED}:
-            return True
-        [stable] = settled(self._clients.admin, at.topic, [at.partition])
-        is_undone = owner is not None and owner.state in {ONGOING, ABORTED, *ENDING}
-        return False if is_undone and stable >= found.current_transaction_start_offset else None
+        return is_same and owner.state in {COMMITTING, COMMITTED}
 
     def _is_older_open(self, admin: KafkaAdminClient) -> bool:
         """Return whether a transaction of the lane is open. End it if the last look found the same one.

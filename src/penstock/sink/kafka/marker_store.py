@@ -184,23 +184,16 @@ def newest_mark(
     """Return a lane's newest committed marker, with `below` the newest before that offset; None if there is none.
 
     `visible`: False where the caller knows that the newest marker `below` is committed, and readers do not see it yet. Raises
-    KafkaException, LedgerMismatch, and Refused for a topic that holds records of others and no marker of this sink: the topic is
-    theirs, and their open transactions would hide ours.
+    KafkaException, LedgerMismatch, and Refused for a topic in which another sink has markers: its open transactions would hide
+    ours.
     """
     consumer = clients.consumer(**{"isolation.level": "read_committed" if visible else "read_uncommitted"})
-    key = mark_key(wanted.pipeline, wanted.sink)
     try:
-        value, foreign = _newest(clients.admin, consumer, wanted.target.markers, lane, key=key, below=below)
+        key = mark_key(wanted.pipeline, wanted.sink)
+        value = _newest(clients.admin, consumer, wanted.target.markers, lane, key=key, below=below)
     finally:
         consumer.close()
-    if value is not None:
-        return decode_lane_marker(value, pipeline=wanted.pipeline, sink=wanted.sink)
-    if foreign is not None and visible and (lane == 0 or newest_mark(clients, wanted, 0) is None):
-        raise Refused(
-            f"Topic {wanted.target.markers!r} holds markers of {foreign}, and none of {_named(key)}.",
-            remedy="Give every sink a `marker_topic` of its own.",
-        )
-    return None
+    return None if value is None else decode_lane_marker(value, pipeline=wanted.pipeline, sink=wanted.sink)
 
 
 def require_closed(clients: Clients, topic: str, lane: int) -> None:
@@ -213,31 +206,25 @@ def require_closed(clients: Clients, topic: str, lane: int) -> None:
         raise not_closed(clients, topic, lane)
 
 
-def _newest(
-    admin: AdminClient, consumer: Consumer, topic: str, lane: int, *, key: bytes, below: int | None
-) -> tuple[bytes | None, str | None]:
-    """Return the newest value under `key`, and the name of another key that was seen on the way.
-
-    Searches backwards from the end: markers before the newest one may not have been compacted yet.
-    """
+def _newest(admin: AdminClient, consumer: Consumer, topic: str, lane: int, *, key: bytes, below: int | None) -> bytes | None:
+    """Search backwards from the end: markers before the newest one may not have been compacted yet."""
     [low] = first(admin, topic, [lane])
     [end] = settled(admin, topic, [lane]) if below is None else [below]
     width = _TAIL
-    foreign: str | None = None
     while low < end:
         start = max(low, end - width)
-        found, foreign = _last(consumer, TopicPartition(topic, lane, start), end, key=key)
-        if found is not None or start == low:
-            return found, foreign
+        found = _last(consumer, TopicPartition(topic, lane, start), end, key=key)
+        if found is not None:
+            return found
+        if start == low:
+            break
         width *= _WIDER
-    return None, foreign
+    return None
 
 
-def _last(consumer: Consumer, start: TopicPartition, end: int, *, key: bytes) -> tuple[bytes | None, str | None]:
-    """Return the last value under `key`, and the name of the last other key."""
+def _last(consumer: Consumer, start: TopicPartition, end: int, *, key: bytes) -> bytes | None:
     consumer.assign([start])
     found: bytes | None = None
-    foreign: str | None = None
     try:
         while True:
             message = consumer.poll(ANSWER_S)
@@ -250,21 +237,22 @@ def _last(consumer: Consumer, start: TopicPartition, end: int, *, key: bytes) ->
                 raise KafkaException(error)
             offset = message.offset()
             if error is None and offset is not None and offset < end:
-                if message.key() == key:
-                    found = _present(message.value(), start.topic)
-                else:
-                    foreign = _named(message.key())
+                _require_own(message.key(), message.value(), key, start.topic)
+                found = message.value()
             if offset is not None and offset >= (end if error is not None else end - 1):
-                return found, foreign  # a lagging broker reports an earlier end, and continues when it has the rest
+                return found  # a lagging broker reports an earlier end, and continues when it has the rest
     finally:
         consumer.unassign()
 
 
-def _present(value: bytes | None, topic: str) -> bytes:
-    """Return the value of a marker. Raises PublishFailed for a tombstone."""
+def _require_own(found: Any, value: Any, key: bytes, topic: str) -> None:
+    if found != key:
+        raise Refused(
+            f"Topic {topic!r} holds markers of {_named(found)}, and not only those of {_named(key)}.",
+            remedy="Give every sink a `marker_topic` of its own.",
+        )
     if value is None:
         raise PublishFailed(f"A marker in topic {topic!r} was deleted.", remedy="Give the sink another name, and an empty topic.")
-    return value
 
 
 def _named(key: object) -> str:

@@ -43,8 +43,6 @@ PREPARE = FaultPoint("kafka.prepare", "Topics are looked at, and the topic of th
 
 _MAX_RECORD_BYTES = 1_000_000
 """Limit of a topic whose settings the user may not read."""
-_CLIENT_RECORD_BYTES = 1_000_000_000
-"""The largest `message.max.bytes` that librdkafka takes; a topic may take up to 2,147,483,647."""
 _LONGEST_MS = 900_000
 """The brokers' default for transaction.max.timeout.ms."""
 _SOON_S = 2.0
@@ -172,10 +170,9 @@ def row_validator_of(wanted: Wanted, place: Place) -> TopicRowValidator:
 
 
 def max_record_bytes(topics: Iterable[Topic | None]) -> int:
-    """Return the largest record size that the client and all existing `topics` accept."""
+    """Return the largest record size that all existing `topics` accept."""
     sizes = (topic.number("max.message.bytes", _MAX_RECORD_BYTES) for topic in topics if topic is not None)
-    largest = min(sizes, default=_MAX_RECORD_BYTES)
-    return min(largest, _CLIENT_RECORD_BYTES)
+    return min(sizes, default=_MAX_RECORD_BYTES)
 
 
 def _prepare_lane(lane: Lane, wanted: Wanted, begun: Mapping[str, Beginning], schema: str) -> None:
@@ -184,7 +181,7 @@ def _prepare_lane(lane: Lane, wanted: Wanted, begun: Mapping[str, Beginning], sc
         marker = TableMarker(
             pipeline=wanted.pipeline, sink=wanted.sink, table_name=wanted.target.topic, write="append", schema=schema
         )
-        lane.keep(LaneMarker(lane=lane.number, mark=Mark(marker=marker, batches={}), topics=begun), replaces=None)
+        lane.keep(LaneMarker(lane=lane.number, mark=Mark(marker=marker, batches={}), topics=begun))
         return
     if mark.marker.table_name != wanted.target.topic:
         raise other_table(mark.marker, wanted.target.topic)
@@ -192,7 +189,7 @@ def _prepare_lane(lane: Lane, wanted: Wanted, begun: Mapping[str, Beginning], sc
         require_continued(arrow_schema(mark.marker.schema), arrow_schema(schema), wanted.target.topic)
     topics = {**mark.topics, **dict(_changed(mark, begun))}
     if topics != dict(mark.topics):
-        lane.keep(replace(mark, topics=topics), replaces=mark)
+        lane.keep(replace(mark, topics=topics))
 
 
 def _changed(mark: LaneMarker, begun: Mapping[str, Beginning]) -> Iterator[tuple[str, Beginning]]:

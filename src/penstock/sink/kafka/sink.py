@@ -1,12 +1,10 @@
 """The Kafka sink: commits each lane of a batch in one transaction with its marker, or in several where the lane is large."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from threading import RLock
 from typing import TYPE_CHECKING
-
-from confluent_kafka import KafkaException
 
 from penstock.core.high_water_mark import HighWaterMark
 from penstock.core.model import (
@@ -26,7 +24,7 @@ from penstock.core.model import (
     Totals,
 )
 from penstock.core.topics import OpenTransaction
-from penstock.errors import Failed, OutcomeUnknown, PenstockError, Refused, Retryable
+from penstock.errors import Failed, OutcomeUnknown, Refused, Retryable
 from penstock.kafka.transactions import end_transaction, open_transactions
 from penstock.protocols import OwnRows, SinkDecisions
 from penstock.sink.concurrent import map_concurrently
@@ -36,7 +34,7 @@ from penstock.sink.kafka.errors import translate_errors
 from penstock.sink.kafka.lane import Lane
 from penstock.sink.kafka.lane_ends import LaneEnds
 from penstock.sink.kafka.lane_producer import HEADER
-from penstock.sink.kafka.marker_store import LaneMarker, newest_mark, transactional_id
+from penstock.sink.kafka.marker_store import LaneMarker, newest_mark
 from penstock.sink.kafka.preparation import (
     Place,
     findings_of,
@@ -147,7 +145,7 @@ class KafkaSink(SpooledSink):
     def high_water_mark(self, account: AccountName, *, pipeline: PipelineName) -> HighWaterMark | None:  # noqa: ARG002 - it has one
         """Return what the newest marker of all lanes says, also one whose commit readers do not see yet.
 
-        Raises Failed, Retryable, Refused, FormatTooNew.
+        Raises Failed, Retryable, FormatTooNew.
         """
         if account != ONLY_ACCOUNT:
             return None
@@ -166,8 +164,6 @@ class KafkaSink(SpooledSink):
         with self._lock, translate_errors(self._clients, Failed):
             self._place = place = prepare_place(self._clients, self._wanted)
             require_fit(place.topics.values(), rows)
-            former = range(0 if self._wanted.keyed else self._wanted.lanes, place.markers.partitions)
-            map_concurrently(lambda at: LaneEnds(self._clients, self._wanted, at).end_former(), former)
             prepare_lanes(self._clients, self._wanted, [self._lane(at) for at in range(self._wanted.lanes)], place, schema)
             self._row_validator = row_validator_of(self._wanted, place)
 
@@ -223,44 +219,14 @@ class KafkaSink(SpooledSink):
             self._clients.close()
 
     def open_transactions(self) -> Sequence[OpenTransaction]:
-        """Return the open transactions on the topics of the rows and on that of the markers, whoever began them.
-
-        Topics of earlier settings are among them, as far as the user may still look there.
-        """
-        wanted = {*self._wanted.target.every, self._wanted.target.markers}
-        found = [*open_transactions(self._clients.given, wanted)]
-        former = self._topics_written() - wanted
-        if former:
-            with suppress(PenstockError):
-                found += open_transactions(self._clients.given, former)
-        return sorted(found, key=lambda one: -one.open_ms)
+        """Return the open transactions on the topics of the rows and on that of the markers, whoever began them."""
+        return open_transactions(self._clients.given, (*self._wanted.target.every, self._wanted.target.markers))
 
     def end_transaction(self, one: OpenTransaction) -> None:
         """Abort `one`. A transaction of this sink's own is ended by its next start, too."""
-        end_transaction(self._clients.given, one, own_ids=self._transactional_ids())
+        end_transaction(self._clients.given, one)
 
     # --- steps
-
-    def _transactional_ids(self) -> Sequence[str]:
-        """Return the ids of all lanes that have a partition for their marker, of those in the settings at least."""
-        with translate_errors(self._clients, Failed):
-            lanes = max(self._wanted.lanes, len(self._every_lane()))
-        return [transactional_id(self._wanted.pipeline, self._wanted.sink, lane) for lane in range(lanes)]
-
-    def _topics_written(self) -> set[str]:
-        """Return the topics that the markers of all lanes name. A marker that cannot be read adds none."""
-        topics = set[str]()
-        with suppress(PenstockError, KafkaException):
-            for lane in self._every_lane():
-                mark = newest_mark(self._clients, self._wanted, lane)
-                topics.update(mark.topics if mark is not None else ())
-        return topics
-
-    def _every_lane(self) -> Sequence[int]:
-        """Return the lanes that may have a marker, those of earlier settings, too. Raises KafkaException."""
-        topic = self._wanted.target.markers
-        markers = described(self._clients.admin, [topic])[topic]
-        return range(0 if markers is None else markers.partitions)
 
     def _taken(self, schema: str) -> str:
         own = self.own_rows(schema)
@@ -311,6 +277,11 @@ class KafkaSink(SpooledSink):
         found = self._place.topics if self._place is not None else described(self._clients.admin, self._wanted.target.every)
         return max_record_bytes(found.values())
 
+    def _markers(self) -> Sequence[LaneMarker]:
+        """Return the newest marker that readers see of each lane."""
+        lanes, _ = self._settled_lanes()
+        return self._markers_below(dict.fromkeys(lanes))
+
     def _markers_committed(self) -> Sequence[LaneMarker]:
         """Return the newest marker of each lane, also where brokers keep readers from it."""
         lanes, is_settled = self._settled_lanes()
@@ -320,16 +291,17 @@ class KafkaSink(SpooledSink):
 
     def _settled_lanes(self) -> tuple[Sequence[int], bool]:
         """Return the lanes that may have a marker, and whether no transaction is open there. Waits up to `SETTLED_S` for that."""
-        lanes = self._every_lane()
-        places = places_of(self._wanted.target.markers, lanes)
-        return lanes, await_settled(self._clients.admin, places, wait_s=SETTLED_S)
+        topic = self._wanted.target.markers
+        markers = described(self._clients.admin, [topic])[topic]
+        lanes = range(0 if markers is None else markers.partitions)
+        return lanes, await_settled(self._clients.admin, places_of(topic, lanes), wait_s=SETTLED_S)
 
     def _markers_below(self, ends: Mapping[int, int | None]) -> Sequence[LaneMarker]:
         return _known(newest_mark(self._clients, self._wanted, lane, below=end) for lane, end in ends.items())
 
     def _read(self, decisions: SinkDecisions) -> tuple[Sequence[LaneMarker], Totals | None]:
-        """Return the markers, and totals as of them, None if these prove nothing. Raises KafkaException, Retryable, Refused."""
-        marks = self._markers_committed()
+        """Return the markers, and totals of records as of them, None if these prove nothing. Raises KafkaException, Retryable."""
+        marks = self._markers()
         begun = verification.beginnings(marks)
         markers = described(self._clients.admin, [self._wanted.target.markers])[self._wanted.target.markers]
         if markers is None or all(mark.marker.schema is None for mark in marks):

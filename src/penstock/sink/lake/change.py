@@ -68,8 +68,8 @@ class Decided:
             raise PublishFailed(
                 f"Batch {self.publication.batch.batch_id} is decided without the column {filled!r}, of which the table has "
                 "values: in the files that the batch rewrites they would be lost.",
-                remedy=f"If it was renamed, give it its old name back; else set {filled!r} to NULL in all rows of the table. "
-                "Then start again: the batch is published.",
+                remedy="If it was renamed, give it its old name back, and another one to the column that has that name now; else "
+                f"set {filled!r} to NULL in all rows of the table. Then start again: the batch is published.",
             )
 
     def content_before(self, snapshot: TableSnapshot) -> TableContent:

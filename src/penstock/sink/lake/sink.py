@@ -277,8 +277,9 @@ class LakeSink:
     def _mode_of_empty(self) -> WriteMode:
         """Return the write mode of a batch without rows, which no piece records.
 
-        A batch of this run has the mode of the settings. One of an earlier run clears the table only if the settings say so, and
-        if the table was last written so: whichever run decided it, that run did not append to what is there.
+        A batch of this run has the mode of the settings. One of an earlier run clears the table only if the settings say
+        `replace`, and if the table was last written so. With which mode it was decided nothing tells: if a run with another one
+        came in between and had no rows, the table is cleared all the same, until the next batch.
         """
         if self._has_staged or self._mode.write != REPLACE:
             return self._mode
