@@ -12,6 +12,7 @@ from penstock.core.row_hash import digest, row_hashes
 from penstock.sink.lake.log import TableFile
 from penstock.sink.lake.staging import piece_name
 from penstock.sink.parquet.account import Area
+from penstock.sink.parquet.field_ids import has_numbers
 from penstock.sink.parquet.row_file import RowFile, opened, own_schema
 from penstock.sink.parquet.table import filled_columns, read_content, read_rows
 from penstock.spark.schema import arrow_schema
@@ -68,11 +69,11 @@ class FileReader:
         return [*before.items()] == [*now.items()] and all(name == own for name, own in stored.columns.items())
 
     def finds_all(self, file: TableFile) -> bool:
-        """Return whether Penstock wrote the file, and readers find all of its columns."""
+        """Return whether Penstock wrote the file, and readers find all that it has, at any depth, under the names of then."""
         with open_file(self.area, file) as data:
             parquet = opened(data)
-            stored = RowFile.of(parquet, file.field_ids)
-            return own_schema(parquet) is not None and len(stored.columns) == len(parquet.schema_arrow.names)
+            is_own, there = own_schema(parquet) is not None, parquet.schema_arrow
+        return is_own and (file.field_ids is None or has_numbers(there, file.field_ids))
 
 
 def open_file(area: Area, file: TableFile) -> BinaryIO:
