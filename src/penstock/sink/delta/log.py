@@ -254,9 +254,9 @@ class Snapshot(TableSnapshot):
 
     def _commit(self, change: Change, properties: CommitProperties, *, remedy: str) -> int:
         removed = [self._removed(file, data_change=not change.is_rewrite) for file in change.removed]
+        added = [self._added(file, data_change=not change.is_rewrite) for file in change.added]
+        actions: list[AddAction | RemoveAction] = [*added, *removed]
         with _committing(self.place.uri, remedy=remedy):
-            added = [self._added(file, data_change=not change.is_rewrite) for file in change.added]
-            actions: list[AddAction | RemoveAction] = [*added, *removed]
             with COMMIT.around(error=delta_error, lost=delta_error):
                 self.table.create_write_transaction(
                     actions,
@@ -286,11 +286,15 @@ class Snapshot(TableSnapshot):
         )
 
     def _added(self, file: TableFile, *, data_change: bool) -> AddAction:
+        try:
+            modified_ms = self.place.modified_ms(file.path)
+        except FileNotFoundError as gone:
+            raise Conflict("a file was removed before the commit that adds it") from gone
         return AddAction(
             path=file.path,
             size=file.size_bytes,
             partition_values=dict(file.values),
-            modification_time=self.place.modified_ms(file.path),
+            modification_time=modified_ms,
             data_change=data_change,
             stats=file.statistics,
         )

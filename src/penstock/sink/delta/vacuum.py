@@ -2,22 +2,27 @@
 
 The library's own vacuum, and that of other engines, goes by what the log has forgotten: it takes a file of a decided batch whose
 driver died between the move and the commit, if that was long enough ago. Here a file is removed only if it is this sink's own,
-neither the newest version nor the one that began the retention has it, and its batch was published before that one: then every
-version that had it is older. Files of newer batches, which a newer driver may be about to commit, are left alone, however long
-this driver stood still.
+neither the newest version nor the one that began the retention has it, and no commit after that one can have added it: a batch's
+file, since its batch was published before; a compaction's, since its name tells the one version that could add it. Files of newer
+batches, and of compactions that some driver may be about to commit, are left alone, however long that driver stands still.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from penstock.core.faults import FaultPoint
 from penstock.core.model import BatchId, Generation
 from penstock.sink.delta.log import DeltaLog, Snapshot
-from penstock.sink.lake.maintained_table import CleansTable, MaintainedTable
-from penstock.sink.parquet.layout import is_owned, is_parquet, order_of
+from penstock.sink.lake.maintained_table import HOUR_MS, CleansTable, MaintainedTable
+from penstock.sink.lake.staging import compaction_in, file_of
+from penstock.sink.parquet.layout import order_of
 from penstock.support.private_files import io_error
 
-VACUUM = FaultPoint("lakeupkeep.vacuum", "A file that no version of a Delta table within the retention has is removed.")
+REMOVE = FaultPoint("deltavacuum.remove", "A file that no version of a Delta table within the retention has is removed.")
+
+Order: TypeAlias = tuple[Generation, BatchId]
+"""Of a batch, as `order_of` returns it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,14 +33,19 @@ class Vacuum(CleansTable):
     after_ms: int
     now_ms: Callable[[], int]
 
+    def describe(self) -> str:
+        return f"files leave that no version of the last {self.after_ms / HOUR_MS:g} h has"
+
     def clean(self, table: MaintainedTable) -> None:
         newest = self.log.newest()
         if newest is None:
             return
         with self.log.reading():
             dead = list(self._dead(newest, table)) if table.owns(newest) else []
+        if dead:
+            table.sync(newest.version)  # else a power cut could undo the commit that took them out, but not their removal
         for name in dead:
-            with VACUUM.around(error=io_error, lost=io_error):
+            with REMOVE.around(error=io_error, lost=io_error):
                 self.log.remove(name)
 
     def _dead(self, newest: Snapshot, table: MaintainedTable) -> Iterator[str]:
@@ -44,12 +54,9 @@ class Vacuum(CleansTable):
         before = _order_at(oldest, newest, table)
         if before is None:
             return
-        there = {file.path for snapshot in (self.log.at(oldest), newest) for file in snapshot.files()}
+        there = {file_of(file.path) for snapshot in (self.log.at(oldest), newest) for file in snapshot.files()}
         for file in table.area.files():
-            order = order_of(file.name)
-            if order is None or order >= before or file.name in there:
-                continue
-            if is_owned(file.name, table.writer.owner) and is_parquet(file.name):
+            if table.wrote(file.name) and file.name not in there and _is_over(file.name, oldest, before):
                 yield file.name
 
     def _oldest_version(self, newest: Snapshot) -> int:
@@ -65,13 +72,21 @@ class Vacuum(CleansTable):
         return min(low + 1, newest.version) if newest.commit_info(low) is None else low
 
 
-def _order_at(version: int, newest: Snapshot, table: MaintainedTable) -> tuple[Generation, BatchId] | None:
+def _is_over(name: str, version: int, before: Order) -> bool:
+    """Return whether no commit after `version` can have added the file, nor ever will."""
+    compacted, order = compaction_in(name), order_of(name)
+    if compacted is not None:  # the batch in its name tells nothing: a driver that woke up late may be about to commit it
+        return compacted <= version
+    return order is not None and order < before
+
+
+def _order_at(version: int, newest: Snapshot, table: MaintainedTable) -> Order | None:
     """Return the key of the newest batch that a version shows, None if it shows none, or its last commits do not say which."""
     publication = table.publication
     mark = newest.marker_at(version, publication.pipeline, publication.sink)
     if mark is None or mark.generation is None or mark.batch_id is None or mark.ledger_id != publication.ledger_id:
         return None
-    return min((mark.generation, mark.batch_id), table.order)
+    return min((mark.generation, mark.batch_id), (publication.generation, publication.batch.batch_id))
 
 
 def _is_older(newest: Snapshot, version: int, since_ms: int) -> bool:

@@ -33,7 +33,13 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, index_by_name
 from pyiceberg.table import Table, Transaction
-from pyiceberg.table.update import AssertLastAssignedFieldId, AssertTableUUID, TableRequirement
+from pyiceberg.table.update import (
+    AssertLastAssignedFieldId,
+    AssertTableUUID,
+    RemovePropertiesUpdate,
+    SetPropertiesUpdate,
+    TableRequirement,
+)
 from pyiceberg.transforms import IdentityTransform
 
 from penstock.core.faults import FaultPoint
@@ -282,11 +288,21 @@ class Snapshot(TableSnapshot):
         summaries = [snapshot.summary for snapshot in self.table.snapshots() if snapshot.sequence_number == version]
         return any(each is not None and each.get(_REWRITTEN_BY) == nonce for each in summaries) if summaries else None
 
-    def expire(self, snapshot_ids: Sequence[int]) -> None:
-        """Take snapshots out of the table by one commit. Raises Conflict if a branch or a tag moved since, OutcomeUnknown."""
+    def expire(self, snapshot_ids: Sequence[int], *, noted: Mapping[str, str]) -> None:
+        """Take snapshots out of the table and set properties, by one commit.
+
+        Raises Conflict if a branch or a tag moved since, OutcomeUnknown.
+        """
         required = same_refs(self.table.metadata, is_local=not isinstance(self.table.catalog, RestCatalog))
         with self._committing(remedy="No row is lost; mend that, and a later round does it."):
-            self.table._do_commit(updates=(removal_of(snapshot_ids),), requirements=tuple(required))
+            updates = (removal_of(snapshot_ids), SetPropertiesUpdate(updates=dict(noted)))
+            self.table._do_commit(updates=updates, requirements=tuple(required))
+
+    def forget(self, key: str) -> None:
+        """Take a property out of the table. Raises Conflict, OutcomeUnknown; also if it is not there any more."""
+        same_table = AssertTableUUID(uuid=self.table.metadata.table_uuid)
+        with self._committing(remedy="No row is lost; mend that, and a later round does it."):
+            self.table._do_commit(updates=(RemovePropertiesUpdate(removals=[key]),), requirements=(same_table,))
 
     @contextmanager
     def _committing(self, *, remedy: str) -> Iterator[None]:

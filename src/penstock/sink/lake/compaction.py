@@ -10,9 +10,9 @@ read is counted as `verify` counts it, and compared with what was written, befor
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
 from penstock.core.faults import FaultPoint
 from penstock.core.model import Nonce, Staged, Totals
@@ -23,25 +23,25 @@ from penstock.sink.lake.maintained_table import MaintainedTable
 from penstock.sink.lake.staging import compaction_in, compaction_prefix, file_of
 from penstock.sink.lake.table_writer import added, remove_unseen, step_error, try_after
 from penstock.sink.lake.write_mode import APPENDING
-from penstock.sink.parquet.layout import attempt_of, is_owned
+from penstock.sink.parquet.layout import attempt_of
 
-COMPACT = FaultPoint("lakeupkeep.compact", "A step of a compaction: files are written, then exchanged for those that they hold.")
+WRITE = FaultPoint("lakecompaction.write", "Small files of a Delta or Iceberg table are written as larger ones.")
+COMMIT = FaultPoint("lakecompaction.commit", "The larger files are exchanged for the small ones by one commit.")
 
 MOST_BYTES: Final = 1 << 30
 MOST_FILES: Final = 10_000
 """Of one round: another commit in between makes it vain, and the next batch waits for it."""
 
 Partition: TypeAlias = tuple[tuple[str, str | None], ...]
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compaction:
-    """One round. Files below half of `target_bytes` are small. `committed`: nonces of compactions that the table surely has."""
+    """One round. Files below half of `target_bytes` are small. `settled`: nonces of compactions whose files stay for certain."""
 
     table: MaintainedTable
     target_bytes: int
-    committed: set[Nonce] = field(default_factory=set)
+    settled: set[Nonce] = field(default_factory=set)
 
     def run(self) -> None:
         """Compact what is small. Raises Conflict if others changed the table meanwhile, PenstockError; the rows are as before."""
@@ -60,7 +60,9 @@ class Compaction:
         if snapshot is None:
             return
         with self.table.log.reading():
-            vain = [file.name for file in self.table.area.files() if self._is_vain(file.name, snapshot)]
+            vain = list(self._vain(snapshot))
+        if vain:
+            self.table.sync(snapshot.version)  # else a power cut could undo the commits that made them vain
         for name in vain:
             remove_unseen(self.table.log, name)
 
@@ -82,8 +84,9 @@ class Compaction:
 
     def _is_small(self, file: TableFile, partition_by: Sequence[str]) -> bool:
         """Return whether the file is small, this sink's own, and of a partition as they are now."""
-        is_own = file_of(file.path) == file.path and is_owned(file.path, self.table.writer.owner)
-        return is_own and file.size_bytes < self.target_bytes // 2 and list(file.values) == list(partition_by)
+        return (
+            self.table.wrote(file.path) and file.size_bytes < self.target_bytes // 2 and list(file.values) == list(partition_by)
+        )
 
     def _several(self, small: Sequence[TableFile], lacking: Sequence[str], *, after: Sequence[TableFile]) -> list[TableFile]:
         """Return those of a partition's small files that may be merged, if there are several. `after`: what the round has."""
@@ -110,14 +113,11 @@ class Compaction:
     def _exchange(self, small: Sequence[TableFile], snapshot: TableSnapshot) -> None:
         attempt, version = try_after(self.table.publication), snapshot.next_version
         writer = self.table.writer.with_files(prefix=compaction_prefix(version), target_bytes=self.target_bytes)
-
-        def written() -> Sequence[Staged]:
-            rows = (batch for file in small for batch in self.table.reader.rows(file))
-            schema, hashes_of = self.table.publication.schema, self.table.reader.hashes
-            return writer.write(rows, attempt, schema=schema, snapshot=snapshot, hashes_of=hashes_of)
-
+        rows = (batch for file in small for batch in self.table.reader.rows(file))
+        schema, hashes_of = self.table.publication.schema, self.table.reader.hashes
         with self.table.log.reading():
-            pieces = _step(written)
+            with WRITE.around(error=step_error, lost=step_error):
+                pieces = writer.write(rows, attempt, schema=schema, snapshot=snapshot, hashes_of=hashes_of)
             self._require_same_rows(small, pieces)
         change = Change(
             added=[added(piece) for piece in pieces],
@@ -128,11 +128,13 @@ class Compaction:
         )
         try:
             writer.show(pieces)  # just before the commit, and looked at
-            _step(lambda: snapshot.rewrite(change))
-            self.committed.add(attempt.nonce)
+            with COMMIT.around(error=step_error, lost=step_error):
+                snapshot.rewrite(change)
         except (Conflict, PenstockError):
             if not self._has_landed(version, attempt.nonce):
                 raise  # what was written is left to a later round: nothing is removed here
+        self.settled.add(attempt.nonce)
+        self.table.sync(version)
 
     def _require_same_rows(self, files: Iterable[TableFile], pieces: Iterable[Staged]) -> None:
         """Raise ContentConflict unless the new files have the rows that `verify` finds in the old ones."""
@@ -153,17 +155,21 @@ class Compaction:
         with self.table.log.reading():
             return snapshot.has_rewritten(version, nonce) is True
 
-    def _is_vain(self, name: str, snapshot: TableSnapshot) -> bool:
-        """Return whether a compaction wrote the file that can never be a part of the table."""
+    # --- what came to nothing
+
+    def _vain(self, snapshot: TableSnapshot) -> Iterator[str]:
+        """Yield the names of files that compactions wrote and that can never be a part of the table."""
+        made = ((file.name, self._compaction_of(file.name)) for file in self.table.area.files())
+        past = [(name, *of) for name, of in made if of is not None and of[0] < snapshot.next_version]  # others may still be made
+        asked = [(name, version, nonce) for name, version, nonce in past if nonce not in self.settled]
+        there = {file_of(file.path) for file in snapshot.files()} if asked else set[str]()
+        for name, version, nonce in asked:
+            if name not in there and snapshot.has_rewritten(version, nonce) is False:
+                yield name
+            else:  # older versions may have it, also if the table tells no more
+                self.settled.add(nonce)
+
+    def _compaction_of(self, name: str) -> tuple[int, Nonce] | None:
+        """Return the version that a compaction of this sink would become, and its nonce; None for a file of anything else."""
         version, attempt = compaction_in(name), attempt_of(name)
-        if version is None or attempt is None or not is_owned(name, self.table.writer.owner):
-            return False
-        landed = attempt.nonce in self.committed or snapshot.has_rewritten(version, attempt.nonce)
-        if landed:
-            self.committed.add(attempt.nonce)
-        return landed is False  # None: it may still be made, by a driver that stands still; or the table does not say
-
-
-def _step(act: Callable[[], T]) -> T:
-    with COMPACT.around(error=step_error, lost=step_error):
-        return act()
+        return None if version is None or attempt is None or not self.table.wrote(name) else (version, attempt.nonce)

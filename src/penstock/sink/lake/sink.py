@@ -24,7 +24,7 @@ from penstock.core.model import (
     SweepCut,
     Waiting,
 )
-from penstock.errors import Failed, LedgerMismatch, Refused, Retryable
+from penstock.errors import Failed, LedgerMismatch, PublishFailed, Refused, Retryable
 from penstock.protocols import Signature, SinkDecisions, TaskCheck
 from penstock.sink.lake.change import Decided, MakesChange
 from penstock.sink.lake.growth import Growth
@@ -113,6 +113,7 @@ class LakeSink:
         self._uploads: FlatUploads | None = None
         self._lock = RLock()
         self._published_at, self._synced = Position(0), -1
+        self._undurable: PublishFailed | None = None
         self._has_staged, self._is_settled = False, False
         self._prepared_for: tuple[PipelineName, str] | None = None
         self._is_recovered = False
@@ -130,7 +131,11 @@ class LakeSink:
             "stage": f"{files}, invisible: {self._account.staging}",
             "publish": f"{self._account.publishing}; then one commit to the {self._log.title}: files "
             f"({self._mode.write}) and marker",
+            **self._rounds(),
         }
+
+    def _rounds(self) -> Mapping[str, str]:
+        return {} if self._upkeep is None else {"maintain": self._upkeep.describe()}
 
     # --- checks
 
@@ -231,7 +236,7 @@ class LakeSink:
     def _maintained(self, publication: Publication) -> MaintainedTable:
         area = self._area(publication.pipeline)
         reader = FileReader(area=area, schema=publication.schema, row_digest=self._settings.row_digest)
-        return MaintainedTable(publication=publication, log=self._log, reader=reader, writer=self._writer(area))
+        return MaintainedTable(publication=publication, log=self._log, reader=reader, writer=self._writer(area), sync=self._sync)
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
         return self._area(cut.pipeline).sweep(cut, dry_run=dry_run)
@@ -291,9 +296,7 @@ class LakeSink:
         changes = self._changes(publication, mode)
         is_settled, self._is_settled = self._is_settled, False  # until it is published, and its leftovers are removed
         shown = LakePublication(log=self._log, changes=changes, publication=publication, since=self._published_at).publish()
-        since = self._synced if self._synced >= 0 else max(-1, shown.version - _RECENT)
-        self._log.sync(since=since, upto=shown.version)
-        self._synced = max(self._synced, shown.version)
+        self._sync(shown.version)
         self._published_at = max(self._published_at, publication.position)
         self._is_recovered |= not self._has_staged
         changes.settle(committed=shown.committed, seen=shown.seen, is_settled=is_settled)
@@ -301,6 +304,21 @@ class LakeSink:
             self._spool.discard(publication.staged, pipeline=publication.pipeline)
         self._is_settled = True
         return shown.published
+
+    def _sync(self, version: int) -> None:
+        """Make the commits up to `version` durable that were not made so before. Raises PublishFailed.
+
+        Once it has failed it always does: another flush may succeed although nothing was written.
+        """
+        if self._undurable is not None:
+            raise self._undurable
+        since = self._synced if self._synced >= 0 else max(-1, version - _RECENT)
+        try:
+            self._log.sync(since=since, upto=version)
+        except PublishFailed as failure:
+            self._undurable = failure
+            raise
+        self._synced = max(self._synced, version)
 
     def _changes(self, publication: Publication, mode: WriteMode) -> MakesChange:
         area = self._area(publication.pipeline)
