@@ -227,6 +227,10 @@ class CleanedOverlappingRig(Cleaned, Overlapping, DeltaRig):
     pass
 
 
+class CleanedChangingRig(Cleaned, Changing, DeltaRig):
+    pass
+
+
 class CleanedReplaceRig(Cleaned, Replace, DeltaRig):
     pass
 

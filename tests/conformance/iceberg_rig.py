@@ -286,6 +286,10 @@ class CleanedOverlappingRig(Cleaned, Overlapping, IcebergRig):
     pass
 
 
+class CleanedChangingRig(Cleaned, Changing, IcebergRig):
+    pass
+
+
 class CleanedReplaceRig(Cleaned, Replace, IcebergRig):
     pass
 

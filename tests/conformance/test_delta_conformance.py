@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from tests.conformance.delta_rig import (
     ChangingRig,
+    CleanedChangingRig,
     CleanedOverlappingRig,
     CleanedReplaceRig,
     CleanedRig,
@@ -155,5 +156,15 @@ class TestDeltaMaintainedBesideReaders(RaceContract):
     """As far as readers of older versions go on to find their files."""
 
     @pytest.fixture(params=[MaintainedRig, MaintainedOverlappingRig], ids=named)
+    def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> DeltaRig:
+        return request.param(tmp_path)
+
+
+class TestDeltaMaintainedKilled(CrashContract):
+    """Real processes at each step of a round: what the rewriting is, and the removal of what only older versions have."""
+
+    fault_parts = ("lakecompaction", "deltavacuum")
+
+    @pytest.fixture(params=[CleanedRig, CleanedChangingRig], ids=named)
     def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> DeltaRig:
         return request.param(tmp_path)

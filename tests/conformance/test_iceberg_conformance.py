@@ -6,6 +6,7 @@ import pytest
 from tests.conformance.iceberg_rig import (
     AzureRig,
     ChangingRig,
+    CleanedChangingRig,
     CleanedReplaceRig,
     CleanedRig,
     CleanedStoreRig,
@@ -139,5 +140,15 @@ class TestIcebergMaintainedBesideReaders(PublishContract, RaceContract):
     """As far as readers of older snapshots go on to find their files."""
 
     @pytest.fixture(params=[MaintainedRig, MaintainedOverlappingRig], ids=named)
+    def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> IcebergRig:
+        return request.param(tmp_path)
+
+
+class TestIcebergMaintainedKilled(CrashContract):
+    """Real processes at each step of a round: the rewriting, the commit by which snapshots leave, the removal of their files."""
+
+    fault_parts = ("lakecompaction", "icebergexpiry")
+
+    @pytest.fixture(params=[CleanedRig, CleanedChangingRig], ids=named)
     def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> IcebergRig:
         return request.param(tmp_path)

@@ -11,7 +11,8 @@ COMPACTING = "tests/unit/test_lake_maintenance.py"
 FILES = f"{COMPACTING}::TestWhatBecomesOfFiles"
 BESIDE = f"{COMPACTING}::TestBesideOthers"
 CLEANING = "tests/unit/test_lake_cleaning.py"
-EXPIRING = f"{CLEANING}::TestExpiry"
+DURABLE = "tests/unit/test_lake_durability.py"
+EXPIRING = "tests/unit/test_lake_expiry.py"
 SMALL = f"{FILES}::test_small_ones_become_large_ones_and_no_row_changes"
 
 MUTANTS_OF_MAINTENANCE = (
@@ -25,11 +26,11 @@ MUTANTS_OF_MAINTENANCE = (
     ),
     Mutant(
         bug=12,
-        name="files-of-a-compaction-are-removed-that-may-still-be-committed",
+        name="files-of-a-compaction-that-may-still-be-made-are-never-asked-for-again",
         file=COMPACTION,
-        find="        return landed is False  # None",
-        replace="        return not landed  # None",
-        tests=(f"{BESIDE}::test_a_compaction_that_may_still_be_made_keeps_its_files[delta]",),
+        find="if of is not None and of[0] < snapshot.next_version]",
+        replace="if of is not None]",
+        tests=(f"{BESIDE}::test_what_came_to_nothing_is_removed_by_the_run_that_saw_it_standing[delta]",),
     ),
     Mutant(
         bug=12,
@@ -53,7 +54,7 @@ MUTANTS_OF_MAINTENANCE = (
         file=COMPACTION,
         find="            if not self._has_landed(version, attempt.nonce):\n                raise  # what",
         replace="            raise  # what",
-        tests=(f"{COMPACTING}::TestFailures::test_a_commit_that_landed_and_raised_is_found[delta-lakeupkeep.compact=lost@2]",),
+        tests=(f"{COMPACTING}::TestFailures::test_a_commit_that_landed_and_raised_is_found[delta-lakecompaction.commit=lost]",),
     ),
     Mutant(
         bug=13,
@@ -61,7 +62,7 @@ MUTANTS_OF_MAINTENANCE = (
         file="src/penstock/sink/lake/maintenance.py",
         find="            yield lambda table: self._compaction(table).collect()\n",
         replace="            pass\n",
-        tests=(f"{COMPACTING}::TestFailures::test_killed_at_each_step[delta-lakeupkeep.compact=kill@2-append]",),
+        tests=(f"{COMPACTING}::TestFailures::test_killed_at_each_step[delta-lakecompaction.commit=kill-append]",),
     ),
     Mutant(
         bug=17,
@@ -107,9 +108,60 @@ MUTANTS_OF_MAINTENANCE = (
         bug=27,
         name="a-vacuum-takes-files-that-a-newer-driver-is-about-to-commit",
         file=VACUUM,
-        find="            if order is None or order >= before or file.name in there:\n",
-        replace="            if order is None or file.name in there:\n",
-        tests=(f"{CLEANING}::test_what_a_newer_driver_moved_and_did_not_commit_stays[delta]",),
+        find="    return order is not None and order < before\n",
+        replace="    return order is not None\n",
+        tests=(f"{CLEANING}::test_what_a_newer_driver_moved_and_did_not_commit_stays[delta-CleanedRig]",),
+    ),
+    Mutant(
+        bug=27,
+        name="a-vacuum-takes-files-of-a-compaction-that-an-older-driver-is-about-to-commit",
+        file=VACUUM,
+        find="        return compacted <= version\n",
+        replace="        pass\n",
+        tests=(
+            f"{CLEANING}::TestVacuum::test_files_stay_that_an_older_driver_is_about_to_commit",
+            f"{CLEANING}::TestVacuum::test_what_an_older_driver_compacted_within_the_retention_can_be_read",
+        ),
+    ),
+    Mutant(
+        bug=12,
+        name="a-vacuum-removes-files-whose-going-is-not-durable",
+        file=VACUUM,
+        find="            table.sync(newest.version)  # else",
+        replace="            pass  # else",
+        tests=(f"{DURABLE}::TestFlushed::test_nothing_is_removed_before_the_commits_are_flushed_that_took_it_out",),
+    ),
+    Mutant(
+        bug=12,
+        name="a-compaction-that-is-not-durable-is-built-upon",
+        file=COMPACTION,
+        find="        self.table.sync(version)\n",
+        replace="",
+        tests=(f"{DURABLE}::TestFlushed::test_one_that_could_not_be_flushed_ends_the_run",),
+    ),
+    Mutant(
+        bug=12,
+        name="a-flush-that-failed-is-tried-again",
+        file="src/penstock/sink/lake/sink.py",
+        find="            self._undurable = failure\n",
+        replace="",
+        tests=(f"{DURABLE}::TestFlushed::test_one_that_could_not_be_flushed_ends_the_run",),
+    ),
+    Mutant(
+        bug=12,
+        name="files-are-removed-of-a-compaction-of-which-the-table-tells-no-more",
+        file=COMPACTION,
+        find="snapshot.has_rewritten(version, nonce) is False:",
+        replace="not snapshot.has_rewritten(version, nonce):",
+        tests=(f"{DURABLE}::test_files_stay_that_only_a_tagged_snapshot_has_though_that_of_their_compaction_has_left",),
+    ),
+    Mutant(
+        bug=43,
+        name="a-compaction-brings-back-values-that-readers-found-no-more",
+        file="src/penstock/sink/lake/reader.py",
+        find="        return is_own and (file.field_ids is None or has_numbers(there, file.field_ids))\n",
+        replace="        return is_own\n",
+        tests=(f"{FILES}::test_those_whose_values_readers_find_no_more_stay_apart[iceberg]",),
     ),
     Mutant(
         bug=27,
@@ -147,16 +199,40 @@ MUTANTS_OF_MAINTENANCE = (
         bug=12,
         name="an-expiry-removes-files-that-another-manifest-names-by-now",
         file=EXPIRY,
-        find="        yield from (location for location in data if location not in live)\n",
-        replace="        yield from data\n",
+        find="    yield [location for location in data if location not in live]\n",
+        replace="    yield list(data)\n",
         tests=(f"{EXPIRING}::test_files_stay_that_another_manifest_names_by_now",),
     ),
     Mutant(
         bug=12,
         name="an-expiry-asks-the-newest-snapshot-alone-what-must-stay",
         file=EXPIRY,
-        find=" if version.snapshot_id not in of_main]\n",
+        find=" if version.snapshot_id not in passed_over]\n",
         replace=" if version.snapshot_id == table.metadata.current_snapshot_id]\n",
         tests=(f"{EXPIRING}::test_what_a_tag_or_a_branch_names_stays_and_can_be_read",),
+    ),
+    Mutant(
+        bug=12,
+        name="an-expiry-removes-files-that-snapshots-share-with-one-of-a-branch-that-is-gone",
+        file=EXPIRY,
+        find="    if any(snapshot_id not in main for snapshot_id in lineage.left):",
+        replace="    if False:",
+        tests=(f"{EXPIRING}::test_files_stay_that_retained_snapshots_share_with_one_of_a_branch_that_is_gone",),
+    ),
+    Mutant(
+        bug=13,
+        name="what-a-killed-expiry-left-stays-for-ever",
+        file=EXPIRY,
+        find="            self._remove_files_of(key, _UNKNOWN)\n",
+        replace="            pass\n",
+        tests=(f"{EXPIRING}::test_an_expiry_that_ends_early_is_finished_by_a_later_one[kill-remove]",),
+    ),
+    Mutant(
+        bug=27,
+        name="an-expiry-takes-what-was-the-newest-when-the-retention-began",
+        file=EXPIRY,
+        find="        staying |= {version.snapshot_id for version in islice(_older(_ancestors(table), since_ms), 1)}\n",
+        replace="",
+        tests=(f"{EXPIRING}::test_the_snapshot_stays_that_was_the_newest_one_when_the_retention_began",),
     ),
 )

@@ -96,7 +96,9 @@ def maintained(directory: Path) -> "Counter[tuple[object, ...]]":
 def test_small_files_are_compacted_as_the_page_says_whatever_is_killed(tmp_path: Path) -> None:
     """What was killed while it wrote files, or before it committed them, is removed by the run that comes next."""
     sent = maintained(tmp_path)
-    ends = [run(tmp_path, "penstock run iceberg.yaml", faults=f"lakeupkeep.compact=kill{at}").returncode for at in ("", "@2")]
+    ends = [
+        run(tmp_path, "penstock run iceberg.yaml", faults=f"lakecompaction.{at}=kill").returncode for at in ("write", "commit")
+    ]
     assert ends == [-signal.SIGKILL] * 2
     assert rows(tmp_path) == sent
     later = [(number, "EWR", 1, 7.5) for number in range(1_000, 1_050)]

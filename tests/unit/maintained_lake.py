@@ -1,6 +1,7 @@
 """A pipeline into a Delta or an Iceberg table that it maintains, without Spark: one driver after the other, who may die."""
 
 import json
+import logging
 import time
 from pathlib import Path
 
@@ -17,6 +18,12 @@ from penstock.sink.parquet.layout import is_parquet
 from penstock.testing.conformance import PIPELINE
 
 HOUR_MS = 3_600_000
+BY_KEY = {"write": "upsert", "key": ["id"]}
+BATCHES = 6
+
+
+class Died(BaseException):
+    """The driver is killed there, as in tests/attack/test_grown_lakes.py."""
 
 
 class MaintainedLake(GrowingLake):
@@ -36,8 +43,8 @@ class MaintainedLake(GrowingLake):
 
     def _cleaner(self, log):
         if self.kind == "delta":
-            return Vacuum(log=log, after_ms=HOUR_MS, now_ms=lambda: self.now_ms())
-        return Expiry(log=log, after_ms=HOUR_MS, retain_last=self.retain_last, now_ms=lambda: self.now_ms())
+            return Vacuum(log=log, after_ms=HOUR_MS, now_ms=self.now_ms)
+        return Expiry(log=log, after_ms=HOUR_MS, retain_last=self.retain_last, now_ms=self.now_ms)
 
     # --- looking
 
@@ -97,6 +104,13 @@ class MaintainedLake(GrowingLake):
             sink.close()
 
 
+def delivered(table, batches=BATCHES):
+    """So many batches, each of which replaces the one row."""
+    for number in range(batches):
+        table.deliver((1, str(number)))
+    return table
+
+
 def files_at(table, version):
     """The names of the files of one version of a Delta table, or of one snapshot of an Iceberg table."""
     if table.kind == "delta":
@@ -106,5 +120,7 @@ def files_at(table, version):
 
 
 def failures(caplog):
-    """What was said of maintenance that failed."""
-    return [record.getMessage() for record in caplog.records if record.name.startswith("penstock.sink.lake")]
+    """What was said of maintenance that failed, or that left something behind. The log is kept from its level INFO on."""
+    said = [record for record in caplog.records if record.name.startswith("penstock.sink.lake")]
+    messages = [(record.levelno, record.getMessage()) for record in said]
+    return [message for level, message in messages if level >= logging.WARNING or "was not maintained" in message]

@@ -283,7 +283,7 @@ class Unprunable(LogLedger):
 
 
 class Maintaining(FilesSink):
-    """A sink that notes after which batch it looked after its target, and what was shown then; and fails as often as it is told."""
+    """A sink that notes after which batch it maintained its target, and what was shown then; and fails as often as it is told."""
 
     def __init__(self, bench: Bench) -> None:
         super().__init__(bench.targets.files, bench.history, bench.steps)

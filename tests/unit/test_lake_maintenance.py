@@ -3,6 +3,9 @@
 What removes the files of former versions is in `test_lake_cleaning`.
 """
 
+import logging
+import re
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -34,6 +37,11 @@ WAYS = {
 
 class Died(BaseException):
     """The driver is killed there, as in tests/attack/test_grown_lakes.py."""
+
+
+@pytest.fixture(autouse=True)
+def told(caplog):
+    caplog.set_level(logging.INFO, logger="penstock.sink.lake")
 
 
 @pytest.fixture(params=KINDS)
@@ -148,6 +156,21 @@ class TestWhatBecomesOfFiles:
         assert table.content("id", "name") == Counter([(1, "a"), (2, "b"), (3, "c"), (4, "d")])
         assert table.verify().ok
 
+    @pytest.mark.parametrize("kind", ["iceberg"])
+    def test_those_whose_values_readers_find_no_more_stay_apart(self, kept) -> None:
+        """A column was removed and added again, with another number. Nobody gets values back that he has removed."""
+        table = kept(compacts=False)
+        table.deliver((1, "a"))
+        table.deliver((2, "b"))
+        table.rig.renumber("name")
+        table.compacts = True
+        table.deliver((3, "c"))
+        table.deliver((4, "d"))
+        assert len(table.active()) == 3
+        rows = table.rig.scan()
+        found = Counter(zip(rows["id"].to_pylist(), rows["name"].to_pylist(), strict=True))
+        assert found == Counter([(1, None), (2, None), (3, "c"), (4, "d")])
+
     def test_a_late_driver_whose_rows_lacked_a_column_drops_none_of_its_values(self, kept) -> None:
         table = kept(compacts=False)
         table.deliver((1, "a"))
@@ -194,18 +217,18 @@ class TestWhatBecomesOfFiles:
 
         with monkeypatch.context() as patched:
             patched.setattr(FileReader, "rows", fewer)
-            table.deliver((2, "b"))
-        [failure] = failures(caplog)
+            table.deliver_in_one_run([(2, "b")], [(3, "c")])
+        [failure] = failures(caplog)  # this run tries no other one: what each writes stays staged until the next start
         assert "nothing was committed" in failure
-        assert table.content("id", "name") == Counter([(1, "a"), (2, "b")])
+        assert table.content("id", "name") == Counter([(1, "a"), (2, "b"), (3, "c")])
         assert table.verify().ok
-        table.deliver((3, "c"))
+        table.deliver((4, "d"))
         assert (len(table.active()), table.garbage()) == (1, [])
 
 
-KILLS = ("lakeupkeep.compact=kill", "lakeupkeep.compact=kill@2", "rename.move=kill@2", "{kind}.commit=kill@2")
-FAILURES = ("lakeupkeep.compact=error", "lakeupkeep.compact=lost", "lakeupkeep.compact=error@2", "{kind}.commit=error@2")
-LANDED = ("lakeupkeep.compact=lost@2", "{kind}.commit=lost@2")
+KILLS = ("lakecompaction.write=kill", "rename.move=kill@2", "lakecompaction.commit=kill", "{kind}.commit=kill@2")
+FAILURES = ("lakecompaction.write=error", "lakecompaction.write=lost", "lakecompaction.commit=error", "{kind}.commit=error@2")
+LANDED = ("lakecompaction.commit=lost", "{kind}.commit=lost@2")
 
 
 class TestFailures:
@@ -224,6 +247,24 @@ class TestFailures:
         assert table.verify().ok
         table.deliver((4, "d"))
         assert table.content("id", "name") == Counter([(1, "a"), (2, "b"), (3, "c"), (4, "d")])
+        assert table.verify().ok
+        assert (len(table.active()), table.garbage()) == (1, [])
+
+    @pytest.mark.parametrize("way", ["append", "upsert"])
+    @pytest.mark.parametrize("fault", KILLS)
+    def test_killed_at_each_step_and_the_next_run_before_it_publishes(self, kept, kind, way, fault) -> None:
+        """So a decision is outstanding beside what the compaction left."""
+        table = kept(**WAYS[way])
+        table.deliver((1, "a"))
+        table.deliver((2, "b"))
+        faults.arm(fault.format(kind=kind))
+        with pytest.raises(Died):
+            table.deliver((3, "c"))
+        faults.arm("")
+        table.deliver((4, "d"), killed=True)
+        assert table.content("id", "name") == Counter([(1, "a"), (2, "b"), (3, "c")])
+        table.deliver((5, "e"))
+        assert table.content("id", "name") == Counter([(1, "a"), (2, "b"), (3, "c"), (4, "d"), (5, "e")])
         assert table.verify().ok
         assert (len(table.active()), table.garbage()) == (1, [])
 
@@ -331,6 +372,18 @@ class TestBesideOthers:
         assert table.content("id", "name") == Counter([(1, "a"), (2, "b")])
         assert table.verify().ok
         assert failures(caplog) == []
+
+    def test_what_came_to_nothing_is_removed_by_the_run_that_saw_it_standing(self, kept) -> None:
+        """It asks again what became of a version that was not there yet."""
+        table = kept()
+        table.deliver((1, "a"))
+        [name] = table.active()
+        [path] = table.rig.directory.rglob(name)
+        coming = table.version() + 2  # after the next batch's
+        shutil.copy(path, path.parent / re.sub("[0-9a-f]{16}", "0" * 16, name.replace("part", f"compact-{coming}", 1)))
+        assert len(table.garbage()) == 1
+        table.deliver_in_one_run([(2, "b")], [(3, "c")])
+        assert table.garbage() == []
 
     def test_a_late_driver_compacts_what_a_newer_one_published(self, kept) -> None:
         """Which changes nothing either; a replay after it writes nothing."""

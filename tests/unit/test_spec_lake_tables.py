@@ -10,6 +10,7 @@ from penstock.spec.iceberg import Iceberg
 from penstock.spec.load import load
 
 WAYS = "append, upsert, insert_if_absent, replace or overwrite_partitions"
+AT_WORK = "readers may be at work in an older version"
 POSTGRES_FORM = "postgresql://user:password@host:5432/database"
 
 OTHERS = "Other catalogs (Glue, Hive) are not supported by this version."
@@ -102,7 +103,7 @@ ICEBERG = ("type: iceberg", "catalog: 'sqlite:///c.db'", "table: shop.orders", "
         ),
         (
             lake("type: delta", "path: ./t", "maintenance: {vacuum_after: 59m}"),
-            "f.yaml:9: sinks.lake.maintenance.vacuum_after should be at least 1h: readers may be at work in an older version.",
+            f"f.yaml:9: sinks.lake.maintenance.vacuum_after should be at least 1h: {AT_WORK}.",
             "Write vacuum_after: 1h, or more.",
         ),
         (
@@ -122,8 +123,7 @@ ICEBERG = ("type: iceberg", "catalog: 'sqlite:///c.db'", "table: shop.orders", "
         ),
         (
             lake(*ICEBERG, "maintenance: {expire_snapshots_after: 10s}"),
-            "f.yaml:11: sinks.lake.maintenance.expire_snapshots_after should be at least 1h: readers may be at work in an older "
-            "version.",
+            f"f.yaml:11: sinks.lake.maintenance.expire_snapshots_after should be at least 1h: {AT_WORK}.",
             "Write expire_snapshots_after: 1h, or more.",
         ),
     ],
