@@ -38,7 +38,10 @@ MUTANTS_OF_MAINTENANCE = (
         file=COMPACTION,
         find="try_after(self.table.publication), snapshot.next_version",
         replace="try_after(self.table.publication), snapshot.version",
-        tests=(f"{SMALL}[delta-append]", f"{SMALL}[iceberg-append]"),
+        tests=(
+            f"{BESIDE}::test_a_compaction_that_may_still_be_made_keeps_its_files[delta]",
+            f"{BESIDE}::test_a_compaction_that_may_still_be_made_keeps_its_files[iceberg]",
+        ),
     ),
     Mutant(
         bug=12,

@@ -112,6 +112,46 @@ ICEBERG = ("type: iceberg", "catalog: 'sqlite:///c.db'", "table: shop.orders", "
             "Correct the value.",
         ),
         (
+            lake("type: delta", "path: ./t", "maintenance: true"),
+            "f.yaml:9: sinks.lake.maintenance should be a mapping, found true.",
+            "Write it as key: value lines, indented below the key.",
+        ),
+        (
+            lake("type: delta", "path: ./t", "maintenance: {compact: true, every: often}"),
+            "f.yaml:9: sinks.lake.maintenance.every should be a whole number, found the text 'often'.",
+            "Write a whole number without quotes.",
+        ),
+        (
+            lake("type: delta", "path: ./t", "maintenance: {compact: {target_file_size: 0}}"),
+            "f.yaml:9: sinks.lake.maintenance.compact.target_file_size should be a size of at least 1KB, found the number 0.",
+            "Write it with a unit, like 128MB.",
+        ),
+        (
+            lake("type: delta", "path: ./t", "maintenance: {compact: {size: 1MB}}"),
+            "f.yaml:9: sinks.lake.maintenance.compact.size is not a known key.",
+            "The keys here are: target_file_size.",
+        ),
+        (
+            lake("type: delta", "path: ./t", "maintenance: {vacuum_after: a week}"),
+            "f.yaml:9: sinks.lake.maintenance.vacuum_after should be a duration with a unit, found the text 'a week'.",
+            "Write it like 10s, 500ms or 5m.",
+        ),
+        (
+            lake("type: delta", "path: ./t", "maintenance: {vacum_after: 5d}"),
+            "f.yaml:9: sinks.lake.maintenance.vacum_after is not a known key.",
+            "Did you mean vacuum_after? The keys here are: every, compact, vacuum_after.",
+        ),
+        (
+            lake(*ICEBERG, "maintenance: {expire_snapshots_after: 5d, retain_last: 0}"),
+            "f.yaml:11: sinks.lake.maintenance.retain_last should be greater than or equal to 1, found the number 0.",
+            "Correct the value.",
+        ),
+        (
+            lake(*ICEBERG, "maintenance: {compact: true, retain_last: 3}"),
+            "f.yaml:11: sinks.lake.maintenance.retain_last means nothing without expire_snapshots_after: no snapshot leaves.",
+            "Add expire_snapshots_after: 5d, or take retain_last out.",
+        ),
+        (
             lake("type: delta", "path: ./t", "maintenance: {compact: true, expire_snapshots_after: 5d}"),
             "f.yaml:9: sinks.lake.maintenance.expire_snapshots_after is not a known key.",
             "The keys here are: every, compact, vacuum_after.",

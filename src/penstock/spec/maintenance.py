@@ -112,6 +112,12 @@ class IcebergMaintenance(Maintenance):
     def _does_something(self) -> Self:
         if self.compact is None and self.expire_snapshots_after is None:
             raise _idle("expire_snapshots_after: 5d")
+        if self.expire_snapshots_after is None and "retain_last" in self.model_fields_set:
+            raise complaint_error(
+                "means nothing without expire_snapshots_after: no snapshot leaves",
+                remedy="Add expire_snapshots_after: 5d, or take retain_last out.",
+                at=("retain_last",),
+            )
         _require_long_enough(self.expire_snapshots_after, key="expire_snapshots_after")
         return self
 
