@@ -4,6 +4,7 @@ from tests.mutation.mutant import Mutant
 
 COMPACTION = "src/penstock/sink/lake/compaction.py"
 DELTA_LOG = "src/penstock/sink/delta/log.py"
+REWRITING = "src/penstock/sink/delta/rewriting.py"
 EXPIRY = "src/penstock/sink/iceberg/expiry.py"
 VACUUM = "src/penstock/sink/delta/vacuum.py"
 
@@ -19,9 +20,9 @@ MUTANTS_OF_MAINTENANCE = (
     Mutant(
         bug=8,
         name="a-compaction-is-committed-on-a-newer-version-than-was-read",
-        file=COMPACTION,
-        find="            is_exclusive=True,\n",
-        replace="",
+        file=DELTA_LOG,
+        find='self.place.add_to_log(f"{self.next_version:020d}.json", rewriting.entry())',
+        replace='self.place.add_to_log(f"{DeltaTable(self.place.uri).version() + 1:020d}.json", rewriting.entry())',
         tests=(f"{BESIDE}::test_a_commit_of_others_in_between_is_no_failure[delta]",),
     ),
     Mutant(
@@ -94,10 +95,18 @@ MUTANTS_OF_MAINTENANCE = (
     Mutant(
         bug=19,
         name="who-follows-a-delta-table-reads-compacted-rows-twice",
-        file=DELTA_LOG,
-        find="data_change=not change.is_rewrite) for file in change.added]",
-        replace="data_change=True) for file in change.added]",
+        file=REWRITING,
+        find='            "dataChange": False,\n            "stats"',
+        replace='            "dataChange": True,\n            "stats"',
         tests=(f"{FILES}::test_who_follows_the_changes_of_the_table_passes_over_it[delta]",),
+    ),
+    Mutant(
+        bug=17,
+        name="who-optimizes-a-delta-table-does-not-see-that-its-files-were-compacted",
+        file=REWRITING,
+        find='        yield {"metaData": self.metadata}\n',
+        replace="",
+        tests=(f"{BESIDE}::test_what_the_library_began_before_is_refused[optimize]",),
     ),
     Mutant(
         bug=19,

@@ -60,6 +60,15 @@ class TestFlushed:
         table.deliver((4, "d"))
         assert (len(table.active()), table.garbage()) == (1, [])
 
+    def test_what_a_driver_left_that_died_before_its_link_is_removed(self, kept) -> None:
+        table = kept("delta")
+        table.deliver((1, "a"))
+        left = table.rig.root / "_delta_log" / ".penstock-commit-0123456789abcdef"
+        left.write_bytes(b"{")
+        table.deliver((2, "b"))
+        assert [path for path in left.parent.iterdir() if path.name.startswith(".")] == []
+        assert (len(table.active()), table.verify().ok) == (1, True)
+
     def test_nothing_is_removed_before_the_commits_are_flushed_that_took_it_out(self, kept, caplog) -> None:
         table = kept("delta", compacts=False, cleans=True, write="upsert", key=["id"])
         for number in range(4):

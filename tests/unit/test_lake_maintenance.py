@@ -11,7 +11,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
+from deltalake.exceptions import CommitFailedError
 from tests.attack.test_grown_tables import rows_gain
 from tests.conformance import delta_rig, iceberg_rig
 from tests.conformance.lake_rig import LakeRig
@@ -32,6 +35,13 @@ WAYS = {
     "if absent": {"write": "insert_if_absent", "key": ["id"]},
     "replace": {"write": "replace"},
     "overwrite": {"write": "overwrite_partitions", "partition_by": ["name"]},
+}
+
+
+OF_LIBRARY = {
+    "optimize": lambda table: table.optimize.compact(),
+    "z-order": lambda table: table.optimize.z_order(["id"]),
+    "overwrite": lambda table: write_deltalake(table, pa.table({"id": [9], "name": ["z"]}), mode="overwrite"),
 }
 
 
@@ -110,6 +120,20 @@ class TestWhatBecomesOfFiles:
             table.deliver(*batch)
         assert table.content("id", "name") == Counter(row for batch in batches for row in batch)
         assert len(table.active()) == 3
+        assert table.verify().ok
+
+    @pytest.mark.parametrize("kind", ["delta"])
+    def test_the_log_gets_checkpoints_though_the_librarys_turn_is_always_a_compaction(self, kept) -> None:
+        table = kept()
+        table.deliver((0, "a"))
+        metadata, schema = table.rig.table().metadata(), table.rig.table().schema()
+        for number in range(1, 13):
+            table.deliver((number, "a"))
+        checkpoints = [int(path.name[:20]) for path in (table.rig.root / "_delta_log").glob("*.checkpoint.parquet")]
+        assert sorted(checkpoints) == [11, 23]
+        assert str(table.rig.table().metadata()) == str(metadata)
+        assert table.rig.table().schema() == schema
+        assert table.content("id", "name") == Counter((number, "a") for number in range(13))
         assert table.verify().ok
 
     def test_large_ones_stay(self, kept) -> None:
@@ -353,6 +377,20 @@ class TestBesideOthers:
         assert table.content("id", "name") == Counter([(1, "a"), (2, "b"), (3, "c")])
         assert table.verify().ok
         assert (len(table.active()), table.garbage()) == (1, [])
+
+    @pytest.mark.parametrize("kind", ["delta"])
+    @pytest.mark.parametrize("act", OF_LIBRARY)
+    def test_what_the_library_began_before_is_refused(self, kept, act) -> None:
+        """It takes no notice of files that others removed, if that entry of the log says that no row changed."""
+        table = kept(compacts=False)
+        for number in range(3):
+            table.deliver((number, "a"))
+        before, table.compacts = table.rig.table(), True
+        assert table.maintain_after(table.publications()[-1]) == []
+        with pytest.raises(CommitFailedError):
+            OF_LIBRARY[act](before)
+        assert table.content("id", "name") == Counter((number, "a") for number in range(3))
+        assert table.verify().ok
 
     def test_a_compaction_that_may_still_be_made_keeps_its_files(self, kept, monkeypatch, caplog) -> None:
         """Its driver stands still before the commit, while another one looks for leftovers."""

@@ -29,6 +29,7 @@ from penstock.core.high_water_mark import HighWaterMark
 from penstock.core.model import BatchId, Generation, Json, LedgerId, PipelineName, Position, Publication, QueryId, SinkName
 from penstock.errors import Conflict, Failed, OutcomeUnknown, PublishFailed, Retryable
 from penstock.sink.delta.place import TablePlace, place_of
+from penstock.sink.delta.rewriting import REWRITTEN_BY, Rewriting
 from penstock.sink.delta.table_schema import (
     TableSchema,
     delta_schema,
@@ -46,6 +47,7 @@ PREPARE = FaultPoint("delta.prepare", "The table is looked at, and created if it
 LOOK = FaultPoint("delta.look", "The table's newest snapshot is read, with its marker.")
 COMMIT = FaultPoint("delta.commit", "The files of a decided batch and the marker, or of a compaction, are committed to the log.")
 
+_INTERVAL: Final = "delta.checkpointInterval"
 _CHECKPOINT_INTERVAL: Final = 10
 """Commits from one checkpoint to the next: with the library's 100, a commit costs four times as much by then."""
 _ID_PARTS: Final = 4
@@ -55,7 +57,6 @@ _LOOKED_BACK: Final = 50
 _PARTITION: Final = "partition"
 _NOTE: Final = "penstock."
 _WRITTEN_BY: Final = "written_by"
-_REWRITTEN_BY: Final = f"{_NOTE}rewritten_by"
 _UNQUOTED: Final = "/!'()*-._~$&+,;=:@"
 """Characters of a path that the library writes into the log unquoted. Writers do not agree how some others are quoted."""
 
@@ -119,7 +120,7 @@ class DeltaLog(TableLog):
                 mode="error",
                 partition_by=list(partition_by),
                 storage_options=_options(self.place),
-                configuration={"delta.checkpointInterval": str(_CHECKPOINT_INTERVAL)},
+                configuration={_INTERVAL: str(_CHECKPOINT_INTERVAL)},
                 commit_properties=CommitProperties(max_commit_retries=0),  # a second creation must not land as version 1
             )
         except Exception as cause:
@@ -236,13 +237,49 @@ class Snapshot(TableSnapshot):
         return self._commit(change, _properties(change, publication), remedy=decided)
 
     def rewrite(self, change: Change) -> int:
-        notes = {_REWRITTEN_BY: str(change.written_by)}
-        properties = CommitProperties(custom_metadata=notes, max_commit_retries=0 if change.is_exclusive else None)
-        return self._commit(change, properties, remedy="No row changed; mend that, and a later round does it.")
+        rewriting = Rewriting(
+            change=change,
+            read_version=self.version,
+            metadata=self._metadata(),
+            modified_ms={file.path: self._modified_ms(file) for file in change.added},
+            now_ms=int(time.time() * 1000),
+        )
+        with _committing(self.place.uri, remedy="No row changed; mend that, and a later round does it."):
+            with COMMIT.around(error=delta_error, lost=delta_error):
+                is_made = self.place.add_to_log(f"{self.next_version:020d}.json", rewriting.entry())
+            if is_made:
+                self._add_checkpoint()
+        if not is_made:
+            raise Conflict("another commit came first")
+        return self.next_version
+
+    def _metadata(self) -> Mapping[str, Json]:
+        """Return the table's metadata as its log has it."""
+        metadata = self.table.metadata()
+        return {
+            "id": str(metadata.id),
+            "name": metadata.name,
+            "description": metadata.description,
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": self.table.schema().to_json(),
+            "partitionColumns": list(metadata.partition_columns),
+            "configuration": dict(metadata.configuration),
+            "createdTime": metadata.created_time,
+        }
+
+    def _add_checkpoint(self) -> None:
+        """Add the log's next checkpoint if it is due: the library only does that after commits of its own."""
+        newest = json.loads(self.place.read_log("_last_checkpoint") or "{}").get("version", 0)
+        properties = self.table.metadata().configuration
+        if self.next_version - newest > int(properties.get(_INTERVAL, _CHECKPOINT_INTERVAL)):
+            table = DeltaTable(self.place.uri, storage_options=_options(self.place))
+            table.create_checkpoint()
+            if properties.get("delta.enableExpiredLogCleanup") != "false":
+                table.cleanup_metadata()
 
     def has_rewritten(self, version: int, nonce: str) -> bool | None:
         found = self.commit_info(version)
-        return None if found is None else found.get(_REWRITTEN_BY) == nonce
+        return None if found is None else found.get(REWRITTEN_BY) == nonce
 
     def commit_info(self, version: int) -> Mapping[str, Any] | None:
         """Return what the log notes of the commit that is `version`; None if it does not have that commit yet, or any more."""
@@ -253,9 +290,8 @@ class Snapshot(TableSnapshot):
         return next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
 
     def _commit(self, change: Change, properties: CommitProperties, *, remedy: str) -> int:
-        removed = [self._removed(file, data_change=not change.is_rewrite) for file in change.removed]
-        added = [self._added(file, data_change=not change.is_rewrite) for file in change.added]
-        actions: list[AddAction | RemoveAction] = [*added, *removed]
+        removed = [self._removed(file) for file in change.removed]
+        actions: list[AddAction | RemoveAction] = [*(self._added(file) for file in change.added), *removed]
         with _committing(self.place.uri, remedy=remedy):
             with COMMIT.around(error=delta_error, lost=delta_error):
                 self.table.create_write_transaction(
@@ -268,7 +304,7 @@ class Snapshot(TableSnapshot):
             self.table.update_incremental()
             return self.version
 
-    def _removed(self, file: TableFile, *, data_change: bool) -> RemoveAction:
+    def _removed(self, file: TableFile) -> RemoveAction:
         """Return the action that removes a file. The library quotes its path; the log's own path must come out of that."""
         path = unquote(file.path)
         if quote(path, safe=_UNQUOTED) != file.path:
@@ -279,25 +315,27 @@ class Snapshot(TableSnapshot):
             )
         return RemoveAction(
             path,
-            data_change=data_change,
+            data_change=True,
             deletion_timestamp=int(time.time() * 1000),
             size=file.size_bytes,
             partition_values=dict(file.values),
         )
 
-    def _added(self, file: TableFile, *, data_change: bool) -> AddAction:
-        try:
-            modified_ms = self.place.modified_ms(file.path)
-        except FileNotFoundError as gone:
-            raise Conflict("a file was removed before the commit that adds it") from gone
+    def _added(self, file: TableFile) -> AddAction:
         return AddAction(
             path=file.path,
             size=file.size_bytes,
             partition_values=dict(file.values),
-            modification_time=modified_ms,
-            data_change=data_change,
+            modification_time=self._modified_ms(file),
+            data_change=True,
             stats=file.statistics,
         )
+
+    def _modified_ms(self, file: TableFile) -> int:
+        try:
+            return self.place.modified_ms(file.path)
+        except FileNotFoundError as gone:
+            raise Conflict("a file was removed before the commit that adds it") from gone
 
 
 def delta_log(account: DirectoryAccount | ObjectAccount) -> DeltaLog:

@@ -123,7 +123,6 @@ class Compaction:
             added=[added(piece) for piece in pieces],
             removed=small,
             written_by=attempt.nonce,
-            is_exclusive=True,
             is_rewrite=True,
         )
         try:

@@ -143,7 +143,7 @@ class TableSnapshot(Protocol):
         ...
 
     def rewrite(self, change: Change) -> int:
-        """Make an exclusive change that is a rewriting, in one commit that moves no marker and notes `written_by`.
+        """Make a change that is a rewriting, in one commit that moves no marker and notes `written_by`: `next_version`, or none.
 
         Return a version that has it. Raises as `commit`. The snapshot must not be used afterwards.
         """
