@@ -47,9 +47,9 @@ MUTANTS_OF_MAINTENANCE = (
     Mutant(
         bug=12,
         name="a-merge-takes-files-of-a-compaction-for-its-leftovers",
-        file="src/penstock/sink/lake/merge.py",
-        find="        if compaction_in(name) is not None:  # made",
-        replace="        if False:  # made",
+        file=COMPACTION,
+        find="        attempt = replace(try_after(self.table.publication), generation=NO_GENERATION)\n",
+        replace="        attempt = try_after(self.table.publication)\n",
         tests=(f"{SMALL}[delta-upsert]",),
     ),
     Mutant(
@@ -128,8 +128,8 @@ MUTANTS_OF_MAINTENANCE = (
         bug=27,
         name="a-vacuum-takes-files-of-a-compaction-that-an-older-driver-is-about-to-commit",
         file=VACUUM,
-        find="        return compacted <= version\n",
-        replace="        pass\n",
+        find="        return becomes <= version\n",
+        replace="        return True\n",
         tests=(
             f"{CLEANING}::TestVacuum::test_files_stay_that_an_older_driver_is_about_to_commit",
             f"{CLEANING}::TestVacuum::test_what_an_older_driver_compacted_within_the_retention_can_be_read",

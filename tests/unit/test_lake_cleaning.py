@@ -126,7 +126,7 @@ class TestVacuum:
         assert table.verify().ok
 
     def test_files_stay_that_an_older_driver_is_about_to_commit(self, kept, monkeypatch) -> None:
-        """It woke up late and compacts: the batch in the names of its files was published before the retention began."""
+        """It woke up late and compacts: its batch was published before the retention began."""
         table = kept("delta", compacts=False)
         table.cleans = False
         for number in range(3):
@@ -149,7 +149,7 @@ class TestVacuum:
         assert table.verify().ok
 
     def test_what_an_older_driver_compacted_within_the_retention_can_be_read(self, kept) -> None:
-        """The batch in the names of its files was published before the retention began, though their commit came later."""
+        """Its batch was published before the retention began, but its commit came later."""
         table = kept("delta", compacts=False)
         table.cleans = False
         for number in range(3):

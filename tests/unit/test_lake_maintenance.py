@@ -21,11 +21,12 @@ from tests.conformance.lake_rig import LakeRig
 from tests.unit.maintained_lake import MaintainedLake, failures
 
 from penstock.core import faults
-from penstock.core.model import LedgerId
+from penstock.core.model import LedgerId, SinkName
 from penstock.sink.lake.compaction import Compaction
 from penstock.sink.lake.reader import FileReader
 from penstock.sink.lake.table_writer import TableWriter
-from penstock.testing.conformance import Bench
+from penstock.sink.parquet.layout import attempt_of, is_owned, owner_of
+from penstock.testing.conformance import PIPELINE, Bench
 
 KINDS = ["delta", "iceberg"]
 RIGS = pytest.mark.parametrize("rigs", [delta_rig, iceberg_rig], ids=KINDS)
@@ -121,6 +122,15 @@ class TestWhatBecomesOfFiles:
         assert table.content("id", "name") == Counter(row for batch in batches for row in batch)
         assert len(table.active()) == 3
         assert table.verify().ok
+
+    def test_their_names_tell_no_batch(self, kept) -> None:
+        """Also a driver of a version from before removes files of the newest batch that another try of it wrote."""
+        table = kept(**WAYS["upsert"])
+        table.deliver((1, "a"))
+        table.deliver((2, "b"))
+        [name] = table.active()
+        assert (name.partition("-")[0], is_owned(name, owner_of(PIPELINE, SinkName("lake")))) == ("compact", True)
+        assert attempt_of(name).generation not in {publication.generation for publication in table.publications()}
 
     @pytest.mark.parametrize("kind", ["delta"])
     def test_the_log_gets_checkpoints_though_the_librarys_turn_is_always_a_compaction(self, kept) -> None:
@@ -418,7 +428,7 @@ class TestBesideOthers:
         [name] = table.active()
         [path] = table.rig.directory.rglob(name)
         coming = table.version() + 2  # after the next batch's
-        shutil.copy(path, path.parent / re.sub("[0-9a-f]{16}", "0" * 16, name.replace("part", f"compact-{coming}", 1)))
+        shutil.copy(path, path.parent / re.sub(r"part-.*-[0-9a-f]{16}-", f"compact-{coming}-g0-b0-p0-t0-{'0' * 16}-", name))
         assert len(table.garbage()) == 1
         table.deliver_in_one_run([(2, "b")], [(3, "c")])
         assert table.garbage() == []

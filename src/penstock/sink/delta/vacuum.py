@@ -74,9 +74,10 @@ class Vacuum(CleansTable):
 
 def _is_over(name: str, version: int, before: Order) -> bool:
     """Return whether no commit after `version` can have added the file, nor ever will."""
-    compacted, order = compaction_in(name), order_of(name)
-    if compacted is not None:  # the batch in its name tells nothing: a driver that woke up late may be about to commit it
-        return compacted <= version
+    compaction, order = compaction_in(name), order_of(name)
+    if compaction is not None:
+        becomes, _ = compaction
+        return becomes <= version
     return order is not None and order < before
 
 

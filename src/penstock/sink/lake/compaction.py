@@ -11,11 +11,11 @@ read is counted as `verify` counts it, and compared with what was written, befor
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from penstock.core.faults import FaultPoint
-from penstock.core.model import Nonce, Staged, Totals
+from penstock.core.model import Generation, Nonce, Staged, Totals
 from penstock.errors import Conflict, ContentConflict, PenstockError
 from penstock.sink.lake.growth import left_out
 from penstock.sink.lake.log import Change, TableFile, TableSnapshot
@@ -23,7 +23,6 @@ from penstock.sink.lake.maintained_table import MaintainedTable
 from penstock.sink.lake.staging import compaction_in, compaction_prefix, file_of
 from penstock.sink.lake.table_writer import added, remove_unseen, step_error, try_after
 from penstock.sink.lake.write_mode import APPENDING
-from penstock.sink.parquet.layout import attempt_of
 
 WRITE = FaultPoint("lakecompaction.write", "Small files of a Delta or Iceberg table are written as larger ones.")
 COMMIT = FaultPoint("lakecompaction.commit", "The larger files are exchanged for the small ones by one commit.")
@@ -31,6 +30,12 @@ COMMIT = FaultPoint("lakecompaction.commit", "The larger files are exchanged for
 MOST_BYTES: Final = 1 << 30
 MOST_FILES: Final = 10_000
 """Of one round: another commit in between makes it vain, and the next batch waits for it."""
+
+NO_GENERATION: Final = Generation(0)
+"""In the names of files: none decided their batch. Else a driver would take them for what it left of its newest batch.
+
+Each sweep takes what is staged under it; a compaction that is at work then gives way.
+"""
 
 Partition: TypeAlias = tuple[tuple[str, str | None], ...]
 
@@ -111,7 +116,8 @@ class Compaction:
     # --- writing and committing
 
     def _exchange(self, small: Sequence[TableFile], snapshot: TableSnapshot) -> None:
-        attempt, version = try_after(self.table.publication), snapshot.next_version
+        attempt = replace(try_after(self.table.publication), generation=NO_GENERATION)
+        version = snapshot.next_version
         writer = self.table.writer.with_files(prefix=compaction_prefix(version), target_bytes=self.target_bytes)
         rows = (batch for file in small for batch in self.table.reader.rows(file))
         schema, hashes_of = self.table.publication.schema, self.table.reader.hashes
@@ -158,7 +164,7 @@ class Compaction:
 
     def _vain(self, snapshot: TableSnapshot) -> Iterator[str]:
         """Yield the names of files that compactions wrote and that can never be a part of the table."""
-        made = ((file.name, self._compaction_of(file.name)) for file in self.table.area.files())
+        made = ((file.name, compaction_in(file.name)) for file in self.table.area.files() if self.table.wrote(file.name))
         past = [(name, *of) for name, of in made if of is not None and of[0] < snapshot.next_version]  # others may still be made
         asked = [(name, version, nonce) for name, version, nonce in past if nonce not in self.settled]
         there = {file_of(file.path) for file in snapshot.files()} if asked else set[str]()
@@ -167,8 +173,3 @@ class Compaction:
                 yield name
             else:  # older versions may have it, also if the table tells no more
                 self.settled.add(nonce)
-
-    def _compaction_of(self, name: str) -> tuple[int, Nonce] | None:
-        """Return the version that a compaction of this sink would become, and its nonce; None for a file of anything else."""
-        version, attempt = compaction_in(name), attempt_of(name)
-        return None if version is None or attempt is None or not self.table.wrote(name) else (version, attempt.nonce)

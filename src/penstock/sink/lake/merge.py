@@ -24,7 +24,7 @@ from penstock.errors import Conflict, ContentConflict, PenstockError
 from penstock.sink.lake.batch_keys import BatchKeys, Mask, Numbers
 from penstock.sink.lake.change import Decided
 from penstock.sink.lake.log import Change, TableFile, TableLog, TableSnapshot
-from penstock.sink.lake.staging import compaction_in, file_of
+from penstock.sink.lake.staging import file_of
 from penstock.sink.lake.statistics import fingerprint
 from penstock.sink.lake.table_writer import LEFT, TableWriter, added, remove_unseen, step_error, try_after
 from penstock.sink.parquet.layout import attempt_of, is_owned
@@ -208,8 +208,6 @@ class MergeByKey:
 
     def _is_of_other_try(self, name: str, nonce: str) -> bool:
         publication, attempt = self.decided.publication, attempt_of(name)
-        if compaction_in(name) is not None:  # made after this batch, and part of the table
-            return False
         if attempt is None or not is_owned(name, self.writer.owner) or attempt.nonce == nonce:
             return False
         return (attempt.generation, attempt.batch_id) == (publication.generation, publication.batch.batch_id)

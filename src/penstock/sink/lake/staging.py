@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from penstock.core.model import Staged
+from penstock.core.model import Nonce, Staged
 from penstock.sink.parquet.account import Allowance, Upload, UploadArea
 from penstock.sink.parquet.layout import NULL, escape, unescape
 
-_COMPACTED: Final = re.compile(r"compact-(\d+)-g\d+-b\d+-")
+_COMPACTED: Final = re.compile(r"compact-(\d+)-g\d+-b\d+-p\d+-t\d+-([0-9a-f]{16})-")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ def compaction_prefix(version: int) -> str:
     return f"compact-{version}"
 
 
-def compaction_in(name: str) -> int | None:
-    """Return the version that the compaction which wrote the file would become, None for any other file."""
+def compaction_in(name: str) -> tuple[int, Nonce] | None:
+    """Return the version that the compaction which wrote the file would become, and its nonce; None for any other file."""
     found = _COMPACTED.match(file_of(name))
-    return None if found is None else int(found[1])
+    return None if found is None else (int(found[1]), Nonce(found[2]))
