@@ -9,6 +9,7 @@ from penstock.spec.delta import Delta
 from penstock.spec.iceberg import Iceberg
 from penstock.spec.kafka import Kafka, RecordValue
 from penstock.spec.location import Account, Checkpoint, LedgerPlace, Quarantine, Route, SpoolPlace
+from penstock.spec.maintenance import Compact, DeltaMaintenance, IcebergMaintenance
 from penstock.spec.pipeline import PipelineSettings, Spark, Transform, Trigger
 from penstock.spec.registry import Coded, Decode, Encode, Registry
 from penstock.spec.settings import Settings
@@ -34,7 +35,10 @@ _SECTIONS: Final[tuple[tuple[str, type[Settings]], ...]] = (
     ("`sinks.<name>.accounts.<name>`", Account),
     ("`sinks.<name>.route`", Route),
     ("`sinks.<name>` with `type: delta`", Delta),
+    ("`sinks.<name>.maintenance` with `type: delta`", DeltaMaintenance),
     ("`sinks.<name>` with `type: iceberg`", Iceberg),
+    ("`sinks.<name>.maintenance` with `type: iceberg`", IcebergMaintenance),
+    ("`sinks.<name>.maintenance.compact`", Compact),
     ("`sinks.<name>` with `type: sqlite`", SQLite),
     ("`sinks.<name>` with `type: duckdb`", DuckDB),
     ("`sinks.<name>` with `type: postgres`", PostgreSQL),
@@ -126,7 +130,7 @@ def _value(part: Mapping[str, Any]) -> str:
         return "`exactly_once`, `at_least_once`" if "Guarantee" in first["$ref"] else "mapping"
     if "enum" in first or "const" in first:
         named = ["`true`" if choice is True else f"`{choice}`" for choice in first.get("enum", [first.get("const")])]
-        if any(choice.get("type") == "object" for choice in choices):
+        if any(choice.get("type") == "object" or "$ref" in choice for choice in choices):
             named.append("mapping")
         return ", ".join(named)
     return _KINDS[first["type"]]

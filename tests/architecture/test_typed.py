@@ -71,6 +71,7 @@ penstock.Kafka(bootstrap="broker:9092", topic="flights", value=penstock.RecordVa
 penstock.Source(format="kafka", options={"subscribe": "flights", "maxOffsetsPerTrigger": 10}, decode=decode)
 penstock.Source(format="rate", watermark=penstock.Watermark(column="timestamp", delay="10m"))
 penstock.Parquet(accounts={"all": penstock.Account(url="lake")}, route=penstock.Route(hash=columns), target_file_size="1GB")
+penstock.Delta(path="lake", maintenance={"every": 10, "compact": True, "vacuum_after": "7d"})
 by_name = penstock.PythonSink(python="lines:Lines", directory="lines")
 by_class = penstock.PythonSink(python=Lines, directory="lines")
 penstock.Delivery("lines", home="state", sinks={"object": Lines("lines"), "class": by_class, "name": by_name})

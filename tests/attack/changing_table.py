@@ -53,6 +53,10 @@ class _Unpublished:
             return self._sink.publish(publication)
         raise Killed(f"Killed before position {publication.position}.", remedy="Start again.")
 
+    def maintain_target(self, publication):
+        """As those sinks do that maintain their target."""
+        return self._sink.maintain_target(publication) if hasattr(self._sink, "maintain_target") else ()
+
 
 class ChangingTable:
     """`columns`: the rows' columns and types, as the transform gives them. `settings`: of the sink.

@@ -18,19 +18,24 @@ RIGS = {"delta": delta_rig.DeltaRig, "iceberg": iceberg_rig.IcebergRig}
 
 
 class SettingRig:
-    """A rig whose sink has settings of its own each time. `scan`: the table as its library reads it."""
+    """A rig whose sink has settings of its own each time. `scan`: the table as its library reads it.
 
-    def make(self, *, write="append", key=(), **settings):
+    `maintenance`: returns that of a sink with a given log.
+    """
+
+    def make(self, *, write="append", key=(), maintenance=None, **settings):
         spool = Spool(root=str(self.directory / "spool"), sink=SinkName("lake"), inline_limit_bytes=0)
         mode = WriteMode(write=write, key=tuple(key) if write in BY_KEY else ())
+        log = self.log()
         return lake_sink(
             name=SinkName("lake"),
             pipeline=PIPELINE,
             account=self.account(),
-            log=self.log(),
+            log=log,
             mode=mode,
             spool=spool,
             inline_limit_bytes=0,
+            maintenance=None if maintenance is None else maintenance(log),
             **settings,
         )
 

@@ -14,10 +14,13 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 from tests.conformance.lake_rig import (
+    RETENTION_MS,
     Changing,
+    Cleaned,
     Deleting,
     IfAbsent,
     LakeRig,
+    Maintained,
     Overlapping,
     OverlappingIfAbsent,
     OverlappingPartitioned,
@@ -30,6 +33,7 @@ from tests.servers.fixtures import accounts_on
 
 from penstock.core.model import SinkName
 from penstock.sink.delta.log import DeltaLog, delta_log
+from penstock.sink.delta.vacuum import Vacuum
 from penstock.sink.lake.sink import LakeSink
 from penstock.sink.parquet import directory_account, object_account
 from penstock.sink.parquet.directory import DirectoryAccount
@@ -62,6 +66,9 @@ class DeltaRig(LakeRig):
 
     def log(self) -> DeltaLog:
         return delta_log(self.account())
+
+    def cleaner(self, log: DeltaLog) -> Vacuum:
+        return Vacuum(log=log, after_ms=RETENTION_MS, now_ms=self.now_ms)
 
     def table(self) -> DeltaTable:
         return DeltaTable(self.uri, storage_options=self.storage_options)
@@ -204,6 +211,30 @@ class OverwriteRig(Overwrite, DeltaRig):
     pass
 
 
+class MaintainedRig(Maintained, DeltaRig):
+    pass
+
+
+class MaintainedOverlappingRig(Maintained, Overlapping, DeltaRig):
+    pass
+
+
+class CleanedRig(Cleaned, DeltaRig):
+    partition_by = ("flag",)
+
+
+class CleanedOverlappingRig(Cleaned, Overlapping, DeltaRig):
+    pass
+
+
+class CleanedChangingRig(Cleaned, Changing, DeltaRig):
+    pass
+
+
+class CleanedReplaceRig(Cleaned, Replace, DeltaRig):
+    pass
+
+
 class StoreRig(DeltaRig):
     """One table in a bucket of S3; files are uploaded."""
 
@@ -248,6 +279,10 @@ class OverlappingStoreRig(OverlappingRig, StoreRig):
         table = self.table()
         versions = [DeltaTable(self.uri, version=at, storage_options=self.storage_options) for at in range(table.version() + 1)]
         return {path for each in versions for path in pa.table(each.get_add_actions())["path"].to_pylist()}
+
+
+class CleanedStoreRig(Cleaned, StoreRig):
+    """In a bucket, to which compactions upload files, too."""
 
 
 class InlineStoreRig(StoreRig):

@@ -19,10 +19,13 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import Table
 from tests.conformance.lake_rig import (
+    RETENTION_MS,
     Changing,
+    Cleaned,
     Deleting,
     IfAbsent,
     LakeRig,
+    Maintained,
     Overlapping,
     OverlappingIfAbsent,
     OverlappingPartitioned,
@@ -34,6 +37,7 @@ from tests.conformance.object_rig import swapped_in
 from tests.servers.fixtures import accounts_on, server, unique
 
 from penstock.sink.iceberg.catalog import CatalogAddress
+from penstock.sink.iceberg.expiry import Expiry
 from penstock.sink.iceberg.log import IcebergTable
 from penstock.sink.iceberg.place import TablePlace, place_of
 from penstock.sink.parquet.directory import DirectoryAccount
@@ -66,6 +70,9 @@ class IcebergRig(LakeRig):
 
     def log(self) -> IcebergTable:
         return IcebergTable(catalog=self.address(), name=self.name, place=self.place())
+
+    def cleaner(self, log: IcebergTable) -> Expiry:
+        return Expiry(log=log, after_ms=RETENTION_MS, retain_last=1, now_ms=self.now_ms)
 
     def address(self) -> CatalogAddress:
         return CatalogAddress(url=self.catalog_uri)
@@ -271,6 +278,30 @@ class OverwriteRig(Overwrite, IcebergRig):
     pass
 
 
+class MaintainedRig(Maintained, IcebergRig):
+    pass
+
+
+class MaintainedOverlappingRig(Maintained, Overlapping, IcebergRig):
+    pass
+
+
+class CleanedRig(Cleaned, IcebergRig):
+    partition_by = ("flag",)
+
+
+class CleanedOverlappingRig(Cleaned, Overlapping, IcebergRig):
+    pass
+
+
+class CleanedChangingRig(Cleaned, Changing, IcebergRig):
+    pass
+
+
+class CleanedReplaceRig(Cleaned, Replace, IcebergRig):
+    pass
+
+
 class StoreRig(IcebergRig):
     """One table in a bucket of S3, read by the library's own client of it."""
 
@@ -304,6 +335,10 @@ class StoreRig(IcebergRig):
 
 class OverlappingStoreRig(Overlapping, StoreRig):
     """Rows are replaced in a table in a bucket; they are staged in a spool."""
+
+
+class CleanedStoreRig(Cleaned, StoreRig):
+    """In a bucket, to which compactions upload files, too."""
 
 
 class AzureRig(StoreRig):

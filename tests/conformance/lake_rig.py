@@ -1,11 +1,18 @@
 """Tables of open formats for the suite: how rows get into them, whatever the format."""
 
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
-from penstock.core.model import SinkName
-from penstock.sink.lake.keyed_sink import lake_sink
+import pyarrow as pa
+
+from penstock.core.model import Publication, Published, SinkName
+from penstock.protocols import SCHEMA_KEY
+from penstock.sink.lake.keyed_sink import KeyedLakeSink, lake_sink
 from penstock.sink.lake.log import TableLog
+from penstock.sink.lake.maintained_table import CleansTable
+from penstock.sink.lake.maintenance import Maintenance
 from penstock.sink.lake.sink import LakeSink
 from penstock.sink.lake.write_mode import WriteMode
 from penstock.sink.parquet.directory import DirectoryAccount
@@ -13,6 +20,26 @@ from penstock.sink.parquet.object import ObjectAccount
 from penstock.sink.spool import Spool
 from penstock.testing.conformance import Row, SinkRig
 from penstock.testing.conformance.rig import PIPELINE
+
+TARGET_BYTES = 128_000_000
+RETENTION_MS = 3_600_000
+
+
+class RoundAfterEach(LakeSink):
+    """A round of maintenance follows each publication, whoever asks for it."""
+
+    def publish(self, publication: Publication) -> Published:
+        published = super().publish(publication)
+        self.maintain_target(publication)
+        return published
+
+
+class MaintainedSink(RoundAfterEach):
+    pass
+
+
+class MaintainedKeyedSink(RoundAfterEach, KeyedLakeSink):
+    pass
 
 
 class LakeRig(SinkRig):
@@ -22,6 +49,10 @@ class LakeRig(SinkRig):
     write = "append"
     key: tuple[str, ...] = ("id", "place")
     inline_limit_bytes = 0
+    is_maintained = False
+    """Whether a round of maintenance follows each publication."""
+    ahead_ms = 0
+    """How far the clock of maintenance is ahead. Beyond the retention, each round removes what only older versions have."""
 
     def account(self) -> DirectoryAccount | ObjectAccount:
         raise NotImplementedError
@@ -49,18 +80,30 @@ class LakeRig(SinkRig):
     def is_by_key(self) -> bool:
         return self.write in {"upsert", "insert_if_absent"}
 
+    def cleaner(self, log: TableLog) -> CleansTable:
+        """What removes the files that only older versions of the table have."""
+        raise NotImplementedError
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000 + self.ahead_ms
+
     def make(self) -> LakeSink:
         spool = Spool(root=str(self.directory / "spool"), sink=SinkName("lake"), inline_limit_bytes=self.inline_limit_bytes)
-        return lake_sink(
-            name=SinkName("lake"),
-            pipeline=PIPELINE,
-            account=self.account(),
-            log=self.log(),
-            partition_by=self.partition_by,
-            inline_limit_bytes=self.inline_limit_bytes,
-            mode=WriteMode(write=self.write, key=self.key if self.is_by_key else (), deletes=self.has_deletes),
-            spool=spool,
-        )
+        log = self.log()
+        settings: dict[str, Any] = {
+            "name": SinkName("lake"),
+            "pipeline": PIPELINE,
+            "account": self.account(),
+            "log": log,
+            "partition_by": self.partition_by,
+            "inline_limit_bytes": self.inline_limit_bytes,
+            "mode": WriteMode(write=self.write, key=self.key if self.is_by_key else (), deletes=self.has_deletes),
+            "spool": spool,
+        }
+        if not self.is_maintained:
+            return lake_sink(**settings)
+        maintenance = Maintenance(every=1, target_bytes=TARGET_BYTES, cleaner=self.cleaner(log))
+        return (MaintainedKeyedSink if self.is_by_key else MaintainedSink)(**settings, maintenance=maintenance)
 
     def spooled(self) -> list[str]:
         return [str(path) for path in self.directory.glob("spool/**/*") if path.is_file() and path.suffix != ".id"]
@@ -73,6 +116,28 @@ class LakeRig(SinkRig):
         staged = sorted(self.directory.rglob("*.staged"))
         assert staged
         staged[-1].unlink()
+
+
+class Maintained(LakeRig):
+    """Each publication is followed by a compaction, and by the removal of files that are old enough."""
+
+    is_maintained = True
+
+    def batch(self, rows: Sequence[Row]) -> "tuple[pa.RecordBatch, pa.UInt64Array]":
+        """As tasks write them: with the schema, which every file then has, and by which a compaction knows its rows."""
+        batch, hashes = super().batch(rows)
+        return batch.replace_schema_metadata({SCHEMA_KEY: self.schema.encode()}), hashes
+
+    def leftovers(self) -> list[str]:
+        """As everywhere, but without files that some version had."""
+        had = self.had()
+        return [name for name in super().leftovers() if Path(name).name not in had]
+
+
+class Cleaned(Maintained):
+    """All former versions are old enough."""
+
+    ahead_ms = 10 * RETENTION_MS
 
 
 class Changing(LakeRig):

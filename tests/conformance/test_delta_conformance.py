@@ -6,10 +6,17 @@ import pytest
 from tests.conformance.beside_driver import looks_of
 from tests.conformance.delta_rig import (
     ChangingRig,
+    CleanedChangingRig,
+    CleanedOverlappingRig,
+    CleanedReplaceRig,
+    CleanedRig,
+    CleanedStoreRig,
     DeleteRig,
     DeltaRig,
     IfAbsentRig,
     InlineStoreRig,
+    MaintainedOverlappingRig,
+    MaintainedRig,
     OverlappingIfAbsentRig,
     OverlappingPartitionedRig,
     OverlappingRig,
@@ -134,5 +141,31 @@ class TestDeltaReplacedKilled(CrashContract):
     fault_parts = ("delta",)
 
     @pytest.fixture(params=[ReplaceRig, OverwriteRig, OverlappingIfAbsentRig], ids=named)
+    def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> DeltaRig:
+        return request.param(tmp_path)
+
+
+class TestDeltaMaintained(PublishContract, VerifyContract):
+    """A compaction follows each publication, and the removal of what only older versions have."""
+
+    @pytest.fixture(params=[CleanedRig, CleanedOverlappingRig, CleanedReplaceRig, CleanedStoreRig], ids=named)
+    def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> DeltaRig:
+        return request.param(tmp_path)
+
+
+class TestDeltaMaintainedBesideReaders(RaceContract):
+    """As far as readers of older versions go on to find their files."""
+
+    @pytest.fixture(params=[MaintainedRig, MaintainedOverlappingRig], ids=named)
+    def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> DeltaRig:
+        return request.param(tmp_path)
+
+
+class TestDeltaMaintainedKilled(CrashContract):
+    """Real processes at each step of a round: what the rewriting is, and the removal of what only older versions have."""
+
+    fault_parts = ("lakecompaction", "deltavacuum")
+
+    @pytest.fixture(params=[CleanedRig, CleanedChangingRig], ids=named)
     def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> DeltaRig:
         return request.param(tmp_path)

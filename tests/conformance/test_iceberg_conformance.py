@@ -7,9 +7,15 @@ from tests.conformance.beside_driver import looks_of
 from tests.conformance.iceberg_rig import (
     AzureRig,
     ChangingRig,
+    CleanedChangingRig,
+    CleanedReplaceRig,
+    CleanedRig,
+    CleanedStoreRig,
     DeleteRig,
     IcebergRig,
     IfAbsentRig,
+    MaintainedOverlappingRig,
+    MaintainedRig,
     OverlappingPartitionedRig,
     OverlappingRestRig,
     OverlappingRig,
@@ -137,3 +143,32 @@ class TestIcebergBehindRestKilled(CrashContract):
     @pytest.fixture
     def rig(self, tmp_path: Path) -> IcebergRig:
         return RestRig(tmp_path)
+
+
+class TestIcebergMaintained(PublishContract, VerifyContract):
+    """A compaction follows each publication, and the expiry of all snapshots but one, with their files.
+
+    Not by key: what tells a batch of another ledger at a position is the summary of a snapshot, which expires.
+    """
+
+    @pytest.fixture(params=[CleanedRig, CleanedReplaceRig, CleanedStoreRig], ids=named)
+    def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> IcebergRig:
+        return request.param(tmp_path)
+
+
+class TestIcebergMaintainedBesideReaders(PublishContract, RaceContract):
+    """As far as readers of older snapshots go on to find their files."""
+
+    @pytest.fixture(params=[MaintainedRig, MaintainedOverlappingRig], ids=named)
+    def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> IcebergRig:
+        return request.param(tmp_path)
+
+
+class TestIcebergMaintainedKilled(CrashContract):
+    """Real processes at each step of a round: the rewriting, the commit by which snapshots leave, the removal of their files."""
+
+    fault_parts = ("lakecompaction", "icebergexpiry")
+
+    @pytest.fixture(params=[CleanedRig, CleanedChangingRig], ids=named)
+    def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> IcebergRig:
+        return request.param(tmp_path)

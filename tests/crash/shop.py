@@ -30,9 +30,9 @@ def new_shop(database: str, directory: Path) -> str:
         return f"duckdb:///{directory}/shop.duckdb"
     if database == "own":
         return f"{directory}/shop.db"
-    if database == "delta":
+    if database.endswith("delta"):
         return f"{directory}/tables/shop"
-    if database == "iceberg":
+    if database.endswith("iceberg"):
         return f"{directory}/warehouse"
     return str(server("postgres" if database == "dbapi" else database).database(unique("shop")))
 
@@ -44,11 +44,12 @@ def written(database: str, shop: str, root: Path) -> str:
     if database == "own":
         shutil.copy(str(lines_sink.__file__), root)
         return f"{{python: 'lines_sink:Lines', path: {json.dumps(shop)}}}"
-    if database == "delta":
-        return f"{{type: delta, path: {json.dumps(shop)}}}"
-    if database == "iceberg":
+    compacted = ", maintenance: {every: 1, compact: true}" if database.startswith("compacted ") else ""
+    if database.endswith("delta"):
+        return f"{{type: delta, path: {json.dumps(shop)}{compacted}}}"
+    if database.endswith("iceberg"):
         catalog = json.dumps(f"sqlite:///{shop}.db")
-        return f"{{type: iceberg, catalog: {catalog}, table: shop.flights, warehouse: {json.dumps(shop)}}}"
+        return f"{{type: iceberg, catalog: {catalog}, table: shop.flights, warehouse: {json.dumps(shop)}{compacted}}}"
     key = ", key: [id], wait: 40s" if database == "cassandra" else ""
     return f"{{type: {database}, url: {json.dumps(shop)}, table: flights{key}}}"
 
@@ -64,10 +65,10 @@ def _rows(database: str, shop: str) -> "Counter[Row]":
         with closing(sqlite3.connect(shop)) as connection:
             rows = [json.loads(line) for (line,) in connection.execute("SELECT line FROM line")]
         return Counter((row["id"], row["origin"], row["month"], row["payload"], row["amount"]) for row in rows)
-    if database == "delta":
+    if database.endswith("delta"):
         files = DeltaTable(shop).file_uris()
         return Counter(duckdb.sql(f"{_COLUMNS.rpartition(' ')[0]} read_parquet({files})").fetchall())
-    if database == "iceberg":
+    if database.endswith("iceberg"):
         with closing(SqlCatalog("default", uri=f"sqlite:///{shop}.db")) as catalog:
             files = [
                 task.file.file_path.removeprefix("file://") for task in catalog.load_table("shop.flights").scan().plan_files()

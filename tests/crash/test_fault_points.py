@@ -199,6 +199,20 @@ VARIANTS: Mapping[str, Variant] = {
         at={"iceberg.look": (1, 4), "iceberg.commit": (1, 2)},
         database="iceberg",
     ),
+    "delta, compacted": Variant(
+        points=("lakecompaction.write", "lakecompaction.commit", "delta.commit", "deltalog.sync"),
+        at={
+            **dict.fromkeys(("lakecompaction.write", "lakecompaction.commit"), (1, 2)),
+            "delta.commit": (2,),
+            "deltalog.sync": (2,),
+        },
+        database="compacted delta",
+    ),
+    "iceberg, compacted": Variant(
+        points=("lakecompaction.write", "lakecompaction.commit", "iceberg.commit"),
+        at={**dict.fromkeys(("lakecompaction.write", "lakecompaction.commit"), (1, 2)), "iceberg.commit": (2,)},
+        database="compacted iceberg",
+    ),
     "cassandra": Variant(
         points=tuple(f"cassandra.{step}" for step in ("prepare", "read", "stamp", "write", "mark")),
         at=dict.fromkeys((f"cassandra.{step}" for step in ("read", "stamp", "write", "mark")), (1, 2)),
@@ -283,10 +297,14 @@ def test_every_point_is_reached_by_some_variant() -> None:
     """But for SQL Server's: no server is to be had, and the suite of its sink reaches them on what stands in for one.
 
     And for what only a broker that forgot something leads to (tests/live/test_kafka_forgotten.py kills drivers there), rows of a
-    Delta table that are replaced (its conformance suite does), and rows that gained a column (tests/attack/test_grown_tables.py
-    and test_grown_lakes.py; tests/spark/test_grown_lake.py kills a query there).
+    Delta table that are replaced (its conformance suite does), rows that gained a column (tests/attack/test_grown_tables.py
+    and test_grown_lakes.py; tests/spark/test_grown_lake.py kills a query there), and files of former versions that are removed
+    (the conformance suites of tables that are maintained do).
     """
-    elsewhere = ("sqlserver.", "kafka-ends.", "lakekeys.", "lakeleft.", "table.add_columns", "lake.add_columns")
+    elsewhere = (
+        *("sqlserver.", "kafka-ends.", "lakekeys.", "lakeleft.", "deltavacuum.", "icebergexpiry."),
+        *("table.add_columns", "lake.add_columns"),
+    )
     reached = {point for variant in VARIANTS.values() for point in variant.points}
     known = {point.name for point in points() if not point.name.startswith(elsewhere)}
     assert reached | set(KAFKA_POINTS) == known

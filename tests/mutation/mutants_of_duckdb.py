@@ -143,7 +143,7 @@ MUTANTS_OF_DUCKDB = (
         file="src/penstock/sink/table/columns.py",
         find="column=self.alter.quoted(column)",
         replace="column=column",
-        tests=(f"{OF_DECIDED}::test_a_column_of_any_name_comes_in_as_the_refusal_says[sqlite-order-outstanding]",),
+        tests=(f"{OF_DECIDED}::test_a_column_of_any_name_comes_in_as_the_refusal_says[order-outstanding-sqlite]",),
     ),
     Mutant(
         bug=37,

@@ -47,9 +47,9 @@ MUTANTS_OF_ICEBERG = (
     Mutant(
         bug=35,
         name="lake-partitions-rewritten-files-by-the-settings",
-        file="src/penstock/sink/lake/merge.py",
-        find="field_ids=field_ids, partition_by=snapshot.partition_by)",
-        replace="field_ids=field_ids)",
+        file="src/penstock/sink/lake/table_writer.py",
+        find="field_ids=snapshot.field_ids, partition_by=snapshot.partition_by)",
+        replace="field_ids=snapshot.field_ids)",
         tests=(f"{GROWN}::test_settings_that_changed_partition_no_decided_rows[delta]",),
     ),
     Mutant(
@@ -88,8 +88,8 @@ MUTANTS_OF_ICEBERG = (
         bug=9,
         name="iceberg-commits-files-without-the-marker",
         file=LOG,
-        find="        transaction.set_properties(noted)\n",
-        replace="",
+        find="            transaction.set_properties(noted)\n",
+        replace="            pass\n",
         tests=(f"{SUITE}::test_publishing_again_changes_nothing[plain]",),
     ),
     Mutant(
@@ -104,7 +104,7 @@ MUTANTS_OF_ICEBERG = (
     Mutant(
         bug=31,
         name="iceberg-keeps-no-identity-in-the-property",
-        file=LOG,
+        file="src/penstock/sink/iceberg/marker_notes.py",
         find='        ledger_id=None if noted["ledger_id"] is None else LedgerId(noted["ledger_id"]),\n',
         replace="        ledger_id=None,\n",
         tests=(f"{MARKER}::test_a_marker_outlives_its_snapshots",),
@@ -200,15 +200,15 @@ MUTANTS_OF_ICEBERG = (
     Mutant(
         bug=43,
         name="iceberg-rewrites-files-without-the-numbers-of-the-columns",
-        file="src/penstock/sink/lake/merge.py",
-        find="replace(self.stager.settings, field_ids=field_ids, ",
+        file="src/penstock/sink/lake/table_writer.py",
+        find="replace(self.stager.settings, field_ids=snapshot.field_ids, ",
         replace="replace(self.stager.settings, field_ids=None, ",
         tests=(f"{LAKE_KEYS}::test_of_rows_with_one_key_the_last_one_counts[iceberg-OverlappingRig]",),
     ),
     Mutant(
         bug=33,
         name="iceberg-counts-no-rows-in-its-marker",
-        file=LOG,
+        file="src/penstock/sink/iceberg/marker_notes.py",
         find="        **({} if content is None else {",
         replace="        **({} if True else {",
         tests=(f"{BESIDE}::test_what_the_marker_counts_outlives_snapshots[OverlappingRig]",),

@@ -147,3 +147,29 @@ def test_a_whole_table_is_replaced_in_complete_mode(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
     found = pa.table(DeltaTable(str(tmp_path / "tables/flights")).scan()).to_pylist()
     assert Counter((row["month"], row["flights"]) for row in found) == Counter(Counter(row[2] for row in sent).items())
+
+
+def maintained(directory: Path) -> "Counter[tuple[object, ...]]":
+    """The page's pipeline with the maintenance that the page shows, after each batch; what is in the input."""
+    [sink] = [block for block in PAGE.blocks("yaml") if "maintenance:" in block]
+    whole = PAGE.blocks("yaml")[0]
+    text = whole[: whole.index("sinks:\n")] + sink.replace("every: 100", "every: 1") + whole[whole.index("trigger:") :]
+    (directory / "delta.yaml").write_text(text.replace(*ONE_FILE))
+    return feed(directory / "incoming")
+
+
+def test_small_files_are_compacted_as_the_page_says_whatever_is_killed(tmp_path: Path) -> None:
+    """What was killed while it wrote files, or before it committed them, is removed by the run that comes next."""
+    sent = maintained(tmp_path)
+    ends = [run(tmp_path, "penstock run delta.yaml", faults=f"lakecompaction.{at}=kill").returncode for at in ("write", "commit")]
+    assert ends == [-signal.SIGKILL] * 2
+    assert rows(tmp_path) == sent
+    later = [(number, "EWR", 1, 7.5) for number in range(1_000, 1_050)]
+    (tmp_path / "incoming/part-9.csv").write_text("\n".join(",".join(map(str, row)) for row in [COLUMNS, *later]))
+    done = run_beside(tmp_path, "penstock run delta.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert rows(tmp_path) == rows_of_duckdb(tmp_path) == sent + Counter(later)
+    [file] = DeltaTable(str(tmp_path / "tables/flights")).file_uris()
+    assert [path.name for path in (tmp_path / "tables/flights").glob("compact-*")] == [Path(file).name]
+    verified = run_beside(tmp_path, "penstock verify delta.yaml")
+    assert verified.returncode == 0, verified.stdout + verified.stderr

@@ -1,6 +1,7 @@
 """The page about Iceberg, command by command; and a pipeline that is killed at one step after the other."""
 
 import json
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -81,3 +82,30 @@ def test_a_run_that_is_killed_at_every_step_delivers_exactly(tmp_path: Path) -> 
     verified = run_beside(tmp_path, "penstock verify iceberg.yaml")
     assert verified.returncode == 0, verified.stdout + verified.stderr
     assert list(tmp_path.rglob("*.staged")) == []
+
+
+def maintained(directory: Path) -> "Counter[tuple[object, ...]]":
+    """The page's pipeline with the maintenance that the page shows, after each batch; what is in the input."""
+    [sink] = [block for block in PAGE.blocks("yaml") if "maintenance:" in block]
+    whole = PAGE.blocks("yaml")[0]
+    text = whole[: whole.index("sinks:\n")] + sink.replace("every: 100", "every: 1") + whole[whole.index("trigger:") :]
+    (directory / "iceberg.yaml").write_text(text.replace("{header: true}", "{header: true, maxFilesPerTrigger: 1}"))
+    return feed(directory / "incoming")
+
+
+def test_small_files_are_compacted_as_the_page_says_whatever_is_killed(tmp_path: Path) -> None:
+    """What was killed while it wrote files, or before it committed them, is removed by the run that comes next."""
+    sent = maintained(tmp_path)
+    ends = [
+        run(tmp_path, "penstock run iceberg.yaml", faults=f"lakecompaction.{at}=kill").returncode for at in ("write", "commit")
+    ]
+    assert ends == [-signal.SIGKILL] * 2
+    assert rows(tmp_path) == sent
+    later = [(number, "EWR", 1, 7.5) for number in range(1_000, 1_050)]
+    (tmp_path / "incoming/part-9.csv").write_text("\n".join(",".join(map(str, row)) for row in [COLUMNS, *later]))
+    done = run_beside(tmp_path, "penstock run iceberg.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert rows(tmp_path) == rows_of_duckdb(tmp_path) == sent + Counter(later)
+    assert len(list((tmp_path / "warehouse/shop/flights/data").glob("compact-*"))) == 1
+    verified = run_beside(tmp_path, "penstock verify iceberg.yaml")
+    assert verified.returncode == 0, verified.stdout + verified.stderr

@@ -32,6 +32,7 @@ from penstock.errors import (
     OutcomeUnknown,
     PenstockError,
     PositionTaken,
+    PublishFailed,
     Retryable,
     StageFailed,
 )
@@ -280,6 +281,34 @@ class Unprunable(LogLedger):
         if self.failing:
             raise self.failing.pop(0)
         super().prune(below=below)
+
+
+class Maintaining(FilesSink):
+    """A sink that notes after which batch it maintained its target, and what was shown then; and fails as often as it is told."""
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(bench.targets.files, bench.history, bench.steps)
+        self.failing: list[PenstockError] = []
+        self.asked: list[tuple[int, list[Counter[int]]]] = []
+        self._bench = bench
+
+    def maintain_target(self, publication: Publication) -> Sequence[str]:
+        self.asked.append((publication.batch.batch_id, self._bench.shown()))
+        if self.failing:
+            raise self.failing.pop(0)
+        return ["It creaks."]
+
+
+def test_targets_are_maintained_after_each_batch_that_is_published_everywhere_and_fail_none(bench: Bench) -> None:
+    """A batch that comes again, and what a start publishes, are no reason to."""
+    sink = Maintaining(bench)
+    sink.failing = [trouble(PublishFailed)]
+    coordinator = bench.coordinator(sinks=(sink, TableSink(bench.targets.table, bench.history, bench.steps)))
+    coordinator.open(OPENED)
+    warnings = [bench.deliver(coordinator, number).warnings for number in (0, 0, 1)]
+    failed = f"The target of sink 'files' could not be maintained: {trouble(PublishFailed)}"
+    assert warnings == [(failed,), (), ("It creaks.",)]
+    assert sink.asked == [(0, [Counter([0])] * 2), (1, [Counter([0, 1])] * 2)]
 
 
 def test_an_older_run_is_fenced_when_it_decides_and_its_staging_is_collected_later(bench: Bench) -> None:

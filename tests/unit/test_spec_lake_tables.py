@@ -5,7 +5,12 @@ from pathlib import Path
 import pytest
 from tests.unit.test_spec_errors import SOURCES, TOP, WHOLE, lake, mistake
 
+from penstock.spec.delta import Delta
+from penstock.spec.iceberg import Iceberg
+from penstock.spec.load import load
+
 WAYS = "append, upsert, insert_if_absent, replace or overwrite_partitions"
+AT_WORK = "readers may be at work in an older version"
 POSTGRES_FORM = "postgresql://user:password@host:5432/database"
 
 OTHERS = "Other catalogs (Glue, Hive) are not supported by this version."
@@ -86,9 +91,112 @@ ICEBERG = ("type: iceberg", "catalog: 'sqlite:///c.db'", "table: shop.orders", "
             f"f.yaml:11: {MISFIT} update: in update mode a batch sends rows again that have changed, so append cannot show it.",
             "Use write: upsert with a key.",
         ),
+        (
+            lake("type: delta", "path: ./t", "maintenance: {every: 10}"),
+            "f.yaml:9: sinks.lake.maintenance names nothing to do.",
+            "Add compact: true, or vacuum_after: 7d.",
+        ),
+        (
+            lake("type: delta", "path: ./t", "maintenance: {compact: false}"),
+            "f.yaml:9: sinks.lake.maintenance.compact should be true or a mapping, found false.",
+            "Write compact: true, or compact: {target_file_size: 128MB}.",
+        ),
+        (
+            lake("type: delta", "path: ./t", "maintenance: {vacuum_after: 59m}"),
+            f"f.yaml:9: sinks.lake.maintenance.vacuum_after should be at least 1h: {AT_WORK}.",
+            "Write vacuum_after: 1h, or more.",
+        ),
+        (
+            lake("type: delta", "path: ./t", "maintenance: {compact: true, every: 0}"),
+            "f.yaml:9: sinks.lake.maintenance.every should be greater than or equal to 1, found the number 0.",
+            "Correct the value.",
+        ),
+        (
+            lake("type: delta", "path: ./t", "maintenance: true"),
+            "f.yaml:9: sinks.lake.maintenance should be a mapping, found true.",
+            "Write it as key: value lines, indented below the key.",
+        ),
+        (
+            lake("type: delta", "path: ./t", "maintenance: {compact: true, every: often}"),
+            "f.yaml:9: sinks.lake.maintenance.every should be a whole number, found the text 'often'.",
+            "Write a whole number without quotes.",
+        ),
+        (
+            lake("type: delta", "path: ./t", "maintenance: {compact: {target_file_size: 0}}"),
+            "f.yaml:9: sinks.lake.maintenance.compact.target_file_size should be a size of at least 1KB, found the number 0.",
+            "Write it with a unit, like 128MB.",
+        ),
+        (
+            lake("type: delta", "path: ./t", "maintenance: {compact: {size: 1MB}}"),
+            "f.yaml:9: sinks.lake.maintenance.compact.size is not a known key.",
+            "The keys here are: target_file_size.",
+        ),
+        (
+            lake("type: delta", "path: ./t", "maintenance: {vacuum_after: a week}"),
+            "f.yaml:9: sinks.lake.maintenance.vacuum_after should be a duration with a unit, found the text 'a week'.",
+            "Write it like 10s, 500ms or 5m.",
+        ),
+        (
+            lake("type: delta", "path: ./t", "maintenance: {vacum_after: 5d}"),
+            "f.yaml:9: sinks.lake.maintenance.vacum_after is not a known key.",
+            "Did you mean vacuum_after? The keys here are: every, compact, vacuum_after.",
+        ),
+        (
+            lake(*ICEBERG, "maintenance: {expire_snapshots_after: 5d, retain_last: 0}"),
+            "f.yaml:11: sinks.lake.maintenance.retain_last should be greater than or equal to 1, found the number 0.",
+            "Correct the value.",
+        ),
+        (
+            lake(*ICEBERG, "maintenance: {compact: true, retain_last: 3}"),
+            "f.yaml:11: sinks.lake.maintenance.retain_last means nothing without expire_snapshots_after: no snapshot leaves.",
+            "Add expire_snapshots_after: 5d, or take retain_last out.",
+        ),
+        (
+            lake("type: delta", "path: ./t", "maintenance: {compact: true, expire_snapshots_after: 5d}"),
+            "f.yaml:9: sinks.lake.maintenance.expire_snapshots_after is not a known key.",
+            "The keys here are: every, compact, vacuum_after.",
+        ),
+        (
+            lake(*ICEBERG, "maintenance: {retain_last: 3}"),
+            "f.yaml:11: sinks.lake.maintenance names nothing to do.",
+            "Add compact: true, or expire_snapshots_after: 5d.",
+        ),
+        (
+            lake(*ICEBERG, "maintenance: {expire_snapshots_after: 10s}"),
+            f"f.yaml:11: sinks.lake.maintenance.expire_snapshots_after should be at least 1h: {AT_WORK}.",
+            "Write expire_snapshots_after: 1h, or more.",
+        ),
     ],
 )
 def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sinks: str, message: str, remedy: str) -> None:
     monkeypatch.chdir(tmp_path)
     error = mistake(tmp_path, TOP + SOURCES + sinks)
     assert (error.message, error.remedy) == (message, remedy)
+
+
+@pytest.mark.parametrize(
+    ("given", "compacts", "target"),
+    [
+        ("{compact: true}", True, None),
+        ("{compact: {target_file_size: 64MB}}", True, 64_000_000),
+        ("{vacuum_after: 1h}", False, None),
+    ],
+)
+def test_maintenance_of_delta(tmp_path: Path, given: str, *, compacts: bool, target: int | None) -> None:
+    (tmp_path / "f.yaml").write_text(TOP + SOURCES + lake("type: delta", "path: ./t", f"maintenance: {given}"))
+    sink = load(tmp_path / "f.yaml").sinks["lake"]
+    assert isinstance(sink, Delta)
+    assert sink.maintenance is not None
+    assert (sink.maintenance.every, sink.maintenance.compact is not None) == (100, compacts)
+    assert sink.maintenance.vacuum_after == (None if compacts else 3_600_000)
+    assert sink.maintenance.compact is None or sink.maintenance.compact.target_file_size == target
+
+
+def test_maintenance_of_iceberg(tmp_path: Path) -> None:
+    given = "maintenance: {every: 7, expire_snapshots_after: 5d}"
+    (tmp_path / "f.yaml").write_text(TOP + SOURCES + lake(*ICEBERG, given))
+    sink = load(tmp_path / "f.yaml").sinks["lake"]
+    assert isinstance(sink, Iceberg)
+    assert sink.maintenance is not None
+    found = sink.maintenance
+    assert (found.every, found.compact, found.expire_snapshots_after, found.retain_last) == (7, None, 432_000_000, 10)

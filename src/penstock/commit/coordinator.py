@@ -25,7 +25,14 @@ from penstock.commit.identity import recognise
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
 from penstock.commit.publication import decision_in, decision_of, joined_since, require_sinks_of, share_of
 from penstock.commit.summary import after_adoption, after_decision, after_opening
-from penstock.commit.upkeep import PRUNE_EVERY, RETAINED_ENTRIES, Pruning, PublicationMeter, sweep_sinks
+from penstock.commit.upkeep import (
+    PRUNE_EVERY,
+    RETAINED_ENTRIES,
+    Pruning,
+    PublicationMeter,
+    maintain_targets,
+    sweep_sinks,
+)
 from penstock.core.model import (
     Adopted,
     Batch,
@@ -270,10 +277,12 @@ class Coordinator:
         published = all_published(delivered.batch.batch_id, sinks, outcomes)
         self._note_published()
         publish_ms = self._meter.published()
-        assert self._newest is not None
-        previous = self._newest.summary.published_at or Position(0)
-        warnings = self._pruning.after(self._newest.position, previous=previous)
+        newest = self._newest
+        assert newest is not None
+        previous = newest.summary.published_at or Position(0)
+        warnings = self._pruning.after(newest.position, previous=previous)
         self._meter.ended()
+        warnings += maintain_targets(self._sinks, partial(share_of, decided=newest, summary=self.summary))
         on_delivered(replace(delivered, sinks={**delivered.sinks, **published}, publish_ms=publish_ms, warnings=warnings))
 
     def _join(self) -> None:

@@ -1,10 +1,11 @@
-"""What surrounds the delivery of a batch: measuring it, forgetting the ledger's oldest entries, sweeping dead staging."""
+"""What surrounds a batch: measuring it, pruning the ledger, sweeping dead staging, maintaining targets."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Protocol, runtime_checkable
 
 from penstock.commit.publication import dead_staging
-from penstock.core.model import Entry, Position
+from penstock.core.model import Entry, Position, Publication
 from penstock.errors import Failed, PenstockError, Retryable
 from penstock.protocols import HasStaging, Ledger, Sink, requesting, requests_since, requests_so_far
 
@@ -84,6 +85,28 @@ def sweep_sinks(sinks: Sequence[Sink], tail: Entry, newest: Entry | None) -> tup
             with _warning(warnings, f"The staging of sink {sink.name!r} could not be signed"):
                 sink.sign(tail)
     return tuple(swept), tuple(warnings)
+
+
+@runtime_checkable
+class MaintainsTarget(Protocol):
+    """A sink that looks after its target beside its deliveries: it writes small files as larger ones, say."""
+
+    def maintain_target(self, publication: Publication) -> Sequence[str]:
+        """Do what is due. Return warnings: what fails there costs neither rows nor exactness. Raises PenstockError at most.
+
+        Called once for each batch that this run decided, when every sink has published it, and before the next one is decided.
+        """
+        ...
+
+
+def maintain_targets(sinks: Sequence[Sink], publication_of: Callable[[Sink], Publication]) -> tuple[str, ...]:
+    """Have sinks look after their targets once a batch is published everywhere. Return warnings: the batch is delivered."""
+    warnings: list[str] = []
+    for sink in sinks:
+        if isinstance(sink, MaintainsTarget):
+            with _warning(warnings, f"The target of sink {sink.name!r} could not be maintained"):
+                warnings += sink.maintain_target(publication_of(sink))
+    return tuple(warnings)
 
 
 @contextmanager

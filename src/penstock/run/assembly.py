@@ -23,7 +23,6 @@ from penstock.spark.column_name import quoted
 from penstock.spec.delta import Delta
 from penstock.spec.iceberg import Iceberg
 from penstock.spec.kafka import Kafka
-from penstock.spec.lake import LakeTable
 from penstock.spec.location import FAIL, Quarantine, Route, ShortAccount
 from penstock.spec.pipeline import DeliverySettings, PipelineSettings, quarantined
 from penstock.spec.selection import TakesRows
@@ -34,11 +33,8 @@ from penstock.stage.quarantine import QuarantineMember
 if TYPE_CHECKING:
     from penstock.registry.decoding import DecodePass
     from penstock.sink.kafka.records import RecordColumns
-    from penstock.sink.lake.log import TableLog
     from penstock.sink.parquet import ParquetSink
     from penstock.sink.parquet.account import Account
-    from penstock.sink.parquet.directory.account import DirectoryAccount
-    from penstock.sink.parquet.object.account import ObjectAccount
     from penstock.sink.quarantine import QuarantineSink
     from penstock.sink.spool import SpoolRoot
     from penstock.sink.table.sink import TableSinkArguments
@@ -215,61 +211,16 @@ def _account(place: ShortAccount) -> "Account":
     return directory_account(place.directory, options=place.options)
 
 
-def _table_account(settings: Delta) -> "DirectoryAccount | ObjectAccount":
-    from penstock.sink.parquet import directory_account, object_account
-
-    if settings.directory is None:
-        return object_account(settings.path, options=settings.options)
-    return directory_account(settings.directory)
-
-
 def _delta(name: SinkName, settings: Delta, plan: DeliveryPlan) -> Sink:
-    from penstock.sink.delta.log import delta_log
+    from penstock.run.lake_sinks import delta_sink
 
-    account = _table_account(settings)
-    return _lake(name, settings, plan, account=account, log=delta_log(account))
+    return delta_sink(name, settings, pipeline=plan.pipeline, spool=spool_of(plan))
 
 
 def _iceberg(name: SinkName, settings: Iceberg, plan: DeliveryPlan) -> Sink:
-    from penstock.sink.iceberg.catalog import CatalogAddress
-    from penstock.sink.iceberg.log import IcebergTable
-    from penstock.sink.iceberg.place import place_of
+    from penstock.run.lake_sinks import iceberg_sink
 
-    place = place_of(settings.url, settings.options)
-    catalog = CatalogAddress(url=settings.catalog, name=settings.catalog_name, options=settings.catalog_options)
-    table = IcebergTable(catalog=catalog, name=settings.table, place=place)
-    return _lake(name, settings, plan, account=place.account, log=table)
-
-
-def _lake(
-    name: SinkName,
-    settings: LakeTable,
-    plan: DeliveryPlan,
-    *,
-    account: "DirectoryAccount | ObjectAccount",
-    log: "TableLog",
-) -> Sink:
-    from penstock.sink.lake.keyed_sink import lake_sink
-    from penstock.sink.lake.write_mode import WriteMode
-    from penstock.sink.spool import Spool
-
-    return lake_sink(
-        name=name,
-        pipeline=plan.pipeline,
-        account=account,
-        log=log,
-        mode=WriteMode(
-            write=settings.write,
-            key=settings.key if settings.write in {"upsert", "insert_if_absent"} else (),
-            deletes=settings.deletes is not None,
-        ),
-        spool=Spool(root=spool_of(plan), sink=name),
-        partition_by=settings.partition_by,
-        create=settings.create,
-        schema_changes=settings.schema_changes,
-        compression=settings.compression,
-        target_file_size_bytes=settings.target_file_size,
-    )
+    return iceberg_sink(name, settings, pipeline=plan.pipeline, spool=spool_of(plan))
 
 
 def _sqlite(name: SinkName, settings: SQLite, plan: DeliveryPlan) -> Sink:

@@ -12,6 +12,7 @@ from penstock.blob.url import scheme_of
 from penstock.spec.complaint import complaint_error
 from penstock.spec.lake import LakeTable, LakeWrite, PageCompression
 from penstock.spec.location import GivenColumns
+from penstock.spec.maintenance import DeltaMaintenance
 from penstock.spec.place import AccountUrl, local_path
 from penstock.spec.scalar import SchemaChanges
 
@@ -42,6 +43,11 @@ class Delta(LakeTable):
         description="The table's directory, relative to the pipeline file, which must be mounted at the same path everywhere; or "
         "`s3://bucket/prefix`."
     )
+    maintenance: DeltaMaintenance | None = Field(
+        default=None,
+        description="What Penstock does in the table beside its deliveries: `{compact: true, vacuum_after: 7d}`. Without it, "
+        "nothing.",
+    )
 
     if TYPE_CHECKING:
 
@@ -49,6 +55,7 @@ class Delta(LakeTable):
             self,
             *,
             path: str | PathLike[str],
+            maintenance: "DeltaMaintenance | Mapping[str, Any] | None" = None,
             options: Mapping[str, Any] = ...,
             write: LakeWrite = "append",
             key: GivenColumns = (),

@@ -13,6 +13,7 @@ from penstock.blob.url import scheme_of
 from penstock.spec.complaint import complaint_error
 from penstock.spec.lake import LakeTable, LakeWrite, PageCompression
 from penstock.spec.location import GivenColumns
+from penstock.spec.maintenance import IcebergMaintenance
 from penstock.spec.place import AccountUrl, CatalogUrl, local_path
 from penstock.spec.scalar import SchemaChanges
 from penstock.spec.source import Options
@@ -67,6 +68,11 @@ class Iceberg(LakeTable):
         description="A directory, relative to the pipeline file, which must be mounted at the same path everywhere; or the URL "
         "of a store, as an account has it. The table is at `<warehouse>/<namespace>/<name>` in it."
     )
+    maintenance: IcebergMaintenance | None = Field(
+        default=None,
+        description="What Penstock does in the table beside its deliveries: `{compact: true, expire_snapshots_after: 5d}`. "
+        "Without it, nothing.",
+    )
 
     if TYPE_CHECKING:
 
@@ -78,6 +84,7 @@ class Iceberg(LakeTable):
             catalog_options: Mapping[str, Any] = ...,
             table: str,
             warehouse: str | PathLike[str],
+            maintenance: "IcebergMaintenance | Mapping[str, Any] | None" = None,
             options: Mapping[str, Any] = ...,
             write: LakeWrite = "append",
             key: GivenColumns = (),

@@ -27,8 +27,9 @@ from deltalake.transaction import AddAction, RemoveAction
 from penstock.core.faults import FaultPoint
 from penstock.core.high_water_mark import HighWaterMark
 from penstock.core.model import BatchId, Generation, Json, LedgerId, PipelineName, Position, Publication, QueryId, SinkName
-from penstock.errors import Failed, PublishFailed, Retryable
+from penstock.errors import Conflict, Failed, PublishFailed, Retryable
 from penstock.sink.delta.place import TablePlace, place_of
+from penstock.sink.delta.rewriting import REWRITTEN_BY, Rewriting
 from penstock.sink.delta.table_schema import (
     TableSchema,
     delta_schema,
@@ -44,8 +45,9 @@ from penstock.sink.parquet.object.account import ObjectAccount
 
 PREPARE = FaultPoint("delta.prepare", "The table is looked at, and created if it is missing.")
 LOOK = FaultPoint("delta.look", "The table's newest snapshot is read, with its marker.")
-COMMIT = FaultPoint("delta.commit", "The files of a decided batch and the marker are committed to the table's log.")
+COMMIT = FaultPoint("delta.commit", "The files of a decided batch and the marker, or of a compaction, are committed to the log.")
 
+_INTERVAL: Final = "delta.checkpointInterval"
 _CHECKPOINT_INTERVAL: Final = 10
 """Commits from one checkpoint to the next: with the library's 100, a commit costs four times as much by then."""
 _ID_PARTS: Final = 4
@@ -104,6 +106,11 @@ class DeltaLog(TableLog):
                 remedy="Try again. If it fails again, find out who else writes to the table, and with which version of Delta.",
             ) from cause
 
+    def at(self, version: int) -> "Snapshot":
+        """Return the snapshot of an older version. Raises what the library raises: its log may be cleaned up."""
+        table = DeltaTable(self.place.uri, version=version, storage_options=_options(self.place))
+        return Snapshot(place=self.place, table=table)
+
     def create(self, schema: str, partition_by: Sequence[str]) -> None:
         self.place.prove()
         try:
@@ -113,7 +120,7 @@ class DeltaLog(TableLog):
                 mode="error",
                 partition_by=list(partition_by),
                 storage_options=_options(self.place),
-                configuration={"delta.checkpointInterval": str(_CHECKPOINT_INTERVAL)},
+                configuration={_INTERVAL: str(_CHECKPOINT_INTERVAL)},
                 commit_properties=CommitProperties(max_commit_retries=0),  # a second creation must not land as version 1
             )
         except Exception as cause:
@@ -135,6 +142,10 @@ class Snapshot(TableSnapshot):
     @property
     def version(self) -> int:
         return self.table.version()
+
+    @property
+    def next_version(self) -> int:
+        return self.version + 1
 
     @property
     def partition_by(self) -> tuple[str, ...]:
@@ -202,15 +213,15 @@ class Snapshot(TableSnapshot):
 
     def marker_of(self, position: Position, pipeline: PipelineName, sink: SinkName) -> HighWaterMark | None:
         notes = self._notes_of(position, pipeline, sink)
-        if notes is None:
-            return None
-        return HighWaterMark(
-            position=position,
-            ledger_id=LedgerId(notes["ledger_id"]) if "ledger_id" in notes else None,
-            generation=Generation(int(notes["generation"])),
-            query_id=QueryId(notes["query_id"]),
-            batch_id=BatchId(int(notes["batch_id"])),
-        )
+        return None if notes is None else _mark_of(notes)
+
+    def marker_at(self, version: int, pipeline: PipelineName, sink: SinkName) -> HighWaterMark | None:
+        """Return the marker that the newest publication up to `version` set, None if none of its last commits tells of one."""
+        for at in range(version, max(version - _LOOKED_BACK, -1), -1):
+            notes = _noted(self.commit_info(at) or {})
+            if (notes.get("pipeline"), notes.get("sink")) == (pipeline, sink):
+                return _mark_of(notes)
+        return None
 
     def written_by(self, position: Position, pipeline: PipelineName, sink: SinkName) -> str | None:
         notes = self._notes_of(position, pipeline, sink)
@@ -218,23 +229,77 @@ class Snapshot(TableSnapshot):
 
     def _notes_of(self, position: Position, pipeline: PipelineName, sink: SinkName) -> Mapping[str, str] | None:
         wanted = {"pipeline": pipeline, "sink": sink, "position": str(position)}
-        for commit in self.table.history(_LOOKED_BACK):
-            notes = {key[len(_NOTE) :]: str(value) for key, value in commit.items() if key.startswith(_NOTE)}
-            if wanted.items() <= notes.items():
-                return notes
-        return None
+        found = map(_noted, self.table.history(_LOOKED_BACK))
+        return next((notes for notes in found if wanted.items() <= notes.items()), None)
 
     def commit(self, change: Change, publication: Publication) -> int:
+        decided = "The batch is decided: mend the cause, and the next start publishes it."
+        return self._commit(change, _properties(change, publication), remedy=decided)
+
+    def rewrite(self, change: Change) -> int:
+        rewriting = Rewriting(
+            change=change,
+            read_version=self.version,
+            metadata=self._metadata(),
+            modified_ms={file.path: self._modified_ms(file) for file in change.added},
+            now_ms=int(time.time() * 1000),
+        )
+        with self._committing("No row changed: mend the cause, and a later round does it."):
+            with COMMIT.around(error=delta_error, lost=delta_error):
+                is_made = self.place.add_to_log(f"{self.next_version:020d}.json", rewriting.entry())
+            if is_made:
+                self._add_checkpoint()
+        if not is_made:
+            raise Conflict("another commit came first")
+        return self.next_version
+
+    def _metadata(self) -> Mapping[str, Json]:
+        """Return the table's metadata as its log has it."""
+        metadata = self.table.metadata()
+        return {
+            "id": str(metadata.id),
+            "name": metadata.name,
+            "description": metadata.description,
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": self.table.schema().to_json(),
+            "partitionColumns": list(metadata.partition_columns),
+            "configuration": dict(metadata.configuration),
+            "createdTime": metadata.created_time,
+        }
+
+    def _add_checkpoint(self) -> None:
+        """Add the log's next checkpoint if it is due: the library only does that after commits of its own."""
+        newest = json.loads(self.place.read_log("_last_checkpoint") or "{}").get("version", 0)
+        properties = self.table.metadata().configuration
+        if self.next_version - newest > int(properties.get(_INTERVAL, _CHECKPOINT_INTERVAL)):
+            table = DeltaTable(self.place.uri, storage_options=_options(self.place))
+            table.create_checkpoint()
+            if properties.get("delta.enableExpiredLogCleanup") != "false":
+                table.cleanup_metadata()
+
+    def has_rewritten(self, version: int, nonce: str) -> bool | None:
+        found = self.commit_info(version)
+        return None if found is None else found.get(REWRITTEN_BY) == nonce
+
+    def commit_info(self, version: int) -> Mapping[str, Any] | None:
+        """Return what the log notes of the commit that is `version`; None if it does not have that commit yet, or any more."""
+        data = self.place.read_log(f"{version:020d}.json")
+        if data is None:
+            return None
+        actions = (json.loads(line) for line in data.decode().splitlines() if line.strip())
+        return next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+
+    def _commit(self, change: Change, properties: CommitProperties, *, remedy: str) -> int:
         removed = [self._removed(file) for file in change.removed]
-        with self._committing("The batch is decided: mend the cause, and the next start publishes it."):
-            actions: list[AddAction | RemoveAction] = [*(self._added(file) for file in change.added), *removed]
+        actions: list[AddAction | RemoveAction] = [*(self._added(file) for file in change.added), *removed]
+        with self._committing(remedy):
             with COMMIT.around(error=delta_error, lost=delta_error):
                 self.table.create_write_transaction(
                     actions,
                     "append",
                     self.table.schema(),
                     partition_by=list(self.partition_by),
-                    commit_properties=_properties(change, publication),
+                    commit_properties=properties,
                 )
             self.table.update_incremental()
             return self.version
@@ -264,10 +329,16 @@ class Snapshot(TableSnapshot):
             path=file.path,
             size=file.size_bytes,
             partition_values=dict(file.values),
-            modification_time=self.place.modified_ms(file.path),
+            modification_time=self._modified_ms(file),
             data_change=True,
             stats=file.statistics,
         )
+
+    def _modified_ms(self, file: TableFile) -> int:
+        try:
+            return self.place.modified_ms(file.path)
+        except FileNotFoundError as gone:
+            raise Conflict("a file was removed before the commit that adds it") from gone
 
 
 def delta_log(account: DirectoryAccount | ObjectAccount) -> DeltaLog:
@@ -332,6 +403,21 @@ def _notes(publication: Publication) -> Iterator[tuple[str, str]]:
     yield f"{_NOTE}rows", str(publication.totals.rows)
     if publication.ledger_id is not None:
         yield f"{_NOTE}ledger_id", publication.ledger_id
+
+
+def _noted(commit: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return what a commit's notes say of a publication, without the beginning of their names."""
+    return {key[len(_NOTE) :]: str(value) for key, value in commit.items() if key.startswith(_NOTE)}
+
+
+def _mark_of(notes: Mapping[str, str]) -> HighWaterMark:
+    return HighWaterMark(
+        position=Position(int(notes["position"])),
+        ledger_id=LedgerId(notes["ledger_id"]) if "ledger_id" in notes else None,
+        generation=Generation(int(notes["generation"])),
+        query_id=QueryId(notes["query_id"]),
+        batch_id=BatchId(int(notes["batch_id"])),
+    )
 
 
 def _application(pipeline: PipelineName, sink: SinkName) -> str:

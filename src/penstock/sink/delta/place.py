@@ -18,6 +18,7 @@ from penstock.support.private_files import io_error, sync_directory
 SYNC = FaultPoint("deltalog.sync", "The commit is made durable, where the table is a directory.")
 
 _LOG: Final = "_delta_log"
+_TEMPORARY: Final = ".penstock-commit-"
 
 
 class TablePlace(Protocol):
@@ -49,6 +50,17 @@ class TablePlace(Protocol):
         """Remove a file that no version of the table has, unless it is gone already. Raises OSError, or what a store raises."""
         ...
 
+    def read_log(self, name: str) -> bytes | None:
+        """Return a file of the table's log, None if it is not there. Raises OSError, or what a store raises."""
+        ...
+
+    def add_to_log(self, name: str, data: bytes) -> bool:
+        """Create a file of the table's log unless it is there, whole and not only in part. Return whether it was created.
+
+        `sync` makes its name durable. Raises OSError, or what a store raises, after which it may be there.
+        """
+        ...
+
     def sync(self, *, since: int, upto: int) -> None:
         """Make the commits after version `since` up to `upto` durable, if the library did not. Raises PublishFailed."""
         ...
@@ -75,6 +87,29 @@ class DirectoryPlace:
 
     def remove(self, path: str) -> None:
         (self.account.root / path).unlink(missing_ok=True)
+
+    def read_log(self, name: str) -> bytes | None:
+        try:
+            return (self.account.root / _LOG / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def add_to_log(self, name: str, data: bytes) -> bool:
+        log = self.account.root / _LOG
+        for path in log.glob(f"{_TEMPORARY}*"):  # of a driver that died; or of one whose link fails then, so that nothing is lost
+            path.unlink(missing_ok=True)
+        temporary = log / f"{_TEMPORARY}{new_nonce()}"
+        try:
+            with temporary.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.link(temporary, log / name)
+        except FileExistsError:
+            return False
+        finally:
+            temporary.unlink(missing_ok=True)
+        return True
 
     def sync(self, *, since: int, upto: int) -> None:
         log = self.account.root / _LOG
@@ -129,6 +164,12 @@ class StorePlace:
 
     def remove(self, path: str) -> None:
         self._store.delete(path)
+
+    def read_log(self, name: str) -> bytes | None:
+        return self._store.get(f"{_LOG}/{name}")
+
+    def add_to_log(self, name: str, data: bytes) -> bool:
+        return self._store.put_if_absent(f"{_LOG}/{name}", data, tag="commit")
 
     def sync(self, *, since: int, upto: int) -> None:
         """Do nothing: what the store has accepted is durable."""

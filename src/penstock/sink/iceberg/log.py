@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Final
 import pyarrow as pa
 import pyiceberg
 from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import (
     CommitFailedException,
@@ -32,35 +33,32 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, index_by_name
 from pyiceberg.table import Table, Transaction
-from pyiceberg.table.update import AssertLastAssignedFieldId, AssertTableUUID, TableRequirement
+from pyiceberg.table.update import (
+    AssertLastAssignedFieldId,
+    AssertTableUUID,
+    RemovePropertiesUpdate,
+    SetPropertiesUpdate,
+    TableRequirement,
+)
 from pyiceberg.transforms import IdentityTransform
 
 from penstock.core.faults import FaultPoint
 from penstock.core.high_water_mark import HighWaterMark
-from penstock.core.model import (
-    BatchId,
-    Generation,
-    Json,
-    LedgerId,
-    PipelineName,
-    Position,
-    Publication,
-    QueryId,
-    SinkName,
-    Totals,
-)
+from penstock.core.model import Json, PipelineName, Position, Publication, SinkName
 from penstock.errors import Failed, Refused, Retryable
 from penstock.sink.iceberg.catalog import CatalogAddress
 from penstock.sink.iceberg.data_file import data_file, primitive_of, text_of
+from penstock.sink.iceberg.marker_notes import content_of, mark_of, notes_of
 from penstock.sink.iceberg.place import TablePlace
 from penstock.sink.iceberg.table_schema import iceberg_schema, require_fit, require_storable, spark_types
+from penstock.sink.iceberg.table_updates import as_rewrite, removal_of, same_refs
 from penstock.sink.lake.columns import require_partitions
 from penstock.sink.lake.log import Change, KeyRange, TableFile, TableLog, TableSnapshot, committing, first_line, prepare_failed
 from penstock.sink.lake.write_mode import APPEND, OVERWRITE_PARTITIONS, TableContent, WriteMode
 
 PREPARE = FaultPoint("iceberg.prepare", "The table is looked at, and created if it is missing.")
 LOOK = FaultPoint("iceberg.look", "The catalog is asked for the table's newest metadata, with the marker.")
-COMMIT = FaultPoint("iceberg.commit", "The files of a decided batch and the marker are committed to the table.")
+COMMIT = FaultPoint("iceberg.commit", "The files of a decided batch and the marker, or of a compaction, are committed.")
 
 _BRANCH: Final = "main"
 _FORMAT_VERSION: Final = 2
@@ -73,6 +71,7 @@ _PROPERTIES: Final = {
 }
 """With these a commit stays cheap: few manifests, few old metadata files."""
 _NOTE: Final = "penstock."
+_REWRITTEN_BY: Final = f"{_NOTE}rewritten_by"
 _ANOTHER: Final = "Name another table, or copy its rows into one without"
 
 
@@ -178,6 +177,11 @@ class Snapshot(TableSnapshot):
         return 0 if newest is None else newest.sequence_number or 0
 
     @property
+    def next_version(self) -> int:
+        # not after the newest snapshot of the branch: after a rollback the numbers of those behind it stay taken
+        return self.table.metadata.next_sequence_number()
+
+    @property
     def partition_by(self) -> tuple[str, ...]:
         return tuple(field.name for field in self.table.spec().fields)
 
@@ -242,18 +246,18 @@ class Snapshot(TableSnapshot):
 
     def marker(self, pipeline: PipelineName, sink: SinkName) -> HighWaterMark | None:
         noted = self._noted(pipeline, sink)
-        return None if noted is None else _mark_of(noted)
+        return None if noted is None else mark_of(noted)
 
     def content(self, pipeline: PipelineName, sink: SinkName) -> TableContent | None:
         noted = self._noted(pipeline, sink)
-        return None if noted is None or "write" not in noted else _content_of(noted)
+        return None if noted is None or "write" not in noted else content_of(noted)
 
     def described_marker(self, pipeline: PipelineName, sink: SinkName) -> HighWaterMark | None:
         return self.marker(pipeline, sink)
 
     def marker_of(self, position: Position, pipeline: PipelineName, sink: SinkName) -> HighWaterMark | None:
         noted = self._noted_at(position, pipeline, sink)
-        return None if noted is None else _mark_of(noted)
+        return None if noted is None else mark_of(noted)
 
     def written_by(self, position: Position, pipeline: PipelineName, sink: SinkName) -> str | None:
         noted = self._noted_at(position, pipeline, sink)
@@ -272,18 +276,49 @@ class Snapshot(TableSnapshot):
         return next((each for each in noted if each is not None and each["position"] == position), None)
 
     def commit(self, change: Change, publication: Publication) -> int:
-        with self._committing("The batch is decided: mend the cause, and the next start publishes it."):
-            with COMMIT.around(error=iceberg_error, lost=iceberg_error):
-                self._commit(change, publication)
-            return self.version
+        notes = json.dumps(notes_of(change, publication), separators=(",", ":"))
+        noted = {_key(publication.pipeline, publication.sink): notes}
+        return self._commit(change, noted, remedy="The batch is decided: mend the cause, and the next start publishes it.")
+
+    def rewrite(self, change: Change) -> int:
+        noted = {_REWRITTEN_BY: str(change.written_by)}
+        return self._commit(change, noted, remedy="No row changed: mend the cause, and a later round does it.")
+
+    def has_rewritten(self, version: int, nonce: str) -> bool | None:
+        summaries = [snapshot.summary for snapshot in self.table.snapshots() if snapshot.sequence_number == version]
+        return any(each is not None and each.get(_REWRITTEN_BY) == nonce for each in summaries) if summaries else None
+
+    def expire(self, snapshot_ids: Sequence[int], *, noted: Mapping[str, str]) -> None:
+        """Take snapshots out of the table and set properties, by one commit.
+
+        Raises Conflict if a branch or a tag moved since, OutcomeUnknown.
+        """
+        required = same_refs(self.table.metadata, is_local=not isinstance(self.table.catalog, RestCatalog))
+        with self._committing("No row is lost: mend the cause, and a later round does it."):
+            updates = (removal_of(snapshot_ids), SetPropertiesUpdate(updates=dict(noted)))
+            self.table._do_commit(updates=updates, requirements=tuple(required))
+
+    def forget(self, key: str) -> None:
+        """Take a property out of the table. Raises Conflict, OutcomeUnknown; also if it is not there any more."""
+        same_table = AssertTableUUID(uuid=self.table.metadata.table_uuid)
+        with self._committing("No row is lost: mend the cause, and a later round does it."):
+            self.table._do_commit(updates=(RemovePropertiesUpdate(removals=[key]),), requirements=(same_table,))
 
     def _committing(self, remedy: str) -> AbstractContextManager[None]:
         return committing(self.log.title, CommitFailedException, remedy=remedy)
 
-    def _commit(self, change: Change, publication: Publication) -> None:
-        """Make the change by a new snapshot, even if no file changes: a stale commit fails only where a newer snapshot is."""
+    def _commit(self, change: Change, noted: dict[str, str], *, remedy: str) -> int:
+        with self._committing(remedy):
+            with COMMIT.around(error=iceberg_error, lost=iceberg_error):
+                self._make(change, noted)
+            return self.version
+
+    def _make(self, change: Change, noted: dict[str, str]) -> None:
+        """Make the change by a new snapshot, even if no file changes: a stale commit fails only where a newer snapshot is.
+
+        `noted` goes into the snapshot's summary and, if rows change, into the table's properties.
+        """
         table, schema, spec_id = self.table, self.table.schema(), self.table.spec().spec_id
-        noted = {_key(publication.pipeline, publication.sink): json.dumps(_notes(change, publication), separators=(",", ":"))}
         there = {file.file_path: file for file in self._data_files} if change.removed else {}
         transaction = table.transaction()
         update = transaction.update_snapshot(snapshot_properties=noted)
@@ -292,7 +327,10 @@ class Snapshot(TableSnapshot):
                 producer.delete_data_file(there[self._location(file)])
             for file in change.added:
                 producer.append_data_file(data_file(file, schema, location=self._location(file), spec_id=spec_id))
-        transaction.set_properties(noted)
+        if change.is_rewrite:
+            transaction._updates = as_rewrite(transaction._updates)
+        else:
+            transaction.set_properties(noted)
         self._commit_once(transaction)
 
     def _commit_once(self, transaction: Transaction, *requirements: TableRequirement) -> None:
@@ -381,38 +419,3 @@ def _stored(value: "pa.Scalar") -> Any:
 def _key(pipeline: PipelineName, sink: SinkName) -> str:
     """Return the property's name. It names no generation: a driver of an older one must find what a newer one did."""
     return f"{_NOTE}{pipeline}:{sink}"
-
-
-def _notes(change: Change, publication: Publication) -> Mapping[str, Any]:
-    """Return what the property says. The snapshot's summary repeats it, for people and for a look at an earlier batch."""
-    content, written_by = change.content, change.written_by
-    return {
-        "position": publication.position,
-        "ledger_id": publication.ledger_id,
-        "generation": publication.generation,
-        "query_id": publication.batch.query_id,
-        "batch_id": publication.batch.batch_id,
-        "rows": publication.totals.rows,
-        **({} if content is None else {"write": content.write, "decided": _pair(content.decided), "shown": _pair(content.shown)}),
-        **({} if written_by is None else {"written_by": written_by}),
-    }
-
-
-def _pair(totals: Totals) -> list[int | str]:
-    """Return rows and digest, the digest as a text: many readers of JSON take numbers for floating point."""
-    return [totals.rows, f"{totals.digest:016x}"]
-
-
-def _content_of(noted: Mapping[str, Any]) -> TableContent:
-    decided, shown = (Totals(rows=noted[name][0], digest=int(noted[name][1], 16)) for name in ("decided", "shown"))
-    return TableContent(write=noted["write"], decided=decided, shown=shown)
-
-
-def _mark_of(noted: Mapping[str, Any]) -> HighWaterMark:
-    return HighWaterMark(
-        position=Position(noted["position"]),
-        ledger_id=None if noted["ledger_id"] is None else LedgerId(noted["ledger_id"]),
-        generation=Generation(noted["generation"]),
-        query_id=QueryId(noted["query_id"]),
-        batch_id=BatchId(noted["batch_id"]),
-    )

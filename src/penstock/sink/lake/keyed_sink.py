@@ -35,6 +35,7 @@ class KeyedLakeSink(LakeSink):
             "stage": f"inline in the decision up to {limit} bytes a task, else Arrow files in {self._rows.root.url}",
             "publish": f"files with rows ({how} by {key}) are rewritten; then one commit to the "
             f"{self._log.title}: files and marker",
+            **self._rounds(),
         }
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:

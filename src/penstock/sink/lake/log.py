@@ -38,6 +38,7 @@ class Change:
 
     `written_by`: the nonce in the names of files that publishing itself wrote; a later look removes files of other tries by it.
     `is_exclusive`: the change was computed from all that the snapshot holds, so any commit since then is a conflict.
+    `is_rewrite`: the table has the same rows afterwards; who follows its changes finds none, and no marker moves.
     """
 
     added: Sequence[TableFile] = ()
@@ -45,6 +46,7 @@ class Change:
     content: TableContent | None = None
     written_by: str | None = None
     is_exclusive: bool = False
+    is_rewrite: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +63,11 @@ class TableSnapshot(Protocol):
     @property
     def version(self) -> int:
         """A number that grows with every commit of rows."""
+        ...
+
+    @property
+    def next_version(self) -> int:
+        """The version that an exclusive commit on this snapshot becomes, if nobody else's does."""
         ...
 
     @property
@@ -132,6 +139,20 @@ class TableSnapshot(Protocol):
         Return a version that has it: commits of others may have come between. Raises PublishFailed for a file that cannot be
         removed, Conflict if a commit of others stands against it, and OutcomeUnknown for any other error, after which it may be
         there. The snapshot must not be used afterwards.
+        """
+        ...
+
+    def rewrite(self, change: Change) -> int:
+        """Make a change that is a rewriting, in one commit that moves no marker and notes `written_by`: `next_version`, or none.
+
+        Return a version that has it. Raises as `commit`. The snapshot must not be used afterwards.
+        """
+        ...
+
+    def has_rewritten(self, version: int, nonce: str) -> bool | None:
+        """Return whether the commit that is `version` is the rewriting by `nonce`.
+
+        None if there is no such version yet, or the table does not record its commit any more. False is for ever.
         """
         ...
 

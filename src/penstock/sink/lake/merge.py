@@ -10,9 +10,8 @@ the batch is published, such files of its other tries are removed: none of these
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -20,26 +19,20 @@ import pyarrow as pa
 
 from penstock.core.deletes import split_deletes
 from penstock.core.faults import FaultPoint
-from penstock.core.model import Attempt, Nonce, Staged, Totals, new_nonce
-from penstock.core.row_hash import digest, row_hashes
-from penstock.errors import Conflict, ContentConflict, PenstockError, Retryable, StageFailed
-from penstock.protocols import SCHEMA_KEY
+from penstock.core.model import Nonce, Staged, Totals
+from penstock.errors import Conflict, ContentConflict, PenstockError
 from penstock.sink.lake.batch_keys import BatchKeys, Mask, Numbers
 from penstock.sink.lake.change import Decided
 from penstock.sink.lake.log import Change, TableFile, TableLog, TableSnapshot
-from penstock.sink.lake.staging import as_file, file_of, partition_values
-from penstock.sink.lake.statistics import STATISTICS, fingerprint
-from penstock.sink.parquet.account import Area, PieceState
+from penstock.sink.lake.staging import file_of
+from penstock.sink.lake.statistics import fingerprint
+from penstock.sink.lake.table_writer import LEFT, TableWriter, added, remove_unseen, step_error, try_after
 from penstock.sink.parquet.layout import attempt_of, is_owned
-from penstock.sink.parquet.stager import ParquetStager
 from penstock.sink.parquet.table import table_schema
 from penstock.sink.table.marker import minus
 
 MATCH = FaultPoint("lakekeys.match", "The keys of a file of the table are compared with those of a decided batch.")
 REWRITE = FaultPoint("lakekeys.rewrite", "The rows of a decided batch, and those that stay of files with its keys, are written.")
-COLLECT = FaultPoint("lakeleft.collect", "A file that was written for a try without a commit is removed.")
-
-_LEFT = "The %s: %s is in no version of the table, but could not be removed: %s. A full vacuum removes it."
 
 _log = logging.getLogger(__name__)
 
@@ -48,11 +41,6 @@ Origin: TypeAlias = tuple[tuple[str, ...], bytes, str | None, tuple[str, ...]]
 """What files were made of: paths of the table's files, a mask of the batch's rows that count, the columns' `fingerprint`, and the
 partition columns.
 """
-
-
-def merge_error(point: str) -> Retryable:
-    """Return the error of an armed fault point."""
-    return Retryable(f"{point} failed.", remedy="Try again.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +59,7 @@ class MergeByKey:
 
     decided: Decided
     spooled: "Callable[[], Iterator[pa.RecordBatch]]"
-    stager: ParquetStager
-    area: Area
+    writer: TableWriter
     log: TableLog
     _keys: BatchKeys | None = None
     _deleting: list[Mask] = field(default_factory=list)
@@ -96,7 +83,7 @@ class MergeByKey:
         content = self.decided.content_before(snapshot)
         self._show(rewritten)  # just before the commit, and looked at: a vacuum without any retention removes what no version has
         return Change(
-            added=[_added(piece) for piece in rewritten.pieces],
+            added=[added(piece) for piece in rewritten.pieces],
             removed=removed,
             content=content.after(self.decided.mode, self.decided.publication.totals, displaced=rewritten.displaced),
             written_by=rewritten.nonce,
@@ -115,9 +102,9 @@ class MergeByKey:
                 with self.log.reading():
                     nonce = seen.written_by(publication.position, publication.pipeline, publication.sink)
             for name in () if nonce is None else self._leftovers(nonce, everywhere=not is_settled):
-                self._remove(name)
+                remove_unseen(self.log, name)
         except (PenstockError, OSError) as error:
-            _log.warning(_LEFT, self.log.title, "what another try wrote", error)
+            _log.warning(LEFT, self.log.title, "what another try wrote", error)
 
     # --- which rows count, and which they meet
 
@@ -161,7 +148,7 @@ class MergeByKey:
         return [(file, self._matches[file.path]) for file in files]
 
     def _match(self, file: TableFile, keys: BatchKeys) -> Numbers:
-        with MATCH.around(error=merge_error, lost=merge_error):
+        with MATCH.around(error=step_error, lost=step_error):
             there = self.decided.reader.rows(file, keys.key)
             return keys.found_in(there) if self._is_upsert else keys.existing_in(there)
 
@@ -169,46 +156,33 @@ class MergeByKey:
 
     def _rewritten(self, removed: Sequence[TableFile], counted: Mask, snapshot: TableSnapshot) -> Rewritten:
         """Write these files and rows, or return what the last try wrote if it was made of the same."""
-        columns, field_ids = table_schema(self.decided.publication.schema).names, snapshot.field_ids
-        paths, numbers = tuple(file.path for file in removed), fingerprint(field_ids, columns)
+        columns = table_schema(self.decided.publication.schema).names
+        paths, numbers = tuple(file.path for file in removed), fingerprint(snapshot.field_ids, columns)
         of = (paths, np.packbits(counted).tobytes(), numbers, snapshot.partition_by)
         if self._newest is None or self._newest.of != of:
-            with REWRITE.around(error=merge_error, lost=merge_error), _staging_errors():
-                settings = replace(self.stager.settings, field_ids=field_ids, partition_by=snapshot.partition_by)
-                self._newest = self._write(removed, counted, replace(self.stager, settings=settings), of)
+            with REWRITE.around(error=step_error, lost=step_error):
+                self._newest = self._write(removed, counted, snapshot, of)
             self._written.append(self._newest)
         return self._newest
 
-    def _write(self, removed: Sequence[TableFile], counted: Mask, stager: ParquetStager, of: Origin) -> Rewritten:
+    def _write(self, removed: Sequence[TableFile], counted: Mask, snapshot: TableSnapshot, of: Origin) -> Rewritten:
         publication = self.decided.publication
-        schema = table_schema(publication.schema)
-        attempt = Attempt(
-            generation=publication.generation,
-            batch_id=publication.batch.batch_id,
-            partition=0,
-            task_attempt=0,
-            nonce=new_nonce(),
-        )
-        writer = stager.open(attempt, schema.with_metadata({SCHEMA_KEY: publication.schema.encode()}))
-        try:
-            displaced = self._counted_otherwise(removed)
+        attempt, displaced = try_after(publication), [self._counted_otherwise(removed)]
+
+        def remaining() -> "Iterator[pa.RecordBatch]":
             for batch, stays in self._rows(removed, counted):
-                displaced += self._totals(batch.filter(pa.array(~stays)))
-                kept = _cast(batch.filter(pa.array(stays)), schema)
-                writer.write(kept, hashes=pa.array(np.zeros(len(kept), np.uint64)), accounts=None)  # their digest is unused
-            return Rewritten(of=of, nonce=attempt.nonce, pieces=writer.finish(), displaced=displaced)
-        except BaseException:
-            writer.abandon()
-            raise
+                displaced.append(self.decided.reader.totals(batch.filter(pa.array(~stays))))
+                yield batch.filter(pa.array(stays))
+
+        pieces = self.writer.write(remaining(), attempt, schema=publication.schema, snapshot=snapshot)
+        return Rewritten(of=of, nonce=attempt.nonce, pieces=pieces, displaced=sum(displaced, Totals()))
 
     def _counted_otherwise(self, removed: Sequence[TableFile]) -> Totals:
         """Return how much more the marker counts of the files than their rows count in new ones, with the batch's columns."""
+        reader = self.decided.reader
         files = [file for file in removed if not self.decided.reader.hashes_alike(file)]
-        rows = (batch for file in files for batch in self.decided.reader.rows(file))
-        return minus(self.decided.content_of(files), sum(map(self._totals, rows), Totals()))
-
-    def _totals(self, rows: "pa.RecordBatch") -> Totals:
-        return Totals(rows=rows.num_rows, digest=digest(row_hashes(rows, self.decided.reader.row_digest)))
+        rows = (batch for file in files for batch in reader.rows(file))
+        return minus(self.decided.content_of(files), sum(map(reader.totals, rows), Totals()))
 
     def _rows(self, removed: Sequence[TableFile], counted: Mask) -> "Iterator[tuple[pa.RecordBatch, Mask]]":
         """Yield all rows of the files, then those of the batch, each time with the mask of those that stay."""
@@ -218,11 +192,11 @@ class MergeByKey:
 
     def _show(self, rewritten: Rewritten) -> None:
         """Move the files into the table's directory. Raises Conflict if a sweep took them, so that they are written again."""
-        pieces = [as_file(piece) for piece in rewritten.pieces]
-        gone = self.area.show(pieces)
-        if gone or any(self.area.state(piece) is not PieceState.SHOWN for piece in pieces):
+        try:
+            self.writer.show(rewritten.pieces)
+        except Conflict:
             self._newest = None
-            raise Conflict("files that were written for the commit were removed before it")
+            raise
 
     # --- collecting
 
@@ -230,20 +204,13 @@ class MergeByKey:
         """Yield the files of this publication's other tries: this object's and, if `everywhere`, all others in the directory."""
         yield from (file_of(piece.name) for each in self._written if each.nonce != nonce for piece in each.pieces)
         if everywhere:
-            yield from (file.name for file in list(self.area.files()) if self._is_of_other_try(file.name, nonce))
+            yield from (file.name for file in list(self.writer.area.files()) if self._is_of_other_try(file.name, nonce))
 
     def _is_of_other_try(self, name: str, nonce: str) -> bool:
         publication, attempt = self.decided.publication, attempt_of(name)
-        if attempt is None or not is_owned(name, self.stager.settings.owner) or attempt.nonce == nonce:
+        if attempt is None or not is_owned(name, self.writer.owner) or attempt.nonce == nonce:
             return False
         return (attempt.generation, attempt.batch_id) == (publication.generation, publication.batch.batch_id)
-
-    def _remove(self, name: str) -> None:
-        try:
-            with COLLECT.around(error=merge_error, lost=merge_error):
-                self.log.remove(name)
-        except (PenstockError, OSError) as error:
-            _log.warning(_LEFT, self.log.title, name, error)
 
 
 def _without(dropped: Numbers, batches: "Iterator[pa.RecordBatch]") -> "Iterator[tuple[pa.RecordBatch, Mask]]":
@@ -255,26 +222,3 @@ def _without(dropped: Numbers, batches: "Iterator[pa.RecordBatch]") -> "Iterator
         stays[dropped[first:last] - start] = False
         yield batch, stays
         start += batch.num_rows
-
-
-def _cast(batch: "pa.RecordBatch", schema: "pa.Schema") -> "pa.RecordBatch":
-    columns = [
-        column if column.type == field.type else column.cast(field.type)
-        for field, column in zip(schema, batch.columns, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _added(piece: Staged) -> TableFile:
-    values: Mapping[str, str | None] = partition_values(piece.name)
-    statistics = str(piece.ref[STATISTICS])
-    return TableFile(path=file_of(piece.name), size_bytes=piece.totals.size_bytes, values=values, statistics=statistics)
-
-
-@contextmanager
-def _staging_errors() -> Iterator[None]:
-    """Raise Retryable for what fails while files are written: the batch is decided, and its rows are still in the spool."""
-    try:
-        yield
-    except StageFailed as failure:
-        raise Retryable(f"Files of the table cannot be written: {failure.message}", remedy=failure.remedy) from failure

@@ -8,9 +8,11 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from penstock.core.model import RowDigest, Totals
+from penstock.core.row_hash import digest, row_hashes
 from penstock.sink.lake.log import TableFile
 from penstock.sink.lake.staging import piece_name
 from penstock.sink.parquet.account import Area
+from penstock.sink.parquet.field_ids import has_numbers
 from penstock.sink.parquet.row_file import RowFile, opened, own_schema
 from penstock.sink.parquet.table import filled_columns, read_content, read_rows
 from penstock.spark.schema import arrow_schema
@@ -36,6 +38,14 @@ class FileReader:
             name = piece_name(file.path, file.values)
             yield from read_rows(data, name=name, schema=self.schema, columns=columns, field_ids=file.field_ids)
 
+    def totals(self, rows: "pa.RecordBatch") -> Totals:
+        """Return the number of rows that `rows` yielded, and their digest."""
+        return Totals(rows=rows.num_rows, digest=digest(self.hashes(rows)))
+
+    def hashes(self, rows: "pa.RecordBatch") -> "pa.UInt64Array":
+        """Return the hash of each row."""
+        return row_hashes(rows, self.row_digest)
+
     def filled_column(self, files: Iterable[TableFile], columns: Sequence[str]) -> str | None:
         """Return a column that has a value in one of the files, None if none has. Without columns no file is opened."""
         for file in files if columns else ():
@@ -57,6 +67,13 @@ class FileReader:
         before = {field.name: field.type for field in arrow_schema(written)}
         now = {field.name: field.type for field in arrow_schema(self.schema) if field.name in before}
         return [*before.items()] == [*now.items()] and all(name == own for name, own in stored.columns.items())
+
+    def finds_all(self, file: TableFile) -> bool:
+        """Return whether Penstock wrote the file, and readers find all that it has, at any depth, under the names of then."""
+        with open_file(self.area, file) as data:
+            parquet = opened(data)
+            is_own, there = own_schema(parquet) is not None, parquet.schema_arrow
+        return is_own and (file.field_ids is None or has_numbers(there, file.field_ids))
 
 
 def open_file(area: Area, file: TableFile) -> BinaryIO:

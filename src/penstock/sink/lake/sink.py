@@ -24,11 +24,13 @@ from penstock.core.model import (
     SweepCut,
     Waiting,
 )
-from penstock.errors import Failed, LedgerMismatch, Refused, Retryable
+from penstock.errors import Failed, LedgerMismatch, PublishFailed, Refused, Retryable
 from penstock.protocols import Signature, SinkDecisions, TaskCheck
 from penstock.sink.lake.change import Decided, MakesChange
 from penstock.sink.lake.growth import Growth
 from penstock.sink.lake.log import TableLog, TableSnapshot
+from penstock.sink.lake.maintained_table import MaintainedTable
+from penstock.sink.lake.maintenance import Maintenance, Upkeep
 from penstock.sink.lake.merge import MergeByKey
 from penstock.sink.lake.publication import LakePublication
 from penstock.sink.lake.reader import FileReader
@@ -36,6 +38,7 @@ from penstock.sink.lake.row_validator import require_key
 from penstock.sink.lake.staged_files import StagedFiles
 from penstock.sink.lake.staging import FlatUploads
 from penstock.sink.lake.statistics import FileNotes, fingerprint
+from penstock.sink.lake.table_writer import TableWriter
 from penstock.sink.lake.verification import VerifiedTable
 from penstock.sink.lake.write_mode import APPENDING, REPLACE, WriteMode, decided_mode, require_mode
 from penstock.sink.parquet.account import Area
@@ -86,6 +89,7 @@ class LakeSink:
         inline_limit_bytes: int = INLINE_LIMIT_BYTES,
         mode: WriteMode = APPENDING,
         spool: Spool | None = None,
+        maintenance: Maintenance | None = None,
     ) -> None:
         with settings_of(name):
             require_mode(mode, tuple(partition_by))
@@ -94,6 +98,7 @@ class LakeSink:
         self._pipeline = pipeline
         self._account = account
         self._log = log
+        self._upkeep = None if maintenance is None else Upkeep(maintenance, title=log.title)
         self._create, self._adds_columns = create, schema_changes == "add"
         self._settings = WriteSettings(
             sink=name,
@@ -108,6 +113,7 @@ class LakeSink:
         self._uploads: FlatUploads | None = None
         self._lock = RLock()
         self._published_at, self._synced = Position(0), -1
+        self._undurable: PublishFailed | None = None
         self._has_staged, self._is_settled = False, False
         self._prepared_for: tuple[PipelineName, str] | None = None
         self._is_recovered = False
@@ -125,7 +131,11 @@ class LakeSink:
             "stage": f"{files}, invisible: {self._account.staging}",
             "publish": f"{self._account.publishing}; then one commit to the {self._log.title}: files "
             f"({self._mode.write}) and marker",
+            **self._rounds(),
         }
+
+    def _rounds(self) -> Mapping[str, str]:
+        return {} if self._upkeep is None else {"maintain": self._upkeep.describe()}
 
     # --- checks
 
@@ -216,6 +226,18 @@ class LakeSink:
                 self._claim(publication.ledger_id)
             return self._publish(publication, mode)
 
+    def maintain_target(self, publication: Publication) -> Sequence[str]:
+        """Compact and clean the table, as its settings say. Return warnings, and raise nothing."""
+        if self._upkeep is None:
+            return ()
+        with self._lock:
+            return self._upkeep.after_batch(lambda: self._maintained(publication))
+
+    def _maintained(self, publication: Publication) -> MaintainedTable:
+        area = self._area(publication.pipeline)
+        reader = FileReader(area=area, schema=publication.schema, row_digest=self._settings.row_digest)
+        return MaintainedTable(publication=publication, log=self._log, reader=reader, writer=self._writer(area), sync=self._sync)
+
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
         return self._area(cut.pipeline).sweep(cut, dry_run=dry_run)
 
@@ -274,9 +296,7 @@ class LakeSink:
         changes = self._changes(publication, mode)
         is_settled, self._is_settled = self._is_settled, False  # until it is published, and its leftovers are removed
         shown = LakePublication(log=self._log, changes=changes, publication=publication, since=self._published_at).publish()
-        since = self._synced if self._synced >= 0 else max(-1, shown.version - _RECENT)
-        self._log.sync(since=since, upto=shown.version)
-        self._synced = max(self._synced, shown.version)
+        self._sync(shown.version)
         self._published_at = max(self._published_at, publication.position)
         self._is_recovered |= not self._has_staged
         changes.settle(committed=shown.committed, seen=shown.seen, is_settled=is_settled)
@@ -284,6 +304,21 @@ class LakeSink:
             self._spool.discard(publication.staged, pipeline=publication.pipeline)
         self._is_settled = True
         return shown.published
+
+    def _sync(self, version: int) -> None:
+        """Make the commits up to `version` durable that were not made so before. Raises PublishFailed.
+
+        Once it has failed it always does: another flush may succeed although nothing was written.
+        """
+        if self._undurable is not None:
+            raise self._undurable
+        since = self._synced if self._synced >= 0 else max(-1, version - _RECENT)
+        try:
+            self._log.sync(since=since, upto=version)
+        except PublishFailed as failure:
+            self._undurable = failure
+            raise
+        self._synced = max(self._synced, version)
 
     def _changes(self, publication: Publication, mode: WriteMode) -> MakesChange:
         area = self._area(publication.pipeline)
@@ -296,15 +331,19 @@ class LakeSink:
                 f"Batch {publication.batch.batch_id} was decided with write: {mode.write}, and sink {self.name!r} has no spool.",
                 remedy=f"Set `write: {mode.write}` and `key` back and start again.",
             )
-        spool, uploads = self._spool, self._uploads or FlatUploads(place=area.prepare())
-        settings = replace(self._settings, footer_notes=FileNotes(), inline_limit_bytes=0)
+        spool = self._spool
         return MergeByKey(
             decided=decided,
             spooled=lambda: spool.read(publication.staged, pipeline=publication.pipeline),
-            stager=ParquetStager(settings=settings, areas={ONLY_ACCOUNT: uploads}),
-            area=area,
+            writer=self._writer(area),
             log=self._log,
         )
+
+    def _writer(self, area: Area) -> TableWriter:
+        """Return what the driver itself writes files of the table with."""
+        uploads = self._uploads or FlatUploads(place=area.prepare())
+        settings = replace(self._settings, footer_notes=FileNotes(), inline_limit_bytes=0)
+        return TableWriter(stager=ParquetStager(settings=settings, areas={ONLY_ACCOUNT: uploads}), area=area)
 
     def _report(self, snapshot: TableSnapshot, table: VerifiedTable, decisions: SinkDecisions) -> SinkReport:
         """Compare files with the ledger; or, once rows replaced others, the rows of the table with what its marker counts."""

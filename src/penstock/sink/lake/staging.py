@@ -2,15 +2,20 @@
 
 A piece is named as in a table of Hive: `day=2026-01-31/part-….parquet`. The file itself lies in the table's directory, without
 the partition's: the values are in the table's list of its files, and no reader has to agree with another on how a path is
-escaped.
+escaped. A file that a compaction writes is named `compact-<version>-….parquet`: it becomes a part of the table by the commit that
+is this version, or never.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
-from penstock.core.model import Staged
+from penstock.core.model import Nonce, Staged
 from penstock.sink.parquet.account import Allowance, Upload, UploadArea
 from penstock.sink.parquet.layout import NULL, escape, unescape
+
+_COMPACTED: Final = re.compile(r"compact-(\d+)-g\d+-b\d+-p\d+-t\d+-([0-9a-f]{16})-")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,3 +54,14 @@ def piece_name(file: str, values: Mapping[str, str | None]) -> str:
     """Return the name of the piece whose file is `file`, for partition values in the order of the table's columns."""
     directories = [f"{escape(column)}={NULL if text is None else escape(text)}" for column, text in values.items()]
     return "/".join((*directories, file_of(file)))
+
+
+def compaction_prefix(version: int) -> str:
+    """Return the first part in the names of the files of a compaction that would become this version of the table."""
+    return f"compact-{version}"
+
+
+def compaction_in(name: str) -> tuple[int, Nonce] | None:
+    """Return the version that the compaction which wrote the file would become, and its nonce; None for any other file."""
+    found = _COMPACTED.match(file_of(name))
+    return None if found is None else (int(found[1]), Nonce(found[2]))

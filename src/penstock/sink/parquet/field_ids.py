@@ -1,6 +1,6 @@
 """Numbers of columns in the schema of a Parquet file, as readers of Iceberg look columns up by number."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
@@ -27,6 +27,11 @@ def columns_by_number(schema: "pa.Schema", ids: Mapping[str, int]) -> Mapping[st
     return {names[number]: name for name, number in numbers.items() if number in names}
 
 
+def has_numbers(schema: "pa.Schema", ids: Mapping[str, int]) -> bool:
+    """Return whether every field of a file, at any depth, has the number that `ids` have for its path."""
+    return all(ids.get(path) == number for field in schema for path, number in _by_path(field, field.name))
+
+
 def require_found(schema: "pa.Schema", ids: Mapping[str, int]) -> None:
     """Raise ValueError if readers of a table with the numbers `ids` do not find all that a file has."""
     known = {None, *ids.values()}
@@ -37,19 +42,25 @@ def require_found(schema: "pa.Schema", ids: Mapping[str, int]) -> None:
 
 def _numbers(field: "pa.Field") -> Iterator[int | None]:
     """Yield the number of a field, and those inside of it."""
+    return (number for _, number in _by_path(field, field.name))
+
+
+def _by_path(field: "pa.Field", path: str) -> Iterator[tuple[str, int | None]]:
+    """Yield path and number of a field, and of those inside of it."""
     text = (field.metadata or {}).get(_KEY)
-    yield None if text is None else int(text)
-    for inner in _fields_in(field.type):
-        yield from _numbers(inner)
+    yield path, None if text is None else int(text)
+    for name, inner in _fields_in(field.type).items():
+        yield from _by_path(inner, f"{path}.{name}")
 
 
-def _fields_in(kind: "pa.DataType") -> Sequence["pa.Field"]:
+def _fields_in(kind: "pa.DataType") -> Mapping[str, "pa.Field"]:
+    """Return the fields inside of a type, by their part of a path."""
     if pa.types.is_struct(kind):
-        return list(kind)
+        return {field.name: field for field in kind}
     if pa.types.is_map(kind):
-        return [kind.key_field, kind.item_field]
+        return {"key": kind.key_field, "value": kind.item_field}
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    return [kind.value_field] if is_list else []
+    return {"element": kind.value_field} if is_list else {}
 
 
 def _numbered(field: "pa.Field", path: str, ids: Mapping[str, int]) -> "pa.Field":

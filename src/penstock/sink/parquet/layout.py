@@ -19,6 +19,8 @@ import pyarrow as pa
 from penstock.core.model import Attempt, BatchId, Generation, PipelineName, SinkName
 from penstock.errors import StageFailed, Usage
 
+DECIDED_PREFIX = "part"
+"""The first part in the name of a file whose rows a batch decided."""
 _SUFFIX = ".parquet"
 _OWNER = re.compile(r"-\d{5}-([0-9a-f]{8})$")
 
@@ -28,10 +30,12 @@ def owner_of(pipeline: PipelineName, sink: SinkName) -> str:
     return hashlib.sha256(f"{pipeline}\n{sink}".encode()).hexdigest()[:8]
 
 
-def file_name(attempt: Attempt, *, number: int, owner: str, compression: str, directories: str) -> str:
+def file_name(
+    attempt: Attempt, *, number: int, owner: str, compression: str, directories: str, prefix: str = DECIDED_PREFIX
+) -> str:
     """Return the name of the `number`-th file of `attempt`, relative to the account's root."""
     codec = "" if compression == "none" else f".{compression}"
-    base = f"part-{attempt.token}-{number:05d}-{owner}{codec}{_SUFFIX}"
+    base = f"{prefix}-{attempt.token}-{number:05d}-{owner}{codec}{_SUFFIX}"
     return f"{directories}/{base}" if directories else base
 
 

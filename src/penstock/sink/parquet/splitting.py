@@ -17,7 +17,7 @@ from penstock.core.model import NEWEST_ROW_DIGEST, AccountName, Json, RowDigest,
 from penstock.core.row_hash import digest, row_hashes
 from penstock.errors import StageFailed
 from penstock.sink.parquet.encoding import Encodings
-from penstock.sink.parquet.layout import PartitionColumn, Value, is_lost_as_directory, partition_columns
+from penstock.sink.parquet.layout import DECIDED_PREFIX, PartitionColumn, Value, is_lost_as_directory, partition_columns
 
 INLINE_LIMIT_BYTES = 100 * 1024
 """Per attempt, however many files it has, as for the spool. A decision holds up to this much for each of its tasks."""
@@ -35,7 +35,8 @@ class WriteSettings:
     Arrow data in memory, `buffer_bytes` for all files of an attempt together. Small files of an attempt travel in the decision,
     up to `inline_limit_bytes` in all, if the store can put them at once. `owner` is part of every file's name. `row_digest`: how
     rows are hashed, as the ledger states. `footer_notes` adds to `Staged.ref` what publishing needs of each file's footer.
-    `field_ids`: the ids of the columns in the files, by path as `with_field_ids` takes them.
+    `field_ids`: the ids of the columns in the files, by path as `with_field_ids` takes them. `prefix`: the first part of file
+    names; files with another one than `part` are those of no batch.
     """
 
     sink: SinkName
@@ -55,6 +56,7 @@ class WriteSettings:
     row_digest: RowDigest = NEWEST_ROW_DIGEST
     footer_notes: FooterNotes | None = None
     field_ids: Mapping[str, int] | None = None
+    prefix: str = DECIDED_PREFIX
 
 
 _OWN_SHARE = 16

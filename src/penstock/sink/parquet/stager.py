@@ -174,7 +174,12 @@ class ParquetStageWriter:
         settings, number = self._settings, self._files
         self._files += 1
         return account, file_name(
-            self._attempt, number=number, owner=settings.owner, compression=settings.compression, directories=directories
+            self._attempt,
+            number=number,
+            owner=settings.owner,
+            compression=settings.compression,
+            directories=directories,
+            prefix=settings.prefix,
         )
 
     def _begin(self, account: AccountName, name: str) -> PartFile:

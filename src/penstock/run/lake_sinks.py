@@ -1,0 +1,101 @@
+"""Sinks of Delta and Iceberg tables, made from their settings. Nothing is connected or written yet."""
+
+from typing import TYPE_CHECKING
+
+from penstock.core.model import PipelineName, SinkName
+from penstock.protocols import Sink
+from penstock.run.runtime import now_ms
+from penstock.spec.delta import Delta
+from penstock.spec.iceberg import Iceberg
+from penstock.spec.lake import LakeTable
+
+if TYPE_CHECKING:
+    from penstock.sink.lake.log import TableLog
+    from penstock.sink.lake.maintained_table import CleansTable
+    from penstock.sink.lake.maintenance import Maintenance
+    from penstock.sink.parquet.directory.account import DirectoryAccount
+    from penstock.sink.parquet.object.account import ObjectAccount
+    from penstock.sink.spool import SpoolRoot
+    from penstock.spec.maintenance import Maintenance as MaintenanceSettings
+
+
+def delta_sink(name: SinkName, settings: Delta, *, pipeline: PipelineName, spool: "SpoolRoot") -> Sink:
+    """Return a sink that fills a Delta table. Raises ImportError where its library is not installed."""
+    from penstock.sink.delta.log import delta_log
+    from penstock.sink.delta.vacuum import Vacuum
+
+    account = _delta_account(settings)
+    log, given = delta_log(account), settings.maintenance
+    cleaner = None
+    if given is not None and given.vacuum_after is not None:
+        cleaner = Vacuum(log=log, after_ms=given.vacuum_after, now_ms=now_ms)
+    maintenance = _maintenance(settings, given, cleaner)
+    return _lake_sink(name, settings, pipeline=pipeline, spool=spool, account=account, log=log, maintenance=maintenance)
+
+
+def iceberg_sink(name: SinkName, settings: Iceberg, *, pipeline: PipelineName, spool: "SpoolRoot") -> Sink:
+    """Return a sink that fills an Iceberg table. Raises ImportError where its library is not installed."""
+    from penstock.sink.iceberg.catalog import CatalogAddress
+    from penstock.sink.iceberg.expiry import Expiry
+    from penstock.sink.iceberg.log import IcebergTable
+    from penstock.sink.iceberg.place import place_of
+
+    place, given = place_of(settings.url, settings.options), settings.maintenance
+    catalog = CatalogAddress(url=settings.catalog, name=settings.catalog_name, options=settings.catalog_options)
+    table = IcebergTable(catalog=catalog, name=settings.table, place=place)
+    cleaner = None
+    if given is not None and given.expire_snapshots_after is not None:
+        cleaner = Expiry(log=table, after_ms=given.expire_snapshots_after, retain_last=given.retain_last, now_ms=now_ms)
+    maintenance = _maintenance(settings, given, cleaner)
+    return _lake_sink(name, settings, pipeline=pipeline, spool=spool, account=place.account, log=table, maintenance=maintenance)
+
+
+def _delta_account(settings: Delta) -> "DirectoryAccount | ObjectAccount":
+    from penstock.sink.parquet import directory_account, object_account
+
+    if settings.directory is None:
+        return object_account(settings.path, options=settings.options)
+    return directory_account(settings.directory)
+
+
+def _maintenance(settings: LakeTable, given: "MaintenanceSettings | None", cleaner: "CleansTable | None") -> "Maintenance | None":
+    from penstock.sink.lake.maintenance import Maintenance
+
+    if given is None:
+        return None
+    target_bytes = None if given.compact is None else given.compact.target_file_size or settings.target_file_size
+    return Maintenance(every=given.every, target_bytes=target_bytes, cleaner=cleaner)
+
+
+def _lake_sink(
+    name: SinkName,
+    settings: LakeTable,
+    *,
+    pipeline: PipelineName,
+    spool: "SpoolRoot",
+    account: "DirectoryAccount | ObjectAccount",
+    log: "TableLog",
+    maintenance: "Maintenance | None",
+) -> Sink:
+    from penstock.sink.lake.keyed_sink import lake_sink
+    from penstock.sink.lake.write_mode import WriteMode
+    from penstock.sink.spool import Spool
+
+    return lake_sink(
+        name=name,
+        pipeline=pipeline,
+        account=account,
+        log=log,
+        mode=WriteMode(
+            write=settings.write,
+            key=settings.key if settings.write in {"upsert", "insert_if_absent"} else (),
+            deletes=settings.deletes is not None,
+        ),
+        spool=Spool(root=spool, sink=name),
+        partition_by=settings.partition_by,
+        create=settings.create,
+        schema_changes=settings.schema_changes,
+        compression=settings.compression,
+        target_file_size_bytes=settings.target_file_size,
+        maintenance=maintenance,
+    )
