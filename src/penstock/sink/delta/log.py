@@ -45,7 +45,7 @@ from penstock.sink.parquet.object.account import ObjectAccount
 
 PREPARE = FaultPoint("delta.prepare", "The table is looked at, and created if it is missing.")
 LOOK = FaultPoint("delta.look", "The table's newest snapshot is read, with its marker.")
-COMMIT = FaultPoint("delta.commit", "The files of a decided batch and the marker, or of a compaction, are committed to the log.")
+COMMIT = FaultPoint("delta.commit", "The files of a decided batch and the marker are committed to the log.")
 
 _INTERVAL: Final = "delta.checkpointInterval"
 _CHECKPOINT_INTERVAL: Final = 10
@@ -245,8 +245,7 @@ class Snapshot(TableSnapshot):
             now_ms=int(time.time() * 1000),
         )
         with self._committing("No row changed: mend the cause, and a later round does it."):
-            with COMMIT.around(error=delta_error, lost=delta_error):
-                is_made = self.place.add_to_log(f"{self.next_version:020d}.json", rewriting.entry())
+            is_made = self.place.add_to_log(f"{self.next_version:020d}.json", rewriting.entry())
             if is_made:
                 self._add_checkpoint()
         if not is_made:
