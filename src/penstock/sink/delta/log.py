@@ -45,7 +45,7 @@ from penstock.sink.parquet.object.account import ObjectAccount
 
 PREPARE = FaultPoint("delta.prepare", "The table is looked at, and created if it is missing.")
 LOOK = FaultPoint("delta.look", "The table's newest snapshot is read, with its marker.")
-COMMIT = FaultPoint("delta.commit", "The files of a decided batch and the marker are committed to the log.")
+COMMIT = FaultPoint("delta.commit", "The files of a decided batch and the marker, or of a compaction, are committed to the log.")
 
 _INTERVAL: Final = "delta.checkpointInterval"
 _CHECKPOINT_INTERVAL: Final = 10
@@ -245,7 +245,8 @@ class Snapshot(TableSnapshot):
             now_ms=int(time.time() * 1000),
         )
         with self._committing("No row changed: mend the cause, and a later round does it."):
-            is_made = self.place.add_to_log(f"{self.next_version:020d}.json", rewriting.entry())
+            with _at_commit():
+                is_made = self.place.add_to_log(f"{self.next_version:020d}.json", rewriting.entry())
             if is_made:
                 self._add_checkpoint()
         if not is_made:
@@ -292,7 +293,7 @@ class Snapshot(TableSnapshot):
         removed = [self._removed(file) for file in change.removed]
         actions: list[AddAction | RemoveAction] = [*(self._added(file) for file in change.added), *removed]
         with self._committing(remedy):
-            with COMMIT.around(error=delta_error, lost=delta_error):
+            with _at_commit():
                 self.table.create_write_transaction(
                     actions,
                     "append",
@@ -343,6 +344,10 @@ class Snapshot(TableSnapshot):
 def delta_log(account: DirectoryAccount | ObjectAccount) -> DeltaLog:
     """Return the log of the table whose files are in `account`."""
     return DeltaLog(place=place_of(account))
+
+
+def _at_commit() -> AbstractContextManager[None]:
+    return COMMIT.around(error=delta_error, lost=delta_error)
 
 
 def _options(place: TablePlace) -> dict[str, str] | None:
