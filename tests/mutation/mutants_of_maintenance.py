@@ -106,7 +106,7 @@ MUTANTS_OF_MAINTENANCE = (
         file=REWRITING,
         find='        yield {"metaData": self.metadata}\n',
         replace="",
-        tests=(f"{BESIDE}::test_what_the_library_began_before_is_refused[optimize]",),
+        tests=(f"{BESIDE}::test_what_the_library_began_before_is_refused[optimize-delta]",),
     ),
     Mutant(
         bug=19,
