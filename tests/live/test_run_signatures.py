@@ -163,7 +163,7 @@ def test_a_spool_that_could_not_be_signed_takes_no_batch(plan_at: Callable[..., 
     try:
         with closing(assemble(first)) as runtime:
             prepare(runtime, schema=SCHEMA)
-            coordinator = coordinator_of(runtime)
+            coordinator = coordinator_of(runtime, stop_wanted=lambda: True)  # tries twice, not for a minute
             assert "cannot be read or written" in str(coordinator.open(opened_by_this_process(runtime)).warnings)
             faults.arm("")
             with pytest.raises(Retryable, match="has not signed"):
