@@ -98,10 +98,10 @@ class PostgresServer:
         """Processes of the server that outlive it for a moment, and keep the next one from starting: each is a session leader."""
         return [int(link.parent.name) for link in Path("/proc").glob("[0-9]*/cwd") if _leads_to(link, self._data)]
 
-    def database(self, name: str) -> str:
-        """The URL of an empty database that belongs to the role."""
+    def database(self, name: str, *, template: str = "template1") -> str:
+        """The URL of an empty database that belongs to the role: with what is in `template`, to which nobody is connected."""
         with self.admin() as connection:
-            connection.execute(f'CREATE DATABASE "{name}" OWNER {ROLE}')
+            connection.execute(f'CREATE DATABASE "{name}" OWNER {ROLE} TEMPLATE "{template}"')
             self._databases.append(name)
             if len(self._databases) > _KEPT:
                 self._drop_oldest(connection)
