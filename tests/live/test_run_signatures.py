@@ -65,6 +65,12 @@ def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     return {"url": kept.place.url, "options": kept.place.options}
 
 
+@pytest.fixture(autouse=True)
+def _ledgers_are_proved_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each start has writers race for its ledger: twenty times, which takes longer than the rest of it. Others test that."""
+    monkeypatch.setattr("penstock.ledger.self_test.ROUNDS", 2)
+
+
 @pytest.fixture
 def plan_at(shared: Any, tmp_path: Path) -> Callable[..., DeliveryPlan]:
     """A pipeline with that spool, and ledger and table in a home of its own."""
