@@ -73,6 +73,8 @@ class DeltaLog(TableLog):
     format: ClassVar = "Delta"
     library: ClassVar = f"deltalake {deltalake.__version__}"
     damaged: ClassVar = (DeltaError, pa.ArrowException, ValueError)
+    or_kept: ClassVar = "; or set existing_rows: keep, and they are counted with its first batch"
+    keeps_application_versions: ClassVar = True
 
     place: TablePlace
 
@@ -162,6 +164,9 @@ class Snapshot(TableSnapshot):
 
     def require_fit(self, schema: str, partition_by: Sequence[str]) -> None:
         require_fit(self.table_schema(), schema, partition_by, where=self.place.uri)
+
+    def application_version(self, application: str) -> int | None:
+        return self.table.transaction_version(application)
 
     def table_schema(self) -> TableSchema:
         """Return the columns, and what else a writer of the table must know."""

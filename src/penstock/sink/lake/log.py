@@ -90,6 +90,10 @@ class TableSnapshot(Protocol):
         """What undoes a change of the table's columns, as the beginning of a remedy."""
         return "Alter the table back to what it was"
 
+    def application_version(self, application: str) -> int | None:  # noqa: ARG002 - few formats keep such versions
+        """Return the version of the newest commit of another writer's `application`, None if the table keeps none."""
+        return None
+
     def require_supported(self, mode: WriteMode) -> None:
         """Raise Refused for a table with a feature that Penstock does not write, or that forbids what `mode` does to rows."""
         ...
@@ -166,6 +170,10 @@ class TableLog(Protocol):
     """The library that reads and writes it, with its version."""
     damaged: ClassVar[tuple[type[Exception], ...]]
     """What the library raises for a table that it does not understand. Any OSError means that a place did not answer."""
+    or_kept: ClassVar[str] = ""
+    """What else than a table of its own lets a sink start whose table holds rows of others, as the end of a remedy."""
+    keeps_application_versions: ClassVar[bool] = False
+    """Whether any writer can leave the version of its newest commit in the table."""
 
     @property
     def uri(self) -> str:

@@ -31,18 +31,37 @@ def require_key(rows: "pa.Schema", key: Sequence[str]) -> None:
             )
 
 
+def require_sequence(rows: "pa.Schema", column: str) -> None:
+    """Raise Usage unless the rows have the column of `sequence_by`, with values that have an order."""
+    index = rows.get_field_index(column)
+    if index < 0:
+        raise Usage(
+            f"sequence_by names column {column!r}, but the rows have {', '.join(rows.names)}.",
+            remedy="Correct `sequence_by:` of the sink.",
+        )
+    kind = rows.field(index).type
+    if pa.types.is_nested(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind) or pa.types.is_boolean(kind):
+        raise Usage(
+            f"The column {column!r} of sequence_by has the type {kind}, which puts rows in no order.",
+            remedy="Cast it in the transform to BIGINT, DECIMAL or TIMESTAMP, or choose another column.",
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyValidator:
-    """The check of rows in the tasks; picklable. A decided row that no file can hold would stop the pipeline for good."""
+    """The check of rows in the tasks; picklable. A decided row that no file can hold would stop the pipeline for good.
+
+    `filled`: the columns in which no row has NULL.
+    """
 
     table: str
-    key: tuple[str, ...]
+    filled: tuple[str, ...]
     files: WriteSettings
 
     def __call__(self, rows: "pa.RecordBatch") -> None:
-        """Raise StageFailed for a null in the key, a text that is not UTF-8, or a partition value without a directory."""
+        """Raise StageFailed for a null in such a column, a text that is not UTF-8, or a partition value without a directory."""
         require_valid(rows, sink=self.files.sink)
-        for name in self.key:
+        for name in self.filled:
             if rows.column(rows.schema.get_field_index(name)).null_count:
                 raise StageFailed(
                     f"Sink {self.files.sink!r} cannot store these rows in table {self.table!r}: found NULL in column {name!r}, "

@@ -34,7 +34,7 @@ from penstock.sink.lake.maintenance import Maintenance, Upkeep
 from penstock.sink.lake.merge import MergeByKey
 from penstock.sink.lake.publication import LakePublication
 from penstock.sink.lake.reader import FileReader
-from penstock.sink.lake.row_validator import require_key
+from penstock.sink.lake.row_validator import require_key, require_sequence
 from penstock.sink.lake.staged_files import StagedFiles
 from penstock.sink.lake.staging import FlatUploads
 from penstock.sink.lake.statistics import FileNotes, fingerprint
@@ -173,6 +173,18 @@ class LakeSink:
         with self._log.reading():
             return snapshot.described_marker(pipeline, self.name)
 
+    @property
+    def keeps_application_versions(self) -> bool:
+        return self._log.keeps_application_versions
+
+    def application_version(self, application: str) -> int | None:
+        """Return the newest version that `application` committed to the table with its rows, None if it committed none."""
+        snapshot = self._log.newest()
+        if snapshot is None:
+            return None
+        with self._log.reading():
+            return snapshot.application_version(application)
+
     # --- the life of a batch
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
@@ -246,6 +258,8 @@ class LakeSink:
         snapshot = self._log.newest()
         if snapshot is None:
             return without_marker(decisions, f"There is no {self._log.title}.")
+        if self._mode.keeps_rows and snapshot.marker(self._pipeline, self.name) is None:
+            return without_marker(decisions, f"The {self._log.title} has no marker of sink {self.name!r}.")
         with self._log.reading():
             table = VerifiedTable(snapshot, self._area(), pipeline=self._pipeline, sink=self.name)
             report = self._report(snapshot, table, decisions)
@@ -396,6 +410,8 @@ class LakeSink:
         with settings_of(self.name):
             self._log.require_storable(schema, self._settings.partition_by)
             require_key(arrow_schema(schema), self._mode.key)
+            if self._mode.sequence_by is not None:
+                require_sequence(arrow_schema(schema), self._mode.sequence_by)
 
     def _require_creatable(self, area: Area) -> None:
         """Raise Refused if tables may not be created, or files are there: decided ones, say, of a table that was removed."""
@@ -418,14 +434,14 @@ class LakeSink:
             snapshot.require_supported(self._mode)
             snapshot.require_fit(growth.schema_there(snapshot), self._settings.partition_by)
             growth.require_none_left_out(snapshot, FileReader(area=area, schema=schema, row_digest=self._settings.row_digest))
-            if area.claimed_by() is not None or snapshot.marker(pipeline, self.name) is not None:
+            if self._mode.keeps_rows or area.claimed_by() is not None or snapshot.marker(pipeline, self.name) is not None:
                 return
             found = next(snapshot.files(), None)
         if found is not None:
             raise Refused(
                 f"The {self._log.title} holds rows that sink {self.name!r} of pipeline {pipeline!r} did not deliver, "
                 f"{found.path} for one: `penstock verify` could not tell what is missing.",
-                remedy="Give the sink a table of its own, and let readers read both.",
+                remedy=f"Give the sink a table of its own, and let readers read both{self._log.or_kept}.",
             )
 
     def _require_own(self, area: Area, pipeline: PipelineName) -> None:
