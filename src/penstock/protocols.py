@@ -308,20 +308,6 @@ class HasMarker(Protocol):
         ...
 
 
-@runtime_checkable
-class HasApplicationVersions(Protocol):
-    """A sink into tables in which any writer leaves the version of its newest commit, under the id of its application."""
-
-    @property
-    def keeps_application_versions(self) -> bool:
-        """Whether its tables keep such versions: not those of every format do."""
-        ...
-
-    def application_version(self, application: str) -> int | None:
-        """Return the newest version that `application` committed, None if it committed none. Delta's `txnAppId` is such an id."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
     """The entry of the ledger for which a sink stages. No other ledger has an entry of this nonce at this position.

@@ -1,11 +1,30 @@
 """What another program delivered, by the application versions in the sinks' tables: `txnAppId` and `txnVersion` of Delta."""
 
 from collections.abc import Iterator, Sequence
+from typing import Protocol, runtime_checkable
 
 from penstock.core.model import SinkName
 from penstock.errors import Refused, Usage
 from penstock.observe.status import CheckpointPosition
-from penstock.protocols import HasApplicationVersions, Sink
+from penstock.protocols import Sink
+
+
+class KeepsApplicationVersions(Protocol):
+    """A table in which any writer can leave the version of its newest commit, under the id of its application."""
+
+    def application_version(self, application: str) -> int | None:
+        """Return the newest version that `application` committed, None if it committed none. Delta's `txnAppId` is such an id."""
+        ...
+
+
+@runtime_checkable
+class _FillsTable(Protocol):
+    @property
+    def applications(self) -> KeepsApplicationVersions | None: ...
+
+
+def _table_of(sink: Sink) -> KeepsApplicationVersions | None:
+    return sink.applications if isinstance(sink, _FillsTable) else None
 
 
 def delivered_by(application: str, sinks: Sequence[Sink], position: CheckpointPosition) -> tuple[str, ...]:
@@ -14,15 +33,16 @@ def delivered_by(application: str, sinks: Sequence[Sink], position: CheckpointPo
     The program wrote each batch with its number as version. Raises Refused for a batch that is there and would run again, and for
     a table without a version of the application; Usage if no sink has such tables.
     """
-    if not any(isinstance(sink, HasApplicationVersions) and sink.keeps_application_versions for sink in sinks):
+    if not any(map(_table_of, sinks)):
         raise Usage("--txn-app-id is given, but no sink fills a Delta table.", remedy="Leave it out.")
     return tuple(_stated(application, sinks, position))
 
 
 def _stated(application: str, sinks: Sequence[Sink], position: CheckpointPosition) -> Iterator[str]:
     for sink in sinks:
-        if isinstance(sink, HasApplicationVersions) and sink.keeps_application_versions:
-            yield _compared(application, sink.name, sink.application_version(application), position)
+        table = _table_of(sink)
+        if table is not None:
+            yield _compared(application, sink.name, table.application_version(application), position)
         else:
             yield (
                 f"Sink {sink.name!r} has no versions of other programs: what the checkpoint reads again gets TWICE into it if it "

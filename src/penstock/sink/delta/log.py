@@ -108,6 +108,10 @@ class DeltaLog(TableLog):
                 remedy="Try again. If it fails again, find out who else writes to the table, and with which version of Delta.",
             ) from cause
 
+    def application_version(self, application: str) -> int | None:
+        snapshot = self.newest()
+        return None if snapshot is None else snapshot.table.transaction_version(application)
+
     def at(self, version: int) -> "Snapshot":
         """Return the snapshot of an older version. Raises what the library raises: its log may be cleaned up."""
         table = DeltaTable(self.place.uri, version=version, storage_options=_options(self.place))
@@ -164,9 +168,6 @@ class Snapshot(TableSnapshot):
 
     def require_fit(self, schema: str, partition_by: Sequence[str]) -> None:
         require_fit(self.table_schema(), schema, partition_by, where=self.place.uri)
-
-    def application_version(self, application: str) -> int | None:
-        return self.table.transaction_version(application)
 
     def table_schema(self) -> TableSchema:
         """Return the columns, and what else a writer of the table must know."""

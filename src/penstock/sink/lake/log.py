@@ -90,10 +90,6 @@ class TableSnapshot(Protocol):
         """What undoes a change of the table's columns, as the beginning of a remedy."""
         return "Alter the table back to what it was"
 
-    def application_version(self, application: str) -> int | None:  # noqa: ARG002 - few formats keep such versions
-        """Return the version of the newest commit of another writer's `application`, None if the table keeps none."""
-        return None
-
     def require_supported(self, mode: WriteMode) -> None:
         """Raise Refused for a table with a feature that Penstock does not write, or that forbids what `mode` does to rows."""
         ...
@@ -208,6 +204,10 @@ class TableLog(Protocol):
             self.create(schema, partition_by)
             snapshot = self.newest()
         return snapshot
+
+    def application_version(self, application: str) -> int | None:  # noqa: ARG002 - few formats keep such versions
+        """Return the version of the newest commit of another writer's `application`, None if there is none. Raises Retryable."""
+        return None
 
     @contextmanager
     def reading(self) -> Iterator[None]:

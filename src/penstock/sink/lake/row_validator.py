@@ -8,11 +8,19 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import StageFailed, Usage
+from penstock.sink.lake.write_mode import WriteMode
 from penstock.sink.parquet.splitting import Chunk, Splitter, WriteSettings
 from penstock.sink.valid_text import require_valid
 
 _NOTHING: Final = "\0"
 """The name of a column added because not all columns may be partition columns. No table has a column of that name."""
+
+
+def require_mode_columns(rows: "pa.Schema", mode: WriteMode) -> None:
+    """Raise Usage unless the rows have the columns by which `mode` compares rows, with values that can be compared."""
+    require_key(rows, mode.key)
+    if mode.sequence_by is not None:
+        require_sequence(rows, mode.sequence_by)
 
 
 def require_key(rows: "pa.Schema", key: Sequence[str]) -> None:

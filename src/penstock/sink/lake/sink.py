@@ -34,7 +34,7 @@ from penstock.sink.lake.maintenance import Maintenance, Upkeep
 from penstock.sink.lake.merge import MergeByKey
 from penstock.sink.lake.publication import LakePublication
 from penstock.sink.lake.reader import FileReader
-from penstock.sink.lake.row_validator import require_key, require_sequence
+from penstock.sink.lake.row_validator import require_mode_columns
 from penstock.sink.lake.staged_files import StagedFiles
 from penstock.sink.lake.staging import FlatUploads
 from penstock.sink.lake.statistics import FileNotes, fingerprint
@@ -95,9 +95,7 @@ class LakeSink:
             require_mode(mode, tuple(partition_by))
         self.name = name
         self._mode, self._spool = mode, spool
-        self._pipeline = pipeline
-        self._account = account
-        self._log = log
+        self._pipeline, self._account, self._log = pipeline, account, log
         self._upkeep = None if maintenance is None else Upkeep(maintenance, title=log.title)
         self._create, self._adds_columns = create, schema_changes == "add"
         self._settings = WriteSettings(
@@ -174,16 +172,9 @@ class LakeSink:
             return snapshot.described_marker(pipeline, self.name)
 
     @property
-    def keeps_application_versions(self) -> bool:
-        return self._log.keeps_application_versions
-
-    def application_version(self, application: str) -> int | None:
-        """Return the newest version that `application` committed to the table with its rows, None if it committed none."""
-        snapshot = self._log.newest()
-        if snapshot is None:
-            return None
-        with self._log.reading():
-            return snapshot.application_version(application)
+    def applications(self) -> TableLog | None:
+        """The table, if any writer can leave a version of its own in it."""
+        return self._log if self._log.keeps_application_versions else None
 
     # --- the life of a batch
 
@@ -409,9 +400,7 @@ class LakeSink:
     def _require_storable(self, schema: str) -> None:
         with settings_of(self.name):
             self._log.require_storable(schema, self._settings.partition_by)
-            require_key(arrow_schema(schema), self._mode.key)
-            if self._mode.sequence_by is not None:
-                require_sequence(arrow_schema(schema), self._mode.sequence_by)
+            require_mode_columns(arrow_schema(schema), self._mode)
 
     def _require_creatable(self, area: Area) -> None:
         """Raise Refused if tables may not be created, or files are there: decided ones, say, of a table that was removed."""
