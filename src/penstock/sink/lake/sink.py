@@ -249,9 +249,9 @@ class LakeSink:
         snapshot = self._log.newest()
         if snapshot is None:
             return without_marker(decisions, f"There is no {self._log.title}.")
-        if self._mode.keeps_rows and snapshot.marker(self._pipeline, self.name) is None:
-            return without_marker(decisions, f"The {self._log.title} has no marker of sink {self.name!r}.")
         with self._log.reading():
+            if self._mode.keeps_rows and snapshot.marker(self._pipeline, self.name) is None:
+                return without_marker(decisions, f"The {self._log.title} has no marker of sink {self.name!r}.")
             table = VerifiedTable(snapshot, self._area(), pipeline=self._pipeline, sink=self.name)
             report = self._report(snapshot, table, decisions)
             newest = None if report.ok else self._log.newest()
