@@ -55,7 +55,7 @@ def racing_threads() -> ThreadPoolExecutor:
 def race(writers: Sequence[Create], threads: ThreadPoolExecutor, *, look: Look, location: str) -> None:
     """Let all `writers` create at once, then the first of them once more. Raises StoreIgnoresConditions unless one wins.
 
-    `threads` must be as many. Raises OutcomeUnknown if answers were lost and nothing is there.
+    `threads` has one for each writer: none begins before all do. Raises OutcomeUnknown if answers were lost and nothing is there.
     """
     bodies = [f"writer {number}".encode() for number in range(len(writers))]
     barrier = Barrier(len(writers))

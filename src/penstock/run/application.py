@@ -1,30 +1,25 @@
 """What another program delivered, by the application versions in the sinks' tables: `txnAppId` and `txnVersion` of Delta."""
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from penstock.core.model import SinkName
 from penstock.errors import Refused, Usage
 from penstock.observe.status import CheckpointPosition
 from penstock.protocols import Sink
 
-
-class KeepsApplicationVersions(Protocol):
-    """A table in which any writer can leave the version of its newest commit, under the id of its application."""
-
-    def application_version(self, application: str) -> int | None:
-        """Return the newest version that `application` committed, None if it committed none. Delta's `txnAppId` is such an id."""
-        ...
+if TYPE_CHECKING:
+    from penstock.sink.lake.log import KeepsApplicationVersions
 
 
 @runtime_checkable
 class _FillsTable(Protocol):
     @property
-    def applications(self) -> KeepsApplicationVersions | None: ...
+    def application_versions(self) -> "KeepsApplicationVersions | None": ...
 
 
-def _table_of(sink: Sink) -> KeepsApplicationVersions | None:
-    return sink.applications if isinstance(sink, _FillsTable) else None
+def _table_of(sink: Sink) -> "KeepsApplicationVersions | None":
+    return sink.application_versions if isinstance(sink, _FillsTable) else None
 
 
 def delivered_by(application: str, sinks: Sequence[Sink], position: CheckpointPosition) -> tuple[str, ...]:

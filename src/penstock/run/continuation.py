@@ -154,7 +154,8 @@ def plan_adoption(runtime: Runtime, summary: Summary, txn_app_id: str | None = N
     With `txn_app_id`, the sinks' tables say which batches of the checkpoint that application delivered. Raises Refused if a
     record would come twice or the tables do not tell, and Usage if no sink has such tables.
     """
-    planned = _judged(runtime, summary)
+    position = position_of(runtime.checkpoint)
+    planned = _judged(runtime, summary, position)
     if txn_app_id is None:
         return planned
     if summary.decided_at is not None:
@@ -162,15 +163,15 @@ def plan_adoption(runtime: Runtime, summary: Summary, txn_app_id: str | None = N
             "--txn-app-id is for a checkpoint of another program, but this pipeline delivered batches itself.",
             remedy="Leave it out.",
         )
-    position = position_of(runtime.checkpoint) or CheckpointPosition(query_id=None, planned=None, committed=None)
-    stated = delivered_by(txn_app_id, runtime.row_sinks, position)  # also where nothing is to adopt: a batch may be there already
+    begins = CheckpointPosition(query_id=None, planned=None, committed=None)
+    # also where nothing is to adopt: a batch may be there already
+    stated = delivered_by(txn_app_id, runtime.row_sinks, position or begins)
     goes_on = (f"The pipeline goes on with query {planned.query_id} from batch {planned.next_batch_id}.",)
     is_known = planned.needed and planned.query_id is not None
     return replace(planned, consequences=(*(goes_on if is_known else planned.consequences), *stated))
 
 
-def _judged(runtime: Runtime, summary: Summary) -> Adoption:
-    position = position_of(runtime.checkpoint)
+def _judged(runtime: Runtime, summary: Summary, position: CheckpointPosition | None) -> Adoption:
     if position is None:
         return _new_checkpoint(summary)
     if position.query_id is None:

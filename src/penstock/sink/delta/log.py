@@ -73,8 +73,7 @@ class DeltaLog(TableLog):
     format: ClassVar = "Delta"
     library: ClassVar = f"deltalake {deltalake.__version__}"
     damaged: ClassVar = (DeltaError, pa.ArrowException, ValueError)
-    or_kept: ClassVar = "; or set existing_rows: keep, and they are counted with its first batch"
-    keeps_application_versions: ClassVar = True
+    remedy_for_existing_rows: ClassVar = "; or set existing_rows: keep, and they are counted with its first batch"
 
     place: TablePlace
 
@@ -110,7 +109,8 @@ class DeltaLog(TableLog):
 
     def application_version(self, application: str) -> int | None:
         snapshot = self.newest()
-        return None if snapshot is None else snapshot.table.transaction_version(application)
+        with self.reading():
+            return None if snapshot is None else snapshot.table.transaction_version(application)
 
     def at(self, version: int) -> "Snapshot":
         """Return the snapshot of an older version. Raises what the library raises: its log may be cleaned up."""

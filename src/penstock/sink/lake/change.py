@@ -82,7 +82,7 @@ class Decided:
         counted = snapshot.content(publication.pipeline, publication.sink)
         if counted is not None:
             return counted
-        is_first = snapshot.marker(publication.pipeline, publication.sink) is None
+        is_first = self._is_first(snapshot)
         if is_first and not self.mode.keeps_rows:
             return TableContent(write=APPEND)
         there = self.content_of(snapshot.files())
@@ -97,8 +97,10 @@ class Decided:
 
     def counts_first(self, snapshot: TableSnapshot) -> bool:
         """Return whether this is the first commit of the sink, and counts rows of others that the table holds."""
-        is_first = snapshot.marker(self.publication.pipeline, self.publication.sink) is None
-        return is_first and self.mode.keeps_rows and next(snapshot.files(), None) is not None
+        return self.mode.keeps_rows and self._is_first(snapshot) and next(snapshot.files(), None) is not None
+
+    def _is_first(self, snapshot: TableSnapshot) -> bool:
+        return snapshot.marker(self.publication.pipeline, self.publication.sink) is None
 
     def content_of(self, files: Iterable[TableFile]) -> Totals:
         """Return the rows of files, with their digest."""

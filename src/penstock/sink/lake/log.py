@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -166,10 +166,8 @@ class TableLog(Protocol):
     """The library that reads and writes it, with its version."""
     damaged: ClassVar[tuple[type[Exception], ...]]
     """What the library raises for a table that it does not understand. Any OSError means that a place did not answer."""
-    or_kept: ClassVar[str] = ""
+    remedy_for_existing_rows: ClassVar[str] = ""
     """What else than a table of its own lets a sink start whose table holds rows of others, as the end of a remedy."""
-    keeps_application_versions: ClassVar[bool] = False
-    """Whether any writer can leave the version of its newest commit in the table."""
 
     @property
     def uri(self) -> str:
@@ -205,10 +203,6 @@ class TableLog(Protocol):
             snapshot = self.newest()
         return snapshot
 
-    def application_version(self, application: str) -> int | None:  # noqa: ARG002 - few formats keep such versions
-        """Return the version of the newest commit of another writer's `application`, None if there is none. Raises Retryable."""
-        return None
-
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Raise errors of reading as Retryable if the place does not answer, as Failed if the library does not understand."""
@@ -233,6 +227,18 @@ class TableLog(Protocol):
     def close(self) -> None:
         """Release what is open."""
         return
+
+
+@runtime_checkable
+class KeepsApplicationVersions(Protocol):
+    """A table in which any writer can leave the version of its newest commit, under the id of its application."""
+
+    def application_version(self, application: str) -> int | None:
+        """Return the newest version that `application` committed, None if it committed none. Delta's `txnAppId` is such an id.
+
+        Raises Retryable, Failed.
+        """
+        ...
 
 
 @contextmanager

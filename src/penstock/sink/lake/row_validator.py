@@ -26,13 +26,8 @@ def require_mode_columns(rows: "pa.Schema", mode: WriteMode) -> None:
 def require_key(rows: "pa.Schema", key: Sequence[str]) -> None:
     """Raise Usage unless the rows have the key's columns, with values that can be told apart."""
     for name in key:
-        index = rows.get_field_index(name)
-        if index < 0:
-            raise Usage(
-                f"The key names column {name!r}, but the rows have {', '.join(rows.names)}.", remedy="Correct `key:` of the sink."
-            )
-        kind = rows.field(index).type
-        if pa.types.is_nested(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind):
+        kind = _type_of(rows, name, named_by="The key", setting="key")
+        if not _is_exact(kind):
             raise Usage(
                 f"The key's column {name!r} has the type {kind}, which tells no rows apart.",
                 remedy="Cast it in the transform to DECIMAL or STRING, or choose other columns.",
@@ -41,18 +36,27 @@ def require_key(rows: "pa.Schema", key: Sequence[str]) -> None:
 
 def require_sequence(rows: "pa.Schema", column: str) -> None:
     """Raise Usage unless the rows have the column of `sequence_by`, with values that have an order."""
-    index = rows.get_field_index(column)
-    if index < 0:
-        raise Usage(
-            f"sequence_by names column {column!r}, but the rows have {', '.join(rows.names)}.",
-            remedy="Correct `sequence_by:` of the sink.",
-        )
-    kind = rows.field(index).type
-    if pa.types.is_nested(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind) or pa.types.is_boolean(kind):
+    kind = _type_of(rows, column, named_by="sequence_by", setting="sequence_by")
+    if not _is_exact(kind) or pa.types.is_boolean(kind):
         raise Usage(
             f"The column {column!r} of sequence_by has the type {kind}, which puts rows in no order.",
             remedy="Cast it in the transform to BIGINT, DECIMAL or TIMESTAMP, or choose another column.",
         )
+
+
+def _type_of(rows: "pa.Schema", column: str, *, named_by: str, setting: str) -> "pa.DataType":
+    index = rows.get_field_index(column)
+    if index < 0:
+        raise Usage(
+            f"{named_by} names column {column!r}, but the rows have {', '.join(rows.names)}.",
+            remedy=f"Correct `{setting}:` of the sink.",
+        )
+    return rows.field(index).type
+
+
+def _is_exact(kind: "pa.DataType") -> bool:
+    """Return whether values of the type can be compared, and always equal themselves."""
+    return not (pa.types.is_nested(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

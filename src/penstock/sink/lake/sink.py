@@ -28,7 +28,7 @@ from penstock.errors import Failed, LedgerMismatch, PublishFailed, Refused, Retr
 from penstock.protocols import Signature, SinkDecisions, TaskCheck
 from penstock.sink.lake.change import Decided, MakesChange
 from penstock.sink.lake.growth import Growth
-from penstock.sink.lake.log import TableLog, TableSnapshot
+from penstock.sink.lake.log import KeepsApplicationVersions, TableLog, TableSnapshot
 from penstock.sink.lake.maintained_table import MaintainedTable
 from penstock.sink.lake.maintenance import Maintenance, Upkeep
 from penstock.sink.lake.merge import MergeByKey
@@ -172,9 +172,9 @@ class LakeSink:
             return snapshot.described_marker(pipeline, self.name)
 
     @property
-    def applications(self) -> TableLog | None:
+    def application_versions(self) -> KeepsApplicationVersions | None:
         """The table, if any writer can leave a version of its own in it."""
-        return self._log if self._log.keeps_application_versions else None
+        return self._log if isinstance(self._log, KeepsApplicationVersions) else None
 
     # --- the life of a batch
 
@@ -430,7 +430,7 @@ class LakeSink:
             raise Refused(
                 f"The {self._log.title} holds rows that sink {self.name!r} of pipeline {pipeline!r} did not deliver, "
                 f"{found.path} for one: `penstock verify` could not tell what is missing.",
-                remedy=f"Give the sink a table of its own, and let readers read both{self._log.or_kept}.",
+                remedy=f"Give the sink a table of its own, and let readers read both{self._log.remedy_for_existing_rows}.",
             )
 
     def _require_own(self, area: Area, pipeline: PipelineName) -> None:
