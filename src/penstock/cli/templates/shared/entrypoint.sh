@@ -4,18 +4,27 @@
 # SIGTERM lets penstock end after the current batch. Then the container ends with 75 instead of 0, since there is more to do.
 
 child=""
+interrupted=""
+signalled=""
 stopped=""
 
 stop() {
+    interrupted=yes
     stopped=yes
-    kill -TERM "$child" 2>/dev/null
+    signalled=$child
+    [ -n "$child" ] || return
+    # A child that is forked and not yet penstock would lose a signal.
+    { sleep 1; kill -TERM "$child"; } 2>/dev/null &
 }
 
 await_child() {
-    while :; do                      # a signal ends `wait` before the child has ended
+    wait "$child"
+    code=$?
+    while [ -n "$interrupted" ]; do  # by a signal, which may have ended `wait` before the child
+        interrupted=""
         wait "$child"
-        code=$?
-        kill -0 "$child" 2>/dev/null || return
+        again=$?
+        [ "$again" -eq 127 ] || code=$again
     done
 }
 
@@ -23,17 +32,20 @@ trap stop TERM INT
 while :; do
     penstock "$@" &
     child=$!
-    [ -z "$stopped" ] || kill -TERM "$child" 2>/dev/null
+    # A stop that came before the child was known. A second signal would end penstock at once.
+    [ -z "$stopped" ] || [ "$signalled" = "$child" ] || stop
     await_child
+    child=""
     if [ -n "$stopped" ] && [ "$code" -eq 0 ]; then
         exit 75
     fi
     if [ -n "$stopped" ] || [ "$code" -ne 75 ]; then
         exit "$code"
     fi
-    sleep "${RETRY_AFTER_S:-30}" &
-    child=$!
-    [ -z "$stopped" ] || kill -TERM "$child" 2>/dev/null
-    await_child
+    pause_s=${RETRY_AFTER_S:-30}
+    while [ "$pause_s" -gt 0 ] && [ -z "$stopped" ]; do
+        sleep 1
+        pause_s=$((pause_s - 1))
+    done
     [ -z "$stopped" ] || exit 75
 done
