@@ -69,4 +69,5 @@ BUGS: Mapping[int, str] = {
     50: "what a source had read was held against its options by another rule than it is read by, and a second start was refused",
     51: "an outage ended a run at once, with the code for what a person must mend, and no scheduler started it again",
     60: "a column was written in an encoding that wastes time and space, or that one of the readers does not know",
+    61: "every thread that began made a client of the store for itself, and all but one were thrown away",
 }

@@ -13,9 +13,18 @@ OF_OBJECTS = "tests/conformance/test_object_conformance.py::TestObjects"
 OF_PUBLISHING = "tests/conformance/test_object_publishing.py"
 OF_SWEEPING = "tests/conformance/test_object_sweep.py"
 OF_SPOOL = "tests/conformance/test_spool_places.py"
+OF_OPTIONS = "tests/unit/test_blob_options.py"
 OF_STORES = "tests/conformance/test_blob_conformance.py::TestBlob"
 
 MUTANTS_OF_STORES = (
+    Mutant(
+        bug=61,
+        name="every-thread-makes-a-client-of-the-store",
+        file="src/penstock/blob/client.py",
+        find="    with _making.setdefault(process, Lock()):\n",
+        replace="    with Lock():\n",
+        tests=tuple(f"{OF_OPTIONS}::test_threads_that_begin_at_once_make_one_client[{kind}]" for kind in ("s3", "hdfs")),
+    ),
     Mutant(
         bug=19,
         name="a-new-spool-may-be-gone-after-a-power-cut",

@@ -5,7 +5,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +107,7 @@ class CassandraServer:
         self._java, self._directory = java, directory
         self.port, self._storage, self._secured = free_port(), free_port(), free_port()
         self._process: subprocess.Popen[bytes] | None = None
+        self._sessions, self._session_of = ExitStack(), {}
 
     def create(self) -> None:
         """Write its settings, start it, and make the user."""
@@ -151,6 +152,7 @@ class CassandraServer:
 
     def freeze(self) -> None:
         """It answers nobody until `thaw`."""
+        self._close_sessions()
         self._send(signal.SIGSTOP)
 
     def thaw(self) -> None:
@@ -161,6 +163,7 @@ class CassandraServer:
         self._process.send_signal(what)
 
     def _end(self, by: signal.Signals) -> None:
+        self._close_sessions()
         if self._process is not None:
             stop(self._process, by=by)
 
@@ -174,6 +177,16 @@ class CassandraServer:
 
     def url(self, keyspace: str, *, port: int | None = None, user: str = ROLE, password: str = QUOTED_PASSWORD) -> str:
         return f"cassandra://{user}:{password}@127.0.0.1:{port or self.port}/{keyspace}"
+
+    def session(self, keyspace: str) -> Any:
+        """The user's session there, the same until the node ends or stands still: making one takes the time of many requests."""
+        if keyspace not in self._session_of:
+            self._session_of[keyspace] = self._sessions.enter_context(connected(self.port, ROLE, PASSWORD, keyspace))
+        return self._session_of[keyspace]
+
+    def _close_sessions(self) -> None:
+        self._session_of.clear()
+        self._sessions.close()
 
     @contextmanager
     def admin(self, keyspace: str | None = None) -> Iterator[Any]:
@@ -198,6 +211,8 @@ def connected(port: int, user: str, password: str, keyspace: str | None = None) 
         connect_timeout=START_S,
         control_connection_timeout=START_S,  # a node reads its schema late where it was just started, beside other work
         execution_profiles={EXEC_PROFILE_DEFAULT: profile},
+        schema_metadata_enabled=False,  # else it reads every table of all tests, when it is made and whenever one is added
+        token_metadata_enabled=False,
     )
     try:
         yield cluster.connect(keyspace)

@@ -3,7 +3,6 @@
 from functools import cache
 from typing import Any
 
-from tests.servers.cassandra import PASSWORD, ROLE, connected
 from tests.servers.fixtures import server, unique
 from tests.unit.table_target import spark_schema, targets_of
 
@@ -50,8 +49,8 @@ class TableRig(SinkRig):
 
     def sql(self, *statements):
         """By another client; `{}` is the table."""
-        with connected(self.running.port, ROLE, PASSWORD, KEYSPACE) as session:
-            return [session.execute(statement.replace("{}", self.table)) for statement in statements][-1].all()
+        session = self.running.session(KEYSPACE)
+        return [session.execute(statement.replace("{}", self.table)) for statement in statements][-1].all()
 
     def marker(self, columns):
         return tuple(

@@ -1,9 +1,16 @@
 """Options and URLs of stores that cannot work, as they are told before anything is asked; and what no message may show."""
 
 import json
+import os
 import re
 import socket
+import sys
+import threading
+import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from unittest.mock import MagicMock
 
 import google.api_core.exceptions as google
 import pytest
@@ -83,6 +90,38 @@ def test_a_client_that_cannot_be_made(kind: str, options: Mapping[str, str], sai
     assert caught.value.message.startswith(f"No connection to {PLACES[kind]} can be made: ")
     assert said in caught.value.message
     assert caught.value.remedy.startswith("Correct the account's options")
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "step"),
+    [
+        ("s3", {"region": "us-east-1", "access_key_id": "a", "secret_access_key": "b"}, "_client"),
+        ("az", {"account_key": "a2V5"}, "_container"),
+        ("gs", {"endpoint": "http://127.0.0.1:1"}, "_bucket"),
+        ("hdfs", {"webhdfs": "http://127.0.0.1:1"}, "_hdfs"),
+    ],
+    ids=PLACES,
+)
+def test_threads_that_begin_at_once_make_one_client(
+    kind: str, options: Mapping[str, str], step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each takes a client library a tenth of a second, and all but one would be thrown away."""
+    store, made, start = open_store(PLACES[kind], options=options), [], threading.Barrier(8)
+
+    def make(process: int, *settings: object) -> MagicMock:
+        made.append(process)
+        time.sleep(0.05)  # the other threads come meanwhile
+        return MagicMock()
+
+    def client(_: int) -> object:
+        start.wait()
+        return getattr(store, step)
+
+    monkeypatch.setattr(sys.modules[type(store).__module__], "_client", lru_cache(make))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(client, range(8)))
+    assert made == [os.getpid()]
 
 
 def test_a_name_that_no_bucket_can_have() -> None:

@@ -5,7 +5,6 @@ staged, and cannot be removed before. Source: Azure Storage REST API, Put Block 
 """
 
 import logging
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -24,7 +23,7 @@ from azure.core.pipeline.transport import RequestsTransport
 from azure.storage.blob import BlobBlock, BlobPrefix, BlobServiceClient, ContainerClient, ExponentialRetry
 from typing_extensions import Self
 
-from penstock.blob.client import TAG, Failure, is_address, sent, unix_ms
+from penstock.blob.client import TAG, Failure, client_of_this_process, is_address, sent, unix_ms
 from penstock.blob.http import KeepClientAuth, read_refusals
 from penstock.blob.store import BlobStore, Expiry, Found, Pending
 from penstock.blob.url import BlobUrl
@@ -144,7 +143,7 @@ class AzureStore(BlobStore):
     @property
     def _container(self) -> ContainerClient:
         with self._connecting():
-            return _client(os.getpid(), self.place.host, self._settings).get_container_client(self.place.bucket)
+            return client_of_this_process(_client, self.place.host, self._settings).get_container_client(self.place.bucket)
 
     def _range(self, key: str, start: int, length: int) -> bytes | None:
         return _unless_absent(lambda: bytes(self._blob(key).download_blob(offset=start, length=length).readall()))

@@ -1,18 +1,24 @@
 """What the stores have in common around their client libraries: request counting, the errors of requests, the options."""
 
 import difflib
+import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from enum import Enum
 from threading import Lock, local
+from typing import TypeVar
 
 from penstock.blob.url import BlobUrl
 from penstock.errors import Failed, OutcomeUnknown, PenstockError, Retryable, Usage
 from penstock.support.connection import is_untrusted_certificate
 from penstock.support.secret import scheme_only, scrub
+
+_C = TypeVar("_C")
+_making: dict[int, Lock] = {}
+"""By process: one may be forked while another thread holds the lock, which nobody would release in the child."""
 
 # All stores of a process share the clients, so a request is attributed by the thread that sends it. A store names itself around
 # each call, and the client's hook counts every request of that call, retries and redirects included.
@@ -44,6 +50,16 @@ def requests_to(url: str) -> int:
     """Return how many requests were sent to the store at `url` since this process began. Never decreases."""
     with _lock:
         return _sent[url]
+
+
+def client_of_this_process(make: Callable[..., _C], *settings: object) -> _C:
+    """Return `make(process, *settings)`, which caches. Threads call it one after the other.
+
+    Else all threads that publish the first files would each make a client, of which one is kept.
+    """
+    process = os.getpid()
+    with _making.setdefault(process, Lock()):
+        return make(process, *settings)
 
 
 _QUERY = re.compile(r"(?<=\S)\?\w[\w.~%+&=/;,@!$*-]*")

@@ -5,7 +5,6 @@ and then removes them, the first one first: from then on nobody can compose them
 `objects.compose`; preconditions of `objects.insert`.
 """
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -19,7 +18,7 @@ from google.auth.exceptions import GoogleAuthError, TransportError
 from google.cloud import storage
 
 from penstock.blob.check import expiries_of_gcs
-from penstock.blob.client import STAGING, TAG, Failure, unix_ms
+from penstock.blob.client import STAGING, TAG, Failure, client_of_this_process, unix_ms
 from penstock.blob.http import CountedRequests, KeepClientAuth, first_line_of, never_sent, read_refusals
 from penstock.blob.store import BlobStore, Expiry, Found, Pending, RequestsEach
 
@@ -136,7 +135,7 @@ class GcsStore(BlobStore):
     @property
     def _bucket(self) -> Any:
         with self._connecting():
-            return _client(os.getpid(), self._settings).bucket(self.place.bucket)
+            return client_of_this_process(_client, self._settings).bucket(self.place.bucket)
 
     def _range(self, key: str, start: int, length: int) -> bytes | None:
         part = {"start": start, "end": start + length - 1, "timeout": self._timeout_s}

@@ -7,7 +7,6 @@ directories. Source: Hadoop WebHDFS REST API; `FileContext.rename` with `Options
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,7 +19,7 @@ import requests
 from typing_extensions import Self
 from urllib3.util.retry import Retry
 
-from penstock.blob.client import STAGING, TAG, Failure
+from penstock.blob.client import STAGING, TAG, Failure, client_of_this_process
 from penstock.blob.http import CountedRequests, first_line_of, never_sent
 from penstock.blob.store import BlobStore, Found, Pending, RequestsEach
 from penstock.blob.url import BlobUrl
@@ -230,7 +229,7 @@ class HdfsStore(BlobStore):
 
     @property
     def _hdfs(self) -> WebHdfs:
-        return _client(os.getpid(), self.place.host, self._settings)
+        return client_of_this_process(_client, self.place.host, self._settings)
 
     def _range(self, key: str, start: int, length: int) -> bytes | None:
         part = {"offset": str(start), "length": str(length)}

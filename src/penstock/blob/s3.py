@@ -5,7 +5,6 @@ With `If-None-Match` it may answer 409, after which AWS demands that all parts a
 has them. Source: Amazon S3 API reference, CompleteMultipartUpload; Amazon S3 user guide, "Conditional requests".
 """
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -28,7 +27,7 @@ from botocore.exceptions import (
 )
 
 from penstock.blob.check import expiries_of_s3
-from penstock.blob.client import TAG, Failure, sent, unix_ms
+from penstock.blob.client import TAG, Failure, client_of_this_process, sent, unix_ms
 from penstock.blob.store import BlobStore, Expiry, Found, Pending, RequestsEach
 
 _PAGE = 1_000
@@ -171,7 +170,7 @@ class S3Store(BlobStore):
     @property
     def _client(self) -> Any:
         with self._connecting():
-            return _client(os.getpid(), self._settings)
+            return client_of_this_process(_client, self._settings)
 
     def _range(self, key: str, start: int, length: int) -> bytes | None:
         asked = f"bytes={start}-{start + length - 1}"
