@@ -7,15 +7,12 @@ read with the user's own SQL. Every user-given name goes through `quoted`. DuckD
 
 # ruff: noqa: S608 - every name in a statement is quoted or our own, every value is bound
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import pyarrow as pa
-
 from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_TABLE, MarkerStatements
 from penstock.sink.table.table_statements import StagedTableStatements
-from penstock.sink.table.target import Target
 from penstock.sql.table_name import in_double_quotes as quoted
 
 OFFSETS_VIEW = "penstock_offsets"
@@ -88,10 +85,10 @@ class TableStatements(StagedTableStatements):
         return quoted(self.table)
 
     @property
-    def others(self) -> tuple[str, ...]:
+    def others(self) -> Sequence[str]:
         """The columns outside the key; DuckDB's names ignore case."""
         key = {name.lower() for name in self.key}
-        return tuple(name for name in self.columns if name.lower() not in key)
+        return [name for name in self.columns if name.lower() not in key]
 
     @property
     def fill_stage(self) -> str:
@@ -156,8 +153,3 @@ class TableStatements(StagedTableStatements):
 
     def _is_chosen(self, *, last: bool) -> str:
         return f"{self.number} IN ({self._chosen(last=last)})"
-
-
-def statements_of(rows: "pa.Schema", target: Target) -> TableStatements:
-    """Return the SQL about the target for `rows`."""
-    return TableStatements("main", target.table, tuple(rows.names), target.key, deletes=target.deletes)

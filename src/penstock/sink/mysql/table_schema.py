@@ -15,8 +15,8 @@ from penstock.errors import Refused
 from penstock.sink.mysql import statements as sql
 from penstock.sink.mysql.row_validator import RowValidator
 from penstock.sink.mysql.statements import TableStatements
-from penstock.sink.mysql.storage import KEY_TYPES, STORAGES, most_bytes, most_characters, storage_of
-from penstock.sink.table.columns import Alter, CatalogTable, Lengths, TableColumn, require_columns
+from penstock.sink.mysql.storage import KEY_TYPES, STORAGES, most_bytes, most_characters
+from penstock.sink.table.columns import Alter, CatalogTable, Lengths, TableColumn
 from penstock.sink.table.dialect import Rows
 from penstock.sink.table.served import ServedTables
 from penstock.sink.table.target import Target, not_a_table
@@ -94,7 +94,7 @@ def _column(row: Sequence[Any]) -> Column:
 class Tables(ServedTables[Connection, TableSchema, TableStatements]):
     """The user's tables in MySQL, in the database of the URL."""
 
-    database = "MySQL"
+    database, case_counts = "MySQL", True
     own_tables = sql.OWN_TABLES
     most_columns = 1016
     alter = _ALTER
@@ -134,8 +134,7 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
             )
         if target.merge is not None:  # its SQL is rehearsed instead
             return
-        of = self.columns(target, decided=decided)
-        require_columns(table_schema.columns, rows, of=of, storage_of=storage_of, folded=str.lower)
+        of = self.require_columns(connection, table_schema, rows, target, decided=decided)
         if not target.key:
             return
         _require_exact_key(table_schema, target, connection.server)
