@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests.mutation.conftest import COLLECTED
 from tests.mutation.interpreter import Interpreter
 from tests.mutation.mutant import BUGS, Mutant
 from tests.mutation.mutants import MUTANTS
@@ -109,6 +110,17 @@ def test_a_mutant_applies(mutant: Mutant) -> None:
     changed(mutant, (ROOT / mutant.file).read_text(encoding="utf-8"))
     files = {test.partition("::")[0] for test in mutant.tests}
     assert sorted(file for file in files if not (ROOT / file).exists()) == []
+
+
+def test_what_is_to_catch_a_mutant_exists(request: pytest.FixtureRequest) -> None:
+    """In a run of everything: a case that got another name would be missed only when its mutant is drawn."""
+    if any("::" in argument for argument in request.config.args):
+        return
+    collected = request.config.stash[COLLECTED]
+    files = {name.partition("::")[0] for name in collected}
+    named = collected | files | {name.partition("[")[0] for name in collected}
+    wanted = {test for mutant in MUTANTS for test in mutant.tests if test.partition("::")[0] in files}
+    assert sorted(wanted - named) == []
 
 
 @pytest.mark.parametrize("mutant", CHOSEN, ids=str)
