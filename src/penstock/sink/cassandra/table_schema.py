@@ -181,7 +181,6 @@ class Tables(UserTables[Connection, TableSchema]):
 
     case_counts = True
     alter = Alter(retype=None)
-    fold = staticmethod(str)
 
     @staticmethod
     def split_name(name: str) -> tuple[str, str]:

@@ -25,7 +25,7 @@ MOVE = FaultPoint("duckdb.move", "The staged rows are loaded into the table, in 
 def load(
     connection: "duckdb.DuckDBPyConnection", batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", target: Target
 ) -> Loaded:
-    """Write `batches` as `SqlSink._write` specifies."""
+    """Write rows into the table, as `write` does but without its checks of the table."""
     statements = TABLES.statements_of(schema, target)
     with STAGE.around(error=disk_error, lost=disk_error):
         _stage(connection, statements, batches, TABLES.staged(schema, target))
@@ -100,7 +100,7 @@ def write(
     table_schema: TableSchema,
     target: Target,
 ) -> Loaded:
-    """Write decided rows. Raise Refused for a table that, by now, generates one of their columns or has no index for the key."""
+    """Write decided rows into the table, as `SqlSink._write` specifies: check what was altered since, then `load` them."""
     _require_told_apart(connection, rows, target)
     _require_written(connection, table_schema, rows, target)
     return load(connection, batches, rows, target)

@@ -47,7 +47,7 @@ class DuckdbSink(FileSink["duckdb.DuckDBPyConnection", TableSchema]):
     def _storable(self, connection: "duckdb.DuckDBPyConnection", schema: str) -> "pa.Schema":
         rows = super()._storable(connection, schema)
         with settings_of(self._name):
-            TABLES.declared(connection, rows, self._target)
+            TABLES.storage_of(connection, rows)
         return rows
 
     def _dry_run(self, connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema") -> None:

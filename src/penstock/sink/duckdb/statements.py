@@ -7,7 +7,7 @@ read with the user's own SQL. Every user-given name goes through `quoted`. DuckD
 
 # ruff: noqa: S608 - every name in a statement is quoted or our own, every value is bound
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -71,7 +71,7 @@ DROP_STAGE = f"DROP TABLE {STAGE}"
 
 @dataclass(frozen=True, slots=True)
 class TableStatements(StagedTableStatements):
-    """The statements about the user's table."""
+    """The statements about the user's table. DuckDB's names ignore case."""
 
     stage = STAGE
     null = ""
@@ -84,11 +84,8 @@ class TableStatements(StagedTableStatements):
         """The table without its schema, which would be taken for a database if the file is named like it."""
         return quoted(self.table)
 
-    @property
-    def others(self) -> Sequence[str]:
-        """The columns outside the key; DuckDB's names ignore case."""
-        key = {name.lower() for name in self.key}
-        return [name for name in self.columns if name.lower() not in key]
+    def _in_key(self, name: str) -> bool:
+        return name.lower() in map(str.lower, self.key)
 
     @property
     def fill_stage(self) -> str:

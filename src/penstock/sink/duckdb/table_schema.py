@@ -45,7 +45,6 @@ class Tables(SqlTables["duckdb.DuckDBPyConnection", TableSchema, TableStatements
     database = "DuckDB"
     own_tables = sql.OWN_TABLES
     statements = TableStatements
-    fold = staticmethod(str.lower)
 
     @staticmethod
     def split_name(name: str) -> tuple[str, str]:
@@ -66,15 +65,12 @@ class Tables(SqlTables["duckdb.DuckDBPyConnection", TableSchema, TableStatements
         )
 
     def storage_of(self, connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema") -> Callable[["pa.DataType"], Exactly]:
-        declared = dict(zip(rows.types, _declared(connection, rows), strict=True))
-        return lambda kind: Exactly(declared[kind])
+        stored = zip(rows.types, stored_schema(rows), strict=True)
+        storages = {kind: Exactly(_described(connection, field)) for kind, field in stored}
+        return storages.__getitem__
 
     def statements_of(self, rows: "pa.Schema", target: Target) -> TableStatements:
         return TableStatements("main", target.table, tuple(rows.names), target.key, deletes=target.deletes)
-
-    def declared(self, connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", _: Target) -> list[str]:
-        """Return the column types for creating the table. Raise Usage for a type that DuckDB lacks."""
-        return _declared(connection, rows)
 
     def scan(self, connection: "duckdb.DuckDBPyConnection", query: str, rows: "pa.Schema") -> Rows:
         for batch in connection.execute(query).to_arrow_reader(_FETCHED_ROWS):
@@ -105,9 +101,8 @@ class Tables(SqlTables["duckdb.DuckDBPyConnection", TableSchema, TableStatements
         _require_exact_key(connection, rows, target, of)
 
     def create_table(self, connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target) -> None:
-        declared = self.declared(connection, rows, target)
         with refused(target):
-            connection.execute(self.statements_of(rows, target).create(declared))
+            super().create_table(connection, rows, target)
 
     def row_check(
         self, _: "duckdb.DuckDBPyConnection", table_schema: TableSchema, sink: SinkName, target: Target
@@ -133,12 +128,8 @@ def _require_exact_key(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema
                 )
 
 
-def _declared(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema") -> list[str]:
-    """Return DuckDB's types of the columns. Raise Usage for a type that DuckDB lacks."""
-    return [_described(connection, field) for field in stored_schema(rows)]
-
-
 def _described(connection: "duckdb.DuckDBPyConnection", field: "pa.Field") -> str:
+    """Return DuckDB's type of a column. Raise Usage for a type that DuckDB lacks."""
     try:
         connection.register(sql.INCOMING, pa.table([pa.nulls(0, field.type)], names=["value"]))
         row = connection.execute(sql.DESCRIBE_INCOMING).fetchone()

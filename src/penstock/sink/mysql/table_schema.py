@@ -64,7 +64,7 @@ class TableSchema(CatalogTable):
         return frozenset(index for index, columns in self.uniques.items() if columns == wanted)
 
 
-def table_schema_of(connection: Connection, table: str) -> TableSchema | None:
+def table_schema_of(connection: Connection, _: str, table: str) -> TableSchema | None:
     """Read the table's schema, None if there is no such table."""
     found = kind_of(connection, table)
     if found is None:
@@ -105,14 +105,11 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
     unit = "characters"
     require_name, fold = staticmethod(require_name), staticmethod(str.lower)
     length_of, measure = staticmethod(most_characters), staticmethod(pc.utf8_length)
+    table_schema_of = staticmethod(table_schema_of)
 
     @staticmethod
     def split_name(name: str) -> tuple[str, str]:
         return "", require_table_name(name)
-
-    @staticmethod
-    def table_schema_of(connection: Connection, _: str, table: str) -> TableSchema | None:
-        return table_schema_of(connection, table)
 
     def scan(self, connection: Connection, query: str, rows: "pa.Schema") -> Rows:
         return STORAGES.batches(connection.stream(query), rows)

@@ -45,7 +45,7 @@ class TableSchema(CatalogTable):
         return names if self.row_number is None else names | {self.row_number}
 
 
-def table_schema_of(connection: sqlite3.Connection, table: str) -> TableSchema | None:
+def table_schema_of(connection: sqlite3.Connection, _: str, table: str) -> TableSchema | None:
     """Return the table's schema, None if there is no such table."""
     found = connection.execute(sql.TABLE_KIND, (table,)).fetchone()
     if found is None:
@@ -81,15 +81,11 @@ class Tables(SqlTables[sqlite3.Connection, TableSchema, TableStatements]):
     own_tables = OWN_TABLES
     alter = Alter(nullable=None, retype=None)
     statements = TableStatements
-    fold = staticmethod(str.lower)
+    table_schema_of = staticmethod(table_schema_of)
 
     @staticmethod
     def split_name(name: str) -> tuple[str, str]:
         return "main", name
-
-    @staticmethod
-    def table_schema_of(connection: sqlite3.Connection, _: str, table: str) -> TableSchema | None:
-        return table_schema_of(connection, table)
 
     def named(self, target: Target) -> str:
         return sql.quoted(target.table)
@@ -100,16 +96,13 @@ class Tables(SqlTables[sqlite3.Connection, TableSchema, TableStatements]):
     def statements_of(self, rows: "pa.Schema", target: Target) -> TableStatements:
         return TableStatements("main", target.table, tuple(rows.names), target.key)
 
-    def declared(self, _: sqlite3.Connection, rows: "pa.Schema", __: Target) -> list[str]:
-        return [storage_of(field.type).declared(field.type) for field in rows]
-
     def scan(self, connection: sqlite3.Connection, query: str, rows: "pa.Schema") -> Rows:
         cursor = connection.execute(query)
         while found := cursor.fetchmany(_FETCHED_ROWS):
             yield batch_of(found, rows, restored)
 
     def require_storable(self, rows: "pa.Schema", target: Target) -> None:
-        if target.table.lower() in OWN_TABLES or target.table.lower().startswith("sqlite_"):
+        if target.table.lower() in self.own_tables or target.table.lower().startswith("sqlite_"):
             raise Usage(f"Table {target.table!r} is SQLite's or Penstock's own.", remedy="Choose another name for `table:`.")
         names = [name.lower() for name in rows.names]
         require_distinct_names(names, database=self.database)

@@ -84,11 +84,6 @@ class UserTables(ABC, Generic[C, T]):
 
     @staticmethod
     @abstractmethod
-    def fold(name: str, /) -> str:
-        """Return the name of a column as the database compares it."""
-
-    @staticmethod
-    @abstractmethod
     def table_schema_of(connection: C, schema: str, table: str, /) -> T | None:
         """Return the table or view as the catalog declares it, None if there is none."""
 
@@ -102,7 +97,7 @@ class UserTables(ABC, Generic[C, T]):
 
     @abstractmethod
     def storage_of(self, connection: C, rows: "pa.Schema") -> Callable[["pa.DataType"], DeclaresColumn]:
-        """Return a function that returns the storage for values of one of the rows' types."""
+        """Return a function that returns the storage for a type of the rows. Raise Usage for a type that the database lacks."""
 
     @abstractmethod
     def create_table(self, connection: C, rows: "pa.Schema", target: Target) -> None:
@@ -126,18 +121,19 @@ class UserTables(ABC, Generic[C, T]):
     # --- what they share
 
     def columns(self, target: Target, *, decided: bool) -> Columns:
+        """Return the comparison of the rows' columns with the table's. `decided`: see `Columns`."""
         return Columns(table=target.table, named=self.named(target), alter=self.alter, decided=decided)
 
     def require_columns(self, connection: C, table_schema: T, rows: "pa.Schema", target: Target, *, decided: bool) -> Columns:
-        """Raise what `columns.require_columns` raises. Return the comparison, for further errors."""
-        of, storage_of = self.columns(target, decided=decided), self.storage_of(connection, rows)
-        require_columns(table_schema.columns, rows, of=of, storage_of=storage_of, folded=self.fold)
+        """Raise Refused as `columns.require_columns` does. Return the comparison, for further errors."""
+        of = self.columns(target, decided=decided)
+        require_columns(table_schema, rows, of=of, storage_of=self.storage_of(connection, rows))
         return of
 
     def missing_columns(self, connection: C, table_schema: T, rows: "pa.Schema", target: Target) -> Mapping[str, str]:
         """Return the columns of the rows that the table lacks, each with the statement that adds it."""
-        of, storage_of = self.columns(target, decided=False), self.storage_of(connection, rows)
-        return missing_columns(table_schema.columns, rows, of=of, storage_of=storage_of, folded=self.fold)
+        of = self.columns(target, decided=False)
+        return missing_columns(table_schema, rows, of=of, storage_of=self.storage_of(connection, rows))
 
 
 class SqlTables(UserTables[C, T], Generic[C, T, S]):
@@ -158,10 +154,6 @@ class SqlTables(UserTables[C, T], Generic[C, T, S]):
         """Return the SQL about the target for rows of this schema."""
 
     @abstractmethod
-    def declared(self, connection: C, rows: "pa.Schema", target: Target) -> list[str]:
-        """Return the column types for creating the table. In its key, no two different texts compare as equal."""
-
-    @abstractmethod
     def scan(self, connection: C, query: str, rows: "pa.Schema") -> Rows:
         """Yield the rows of `query`, whose columns are those of `rows`. Raise NotStoredError, naming the column."""
 
@@ -172,6 +164,11 @@ class SqlTables(UserTables[C, T], Generic[C, T, S]):
         others out.
         """
         return self.table_schema_of(connection, *self.split_name(target.table))
+
+    def declared(self, connection: C, rows: "pa.Schema", target: Target) -> list[str]:  # noqa: ARG002 - for those with other keys
+        """Return the column types for creating the table. In its key, no two different texts compare as equal."""
+        storage_of = self.storage_of(connection, rows)
+        return [storage_of(kind).declared(kind) for kind in rows.types]
 
     # --- what they share
 

@@ -48,6 +48,11 @@ class ServedTables(SqlTables[C, T, S], Generic[C, T, S]):
 
     @staticmethod
     @abstractmethod
+    def fold(name: str, /) -> str:
+        """Return the name of a table or column as the server compares it."""
+
+    @staticmethod
+    @abstractmethod
     def length_of(declared: str, /) -> int | None: ...
 
     @staticmethod
@@ -74,7 +79,7 @@ class ServedTables(SqlTables[C, T, S], Generic[C, T, S]):
         return self.statements(*name, tuple(rows.names), target.key, read_as, target.deletes)
 
     def declared(self, connection: C, rows: "pa.Schema", target: Target) -> list[str]:
-        declared = zip(rows.names, self.storages.declared(rows), strict=True)
+        declared = zip(rows.names, super().declared(connection, rows, target), strict=True)
         kinds = [self.key_types.get(kind, kind) if name in target.key else kind for name, kind in declared]
         return [kind + self.collate(connection) if kind.startswith(self.collated) else kind for kind in kinds]
 
