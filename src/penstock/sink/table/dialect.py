@@ -69,7 +69,7 @@ class ErrorCodes:
 class UserTables(ABC, Generic[C, T]):
     """The user's tables in one kind of database, as `CatalogSink` prepares and reads them. Each `pa.Schema` is that of the rows.
 
-    `case_counts`: whether table names that differ only in case are two names.
+    `case_counts`: whether table names that differ only in case are two. `alter`: its ALTER TABLE, for new columns and remedies.
     """
 
     case_counts: bool = False
