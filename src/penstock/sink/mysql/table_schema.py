@@ -17,7 +17,6 @@ from penstock.sink.mysql.row_validator import RowValidator
 from penstock.sink.mysql.statements import TableStatements
 from penstock.sink.mysql.storage import KEY_TYPES, STORAGES, most_bytes, most_characters
 from penstock.sink.table.columns import Alter, CatalogTable, Lengths, TableColumn
-from penstock.sink.table.dialect import Rows
 from penstock.sink.table.served import ServedTables
 from penstock.sink.table.target import Target, not_a_table
 from penstock.sql.mysql.catalog import ENGINE, kind_of, uniques_of
@@ -110,9 +109,6 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
     @staticmethod
     def split_name(name: str) -> tuple[str, str]:
         return "", require_table_name(name)
-
-    def scan(self, connection: Connection, query: str, rows: "pa.Schema") -> Rows:
-        return STORAGES.batches(connection.stream(query), rows)
 
     def collate(self, connection: Connection) -> str:
         return f" COLLATE {connection.server.exact_collation}"

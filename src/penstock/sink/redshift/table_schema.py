@@ -11,7 +11,6 @@ from penstock.sink.redshift.row_validator import MAX_ROW_BYTES, RowValidator
 from penstock.sink.redshift.statements import TableStatements, folded, quoted, require_name, split_name
 from penstock.sink.redshift.storage import MOST_SCALE, STORAGES, most_bytes
 from penstock.sink.table.columns import Alter, CatalogTable, TableColumn, require_exact_key
-from penstock.sink.table.dialect import Rows
 from penstock.sink.table.served import ServedTables
 from penstock.sink.table.storage import digits_of
 from penstock.sink.table.target import Target, not_a_table
@@ -58,9 +57,6 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
     split_name, require_name, fold = staticmethod(split_name), staticmethod(require_name), staticmethod(folded)
     length_of, measure = staticmethod(most_bytes), staticmethod(pc.binary_length)
     folded_name, table_schema_of = staticmethod(split_name), staticmethod(table_schema_of)
-
-    def scan(self, connection: Connection, query: str, rows: "pa.Schema") -> Rows:
-        return STORAGES.batches(connection.stream(query), rows)
 
     def require_storable(self, rows: "pa.Schema", target: Target) -> None:
         super().require_storable(rows, target)

@@ -16,7 +16,6 @@ from penstock.sink.sqlserver.row_validator import RowValidator
 from penstock.sink.sqlserver.statements import TableStatements, folded, folded_name, quoted, require_name, split_name
 from penstock.sink.sqlserver.storage import KEY_TYPES, STORAGES, most_units, storage_of, units_of
 from penstock.sink.table.columns import Alter, CatalogTable, Columns, TableColumn, require_exact_key
-from penstock.sink.table.dialect import Rows
 from penstock.sink.table.served import ServedTables
 from penstock.sink.table.target import Target, not_a_table
 
@@ -113,9 +112,6 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
     split_name, require_name, fold = staticmethod(split_name), staticmethod(require_name), staticmethod(folded)
     length_of, measure = staticmethod(most_units), staticmethod(units_of)
     folded_name, table_schema_of = staticmethod(folded_name), staticmethod(table_schema_of)
-
-    def scan(self, connection: Connection, query: str, rows: "pa.Schema") -> Rows:
-        return STORAGES.batches(connection.stream(query), rows)
 
     def require_storable(self, rows: "pa.Schema", target: Target) -> None:
         super().require_storable(rows, target)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from penstock.core.model import Publication, Published
 from penstock.errors import Usage
 from penstock.sink.table.columns import DeclaresColumn, Lengths, require_distinct_names, require_keyed
-from penstock.sink.table.dialect import C, SqlTables, T
+from penstock.sink.table.dialect import C, Rows, SqlTables, T
 from penstock.sink.table.sink import TableSinkArguments
 from penstock.sink.table.sql_sink import SqlSink
 from penstock.sink.table.storage import ColumnStorages
@@ -62,6 +62,10 @@ class ServedTables(SqlTables[C, T, S], Generic[C, T, S]):
     def collate(self, connection: C) -> str:  # noqa: ARG002 - for those that ask it
         """Return the COLLATE of `collated` columns."""
         return ""
+
+    def scan(self, connection: Any, query: str, rows: "pa.Schema") -> Rows:
+        """Yield the rows of `query`, which the connection's `stream` reads by default. Raise NotStoredError."""
+        return self.storages.batches(connection.stream(query), rows)
 
     # --- what they share
 
