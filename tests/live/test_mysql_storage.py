@@ -118,7 +118,7 @@ def through_mysql(connection, column, declared=None):
     schema = pa.schema([pa.field("c", column.type)])
     connection.execute("DROP TABLE IF EXISTS t")
     connection.execute(f"CREATE TABLE t (c {declared or storage_of(column.type).declared(column.type)}) CHARACTER SET utf8mb4")
-    shape = table_schema_of(connection, "t")
+    shape = table_schema_of(connection, "", "t")
     [there] = shape.columns
     assert storage_of(column.type).takes(there.declared, column.type)
     cut = max(1, len(column) // 3)
@@ -273,7 +273,7 @@ def test_mysql_itself_changes_no_value_however_lenient_the_server_is(lenient, co
     batches = iter([pa.RecordBatch.from_arrays([column], schema=schema)])
     connection.execute("BEGIN")
     with pytest.raises((PublishFailed, pymysql.err.Error)):
-        load(connection, batches, schema, table_schema_of(connection, "t"), TARGET)
+        load(connection, batches, schema, table_schema_of(connection, "", "t"), TARGET)
     connection.execute("ROLLBACK")
     assert connection.execute("SELECT COUNT(*) FROM t").fetchone() == (0,)
 

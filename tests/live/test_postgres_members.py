@@ -1,7 +1,6 @@
 """Partitions, partitions of partitions and inheriting tables: what is asked of the table is asked of each of them."""
 
 from contextlib import closing
-from dataclasses import replace
 
 import pytest
 from tests.servers.postgres import ROLE
@@ -9,7 +8,8 @@ from tests.unit.postgres_target import targets
 from tests.unit.table_target import content
 
 from penstock.errors import ContentConflict, GuaranteeTooWeak, PublishFailed, Refused
-from penstock.sink.postgres.sink import POSTGRES, PostgresSink
+from penstock.sink.postgres.load import load
+from penstock.sink.postgres.sink import PostgresSink
 from penstock.testing.conformance import PIPELINE
 
 target = pytest.fixture(targets)
@@ -199,10 +199,10 @@ def test_a_partition_that_is_attached_while_rows_are_written_is_looked_at_too(ta
     def attaches_first(*args, **kwargs):
         table.sql("CREATE UNLOGGED TABLE low (id bigint, name text)")
         table.sql("ALTER TABLE t ATTACH PARTITION low FOR VALUES FROM (0) TO (10)")
-        return POSTGRES.write(*args, **kwargs)
+        return load(*args, **kwargs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(PostgresSink, "_dialect", replace(POSTGRES, write=attaches_first))
+        patch.setattr(PostgresSink, "_write", staticmethod(attaches_first))
         with pytest.raises(GuaranteeTooWeak, match="Partition 'low' of table 't' is unlogged"):
             sink.publish(publication)
     assert content(table) == {}

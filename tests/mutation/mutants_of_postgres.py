@@ -112,7 +112,7 @@ MUTANTS_OF_POSTGRES = (
         bug=17,
         name="a-column-that-was-altered-is-not-looked-at-again",
         file=ENGINE,
-        find="        dialect.require_fit(connection, table_schema, rows, target, decided=True)\n",
+        find="        self._tables.require_fit(connection, table_schema, rows, target, decided=True)\n",
         replace="",
         tests=(f"{OF_PUBLISHING}::test_a_column_that_was_altered_since_would_change_values_and_is_refused",),
     ),

@@ -234,7 +234,7 @@ def test_any_unique_index_on_the_key_will_do(target, ddl):
 def test_affinity_is_what_sqlite_says(declared, strict, expected):
     connection = sqlite3.connect(":memory:")
     connection.execute(f"CREATE TABLE t (c {declared}) {'STRICT' if strict else ''}")
-    table_schema = table_schema_of(connection, "t")
+    table_schema = table_schema_of(connection, "", "t")
     assert table_schema is not None
     assert affinity(table_schema.columns[0].declared) == expected
     found = [connection.execute("INSERT INTO t VALUES (?) RETURNING typeof(c)", (value,)).fetchone()[0] for value in ("1", 1)]

@@ -87,11 +87,6 @@ class Writer:
         return Replaced(totals=totals, newest_us=max(written, default=0))
 
 
-def content(connection: Connection, rows: "pa.Schema", target: Target) -> Iterator["pa.RecordBatch"]:
-    """Yield every row of the table. Raise NotStoredError, naming the column."""
-    return STORAGES.batches(filter(None, connection.scan(statements_of(rows, target).read)), rows)
-
-
 def chunked(rows: Sequence[Row], partition: Sequence[int], *, row_bytes: int) -> list[Sequence[Row]]:
     """Split rows into requests: of one partition if it has many rows, else of few partitions."""
     together = max(1, min(_TOGETHER_ROWS, _TOGETHER_BYTES // row_bytes))

@@ -13,11 +13,11 @@ from penstock.sink.cassandra import table_schema as tables
 from penstock.sink.cassandra.database import Connection, Database, Row, StepRetry
 from penstock.sink.cassandra.duplicate_keys import repeated_in, require_unique, without
 from penstock.sink.cassandra.errors import connection_lost
-from penstock.sink.cassandra.load import Writer, content
+from penstock.sink.cassandra.load import Writer
 from penstock.sink.cassandra.marker_store import CassandraMarkerStore, Replaced
 from penstock.sink.cassandra.table_schema import TableSchema
 from penstock.sink.spool.writer import RowCheck
-from penstock.sink.table.dialect import Dialect, FaultPoints
+from penstock.sink.table.dialect import FaultPoints
 from penstock.sink.table.marker_store import MARKER_TABLE
 from penstock.sink.table.preparation import settings_of
 from penstock.sink.table.publication import Loaded, apply, decided_target
@@ -35,21 +35,6 @@ PREPARE = FaultPoint("cassandra.prepare", "Table and marker are created.")
 WAIT_S = 300.0
 
 
-CASSANDRA: Dialect[Connection, TableSchema] = Dialect(
-    case_counts=True,
-    points=FaultPoints.of(connection_lost, prepare=PREPARE.around),
-    split_name=lambda name: ("", name),  # the keyspace is the URL's
-    table_schema_of=lambda connection, _, table: tables.table_schema_of(connection, table),
-    require_storable=tables.require_storable,
-    create_table=tables.create_table,
-    require_fit=tables.require_fit,
-    missing_columns=tables.missing_in,
-    require_allowed=tables.require_allowed,
-    row_check=tables.row_validator,
-    read=content,
-)
-
-
 class CassandraSink(CatalogSink[Connection, TableSchema]):
     """Delivers into one table of Cassandra by keyed writes, whose result does not depend on how often they are repeated.
 
@@ -60,7 +45,8 @@ class CassandraSink(CatalogSink[Connection, TableSchema]):
     """
 
     _database: Database
-    _dialect = CASSANDRA
+    _tables = tables.TABLES
+    _points = FaultPoints.of(connection_lost, prepare=PREPARE.around)
 
     def __init__(
         self, *, url: str, partition_by: Sequence[str] = (), wait_s: float = WAIT_S, **filling: "Unpack[TableSinkArguments]"
@@ -184,7 +170,7 @@ class CassandraSink(CatalogSink[Connection, TableSchema]):
                 f"Table {self._target.table!r} is gone.",
                 remedy="Restore it from a backup and start again: the batch is decided.",
             )
-        tables.require_fit(connection, table_schema, schema, target, decided=True)
+        self._tables.require_fit(connection, table_schema, schema, target, decided=True)
 
     def _rows(self, publication: Publication) -> Iterator["pa.RecordBatch"]:
         with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:

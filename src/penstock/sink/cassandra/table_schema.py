@@ -1,7 +1,7 @@
 """The user's table in Cassandra: checks of settings and rows, its schema, and whether writes to it can be repeated safely."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -14,7 +14,8 @@ from penstock.sink.cassandra import statements as sql
 from penstock.sink.cassandra.database import Connection
 from penstock.sink.cassandra.errors import reason_of
 from penstock.sink.cassandra.storage import MAX_ROW_BYTES, STORAGES, RowValidator
-from penstock.sink.table.columns import Alter, Columns, TableColumn, as_code, missing_columns, require_columns, require_keyed
+from penstock.sink.table.columns import Alter, CatalogTable, DeclaresColumn, TableColumn, as_code, require_keyed
+from penstock.sink.table.dialect import Rows, UserTables
 from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_TABLE
 from penstock.sink.table.sql_sink import has_ledger_id
 from penstock.sink.table.target import Target, not_a_table
@@ -24,7 +25,6 @@ WRITES = ("append", "upsert")
 MAX_COLUMNS = 60_000
 _NAME = re.compile(r"\w{1,48}", re.ASCII)
 _SAFE_COPIES = 3
-_ALTER = Alter(retype=None)
 _TTL_REMEDY = "ALTER TABLE {table} WITH default_time_to_live = 0, or use another table."
 
 
@@ -49,37 +49,20 @@ def target_of(*, table: str, write: str, key: tuple[str, ...], partition_by: tup
     return Target(table=table, write=write, key=key, partition=partition_by or key[:1], case_counts=True)
 
 
-def require_storable(rows: "pa.Schema", target: Target) -> None:
-    """Raise Usage for rows that no table could store."""
-    if not all(rows.names):
-        raise Usage("The rows have a column without a name.", remedy="Name it in the transform.")
-    require_keyed(rows, target.key, most=MAX_COLUMNS)
-    for name in target.key:
-        kind = rows.field(name).type
-        if pa.types.is_floating(kind) or pa.types.is_null(kind):
-            raise Usage(f"The key's column {name!r} is {kind}, which identifies nothing.", remedy="Use other columns as key.")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableSchema:
+class TableSchema(CatalogTable):
     """A table or a view. `partition` and `clustering` are its primary key, `static` the columns of a whole partition.
 
-    `counts`: it has counters. `lives_s`: seconds after which rows expire by default, 0 for never.
+    `counts`: it has counters. `lives_s`: seconds after which rows expire by default, 0 for never. `volatile_in`: the keyspace, if
+    it writes no commit log.
     """
 
-    is_view: bool
-    columns: tuple[TableColumn, ...] = ()
     partition: tuple[str, ...] = ()
     clustering: tuple[str, ...] = ()
     static: frozenset[str] = frozenset()
     counts: bool = False
     lives_s: int = 0
     volatile_in: str | None = None
-    """The keyspace, if it writes no commit log."""
-
-    @property
-    def kind(self) -> str:
-        return "view" if self.is_view else "table"
 
 
 def table_schema_of(connection: Connection, table: str) -> TableSchema | None:
@@ -87,7 +70,7 @@ def table_schema_of(connection: Connection, table: str) -> TableSchema | None:
     where = (connection.keyspace, table)
     found = connection.execute(sql.TABLE, where)
     if not found:
-        return TableSchema(is_view=True) if connection.execute(sql.VIEW, where) else None
+        return TableSchema(kind="view", columns=()) if connection.execute(sql.VIEW, where) else None
     columns = connection.execute(sql.COLUMNS, where)
     in_order = sorted(columns, key=lambda column: column[2])  # the place in the key
     parts = {
@@ -98,7 +81,7 @@ def table_schema_of(connection: Connection, table: str) -> TableSchema | None:
     [(lives_s, flags)] = found
     [(durable,)] = connection.execute(sql.DURABLE, (connection.keyspace,))
     return TableSchema(
-        is_view=False,
+        kind="table",
         columns=tuple(_column(name, declared, in_key=name in key) for name, _, _, declared in columns),
         partition=parts["partition_key"],
         clustering=parts["clustering"],
@@ -137,7 +120,7 @@ def _column(name: str, declared: str, *, in_key: bool) -> TableColumn:
 
 def misfit(found: TableSchema, table: str) -> Refused | None:
     """Return why rows cannot be written exactly once into such a table, whatever they are; None if they can."""
-    if found.is_view:
+    if found.kind == "view":
         return not_a_table(table, "a view")
     if found.volatile_in is not None:
         return Refused(
@@ -157,33 +140,6 @@ def misfit(found: TableSchema, table: str) -> Refused | None:
             remedy=_TTL_REMEDY.format(table=in_double_quotes(table)),
         )
     return None
-
-
-def require_fit(_: Connection, found: TableSchema, rows: "pa.Schema", target: Target, *, decided: bool = False) -> None:
-    """Raise Refused unless the table accepts the rows, identifies them by the key, and returns the same rows.
-
-    `decided`: as in `Columns`.
-    """
-    refusal = misfit(found, target.table)
-    if refusal is not None:
-        raise refusal
-    _require_whole_key(found, target, decided=decided)
-    static = sorted(found.static.intersection(rows.names))
-    if static:
-        raise Refused(
-            f"Column {static[0]!r} of table {target.table!r} is static: it belongs to a whole partition, not to a row.",
-            remedy="Leave it out in the transform.",
-        )
-    require_columns(found.columns, rows, of=_columns(target, decided=decided), storage_of=STORAGES.of, folded=str)
-
-
-def missing_in(_: Connection, found: TableSchema, rows: "pa.Schema", target: Target) -> Mapping[str, str]:
-    """Return the columns of the rows that the table lacks, each with the statement that adds it."""
-    return missing_columns(found.columns, rows, of=_columns(target, decided=False), storage_of=STORAGES.of, folded=str)
-
-
-def _columns(target: Target, *, decided: bool) -> Columns:
-    return Columns(table=target.table, named=in_double_quotes(target.table), alter=_ALTER, decided=decided)
 
 
 def _require_whole_key(found: TableSchema, target: Target, *, decided: bool) -> None:
@@ -220,16 +176,81 @@ def _key(partition: tuple[str, ...], clustering: tuple[str, ...]) -> str:
     return f"({', '.join(('(' + ', '.join(partition) + ')', *clustering))})"
 
 
-def row_validator(_: Connection, __: TableSchema, sink: SinkName, target: Target) -> RowValidator:
-    """Return the check of rows in the tasks; it depends on the key only, not on the table."""
-    return RowValidator(
-        sink=sink,
-        table=target.table,
-        required=frozenset(target.key),
-        max_row_bytes=MAX_ROW_BYTES,
-        key=target.key,
-        lone=target.partition[0] if len(target.partition) == 1 else None,
-    )
+class Tables(UserTables[Connection, TableSchema]):
+    """The user's tables in a keyspace, which is the URL's."""
+
+    case_counts = True
+    alter = Alter(retype=None)
+
+    @staticmethod
+    def split_name(name: str) -> tuple[str, str]:
+        return "", name
+
+    @staticmethod
+    def table_schema_of(connection: Connection, _: str, table: str) -> TableSchema | None:
+        return table_schema_of(connection, table)
+
+    def named(self, target: Target) -> str:
+        return in_double_quotes(target.table)
+
+    def storage_of(self, _: Connection, __: "pa.Schema") -> Callable[["pa.DataType"], DeclaresColumn]:
+        return STORAGES.of
+
+    def require_storable(self, rows: "pa.Schema", target: Target) -> None:
+        if not all(rows.names):
+            raise Usage("The rows have a column without a name.", remedy="Name it in the transform.")
+        require_keyed(rows, target.key, most=MAX_COLUMNS)
+        for name in target.key:
+            kind = rows.field(name).type
+            if pa.types.is_floating(kind) or pa.types.is_null(kind):
+                raise Usage(f"The key's column {name!r} is {kind}, which identifies nothing.", remedy="Use other columns as key.")
+
+    def create_table(self, connection: Connection, rows: "pa.Schema", target: Target) -> None:
+        _create(connection, sql.statements_of(rows, target).create(STORAGES.declared(rows), target.partition))
+
+    def require_fit(
+        self, connection: Connection, table_schema: TableSchema, rows: "pa.Schema", target: Target, *, decided: bool = False
+    ) -> None:
+        refusal = misfit(table_schema, target.table)
+        if refusal is not None:
+            raise refusal
+        _require_whole_key(table_schema, target, decided=decided)
+        static = sorted(table_schema.static.intersection(rows.names))
+        if static:
+            raise Refused(
+                f"Column {static[0]!r} of table {target.table!r} is static: it belongs to a whole partition, not to a row.",
+                remedy="Leave it out in the transform.",
+            )
+        self.require_columns(connection, table_schema, rows, target, decided=decided)
+
+    def require_allowed(self, connection: Connection, _: TableSchema, rows: "pa.Schema", target: Target) -> None:
+        """Raise Refused where the user lacks a right. A row without a key tests writing: the right is checked before the row."""
+        statements = sql.statements_of(rows, target)
+        with _granted("SELECT", target.table):
+            connection.execute(statements.look)
+        with _granted("MODIFY", target.table):
+            try:
+                connection.define(statements.insert_keyless)
+            except InvalidRequest:
+                return
+        raise AssertionError("a row without a key was written")
+
+    def row_check(self, _: Connection, __: TableSchema, sink: SinkName, target: Target) -> RowValidator:
+        """Return the check of rows in the tasks; it depends on the key only, not on the table."""
+        return RowValidator(
+            sink=sink,
+            table=target.table,
+            required=frozenset(target.key),
+            max_row_bytes=MAX_ROW_BYTES,
+            key=target.key,
+            lone=target.partition[0] if len(target.partition) == 1 else None,
+        )
+
+    def read(self, connection: Connection, rows: "pa.Schema", target: Target) -> Rows:
+        return STORAGES.batches(filter(None, connection.scan(sql.statements_of(rows, target).read)), rows)
+
+
+TABLES = Tables()
 
 
 # --- creating tables, and checking the user's rights
@@ -262,19 +283,6 @@ def _has_ledger_id(connection: Connection) -> bool:
     return table_schema is None or has_ledger_id(table_schema)
 
 
-def require_allowed(connection: Connection, _: TableSchema, rows: "pa.Schema", target: Target) -> None:
-    """Raise Refused where the user lacks a right. A row without a key tests writing: the right is checked before the row."""
-    statements = sql.statements_of(rows, target)
-    with _granted("SELECT", target.table):
-        connection.execute(statements.look)
-    with _granted("MODIFY", target.table):
-        try:
-            connection.define(statements.insert_keyless)
-        except InvalidRequest:
-            return
-    raise AssertionError("a row without a key was written")
-
-
 @contextmanager
 def _granted(right: str, table: str) -> Iterator[None]:
     try:
@@ -283,11 +291,6 @@ def _granted(right: str, table: str) -> Iterator[None]:
         raise Refused(
             f"The user lacks {right} on {table}: {reason_of(cause)}.", remedy=f"GRANT {right} ON {table} to it."
         ) from cause
-
-
-def create_table(connection: Connection, rows: "pa.Schema", target: Target) -> None:
-    """Create the table. Raise Refused."""
-    _create(connection, sql.statements_of(rows, target).create(STORAGES.declared(rows), target.partition))
 
 
 def _create(connection: Connection, statement: str) -> None:

@@ -1,34 +1,34 @@
 """The load of a batch from the spool into a DuckDB table, inside a transaction that the caller opened and will commit."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import duckdb
 import pyarrow as pa
 
-from penstock.core.deletes import schema_with_deletes
 from penstock.core.faults import FaultPoint
 from penstock.core.model import Totals
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, Refused
 from penstock.sink.duckdb import statements as sql
 from penstock.sink.duckdb.database import disk_error
-from penstock.sink.duckdb.statements import TableStatements, statements_of
-from penstock.sink.duckdb.storage import restored, stored, stored_schema
-from penstock.sink.table.publication import Loaded, totals_under_key
-from penstock.sink.table.target import BY_KEY, NotStoredError, Target
+from penstock.sink.duckdb.statements import TableStatements
+from penstock.sink.duckdb.storage import stored, stored_schema
+from penstock.sink.duckdb.table_schema import TABLES, TableSchema, refused
+from penstock.sink.table.publication import Loaded
+from penstock.sink.table.target import BY_KEY, Target
+from penstock.sql.table_name import in_double_quotes
 
 STAGE = FaultPoint("duckdb.stage", "The rows of a decided batch are copied into a temporary staging table.")
 MOVE = FaultPoint("duckdb.move", "The staged rows are loaded into the table, in an open transaction.")
-
-_FETCHED_ROWS = 20_000
 
 
 def load(
     connection: "duckdb.DuckDBPyConnection", batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", target: Target
 ) -> Loaded:
-    """Write `batches` as `SqlDialect.write` describes."""
-    statements = statements_of(schema, target)
+    """Write rows into the table, as `write` does but without its checks of the table."""
+    statements = TABLES.statements_of(schema, target)
     with STAGE.around(error=disk_error, lost=disk_error):
-        _stage(connection, statements, batches, schema_with_deletes(schema) if target.deletes else schema)
+        _stage(connection, statements, batches, TABLES.staged(schema, target))
     with MOVE.around(error=disk_error, lost=disk_error):
         loaded = _load(connection, statements, schema, target)
         connection.execute(sql.DROP_STAGE)
@@ -69,11 +69,7 @@ def _numbered(
 
 
 def _load(connection: "duckdb.DuckDBPyConnection", statements: TableStatements, schema: "pa.Schema", target: Target) -> Loaded:
-    write = target.write
-
-    def displaced(query: str) -> Totals:
-        return totals_under_key(_scan(connection, query, schema), target.row_digest, table=statements.table)
-
+    write, displaced = target.write, TABLES.totals(connection, schema, target)
     if write == "replace":
         connection.execute(statements.clear())
     if write not in BY_KEY:
@@ -94,19 +90,53 @@ def _count(connection: "duckdb.DuckDBPyConnection", statement: str) -> int:
     return 0 if row is None else int(row[0])
 
 
-def content(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target) -> Iterator["pa.RecordBatch"]:
-    """Yield every row of the table. Raise NotStoredError, naming the column."""
-    return _scan(connection, statements_of(rows, target).read(), rows)
+# --- checks of the table, which may have been altered since the rows were checked
 
 
-def _scan(connection: "duckdb.DuckDBPyConnection", query: str, schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
-    for batch in connection.execute(query).to_arrow_reader(_FETCHED_ROWS):
-        columns = [_restored(field, column) for field, column in zip(schema, batch.columns, strict=True)]
-        yield pa.RecordBatch.from_arrays(columns, names=schema.names)
+def write(
+    connection: "duckdb.DuckDBPyConnection",
+    batches: Iterator["pa.RecordBatch"],
+    rows: "pa.Schema",
+    table_schema: TableSchema,
+    target: Target,
+) -> Loaded:
+    """Write decided rows into the table, as `SqlSink._write` specifies: check what was altered since, then `load` them."""
+    _require_told_apart(connection, rows, target)
+    _require_written(connection, table_schema, rows, target)
+    return load(connection, batches, rows, target)
 
 
-def _restored(field: "pa.Field", column: "pa.Array") -> "pa.Array":
+def _require_told_apart(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target) -> None:
+    if target.write in BY_KEY and not _runs(connection, TABLES.statements_of(rows, target).tells_apart):
+        columns = ", ".join(map(in_double_quotes, target.key))
+        raise Refused(
+            f"Table {target.table!r} has no unique index on exactly ({columns}), so the rows of the decided batch cannot be told "
+            "apart by this key.",
+            remedy=f"CREATE UNIQUE INDEX … ON {in_double_quotes(target.table)} ({columns}). Then run `penstock recover`, which "
+            "publishes the batch, and start again.",
+        )
+
+
+def _require_written(
+    connection: "duckdb.DuckDBPyConnection", table_schema: TableSchema, rows: "pa.Schema", target: Target
+) -> None:
+    statements = TABLES.statements_of(rows, target)
+    filled = {column.name.lower() for column in table_schema.columns if column.fills_itself}
+    for name in rows.names:
+        generated = name.lower() in filled and not _runs(connection, statements.tries(name))
+        TABLES.columns(target, decided=True).require_not_generated(name, generated=generated)
+
+
+def _runs(connection: "duckdb.DuckDBPyConnection", statement: str) -> bool:
     try:
-        return restored(column, field.type)
-    except (NotStoredError, pa.ArrowException) as cause:
-        raise NotStoredError(f"column {field.name!r}: {cause}") from cause
+        connection.execute(statement)
+    except duckdb.BinderException:
+        return False
+    return True
+
+
+def dry_run(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target) -> None:
+    """Run a publication's statements without rows: an unsuitable key, say, is reported before anything is decided."""
+    tried = replace(target, write="append" if target.write == "replace" else target.write)
+    with refused(target):
+        load(connection, iter(()), rows, tried)

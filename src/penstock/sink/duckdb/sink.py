@@ -7,11 +7,10 @@ import duckdb
 from penstock.core.faults import FaultPoint
 from penstock.core.model import PipelineName
 from penstock.sink.duckdb import statements as sql
-from penstock.sink.duckdb import table_schema as tables
 from penstock.sink.duckdb.database import Database, disk_error
-from penstock.sink.duckdb.load import content
-from penstock.sink.duckdb.table_schema import TableSchema
-from penstock.sink.table.dialect import FaultPoints, SqlDialect
+from penstock.sink.duckdb.load import dry_run, write
+from penstock.sink.duckdb.table_schema import TABLES, TableSchema
+from penstock.sink.table.dialect import FaultPoints
 from penstock.sink.table.file import FileSink
 from penstock.sink.table.preparation import settings_of
 
@@ -23,20 +22,6 @@ MARK = FaultPoint("duckdb.mark", "The marker is set to the batch, in the transac
 COMMIT = FaultPoint("duckdb.commit", "Rows and marker are committed.")
 PREPARE = FaultPoint("duckdb.prepare", "Table and marker are created and committed.")
 
-DUCKDB: SqlDialect["duckdb.DuckDBPyConnection", TableSchema] = SqlDialect(
-    points=FaultPoints.of(disk_error, prepare=PREPARE.around, begin=BEGIN.around, mark=MARK.around, commit=COMMIT.around),
-    split_name=lambda name: ("main", name),
-    own_statements=sql.OwnStatements,
-    table_schema_of=lambda connection, _, table: tables.table_schema_of(connection, table),
-    require_storable=tables.require_storable,
-    create_table=tables.create_table,
-    require_fit=tables.require_fit,
-    missing_columns=tables.missing_in,
-    row_check=tables.row_validator,
-    read=content,
-    write=tables.write,
-)
-
 
 class DuckdbSink(FileSink["duckdb.DuckDBPyConnection", TableSchema]):
     """Delivers into one table of a DuckDB file, as described in `TableSink`.
@@ -46,7 +31,10 @@ class DuckdbSink(FileSink["duckdb.DuckDBPyConnection", TableSchema]):
     """
 
     _database_type = Database
-    _dialect = DUCKDB
+    _tables = TABLES
+    _points = FaultPoints.of(disk_error, prepare=PREPARE.around, begin=BEGIN.around, mark=MARK.around, commit=COMMIT.around)
+    _own_statements = sql.OwnStatements
+    _write = staticmethod(write)
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
         super().prepare(pipeline=pipeline, schema=schema)
@@ -59,11 +47,11 @@ class DuckdbSink(FileSink["duckdb.DuckDBPyConnection", TableSchema]):
     def _storable(self, connection: "duckdb.DuckDBPyConnection", schema: str) -> "pa.Schema":
         rows = super()._storable(connection, schema)
         with settings_of(self._name):
-            tables.declared_for(connection, rows)
+            TABLES.storage_of(connection, rows)
         return rows
 
     def _dry_run(self, connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema") -> None:
-        tables.dry_run(connection, rows, self._target)
+        dry_run(connection, rows, self._target)
 
     def _commit(self, connection: "duckdb.DuckDBPyConnection") -> None:
         super()._commit(connection)

@@ -11,11 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-import pyarrow as pa
-
 from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_TABLE, MarkerStatements
 from penstock.sink.table.table_statements import StagedTableStatements
-from penstock.sink.table.target import Target
 from penstock.sql.table_name import in_double_quotes as quoted
 
 OFFSETS_VIEW = "penstock_offsets"
@@ -74,7 +71,7 @@ DROP_STAGE = f"DROP TABLE {STAGE}"
 
 @dataclass(frozen=True, slots=True)
 class TableStatements(StagedTableStatements):
-    """The statements about the user's table."""
+    """The statements about the user's table. DuckDB's names ignore case."""
 
     stage = STAGE
     null = ""
@@ -87,11 +84,8 @@ class TableStatements(StagedTableStatements):
         """The table without its schema, which would be taken for a database if the file is named like it."""
         return quoted(self.table)
 
-    @property
-    def others(self) -> tuple[str, ...]:
-        """The columns outside the key; DuckDB's names ignore case."""
-        key = {name.lower() for name in self.key}
-        return tuple(name for name in self.columns if name.lower() not in key)
+    def _in_key(self, name: str) -> bool:
+        return name.lower() in map(str.lower, self.key)
 
     @property
     def fill_stage(self) -> str:
@@ -156,8 +150,3 @@ class TableStatements(StagedTableStatements):
 
     def _is_chosen(self, *, last: bool) -> str:
         return f"{self.number} IN ({self._chosen(last=last)})"
-
-
-def statements_of(rows: "pa.Schema", target: Target) -> TableStatements:
-    """Return the SQL about the target for `rows`."""
-    return TableStatements("main", target.table, tuple(rows.names), target.key, deletes=target.deletes)

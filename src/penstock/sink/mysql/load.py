@@ -64,7 +64,7 @@ def load(
 def write(
     connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", table_schema: TableSchema, target: Target
 ) -> Loaded:
-    """Write decided rows into the table, as `SqlDialect.write` specifies: check values against the table, then `load` them."""
+    """Write decided rows into the table, as `SqlSink._write` specifies: check values against the table, then `load` them."""
     decided = decided_rows(batches, table_schema, schema, target, connection.server)
     return load(connection, decided, schema, table_schema, target)
 

@@ -27,16 +27,6 @@ FENCE = FaultPoint("mysql.fence", "The marker's row is locked and read: nobody e
 MARK = FaultPoint("mysql.mark", "The marker is set to the batch, in the transaction of its rows.")
 COMMIT = FaultPoint("mysql.commit", "Rows and marker are committed.")
 
-MYSQL = TABLES.dialect(
-    points=FaultPoints.of(
-        connection_lost, prepare=PREPARE.around, begin=BEGIN.around, fence=FENCE.around, mark=MARK.around, commit=COMMIT.around
-    ),
-    codes=ErrorCodes(code_of=code_of, reason_of=reason_of, forbidden=DENIED),
-    own_statements=sql.OwnStatements,
-    write=write,
-    case_counts=True,
-)
-
 
 class MysqlSink(ServedSink[Connection, TableSchema]):
     """A `TableSink` that delivers into one table of a MySQL or MariaDB database.
@@ -46,7 +36,13 @@ class MysqlSink(ServedSink[Connection, TableSchema]):
 
     _database: Database
     _database_type = Database
-    _dialect = MYSQL
+    _tables = TABLES
+    _points = FaultPoints.of(
+        connection_lost, prepare=PREPARE.around, begin=BEGIN.around, fence=FENCE.around, mark=MARK.around, commit=COMMIT.around
+    )
+    _codes = ErrorCodes(code_of=code_of, reason_of=reason_of, forbidden=DENIED)
+    _own_statements = sql.OwnStatements
+    _write = staticmethod(write)
     _joins = Connection
     _syntax = SYNTAX
 

@@ -160,8 +160,7 @@ class TableStatements(StagedTableStatements):
 
     def replace(self) -> str:
         """Update the other columns of the table's rows that have a chosen key; only count them if the key has all columns."""
-        others = [self.quoted(name) for name in self.columns if name not in self.key] or [self.quoted(self.key[0])]
-        changes = ", ".join(f"t.{name} = s.{name}" for name in others)
+        changes = ", ".join(f"t.{self.quoted(name)} = s.{self.quoted(name)}" for name in self.others or self.key[:1])
         return f"UPDATE {self._chosen_there} SET {changes}"
 
     def delete(self) -> str:

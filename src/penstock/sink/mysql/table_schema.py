@@ -15,9 +15,8 @@ from penstock.errors import Refused
 from penstock.sink.mysql import statements as sql
 from penstock.sink.mysql.row_validator import RowValidator
 from penstock.sink.mysql.statements import TableStatements
-from penstock.sink.mysql.storage import KEY_TYPES, STORAGES, most_bytes, most_characters, storage_of
-from penstock.sink.table.columns import Alter, CatalogTable, Lengths, TableColumn, require_columns
-from penstock.sink.table.dialect import Rows
+from penstock.sink.mysql.storage import KEY_TYPES, STORAGES, most_bytes, most_characters
+from penstock.sink.table.columns import Alter, CatalogTable, Lengths, TableColumn
 from penstock.sink.table.served import ServedTables
 from penstock.sink.table.target import Target, not_a_table
 from penstock.sql.mysql.catalog import ENGINE, kind_of, uniques_of
@@ -64,7 +63,7 @@ class TableSchema(CatalogTable):
         return frozenset(index for index, columns in self.uniques.items() if columns == wanted)
 
 
-def table_schema_of(connection: Connection, table: str) -> TableSchema | None:
+def table_schema_of(connection: Connection, _: str, table: str) -> TableSchema | None:
     """Read the table's schema, None if there is no such table."""
     found = kind_of(connection, table)
     if found is None:
@@ -94,7 +93,7 @@ def _column(row: Sequence[Any]) -> Column:
 class Tables(ServedTables[Connection, TableSchema, TableStatements]):
     """The user's tables in MySQL, in the database of the URL."""
 
-    database = "MySQL"
+    database, case_counts = "MySQL", True
     own_tables = sql.OWN_TABLES
     most_columns = 1016
     alter = _ALTER
@@ -105,17 +104,11 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
     unit = "characters"
     require_name, fold = staticmethod(require_name), staticmethod(str.lower)
     length_of, measure = staticmethod(most_characters), staticmethod(pc.utf8_length)
+    table_schema_of = staticmethod(table_schema_of)
 
     @staticmethod
     def split_name(name: str) -> tuple[str, str]:
         return "", require_table_name(name)
-
-    @staticmethod
-    def table_schema_of(connection: Connection, _: str, table: str) -> TableSchema | None:
-        return table_schema_of(connection, table)
-
-    def scan(self, connection: Connection, query: str, rows: "pa.Schema") -> Rows:
-        return STORAGES.batches(connection.stream(query), rows)
 
     def collate(self, connection: Connection) -> str:
         return f" COLLATE {connection.server.exact_collation}"
@@ -134,8 +127,7 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
             )
         if target.merge is not None:  # its SQL is rehearsed instead
             return
-        of = self.columns(target, decided=decided)
-        require_columns(table_schema.columns, rows, of=of, storage_of=storage_of, folded=str.lower)
+        of = self.require_columns(connection, table_schema, rows, target, decided=decided)
         if not target.key:
             return
         _require_exact_key(table_schema, target, connection.server)

@@ -35,7 +35,7 @@ MOVE = FaultPoint("postgres.move", "The rows get into the table, in an open tran
 def load(
     connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", table_schema: TableSchema, target: Target
 ) -> Loaded:
-    """Write decided rows into the table, as `SqlDialect.write` specifies."""
+    """Write decided rows into the table, as `SqlSink._write` specifies."""
     statements, totals = TABLES.statements_of(schema, target), TABLES.totals(connection, schema, target)
     if target.merge is None:
         batches = TABLES.lengths(table_schema, schema, target).required(batches)

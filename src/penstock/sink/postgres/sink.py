@@ -16,7 +16,7 @@ from penstock.sink.table.preparation import require_unfilled
 from penstock.sink.table.served import ServedSink
 from penstock.sql.postgres.database import Connection, Database, require_schema
 from penstock.sql.postgres.errors import FORBIDDEN, code_of, connection_lost, reason_of
-from penstock.sql.postgres.names import DEFAULT_SCHEMA, split_name
+from penstock.sql.postgres.names import DEFAULT_SCHEMA
 from penstock.sql.postgres.statements import TAKE_LOCK
 from penstock.sql.table_name import in_double_quotes
 
@@ -25,17 +25,6 @@ BEGIN = FaultPoint("postgres.begin", "A transaction is opened on the server.")
 FENCE = FaultPoint("postgres.fence", "The marker's row is locked and read: nobody else publishes until this transaction ends.")
 MARK = FaultPoint("postgres.mark", "The marker is set to the batch, in the transaction of its rows.")
 COMMIT = FaultPoint("postgres.commit", "Rows and marker are committed.")
-
-POSTGRES = TABLES.dialect(
-    points=FaultPoints.of(
-        connection_lost, prepare=PREPARE.around, begin=BEGIN.around, fence=FENCE.around, mark=MARK.around, commit=COMMIT.around
-    ),
-    codes=ErrorCodes(code_of=code_of, reason_of=reason_of, forbidden=frozenset({FORBIDDEN})),
-    own_statements=sql.OwnStatements,
-    write=load,
-    case_counts=True,
-    folded_name=split_name,
-)
 
 
 class PostgresSink(ServedSink[Connection, TableSchema]):
@@ -46,7 +35,13 @@ class PostgresSink(ServedSink[Connection, TableSchema]):
 
     _database: Database
     _database_type = Database
-    _dialect = POSTGRES
+    _tables = TABLES
+    _points = FaultPoints.of(
+        connection_lost, prepare=PREPARE.around, begin=BEGIN.around, fence=FENCE.around, mark=MARK.around, commit=COMMIT.around
+    )
+    _codes = ErrorCodes(code_of=code_of, reason_of=reason_of, forbidden=frozenset({FORBIDDEN}))
+    _own_statements = sql.OwnStatements
+    _write = staticmethod(load)
     _joins = psycopg.Connection
     _syntax = SYNTAX
 

@@ -183,8 +183,7 @@ class TableStatements(StagedTableStatements):
 
         Select how many were written, and how many of them replaced one.
         """
-        others = [name for name in self.columns if name not in self.key] or list(self.key)
-        changes = ", ".join(f"{self.quoted(name)} = excluded.{self.quoted(name)}" for name in others)
+        changes = ", ".join(f"{self.quoted(name)} = excluded.{self.quoted(name)}" for name in self.others or self.key)
         chosen = f"{self._insert_chosen(casts, last=True)}{self._stays('s')}"
         upsert = f"{chosen} ON CONFLICT ({self._list(self.key)}) DO UPDATE SET {changes}"
         return (

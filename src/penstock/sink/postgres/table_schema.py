@@ -17,8 +17,8 @@ from penstock.sink.postgres import statements as sql
 from penstock.sink.postgres.members import require_fitting_members
 from penstock.sink.postgres.row_validator import RowValidator
 from penstock.sink.postgres.statements import OWN_TABLES, TableStatements
-from penstock.sink.postgres.storage import STORAGES, longest_text, storage_of
-from penstock.sink.table.columns import Alter, CatalogTable, Columns, TableColumn, require_columns
+from penstock.sink.postgres.storage import STORAGES, longest_text
+from penstock.sink.table.columns import Alter, CatalogTable, Columns, TableColumn
 from penstock.sink.table.dialect import Rows
 from penstock.sink.table.served import ServedTables
 from penstock.sink.table.target import BY_KEY, NotStoredError, Target, not_a_table
@@ -123,7 +123,7 @@ def _column_of(found: Sequence[Any]) -> TableColumn:
 class Tables(ServedTables[Connection, TableSchema, TableStatements]):
     """The user's tables in PostgreSQL."""
 
-    database = None
+    database, case_counts = None, True
     own_tables = OWN_TABLES
     most_columns = 1599
     alter = Alter(retype="ALTER TABLE {table} ALTER {column} TYPE {declared} USING {column}::{declared}")
@@ -132,7 +132,7 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
     unit = "characters"
     split_name, require_name, fold = staticmethod(split_name), staticmethod(require_name), staticmethod(str)
     length_of, measure = staticmethod(longest_text), staticmethod(pc.utf8_length)
-    table_schema_of = staticmethod(table_schema_of)
+    folded_name, table_schema_of = staticmethod(split_name), staticmethod(table_schema_of)
 
     def hold(self, connection: Connection, rows: "pa.Schema", target: Target) -> TableSchema:
         """Lock the table's definition until the transaction ends, and read its schema, in one round trip."""
@@ -153,7 +153,7 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
             yield from STORAGES.batches(iter(lambda: cursor.fetchmany(_FETCHED_ROWS), []), rows)
 
     def require_fit(
-        self, _: Connection, table_schema: TableSchema, rows: "pa.Schema", target: Target, *, decided: bool = False
+        self, connection: Connection, table_schema: TableSchema, rows: "pa.Schema", target: Target, *, decided: bool = False
     ) -> None:
         table = target.table
         require_lasting(table_schema, table)
@@ -162,8 +162,7 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
         _require_no_rewriting_rules(table_schema.rules, target)
         if target.write in BY_KEY:
             _require_one_index(table_schema, table)
-        of = self.columns(target, decided=decided)
-        require_columns(table_schema.columns, rows, of=of, storage_of=storage_of, folded=str)
+        of = self.require_columns(connection, table_schema, rows, target, decided=decided)
         _require_exact_key(table_schema, target, of)
         if target.key and frozenset(target.key) not in table_schema.uniques:
             remedy = "CREATE UNIQUE INDEX ON {table} ({columns}), neither partial nor deferrable."

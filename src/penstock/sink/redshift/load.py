@@ -26,7 +26,7 @@ MOST_VALUES, MOST_ROWS, MAX_STATEMENT_BYTES = 32_767, 512, 1_000_000
 def load(
     connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", table_schema: TableSchema, target: Target
 ) -> Loaded:
-    """Write decided rows into the table, as `SqlDialect.write` specifies."""
+    """Write decided rows into the table, as `SqlSink._write` specifies."""
     batches = TABLES.lengths(table_schema, schema, target).required(batches)
     statements, totals = TABLES.statements_of(schema, target), TABLES.totals(connection, schema, target)
     sent = TABLES.staged(schema, target)

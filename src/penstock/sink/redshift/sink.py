@@ -8,7 +8,6 @@ from penstock.sink.redshift import statements as sql
 from penstock.sink.redshift.database import Connection, Database
 from penstock.sink.redshift.errors import FORBIDDEN, MADE_MEANWHILE, code_of, connection_lost, reason_of
 from penstock.sink.redshift.load import load
-from penstock.sink.redshift.statements import split_name
 from penstock.sink.redshift.storage import MOST_TEXT_BYTES
 from penstock.sink.redshift.table_schema import TABLES, TableSchema
 from penstock.sink.table.dialect import ErrorCodes, FaultPoints
@@ -20,16 +19,6 @@ FENCE = FaultPoint("redshift.fence", "The fence is locked: nobody else publishes
 MARK = FaultPoint("redshift.mark", "The marker is set to the batch, in the transaction of its rows.")
 COMMIT = FaultPoint("redshift.commit", "Rows and marker are committed.")
 
-REDSHIFT = TABLES.dialect(
-    points=FaultPoints.of(
-        connection_lost, prepare=PREPARE.around, begin=BEGIN.around, fence=FENCE.around, mark=MARK.around, commit=COMMIT.around
-    ),
-    codes=ErrorCodes(code_of=code_of, reason_of=reason_of, forbidden=frozenset({FORBIDDEN}), made=MADE_MEANWHILE),
-    own_statements=sql.OwnStatements,
-    write=load,
-    folded_name=split_name,
-)
-
 
 class RedshiftSink(ServedSink[Connection, TableSchema]):
     """Delivers into one table of a Redshift database, as described in `TableSink`.
@@ -38,7 +27,13 @@ class RedshiftSink(ServedSink[Connection, TableSchema]):
     """
 
     _database_type = Database
-    _dialect = REDSHIFT
+    _tables = TABLES
+    _points = FaultPoints.of(
+        connection_lost, prepare=PREPARE.around, begin=BEGIN.around, fence=FENCE.around, mark=MARK.around, commit=COMMIT.around
+    )
+    _codes = ErrorCodes(code_of=code_of, reason_of=reason_of, forbidden=frozenset({FORBIDDEN}), made=MADE_MEANWHILE)
+    _own_statements = sql.OwnStatements
+    _write = staticmethod(load)
 
     def _described(self, rows: str) -> str:
         return (

@@ -9,9 +9,8 @@ from penstock.sink.redshift import statements as sql
 from penstock.sink.redshift.database import Connection
 from penstock.sink.redshift.row_validator import MAX_ROW_BYTES, RowValidator
 from penstock.sink.redshift.statements import TableStatements, folded, quoted, require_name, split_name
-from penstock.sink.redshift.storage import MOST_SCALE, STORAGES, most_bytes, storage_of
-from penstock.sink.table.columns import Alter, CatalogTable, TableColumn, require_columns, require_exact_key
-from penstock.sink.table.dialect import Rows
+from penstock.sink.redshift.storage import MOST_SCALE, STORAGES, most_bytes
+from penstock.sink.table.columns import Alter, CatalogTable, TableColumn, require_exact_key
 from penstock.sink.table.served import ServedTables
 from penstock.sink.table.storage import digits_of
 from penstock.sink.table.target import Target, not_a_table
@@ -57,10 +56,7 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
     unit = "bytes"
     split_name, require_name, fold = staticmethod(split_name), staticmethod(require_name), staticmethod(folded)
     length_of, measure = staticmethod(most_bytes), staticmethod(pc.binary_length)
-    table_schema_of = staticmethod(table_schema_of)
-
-    def scan(self, connection: Connection, query: str, rows: "pa.Schema") -> Rows:
-        return STORAGES.batches(connection.stream(query), rows)
+    folded_name, table_schema_of = staticmethod(split_name), staticmethod(table_schema_of)
 
     def require_storable(self, rows: "pa.Schema", target: Target) -> None:
         super().require_storable(rows, target)
@@ -73,12 +69,11 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
                 )
 
     def require_fit(
-        self, _: Connection, table_schema: TableSchema, rows: "pa.Schema", target: Target, *, decided: bool = False
+        self, connection: Connection, table_schema: TableSchema, rows: "pa.Schema", target: Target, *, decided: bool = False
     ) -> None:
         if table_schema.kind != "table":
             raise not_a_table(target.table, f"a {table_schema.kind}")
-        of = self.columns(target, decided=decided)
-        require_columns(table_schema.columns, rows, of=of, storage_of=storage_of, folded=folded)
+        self.require_columns(connection, table_schema, rows, target, decided=decided)
 
     def require_allowed(self, connection: Connection, _: TableSchema, rows: "pa.Schema", target: Target) -> None:
         temporary, user = connection.execute(sql.MAY_STAGE).fetchone()

@@ -11,15 +11,13 @@ from penstock.sink.spool.deletes import runs_of
 from penstock.sink.sqlite import statements as sql
 from penstock.sink.sqlite.database import disk_error
 from penstock.sink.sqlite.statements import TableStatements
-from penstock.sink.sqlite.storage import restored, stored
-from penstock.sink.sqlite.table_schema import TableSchema, statements_of, with_row_numbers
-from penstock.sink.table.publication import Loaded, totals_of, totals_under_key
-from penstock.sink.table.storage import batch_of
+from penstock.sink.sqlite.storage import stored
+from penstock.sink.sqlite.table_schema import TABLES, TableSchema, with_row_numbers
+from penstock.sink.table.publication import Loaded, totals_of
 from penstock.sink.table.target import BY_KEY, Target
 
 _VARIABLES = 900
 """Values bound by one execution; SQLite before 3.32 takes 999. Several rows per statement save a third of the time."""
-_FETCHED_ROWS = 20_000
 
 MOVE = FaultPoint("sqlite.move", "The rows of a decided batch are written into the table, in an open transaction.")
 
@@ -31,14 +29,14 @@ def load(
     table_schema: TableSchema,
     target: Target,
 ) -> Loaded:
-    """Write `batches` as `SqlDialect.write` describes."""
+    """Write `batches` as `SqlSink._write` specifies."""
     with MOVE.around(error=disk_error, lost=disk_error):
-        statements, cursor = statements_of(rows, target), connection.cursor()
+        statements, cursor = TABLES.statements_of(rows, target), connection.cursor()
         if target.write == "replace":
             cursor.execute(statements.clear())
         if target.deletes:
             return _load_changes(cursor, batches, rows, table_schema, target)
-        batches = with_row_numbers(table_schema, batches, target.table)
+        batches = with_row_numbers(table_schema, batches, target)
         if target.write in BY_KEY:
             return _load_by_key(cursor, statements, batches, rows, target)
         return Loaded(rows=_insert(cursor, statements.insert, batches), displaced=Totals())
@@ -62,7 +60,7 @@ def _load_changes(
     cursor: sqlite3.Cursor, batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", table_schema: TableSchema, target: Target
 ) -> Loaded:
     """Upsert and delete in the order of the rows, so that the last one of each key decides."""
-    statements = statements_of(schema, target)
+    statements = TABLES.statements_of(schema, target)
     _note_displaced(cursor, statements, statements.note_replaced(), statements.note_deleted())
     upserted, deleting = 0, Totals()
     for deletes, rows in runs_of(batches):
@@ -70,7 +68,7 @@ def _load_changes(
             _delete(cursor, statements, rows)
             deleting += totals_of(iter([rows]), target.row_digest)
         else:
-            upserted += _insert(cursor, statements.upsert, with_row_numbers(table_schema, iter([rows]), target.table))
+            upserted += _insert(cursor, statements.upsert, with_row_numbers(table_schema, iter([rows]), target))
     displaced = _displaced(cursor, statements, schema, target)
     return Loaded(rows=upserted + deleting.rows, displaced=displaced + deleting)
 
@@ -90,7 +88,7 @@ def _note_displaced(cursor: sqlite3.Cursor, statements: TableStatements, *trigge
 
 def _displaced(cursor: sqlite3.Cursor, statements: TableStatements, schema: "pa.Schema", target: Target) -> Totals:
     """Return the totals of the saved rows, then stop saving."""
-    totals = totals_under_key(_scan(cursor, statements.read_displaced(), schema), target.row_digest, table=target.table)
+    totals = TABLES.totals(cursor.connection, schema, target)(statements.read_displaced())
     _drop_displaced(cursor)
     return totals
 
@@ -120,14 +118,3 @@ def _execute(cursor: sqlite3.Cursor, statement: str, values: list[object], width
         return 0
     cursor.executemany(statement, (values[start : start + width] for start in range(0, len(values), width)))
     return cursor.rowcount
-
-
-def content(connection: sqlite3.Connection, rows: "pa.Schema", target: Target) -> Iterator["pa.RecordBatch"]:
-    """Yield every row of the table. Raise NotStoredError, naming the column."""
-    return _scan(connection.cursor(), statements_of(rows, target).read(), rows)
-
-
-def _scan(cursor: sqlite3.Cursor, query: str, schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
-    cursor.execute(query)
-    while rows := cursor.fetchmany(_FETCHED_ROWS):
-        yield batch_of(rows, schema, restored)

@@ -8,11 +8,10 @@ from functools import partial
 from penstock.core.faults import FaultPoint
 from penstock.core.model import Publication, Published
 from penstock.sink.sqlite import statements as sql
-from penstock.sink.sqlite import table_schema as tables
 from penstock.sink.sqlite.database import Database, disk_error
-from penstock.sink.sqlite.load import content, load
-from penstock.sink.sqlite.table_schema import TableSchema
-from penstock.sink.table.dialect import FaultPoints, SqlDialect
+from penstock.sink.sqlite.load import load
+from penstock.sink.sqlite.table_schema import TABLES, TableSchema
+from penstock.sink.table.dialect import FaultPoints
 from penstock.sink.table.file import FileSink
 from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE
 from penstock.sink.table.preparation import require_unfilled
@@ -27,24 +26,6 @@ def _locked(point: str) -> sqlite3.Error:
     return sqlite3.OperationalError(f"database is locked ({point})")
 
 
-SQLITE: SqlDialect[sqlite3.Connection, TableSchema] = SqlDialect(
-    points=replace(
-        FaultPoints.of(disk_error, prepare=PREPARE.around, mark=MARK.around, commit=COMMIT.around),
-        begin=partial(BEGIN.around, error=_locked, lost=_locked),
-    ),
-    split_name=lambda name: ("main", name),
-    own_statements=sql.OwnStatements,
-    table_schema_of=lambda connection, _, table: tables.table_schema_of(connection, table),
-    require_storable=tables.require_storable,
-    create_table=tables.create_table,
-    require_fit=tables.require_fit,
-    missing_columns=tables.missing_in,
-    row_check=tables.row_validator,
-    read=content,
-    write=load,
-)
-
-
 class SqliteSink(FileSink[sqlite3.Connection, TableSchema]):
     """A `TableSink` that delivers into one table of an SQLite file.
 
@@ -52,7 +33,13 @@ class SqliteSink(FileSink[sqlite3.Connection, TableSchema]):
     """
 
     _database_type = Database
-    _dialect = SQLITE
+    _tables = TABLES
+    _points = replace(
+        FaultPoints.of(disk_error, prepare=PREPARE.around, mark=MARK.around, commit=COMMIT.around),
+        begin=partial(BEGIN.around, error=_locked, lost=_locked),
+    )
+    _own_statements = sql.OwnStatements
+    _write = staticmethod(load)
 
     @property
     def home(self) -> str | None:

@@ -5,11 +5,14 @@ one row for each of the last batches. Users may read both with their own SQL. Di
 not fit SQLite's integers. `main.` rules out a temporary table of the same name. Every user-given name goes through `quoted`.
 """
 
-from collections.abc import Mapping, Sequence
+# ruff: noqa: S608 - every name in a statement is quoted or our own, every value is bound
+
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from penstock.errors import Usage
+from penstock.sink.table import table_statements
 from penstock.sink.table.marker_store import (
     BATCH_TABLE,
     DBAPI_MARKER_TABLE,
@@ -69,86 +72,68 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _list(names: Sequence[str], *, prefix: str = "") -> str:
-    return ", ".join(prefix + quoted(name) for name in names)
-
-
 @dataclass(frozen=True, slots=True)
-class TableStatements:
-    """The statements about the user's table, whose rows have `columns`."""
+class TableStatements(table_statements.TableStatements):
+    """The statements about the user's table. SQLite's names ignore case."""
 
-    table: str
-    columns: tuple[str, ...]
-    key: tuple[str, ...] = ()
+    null = ""
+
+    def quoted(self, name: str) -> str:
+        return quoted(name)
 
     @property
-    def _name(self) -> str:
+    def name(self) -> str:
         return f"main.{quoted(self.table)}"
 
-    def create(self, declared: Sequence[str]) -> str:
-        key = {name.lower() for name in self.key}
-        parts = [
-            f"{quoted(name)} {kind}{' NOT NULL' if name.lower() in key else ''}"
-            for name, kind in zip(self.columns, declared, strict=True)
-        ]
-        if self.key:
-            parts.append(f"PRIMARY KEY ({_list(self.key)})")
-        return f"CREATE TABLE {self._name} ({', '.join(parts)})"
+    def _in_key(self, name: str) -> bool:
+        return name.lower() in map(str.lower, self.key)
 
     def insert(self, rows: int) -> str:
         """Insert that many rows per execution. A conflict is an error, whatever ON CONFLICT clause the table has."""
-        return f"INSERT OR ABORT INTO {self._name} ({_list(self.columns)}) VALUES {self._places(rows)}"  # noqa: S608 - quoted
+        return f"INSERT OR ABORT INTO {self.name} ({self._list(self.columns)}) VALUES {self._places(rows)}"
 
     def upsert(self, rows: int) -> str:
         """Insert rows; if the table has a row with the key, update its other columns."""
-        key = {name.lower() for name in self.key}
-        others = [name for name in self.columns if name.lower() not in key] or list(self.key)
-        changes = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in others)
-        return f"{self.insert(rows)} ON CONFLICT ({_list(self.key)}) DO UPDATE SET {changes}"
+        changes = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in self.others or self.key)
+        return f"{self.insert(rows)} ON CONFLICT ({self._list(self.key)}) DO UPDATE SET {changes}"
 
     def insert_if_absent(self, rows: int) -> str:
-        return f"{self.insert(rows)} ON CONFLICT ({_list(self.key)}) DO NOTHING"
+        return f"{self.insert(rows)} ON CONFLICT ({self._list(self.key)}) DO NOTHING"
 
     def delete(self) -> str:
         """Delete the row with the key, if there is one."""
         same = " AND ".join(f"{quoted(name)} = ? COLLATE BINARY" for name in self.key)
-        return f"DELETE FROM {self._name} WHERE {same}"  # noqa: S608 - quoted
-
-    def clear(self) -> str:
-        return f"DELETE FROM {self._name}"  # noqa: S608 - quoted
-
-    def read(self) -> str:
-        return f"SELECT {_list(self.columns)} FROM {self._name}"  # noqa: S608 - quoted
+        return f"DELETE FROM {self.name} WHERE {same}"
 
     def create_displaced(self) -> str:
         """Create a temporary table for rows of the table that are replaced, or rows of the batch that are skipped."""
-        return f"CREATE TEMP TABLE penstock_displaced AS SELECT {_list(self.columns)} FROM {self._name} WHERE 0"  # noqa: S608 - quoted
+        return f"CREATE TEMP TABLE penstock_displaced AS SELECT {self._list(self.columns)} FROM {self.name} WHERE 0"
 
     def note_replaced(self) -> str:
         """Create a trigger of this connection that saves each row that an upsert replaces."""
         return f"""
-            CREATE TEMP TRIGGER penstock_displacing AFTER UPDATE ON {self._name}
-            BEGIN INSERT INTO penstock_displaced SELECT {_list(self.columns, prefix="OLD.")}; END
+            CREATE TEMP TRIGGER penstock_displacing AFTER UPDATE ON {self.name}
+            BEGIN INSERT INTO penstock_displaced SELECT {self._list(self.columns, "OLD")}; END
         """
 
     def note_deleted(self) -> str:
         """Create a trigger of this connection that saves each row that is deleted."""
         return f"""
-            CREATE TEMP TRIGGER penstock_deleting AFTER DELETE ON {self._name}
-            BEGIN INSERT INTO penstock_displaced SELECT {_list(self.columns, prefix="OLD.")}; END
+            CREATE TEMP TRIGGER penstock_deleting AFTER DELETE ON {self.name}
+            BEGIN INSERT INTO penstock_displaced SELECT {self._list(self.columns, "OLD")}; END
         """
 
     def note_skipped(self) -> str:
         """Create a trigger of this connection that saves each row that an insert skips because the table has its key."""
         same = " AND ".join(f"{quoted(name)} = NEW.{quoted(name)} COLLATE BINARY" for name in self.key)
         return f"""
-            CREATE TEMP TRIGGER penstock_displacing BEFORE INSERT ON {self._name}
-            WHEN EXISTS (SELECT 1 FROM {self._name} WHERE {same})
-            BEGIN INSERT INTO penstock_displaced SELECT {_list(self.columns, prefix="NEW.")}; END
-        """  # noqa: S608 - quoted
+            CREATE TEMP TRIGGER penstock_displacing BEFORE INSERT ON {self.name}
+            WHEN EXISTS (SELECT 1 FROM {self.name} WHERE {same})
+            BEGIN INSERT INTO penstock_displaced SELECT {self._list(self.columns, "NEW")}; END
+        """
 
     def read_displaced(self) -> str:
-        return f"SELECT {_list(self.columns)} FROM temp.penstock_displaced"  # noqa: S608 - quoted
+        return f"SELECT {self._list(self.columns)} FROM temp.penstock_displaced"
 
     def _places(self, rows: int) -> str:
         row = "(" + ", ".join("?" * len(self.columns)) + ")"

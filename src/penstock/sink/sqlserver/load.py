@@ -23,7 +23,7 @@ MOVE = FaultPoint("sqlserver.move", "The staged rows are loaded into the table, 
 def load(
     connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", table_schema: TableSchema, target: Target
 ) -> Loaded:
-    """Write decided rows into the table, as `SqlDialect.write` specifies."""
+    """Write decided rows into the table, as `SqlSink._write` specifies."""
     batches = TABLES.lengths(table_schema, schema, target).required(batches)
     statements, totals = TABLES.statements_of(schema, target), TABLES.totals(connection, schema, target)
     sent = TABLES.staged(schema, target)

@@ -11,7 +11,6 @@ from penstock.sink.sqlserver import statements as sql
 from penstock.sink.sqlserver.database import Connect, Connection, Database
 from penstock.sink.sqlserver.errors import FORBIDDEN, MADE_MEANWHILE, code_of, connection_lost, reason_of
 from penstock.sink.sqlserver.load import load
-from penstock.sink.sqlserver.statements import folded_name
 from penstock.sink.sqlserver.table_schema import TABLES, TableSchema, require_own_table
 from penstock.sink.table.dialect import ErrorCodes, FaultPoints
 from penstock.sink.table.sink import TableSinkArguments
@@ -27,16 +26,6 @@ FENCE = FaultPoint("sqlserver.fence", "The marker's row is locked and read: nobo
 MARK = FaultPoint("sqlserver.mark", "The marker is set to the batch, in the transaction of its rows.")
 COMMIT = FaultPoint("sqlserver.commit", "Rows and marker are committed.")
 
-SQLSERVER = TABLES.dialect(
-    points=FaultPoints.of(
-        connection_lost, prepare=PREPARE.around, begin=BEGIN.around, fence=FENCE.around, mark=MARK.around, commit=COMMIT.around
-    ),
-    codes=ErrorCodes(code_of=code_of, reason_of=reason_of, forbidden=FORBIDDEN, made=MADE_MEANWHILE),
-    own_statements=sql.OwnStatements,
-    write=load,
-    folded_name=folded_name,
-)
-
 
 class SqlserverSink(SqlSink[Connection, TableSchema]):
     """Delivers into one table of a database of SQL Server or Azure SQL, as described in `TableSink`.
@@ -45,7 +34,13 @@ class SqlserverSink(SqlSink[Connection, TableSchema]):
     """
 
     _database: Database
-    _dialect = SQLSERVER
+    _tables = TABLES
+    _points = FaultPoints.of(
+        connection_lost, prepare=PREPARE.around, begin=BEGIN.around, fence=FENCE.around, mark=MARK.around, commit=COMMIT.around
+    )
+    _codes = ErrorCodes(code_of=code_of, reason_of=reason_of, forbidden=FORBIDDEN, made=MADE_MEANWHILE)
+    _own_statements = sql.OwnStatements
+    _write = staticmethod(load)
 
     def __init__(
         self,

@@ -197,8 +197,7 @@ class TableStatements(StagedTableStatements):
 
     def upsert(self) -> str:
         """Move the last staged row of each key, unless it deletes; it replaces the other columns of a row with the same key."""
-        others = [name for name in self.columns if name not in self.key] or list(self.key)
-        changes = ", ".join(f"t.{self.quoted(name)} = s.{self.quoted(name)}" for name in others)
+        changes = ", ".join(f"t.{self.quoted(name)} = s.{self.quoted(name)}" for name in self.others or self.key)
         which = f"{self._is_chosen(last=True)}{self._stays('s')}"
         chosen = f"SELECT {self._list(self.columns, 's')} FROM {STAGE} AS s WHERE {which}"
         return (

@@ -13,10 +13,9 @@ from penstock.errors import Refused
 from penstock.sink.sqlserver import statements as sql
 from penstock.sink.sqlserver.database import Connection
 from penstock.sink.sqlserver.row_validator import RowValidator
-from penstock.sink.sqlserver.statements import TableStatements, folded, quoted, require_name, split_name
+from penstock.sink.sqlserver.statements import TableStatements, folded, folded_name, quoted, require_name, split_name
 from penstock.sink.sqlserver.storage import KEY_TYPES, STORAGES, most_units, storage_of, units_of
-from penstock.sink.table.columns import Alter, CatalogTable, Columns, TableColumn, require_columns, require_exact_key
-from penstock.sink.table.dialect import Rows
+from penstock.sink.table.columns import Alter, CatalogTable, Columns, TableColumn, require_exact_key
 from penstock.sink.table.served import ServedTables
 from penstock.sink.table.target import Target, not_a_table
 
@@ -112,10 +111,7 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
     unit = "units of UTF-16"
     split_name, require_name, fold = staticmethod(split_name), staticmethod(require_name), staticmethod(folded)
     length_of, measure = staticmethod(most_units), staticmethod(units_of)
-    table_schema_of = staticmethod(table_schema_of)
-
-    def scan(self, connection: Connection, query: str, rows: "pa.Schema") -> Rows:
-        return STORAGES.batches(connection.stream(query), rows)
+    folded_name, table_schema_of = staticmethod(folded_name), staticmethod(table_schema_of)
 
     def require_storable(self, rows: "pa.Schema", target: Target) -> None:
         super().require_storable(rows, target)
@@ -125,7 +121,7 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
         return f" COLLATE {sql.EXACT}"
 
     def require_fit(
-        self, _: Connection, table_schema: TableSchema, rows: "pa.Schema", target: Target, *, decided: bool = False
+        self, connection: Connection, table_schema: TableSchema, rows: "pa.Schema", target: Target, *, decided: bool = False
     ) -> None:
         table = target.table
         if table_schema.what != "a table":
@@ -133,8 +129,7 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
         _require_no_policy(
             table_schema, table, "rows could be hidden from `verify`", then="or name a table without one in `table:`"
         )
-        of = self.columns(target, decided=decided)
-        require_columns(table_schema.columns, rows, of=of, storage_of=storage_of, folded=folded)
+        of = self.require_columns(connection, table_schema, rows, target, decided=decided)
         if not target.key:
             return
         _require_collated_key(table_schema, target, of)

@@ -218,44 +218,30 @@ class Columns:
 
 
 def require_columns(
-    columns: Sequence[TableColumn],
-    schema: "pa.Schema",
-    *,
-    of: Columns,
-    storage_of: Callable[["pa.DataType"], DeclaresColumn],
-    folded: Callable[[str], str],
+    table: CatalogTable, schema: "pa.Schema", *, of: Columns, storage_of: Callable[["pa.DataType"], DeclaresColumn]
 ) -> None:
-    """Raise Refused unless the table has the rows' columns, keeps their values, and fills the others by a default or NULL.
-
-    `folded` returns a name as the database compares it.
-    """
-    there = {folded(column.name): column for column in columns}
-    wanted = {folded(name) for name in schema.names}
-    left = [column for column in columns if folded(column.name) not in wanted]
+    """Raise Refused unless the table has the rows' columns, keeps their values, and fills the others by a default or NULL."""
+    there, wanted = table.by_name, set(map(table.fold, schema.names))
+    left = [column for name, column in there.items() if name not in wanted]
     of.require_same(
         {field.name: storage_of(field.type).declared(field.type) for field in schema},
-        {column.name: column.declared for column in columns},
-        missing=[name for name in schema.names if folded(name) not in there],
+        {column.name: column.declared for column in table.columns},
+        missing=[name for name in schema.names if table.fold(name) not in there],
         demanded=[column.name for column in left if column.not_null and not column.fills_itself],
     )
     for field in schema:
-        _require_lossless(there[folded(field.name)], field, storage_of(field.type), of)
+        _require_lossless(there[table.fold(field.name)], field, storage_of(field.type), of)
 
 
 def missing_columns(
-    columns: Sequence[TableColumn],
-    schema: "pa.Schema",
-    *,
-    of: Columns,
-    storage_of: Callable[["pa.DataType"], DeclaresColumn],
-    folded: Callable[[str], str],
+    table: CatalogTable, schema: "pa.Schema", *, of: Columns, storage_of: Callable[["pa.DataType"], DeclaresColumn]
 ) -> Mapping[str, str]:
-    """Return the columns of `schema` that the table lacks, each with the statement that adds it; see `require_columns`."""
-    there = {folded(column.name) for column in columns}
+    """Return the columns of `schema` that the table lacks, each with the statement that adds it."""
+    there = table.by_name
     return {
         field.name: of.statement(of.alter.add, field.name, storage_of(field.type).declared(field.type))
         for field in schema
-        if folded(field.name) not in there
+        if table.fold(field.name) not in there
     }
 
 

@@ -1,5 +1,6 @@
-"""What the databases of `CatalogSink` and `SqlSink` differ in: one `Dialect` value for each database."""
+"""What databases differ in: their tables, their fault points, and how their errors are read."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -8,11 +9,13 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from penstock.core.model import SinkName
+from penstock.core.deletes import schema_with_deletes
+from penstock.core.model import SinkName, Totals
 from penstock.sink.spool.writer import RowCheck
-from penstock.sink.table.columns import TableColumn
-from penstock.sink.table.marker_store import Guard, MarkerStatements
-from penstock.sink.table.publication import Loaded
+from penstock.sink.table.columns import Alter, CatalogTable, Columns, DeclaresColumn, missing_columns, require_columns
+from penstock.sink.table.marker_store import Guard
+from penstock.sink.table.publication import totals_under_key
+from penstock.sink.table.table_statements import TableStatements
 from penstock.sink.table.target import Target
 from penstock.sql.session import Session
 
@@ -26,19 +29,9 @@ class SqlConnection(Session, Protocol):
     def execute(self) -> Callable[..., Any]: ...
 
 
-class TableSchema(Protocol):
-    """An existing table or view as the catalog declares it."""
-
-    @property
-    def kind(self) -> str: ...
-    @property
-    def columns(self) -> tuple[TableColumn, ...]: ...
-
-
 C = TypeVar("C", bound=SqlConnection)
-C_contra = TypeVar("C_contra", bound=SqlConnection, contravariant=True)
-T = TypeVar("T", bound=TableSchema)
-T_contra = TypeVar("T_contra", bound=TableSchema, contravariant=True)
+T = TypeVar("T", bound=CatalogTable)
+S = TypeVar("S", bound=TableStatements)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,56 +66,125 @@ class ErrorCodes:
     made: frozenset[Any] = frozenset()
 
 
-class RequiresFit(Protocol[C_contra, T_contra]):
-    """Raises Refused unless an existing table takes the rows and returns them unchanged. `decided`: see `Columns`."""
+class UserTables(ABC, Generic[C, T]):
+    """The user's tables in one kind of database, as `CatalogSink` prepares and reads them. Each `pa.Schema` is that of the rows.
 
-    def __call__(
-        self, connection: C_contra, table_schema: T_contra, rows: "pa.Schema", target: Target, /, *, decided: bool = False
-    ) -> None: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dialect(Generic[C, T]):
-    """How one database does what `CatalogSink` asks for. Each `pa.Schema` is that of the rows.
-
-    - `case_counts`: whether table names that differ only in case are two names.
-    - `split_name`: schema and table of a name from the settings.
-    - `table_schema_of`: the table in a schema, None if there is none.
-    - `require_storable`: raises Usage for a table name, a column or a key that no table can have.
-    - `missing_columns`: the columns of the rows that an existing table lacks, each with the statement that adds it.
-    - `require_allowed`: raises Refused if the user lacks a privilege that publishing needs; None without users.
-    - `row_check`: the check of rows in the tasks.
-    - `read`: every row of the table. It raises NotStoredError.
+    `case_counts`: whether table names that differ only in case are two. `alter`: its ALTER TABLE, for new columns and remedies.
     """
 
     case_counts: bool = False
-    points: FaultPoints
-    split_name: Callable[[str], tuple[str, str]]
-    table_schema_of: Callable[[C, str, str], T | None]
-    require_storable: Callable[["pa.Schema", Target], None]
-    create_table: Callable[[C, "pa.Schema", Target], None]
-    require_fit: RequiresFit[C, T]
-    missing_columns: Callable[[C, T, "pa.Schema", Target], Mapping[str, str]]
-    require_allowed: Callable[[C, T, "pa.Schema", Target], None] | None = None
-    row_check: Callable[[C, T, SinkName, Target], RowCheck]
-    read: Callable[[C, "pa.Schema", Target], Rows]
+    alter: Alter = Alter()
+
+    # --- what databases differ in
+
+    @staticmethod
+    @abstractmethod
+    def split_name(name: str, /) -> tuple[str, str]:
+        """Return schema and table of a name from the settings. Raise Usage."""
+
+    @staticmethod
+    @abstractmethod
+    def table_schema_of(connection: C, schema: str, table: str, /) -> T | None:
+        """Return the table or view as the catalog declares it, None if there is none."""
+
+    @abstractmethod
+    def named(self, target: Target) -> str:
+        """Return the table's name in a statement."""
+
+    @abstractmethod
+    def require_storable(self, rows: "pa.Schema", target: Target) -> None:
+        """Raise Usage for a table name, a column or a key that no table can have."""
+
+    @abstractmethod
+    def storage_of(self, connection: C, rows: "pa.Schema") -> Callable[["pa.DataType"], DeclaresColumn]:
+        """Return a function that returns the storage for a type of the rows. Raise Usage for a type that the database lacks."""
+
+    @abstractmethod
+    def create_table(self, connection: C, rows: "pa.Schema", target: Target) -> None:
+        """Create the table; the key, where the database enforces one, becomes its primary key."""
+
+    @abstractmethod
+    def require_fit(self, connection: C, table_schema: T, rows: "pa.Schema", target: Target, *, decided: bool = False) -> None:
+        """Raise Refused unless the table takes the rows and returns them unchanged. `decided`: see `Columns`."""
+
+    def require_allowed(self, connection: C, table_schema: T, rows: "pa.Schema", target: Target) -> None:
+        """Raise Refused if the user lacks a privilege that publishing needs."""
+
+    @abstractmethod
+    def row_check(self, connection: C, table_schema: T, sink: SinkName, target: Target) -> RowCheck:
+        """Return the check of rows in the tasks."""
+
+    @abstractmethod
+    def read(self, connection: C, rows: "pa.Schema", target: Target) -> Rows:
+        """Yield every row of the table. Raise NotStoredError, naming the column."""
+
+    # --- what they share
+
+    def columns(self, target: Target, *, decided: bool) -> Columns:
+        """Return the comparison of the rows' columns with the table's. `decided`: see `Columns`."""
+        return Columns(table=target.table, named=self.named(target), alter=self.alter, decided=decided)
+
+    def require_columns(self, connection: C, table_schema: T, rows: "pa.Schema", target: Target, *, decided: bool) -> Columns:
+        """Raise Refused as `columns.require_columns` does. Return the comparison, for further errors."""
+        of = self.columns(target, decided=decided)
+        require_columns(table_schema, rows, of=of, storage_of=self.storage_of(connection, rows))
+        return of
+
+    def missing_columns(self, connection: C, table_schema: T, rows: "pa.Schema", target: Target) -> Mapping[str, str]:
+        """Return the columns of the rows that the table lacks, each with the statement that adds it."""
+        of = self.columns(target, decided=False)
+        return missing_columns(table_schema, rows, of=of, storage_of=self.storage_of(connection, rows))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SqlDialect(Dialect[C, T]):
-    """How one database does what `SqlSink` asks for.
+class SqlTables(UserTables[C, T], Generic[C, T, S]):
+    """The user's tables in a SQL database, as `SqlSink` reads and writes them by `statements`.
 
+    - `database`: its name for messages, None where columns whose names differ only in case are two.
+    - `own_tables`: the folded names of Penstock's own tables.
     - `folded_name`: schema and table as the database compares them, where one table has several names.
-    - `hold`: the table's schema, read after it has kept others from altering the table until the end of the transaction, while
-      they can still write rows; None where the transaction itself keeps all others out.
-    - `write`: writes decided rows in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent`
-      the first. If rows have the column of `core.deletes`, `upsert` deletes the row of a key if its last one deletes. It raises
-      Refused for a value that the table, altered since, would change, and Conflict where another session writes rows of the
-      same keys.
     """
 
-    codes: ErrorCodes = ErrorCodes()
+    database: str | None
+    own_tables: frozenset[str]
+    statements: type[S]
     folded_name: Callable[[str], tuple[str, str]] | None = None
-    own_statements: Callable[[str], MarkerStatements]
-    hold: Callable[[C, "pa.Schema", Target], T] | None = None
-    write: Callable[[C, Rows, "pa.Schema", T, Target], Loaded]
+
+    @abstractmethod
+    def statements_of(self, rows: "pa.Schema", target: Target) -> S:
+        """Return the SQL about the target for rows of this schema."""
+
+    @abstractmethod
+    def scan(self, connection: C, query: str, rows: "pa.Schema") -> Rows:
+        """Yield the rows of `query`, whose columns are those of `rows`. Raise NotStoredError, naming the column."""
+
+    def hold(self, connection: C, rows: "pa.Schema", target: Target) -> T | None:  # noqa: ARG002 - for those that lock the table
+        """Keep others from altering the table until the end of the transaction, while they can still write rows.
+
+        Return the table's schema as it is from then on, None if the table is gone. By default, the transaction itself keeps all
+        others out.
+        """
+        return self.table_schema_of(connection, *self.split_name(target.table))
+
+    def declared(self, connection: C, rows: "pa.Schema", target: Target) -> list[str]:  # noqa: ARG002 - for those with other keys
+        """Return the column types for creating the table. In its key, no two different texts compare as equal."""
+        storage_of = self.storage_of(connection, rows)
+        return [storage_of(kind).declared(kind) for kind in rows.types]
+
+    # --- what they share
+
+    def named(self, target: Target) -> str:
+        return self.statements(*self.split_name(target.table), ()).name
+
+    def staged(self, rows: "pa.Schema", target: Target) -> "pa.Schema":
+        """Return the schema of the target's rows as they are staged."""
+        return schema_with_deletes(rows) if target.deletes else rows
+
+    def create_table(self, connection: C, rows: "pa.Schema", target: Target) -> None:
+        connection.execute(self.statements_of(rows, target).create(self.declared(connection, rows, target)))
+
+    def read(self, connection: C, rows: "pa.Schema", target: Target) -> Rows:
+        return self.scan(connection, self.statements_of(rows, target).read(), rows)
+
+    def totals(self, connection: C, rows: "pa.Schema", target: Target) -> Callable[[str], Totals]:
+        """Return a function that counts and hashes a query's rows, all under keys of the batch. It raises PublishFailed."""
+        return lambda query: totals_under_key(self.scan(connection, query, rows), target.row_digest, table=target.table)

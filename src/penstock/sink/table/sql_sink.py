@@ -11,11 +11,11 @@ from penstock.core.faults import FaultPoint
 from penstock.core.model import PipelineName, Publication, Totals
 from penstock.errors import Refused
 from penstock.sink.spool.writer import RowCheck
-from penstock.sink.table.columns import as_code
+from penstock.sink.table.columns import CatalogTable, as_code
 from penstock.sink.table.database_sink import DatabaseSink, TransactionalSink
-from penstock.sink.table.dialect import C, Dialect, SqlDialect, T, TableSchema
+from penstock.sink.table.dialect import C, ErrorCodes, FaultPoints, Rows, SqlTables, T, UserTables
 from penstock.sink.table.marker import LEDGER_ID, MarkerStore
-from penstock.sink.table.marker_store import MARKER_TABLE, DatabaseMarkerStore
+from penstock.sink.table.marker_store import MARKER_TABLE, DatabaseMarkerStore, MarkerStatements
 from penstock.sink.table.preparation import ledger_id_missing, prepare_marker, require_not_lost, settings_of
 from penstock.sink.table.publication import Loaded, totals_of
 from penstock.sink.table.sink import TableSinkArguments
@@ -31,13 +31,14 @@ ADD_COLUMNS = FaultPoint("table.add_columns", "Columns that the rows have and th
 
 
 class CatalogSink(DatabaseSink[C], Generic[C, T]):
-    """A `DatabaseSink` that reads the table's schema from a catalog. `_dialect` has what each database does its own way."""
+    """A `DatabaseSink` that reads the table's schema from a catalog. What its database does its own way is in `_tables`."""
 
-    _dialect: ClassVar[Dialect[Any, Any]]
+    _tables: ClassVar[UserTables[Any, Any]]
+    _points: ClassVar[FaultPoints]
 
     def __init__(self, **filling: "Unpack[TableSinkArguments]") -> None:
-        super().__init__(**filling, case_counts=self._dialect.case_counts)
-        self._schema, self._table = self._dialect.split_name(self._target.table)
+        super().__init__(**filling, case_counts=self._tables.case_counts)
+        self._schema, self._table = self._tables.split_name(self._target.table)
 
     # --- steps of preparing that a database can do in another way, in their order
 
@@ -45,7 +46,7 @@ class CatalogSink(DatabaseSink[C], Generic[C, T]):
         """Return the rows' Arrow schema. Raise Usage for rows or settings that no table could satisfy."""
         rows = arrow_schema(schema)
         with settings_of(self._name):
-            self._dialect.require_storable(rows, self._target)
+            self._tables.require_storable(rows, self._target)
         return rows
 
     def _one_at_a_time(self, connection: C) -> AbstractContextManager[None]:  # noqa: ARG002 - for those that lock
@@ -95,8 +96,8 @@ class CatalogSink(DatabaseSink[C], Generic[C, T]):
         return what, table_schema.kind.endswith("table")
 
     def _prepare_table(self, connection: C, pipeline: PipelineName, schema: str) -> RowCheck:
-        rows, dialect = self._storable(connection, schema), self._dialect
-        with dialect.points.prepare(), self._one_at_a_time(connection):
+        rows = self._storable(connection, schema)
+        with self._points.prepare(), self._one_at_a_time(connection):
             self._dry_run_staging(connection, rows)
             self._open_preparation(connection)
             markers = self._marker_store(connection)
@@ -113,7 +114,7 @@ class CatalogSink(DatabaseSink[C], Generic[C, T]):
             content = partial(self._content, connection, schema)
             prepare_marker(markers, pipeline=pipeline, sink=self._name, schema=schema, target=self._target, content=content)
             self._close_preparation(connection)
-        return dialect.row_check(connection, table_schema, self._name, self._target)
+        return self._tables.row_check(connection, table_schema, self._name, self._target)
 
     def _require_schema_accepted(self, connection: C, pipeline: PipelineName, schema: str) -> None:
         rows = self._storable(connection, schema)
@@ -129,19 +130,19 @@ class CatalogSink(DatabaseSink[C], Generic[C, T]):
         self._dry_run_unprepared(connection, table_schema, rows)
 
     def _content(self, connection: C, schema: str) -> Totals:
-        return totals_of(self._dialect.read(connection, arrow_schema(schema), self._target), self._target.row_digest)
+        return totals_of(self._tables.read(connection, arrow_schema(schema), self._target), self._target.row_digest)
 
     # --- steps
 
     def _table_schema(self, connection: C, table: str | None = None) -> T | None:
         """Return the user's table, or another one in its schema, as the catalog declares it. None if there is none."""
-        found: T | None = self._dialect.table_schema_of(connection, self._schema, table or self._table)
+        found: T | None = self._tables.table_schema_of(connection, self._schema, table or self._table)
         return found
 
     def _created(self, connection: C, rows: "pa.Schema") -> T:
         if not self._create:
             raise no_table(self._target.table)
-        self._dialect.create_table(connection, rows, self._target)
+        self._tables.create_table(connection, rows, self._target)
         table_schema = self._table_schema(connection)
         assert table_schema is not None, "it was created"
         return table_schema
@@ -153,7 +154,7 @@ class CatalogSink(DatabaseSink[C], Generic[C, T]):
             return table_schema
         self._require_fit(connection, table_schema, there)
         with ADD_COLUMNS.around():
-            for statement in self._dialect.missing_columns(connection, table_schema, rows, self._target).values():
+            for statement in self._tables.missing_columns(connection, table_schema, rows, self._target).values():
                 self._add_column(connection, statement)
         return self._table_schema(connection) or table_schema
 
@@ -164,26 +165,36 @@ class CatalogSink(DatabaseSink[C], Generic[C, T]):
         """Return the rows' schema without the columns that preparing adds to the table; `rows` itself if there are none."""
         if self._schema_changes != "add":
             return rows
-        missing = self._dialect.missing_columns(connection, table_schema, rows, self._target)
+        missing = self._tables.missing_columns(connection, table_schema, rows, self._target)
         if not may_add(missing, rows.names, self._target.key):
             return rows
         return pa.schema([field for field in rows if field.name not in missing])
 
     def _require_fit(self, connection: C, table_schema: T, rows: "pa.Schema") -> None:
-        self._dialect.require_fit(connection, table_schema, rows, self._target)
-        if self._dialect.require_allowed is not None:
-            self._dialect.require_allowed(connection, table_schema, rows, self._target)
+        self._tables.require_fit(connection, table_schema, rows, self._target)
+        self._tables.require_allowed(connection, table_schema, rows, self._target)
 
 
 class SqlSink(CatalogSink[C, T], TransactionalSink[C]):
     """The common part of sinks into one table of a SQL database."""
 
     _database: SqlDatabase[C]
-    _dialect: ClassVar[SqlDialect[Any, Any]]
+    _tables: ClassVar[SqlTables[Any, Any, Any]]
+    _codes: ClassVar[ErrorCodes] = ErrorCodes()
+    _own_statements: ClassVar[type[MarkerStatements]]
 
     def __init__(self, **filling: "Unpack[TableSinkArguments]") -> None:
         super().__init__(**filling)
-        self._own = self._dialect.own_statements(self._schema)
+        self._own = self._own_statements(self._schema)
+
+    @staticmethod
+    @abstractmethod
+    def _write(connection: C, batches: Rows, rows: "pa.Schema", table_schema: T, target: Target, /) -> Loaded:
+        """Write decided rows in their order. Of several rows with one key, `upsert` keeps the last, `insert_if_absent` the first.
+
+        If rows have the column of `core.deletes`, `upsert` deletes the row of a key if its last one deletes. Raise Refused for a
+        value that the table, altered since, would change, and Conflict where another session writes rows of the same keys.
+        """
 
     # --- as `CatalogSink`
 
@@ -198,7 +209,7 @@ class SqlSink(CatalogSink[C, T], TransactionalSink[C]):
                 try:
                     connection.execute(statement)
                 except self._database.errors as cause:
-                    if self._dialect.codes.code_of(cause) not in self._dialect.codes.made:
+                    if self._codes.code_of(cause) not in self._codes.made:
                         raise
         self._database.begin(connection)
 
@@ -209,9 +220,9 @@ class SqlSink(CatalogSink[C, T], TransactionalSink[C]):
             self._own,
             locking=locking,
             has_ledger_id=has_ledger_id,
-            split_name=self._dialect.folded_name,
-            fencing=self._dialect.points.fence,
-            marking=self._dialect.points.mark,
+            split_name=self._tables.folded_name,
+            fencing=self._points.fence,
+            marking=self._points.mark,
         )
 
     def _close_preparation(self, connection: C) -> None:
@@ -222,7 +233,7 @@ class SqlSink(CatalogSink[C, T], TransactionalSink[C]):
     def _add_ledger_id(self, connection: C) -> None:
         if not self._lacks_ledger_id(connection):
             return
-        statement, codes = self._own.add_ledger_id, self._dialect.codes
+        statement, codes = self._own.add_ledger_id, self._codes
         try:
             connection.execute(statement)
         except self._database.errors as cause:
@@ -240,22 +251,22 @@ class SqlSink(CatalogSink[C, T], TransactionalSink[C]):
     # --- as `TransactionalSink`
 
     def _begin(self, connection: C) -> None:
-        with self._dialect.points.begin():
+        with self._points.begin():
             self._database.begin(connection)
 
     def _load(self, connection: C, publication: Publication, target: Target) -> Loaded:
         """Check the table again, which nobody can alter from here to the end of the transaction, then write the rows."""
-        rows, dialect = arrow_schema(publication.schema), self._dialect
-        table_schema = dialect.hold(connection, rows, target) if dialect.hold else self._table_schema(connection)
+        rows = arrow_schema(publication.schema)
+        table_schema = self._tables.hold(connection, rows, target)
         if table_schema is None:
             raise table_gone(target.table)
-        dialect.require_fit(connection, table_schema, rows, target, decided=True)
+        self._tables.require_fit(connection, table_schema, rows, target, decided=True)
         with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as batches:
-            return dialect.write(connection, batches, rows, table_schema, target)
+            return self._write(connection, batches, rows, table_schema, target)
 
     def _commit(self, connection: C) -> None:
         """Commit. After OutcomeUnknown, the next try locks and reads the marker on a new connection."""
-        with self._database.unknown_if_cut(f"table {self._target.table!r}", read="the marker"), self._dialect.points.commit():
+        with self._database.unknown_if_cut(f"table {self._target.table!r}", read="the marker"), self._points.commit():
             self._database.commit(connection)
 
     # --- steps
@@ -265,7 +276,7 @@ class SqlSink(CatalogSink[C, T], TransactionalSink[C]):
 
     def _add_column(self, connection: C, statement: str) -> None:
         """Run `statement`. Raise Refused where the role may not alter the table, other errors of the driver as they are."""
-        codes = self._dialect.codes
+        codes = self._codes
         try:
             super()._add_column(connection, statement)
         except self._database.errors as cause:
@@ -282,6 +293,6 @@ class SqlSink(CatalogSink[C, T], TransactionalSink[C]):
         return table_schema is not None and not has_ledger_id(table_schema)
 
 
-def has_ledger_id(table_schema: TableSchema) -> bool:
+def has_ledger_id(table_schema: CatalogTable) -> bool:
     """Return whether this table of markers has the column `ledger_id`, which an older Penstock did not create."""
     return any(column.name.lower() == LEDGER_ID for column in table_schema.columns)

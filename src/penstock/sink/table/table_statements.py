@@ -39,9 +39,15 @@ class TableStatements(ABC):
         """The table, as it is named in SQL."""
         return f"{self.quoted(self.schema)}.{self.quoted(self.table)}"
 
+    @property
+    def others(self) -> Sequence[str]:
+        """The columns outside the key."""
+        return [name for name in self.columns if not self._in_key(name)]
+
     def create(self, declared: Sequence[str]) -> str:
         """Create the table with column types `declared`."""
-        parts = self._defined(declared, required=self.key)
+        names = zip(self.columns, declared, strict=True)
+        parts = [f"{self.quoted(name)} {kind}{' NOT NULL' if self._in_key(name) else self.null}" for name, kind in names]
         if self.key and self.primary_key:
             parts.append(f"{self.primary_key} ({self._list(self.key)})")
         return f"CREATE TABLE {self.name} ({', '.join(parts)}){self.options}"
@@ -53,6 +59,9 @@ class TableStatements(ABC):
         """Delete all rows. TRUNCATE would commit on some servers."""
         return f"DELETE FROM {self.name}"
 
+    def _in_key(self, name: str) -> bool:
+        return name in self.key
+
     def _list(self, names: Sequence[str], of: str = "") -> str:
         prefix = f"{of}." if of else ""
         return ", ".join(prefix + self.quoted(name) for name in names)
@@ -62,13 +71,6 @@ class TableStatements(ABC):
         prefix = f"{of}." if of else ""
         read_as = self.read_as or ["{}"] * len(self.columns)
         return ", ".join(how.format(prefix + self.quoted(name)) for how, name in zip(read_as, self.columns, strict=True))
-
-    def _defined(self, declared: Sequence[str], *, required: Sequence[str] = ()) -> list[str]:
-        """Return the definitions of the columns, of which only those `required` are NOT NULL."""
-        return [
-            f"{self.quoted(name)} {kind}{' NOT NULL' if name in required else self.null}"
-            for name, kind in zip(self.columns, declared, strict=True)
-        ]
 
 
 @dataclass(frozen=True, slots=True)
