@@ -65,7 +65,6 @@ class OwnStatements(MarkerStatements):
         return "SELECT pipeline, sink FROM penstock_marker WHERE lower(table_name) = lower($table) ORDER BY pipeline, sink"
 
 
-DESCRIBE_INCOMING = f"DESCRIBE SELECT * FROM {INCOMING}"
 DROP_STAGE = f"DROP TABLE {STAGE}"
 
 

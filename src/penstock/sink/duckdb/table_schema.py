@@ -129,18 +129,13 @@ def _require_exact_key(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema
 
 
 def _described(connection: "duckdb.DuckDBPyConnection", field: "pa.Field") -> str:
-    """Return DuckDB's type of a column. Raise Usage for a type that DuckDB lacks."""
+    """Return the type of a column in DuckDB. Raise Usage for one that DuckDB lacks."""
     try:
-        connection.register(sql.INCOMING, pa.table([pa.nulls(0, field.type)], names=["value"]))
-        row = connection.execute(sql.DESCRIBE_INCOMING).fetchone()
+        return str(connection.from_arrow(pa.table([pa.nulls(0, field.type)], names=["value"])).types[0])
     except duckdb.Error as cause:
         raise Usage(
             f"Column {field.name!r} has a type that DuckDB lacks: {cause}.", remedy="Cast it in the transform."
         ) from cause
-    finally:
-        connection.unregister(sql.INCOMING)
-    assert row is not None
-    return str(row[1])
 
 
 def _restored(field: "pa.Field", column: "pa.Array") -> "pa.Array":
