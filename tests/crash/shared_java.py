@@ -17,6 +17,7 @@ from pyspark import SparkConf
 from pyspark.java_gateway import launch_gateway
 
 from penstock.run.java import use_java
+from tests.crash.forked import Forked
 from tests.servers.kafka import connector
 
 
@@ -45,9 +46,10 @@ def run(words: Sequence[str], *, directory: Path, more: Mapping[str, str] | None
     given = {**os.environ, "PYSPARK_PYTHON": sys.executable, **(more or {}), **environment()}
     hadoop = _gateway().jvm.org.apache.hadoop
     hadoop.fs.FileSystem.getLocal(hadoop.conf.Configuration()).setWorkingDirectory(hadoop.fs.Path(str(directory)))
-    done = subprocess.run([sys.executable, *words], cwd=directory, env=given, capture_output=True, text=True, check=False)
+    process = Forked(words, cwd=directory, env=given)
+    out, err = process.communicate()
     end_application()
-    return done
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
 def end_application() -> None:
