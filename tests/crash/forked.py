@@ -31,6 +31,8 @@ LIBRARIES = (
 """Not deltalake and DuckDB: they start threads, which a fork would be without."""
 
 _STATUS = struct.Struct("i")
+_forker: list[subprocess.Popen[bytes]] = []
+"""Kept, since a process that runs on after its object is garbage is warned of."""
 
 
 class Forked(subprocess.Popen[str]):
@@ -98,7 +100,9 @@ def _server() -> socket.socket:
     ours, theirs = socket.socketpair()
     root = str(Path(__file__).parents[2])
     command = [sys.executable, "-m", __name__, str(theirs.fileno())]
-    subprocess.Popen(command, cwd=root, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, start_new_session=True)
+    _forker.append(
+        subprocess.Popen(command, cwd=root, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, start_new_session=True)
+    )
     theirs.close()
     return ours
 
