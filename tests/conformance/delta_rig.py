@@ -21,6 +21,7 @@ from tests.conformance.lake_rig import (
     IfAbsent,
     LakeRig,
     Maintained,
+    Newest,
     Overlapping,
     OverlappingIfAbsent,
     OverlappingPartitioned,
@@ -196,6 +197,10 @@ class OverlappingPartitionedRig(OverlappingPartitioned, DeltaRig):
 
 
 class OverlappingIfAbsentRig(OverlappingIfAbsent, DeltaRig):
+    pass
+
+
+class NewestRig(Newest, DeltaRig):
     pass
 
 

@@ -26,6 +26,7 @@ from tests.conformance.lake_rig import (
     IfAbsent,
     LakeRig,
     Maintained,
+    Newest,
     Overlapping,
     OverlappingIfAbsent,
     OverlappingPartitioned,
@@ -263,6 +264,10 @@ class OverlappingPartitionedRig(OverlappingPartitioned, IcebergRig):
 
 
 class OverlappingIfAbsentRig(OverlappingIfAbsent, IcebergRig):
+    pass
+
+
+class NewestRig(Newest, IcebergRig):
     pass
 
 

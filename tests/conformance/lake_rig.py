@@ -48,6 +48,9 @@ class LakeRig(SinkRig):
     partition_by: tuple[str, ...] = ()
     write = "append"
     key: tuple[str, ...] = ("id", "place")
+    sequence_by: str | None = None
+    keeps_rows = False
+    """Whether the table may hold rows of others before the first batch."""
     inline_limit_bytes = 0
     is_maintained = False
     """Whether a round of maintenance follows each publication."""
@@ -97,7 +100,13 @@ class LakeRig(SinkRig):
             "log": log,
             "partition_by": self.partition_by,
             "inline_limit_bytes": self.inline_limit_bytes,
-            "mode": WriteMode(write=self.write, key=self.key if self.is_by_key else (), deletes=self.has_deletes),
+            "mode": WriteMode(
+                write=self.write,
+                key=self.key if self.is_by_key else (),
+                deletes=self.has_deletes,
+                sequence_by=self.sequence_by if self.write == "upsert" else None,
+                keeps_rows=self.keeps_rows,
+            ),
             "spool": spool,
         }
         if not self.is_maintained:
@@ -186,6 +195,23 @@ class OverlappingPartitioned(Overlapping):
 
 class OverlappingIfAbsent(Overlapping):
     write = "insert_if_absent"
+
+
+class Newest(Overlapping):
+    """A row never replaces one whose `number` is greater. Many are equal: of them the last one counts."""
+
+    sequence_by = "number"
+
+    def rows(self, ids: Iterable[int]) -> list[Row]:
+        return [{**row, "number": (int(row["raw"]) * 7919 + 15) % 50} for row in super().rows(ids)]
+
+    def settle(self, batches: Sequence[Sequence[Row]]) -> Iterable[Row]:
+        there: dict[object, Row] = {}
+        for row in (row for batch in batches for row in batch):
+            old = there.get(row["id"])
+            if old is None or row["number"] >= old["number"]:
+                there[row["id"]] = row
+        return there.values()
 
 
 class Deleting(Overlapping):

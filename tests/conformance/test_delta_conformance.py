@@ -17,6 +17,7 @@ from tests.conformance.delta_rig import (
     InlineStoreRig,
     MaintainedOverlappingRig,
     MaintainedRig,
+    NewestRig,
     OverlappingIfAbsentRig,
     OverlappingPartitionedRig,
     OverlappingRig,
@@ -96,7 +97,7 @@ class TestDeltaByKey(SinkContract, IdentityContract):
 class TestDeltaWays(PublishContract, RaceContract, VerifyContract):
     """What stages, sweeps and keeps ledgers apart is the same for all ways to write."""
 
-    @pytest.fixture(params=[IfAbsentRig, PartitionedUpsertRig, ReplaceRig, OverwriteRig, OverlappingRig], ids=named)
+    @pytest.fixture(params=[IfAbsentRig, PartitionedUpsertRig, ReplaceRig, OverwriteRig, OverlappingRig, NewestRig], ids=named)
     def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> DeltaRig:
         return request.param(tmp_path)
 
@@ -118,7 +119,7 @@ class TestDeltaByKeyBesideDriver(VerifyBesideDriverContract):
 class TestDeltaByKeyKilled(CrashContract):
     fault_parts = ("delta", "lakekeys")
 
-    @pytest.fixture(params=[OverlappingPartitionedRig, DeleteRig], ids=named)
+    @pytest.fixture(params=[OverlappingPartitionedRig, DeleteRig, NewestRig], ids=named)
     def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> DeltaRig:
         return request.param(tmp_path)
 

@@ -16,6 +16,7 @@ from tests.conformance.iceberg_rig import (
     IfAbsentRig,
     MaintainedOverlappingRig,
     MaintainedRig,
+    NewestRig,
     OverlappingPartitionedRig,
     OverlappingRestRig,
     OverlappingRig,
@@ -86,7 +87,7 @@ class TestIcebergByKey(SinkContract, IdentityContract):
 class TestIcebergWays(PublishContract, RaceContract, VerifyContract):
     """What stages, sweeps and keeps ledgers apart is the same for all ways to write."""
 
-    @pytest.fixture(params=[IfAbsentRig, PartitionedUpsertRig, ReplaceRig, OverwriteRig, OverlappingRig], ids=named)
+    @pytest.fixture(params=[IfAbsentRig, PartitionedUpsertRig, ReplaceRig, OverwriteRig, OverlappingRig, NewestRig], ids=named)
     def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> IcebergRig:
         return request.param(tmp_path)
 
@@ -102,7 +103,7 @@ class TestIcebergByKeyBesideDriver(VerifyBesideDriverContract):
 class TestIcebergByKeyKilled(CrashContract):
     fault_parts = ("iceberg", "lakekeys")
 
-    @pytest.fixture(params=[OverlappingPartitionedRig, DeleteRig], ids=named)
+    @pytest.fixture(params=[OverlappingPartitionedRig, DeleteRig, NewestRig], ids=named)
     def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> IcebergRig:
         return request.param(tmp_path)
 

@@ -65,6 +65,12 @@ def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     return {"url": kept.place.url, "options": kept.place.options}
 
 
+@pytest.fixture(autouse=True)
+def _ledgers_are_proved_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each start has writers race for its ledger: twenty times, which takes longer than the rest of it. Others test that."""
+    monkeypatch.setattr("penstock.ledger.self_test.ROUNDS", 2)
+
+
 @pytest.fixture
 def plan_at(shared: Any, tmp_path: Path) -> Callable[..., DeliveryPlan]:
     """A pipeline with that spool, and ledger and table in a home of its own."""
@@ -163,7 +169,7 @@ def test_a_spool_that_could_not_be_signed_takes_no_batch(plan_at: Callable[..., 
     try:
         with closing(assemble(first)) as runtime:
             prepare(runtime, schema=SCHEMA)
-            coordinator = coordinator_of(runtime)
+            coordinator = coordinator_of(runtime, stop_wanted=lambda: True)  # tries twice, not for a minute
             assert "cannot be read or written" in str(coordinator.open(opened_by_this_process(runtime)).warnings)
             faults.arm("")
             with pytest.raises(Retryable, match="has not signed"):

@@ -20,6 +20,7 @@ from tests.mutation.mutants_of_kit import MUTANTS_OF_KIT
 from tests.mutation.mutants_of_ledger import MUTANTS_OF_LEDGER
 from tests.mutation.mutants_of_maintenance import MUTANTS_OF_MAINTENANCE
 from tests.mutation.mutants_of_mysql import MUTANTS_OF_MYSQL
+from tests.mutation.mutants_of_newer_rows import MUTANTS_OF_NEWER_ROWS
 from tests.mutation.mutants_of_postgres import MUTANTS_OF_POSTGRES
 from tests.mutation.mutants_of_quoted_secrets import MUTANTS_OF_QUOTED_SECRETS
 from tests.mutation.mutants_of_registry import MUTANTS_OF_REGISTRY
@@ -36,6 +37,7 @@ _KINDS = (
     *(
         MUTANTS_OF_COMMIT,
         MUTANTS_OF_DELTA,
+        MUTANTS_OF_NEWER_ROWS,
         MUTANTS_OF_DUCKDB,
         MUTANTS_OF_ICEBERG,
         MUTANTS_OF_LEDGER,

@@ -321,7 +321,7 @@ MUTANTS_OF_COMMIT = (
         bug=2,
         name="what-is-adopted-is-judged-before-the-fence",
         file="src/penstock/run/operations.py",
-        find="        adoption = plan_adoption(runtime, coordinator.summary)",
+        find="        adoption = plan_adoption(runtime, coordinator.summary, txn_app_id)",
         replace="        pass",
         tests=("tests/unit/test_run_operations.py::test_adopting_beside_a_run_that_goes_on_adopts_nothing_that_it_delivered",),
     ),

@@ -37,8 +37,8 @@ MUTANTS_OF_MAINTENANCE = (
         bug=12,
         name="files-of-a-compaction-are-named-after-a-version-that-is-anothers",
         file=COMPACTION,
-        find="try_after(self.table.publication), snapshot.next_version",
-        replace="try_after(self.table.publication), snapshot.version",
+        find="version = snapshot.next_version\n",
+        replace="version = snapshot.version\n",
         tests=(
             f"{BESIDE}::test_a_compaction_that_may_still_be_made_keeps_its_files[delta]",
             f"{BESIDE}::test_a_compaction_that_may_still_be_made_keeps_its_files[iceberg]",
@@ -106,7 +106,7 @@ MUTANTS_OF_MAINTENANCE = (
         file=REWRITING,
         find='        yield {"metaData": self.metadata}\n',
         replace="",
-        tests=(f"{BESIDE}::test_what_the_library_began_before_is_refused[optimize]",),
+        tests=(f"{BESIDE}::test_what_the_library_began_before_is_refused[optimize-delta]",),
     ),
     Mutant(
         bug=19,

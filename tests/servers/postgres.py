@@ -1,10 +1,13 @@
 """A cluster of PostgreSQL in a directory of its own, asked for passwords, with fsync, and one role that is no superuser."""
 
+import hashlib
+import hmac
 import os
 import shutil
 import signal
 import subprocess
 import time
+from base64 import b64encode
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -38,6 +41,15 @@ def _binaries() -> Path | None:
     return Path(os.path.realpath(on_path)).parent if on_path else found[-1].parent if found else None
 
 
+def _verifier_of(password: str) -> str:
+    """What SCRAM-SHA-256 (RFC 5803) has for `password`, with one iteration."""
+    salt = os.urandom(16)
+    salted = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, 1)
+    stored = hashlib.sha256(hmac.digest(salted, b"Client Key", "sha256")).digest()
+    kept = (b64encode(part).decode() for part in (salt, stored, hmac.digest(salted, b"Server Key", "sha256")))
+    return "SCRAM-SHA-256$1:{}${}:{}".format(*kept)
+
+
 class PostgresServer:
     """One cluster, which can be killed and started again. Each database belongs to a role that is no superuser."""
 
@@ -61,7 +73,12 @@ class PostgresServer:
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=self._directory, **self._rights)
         self.start()
         with self.admin() as connection:
-            connection.execute(f"CREATE ROLE {ROLE} LOGIN PASSWORD '{PASSWORD}' NOSUPERUSER")
+            connection.execute(f"CREATE ROLE {ROLE} LOGIN PASSWORD '{self._kept(PASSWORD)}' NOSUPERUSER")
+            connection.execute(f"ALTER ROLE {ADMIN} PASSWORD '{self._kept(ADMIN_PASSWORD)}'")
+
+    def _kept(self, password: str) -> str:
+        """As the server keeps it. Whoever connects repeats a hash 4096 times unless told otherwise: as long as the rest takes."""
+        return _verifier_of(password) if self._asks_for == "scram-sha-256" else password
 
     def start(self) -> None:
         """Also after a kill: it recovers by itself."""
@@ -98,10 +115,10 @@ class PostgresServer:
         """Processes of the server that outlive it for a moment, and keep the next one from starting: each is a session leader."""
         return [int(link.parent.name) for link in Path("/proc").glob("[0-9]*/cwd") if _leads_to(link, self._data)]
 
-    def database(self, name: str) -> str:
-        """The URL of an empty database that belongs to the role."""
+    def database(self, name: str, *, template: str = "template1") -> str:
+        """The URL of an empty database that belongs to the role: with what is in `template`, to which nobody is connected."""
         with self.admin() as connection:
-            connection.execute(f'CREATE DATABASE "{name}" OWNER {ROLE}')
+            connection.execute(f'CREATE DATABASE "{name}" OWNER {ROLE} TEMPLATE "{template}"')
             self._databases.append(name)
             if len(self._databases) > _KEPT:
                 self._drop_oldest(connection)

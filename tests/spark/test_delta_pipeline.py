@@ -5,12 +5,15 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
 
 from tests.servers.fixtures import accounts_on
 from tests.spark.page import Page, run, run_beside
@@ -132,6 +135,70 @@ def test_rows_are_replaced_by_key_whatever_is_killed(tmp_path: Path) -> None:
     assert verified.returncode == 0, verified.stdout + verified.stderr
     DeltaTable(str(tmp_path / "tables/flights")).delete("id = 1")
     assert run_beside(tmp_path, "penstock verify delta.yaml").returncode == 5
+
+
+def test_late_changes_leave_newer_rows_alone_whatever_is_killed(tmp_path: Path) -> None:
+    """As the page says, by the column `month`; each file is a batch."""
+    sent = placed(
+        tmp_path, ("    partition_by: [month]\n", "    write: upsert\n    key: [id]\n    sequence_by: month\n"), ONE_FILE
+    )
+    with (tmp_path / "delta.yaml").open("a") as file:
+        file.write("transform: {sql: 'SELECT id % 300 AS id, origin, CAST(id * 7 % 11 AS INT) AS month, delay FROM flights'}\n")
+    points = ("lakekeys.match", "lakekeys.rewrite", "delta.commit", "delta.look")
+    killed = [run(tmp_path, "penstock run delta.yaml", faults=f"{point}=kill").returncode for point in points]
+    assert killed == [-signal.SIGKILL] * len(points)
+    for command in ("check", "run", "verify"):
+        done = run_beside(tmp_path, f"penstock {command} delta.yaml")
+        assert done.returncode == 0, done.stdout + done.stderr
+    there: dict[int, tuple[object, ...]] = {}
+    for number, origin, _, delay in sorted(sent.elements(), key=lambda row: int(str(row[0]))):
+        key, at = int(str(number)) % 300, int(str(number)) * 7 % 11
+        if key not in there or at >= int(str(there[key][2])):
+            there[key] = (key, origin, at, delay)
+    assert rows(tmp_path) == rows_of_duckdb(tmp_path) == Counter(there.values())
+
+
+def job(directory: Path, *, dies_in: int | None = None) -> None:
+    """The program that the page takes over from, in this Spark session; a batch for each file."""
+    session = SparkSession.getActiveSession()
+    assert session is not None
+
+    def write(frame: DataFrame, batch_id: int) -> None:
+        target = str(directory / "tables/orders")
+        there = DeltaTable(target).transaction_version("orders-job") if DeltaTable.is_deltatable(target) else None
+        if there is None or there < batch_id:  # as Delta passes over a version that is there
+            versions = CommitProperties(app_transactions=[Transaction("orders-job", batch_id)])
+            write_deltalake(target, frame.toArrow(), mode="append", commit_properties=versions)
+        if batch_id == dies_in:
+            raise RuntimeError("the job was killed")
+
+    read = session.readStream.format("csv").schema("id INT, origin STRING, month INT, delay DOUBLE")
+    frame = read.options(header=True, maxFilesPerTrigger=1).load(str(directory / "orders"))
+    writer = frame.writeStream.foreachBatch(write).option("checkpointLocation", str(directory / "checkpoints/orders"))
+    query = writer.trigger(availableNow=True).start()
+    with suppress(StreamingQueryException):
+        query.awaitTermination()
+
+
+def test_a_job_with_foreach_batch_is_taken_over_as_the_page_says(tmp_path: Path) -> None:
+    """What it delivered before it died is not delivered again, though Spark would run that batch again."""
+    [text] = [block for block in PAGE.blocks("yaml") if "existing_rows" in block]
+    (tmp_path / "orders.yaml").write_text(text)
+    sent = feed(tmp_path / "orders")
+    job(tmp_path, dies_in=1)
+    adopt = "penstock adopt orders.yaml --txn-app-id orders-job"
+    refused = run_beside(tmp_path, adopt)
+    assert refused.returncode == 3
+    assert "the checkpoint has no commits/1" in " ".join(refused.stderr.split())
+    job(tmp_path)  # the remedy
+    assert "nothing comes twice, and nothing is lost" in " ".join(run_beside(tmp_path, adopt).stdout.split())
+    assert run_beside(tmp_path, f"{adopt} --yes --reason 'took over the job'").returncode == 0
+    later = [(number, "EWR", 1, 7.5) for number in range(1_000, 1_050)]
+    (tmp_path / "orders/part-9.csv").write_text("\n".join(",".join(map(str, row)) for row in [COLUMNS, *later]))
+    for command in ("check", "run", "verify"):
+        done = run_beside(tmp_path, f"penstock {command} orders.yaml")
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert rows_in(DeltaTable(str(tmp_path / "tables/orders"))) == sent + Counter(later)
 
 
 def test_a_whole_table_is_replaced_in_complete_mode(tmp_path: Path) -> None:

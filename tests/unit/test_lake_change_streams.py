@@ -104,6 +104,8 @@ class TestSettingsThatChange:
         ("mode", "says"),
         [
             (WriteMode(write="upsert"), "needs a key"),
+            (WriteMode(write="insert_if_absent", key=("id",), sequence_by="id"), "`sequence_by` is for `write: upsert`"),
+            (WriteMode(write="upsert", key=("id",), sequence_by="seen", deletes=True), "without rows that delete"),
             (WriteMode(write="overwrite_partitions"), "needs partitions"),
             (WriteMode(write="merge"), "expected one of append, upsert, insert_if_absent, replace, overwrite_partitions"),
         ],
@@ -142,6 +144,8 @@ CHANGES = 1_500
         (delta_rig, "upsert", ("place", "flag"), ("id", "place")),
         (delta_rig, "upsert or delete", ("flag",), ("id",)),
         (iceberg_rig, "upsert or delete", (), ("place", "id")),
+        (delta_rig, "newest", ("flag",), ("id",)),
+        (iceberg_rig, "newest", (), ("id",)),
         (delta_rig, "insert_if_absent", ("flag",), ("id",)),
         (delta_rig, "insert_if_absent", (), ("place", "id")),
         (iceberg_rig, "upsert", ("flag",), ("id",)),
@@ -155,8 +159,9 @@ def test_random_changes_equal_a_replay_in_memory(
     """Changes of few keys in random batches, repeated and late, beside maintenance and another writer's commits."""
     generator = random.Random(f"{SEED} {write} {key}")
     print(f"PENSTOCK_SEED={SEED}")
-    rig = rigs.DeleteRig(tmp_path) if write == "upsert or delete" else rigs.ChangingRig(tmp_path)
-    rig.write, rig.key, rig.partition_by = write.partition(" ")[0], key, partition_by
+    kinds = {"upsert or delete": rigs.DeleteRig, "newest": rigs.NewestRig}
+    rig = kinds.get(write, rigs.ChangingRig)(tmp_path)
+    rig.write, rig.key, rig.partition_by = "upsert" if write in kinds else write, key, partition_by
     decided: list[list[Row]] = []
     for bench in opened(rig):
         sink, number, done = bench.sink(), 0, 0

@@ -17,12 +17,13 @@ from penstock.errors import ContentConflict, LedgerMismatch, StageFailed, Usage
 from penstock.protocols import Sink
 from penstock.sink.lake.batch_keys import BatchKeys
 from penstock.sink.lake.log import Change, TableLog, TableSnapshot
-from penstock.sink.lake.row_validator import require_key
+from penstock.sink.lake.row_validator import require_key, require_sequence
 from penstock.sink.lake.sink import LakeSink
 from penstock.sink.parquet.directory.area import DirectoryArea
 from penstock.spark.schema import arrow_schema
 from penstock.testing.conformance import Bench, require_equal
 from penstock.testing.conformance.bench import attempt, publish
+from penstock.testing.conformance.rig import make_rows as plain_rows
 
 RIGS = {"delta": delta_rig, "iceberg": iceberg_rig}
 FORMATS = pytest.mark.parametrize("rigs", RIGS.values(), ids=RIGS)
@@ -179,6 +180,123 @@ class TestWhatAKeyMeans:
         keys = BatchKeys.of(batch.to_batches(), batch.schema, ("id",), last=True)
         found = [file.path for file in newest(sink).files(keys.range([]))]
         assert sorted(min(bench.rig.ids(path)) // 10 for path in found) == [2, 3]
+
+
+class TestWhatIsNewer:
+    """`sequence_by`: no older row wins over a newer one, in a batch and across batches."""
+
+    @by("NewestRig")
+    def test_an_older_row_leaves_the_newer_one_alone(self, bench: Bench) -> None:
+        sink = bench.sink()
+        [row] = bench.rows([1])
+        bench.deliver(sink, [{**row, "number": 7, "name": "newest"}, {**row, "number": 3, "name": "late"}], batch_id=0)
+        version = newest(sink).version
+        files = [file.path for file in newest(sink).files()]
+        late = bench.deliver(sink, [{**row, "number": 6, "name": "later"}], batch_id=1)
+        assert [found["name"] for found in bench.rig.read_back()] == ["newest"]
+        assert ([file.path for file in newest(sink).files()], newest(sink).version) == (files, version + 1)  # the marker moved
+        assert bench.sink().publish(late.publication).already
+        assert bench.verify(bench.sink()).ok
+        bench.deliver(
+            sink, [{**row, "number": 7, "name": "as new"}, {**row, "number": 7, "name": "as new, and last"}], batch_id=2
+        )
+        assert [found["name"] for found in bench.rig.read_back()] == ["as new, and last"]
+        assert bench.verify(bench.sink()).ok
+
+    @by("NewestRig")
+    def test_a_batch_is_compared_again_with_rows_that_came_before_its_commit(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What was newer when it looked first may be older than what is there when it commits."""
+        sink, other = bench.sink(), bench.sink()
+        [row] = bench.rows([1])
+        bench.deliver(sink, [{**row, "number": 1}], batch_id=0)
+        rows = [{**row, "number": 5}]
+        shown = bench.decide((rows, bench.stage(sink, rows, batch_id=1)), batch_id=1)
+        snapshot, before = type(newest(sink)), [file.path for file in newest(sink).files()]
+        real, ahead = snapshot.commit, iter([other])
+
+        def overtaken(self: TableSnapshot, change: Change, publication: Publication) -> int:
+            for sink in ahead:
+                assert not sink.publish(shown.publication).already
+            return real(self, change, publication)
+
+        monkeypatch.setattr(snapshot, "commit", overtaken)
+        sink.publish(shown.publication)
+        require_equal(bench.rig.read_back(), rows)
+        assert [file.path for file in newest(sink).files()] != before
+        assert bench.verify(bench.sink()).ok
+
+    @FORMATS
+    def test_a_batch_is_published_in_the_sequence_that_it_was_decided_with(self, rigs: ModuleType, tmp_path: Path) -> None:
+        rig = rigs.NewestRig(tmp_path)
+        for bench in opened(rig):
+            [row] = bench.rows([1])
+            bench.deliver(bench.sink(), [{**row, "number": 7}], batch_id=0)
+            late = [{**row, "number": 3}]
+            shown = bench.decide((late, bench.stage(bench.sink(), late, batch_id=1)), batch_id=1)
+            rig.sequence_by = None
+            publish(bench.sink(), shown.publication)
+            assert [found["number"] for found in rig.read_back()] == [7]
+            bench.deliver(bench.sink(), late, batch_id=2)
+            assert [found["number"] for found in rig.read_back()] == [3]
+            assert bench.verify(bench.sink()).ok
+
+    @FORMATS
+    def test_rows_without_a_value_are_older_than_all_others(self, rigs: ModuleType, tmp_path: Path) -> None:
+        """They were there before `sequence_by` was set; new ones are refused."""
+        rig = rigs.NewestRig(tmp_path)
+        rig.sequence_by = None
+        for bench in opened(rig):
+            rows = [{**row, "number": None} for row in bench.rows([1, 3])]
+            bench.deliver(bench.sink(), rows, batch_id=0)
+            rig.sequence_by = "number"
+            with pytest.raises(StageFailed, match="found NULL in column 'number', which allows none"):
+                bench.stage(bench.sink(), rows, batch_id=1)
+            bench.deliver(bench.sink(), [{**rows[0], "number": -(2**63)}], batch_id=1)
+            assert {found["id"]: found["number"] for found in rig.read_back()} == {1: -(2**63), 3: None}
+            assert bench.verify(bench.sink()).ok
+
+    @FORMATS
+    def test_of_several_rows_with_one_key_the_newer_one_stays(self, rigs: ModuleType, tmp_path: Path) -> None:
+        """A table that was appended to may have them, in several files."""
+        rig = rigs.NewestRig(tmp_path)
+        rig.write = "append"
+        for bench in opened(rig):
+            [row] = bench.rows([1])
+            for number in (3, 9):
+                bench.deliver(bench.sink(), [{**row, "number": number}], batch_id=number)
+            rig.write = "upsert"
+            bench.deliver(bench.sink(), [{**row, "number": 5}], batch_id=10)
+            assert [found["number"] for found in rig.read_back()] == [9]
+            assert bench.verify(bench.sink()).ok
+
+    @FORMATS
+    @pytest.mark.parametrize("column", ["place", "number", "price", "day", "seen", "raw"])
+    def test_values_of_every_type_have_an_order(self, rigs: ModuleType, tmp_path: Path, column: str) -> None:
+        rig = rigs.NewestRig(tmp_path)
+        rig.sequence_by = column
+        for bench in opened(rig):
+            sink = bench.sink()
+            rows = [{**row, "id": 1} for row in plain_rows(range(60)) if row[column] is not None]
+            for at in range(0, len(rows), 9):
+                bench.deliver(sink, rows[at : at + 9], batch_id=at)
+            greatest = max(row[column].encode() if column == "place" else row[column] for row in rows)
+            [found] = rig.read_back()
+            assert (found[column].encode() if column == "place" else found[column]) == greatest
+            assert bench.verify(bench.sink()).ok
+
+    @pytest.mark.parametrize(
+        ("name", "kind", "says"),
+        [
+            ("at", pa.float64(), "has the type double, which puts rows in no order"),
+            ("at", pa.bool_(), "has the type bool"),
+            ("x", pa.int64(), "sequence_by names column 'at', but the rows have x"),
+        ],
+    )
+    def test_columns_that_put_rows_in_no_order(self, name: str, kind: "pa.DataType", says: str) -> None:
+        with pytest.raises(Usage, match=says):
+            require_sequence(pa.schema([(name, kind)]), "at")
 
 
 class TestVerify:

@@ -10,6 +10,7 @@ from penstock.spec.iceberg import Iceberg
 from penstock.spec.load import load
 
 WAYS = "append, upsert, insert_if_absent, replace or overwrite_partitions"
+GONE = "a row that is gone has no value, and an older change would bring it back"
 AT_WORK = "readers may be at work in an older version"
 POSTGRES_FORM = "postgresql://user:password@host:5432/database"
 
@@ -40,6 +41,21 @@ ICEBERG = ("type: iceberg", "catalog: 'sqlite:///c.db'", "table: shop.orders", "
             lake("type: delta", "path: ./t", "write: overwrite_partitions", "partition_by: [a]") + "output_mode: complete\n",
             f"f.yaml:9: {MISFIT} complete: {WHOLE}, so overwrite_partitions cannot show it.",
             "Use write: replace, or upsert with a key.",
+        ),
+        (
+            lake("type: delta", "path: ./t", "sequence_by: at"),
+            "f.yaml:9: sinks.lake.sequence_by is given, but write is append.",
+            "Set write: upsert, with a key, or leave it out.",
+        ),
+        (
+            lake("type: delta", "path: ./t", "write: upsert", "key: [id]", "sequence_by: id"),
+            "f.yaml:11: sinks.lake.sequence_by names 'id', a column of the key, which is the same in all rows that are compared.",
+            "Name the column that grows with each change of a row.",
+        ),
+        (
+            lake(*ICEBERG, "write: upsert", "key: [id]", "sequence_by: at", "delete_when: gone"),
+            f"f.yaml:13: sinks.lake.sequence_by is given, and delete_when as well: {GONE}.",
+            "Leave delete_when out: keep a deleted row, with a column that says so, and let readers filter such rows.",
         ),
         (
             lake("type: delta", "path: ./t", "write: merge"),

@@ -54,6 +54,14 @@ def adopt(
     file: File,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; kept in the ledger. Needed with --yes.")] = "",
     yes: Yes = False,
+    txn_app_id: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="The txnAppId with which a foreachBatch of another program wrote this checkpoint's batches into Delta tables.",
+            show_default=False,
+        ),
+    ] = None,
     overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:
@@ -63,7 +71,7 @@ def adopt(
     """
     if yes and not reason.strip():
         raise Usage("--yes without --reason.", remedy="Say why with --reason; the ledger keeps it.")
-    show(pipeline(file, overrides).adopt(reason=reason, yes=yes), as_json=as_json, text=_adoption_text)
+    show(pipeline(file, overrides).adopt(reason=reason, yes=yes, txn_app_id=txn_app_id), as_json=as_json, text=_adoption_text)
 
 
 def _adoption_text(adoption: "Adoption") -> RenderableType:

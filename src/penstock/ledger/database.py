@@ -20,7 +20,7 @@ from penstock.core.codec import encode_entry
 from penstock.core.model import Entry, PipelineName, Position, new_nonce
 from penstock.errors import Failed, LedgerMismatch, PositionTaken, Retryable
 from penstock.ledger.base_ledger import BaseLedger, require_tail_kept
-from penstock.ledger.self_test import ROUNDS, WRITERS, race
+from penstock.ledger.self_test import ROUNDS, WRITERS, race, racing_threads
 from penstock.protocols import InTransaction
 from penstock.sql.session import Session, Sessions
 
@@ -168,9 +168,10 @@ class DatabaseLedger(BaseLedger, Generic[C]):
         writers = [self._connect() for _ in range(WRITERS)]
         try:
             connections = [writer.connected(Failed) for writer in writers]
-            for position in range(after + 1, after + 1 + ROUNDS):
-                creates = [partial(self._put_proof, connection, name, position) for connection in connections]
-                race(creates, look=partial(self._proof, connections[-1], name, position), location=self.location)
+            with racing_threads() as threads:
+                for position in range(after + 1, after + 1 + ROUNDS):
+                    creates = [partial(self._put_proof, connection, name, position) for connection in connections]
+                    race(creates, threads, look=partial(self._proof, connections[-1], name, position), location=self.location)
             connections[0].execute(self._sql.prune, (name, after + 1 + ROUNDS))
         finally:
             for writer in writers:

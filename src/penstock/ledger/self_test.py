@@ -39,17 +39,23 @@ Look = Callable[[], bytes | None]
 def prove_conditions(store: ConditionalStore, *, folder: str) -> None:
     """Let writers race for scratch keys in a new folder beside `folder`, removed after success. Raises StoreIgnoresConditions."""
     proof = f"{folder}-{new_nonce()}"
-    for number in range(ROUNDS):
-        key = f"{proof}/{number:03d}"
-        create = partial(store.put_if_absent, key)
-        race([create] * WRITERS, look=partial(store.get, key), location=store.location)
-        store.delete(key)
+    with racing_threads() as threads:
+        for number in range(ROUNDS):
+            key = f"{proof}/{number:03d}"
+            create = partial(store.put_if_absent, key)
+            race([create] * WRITERS, threads, look=partial(store.get, key), location=store.location)
+            store.delete(key)
 
 
-def race(writers: Sequence[Create], *, look: Look, location: str) -> None:
+def racing_threads() -> ThreadPoolExecutor:
+    """Return the threads for all rounds: to start new ones for each would take longer than the races."""
+    return ThreadPoolExecutor(WRITERS, "self-test")
+
+
+def race(writers: Sequence[Create], threads: ThreadPoolExecutor, *, look: Look, location: str) -> None:
     """Let all `writers` create at once, then the first of them once more. Raises StoreIgnoresConditions unless one wins.
 
-    Raises OutcomeUnknown if answers were lost and nothing is there.
+    `threads` has one for each writer: none begins before all do. Raises OutcomeUnknown if answers were lost and nothing is there.
     """
     bodies = [f"writer {number}".encode() for number in range(len(writers))]
     barrier = Barrier(len(writers))
@@ -58,8 +64,7 @@ def race(writers: Sequence[Create], *, look: Look, location: str) -> None:
         barrier.wait()
         return writer(body)
 
-    with ThreadPoolExecutor(len(writers)) as threads:
-        tries: list[Future[bool]] = [threads.submit(create, writer, body) for writer, body in zip(writers, bodies, strict=True)]
+    tries: list[Future[bool]] = [threads.submit(create, writer, body) for writer, body in zip(writers, bodies, strict=True)]
     lost = [error for won in tries if isinstance(error := won.exception(), OutcomeUnknown)]
     winners = [body for body, won in zip(bodies, tries, strict=True) if won.exception() not in lost and won.result()]
     if not winners:  # I12: the winner's answer was lost, or its client repeated the request and met its own write
@@ -108,9 +113,10 @@ def prove_writers(connection: sqlite3.Connection, uri: str, *, location: str) ->
     """Let writers with their own connections race in a scratch table, dropped on success. Raises StoreIgnoresConditions."""
     table = f"{PREFIX}{new_nonce()}"
     connection.execute(f"CREATE TABLE {table} (name INTEGER PRIMARY KEY, body BLOB)")
-    for number in range(ROUNDS):
-        create = partial(_create, uri, table, number)
-        race([create] * WRITERS, look=partial(_look, connection, table, number), location=location)
+    with racing_threads() as threads:
+        for number in range(ROUNDS):
+            create = partial(_create, uri, table, number)
+            race([create] * WRITERS, threads, look=partial(_look, connection, table, number), location=location)
     connection.execute(f"DROP TABLE {table}")
 
 

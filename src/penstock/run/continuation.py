@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.commit.identity import recognise
@@ -18,9 +18,11 @@ from penstock.errors import (
     PenstockError,
     Refused,
     SourcesChanged,
+    Usage,
 )
 from penstock.observe.status import CheckpointPosition
 from penstock.protocols import Ledger
+from penstock.run.application import delivered_by
 from penstock.run.runtime import Runtime
 
 
@@ -146,9 +148,30 @@ class Adoption:
         return Adopted(query_id=self.query_id, next_batch_id=self.next_batch_id, reason=reason, operator=operator)
 
 
-def plan_adoption(runtime: Runtime, summary: Summary) -> Adoption:
-    """Return what going on with this checkpoint would mean, judged by checkpoint and ledger. Changes nothing."""
+def plan_adoption(runtime: Runtime, summary: Summary, txn_app_id: str | None = None) -> Adoption:
+    """Return what going on with this checkpoint would mean, judged by checkpoint and ledger. Changes nothing.
+
+    With `txn_app_id`, the sinks' tables say which batches of the checkpoint that application delivered. Raises Refused if a
+    record would come twice or the tables do not tell, and Usage if no sink has such tables.
+    """
     position = position_of(runtime.checkpoint)
+    planned = _judged(runtime, summary, position)
+    if txn_app_id is None:
+        return planned
+    if summary.decided_at is not None:
+        raise Usage(
+            "--txn-app-id is for a checkpoint of another program, but this pipeline delivered batches itself.",
+            remedy="Leave it out.",
+        )
+    begins = CheckpointPosition(query_id=None, planned=None, committed=None)
+    # also where nothing is to adopt: a batch may be there already
+    stated = delivered_by(txn_app_id, runtime.row_sinks, position or begins)
+    goes_on = (f"The pipeline goes on with query {planned.query_id} from batch {planned.next_batch_id}.",)
+    is_known = planned.needed and planned.query_id is not None
+    return replace(planned, consequences=(*(goes_on if is_known else planned.consequences), *stated))
+
+
+def _judged(runtime: Runtime, summary: Summary, position: CheckpointPosition | None) -> Adoption:
     if position is None:
         return _new_checkpoint(summary)
     if position.query_id is None:

@@ -90,6 +90,8 @@ def _lake_sink(
             write=settings.write,
             key=settings.key if settings.write in {"upsert", "insert_if_absent"} else (),
             deletes=settings.deletes is not None,
+            sequence_by=settings.sequence_by,
+            keeps_rows=isinstance(settings, Delta) and settings.existing_rows == "keep",
         ),
         spool=Spool(root=spool, sink=name),
         partition_by=settings.partition_by,

@@ -136,20 +136,22 @@ def recover(plan: DeliveryPlan) -> Recovered:
         return recovered
 
 
-def adopt(plan: DeliveryPlan, *, reason: str, yes: bool) -> Adoption:
+def adopt(plan: DeliveryPlan, *, reason: str, yes: bool, txn_app_id: str | None = None) -> Adoption:
     """State what adopting means; with `yes` fence, publish what is decided, and record the adoption. Raises CheckpointDamaged.
 
-    Nothing is recorded if the checkpoint continues the ledger once every other run is fenced.
+    Nothing is recorded if the checkpoint continues the ledger once every other run is fenced. `txn_app_id`: the application as
+    which another program delivered batches of the checkpoint into Delta tables. Raises Refused if one of them came twice.
     """
     with closing(assemble(plan)) as runtime:
         tail = runtime.ledger.tail()
-        adoption = plan_adoption(runtime, Summary() if tail is None else tail.summary)
+        adoption = plan_adoption(runtime, Summary() if tail is None else tail.summary, txn_app_id)
         if not yes or not adoption.needed:
             return adoption
         with coordinating(runtime) as coordinator:
             prepare(runtime, schema=None)
             coordinator.open(opened_by_this_process(runtime))
-            adoption = plan_adoption(runtime, coordinator.summary)  # a run that was alive may have decided batches meanwhile (I2)
+            # I2: a run that was alive may have decided batches meanwhile
+            adoption = plan_adoption(runtime, coordinator.summary, txn_app_id)
             if adoption.needed:
                 coordinator.adopt(adoption.recorded(reason=reason, operator=getpass.getuser()))
         return replace(adoption, done=adoption.needed)

@@ -153,9 +153,13 @@ class Pipeline:
         """Publish an outstanding decision and sweep, without Spark. A driver that still runs is fenced."""
         return operations.recover(self.plan)
 
-    def adopt(self, *, reason: str = "", yes: bool = False) -> Adoption:
-        """Accept the checkpoint as it is, and fence a driver that still runs; without `yes` only state what that means."""
-        return operations.adopt(self.plan, reason=reason, yes=yes)
+    def adopt(self, *, reason: str = "", yes: bool = False, txn_app_id: str | None = None) -> Adoption:
+        """Accept the checkpoint as it is, and fence a driver that still runs; without `yes` only state what that means.
+
+        `txn_app_id`: what a `foreachBatch` of another program wrote into Delta tables as `txnAppId`, with the batch's number as
+        `txnVersion`. Raises Refused if a batch that it delivered would come twice.
+        """
+        return operations.adopt(self.plan, reason=reason, yes=yes, txn_app_id=txn_app_id)
 
     def sweep(self, *, yes: bool = False) -> Sequence[str]:
         """Collect dead staging and name it; without `yes` only name it."""

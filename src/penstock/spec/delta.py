@@ -43,6 +43,11 @@ class Delta(LakeTable):
         description="The table's directory, relative to the pipeline file, which must be mounted at the same path everywhere; or "
         "`s3://bucket/prefix`."
     )
+    existing_rows: Literal["refuse", "keep"] = Field(
+        default="refuse",
+        description="What becomes of a table that holds rows of others before the first batch: `refuse` it, or `keep` them; they "
+        "are counted with the first batch, for `verify`.",
+    )
     maintenance: DeltaMaintenance | None = Field(
         default=None,
         description="What Penstock does in the table beside its deliveries: `{compact: true, vacuum_after: 7d}`. Without it, "
@@ -61,7 +66,9 @@ class Delta(LakeTable):
             key: GivenColumns = (),
             partition_by: GivenColumns = (),
             delete_when: str | None = None,
+            sequence_by: str | None = None,
             create: bool = True,
+            existing_rows: Literal["refuse", "keep"] = "refuse",
             schema_changes: SchemaChanges = "fail",
             compression: PageCompression = "zstd",
             target_file_size: int | str = "128MB",

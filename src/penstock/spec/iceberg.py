@@ -90,6 +90,7 @@ class Iceberg(LakeTable):
             key: GivenColumns = (),
             partition_by: GivenColumns = (),
             delete_when: str | None = None,
+            sequence_by: str | None = None,
             create: bool = True,
             schema_changes: SchemaChanges = "fail",
             compression: PageCompression = "zstd",

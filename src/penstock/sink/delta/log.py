@@ -73,6 +73,7 @@ class DeltaLog(TableLog):
     format: ClassVar = "Delta"
     library: ClassVar = f"deltalake {deltalake.__version__}"
     damaged: ClassVar = (DeltaError, pa.ArrowException, ValueError)
+    remedy_for_existing_rows: ClassVar = "; or set existing_rows: keep, and they are counted with its first batch"
 
     place: TablePlace
 
@@ -105,6 +106,11 @@ class DeltaLog(TableLog):
                 f"The log of the Delta table {self.uri} cannot be read: {first_line(cause)}.",
                 remedy="Try again. If it fails again, find out who else writes to the table, and with which version of Delta.",
             ) from cause
+
+    def application_version(self, application: str) -> int | None:
+        snapshot = self.newest()
+        with self.reading():
+            return None if snapshot is None else snapshot.table.transaction_version(application)
 
     def at(self, version: int) -> "Snapshot":
         """Return the snapshot of an older version. Raises what the library raises: its log may be cleaned up."""
@@ -245,7 +251,7 @@ class Snapshot(TableSnapshot):
             now_ms=int(time.time() * 1000),
         )
         with self._committing("No row changed: mend the cause, and a later round does it."):
-            with COMMIT.around(error=delta_error, lost=delta_error):
+            with _at_commit():
                 is_made = self.place.add_to_log(f"{self.next_version:020d}.json", rewriting.entry())
             if is_made:
                 self._add_checkpoint()
@@ -293,7 +299,7 @@ class Snapshot(TableSnapshot):
         removed = [self._removed(file) for file in change.removed]
         actions: list[AddAction | RemoveAction] = [*(self._added(file) for file in change.added), *removed]
         with self._committing(remedy):
-            with COMMIT.around(error=delta_error, lost=delta_error):
+            with _at_commit():
                 self.table.create_write_transaction(
                     actions,
                     "append",
@@ -344,6 +350,10 @@ class Snapshot(TableSnapshot):
 def delta_log(account: DirectoryAccount | ObjectAccount) -> DeltaLog:
     """Return the log of the table whose files are in `account`."""
     return DeltaLog(place=place_of(account))
+
+
+def _at_commit() -> AbstractContextManager[None]:
+    return COMMIT.around(error=delta_error, lost=delta_error)
 
 
 def _options(place: TablePlace) -> dict[str, str] | None:

@@ -1,10 +1,11 @@
 """The keys of a batch: which of its rows count, where rows of the table can have the same keys, and which have them.
 
-Keys are compared by Arrow's hash join, exactly. Only the columns of the key are in memory for all rows of a batch, or of a file.
+Keys are compared by Arrow's hash join, exactly. Only the columns of the key, and the one that says which row is newer, are in
+memory for all rows of a batch, or of a file.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -20,16 +21,32 @@ Numbers: TypeAlias = npt.NDArray[np.int64]
 """Row numbers, from 0, in ascending order."""
 
 _ROW: Final = "\0row"
-"""No column of a table has such a name."""
+_AT: Final = "\0at"
+"""No column of a table has such names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matches:
+    """What the keys of a file and of a batch have in common.
+
+    `replaced`: rows of the file that rows of the batch replace. `left_out`: rows of the batch that do not count beside the file.
+    """
+
+    replaced: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
+    left_out: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchKeys:
-    """The distinct keys of a batch of `rows` rows. `table` has each key once, with the number of the row that counts for it."""
+    """The distinct keys of a batch of `rows` rows. `table` has each key once, with the number of the row that counts for it.
+
+    With `sequence_by`, `table` has that column of the row, too.
+    """
 
     key: tuple[str, ...]
     rows: int
     table: "pa.Table"
+    sequence_by: str | None = None
 
     @classmethod
     def of(cls, batches: "Iterable[pa.RecordBatch]", schema: "pa.Schema", key: tuple[str, ...], *, last: bool) -> "BatchKeys":
@@ -39,6 +56,17 @@ class BatchKeys:
         grouped = keys.group_by(list(key), use_threads=False).aggregate([(_ROW, which)])
         counted = grouped.column(f"{_ROW}_{which}")
         return cls(key=key, rows=len(keys), table=grouped.select(list(key)).append_column(_ROW, counted))
+
+    @classmethod
+    def in_sequence(
+        cls, batches: "Iterable[pa.RecordBatch]", schema: "pa.Schema", key: tuple[str, ...], sequence_by: str
+    ) -> "BatchKeys":
+        """Return the keys as `of`. Of rows with one key, the last one with the greatest `sequence_by` counts."""
+        found = _numbered(batches, pa.schema([schema.field(name) for name in (*key, sequence_by)]))
+        found = found.sort_by([(sequence_by, "ascending"), (_ROW, "ascending")])
+        ranked = found.append_column(_AT, pa.array(np.arange(len(found), dtype=np.int64)))
+        newest = ranked.group_by(list(key), use_threads=False).aggregate([(_AT, "max")]).column(f"{_AT}_max")
+        return cls(key=key, rows=len(found), table=found.take(newest), sequence_by=sequence_by)
 
     def range(self, partition_by: Sequence[str]) -> KeyRange:
         """Return where rows of these keys can be, in a table partitioned by `partition_by`."""
@@ -52,17 +80,35 @@ class BatchKeys:
         mask[self.table.column(_ROW).to_numpy()] = True
         return mask
 
-    def found_in(self, there: "Iterable[pa.RecordBatch]") -> Numbers:
-        """Return which rows of the table have a key of the batch. `there` has their columns of the key."""
-        return _semi_join(_numbered(there, self._schema), self.table, self.key)
+    @property
+    def columns(self) -> Sequence[str]:
+        """The columns that rows of the table are compared by."""
+        return self.key if self.sequence_by is None else (*self.key, self.sequence_by)
 
-    def existing_in(self, there: "Iterable[pa.RecordBatch]") -> Numbers:
-        """Return which of the batch's rows that count have the key of a row of the table. `there`: as for `found_in`."""
-        return _semi_join(self.table, _numbered(there, self._schema), self.key)
+    def found_in(self, there: "Iterable[pa.RecordBatch]") -> Matches:
+        """Return the rows of the table with a key of the batch as replaced. `there` has their `columns`."""
+        return Matches(replaced=_semi_join(_numbered(there, self._schema), self.table, self.key))
+
+    def existing_in(self, there: "Iterable[pa.RecordBatch]") -> Matches:
+        """Return the batch's rows that count and have the key of a row of the table as left out. `there`: as for `found_in`."""
+        return Matches(left_out=_semi_join(self.table, _numbered(there, self._schema), self.key))
+
+    def newest_of(self, there: "Iterable[pa.RecordBatch]", sequence_by: str) -> Matches:
+        """Return which rows of the table are not newer than the batch's with their key, and the batch's that are older than them.
+
+        `there`: as for `found_in`. A row of the table without a value in `sequence_by` is older than every other.
+        """
+        found = _numbered(there, self._schema)
+        counted = self.table.select(list(self.key)).append_column(_AT, pa.array(np.arange(len(self.table), dtype=np.int64)))
+        pairs = found.select([*self.key, _ROW]).join(counted, keys=list(self.key), join_type="inner")
+        old, new = (table.take(pairs.column(at)) for table, at in ((found, _ROW), (self.table, _AT)))
+        is_older = pc.fill_null(pc.less(new.column(sequence_by), old.column(sequence_by)), fill_value=False)
+        left_out = new.filter(is_older).column(_ROW).to_numpy()
+        return Matches(replaced=np.sort(old.filter(pc.invert(is_older)).column(_ROW).to_numpy()), left_out=np.unique(left_out))
 
     @property
     def _schema(self) -> "pa.Schema":
-        return self.table.select(list(self.key)).schema
+        return self.table.select(list(self.columns)).schema
 
 
 def _numbered(batches: "Iterable[pa.RecordBatch]", schema: "pa.Schema") -> "pa.Table":

@@ -12,6 +12,7 @@ from penstock.sink.lake.reader import FileReader
 from penstock.sink.lake.staging import partition_values
 from penstock.sink.lake.write_mode import APPEND, TableContent, WriteMode
 from penstock.sink.parquet.layout import PartitionColumn, partition_columns
+from penstock.sink.table.marker import NO_ROWS
 from penstock.spark.schema import arrow_schema
 
 
@@ -73,13 +74,33 @@ class Decided:
             )
 
     def content_before(self, snapshot: TableSnapshot) -> TableContent:
-        """Return what the table shows of this sink: as counted, or as it is read, if rows were only ever appended until now."""
+        """Return what the table shows of this sink: as counted, or as it is read, if rows were only ever appended until now.
+
+        Before the first publication it shows the rows of others that it keeps.
+        """
         publication = self.publication
         counted = snapshot.content(publication.pipeline, publication.sink)
-        if counted is not None or snapshot.marker(publication.pipeline, publication.sink) is None:
-            return counted or TableContent(write=APPEND)
+        if counted is not None:
+            return counted
+        is_first = self._is_first(snapshot)
+        if is_first and not self.mode.keeps_rows:
+            return TableContent(write=APPEND)
         there = self.content_of(snapshot.files())
-        return TableContent(write=APPEND, decided=there, shown=there)
+        return TableContent(write=APPEND, decided=NO_ROWS if is_first else there, shown=there)
+
+    def counts(self, snapshot: TableSnapshot) -> bool:
+        """Return whether the commit counts what the table shows: not while rows were only ever appended to an empty table."""
+        publication = self.publication
+        if self.mode.write != APPEND or snapshot.content(publication.pipeline, publication.sink) is not None:
+            return True
+        return self.counts_first(snapshot)
+
+    def counts_first(self, snapshot: TableSnapshot) -> bool:
+        """Return whether this is the first commit of the sink, and counts rows of others that the table holds."""
+        return self.mode.keeps_rows and self._is_first(snapshot) and next(snapshot.files(), None) is not None
+
+    def _is_first(self, snapshot: TableSnapshot) -> bool:
+        return snapshot.marker(self.publication.pipeline, self.publication.sink) is None
 
     def content_of(self, files: Iterable[TableFile]) -> Totals:
         """Return the rows of files, with their digest."""

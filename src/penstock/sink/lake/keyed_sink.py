@@ -18,8 +18,8 @@ class KeyedLakeSink(LakeSink):
     """A `LakeSink` that writes by `upsert` or `insert_if_absent`.
 
     Tasks stage rows in the spool, which keeps their order: pieces as decided, rows as written. Of several rows of a batch with
-    one key, `upsert` takes the last and `insert_if_absent` the first. Publishing reads the rows from the spool twice, and holds
-    the columns of the key in the memory of the driver.
+    one key, `upsert` takes the last, or with `sequence_by` the newest, and `insert_if_absent` the first. Publishing reads the
+    rows from the spool twice, and holds the columns of the key in the memory of the driver.
     """
 
     kind = SinkKind.TRANSACTIONAL
@@ -31,9 +31,10 @@ class KeyedLakeSink(LakeSink):
     def describe(self) -> Mapping[str, str]:
         how = f"{self._mode.write} or delete" if self._mode.deletes else self._mode.write
         key, limit = ", ".join(self._mode.key), self._rows.inline_limit_bytes
+        newest = "" if self._mode.sequence_by is None else f", the newest by {self._mode.sequence_by}"
         return {
             "stage": f"inline in the decision up to {limit} bytes a task, else Arrow files in {self._rows.root.url}",
-            "publish": f"files with rows ({how} by {key}) are rewritten; then one commit to the "
+            "publish": f"files with rows ({how} by {key}{newest}) are rewritten; then one commit to the "
             f"{self._log.title}: files and marker",
             **self._rounds(),
         }
@@ -50,7 +51,9 @@ class KeyedLakeSink(LakeSink):
         if self._uploads is None:
             raise Failed(f"Sink {self.name!r} was not prepared.", remedy="Call prepare() first.")
         self._begin_staging()
-        check = KeyValidator(table=self._log.uri, key=self._mode.key, files=self._settings)
+        mode = self._mode
+        filled = mode.key if mode.sequence_by is None else (*mode.key, mode.sequence_by)
+        check = KeyValidator(table=self._log.uri, filled=filled, files=self._settings)
         stager = replace(self._rows.stager(check), note=self._mode.noted())
         if not self._mode.deletes:
             return stager

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -166,6 +166,8 @@ class TableLog(Protocol):
     """The library that reads and writes it, with its version."""
     damaged: ClassVar[tuple[type[Exception], ...]]
     """What the library raises for a table that it does not understand. Any OSError means that a place did not answer."""
+    remedy_for_existing_rows: ClassVar[str] = ""
+    """What else than a table of its own lets a sink start whose table holds rows of others, as the end of a remedy."""
 
     @property
     def uri(self) -> str:
@@ -225,6 +227,18 @@ class TableLog(Protocol):
     def close(self) -> None:
         """Release what is open."""
         return
+
+
+@runtime_checkable
+class KeepsApplicationVersions(Protocol):
+    """A table in which any writer can leave the version of its newest commit, under the id of its application."""
+
+    def application_version(self, application: str) -> int | None:
+        """Return the newest version that `application` committed, None if it committed none. Delta's `txnAppId` is such an id.
+
+        Raises Retryable, Failed.
+        """
+        ...
 
 
 @contextmanager

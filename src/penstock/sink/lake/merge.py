@@ -21,7 +21,7 @@ from penstock.core.deletes import split_deletes
 from penstock.core.faults import FaultPoint
 from penstock.core.model import Nonce, Staged, Totals
 from penstock.errors import Conflict, ContentConflict, PenstockError
-from penstock.sink.lake.batch_keys import BatchKeys, Mask, Numbers
+from penstock.sink.lake.batch_keys import BatchKeys, Mask, Matches, Numbers
 from penstock.sink.lake.change import Decided
 from penstock.sink.lake.log import Change, TableFile, TableLog, TableSnapshot
 from penstock.sink.lake.staging import file_of
@@ -63,7 +63,7 @@ class MergeByKey:
     log: TableLog
     _keys: BatchKeys | None = None
     _deleting: list[Mask] = field(default_factory=list)
-    _matches: dict[str, Numbers] = field(default_factory=dict)
+    _matches: dict[str, Matches] = field(default_factory=dict)
     _written: list[Rewritten] = field(default_factory=list)
     _newest: Rewritten | None = None
 
@@ -72,13 +72,13 @@ class MergeByKey:
         self.decided.fitting_columns(snapshot)
         keys = self._batch_keys()
         matches = self._matches_in(snapshot, keys)
-        removed = [file for file, numbers in matches if self._is_upsert and len(numbers)]
+        removed = [file for file, found in matches if len(found.replaced)]
         self.decided.require_none_lost(snapshot, removed)
         counted = keys.counted()
         if self._deleting:
             counted &= ~np.concatenate(self._deleting)
-        for _, numbers in () if self._is_upsert else matches:
-            counted[numbers] = False
+        for _, found in matches:
+            counted[found.left_out] = False
         rewritten = self._rewritten(removed, counted, snapshot)
         content = self.decided.content_before(snapshot)
         self._show(rewritten)  # just before the commit, and looked at: a vacuum without any retention removes what no version has
@@ -116,7 +116,11 @@ class MergeByKey:
         if self._keys is None:
             schema, mode = table_schema(self.decided.publication.schema), self.decided.mode
             self._deleting = []
-            self._keys = BatchKeys.of(self._spooled(self._deleting), schema, mode.key, last=self._is_upsert)
+            rows = self._spooled(self._deleting)
+            if mode.sequence_by is None:
+                self._keys = BatchKeys.of(rows, schema, mode.key, last=self._is_upsert)
+            else:
+                self._keys = BatchKeys.in_sequence(rows, schema, mode.key, mode.sequence_by)
             self._require_all(self._keys.rows)
         return self._keys
 
@@ -139,17 +143,19 @@ class MergeByKey:
                 remedy="Restore the spool from a backup: it is damaged.",
             )
 
-    def _matches_in(self, snapshot: TableSnapshot, keys: BatchKeys) -> list[tuple[TableFile, Numbers]]:
-        """Return each file that may hold keys of the batch, with what matches: its own rows for `upsert`, else the batch's."""
+    def _matches_in(self, snapshot: TableSnapshot, keys: BatchKeys) -> list[tuple[TableFile, Matches]]:
+        """Return each file that may hold keys of the batch, with what matches."""
         files = list(snapshot.files(keys.range(snapshot.partition_by)))
         for file in files:
             if file.path not in self._matches:
                 self._matches[file.path] = self._match(file, keys)
         return [(file, self._matches[file.path]) for file in files]
 
-    def _match(self, file: TableFile, keys: BatchKeys) -> Numbers:
+    def _match(self, file: TableFile, keys: BatchKeys) -> Matches:
         with MATCH.around(error=step_error, lost=step_error):
-            there = self.decided.reader.rows(file, keys.key)
+            there = self.decided.reader.rows(file, keys.columns)
+            if keys.sequence_by is not None:
+                return keys.newest_of(there, keys.sequence_by)
             return keys.found_in(there) if self._is_upsert else keys.existing_in(there)
 
     # --- writing
@@ -187,7 +193,7 @@ class MergeByKey:
     def _rows(self, removed: Sequence[TableFile], counted: Mask) -> "Iterator[tuple[pa.RecordBatch, Mask]]":
         """Yield all rows of the files, then those of the batch, each time with the mask of those that stay."""
         for file in removed:
-            yield from _without(self._matches[file.path], self.decided.reader.rows(file))
+            yield from _without(self._matches[file.path].replaced, self.decided.reader.rows(file))
         yield from _without(np.flatnonzero(~counted), self._spooled())
 
     def _show(self, rewritten: Rewritten) -> None:

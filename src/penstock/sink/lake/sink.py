@@ -28,13 +28,13 @@ from penstock.errors import Failed, LedgerMismatch, PublishFailed, Refused, Retr
 from penstock.protocols import Signature, SinkDecisions, TaskCheck
 from penstock.sink.lake.change import Decided, MakesChange
 from penstock.sink.lake.growth import Growth
-from penstock.sink.lake.log import TableLog, TableSnapshot
+from penstock.sink.lake.log import KeepsApplicationVersions, TableLog, TableSnapshot
 from penstock.sink.lake.maintained_table import MaintainedTable
 from penstock.sink.lake.maintenance import Maintenance, Upkeep
 from penstock.sink.lake.merge import MergeByKey
 from penstock.sink.lake.publication import LakePublication
 from penstock.sink.lake.reader import FileReader
-from penstock.sink.lake.row_validator import require_key
+from penstock.sink.lake.row_validator import require_mode_columns
 from penstock.sink.lake.staged_files import StagedFiles
 from penstock.sink.lake.staging import FlatUploads
 from penstock.sink.lake.statistics import FileNotes, fingerprint
@@ -95,9 +95,7 @@ class LakeSink:
             require_mode(mode, tuple(partition_by))
         self.name = name
         self._mode, self._spool = mode, spool
-        self._pipeline = pipeline
-        self._account = account
-        self._log = log
+        self._pipeline, self._account, self._log = pipeline, account, log
         self._upkeep = None if maintenance is None else Upkeep(maintenance, title=log.title)
         self._create, self._adds_columns = create, schema_changes == "add"
         self._settings = WriteSettings(
@@ -173,6 +171,11 @@ class LakeSink:
         with self._log.reading():
             return snapshot.described_marker(pipeline, self.name)
 
+    @property
+    def application_versions(self) -> KeepsApplicationVersions | None:
+        """The table, if any writer can leave a version of its own in it."""
+        return self._log if isinstance(self._log, KeepsApplicationVersions) else None
+
     # --- the life of a batch
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
@@ -247,6 +250,8 @@ class LakeSink:
         if snapshot is None:
             return without_marker(decisions, f"There is no {self._log.title}.")
         with self._log.reading():
+            if self._mode.keeps_rows and snapshot.marker(self._pipeline, self.name) is None:
+                return without_marker(decisions, f"The {self._log.title} has no marker of sink {self.name!r}.")
             table = VerifiedTable(snapshot, self._area(), pipeline=self._pipeline, sink=self.name)
             report = self._report(snapshot, table, decisions)
             newest = None if report.ok else self._log.newest()
@@ -395,7 +400,7 @@ class LakeSink:
     def _require_storable(self, schema: str) -> None:
         with settings_of(self.name):
             self._log.require_storable(schema, self._settings.partition_by)
-            require_key(arrow_schema(schema), self._mode.key)
+            require_mode_columns(arrow_schema(schema), self._mode)
 
     def _require_creatable(self, area: Area) -> None:
         """Raise Refused if tables may not be created, or files are there: decided ones, say, of a table that was removed."""
@@ -418,14 +423,14 @@ class LakeSink:
             snapshot.require_supported(self._mode)
             snapshot.require_fit(growth.schema_there(snapshot), self._settings.partition_by)
             growth.require_none_left_out(snapshot, FileReader(area=area, schema=schema, row_digest=self._settings.row_digest))
-            if area.claimed_by() is not None or snapshot.marker(pipeline, self.name) is not None:
+            if self._mode.keeps_rows or area.claimed_by() is not None or snapshot.marker(pipeline, self.name) is not None:
                 return
             found = next(snapshot.files(), None)
         if found is not None:
             raise Refused(
                 f"The {self._log.title} holds rows that sink {self.name!r} of pipeline {pipeline!r} did not deliver, "
                 f"{found.path} for one: `penstock verify` could not tell what is missing.",
-                remedy="Give the sink a table of its own, and let readers read both.",
+                remedy=f"Give the sink a table of its own, and let readers read both{self._log.remedy_for_existing_rows}.",
             )
 
     def _require_own(self, area: Area, pipeline: PipelineName) -> None:

@@ -33,7 +33,8 @@ class StagedFiles:
         content = self._content(snapshot, removed)
         self._move()
         self._require_there()
-        return Change(added=added, removed=removed, content=content, is_exclusive=self.decided.mode.write != APPEND)
+        is_exclusive = self.decided.mode.write != APPEND or self.decided.counts_first(snapshot)
+        return Change(added=added, removed=removed, content=content, is_exclusive=is_exclusive)
 
     def is_waiting(self) -> bool:
         staged = [as_file(piece) for piece in self._staged if piece.inline is None]
@@ -67,7 +68,7 @@ class StagedFiles:
     def _content(self, snapshot: TableSnapshot, removed: Sequence[TableFile]) -> TableContent | None:
         """Return what the marker is to count. Appended rows are not counted unless earlier ones were."""
         decided, publication = self.decided, self.decided.publication
-        if decided.mode.write == APPEND and snapshot.content(publication.pipeline, publication.sink) is None:
+        if not decided.counts(snapshot):
             return None
         displaced = Totals() if decided.mode.write == REPLACE else decided.content_of(removed)
         return decided.content_before(snapshot).after(decided.mode, publication.totals, displaced=displaced)

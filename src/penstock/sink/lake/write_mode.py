@@ -22,25 +22,35 @@ _WORD: Final = 1 << 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteMode:
-    """A `write` of the settings, with the key that it needs. `deletes`: rows have the column of `core.deletes`."""
+    """A `write` of the settings, with the key that it needs. `deletes`: rows have the column of `core.deletes`.
+
+    `sequence_by`: the column by whose values `upsert` takes the newest row of each key, whether it is there or in the batch.
+    `keeps_rows`: the first batch is added to a table with rows of others, which are counted as shown from then on.
+    """
 
     write: str = APPEND
     key: tuple[str, ...] = ()
     deletes: bool = False
+    sequence_by: str | None = None
+    keeps_rows: bool = False
 
     @property
     def is_by_key(self) -> bool:
         return self.write in BY_KEY
 
     def noted(self) -> Mapping[str, Json]:
-        """Return what `ref` of every staged piece records, where the decision freezes it; nothing for `append`."""
-        if self.write == APPEND:
+        """Return what `ref` of every staged piece records, where the decision freezes it; nothing for a plain `append`."""
+        if self == APPENDING:
             return {}
         noted: dict[str, Json] = {"write": self.write}
         if self.key:
             noted["key"] = list(self.key)
         if self.deletes:
             noted["deletes"] = True
+        if self.sequence_by is not None:
+            noted["sequence_by"] = self.sequence_by
+        if self.keeps_rows:
+            noted["keeps_rows"] = True
         return noted
 
 
@@ -53,6 +63,11 @@ def require_mode(mode: WriteMode, partition_by: tuple[str, ...]) -> None:
         raise Usage(f"`write` is {mode.write!r}, expected one of {', '.join(WRITES)}.", remedy="Correct it.")
     if mode.is_by_key and not mode.key:
         raise Usage(f"`write: {mode.write}` needs a key.", remedy="Add `key: [columns that identify a row]`.")
+    if mode.sequence_by is not None and (mode.write != "upsert" or mode.deletes):
+        raise Usage(
+            "`sequence_by` is for `write: upsert` without rows that delete.",
+            remedy="Leave it out, or keep a deleted row with a column that says so.",
+        )
     if mode.write == OVERWRITE_PARTITIONS and not partition_by:
         raise Usage(f"`write: {mode.write}` needs partitions.", remedy="Add `partition_by: [columns]`.")
 
@@ -62,7 +77,14 @@ def decided_mode(publication: Publication) -> WriteMode:
     ref = publication.staged[0].ref
     noted = ref.get("key")
     key = tuple(map(str, noted)) if isinstance(noted, list) else ()
-    return WriteMode(write=str(ref.get("write", APPEND)), key=key, deletes=ref.get("deletes") is True)
+    sequence = ref.get("sequence_by")
+    return WriteMode(
+        write=str(ref.get("write", APPEND)),
+        key=key,
+        deletes=ref.get("deletes") is True,
+        sequence_by=None if sequence is None else str(sequence),
+        keeps_rows=ref.get("keeps_rows") is True,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

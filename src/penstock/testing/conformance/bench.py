@@ -1,7 +1,7 @@
 """The coordinator's part played by hand: stage, decide and publish one step at a time, in any order."""
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.reduction import ForkingPickler
 
@@ -67,6 +67,7 @@ class Bench:
         self.rig = rig
         self.decided: list[Shown] = []
         self._made: list[Sink] = []
+        self._batches: dict[Hashable, tuple[Sequence[Row], pa.RecordBatch, pa.UInt64Array]] = {}
 
     def sink(self) -> Sink:
         """Return a new, prepared sink on the rig's target."""
@@ -110,8 +111,18 @@ class Bench:
 
     def write(self, writer: StageWriter, sink: Sink, rows: Sequence[Row]) -> None:
         """Write rows to a stage writer as the staging pass does."""
-        batch, hashes = self.rig.batch(rows)
+        _, batch, hashes = self._batch_of(rows)
         writer.write(batch, hashes=hashes, accounts=accounts_of(sink, rows))
+
+    def _batch_of(self, rows: Sequence[Row]) -> "tuple[Sequence[Row], pa.RecordBatch, pa.UInt64Array]":
+        """Return the rows, which are kept so that their identities stay theirs, and what the rig makes of them.
+
+        Several attempts write the same rows, and hashing a few takes as long as staging them.
+        """
+        made_of = (self.rig.schema, self.rig.row_digest, *map(id, rows))
+        if made_of not in self._batches:
+            self._batches[made_of] = (rows, *self.rig.batch(rows))
+        return self._batches[made_of]
 
     # --- deciding and publishing
 
