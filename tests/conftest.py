@@ -51,6 +51,9 @@ def pytest_sessionfinish() -> None:
     shared_java = sys.modules.get("tests.crash.shared_java")
     if shared_java is not None:
         shared_java.stop()
+    forked = sys.modules.get("tests.crash.forked")
+    if forked is not None:
+        forked.stop()
 
 
 def layer_of(path: Path) -> str:

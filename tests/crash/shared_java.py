@@ -17,7 +17,6 @@ from pyspark import SparkConf
 from pyspark.java_gateway import launch_gateway
 
 from penstock.run.java import use_java
-from tests.crash.forked import Forked
 from tests.servers.kafka import connector
 
 
@@ -46,10 +45,9 @@ def run(words: Sequence[str], *, directory: Path, more: Mapping[str, str] | None
     given = {**os.environ, "PYSPARK_PYTHON": sys.executable, **(more or {}), **environment()}
     hadoop = _gateway().jvm.org.apache.hadoop
     hadoop.fs.FileSystem.getLocal(hadoop.conf.Configuration()).setWorkingDirectory(hadoop.fs.Path(str(directory)))
-    process = Forked(words, cwd=directory, env=given)
-    out, err = process.communicate()
+    done = subprocess.run([sys.executable, *words], cwd=directory, env=given, capture_output=True, text=True, check=False)
     end_application()
-    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+    return done
 
 
 def end_application() -> None:
