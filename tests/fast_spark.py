@@ -21,6 +21,7 @@ CONF = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "2",  # not 200 tasks with a file of state each, for a handful of rows
 }
 WARM_UP = """
 import pathlib, sys, tempfile

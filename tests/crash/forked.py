@@ -3,7 +3,8 @@
 A program is a process of its own as ever, with its own environment, directory, outputs and session, and may be killed at any
 moment. What it shares with others is memory that none of them changes; the product itself it imports on its own. Unlike a
 process of `subprocess`, it is killed once nobody can await it any more. All programs of a test worker have the same limits,
-umask and secret of `hash`; those that must not are started by `subprocess`, as `tests.spark.page` does.
+umask and secret of `hash`; what users do is seen in processes that are `unforked`: each page of docs/howto has such a run, and
+so has the campaign of random kills.
 """
 
 import gc
@@ -51,7 +52,9 @@ class Forked(subprocess.Popen[str]):
         (out, its_out), (err, its_err) = os.pipe(), os.pipe()
         self.stdout, self.stderr = os.fdopen(out, encoding="utf-8"), os.fdopen(err, encoding="utf-8")
         self._read: dict[TextIO, str] = {}
-        self._readers = [threading.Thread(target=self._read_all, args=(pipe,), daemon=True) for pipe in (self.stdout, self.stderr)]
+        self._readers = [
+            threading.Thread(target=self._read_all, args=(pipe,), daemon=True) for pipe in (self.stdout, self.stderr)
+        ]
         with theirs, _starting:
             socket.send_fds(_forker()[1], [b"."], [theirs.fileno(), its_out, its_err])
         os.close(its_out)
@@ -105,6 +108,13 @@ def _assert_read_before(env: Mapping[str, str]) -> None:
     names = filter(_READ_BY_PYTHON_AS_IT_STARTS.match, {*env, *os.environ})
     other = [name for name in names if env.get(name) != os.environ.get(name)]
     assert not other, f"Python reads {other} as it starts, which it did before: use subprocess"
+
+
+def unforked(words: Sequence[str], *, cwd: Path, env: Mapping[str, str], new_session: bool = False) -> "subprocess.Popen[str]":
+    """The same, started as a user does."""
+    pipe = subprocess.PIPE
+    command = [sys.executable, *words]
+    return subprocess.Popen(command, cwd=cwd, env=env, stdout=pipe, stderr=pipe, text=True, start_new_session=new_session)
 
 
 @cache

@@ -112,7 +112,7 @@ def test_threads_of_a_test_may_start_some_at_the_same_time(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("new_session", [True, False])
-def test_it_is_killed_when_the_tests_process_is(new_session: bool, tmp_path: Path) -> None:
+def test_it_is_killed_when_the_tests_process_is(tmp_path: Path, *, new_session: bool) -> None:
     """With what it started, where it leads a session."""
     started = sleeps("import subprocess; beside = subprocess.Popen(['sleep', '600']); print(beside.pid, flush=True)")
     tests = f"""

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from tests.crash import shared_java
 from tests.crash.commandline import Ended, penstock
-from tests.crash.forked import Forked
+from tests.crash.forked import Forked, unforked
 from tests.servers.server import Outside, Place
 
 Row = tuple[object, ...]
@@ -76,6 +76,8 @@ class World:
     """The spool if it is not a directory."""
     program: tuple[str, ...] = ("-m", "penstock")
     """What Python is given to run the command in a process of its own."""
+    forked: bool = True
+    """Whether that process is a fork of a Python that has the libraries imported."""
 
     @property
     def file(self) -> Path:
@@ -113,7 +115,8 @@ class World:
         environment = {**os.environ, "PENSTOCK_FAULTS": faults, **(java or {})}
         if once is not None:
             environment["PENSTOCK_FAULTS_ONCE"] = str(once)
-        return Forked([*self.program, *arguments], cwd=self.root, env=environment, new_session=True)
+        start = Forked if self.forked else unforked
+        return start([*self.program, *arguments], cwd=self.root, env=environment, new_session=True)
 
     def run(self, *arguments: str, faults: str = "", once: Path | None = None) -> "subprocess.CompletedProcess[str]":
         """`penstock ARGUMENTS`, awaited."""

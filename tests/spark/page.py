@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import signal
 import sqlite3
 import subprocess
 from collections import Counter
@@ -30,10 +31,18 @@ class Page:
         return re.findall(rf"^```{language}\n(.*?)^```", self.text, re.MULTILINE | re.DOTALL)
 
 
-def run(directory: Path, command: str, *, faults: str = "", environment: Mapping[str, str] | None = None) -> Done:
-    """One command in a process of its own, which must not print a password."""
+def run(
+    directory: Path, command: str, *, faults: str = "", environment: Mapping[str, str] | None = None, forked: bool = False
+) -> Done:
+    """One command in a process of its own, which must not print a password; `forked` where another test of the page's is not."""
     given = {**(environment or {}), "PENSTOCK_FAULTS": faults}
-    return without_secrets(shared_java.run(["-m", *shlex.split(command)], directory=directory, more=given))
+    return without_secrets(shared_java.run(["-m", *shlex.split(command)], directory=directory, more=given, forked=forked))
+
+
+def killed_at(directory: Path, command: str, points: Sequence[str]) -> None:
+    """The command again and again, each time killed at the next of the fault points."""
+    ends = {point: run(directory, command, faults=f"{point}=kill", forked=True).returncode for point in points}
+    assert ends == dict.fromkeys(points, -signal.SIGKILL)
 
 
 def run_beside(directory: Path, command: str, *, environment: Mapping[str, str] | None = None) -> Done:
