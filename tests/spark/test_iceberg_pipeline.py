@@ -1,6 +1,7 @@
 """The page about Iceberg, command by command; and a pipeline that is killed at one step after the other."""
 
 import json
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -71,7 +72,7 @@ def test_the_page_works_and_a_killed_run_is_finished_by_the_next(tmp_path: Path)
 
 def test_a_run_that_is_killed_at_every_step_delivers_exactly(tmp_path: Path) -> None:
     sent = placed(tmp_path, UNPARTITIONED, ("options: {header: true}", "options: {header: true, maxFilesPerTrigger: 1}"))
-    killed_at(tmp_path, "penstock run iceberg.yaml", KILLS)
+    assert 0 not in killed_at(tmp_path, "penstock run iceberg.yaml", KILLS)
     done = run_beside(tmp_path, "penstock run iceberg.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
     assert rows(tmp_path) == sent
@@ -93,7 +94,8 @@ def maintained(directory: Path) -> "Counter[tuple[object, ...]]":
 def test_small_files_are_compacted_as_the_page_says_whatever_is_killed(tmp_path: Path) -> None:
     """What was killed while it wrote files, or before it committed them, is removed by the run that comes next."""
     sent = maintained(tmp_path)
-    killed_at(tmp_path, "penstock run iceberg.yaml", ["lakecompaction.write", "lakecompaction.commit"])
+    points = ["lakecompaction.write", "lakecompaction.commit"]
+    assert killed_at(tmp_path, "penstock run iceberg.yaml", points) == [-signal.SIGKILL] * 2
     assert rows(tmp_path) == sent
     later = [(number, "EWR", 1, 7.5) for number in range(1_000, 1_050)]
     (tmp_path / "incoming/part-9.csv").write_text("\n".join(",".join(map(str, row)) for row in [COLUMNS, *later]))
