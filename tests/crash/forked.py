@@ -35,6 +35,7 @@ LIBRARIES = (
 """Not deltalake and DuckDB: they start threads, which a fork would be without."""
 
 _READ_BY_PYTHON_AS_IT_STARTS = re.compile("PYTHON(?!PATH$)|LC_|LANG")
+_USUAL_AT_SIGINT = signal.getsignal(signal.SIGINT)
 _NUMBER = struct.Struct("i")
 _starting = threading.Lock()
 
@@ -212,7 +213,7 @@ def _begin(client: socket.socket, out: int, err: int, *, new_session: bool) -> N
 
 def _become(words: Sequence[str], *, cwd: str, env: Mapping[str, str]) -> None:
     """Run the program as Python does."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, _USUAL_AT_SIGINT)
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)
