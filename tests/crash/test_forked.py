@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash.forked import Forked
+from tests.crash.killing import await_gone
 
 ROOT = Path(__file__).parents[2]
 
@@ -119,6 +119,7 @@ def test_it_is_killed_when_the_tests_process_is(tmp_path: Path, *, new_session: 
 import os, sys
 from pathlib import Path
 from tests.crash.forked import Forked
+from tests.crash.killing import await_gone
 process = Forked({started!r}, cwd=Path({str(tmp_path)!r}), env=os.environ, new_session={new_session})
 print(process.pid, process.stdout.readline(), os.getpid(), end="", flush=True)
 os.kill(os.getpid(), 9)
@@ -139,11 +140,3 @@ def sleeps(before: str = "") -> list[str]:
 
 def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
-
-
-def await_gone(pid: int) -> None:
-    """It ended and somebody awaited it."""
-    deadline = time.monotonic() + 60
-    while Path(f"/proc/{pid}").exists():
-        assert time.monotonic() < deadline, Path(f"/proc/{pid}/stat").read_text()
-        time.sleep(0.01)
