@@ -51,6 +51,9 @@ def pytest_sessionfinish() -> None:
     shared_java = sys.modules.get("tests.crash.shared_java")
     if shared_java is not None:
         shared_java.stop()
+    forked = sys.modules.get("tests.crash.forked")
+    if forked is not None:
+        forked.stop()
 
 
 def layer_of(path: Path) -> str:
@@ -88,7 +91,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         item.get_closest_marker(name) for item in session.items for name in START_SPARK
     ):
         return
-    os.environ.setdefault("PYSPARK_SUBMIT_ARGS", fast_spark.submit_args(session.config.cache.mkdir("spark")))
+    fast_spark.use(session.config.cache.mkdir("spark"))
 
 
 @pytest.hookimpl(wrapper=True)

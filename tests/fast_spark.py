@@ -1,7 +1,8 @@
 """Settings that make a short-lived Spark start in a third of its time, for every Spark that a test starts in any process.
 
 Tests start Spark hundreds of times for a few seconds each. The first compiler tier and the serial collector suit that, and so
-does an archive of loaded classes, which is dumped once per Java and PySpark and kept in pytest's cache.
+do an archive of loaded classes, which is dumped once per Java and PySpark and kept in pytest's cache, and Python workers that
+need not compile PySpark.
 """
 
 import fcntl
@@ -21,7 +22,12 @@ CONF = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "2",  # not 200 tasks with a file of state each, for a handful of rows
+    "spark.python.daemon.module": "compiled_pyspark_daemon",
 }
+WORKERS = Path(__file__).with_name("workers")
+"""Where that module is."""
+
 WARM_UP = """
 import pathlib, sys, tempfile
 from pyspark.sql import SparkSession
@@ -42,6 +48,13 @@ with tempfile.TemporaryDirectory() as name:
     query.trigger(availableNow=True).option("checkpointLocation", name + "/checkpoint").start().awaitTermination()
 spark.stop()
 """
+
+
+def use(cache: Path) -> None:
+    """Have every Spark that this process starts, and what it starts in turn, use them."""
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in {"", str(WORKERS)}]
+    os.environ["PYTHONPATH"] = os.pathsep.join([*paths, str(WORKERS)])
+    os.environ.setdefault("PYSPARK_SUBMIT_ARGS", submit_args(cache))
 
 
 def submit_args(cache: Path) -> str:

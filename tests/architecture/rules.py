@@ -157,7 +157,10 @@ RULES = (
         "evaluates text",
         calling("eval", "exec", "compile", "os.system", "os.popen"),
         ("src/", "tests/", "demo/", "bench/"),
-        {"tests/mutation/planted.py": "a mutant must be Python, and threads cannot parse at once"},
+        {
+            "tests/mutation/planted.py": "a mutant must be Python, and threads cannot parse at once",
+            "tests/crash/forked.py": "runs what Python is given with -c",
+        },
     ),
     Rule("draws without a seed", unseeded, ("tests/", "bench/", "src/penstock/testing/"), {}),
     Rule(

@@ -90,6 +90,14 @@ def await_session_end(leader: int) -> None:
     assert not left, f"processes {left} of a killed run did not end by themselves within {DEADLINE_S} s"
 
 
+def await_gone(pid: int) -> None:
+    """Wait until the process ended and its parent knows."""
+    status, deadline = Path(f"/proc/{pid}/stat"), time.monotonic() + DEADLINE_S
+    while status.exists():
+        assert time.monotonic() < deadline, status.read_text()
+        time.sleep(0.01)
+
+
 def await_that(happened: Callable[[], bool], *, what: str, driver: "subprocess.Popen[str]") -> None:
     """Look again and again until it `happened`; what a driver does is seen in its files only. It must not end before."""
     deadline = time.monotonic() + DEADLINE_S

@@ -17,6 +17,7 @@ from pyspark import SparkConf
 from pyspark.java_gateway import launch_gateway
 
 from penstock.run.java import use_java
+from tests.crash.forked import Forked, unforked
 from tests.servers.kafka import connector
 
 
@@ -40,14 +41,20 @@ def environment() -> Mapping[str, str]:
     return {"PYSPARK_GATEWAY_PORT": str(parameters.port), "PYSPARK_GATEWAY_SECRET": parameters.auth_token}
 
 
-def run(words: Sequence[str], *, directory: Path, more: Mapping[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
-    """`python WORDS` in `directory`, with `more` in its environment, to its end; nothing of it runs on in this Java process."""
+def run(
+    words: Sequence[str], *, directory: Path, more: Mapping[str, str] | None = None, forked: bool = False
+) -> "subprocess.CompletedProcess[str]":
+    """`python WORDS` in `directory`, with `more` in its environment, to its end; nothing of it runs on in this Java process.
+
+    As a user starts it, or `forked`.
+    """
     given = {**os.environ, "PYSPARK_PYTHON": sys.executable, **(more or {}), **environment()}
     hadoop = _gateway().jvm.org.apache.hadoop
     hadoop.fs.FileSystem.getLocal(hadoop.conf.Configuration()).setWorkingDirectory(hadoop.fs.Path(str(directory)))
-    done = subprocess.run([sys.executable, *words], cwd=directory, env=given, capture_output=True, text=True, check=False)
+    process = (Forked if forked else unforked)(words, cwd=directory, env=given)
+    out, err = process.communicate()
     end_application()
-    return done
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
 def end_application() -> None:

@@ -36,8 +36,7 @@ def test_random_kills_lose_nothing_and_double_nothing(tmp_path: Path, part: int)
     generator = random.Random(seed)
     files, rows, per_trigger = DRIVER if part % 2 else DISTRIBUTED
     world = make_world(tmp_path, files=files, rows_per_file=rows, seed=seed, per_trigger=per_trigger, wide=True)
-    if rows == DISTRIBUTED[1]:
-        world = replace(world, program=STAGED_BY_TASKS)
+    world = replace(world, forked=False, **({"program": STAGED_BY_TASKS} if rows == DISTRIBUTED[1] else {}))
     is_behind = generator.random() < 0.5
     if is_behind:
         world.rewrite(("trigger:", "publish_behind: true\ntrigger:"))

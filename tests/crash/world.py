@@ -9,7 +9,6 @@ import re
 import signal
 import sqlite3
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ import pyarrow.parquet as pq
 
 from tests.crash import shared_java
 from tests.crash.commandline import Ended, penstock
+from tests.crash.forked import Forked, unforked
 from tests.servers.server import Outside, Place
 
 Row = tuple[object, ...]
@@ -76,6 +76,8 @@ class World:
     """The spool if it is not a directory."""
     program: tuple[str, ...] = ("-m", "penstock")
     """What Python is given to run the command in a process of its own."""
+    forked: bool = True
+    """Whether that process is a fork of a Python that has the libraries imported."""
 
     @property
     def file(self) -> Path:
@@ -106,9 +108,6 @@ class World:
         store = self.stores.get(account)
         return file_rows(self.account(account) / name) if store is None else parquet_rows(io.BytesIO(store.get(name)), name)
 
-    def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, *self.program, *arguments]
-
     def start(
         self, *arguments: str, faults: str = "", once: Path | None = None, java: Mapping[str, str] | None = None
     ) -> "subprocess.Popen[str]":
@@ -116,15 +115,8 @@ class World:
         environment = {**os.environ, "PENSTOCK_FAULTS": faults, **(java or {})}
         if once is not None:
             environment["PENSTOCK_FAULTS_ONCE"] = str(once)
-        return subprocess.Popen(
-            self.command(*arguments),
-            cwd=self.root,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        start = Forked if self.forked else unforked
+        return start([*self.program, *arguments], cwd=self.root, env=environment, new_session=True)
 
     def run(self, *arguments: str, faults: str = "", once: Path | None = None) -> "subprocess.CompletedProcess[str]":
         """`penstock ARGUMENTS`, awaited."""

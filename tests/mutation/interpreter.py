@@ -16,8 +16,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-LIBRARIES = ("pytest", "numpy", "pandas", "pyarrow.compute", "pyarrow.parquet", "pyspark.sql", "confluent_kafka", "unittest.mock")
-"""None of those that bring a plugin for pytest, which it imports in its own way."""
+LIBRARIES = (
+    *("pytest", "unittest.mock", "numpy", "pandas", "pyarrow.compute", "pyarrow.dataset", "pyarrow.parquet", "pyspark.sql"),
+    *("pydantic", "typer", "rich.console", "ruamel.yaml", "tenacity", "confluent_kafka", "psycopg", "pymysql"),
+    "pyiceberg.catalog.sql",
+)
+"""None of those that bring a plugin for pytest, which it imports in its own way, nor deltalake and DuckDB: they start threads."""
 
 
 class Interpreter:

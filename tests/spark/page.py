@@ -30,10 +30,20 @@ class Page:
         return re.findall(rf"^```{language}\n(.*?)^```", self.text, re.MULTILINE | re.DOTALL)
 
 
-def run(directory: Path, command: str, *, faults: str = "", environment: Mapping[str, str] | None = None) -> Done:
-    """One command in a process of its own, which must not print a password."""
+def run(
+    directory: Path, command: str, *, faults: str = "", environment: Mapping[str, str] | None = None, forked: bool = False
+) -> Done:
+    """One command in a process of its own, which must not print a password; `forked` where another test of the page's is not."""
     given = {**(environment or {}), "PENSTOCK_FAULTS": faults}
-    return without_secrets(shared_java.run(["-m", *shlex.split(command)], directory=directory, more=given))
+    return without_secrets(shared_java.run(["-m", *shlex.split(command)], directory=directory, more=given, forked=forked))
+
+
+def killed_at(directory: Path, command: str, points: Sequence[str]) -> Sequence[int]:
+    """The exit codes of the command run again and again, each time with a SIGKILL at the next of the fault points.
+
+    Where tasks reach the point, it is a Python worker that is killed, and the run fails.
+    """
+    return [run(directory, command, faults=f"{point}=kill", forked=True).returncode for point in points]
 
 
 def run_beside(directory: Path, command: str, *, environment: Mapping[str, str] | None = None) -> Done:

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 import threading
 from collections import Counter
 from itertools import count
@@ -11,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.crash.forked import Forked
 from tests.servers.fixtures import server
 from tests.spark.page import Page, Place, Rows, assert_told
 from tests.spark.test_readme import feed, lake
@@ -71,9 +70,8 @@ def test_a_cluster_that_is_down_is_told_and_the_next_run_delivers_without_doubli
     first = feed(tmp_path / "incoming")
     faults, once = "cassandra.stamp=stall:600", tmp_path / "once"
     once.mkdir()
-    command = [sys.executable, "-m", "penstock", "run", "cassandra.yaml"]
     environment = {**os.environ, **place.environment, "PENSTOCK_FAULTS": faults, "PENSTOCK_FAULTS_ONCE": str(once)}
-    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = Forked(["-m", "penstock", "run", "cassandra.yaml"], cwd=tmp_path, env=environment)
     waiting = threading.Event()
     while not (once / "cassandra.stamp=stall").exists():
         assert process.poll() is None, process.communicate()

@@ -16,7 +16,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.servers.fixtures import accounts_on
-from tests.spark.page import Page, run, run_beside
+from tests.spark.page import Page, killed_at, run, run_beside
 from tests.spark.test_readme import feed
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -54,8 +54,7 @@ def test_a_table_in_a_bucket_gets_exactly_what_was_sent_whatever_is_killed(tmp_p
     [(place, _)] = accounts_on(table="s3").values()
     sent = placed(tmp_path, ("./tables/flights", f"{place.url}\n    options: {json.dumps(place.options)}"))
     points = ("object.prepare", "stage.report", "inline.put", "delta.commit", "delta.look")
-    killed = [run(tmp_path, "penstock run delta.yaml", faults=f"{point}=kill").returncode != 0 for point in points]
-    assert killed == [True] * len(points)
+    assert 0 not in killed_at(tmp_path, "penstock run delta.yaml", points)
     for command in ("check", "run", "verify"):
         done = run_beside(tmp_path, f"penstock {command} delta.yaml")
         assert done.returncode == 0, done.stdout + done.stderr
@@ -95,9 +94,7 @@ def test_the_page_works_and_a_killed_run_is_finished_by_the_next(tmp_path: Path)
 
 def test_a_run_that_is_killed_at_every_step_delivers_exactly(tmp_path: Path) -> None:
     sent = placed(tmp_path, UNPARTITIONED, ("options: {header: true}", "options: {header: true, maxFilesPerTrigger: 1}"))
-    killed = [run(tmp_path, "penstock run delta.yaml", faults=f"{point}=kill").returncode != 0 for point in KILLS]
-    print(dict(zip(KILLS, killed, strict=True)))
-    assert killed == [True] * len(KILLS)
+    assert 0 not in killed_at(tmp_path, "penstock run delta.yaml", KILLS)
     done = run_beside(tmp_path, "penstock run delta.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
     assert rows(tmp_path) == sent
@@ -119,15 +116,14 @@ def test_rows_are_replaced_by_key_whatever_is_killed(tmp_path: Path) -> None:
     with (tmp_path / "delta.yaml").open("a") as file:
         file.write("transform: {sql: 'SELECT id % 300 AS id, origin, month, delay FROM flights'}\n")
     points = ("delta.prepare", "lakekeys.rewrite", "delta.commit", "deltalog.sync", "delta.look")
-    killed = [run(tmp_path, "penstock run delta.yaml", faults=f"{point}=kill").returncode for point in points]
-    assert killed == [-signal.SIGKILL] * len(points)
+    assert killed_at(tmp_path, "penstock run delta.yaml", points) == [-signal.SIGKILL] * len(points)
     assert run_beside(tmp_path, "penstock run delta.yaml").returncode == 0
     there = {row[0] % 300: (row[0] % 300, *row[1:]) for row in sorted(sent, key=lambda row: row[0])}
     assert rows(tmp_path) == Counter(there.values())
     later = [(number, "EWR", 1, 7.5) for number in range(50)]
     text = "\n".join(",".join(map(str, row)) for row in [COLUMNS, *later])
     (tmp_path / "incoming/part-9.csv").write_text(text)
-    assert run(tmp_path, "penstock run delta.yaml", faults="lakekeys.match=kill").returncode == -signal.SIGKILL
+    assert killed_at(tmp_path, "penstock run delta.yaml", ["lakekeys.match"]) == [-signal.SIGKILL]
     assert run_beside(tmp_path, "penstock run delta.yaml").returncode == 0
     there |= {row[0]: row for row in later}
     assert rows(tmp_path) == rows_of_duckdb(tmp_path) == Counter(there.values())
@@ -145,8 +141,7 @@ def test_late_changes_leave_newer_rows_alone_whatever_is_killed(tmp_path: Path) 
     with (tmp_path / "delta.yaml").open("a") as file:
         file.write("transform: {sql: 'SELECT id % 300 AS id, origin, CAST(id * 7 % 11 AS INT) AS month, delay FROM flights'}\n")
     points = ("lakekeys.match", "lakekeys.rewrite", "delta.commit", "delta.look")
-    killed = [run(tmp_path, "penstock run delta.yaml", faults=f"{point}=kill").returncode for point in points]
-    assert killed == [-signal.SIGKILL] * len(points)
+    assert killed_at(tmp_path, "penstock run delta.yaml", points) == [-signal.SIGKILL] * len(points)
     for command in ("check", "run", "verify"):
         done = run_beside(tmp_path, f"penstock {command} delta.yaml")
         assert done.returncode == 0, done.stdout + done.stderr
@@ -205,10 +200,7 @@ def test_a_whole_table_is_replaced_in_complete_mode(tmp_path: Path) -> None:
     sent = placed(tmp_path, WHOLE, ONE_FILE)
     with (tmp_path / "delta.yaml").open("a") as file:
         file.write(COUNTED)
-    killed = [
-        run(tmp_path, "penstock run delta.yaml", faults=f"{point}=kill").returncode for point in ("delta.commit", "delta.look")
-    ]
-    assert killed == [-signal.SIGKILL] * 2
+    assert killed_at(tmp_path, "penstock run delta.yaml", ("delta.commit", "delta.look")) == [-signal.SIGKILL] * 2
     for command in ("check", "run", "verify"):
         done = run_beside(tmp_path, f"penstock {command} delta.yaml")
         assert done.returncode == 0, done.stdout + done.stderr
@@ -228,8 +220,8 @@ def maintained(directory: Path) -> "Counter[tuple[object, ...]]":
 def test_small_files_are_compacted_as_the_page_says_whatever_is_killed(tmp_path: Path) -> None:
     """What was killed while it wrote files, or before it committed them, is removed by the run that comes next."""
     sent = maintained(tmp_path)
-    ends = [run(tmp_path, "penstock run delta.yaml", faults=f"lakecompaction.{at}=kill").returncode for at in ("write", "commit")]
-    assert ends == [-signal.SIGKILL] * 2
+    points = ["lakecompaction.write", "lakecompaction.commit"]
+    assert killed_at(tmp_path, "penstock run delta.yaml", points) == [-signal.SIGKILL] * 2
     assert rows(tmp_path) == sent
     later = [(number, "EWR", 1, 7.5) for number in range(1_000, 1_050)]
     (tmp_path / "incoming/part-9.csv").write_text("\n".join(",".join(map(str, row)) for row in [COLUMNS, *later]))

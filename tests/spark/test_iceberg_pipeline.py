@@ -13,7 +13,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 
-from tests.spark.page import Page, run, run_beside
+from tests.spark.page import Page, killed_at, run, run_beside
 from tests.spark.test_readme import feed
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -72,9 +72,7 @@ def test_the_page_works_and_a_killed_run_is_finished_by_the_next(tmp_path: Path)
 
 def test_a_run_that_is_killed_at_every_step_delivers_exactly(tmp_path: Path) -> None:
     sent = placed(tmp_path, UNPARTITIONED, ("options: {header: true}", "options: {header: true, maxFilesPerTrigger: 1}"))
-    killed = [run(tmp_path, "penstock run iceberg.yaml", faults=f"{point}=kill").returncode != 0 for point in KILLS]
-    print(dict(zip(KILLS, killed, strict=True)))
-    assert killed == [True] * len(KILLS)
+    assert 0 not in killed_at(tmp_path, "penstock run iceberg.yaml", KILLS)
     done = run_beside(tmp_path, "penstock run iceberg.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
     assert rows(tmp_path) == sent
@@ -96,10 +94,8 @@ def maintained(directory: Path) -> "Counter[tuple[object, ...]]":
 def test_small_files_are_compacted_as_the_page_says_whatever_is_killed(tmp_path: Path) -> None:
     """What was killed while it wrote files, or before it committed them, is removed by the run that comes next."""
     sent = maintained(tmp_path)
-    ends = [
-        run(tmp_path, "penstock run iceberg.yaml", faults=f"lakecompaction.{at}=kill").returncode for at in ("write", "commit")
-    ]
-    assert ends == [-signal.SIGKILL] * 2
+    points = ["lakecompaction.write", "lakecompaction.commit"]
+    assert killed_at(tmp_path, "penstock run iceberg.yaml", points) == [-signal.SIGKILL] * 2
     assert rows(tmp_path) == sent
     later = [(number, "EWR", 1, 7.5) for number in range(1_000, 1_050)]
     (tmp_path / "incoming/part-9.csv").write_text("\n".join(",".join(map(str, row)) for row in [COLUMNS, *later]))

@@ -4,13 +4,13 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.architecture.reading import ROOT
+from tests.crash.forked import Forked
 from tests.servers.fixtures import server, unique
 from tests.servers.kafka import records
 from tests.spark.page import Done, assert_told, run, run_beside
@@ -43,15 +43,8 @@ class Place:
         return run_beside(self.directory, command, environment=self.environment)
 
     def start(self) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
-            [sys.executable, "-m", "penstock", "run", self.file, "--json"],
-            cwd=self.directory,
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        words = ["-m", "penstock", "run", self.file, "--json"]
+        return Forked(words, cwd=self.directory, env=self.environment, new_session=True)
 
     def rows(self) -> "Counter[tuple[object, ...]]":
         found = Counter[tuple[object, ...]]()
