@@ -49,7 +49,7 @@ CASES = [
     pytest.param("state", 4, {"Failed"}, id="home"),
     pytest.param("ledger", 4, {"Failed"}, id="ledger"),
     pytest.param("entries", 1, {"Failed"}, id="ledger in a directory"),
-    pytest.param("database", 1, {"PublishFailed"}, id="database"),
+    pytest.param("database", 1, {"NotPublishedYet"}, id="database"),
     pytest.param("state/checkpoint", 1, {"Failed"}, id="checkpoint"),
 ]
 
