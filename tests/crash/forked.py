@@ -219,9 +219,8 @@ def _become(words: Sequence[str], *, cwd: str, env: Mapping[str, str]) -> None:
     os.environ.update(env)
     time.tzset()
     invalidate_caches()
-    sys.path[:1] = [path for path in env.get("PYTHONPATH", "").split(os.pathsep) if path]
+    sys.path[:1] = [path for path in env.get("PYTHONPATH", "").split(os.pathsep) if path]  # was this file's folder
     first, *rest = words
-    sys.path[:1] = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     if first == "-m":
         sys.path.insert(0, os.getcwd())
         sys.argv = rest
