@@ -79,9 +79,11 @@ def killed_at(fault, act):
     """Do it in a process of its own, which dies there."""
     child = os.fork()
     if not child:
-        faults.arm(fault)
-        act()
-        os._exit(0)
+        try:
+            faults.arm(fault)
+            act()
+        finally:
+            os._exit(0)  # also after an exception, which would go on here with the tests of its parent
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
 
 

@@ -77,7 +77,7 @@ MUTANTS_OF_SINKS = (
         bug=35,
         name="a-look-refuses-columns-that-a-start-adds",
         file="src/penstock/sink/table/sql_sink.py",
-        find="self._require_fit(connection, table_schema, self._without_missing(connection, table_schema, rows))",
+        find="self._require_fit(connection, table_schema, self._growth(connection, table_schema, rows, marker)[0])",
         replace="self._require_fit(connection, table_schema, rows)",
         tests=(f"{OF_GROWN}::test_a_look_changes_nothing_and_says_whether_a_start_would_work[sqlite]",),
     ),

@@ -123,8 +123,28 @@ Duration = Annotated[
 ]
 """A duration in milliseconds, written with a unit."""
 
+WideningChanges = Annotated[
+    Literal["fail", "add", "widen"],
+    Field(
+        description="What a start does if the rows have columns that the table lacks: `fail`, or `add` them to the table, where "
+        "older rows are NULL in them; `widen` also gives columns of the table wider types."
+    ),
+]
+
+
+def _not_widening(value: object) -> object:
+    if value == "widen":
+        raise complaint_error(
+            "is widen, which only sinks of type sqlite, duckdb, postgres and mysql have: elsewhere no column's type is changed "
+            "together with the sums by which verify counts rows",
+            remedy="Use add, and cast the column in the transform to what it was.",
+        )
+    return value
+
+
 SchemaChanges = Annotated[
     Literal["fail", "add"],
+    BeforeValidator(_not_widening),
     Field(
         description="What a start does if the rows have columns that the table lacks: `fail`, or `add` them to the table, where "
         "older rows are NULL in them."

@@ -24,7 +24,7 @@ from penstock.spec.place import (
     local_path,
     same_or_nested,
 )
-from penstock.spec.scalar import Duration, ModuleName, SchemaChanges
+from penstock.spec.scalar import Duration, ModuleName, SchemaChanges, WideningChanges
 from penstock.spec.selection import DeletesRows, TakesRows
 from penstock.spec.settings import OneKey
 from penstock.spec.sql import SQL, SQLType
@@ -84,6 +84,7 @@ class FileTable(TableAtURL, DeletesRows):
         default="append",
         description="`append` rows, `upsert` by key, `insert_if_absent` by key, or `replace` the whole content (complete mode).",
     )
+    schema_changes: WideningChanges = "fail"  # type: ignore[assignment]
 
     if TYPE_CHECKING:
 
@@ -96,7 +97,7 @@ class FileTable(TableAtURL, DeletesRows):
             key: GivenColumns = (),
             delete_when: str | None = None,
             create: bool = True,
-            schema_changes: SchemaChanges = "fail",
+            schema_changes: WideningChanges = "fail",
             where: str | None = None,
             select: GivenColumns = (),
             exclude: GivenColumns = (),
@@ -175,6 +176,8 @@ class ServedTable(TableAtURL, DeletesRows):
         description="The SQL of `write: merge`: `{sql: …}` or `{file: …}`. `{staged}` in it is the table of the batch's rows.",
     )
 
+    schema_changes: WideningChanges = "fail"  # type: ignore[assignment]
+
     if TYPE_CHECKING:
 
         def __init__(
@@ -186,7 +189,7 @@ class ServedTable(TableAtURL, DeletesRows):
             key: GivenColumns = (),
             delete_when: str | None = None,
             create: bool = True,
-            schema_changes: SchemaChanges = "fail",
+            schema_changes: WideningChanges = "fail",
             where: str | None = None,
             select: GivenColumns = (),
             exclude: GivenColumns = (),
@@ -203,9 +206,9 @@ class ServedTable(TableAtURL, DeletesRows):
             raise complaint_error(
                 f"is given, but write is {self.write}", remedy="Set write: merge, or leave it out.", at=("merge",)
             )
-        if self.write == "merge" and self.schema_changes == "add":
+        if self.write == "merge" and self.schema_changes != "fail":
             raise complaint_error(
-                "is add, but write is merge, whose SQL says which columns there are",
+                f"is {self.schema_changes}, but write is merge, whose SQL says which columns there are",
                 remedy="Leave it out, and add columns where you change the SQL.",
                 at=("schema_changes",),
             )

@@ -83,7 +83,7 @@ def prepare_table(session: Session, wanted: DbapiSettings) -> RowValidator:
         session.rollback()
         its_own = [(pipeline, sink, named.rpartition(".")[2], schema) for pipeline, sink, named, schema in owners]
         require_unfilled(its_own, statements.table)
-    require_same_types(marker, wanted.schema, wanted.target)  # else the trial could not read what is there
+    require_same_types(marker, wanted.rows, wanted.target)  # else the trial could not read what is there
     if not exists:
         _create(session, wanted, statements)
     elif wanted.adds_columns:
@@ -94,7 +94,7 @@ def prepare_table(session: Session, wanted: DbapiSettings) -> RowValidator:
     session.rollback()
     result = _trial_result(session, wanted, statements, shape)
 
-    def content() -> Totals:
+    def content(_: str) -> Totals:
         return totals_of(scan(session, statements.read(), wanted.rows), wanted.target.row_digest)
 
     markers = DbapiMarkerStore(session, locking=True)

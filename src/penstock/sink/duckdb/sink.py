@@ -32,6 +32,7 @@ class DuckdbSink(FileSink["duckdb.DuckDBPyConnection", TableSchema]):
 
     _database_type = Database
     _tables = TABLES
+    _widens = True
     _points = FaultPoints.of(disk_error, prepare=PREPARE.around, begin=BEGIN.around, mark=MARK.around, commit=COMMIT.around)
     _own_statements = sql.OwnStatements
     _write = staticmethod(write)

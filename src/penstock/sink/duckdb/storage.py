@@ -13,6 +13,7 @@ import pyarrow.types as is_
 
 from penstock.errors import Usage
 from penstock.sink.table.row_validator import Limits, TableRowValidator
+from penstock.sink.table.storage import narrowed_reals
 from penstock.sink.table.target import NotStoredError
 
 _RANGE: Final = "what DuckDB holds: its last values are infinity to it, and it cannot show what is before its first ones"
@@ -43,6 +44,8 @@ def restored(column: "pa.Array", kind: "pa.DataType") -> "pa.Array":
         if column.null_count < len(column):
             raise NotStoredError("expected nothing but NULL, found a value")
         return pa.nulls(len(column))
+    if is_.is_floating(kind):
+        return narrowed_reals(column, kind)
     return _cast(_cast(column, stored_type(kind)), _nullable(kind))
 
 

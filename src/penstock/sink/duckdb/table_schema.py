@@ -1,5 +1,6 @@
 """Schema of a DuckDB table: read from the catalog, and checked to store every row unchanged and under its key."""
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ from penstock.sink.table.dialect import Rows, SqlTables
 from penstock.sink.table.target import NotStoredError, Target, not_a_table, require_key_in
 
 _FETCHED_ROWS = 20_000
+_SORTS = {"integers": ("TINYINT", "SMALLINT", "INTEGER", "BIGINT"), "floats": ("FLOAT", "DOUBLE")}
+_ROOM = {name: (sort, place) for sort, names in _SORTS.items() for place, name in enumerate(names)}
+_DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 
 
 class TableSchema(CatalogTable):
@@ -27,7 +31,7 @@ class TableSchema(CatalogTable):
 
 @dataclass(frozen=True, slots=True)
 class Exactly:
-    """A type that only columns of that very type store."""
+    """A type that columns of that very type store, and those of the same sort with more room, which a start has widened."""
 
     name: str
     also: str = ""
@@ -36,7 +40,14 @@ class Exactly:
         return self.name
 
     def takes(self, declared: str, _kind: "pa.DataType") -> bool:
-        return declared == self.name
+        (sort, room), (own, least) = _room(declared), _room(self.name)
+        return sort == own and room >= least
+
+
+def _room(declared: str) -> tuple[str, int]:
+    """Return the sort of a type, and how much room its values have."""
+    decimal = _DECIMAL.fullmatch(declared)
+    return (f"decimals of scale {decimal[2]}", int(decimal[1])) if decimal else _ROOM.get(declared, (declared, 0))
 
 
 class Tables(SqlTables["duckdb.DuckDBPyConnection", TableSchema, TableStatements]):

@@ -37,6 +37,7 @@ class MysqlSink(ServedSink[Connection, TableSchema]):
     _database: Database
     _database_type = Database
     _tables = TABLES
+    _widens = True
     _points = FaultPoints.of(
         connection_lost, prepare=PREPARE.around, begin=BEGIN.around, fence=FENCE.around, mark=MARK.around, commit=COMMIT.around
     )

@@ -127,7 +127,7 @@ class OwnSink(TableSink, Author[T], Generic[T]):
                 self.create(rows)
             with self._transaction() as transaction:
                 markers = OwnMarkerStore(self, transaction)
-                content = partial(self._content, transaction, schema)
+                content = partial(self._content, transaction)
                 prepare_marker(markers, pipeline=pipeline, sink=self._name, schema=schema, target=self._target, content=content)
 
     def stager(self) -> SpoolStager:

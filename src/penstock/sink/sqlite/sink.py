@@ -34,6 +34,7 @@ class SqliteSink(FileSink[sqlite3.Connection, TableSchema]):
 
     _database_type = Database
     _tables = TABLES
+    _widens = True
     _points = replace(
         FaultPoints.of(disk_error, prepare=PREPARE.around, mark=MARK.around, commit=COMMIT.around),
         begin=partial(BEGIN.around, error=_locked, lost=_locked),

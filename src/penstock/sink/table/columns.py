@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from penstock.errors import Refused, Usage
 from penstock.sink.table.nested import is_text
-from penstock.sink.table.target import require_distinct_fields, require_key_in
+from penstock.sink.table.target import is_wider, require_distinct_fields, require_key_in
 from penstock.sql.table_name import in_double_quotes
 
 
@@ -164,6 +164,15 @@ class Columns:
             else f"Cast the column in the transform. If no row was published there yet, or with `write: replace`: {change}.",
         )
 
+    def not_plain(self, column: str, found: str, *, declared: str) -> Refused:
+        """Return the error for a narrow column that is not as Penstock makes it: altering could drop what it has besides."""
+        change = self._run(self.alter.retype, column, declared, otherwise=f"as {declared}")
+        return Refused(
+            f"Column {column!r} of table {self.table!r} is {found}, which is too narrow for the rows. `schema_changes: widen` "
+            "alters only columns as Penstock makes them, without NOT NULL and without a default.",
+            remedy=f"Cast the column in the transform; or {change}, with what the column has besides, and start again.",
+        )
+
     def too_long(self, column: str, found: int, most: str, *, declared: str) -> Refused:
         """Return the error for a column that takes at most `most`, where a value of the decided batch has the length `found`."""
         change = self._run(self.alter.retype, column, declared, otherwise=f"as {declared}")
@@ -243,6 +252,30 @@ def missing_columns(
         for field in schema
         if table.fold(field.name) not in there
     }
+
+
+def wider_columns(
+    table: CatalogTable,
+    schema: "pa.Schema",
+    filled: "pa.Schema",
+    *,
+    of: Columns,
+    storage_of: Callable[["pa.DataType"], DeclaresColumn],
+) -> Mapping[str, str]:
+    """Return the columns that are too narrow for `schema`, each with the statement that widens it. Raise Refused.
+
+    `filled` is the schema of the rows that are there, which lie in no narrower type.
+    """
+    there, before, found = table.by_name, {field.name: field.type for field in filled}, {}
+    for field in schema:
+        column, old = there.get(table.fold(field.name)), before.get(field.name, field.type)
+        if column is None or not is_wider(field.type, old) or storage_of(field.type).takes(column.declared, field.type):
+            continue
+        declared = storage_of(field.type).declared(field.type)
+        if of.alter.retype is None or column.not_null or column.fills_itself or column.declared != storage_of(old).declared(old):
+            raise of.not_plain(column.name, column.declared, declared=declared)
+        found[field.name] = of.statement(of.alter.retype, field.name, declared)
+    return found
 
 
 def _require_lossless(column: TableColumn, field: "pa.Field", storage: DeclaresColumn, of: Columns) -> None:

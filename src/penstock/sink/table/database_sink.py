@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Generic, TypeVar
 
+import pyarrow as pa
+
 from penstock.core.high_water_mark import HighWaterMark
 from penstock.core.model import (
     ONLY_ACCOUNT,
@@ -215,6 +217,10 @@ class TransactionalSink(DatabaseSink[C]):
     def _load(self, connection: C, publication: Publication, target: Target) -> Loaded:
         """Write the rows into the table, as decided in `target`."""
 
+    def _held_rows(self, connection: C, rows: "pa.Schema", target: Target) -> Iterator["pa.RecordBatch"]:
+        """Yield the rows of the table, which nobody can alter until the transaction ends. Only for sinks that widen columns."""
+        raise NotImplementedError
+
     @abstractmethod
     def _commit(self, connection: C) -> None:
         """Commit. Raise OutcomeUnknown if no answer arrives."""
@@ -242,5 +248,12 @@ class TransactionalSink(DatabaseSink[C]):
     def _apply(self, connection: C, publication: Publication) -> Published:
         markers, since, target = self._marker_store(connection), self._committed, decided_target(publication, self._target)
         return self._note_applied(
-            apply(markers, publication, target, since=since, load=lambda: self._load(connection, publication, target))
+            apply(
+                markers,
+                publication,
+                target,
+                since=since,
+                load=lambda: self._load(connection, publication, target),
+                read=lambda rows: self._held_rows(connection, rows, target),
+            )
         )

@@ -12,7 +12,15 @@ import pyarrow as pa
 from penstock.core.deletes import schema_with_deletes
 from penstock.core.model import SinkName, Totals
 from penstock.sink.spool.writer import RowCheck
-from penstock.sink.table.columns import Alter, CatalogTable, Columns, DeclaresColumn, missing_columns, require_columns
+from penstock.sink.table.columns import (
+    Alter,
+    CatalogTable,
+    Columns,
+    DeclaresColumn,
+    missing_columns,
+    require_columns,
+    wider_columns,
+)
 from penstock.sink.table.marker_store import Guard
 from penstock.sink.table.publication import totals_under_key
 from penstock.sink.table.table_statements import TableStatements
@@ -134,6 +142,17 @@ class UserTables(ABC, Generic[C, T]):
         """Return the columns of the rows that the table lacks, each with the statement that adds it."""
         of = self.columns(target, decided=False)
         return missing_columns(table_schema, rows, of=of, storage_of=self.storage_of(connection, rows))
+
+    def wider_columns(
+        self, connection: C, table_schema: T, rows: "pa.Schema", filled: "pa.Schema", target: Target
+    ) -> Mapping[str, str]:
+        """Return the columns that are too narrow for the rows, each with the statement that widens it. Raise Refused.
+
+        `filled`: the schema of the rows that are there.
+        """
+        of, kinds = self.columns(target, decided=False), enumerate([*rows.types, *filled.types])
+        storage_of = self.storage_of(connection, pa.schema([(str(at), kind) for at, kind in kinds]))
+        return wider_columns(table_schema, rows, filled, of=of, storage_of=storage_of)
 
 
 class SqlTables(UserTables[C, T], Generic[C, T, S]):

@@ -23,6 +23,8 @@ from penstock.errors import FormatTooNew, LedgerMismatch
 
 FORMAT_VERSION = 2
 """The format of a marker with its ledger's identity. One without it has version 1, which older Penstocks write and read."""
+WIDENING = 3
+"""The format of a marker whose table is to take a batch with wider types. An older Penstock would publish it with wrong sums."""
 LEDGER_ID = "ledger_id"
 """The column that markers of version 2 have and those of version 1 lack."""
 _PLAIN = ("table_name", "write", "position", "generation", "query_id", "batch_id", "offsets", "schema")
@@ -36,7 +38,9 @@ class TableMarker:
 
     `position`: the table shows every publication of ledger `ledger_id` up to it. `before`: the rows that the table held when
     the marker was created. `decided`: all rows ever decided for this sink. `after`: the rows in the table because of them,
-    fewer than `decided` where an upsert replaced or an insert-if-absent skipped some. The table shows `before + after`.
+    fewer than `decided` where an upsert replaced or an insert-if-absent skipped some. The table shows `before + after`, hashed
+    with the types of `schema`; each batch counts in `decided` as its own types hash it. `is_widening`: a start has seen wider
+    types than those of `schema`, and no batch with them is published yet.
     """
 
     pipeline: PipelineName
@@ -53,6 +57,12 @@ class TableMarker:
     decided: Totals = NO_ROWS
     before: Totals = NO_ROWS
     after: Totals = NO_ROWS
+    is_widening: bool = False
+
+    @property
+    def shown(self) -> Totals:
+        """What the table holds, unless somebody else has changed it."""
+        return self.before + self.after
 
     @property
     def high_water_mark(self) -> HighWaterMark:
@@ -111,9 +121,9 @@ def marker_from(row: Sequence[Any], pipeline: PipelineName, sink: SinkName, *, l
 
     The row starts with `format_version`. TableMarker's other columns follow in its order, without pipeline, sink and ledger.
     """
-    if row[0] > FORMAT_VERSION:
+    if row[0] > WIDENING:
         raise FormatTooNew(
-            f"The marker of sink {sink!r} has format {row[0]}, this Penstock knows formats up to {FORMAT_VERSION}.",
+            f"The marker of sink {sink!r} has format {row[0]}, this Penstock knows formats up to {WIDENING}.",
             remedy="Use the Penstock that wrote it, or a newer one.",
         )
     return TableMarker(
@@ -124,6 +134,7 @@ def marker_from(row: Sequence[Any], pipeline: PipelineName, sink: SinkName, *, l
         decided=_totals(row[9], row[10]),
         before=_totals(row[11], row[12]),
         after=_totals(row[13], row[14]),
+        is_widening=row[0] == WIDENING,
     )
 
 
@@ -134,7 +145,7 @@ def marker_values(marker: TableMarker) -> Mapping[str, Any]:
         "sink": marker.sink,
         "table_name": marker.table_name,
         "write": marker.write,
-        "format_version": 1 if marker.ledger_id is None else FORMAT_VERSION,
+        "format_version": WIDENING if marker.is_widening else 1 if marker.ledger_id is None else FORMAT_VERSION,
         "ledger_id": marker.ledger_id,
         "position": marker.position,
         "generation": marker.generation,

@@ -5,13 +5,16 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+
+import pyarrow as pa
 
 from penstock.core.model import PipelineName, SinkName, Totals
 from penstock.errors import Refused, Usage
 from penstock.sink.table.columns import as_code
 from penstock.sink.table.marker import MarkerStore, TableMarker
-from penstock.sink.table.publication import other_table
-from penstock.sink.table.target import MERGE, NotStoredError, Target, require_continued
+from penstock.sink.table.publication import other_table, require_unchanged, unreadable_refused
+from penstock.sink.table.target import MERGE, NotStoredError, Target, require_continued, widened
 from penstock.spark.column_name import quoted
 from penstock.spark.schema import arrow_schema
 
@@ -50,14 +53,17 @@ def require_not_lost(marker: TableMarker | None, target: Target, *, exists: bool
 
 
 def prepare_marker(
-    markers: MarkerStore, *, pipeline: PipelineName, sink: SinkName, schema: str, target: Target, content: Callable[[], Totals]
+    markers: MarkerStore, *, pipeline: PipelineName, sink: SinkName, schema: str, target: Target, content: Callable[[str], Totals]
 ) -> None:
-    """Create the marker, or check that the existing one continues; `content` counts what the table holds. Raise Refused."""
+    """Create the marker, or check that the existing one continues. Raise Refused.
+
+    `content` counts what the table holds in the columns of a schema, or raises NotStoredError.
+    """
     marker = markers.read(pipeline, sink)
     if marker is None:
         _require_unowned(markers, pipeline, sink, target.table)
         _require_never_marked(markers, pipeline, sink, target.table)
-        before = Totals() if target.write in {"replace", MERGE} else _before(content, target)
+        before = Totals() if target.write in {"replace", MERGE} else _before(partial(content, schema), target)
         markers.write(
             TableMarker(pipeline=pipeline, sink=sink, table_name=target.table, write=target.write, schema=schema, before=before)
         )
@@ -65,23 +71,31 @@ def prepare_marker(
     if not target.is_table(marker.table_name):
         raise other_table(marker, target.table)
     _require_merged_always(marker, target)
-    require_same_types(marker, schema, target)
+    require_same_types(marker, arrow_schema(schema), target)
     if marker.schema is not None and target.write not in {"replace", MERGE}:
         old, new = arrow_schema(marker.schema), arrow_schema(schema)
-        _require_none_left_out(marker, [name for name in old.names if name not in new.names], content)
+        wider = widened(old, new) is not old
+        left_out = [name for name in old.names if name not in new.names]
+        _require_none_left_out(marker, left_out, None if wider else partial(content, schema))
+        if wider:
+            _require_unchanged(marker, partial(content, marker.schema))
+            markers.write(replace(marker, is_widening=True))
     if marker.schema is None:
         markers.write(replace(marker, schema=schema))
 
 
-def require_same_types(marker: TableMarker | None, schema: str, target: Target) -> None:
+def require_same_types(marker: TableMarker | None, rows: "pa.Schema", target: Target) -> None:
     """Raise Refused if the rows' columns have other types, or another order, than the published rows."""
     if marker is not None and marker.schema is not None and target.write not in {"replace", MERGE}:
-        require_continued(arrow_schema(marker.schema), arrow_schema(schema), target.table)
+        require_continued(arrow_schema(marker.schema), rows, target.table, widens=target.widens)
 
 
-def _require_none_left_out(marker: TableMarker, left_out: Sequence[str], content: Callable[[], Totals]) -> None:
-    """Raise Refused if the table no longer reads as what was published: the columns `left_out` were not merely renamed."""
-    if not left_out or marker.schema is None or _reads_as(marker.before + marker.after, content):
+def _require_none_left_out(marker: TableMarker, left_out: Sequence[str], content: Callable[[], Totals] | None) -> None:
+    """Raise Refused if the table no longer reads as what was published: the columns `left_out` were not merely renamed.
+
+    Without `content`, types become wider, too, and no column may be left out.
+    """
+    if not left_out or marker.schema is None or (content is not None and _reads_as(marker.shown, content)):
         return
     kinds = {field["name"]: field["type"] for field in json.loads(marker.schema)["fields"]}
     raise Refused(
@@ -90,6 +104,12 @@ def _require_none_left_out(marker: TableMarker, left_out: Sequence[str], content
         remedy="Give a column that was renamed its old name, in the transform and in the table. For one that was left out, add "
         f"{as_nulls({name: kinds[name] for name in left_out})} to the transform's SELECT, in the place that it had.",
     )
+
+
+def _require_unchanged(marker: TableMarker, content: Callable[[], Totals]) -> None:
+    """Raise Refused if the table does not hold what was published: the first batch with wider types could not be published."""
+    with unreadable_refused(marker):
+        require_unchanged(marker, content(), then="Or cast the columns in the transform to what they were.")
 
 
 def _reads_as(published: Totals, content: Callable[[], Totals]) -> bool:

@@ -1,6 +1,7 @@
 """One publication inside one transaction: the marker is read, rows are written and counted, the marker is advanced."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -10,7 +11,8 @@ from penstock.core.row_hash import digest, row_hashes
 from penstock.errors import ContentConflict, LedgerMismatch, PublishFailed, Refused
 from penstock.sink.copied_ledger import require_no_copy
 from penstock.sink.table.marker import NOTHING_YET, MarkerTransaction, TableMarker, minus, offsets_json, require_same
-from penstock.sink.table.target import MERGE, NotStoredError, Target
+from penstock.sink.table.target import MERGE, NotStoredError, Target, widened
+from penstock.spark.schema import arrow_schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,12 +34,14 @@ def apply(
     *,
     since: Position = NOTHING_YET,
     load: Callable[[], Loaded],
+    read: Callable[["pa.Schema"], Iterator["pa.RecordBatch"]] | None = None,
 ) -> Published:
     """Show `publication` in the table, unless the table shows it already.
 
     The caller commits; until then, `markers` exclude other publishers. `since` is the last position that the caller saw
-    committed. Raises ContentConflict if another number of rows than decided was written, LedgerMismatch for another ledger's
-    position, Refused for a table that lost what it showed, PublishFailed if there is no marker.
+    committed. `read` yields the rows that are there, for sinks that widen columns. Raises ContentConflict if another number of
+    rows than decided was written, LedgerMismatch for another ledger's position, Refused for a table that lost what it showed, or
+    whose rows were changed before its first batch with wider types, PublishFailed if there is no marker.
     """
     if not changes_table(publication, target):
         return Published(totals=publication.totals, already=True)
@@ -50,6 +54,8 @@ def apply(
     _require_no_older_generation(marker, publication)
     require_no_copy(publication, marker.position, place=f"Table {marker.table_name!r}")
     write = _write_of(publication, target, marker)
+    if read is not None and publication.staged and write not in {"replace", MERGE}:
+        marker = _rehashed(marker, publication, target, read)
     loaded = load() if publication.staged or write == "replace" else Loaded(rows=0, displaced=Totals())
     _require_all(loaded, publication, target)  # I1, I2
     markers.advance(_advanced(marker, publication, loaded, write=write), publication)
@@ -180,10 +186,61 @@ def _advanced(marker: TableMarker, publication: Publication, loaded: Loaded, *, 
         query_id=publication.batch.query_id,
         batch_id=publication.batch.batch_id,
         offsets=offsets_json(publication.batch),
-        schema=publication.schema,
+        schema=publication.schema if publication.staged or fresh else marker.schema,
         decided=marker.decided + batch,
         before=Totals() if fresh else marker.before,
         after=batch if fresh else minus(marker.after + batch, loaded.displaced),
+    )
+
+
+# --- wider types
+
+
+def _rehashed(
+    marker: TableMarker, publication: Publication, target: Target, read: Callable[["pa.Schema"], Iterator["pa.RecordBatch"]]
+) -> TableMarker:
+    """Return the marker with the sums of the rows that are there as the publication's types hash them, where these are wider.
+
+    One scan gives both sums, so that what moves from one to the other is what was published and nothing else. Raises Refused.
+    """
+    if marker.schema is None or publication.schema is None:
+        return marker
+    old = arrow_schema(marker.schema)
+    new = widened(old, arrow_schema(publication.schema))
+    if new is old:
+        return marker
+    narrow, wide = Totals(), Totals()
+    with unreadable_refused(marker):
+        for batch in read(old):
+            narrow += _totals(batch, target.row_digest)
+            wide += _totals(batch.cast(new), target.row_digest)
+    require_unchanged(marker, narrow, then="The batch is published then.")
+    return replace(marker, after=minus(marker.after + wide, narrow), is_widening=False)
+
+
+def require_unchanged(marker: TableMarker, found: Totals, *, then: str) -> None:
+    """Raise Refused if `found`, what the table holds, is not what `verify` demands: it could not be proved with wider types."""
+    if found != marker.shown:
+        raise _changed(marker, f"it holds {_counted(found)}, expected {_counted(marker.shown)}", then)
+
+
+def _counted(totals: Totals) -> str:
+    return f"{totals.rows} rows with digest {totals.digest:016x}"
+
+
+@contextmanager
+def unreadable_refused(marker: TableMarker) -> Iterator[None]:
+    """Re-raise NotStoredError from the body as Refused: only rows that Penstock wrote can be counted with wider types."""
+    try:
+        yield
+    except NotStoredError as cause:
+        raise _changed(marker, f"{cause}", "") from cause
+
+
+def _changed(marker: TableMarker, what: str, then: str) -> Refused:
+    return Refused(
+        f"Somebody has changed rows of table {marker.table_name!r}, which are to be counted with wider types: {what}.",
+        remedy=f"Run `penstock verify`, put the rows right, and start again. {then}".rstrip(),
     )
 
 
@@ -192,7 +249,11 @@ def _advanced(marker: TableMarker, publication: Publication, loaded: Loaded, *, 
 
 def totals_of(batches: Iterator["pa.RecordBatch"], row_digest: RowDigest) -> Totals:
     """Return the number of rows and their digest."""
-    return sum((Totals(rows=batch.num_rows, digest=digest(row_hashes(batch, row_digest))) for batch in batches), Totals())
+    return sum((_totals(batch, row_digest) for batch in batches), Totals())
+
+
+def _totals(batch: "pa.RecordBatch", row_digest: RowDigest) -> Totals:
+    return Totals(rows=batch.num_rows, digest=digest(row_hashes(batch, row_digest)))
 
 
 def totals_under_key(batches: Iterator["pa.RecordBatch"], row_digest: RowDigest, *, table: str) -> Totals:

@@ -52,11 +52,14 @@ class TableSink(SpooledSink):
 
     `deletes`: rows come with the column of `core.deletes`; with `upsert`, one that deletes removes the row with its key.
 
-    `schema_changes`: what preparing does if the rows have columns that the table lacks: `fail`, or `add` them to the table.
+    `schema_changes`: what preparing does if the rows have columns that the table lacks: `fail`, or `add` them to the table; where
+    the sink `_widens`, `widen` also gives columns of the table the rows' wider types.
 
     `case_counts`: whether table names that differ only in case are two names.
     """
 
+    _widens: ClassVar[bool] = False
+    """Whether preparing can give columns of the table wider types."""
     _syntax: ClassVar[Syntax | None] = None
     """How the user's SQL of `merge` is parsed, None where the sink has no `write: merge`."""
 
@@ -86,6 +89,7 @@ class TableSink(SpooledSink):
             merge=script,
             case_counts=case_counts,
             deletes=deletes,
+            widens=self._widens and schema_changes == "widen",
         )
         self._create, self._schema_changes = create, schema_changes
         self._row_validator: RowCheck | None = None

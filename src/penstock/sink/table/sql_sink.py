@@ -14,12 +14,12 @@ from penstock.sink.spool.writer import RowCheck
 from penstock.sink.table.columns import CatalogTable, as_code
 from penstock.sink.table.database_sink import DatabaseSink, TransactionalSink
 from penstock.sink.table.dialect import C, ErrorCodes, FaultPoints, Rows, SqlTables, T, UserTables
-from penstock.sink.table.marker import LEDGER_ID, MarkerStore
+from penstock.sink.table.marker import LEDGER_ID, MarkerStore, TableMarker
 from penstock.sink.table.marker_store import MARKER_TABLE, DatabaseMarkerStore, MarkerStatements
-from penstock.sink.table.preparation import ledger_id_missing, prepare_marker, require_not_lost, settings_of
+from penstock.sink.table.preparation import ledger_id_missing, prepare_marker, require_not_lost, require_same_types, settings_of
 from penstock.sink.table.publication import Loaded, totals_of
 from penstock.sink.table.sink import TableSinkArguments
-from penstock.sink.table.target import Target, may_add, no_table, table_gone
+from penstock.sink.table.target import Target, may_add, no_table, table_gone, widened
 from penstock.spark.schema import arrow_schema
 from penstock.sql.session import SqlDatabase
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-ADD_COLUMNS = FaultPoint("table.add_columns", "Columns that the rows have and the table lacks are added to it.")
+ADD_COLUMNS = FaultPoint("table.add_columns", "Columns that the rows have and the table lacks are added, narrow ones widened.")
 
 
 class CatalogSink(DatabaseSink[C], Generic[C, T]):
@@ -107,11 +107,13 @@ class CatalogSink(DatabaseSink[C], Generic[C, T]):
             require_not_lost(marker, self._target, exists=table_schema is not None)
             if marker is None:
                 self._require_unfilled(connection, table_schema)
-            table_schema = self._with_columns(connection, table_schema, rows) if table_schema else self._created(connection, rows)
+            table_schema = (
+                self._grown(connection, table_schema, rows, marker) if table_schema else self._created(connection, rows)
+            )
             self._require_fit(connection, table_schema, rows)
             self._dry_run(connection, rows)
             self._begin_marking(connection)
-            content = partial(self._content, connection, schema)
+            content = partial(self._content, connection)
             prepare_marker(markers, pipeline=pipeline, sink=self._name, schema=schema, target=self._target, content=content)
             self._close_preparation(connection)
         return self._tables.row_check(connection, table_schema, self._name, self._target)
@@ -124,7 +126,7 @@ class CatalogSink(DatabaseSink[C], Generic[C, T]):
         table_schema = self._table_schema(connection)  # after the marker: a first start may create both meanwhile
         require_not_lost(marker, self._target, exists=table_schema is not None)
         if table_schema is not None:
-            self._require_fit(connection, table_schema, self._without_missing(connection, table_schema, rows))
+            self._require_fit(connection, table_schema, self._growth(connection, table_schema, rows, marker)[0])
         elif not self._create:
             raise no_table(self._target.table)
         self._dry_run_unprepared(connection, table_schema, rows)
@@ -147,32 +149,46 @@ class CatalogSink(DatabaseSink[C], Generic[C, T]):
         assert table_schema is not None, "it was created"
         return table_schema
 
-    def _with_columns(self, connection: C, table_schema: T, rows: "pa.Schema") -> T:
-        """Add the columns that `_without_missing` leaves out, if all others fit. Return the table's new schema."""
-        there = self._without_missing(connection, table_schema, rows)
-        if there is rows:
+    def _grown(self, connection: C, table_schema: T, rows: "pa.Schema", marker: TableMarker | None) -> T:
+        """Alter the table as `_growth` says, if all else fits. Return its new schema."""
+        there, statements = self._growth(connection, table_schema, rows, marker)
+        if not statements:
             return table_schema
         self._require_fit(connection, table_schema, there)
         with ADD_COLUMNS.around():
-            for statement in self._tables.missing_columns(connection, table_schema, rows, self._target).values():
-                self._add_column(connection, statement)
+            for statement in statements:
+                self._alter(connection, statement)
         return self._table_schema(connection) or table_schema
 
-    def _add_column(self, connection: C, statement: str) -> None:
+    def _alter(self, connection: C, statement: str) -> None:
         connection.execute(statement)
 
-    def _without_missing(self, connection: C, table_schema: T, rows: "pa.Schema") -> "pa.Schema":
-        """Return the rows' schema without the columns that preparing adds to the table; `rows` itself if there are none."""
-        if self._schema_changes != "add":
-            return rows
-        missing = self._tables.missing_columns(connection, table_schema, rows, self._target)
-        if not may_add(missing, rows.names, self._target.key):
-            return rows
-        return pa.schema([field for field in rows if field.name not in missing])
+    def _growth(
+        self, connection: C, table_schema: T, rows: "pa.Schema", marker: TableMarker | None
+    ) -> tuple["pa.Schema", tuple[str, ...]]:
+        """Return the part of the rows' schema that fits already, and the statements that add and widen columns for the rest."""
+        filled = _filled(marker, self._target)
+        if widened(filled, rows) is not filled:
+            require_same_types(marker, rows, self._target)  # before anything is altered
+        if self._schema_changes == "fail":
+            return rows, ()
+        found = self._tables.missing_columns(connection, table_schema, rows, self._target)
+        added = found if may_add(found, rows.names, self._target.key) else {}
+        old = filled if self._target.widens else rows
+        wider = self._tables.wider_columns(connection, table_schema, rows, old, self._target)
+        there = [filled.field(field.name) if field.name in wider else field for field in rows if field.name not in added]
+        return pa.schema(there), (*added.values(), *wider.values())
 
     def _require_fit(self, connection: C, table_schema: T, rows: "pa.Schema") -> None:
         self._tables.require_fit(connection, table_schema, rows, self._target)
         self._tables.require_allowed(connection, table_schema, rows, self._target)
+
+
+def _filled(marker: TableMarker | None, target: Target) -> "pa.Schema":
+    """Return the schema of the rows that were published, an empty one if there are none."""
+    if marker is None or marker.schema is None or not target.is_table(marker.table_name):
+        return pa.schema([])
+    return arrow_schema(marker.schema)
 
 
 class SqlSink(CatalogSink[C, T], TransactionalSink[C]):
@@ -255,14 +271,23 @@ class SqlSink(CatalogSink[C, T], TransactionalSink[C]):
             self._database.begin(connection)
 
     def _load(self, connection: C, publication: Publication, target: Target) -> Loaded:
-        """Check the table again, which nobody can alter from here to the end of the transaction, then write the rows."""
+        """Check the table again, then write the rows."""
         rows = arrow_schema(publication.schema)
-        table_schema = self._tables.hold(connection, rows, target)
+        table_schema = self._held(connection, rows, target)
+        with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as batches:
+            return self._write(connection, batches, rows, table_schema, target)
+
+    def _held_rows(self, connection: C, rows: "pa.Schema", target: Target) -> Rows:
+        self._held(connection, rows, target)
+        return self._tables.read(connection, rows, target)
+
+    def _held(self, connection: C, rows: "pa.Schema", target: Target) -> T:
+        """Return the table's schema, which nobody can alter until the transaction ends, and which takes decided rows."""
+        table_schema: T | None = self._tables.hold(connection, rows, target)
         if table_schema is None:
             raise table_gone(target.table)
         self._tables.require_fit(connection, table_schema, rows, target, decided=True)
-        with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as batches:
-            return self._write(connection, batches, rows, table_schema, target)
+        return table_schema
 
     def _commit(self, connection: C) -> None:
         """Commit. After OutcomeUnknown, the next try locks and reads the marker on a new connection."""
@@ -274,16 +299,17 @@ class SqlSink(CatalogSink[C, T], TransactionalSink[C]):
     def _require_own_table(self, table_schema: T, table: str) -> None:
         """Raise Refused for an existing table of Penstock's own that would lose or hide what is written into it."""
 
-    def _add_column(self, connection: C, statement: str) -> None:
+    def _alter(self, connection: C, statement: str) -> None:
         """Run `statement`. Raise Refused where the role may not alter the table, other errors of the driver as they are."""
         codes = self._codes
         try:
-            super()._add_column(connection, statement)
+            super()._alter(connection, statement)
         except self._database.errors as cause:
             if codes.code_of(cause) not in codes.forbidden:
                 raise
             raise Refused(
-                f"Table {self._target.table!r} lacks a column of the rows, and the role cannot add it: {codes.reason_of(cause)}.",
+                f"Table {self._target.table!r} lacks a column of the rows, or is too narrow, and the role cannot alter it: "
+                f"{codes.reason_of(cause)}.",
                 remedy=f"Have the table's owner run {as_code(statement)}, and start again.",
             ) from cause
 

@@ -307,7 +307,13 @@ def to_integers(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
 
 def to_reals(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
     """Convert doubles to `kind`. Raise NotStoredError if `kind` cannot hold one of them exactly."""
-    found = pa.array(values, pa.float64())
+    return narrowed_reals(pa.array(values, pa.float64()), kind)
+
+
+def narrowed_reals(found: "pa.Array", kind: "pa.DataType") -> "pa.Array":
+    """Return floats as `kind`. Raise NotStoredError if `kind` cannot hold one of them exactly."""
+    if found.type.equals(kind):
+        return found
     narrow = found.cast(kind, safe=False)
     if pc.any(pc.and_not(pc.not_equal(narrow.cast(pa.float64()), found), pc.is_nan(found))).as_py():
         raise NotStoredError(f"expected numbers that {kind} can hold")

@@ -32,7 +32,8 @@ class Target:
     `merge`: the user's SQL, which alone determines what becomes of the rows; None unless `write` is `merge`. `row_digest`: how
     rows are hashed, as the ledger states. `partition`: the first columns of the key that are Cassandra's partition key; empty
     elsewhere. `has_staged`: whether this run has staged a batch; what is published before that was decided by an earlier run,
-    perhaps with other settings. `deletes`: rows come with the column of `core.deletes`; only with `write: upsert`.
+    perhaps with other settings. `deletes`: rows come with the column of `core.deletes`; only with `write: upsert`. `widens`: the
+    rows may have wider types than those with which the table was filled.
     """
 
     table: str
@@ -44,6 +45,7 @@ class Target:
     partition: tuple[str, ...] = ()
     has_staged: bool = False
     deletes: bool = False
+    widens: bool = False
 
     @property
     def privileges(self) -> tuple[str, ...]:
@@ -97,17 +99,21 @@ def _require_distinct_fields(kind: "pa.DataType", path: str) -> None:
         _require_distinct_fields(child.type, f"{path}.{child.name}")
 
 
-def require_continued(old: "pa.Schema", new: "pa.Schema", table: str) -> None:
+def require_continued(old: "pa.Schema", new: "pa.Schema", table: str, *, widens: bool = False) -> None:
     """Raise Refused if the published rows would no longer have the content digest with which they were published.
 
     New columns may appear anywhere, since a column that is NULL in a row does not count in its hash; others keep type and order.
+    `widens`: types may become wider, since the publication then hashes the rows that are there with both.
     """
     kinds = {field.name: field.type for field in new}
     for field in old:
-        if field.name in kinds and not _same_stored(field.type, kinds[field.name]):
+        now = kinds.get(field.name, field.type)
+        wider = is_wider(now, field.type)
+        if not (_same_stored(field.type, now) or (widens and wider)):
             raise Refused(
-                f"Column {field.name!r} was {field.type} when table {table!r} was filled and is {kinds[field.name]} now.",
-                remedy="Cast it in the transform to what it was, or give the sink another name and a new table.",
+                f"Column {field.name!r} was {field.type} when table {table!r} was filled and is {now} now.",
+                remedy="Cast it in the transform to what it was, or give the sink another name and a new table."
+                + (" SQLite, DuckDB, PostgreSQL and MySQL take the wider type with `schema_changes: widen`." if wider else ""),
             )
     before = [name for name in old.names if name in kinds]
     after = [name for name in new.names if name in set(old.names)]
@@ -122,6 +128,23 @@ def _same_stored(one: "pa.DataType", other: "pa.DataType") -> bool:
     if pa.types.is_timestamp(one) and pa.types.is_timestamp(other):
         return (one.tz is None) is (other.tz is None)
     return bool(one.equals(other))
+
+
+def is_wider(kind: "pa.DataType", than: "pa.DataType") -> bool:
+    """Return whether `kind` has every value of `than` and more: integers or floats of more bits, decimals of more digits."""
+    if pa.types.is_decimal(kind) and pa.types.is_decimal(than):
+        return bool(kind.scale == than.scale and kind.precision > than.precision)
+    return any(
+        is_sort(kind) and is_sort(than) and kind.bit_width > than.bit_width
+        for is_sort in (pa.types.is_signed_integer, pa.types.is_floating)
+    )
+
+
+def widened(old: "pa.Schema", new: "pa.Schema") -> "pa.Schema":
+    """Return the columns of `old` with their types in `new`, where these are wider; `old` itself if none is."""
+    kinds = {field.name: field.type for field in new}
+    wider = {field.name: kinds[field.name] for field in old if is_wider(kinds.get(field.name, field.type), field.type)}
+    return pa.schema([field.with_type(wider.get(field.name, field.type)) for field in old]) if wider else old
 
 
 def may_add(missing: Collection[str], columns: Collection[str], key: Collection[str]) -> bool:

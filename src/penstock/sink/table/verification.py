@@ -36,10 +36,10 @@ def compare(
     wanted = marker.after + unpublished
     owner = [] if marker.sink == sink else [Problem(message=f"Table {table!r} is filled by sink {marker.sink!r}.", file=table)]
     try:
-        found = minus(content(marker), marker.before)
+        held = content(marker)
     except NotStoredError as cause:
         return _report(wanted, _NONE, [*owner, Problem(message=f"Table {table!r}: {cause}.", file=table)], as_of=position)
-    surplus = minus(found, marker.after)
+    found, surplus = minus(held, marker.before), minus(held, marker.shown)
     if not whole_batches and _differs(surplus):
         _require_nothing_newer(decisions, position, table)
     problems = _explained(marker, unpublished, surplus, decisions.publications(position))
