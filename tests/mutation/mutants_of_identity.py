@@ -144,7 +144,7 @@ MUTANTS_OF_IDENTITY = (
         bug=29,
         name="an-older-penstock-is-not-kept-from-a-marker-with-an-identity",
         file=MARKER,
-        find="1 if marker.ledger_id is None else FORMAT_VERSION",
+        find="1 if marker.ledger_id is None else NAMED",
         replace="1",
         tests=("tests/unit/test_sqlite_marker.py::test_a_marker_with_an_identity_is_refused_by_an_older_penstock",),
     ),

@@ -17,7 +17,7 @@ from penstock.sink.cassandra import statements as sql
 from penstock.sink.cassandra.database import Around, Row
 from penstock.sink.cassandra.errors import connection_lost
 from penstock.sink.table.marker import (
-    FORMAT_VERSION,
+    NAMED,
     NO_ROWS,
     TableMarker,
     batch_values,
@@ -130,7 +130,7 @@ class CassandraMarkerStore:
         stamp = Stamp(at_us=at_us, position=publication.position, digest=digest, displaced=replaced.totals)
         who = (publication.pipeline, publication.sink)
         stamping = partial(STAMP.around, error=connection_lost, lost=connection_lost)
-        claim = (1 if publication.ledger_id is None else FORMAT_VERSION, publication.ledger_id)
+        claim = (1 if publication.ledger_id is None else NAMED, publication.ledger_id)
         self._change(sql.STAMP_MARKER, (*stamp.values, *claim, *who, self._position, self._stamp.at_us), around=stamping)
         self._stamp = stamp
         return stamp

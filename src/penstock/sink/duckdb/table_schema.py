@@ -40,6 +40,7 @@ class Exactly:
         return self.name
 
     def takes(self, declared: str, _kind: "pa.DataType") -> bool:
+        """Return whether a column of the type `declared` keeps every value of this type."""
         (sort, room), (own, least) = _room(declared), _room(self.name)
         return sort == own and room >= least
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.core.codec.fields import DamagedError, items, record, text
 from penstock.core.model import Json, LedgerId, PipelineName, Position, Publication, SinkName
-from penstock.sink.table.marker import FORMAT_VERSION, TableMarker, identity, marker_from, marker_values
+from penstock.sink.table.marker import NAMED, TableMarker, identity, marker_from, marker_values
 
 REMEMBERED_BATCHES = 50
 """How many of the last positions are remembered one by one. A zombie that is further behind is refused instead of recognised."""
@@ -55,7 +55,7 @@ def mark_from(fields: Mapping[str, Any], *, pipeline: PipelineName, sink: SinkNa
     ledger_id = LedgerId(text(fields["ledger_id"])) if "ledger_id" in fields else None
     values, batches = record(fields["marker"], frozenset((*_OWNER, *_COLUMNS))), items(fields["batches"])
     try:
-        marker = marker_from([FORMAT_VERSION, *(values[name] for name in _COLUMNS)], pipeline, sink, ledger_id=ledger_id)
+        marker = marker_from([NAMED, *(values[name] for name in _COLUMNS)], pipeline, sink, ledger_id=ledger_id)
         return Mark(marker=marker, batches={Position(int(batch[0])): tuple(batch[1:]) for batch in batches})
     except (ValueError, TypeError, IndexError) as damage:
         raise DamagedError(f"expected the values of a marker: {damage!r}") from None

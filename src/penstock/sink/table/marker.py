@@ -21,10 +21,10 @@ from penstock.core.model import (
 )
 from penstock.errors import FormatTooNew, LedgerMismatch
 
-FORMAT_VERSION = 2
+NAMED = 2
 """The format of a marker with its ledger's identity. One without it has version 1, which older Penstocks write and read."""
-WIDENING = 3
-"""The format of a marker whose table is to take a batch with wider types. An older Penstock would publish it with wrong sums."""
+FORMAT_VERSION = 3
+"""The newest format, of a marker that `is_widening`: an older Penstock would publish the first wide batch with wrong sums."""
 LEDGER_ID = "ledger_id"
 """The column that markers of version 2 have and those of version 1 lack."""
 _PLAIN = ("table_name", "write", "position", "generation", "query_id", "batch_id", "offsets", "schema")
@@ -121,9 +121,9 @@ def marker_from(row: Sequence[Any], pipeline: PipelineName, sink: SinkName, *, l
 
     The row starts with `format_version`. TableMarker's other columns follow in its order, without pipeline, sink and ledger.
     """
-    if row[0] > WIDENING:
+    if row[0] > FORMAT_VERSION:
         raise FormatTooNew(
-            f"The marker of sink {sink!r} has format {row[0]}, this Penstock knows formats up to {WIDENING}.",
+            f"The marker of sink {sink!r} has format {row[0]}, this Penstock knows formats up to {FORMAT_VERSION}.",
             remedy="Use the Penstock that wrote it, or a newer one.",
         )
     return TableMarker(
@@ -134,7 +134,7 @@ def marker_from(row: Sequence[Any], pipeline: PipelineName, sink: SinkName, *, l
         decided=_totals(row[9], row[10]),
         before=_totals(row[11], row[12]),
         after=_totals(row[13], row[14]),
-        is_widening=row[0] == WIDENING,
+        is_widening=row[0] > NAMED,
     )
 
 
@@ -145,7 +145,7 @@ def marker_values(marker: TableMarker) -> Mapping[str, Any]:
         "sink": marker.sink,
         "table_name": marker.table_name,
         "write": marker.write,
-        "format_version": WIDENING if marker.is_widening else 1 if marker.ledger_id is None else FORMAT_VERSION,
+        "format_version": FORMAT_VERSION if marker.is_widening else 1 if marker.ledger_id is None else NAMED,
         "ledger_id": marker.ledger_id,
         "position": marker.position,
         "generation": marker.generation,
