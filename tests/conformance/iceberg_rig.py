@@ -243,6 +243,32 @@ class PartitionedRig(IcebergRig):
     partition_by = ("place", "flag")
 
 
+class TransformedRig(IcebergRig):
+    """Hidden partitions, one of each kind that the types allow, with NULL in some; the files hold all columns."""
+
+    partition_by = ("flag", "months(day)", "bucket(4, number)", "truncate(1, name)", "truncate(1, raw)")
+
+
+class TransformedUpsertRig(Overlapping, IcebergRig):
+    """By buckets of the key, and by a column in which a row can move to another partition."""
+
+    partition_by = ("bucket(4, id)", "years(seen)")
+
+
+class TransformedOverwriteRig(Overwrite, IcebergRig):
+    """A batch replaces the rows of the transformed partitions that it has rows of."""
+
+    partition_by = ("months(day)", "truncate(1, name)")
+
+    def partition_of(self, row: Row) -> tuple[object, ...]:
+        day, name = row["day"], row["name"]
+        return None if day is None else (day.year, day.month), None if name is None else name[:1]
+
+
+class TransformedMaintainedRig(Maintained, IcebergRig):
+    partition_by = ("days(seen)", "bucket(2, price)")
+
+
 class ChangingRig(Changing, IcebergRig):
     pass
 

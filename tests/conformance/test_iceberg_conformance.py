@@ -27,6 +27,10 @@ from tests.conformance.iceberg_rig import (
     ReplaceRig,
     RestRig,
     StoreRig,
+    TransformedMaintainedRig,
+    TransformedOverwriteRig,
+    TransformedRig,
+    TransformedUpsertRig,
 )
 
 from penstock.testing.conformance import (
@@ -40,7 +44,7 @@ from penstock.testing.conformance import (
 from penstock.testing.conformance.publishing import PublishContract, RaceContract
 from penstock.testing.conformance.verifying import VerifyContract
 
-RIGS = {"plain": IcebergRig, "partitioned": PartitionedRig, "s3": StoreRig}
+RIGS = {"plain": IcebergRig, "partitioned": PartitionedRig, "s3": StoreRig, "transformed": TransformedRig}
 
 
 @pytest.fixture(params=sorted(RIGS))
@@ -84,10 +88,16 @@ class TestIcebergByKey(SinkContract, IdentityContract):
         return ChangingRig(tmp_path)
 
 
+WAYS = [
+    *(IfAbsentRig, PartitionedUpsertRig, ReplaceRig, OverwriteRig, OverlappingRig, NewestRig),
+    *(TransformedUpsertRig, TransformedOverwriteRig),
+]
+
+
 class TestIcebergWays(PublishContract, RaceContract, VerifyContract):
     """What stages, sweeps and keeps ledgers apart is the same for all ways to write."""
 
-    @pytest.fixture(params=[IfAbsentRig, PartitionedUpsertRig, ReplaceRig, OverwriteRig, OverlappingRig, NewestRig], ids=named)
+    @pytest.fixture(params=WAYS, ids=named)
     def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> IcebergRig:
         return request.param(tmp_path)
 
@@ -160,7 +170,7 @@ class TestIcebergMaintained(PublishContract, VerifyContract):
 class TestIcebergMaintainedBesideReaders(PublishContract, RaceContract):
     """As far as readers of older snapshots go on to find their files."""
 
-    @pytest.fixture(params=[MaintainedRig, MaintainedOverlappingRig], ids=named)
+    @pytest.fixture(params=[MaintainedRig, MaintainedOverlappingRig, TransformedMaintainedRig], ids=named)
     def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> IcebergRig:
         return request.param(tmp_path)
 

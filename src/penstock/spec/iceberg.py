@@ -10,9 +10,11 @@ from pydantic import AfterValidator, Field, model_validator
 from typing_extensions import Self
 
 from penstock.blob.url import scheme_of
+from penstock.core.partition_term import looks_like_term, parse_term
+from penstock.errors import Usage
 from penstock.spec.complaint import complaint_error
 from penstock.spec.lake import LakeTable, LakeWrite, PageCompression
-from penstock.spec.location import GivenColumns
+from penstock.spec.location import Columns, GivenColumns
 from penstock.spec.maintenance import IcebergMaintenance
 from penstock.spec.place import AccountUrl, CatalogUrl, local_path
 from penstock.spec.scalar import SchemaChanges
@@ -47,6 +49,18 @@ def _warehouse(path: str) -> str:
     return path
 
 
+def _partitions(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names with every term in its one spelling."""
+    return tuple(map(_partition, names))
+
+
+def _partition(name: str) -> str:
+    try:
+        return str(parse_term(name)) if looks_like_term(name) else name
+    except Usage as wrong:
+        raise complaint_error(wrong.message.removeprefix("partition_by ").rstrip("."), remedy=wrong.remedy) from None
+
+
 class Iceberg(LakeTable):
     """A table of an Iceberg catalog: every batch is one commit, together with what says that it is there."""
 
@@ -67,6 +81,11 @@ class Iceberg(LakeTable):
     warehouse: Annotated[AccountUrl, AfterValidator(_warehouse)] = Field(
         description="A directory, relative to the pipeline file, which must be mounted at the same path everywhere; or the URL "
         "of a store, as an account has it. The table is at `<warehouse>/<namespace>/<name>` in it."
+    )
+    partition_by: Annotated[Columns, AfterValidator(_partitions)] = Field(
+        default=(),
+        description="What the table is partitioned by: columns, each by its value, and `years(column)`, `months(column)`, "
+        "`days(column)`, `hours(column)`, `bucket(16, column)` and `truncate(4, column)`.",
     )
     maintenance: IcebergMaintenance | None = Field(
         default=None,

@@ -30,7 +30,7 @@ from pyiceberg.exceptions import (
     UnauthorizedError,
 )
 from pyiceberg.manifest import DataFile
-from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema, index_by_name
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.update import (
@@ -40,21 +40,23 @@ from pyiceberg.table.update import (
     SetPropertiesUpdate,
     TableRequirement,
 )
-from pyiceberg.transforms import IdentityTransform
 
 from penstock.core.faults import FaultPoint
 from penstock.core.high_water_mark import HighWaterMark
 from penstock.core.model import Json, PipelineName, Position, Publication, SinkName
 from penstock.errors import Failed, Refused, Retryable
 from penstock.sink.iceberg.catalog import CatalogAddress
-from penstock.sink.iceberg.data_file import data_file, primitive_of, text_of
+from penstock.sink.iceberg.data_file import data_file, partition_texts, primitive_of
 from penstock.sink.iceberg.marker_notes import content_of, mark_of, notes_of
+from penstock.sink.iceberg.partitions import is_written, named_fields, partition_names, require_free_names, spec_of
 from penstock.sink.iceberg.place import TablePlace
 from penstock.sink.iceberg.table_schema import iceberg_schema, require_fit, require_storable, spark_types
 from penstock.sink.iceberg.table_updates import as_rewrite, removal_of, same_refs
 from penstock.sink.lake.columns import require_partitions
 from penstock.sink.lake.log import Change, KeyRange, TableFile, TableLog, TableSnapshot, committing, first_line, prepare_failed
 from penstock.sink.lake.write_mode import APPEND, OVERWRITE_PARTITIONS, TableContent, WriteMode
+from penstock.sink.parquet.layout import texts_of
+from penstock.spark.schema import arrow_schema
 
 PREPARE = FaultPoint("iceberg.prepare", "The table is looked at, and created if it is missing.")
 LOOK = FaultPoint("iceberg.look", "The catalog is asked for the table's newest metadata, with the marker.")
@@ -140,12 +142,9 @@ class IcebergTable(TableLog):
         self.catalog.make_directory()
         with suppress(NamespaceAlreadyExistsError):
             self._client.create_namespace(namespace)
-        fields = [
-            PartitionField(columns.find_field(name).field_id, 1000 + at, IdentityTransform(), name)
-            for at, name in enumerate(partition_by)
-        ]
+        spec = spec_of(partition_by, columns)
         self._client.create_table(
-            self.name, columns, location=self.place.location, partition_spec=PartitionSpec(*fields), properties=dict(_PROPERTIES)
+            self.name, columns, location=self.place.location, partition_spec=spec, properties=dict(_PROPERTIES)
         )
 
     def remove(self, path: str) -> None:
@@ -183,7 +182,7 @@ class Snapshot(TableSnapshot):
 
     @property
     def partition_by(self) -> tuple[str, ...]:
-        return tuple(field.name for field in self.table.spec().fields)
+        return partition_names(self.table.spec(), self.table.schema())
 
     @property
     def columns(self) -> Mapping[str, Json]:
@@ -206,6 +205,7 @@ class Snapshot(TableSnapshot):
 
     def require_fit(self, schema: str, partition_by: Sequence[str]) -> None:
         require_partitions(self.partition_by, partition_by, where=self.log.uri)
+        require_free_names(self.table.spec(), arrow_schema(schema).names, where=self.log.uri)
         require_fit(self.table.schema().model_dump_json(), schema, where=self.log.uri)
 
     def add_columns(self, schema: str, names: Sequence[str]) -> None:
@@ -219,15 +219,11 @@ class Snapshot(TableSnapshot):
             self._commit_once(transaction, last)
 
     def files(self, within: KeyRange | None = None) -> Iterator[TableFile]:
-        schema, specs, field_ids = self.table.schema(), self.table.specs(), self.field_ids
-        wanted = {} if within is None else within.partitions
-        partitions = {name: {*array.cast(pa.string()).to_pylist()} for name, array in wanted.items()}
+        schema, field_ids = self.table.schema(), self.field_ids
+        fields = {spec_id: named_fields(spec, schema) for spec_id, spec in self.table.specs().items()}
+        partitions = {} if within is None else {name: texts_of(values) for name, values in within.partitions.items()}
         for file in self._data_files:
-            kinds = {field.name: schema.find_field(field.source_id).field_type for field in specs[file.spec_id].fields}
-            values = {
-                name: text_of(file.partition[at], kind)  # type: ignore[arg-type]  # partition columns are plain
-                for at, (name, kind) in enumerate(kinds.items())
-            }
+            values = partition_texts(file.partition, fields[file.spec_id])
             if within is None or (_is_inside(values, partitions) and _may_hold(file, schema, within)):
                 path = file.file_path.removeprefix(self._data)
                 yield TableFile(path=path, size_bytes=file.file_size_in_bytes, values=values, field_ids=field_ids)
@@ -318,7 +314,7 @@ class Snapshot(TableSnapshot):
 
         `noted` goes into the snapshot's summary and, if rows change, into the table's properties.
         """
-        table, schema, spec_id = self.table, self.table.schema(), self.table.spec().spec_id
+        table, schema, spec = self.table, self.table.schema(), self.table.spec()
         there = {file.file_path: file for file in self._data_files} if change.removed else {}
         transaction = table.transaction()
         update = transaction.update_snapshot(snapshot_properties=noted)
@@ -326,7 +322,7 @@ class Snapshot(TableSnapshot):
             for file in change.removed:
                 producer.delete_data_file(there[self._location(file)])
             for file in change.added:
-                producer.append_data_file(data_file(file, schema, location=self._location(file), spec_id=spec_id))
+                producer.append_data_file(data_file(file, schema, location=self._location(file), spec=spec))
         if change.is_rewrite:
             transaction._updates = as_rewrite(transaction._updates)
         else:
@@ -366,7 +362,7 @@ def _unsupported(table: Table, location: str, mode: WriteMode) -> Iterator[tuple
         what = f"is of format version {table.format_version}, which this version does not write"
         yield what, f"Name another table, or copy its rows into one of format version {_FORMAT_VERSION}."
     for field in table.spec().fields:
-        if not isinstance(field.transform, IdentityTransform) or table.schema().find_column_name(field.source_id) != field.name:
+        if not is_written(field, table.schema()):
             yield f"is partitioned by {field.transform}({field.name}), which this version does not write", f"{_ANOTHER}."
     newest = table.current_snapshot()
     if newest is not None and newest.summary is not None and newest.summary.get("total-delete-files", "0") != "0":
@@ -389,8 +385,13 @@ def _is_partitioned_anew(table: Table) -> bool:
     newest, specs = table.current_snapshot(), table.specs()
     manifests = () if newest is None else newest.manifests(table.io)
     kept = (each for each in manifests if each.has_added_files() or each.has_existing_files())
-    there = {tuple(sorted(field.name for field in specs[each.partition_spec_id].fields)) for each in kept}
-    return bool(there - {tuple(sorted(field.name for field in table.spec().fields))})
+    there = {frozenset(_made_of(specs[each.partition_spec_id])) for each in kept}
+    return bool(there - {frozenset(_made_of(table.spec()))})
+
+
+def _made_of(spec: PartitionSpec) -> Iterator[tuple[int, str]]:
+    """Yield what the values of each field are made of: a field that was replaced may have the name of the former one."""
+    return ((field.source_id, str(field.transform)) for field in spec.fields)
 
 
 def _is_inside(values: Mapping[str, str | None], partitions: Mapping[str, Container[str | None]]) -> bool:
