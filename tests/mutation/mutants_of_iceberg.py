@@ -17,6 +17,10 @@ LAKE_CHANGES = "tests/unit/test_lake_changes.py"
 LAKE_KEYS = f"{LAKE_CHANGES}::TestWhatAKeyMeans"
 LAKE_BESIDE = f"{LAKE_CHANGES}::TestBesideOtherWriters"
 GROWN = "tests/attack/test_grown_lakes.py"
+TRANSFORMS = "src/penstock/sink/parquet/transforms.py"
+OF_LIBRARY = "tests/unit/test_partition_transforms.py::test_values_are_those_of_the_library"
+SAID = "tests/unit/test_iceberg_partitions.py::TestWhatManifestsSay"
+OTHERS = "tests/unit/test_iceberg_partitions.py::TestTablesOfOthers"
 REFUSED = "tests/attack/test_refused_lakes.py"
 
 MUTANTS_OF_ICEBERG = (
@@ -236,5 +240,71 @@ MUTANTS_OF_ICEBERG = (
         find="    cursor.execute(statement)\n",
         replace="",
         tests=("tests/live/test_iceberg_catalog.py::test_a_commit_of_a_catalog_outlives_a_power_cut",),
+    ),
+    Mutant(
+        bug=43,
+        name="iceberg-counts-hours-before-1970-towards-it",
+        file=TRANSFORMS,
+        find='    return _whole(column).view(f"M8[{there}]").astype(f"M8[{unit}]").astype(np.int64)\n',
+        replace='    return abs(_whole(column)).view(f"M8[{there}]").astype(f"M8[{unit}]").astype(np.int64)\n',
+        tests=(f"{OF_LIBRARY}[days(c)-timestamptz]",),
+    ),
+    Mutant(
+        bug=43,
+        name="iceberg-hashes-the-end-of-a-text-as-a-whole-word",
+        file=TRANSFORMS,
+        find="    for size in (1, 2, 3):\n",
+        replace="    for size in (1, 2):\n",
+        tests=(f"{OF_LIBRARY}[bucket(16, c)-string]",),
+    ),
+    Mutant(
+        bug=43,
+        name="iceberg-puts-NULL-into-the-bucket-of-zero",
+        file=TRANSFORMS,
+        find="    return pa.array(values, mask=np.asarray(column.is_null()))\n",
+        replace="    return pa.array(values)\n",
+        tests=(f"{OF_LIBRARY}[bucket(16, c)-long]",),
+    ),
+    Mutant(
+        bug=30,
+        name="iceberg-takes-a-hidden-value-for-a-directory",
+        file="src/penstock/sink/parquet/layout.py",
+        find="        if size_bytes > NAME_LIMIT_BYTES and self.term is None:\n",
+        replace="        if size_bytes > NAME_LIMIT_BYTES:\n",
+        tests=(f"{SAID}::test_values_are_those_of_the_library[TransformedRig-years]",),
+    ),
+    Mutant(
+        bug=43,
+        name="iceberg-leaves-a-hidden-partitions-column-out-of-the-files",
+        file="src/penstock/sink/parquet/splitting.py",
+        find="for column in self._columns if column.term is None}",
+        replace="for column in self._columns}",
+        tests=(f"{SAID}::test_values_are_those_of_the_library[TransformedRig-all]",),
+    ),
+    Mutant(
+        bug=43,
+        name="iceberg-knows-a-partitioning-by-the-names-of-its-fields",
+        file=LOG,
+        find="    return ((field.source_id, str(field.transform)) for field in spec.fields)\n",
+        replace="    return ((0, field.name) for field in spec.fields)\n",
+        tests=(f"{OTHERS}::test_partitions_are_not_overwritten_beside_files_of_other_buckets[TransformedOverwriteRig]",),
+    ),
+    Mutant(
+        bug=35,
+        name="iceberg-takes-buckets-of-another-number-for-those-of-the-settings",
+        file="src/penstock/sink/iceberg/partitions.py",
+        find='        return PartitionTerm(function="bucket", number=transform.num_buckets, column=column)\n',
+        replace='        return PartitionTerm(function="bucket", number=4, column=column)\n',
+        tests=(f"{OTHERS}::test_a_decided_batch_waits_until_the_partitions_are_what_they_were[TransformedRig]",),
+    ),
+    Mutant(
+        bug=1,
+        name="iceberg-looks-for-keys-in-the-buckets-of-other-keys",
+        file="src/penstock/sink/lake/batch_keys.py",
+        find="pc.unique(each.values_of(self.table)) for each",
+        replace="pc.unique(each.values_of(self.table))[:1] for each",
+        tests=(
+            "tests/conformance/test_iceberg_conformance.py::TestIcebergWays::test_good_content_is_good[TransformedUpsertRig]",
+        ),
     ),
 )

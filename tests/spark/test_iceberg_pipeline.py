@@ -84,6 +84,23 @@ def test_a_run_that_is_killed_at_every_step_delivers_exactly(tmp_path: Path) -> 
     assert list(tmp_path.rglob("*.staged")) == []
 
 
+def test_partitions_are_hidden_as_the_page_says_whatever_is_killed(tmp_path: Path) -> None:
+    """Tasks of Spark make the values; who filters by a column skips files of other partitions of it."""
+    [sink] = [block for block in PAGE.blocks("yaml") if "bucket(4, id)" in block]
+    [by] = [line for line in sink.splitlines() if "partition_by" in line]
+    sent = placed(tmp_path, ("    partition_by: [month]", by))
+    assert run(tmp_path, "penstock run iceberg.yaml", faults="iceberg.commit=kill").returncode != 0
+    for command in PAGE.commands:
+        done = run_beside(tmp_path, command)
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    assert rows(tmp_path) == sent
+    with closing(SqlCatalog("default", uri=f"sqlite:///{tmp_path}/catalog.db")) as catalog:
+        table = catalog.load_table("shop.flights")
+        assert [field.name for field in table.spec().fields] == ["month", "origin_trunc", "id_bucket"]
+        every, one = (len(list(table.scan(row_filter=where).plan_files())) for where in ("id >= 0", "id = 7"))
+        assert 0 < one <= every // 3
+
+
 def maintained(directory: Path) -> "Counter[tuple[object, ...]]":
     """The page's pipeline with the maintenance that the page shows, after each batch; what is in the input."""
     [sink] = [block for block in PAGE.blocks("yaml") if "maintenance:" in block]
