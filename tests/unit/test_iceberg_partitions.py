@@ -153,6 +153,15 @@ class TestFilesAreSkipped:
         bench.require_shown(*bench.decided)
         require_values_of_the_library(bench.rig.table())
 
+    @by(TransformedUpsertRig)
+    def test_keys_are_found_in_every_bucket(self, bench: Bench) -> None:
+        rows = [{**row, "id": at} for at, row in enumerate(partitioned(bench, "bucket(16, id)").rows(range(60)))]
+        sink = bench.sink()
+        bench.deliver(sink, rows, batch_id=0)
+        bench.deliver(sink, [{**row, "amount": 0.25} for row in rows], batch_id=1)
+        bench.require_shown(*bench.decided)
+        assert bench.verify(bench.sink()).ok
+
 
 class TestTablesOfOthers:
     def test_a_table_with_other_names_of_its_fields_is_written(self, bench: Bench) -> None:
