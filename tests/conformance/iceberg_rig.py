@@ -6,6 +6,7 @@ import re
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlparse
 
@@ -20,6 +21,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import Table
 from tests.conformance.lake_rig import (
     RETENTION_MS,
+    TARGET_BYTES,
     Changing,
     Cleaned,
     Deleting,
@@ -41,6 +43,8 @@ from penstock.sink.iceberg.catalog import CatalogAddress
 from penstock.sink.iceberg.expiry import Expiry
 from penstock.sink.iceberg.log import IcebergTable
 from penstock.sink.iceberg.place import TablePlace, place_of
+from penstock.sink.lake.maintenance import Maintenance, Upkeep
+from penstock.sink.lake.sink import LakeSink
 from penstock.sink.parquet.directory import DirectoryAccount
 from penstock.sink.parquet.object import ObjectAccount
 from penstock.testing.conformance import PIPELINE, SWAPPED, Row
@@ -241,6 +245,41 @@ class PartitionedRig(IcebergRig):
     """By a hostile text and a flag."""
 
     partition_by = ("place", "flag")
+
+
+class BranchRig(IcebergRig):
+    """One branch of a table, whose `main` is beside it."""
+
+    branch = "audit"
+
+    def log(self) -> IcebergTable:
+        return replace(super().log(), branch=self.branch)
+
+    def read_back(self) -> Iterator[Row]:
+        try:
+            table = self.table()
+        except (NoSuchTableError, NoSuchNamespaceError):
+            return iter(())
+        head = table.snapshot_by_name(self.branch)
+        return iter(() if head is None else table.scan(snapshot_id=head.snapshot_id).to_arrow().to_pylist())
+
+    def active(self) -> list[DataFile]:
+        table = self.table()
+        head = table.snapshot_by_name(self.branch)
+        return [] if head is None else [task.file for task in table.scan(snapshot_id=head.snapshot_id).plan_files()]
+
+
+class OverlappingBranchRig(Overlapping, BranchRig):
+    pass
+
+
+class MaintainedBranchRig(Maintained, BranchRig):
+    """Compactions alone: snapshots do not leave."""
+
+    def make(self) -> LakeSink:
+        sink = super().make()
+        sink._upkeep = Upkeep(Maintenance(every=1, target_bytes=TARGET_BYTES, cleaner=None), title=self.name)
+        return sink
 
 
 class TransformedRig(IcebergRig):

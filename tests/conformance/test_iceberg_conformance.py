@@ -6,6 +6,7 @@ import pytest
 from tests.conformance.beside_driver import looks_of
 from tests.conformance.iceberg_rig import (
     AzureRig,
+    BranchRig,
     ChangingRig,
     CleanedChangingRig,
     CleanedReplaceRig,
@@ -17,6 +18,7 @@ from tests.conformance.iceberg_rig import (
     MaintainedOverlappingRig,
     MaintainedRig,
     NewestRig,
+    OverlappingBranchRig,
     OverlappingPartitionedRig,
     OverlappingRestRig,
     OverlappingRig,
@@ -154,6 +156,22 @@ class TestIcebergBehindRestKilled(CrashContract):
     @pytest.fixture
     def rig(self, tmp_path: Path) -> IcebergRig:
         return RestRig(tmp_path)
+
+
+class TestIcebergBranch(PublishContract, RaceContract, VerifyContract):
+    """Beside an empty `main`, which the first commit of two drivers finds without a branch."""
+
+    @pytest.fixture(params=[BranchRig, OverlappingBranchRig], ids=named)
+    def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> IcebergRig:
+        return request.param(tmp_path)
+
+
+class TestIcebergBranchKilled(CrashContract):
+    fault_parts = ("iceberg",)
+
+    @pytest.fixture
+    def rig(self, tmp_path: Path) -> IcebergRig:
+        return BranchRig(tmp_path)
 
 
 class TestIcebergMaintained(PublishContract, VerifyContract):

@@ -68,7 +68,7 @@ MUTANTS_OF_ICEBERG = (
     Mutant(
         bug=35,
         name="iceberg-overwrites-partitions-beside-files-of-none-of-them",
-        file=LOG,
+        file="src/penstock/sink/iceberg/partitions.py",
         find="    return bool(there - {frozenset(_made_of(table.spec()))})\n",
         replace="    return False\n",
         tests=(f"{BESIDE}::test_partitions_are_not_overwritten_beside_files_from_before_they_were_made",),
@@ -285,7 +285,7 @@ MUTANTS_OF_ICEBERG = (
     Mutant(
         bug=43,
         name="iceberg-knows-a-partitioning-by-the-names-of-its-fields",
-        file=LOG,
+        file="src/penstock/sink/iceberg/partitions.py",
         find="    return ((field.source_id, str(field.transform)) for field in spec.fields)\n",
         replace="    return ((0, field.name) for field in spec.fields)\n",
         tests=(f"{OTHERS}::test_partitions_are_not_overwritten_beside_files_of_other_buckets[TransformedOverwriteRig]",),

@@ -22,6 +22,7 @@ from penstock.spec.source import Options
 
 _OF_SERVERS = ("token", "credential", "oauth2-server-uri", "scope", "audience", "resource", "warehouse", "prefix")
 _NAME = re.compile(r"\w+(?:\.\w+)+", re.ASCII)
+_BRANCH = re.compile(r"\w[\w.-]*", re.ASCII)
 _LOST_IN_URL = re.compile(r"[?#\x00-\x1f\x7f]|;[^/]*$")
 """What ends the path of a URL for readers of Iceberg."""
 
@@ -47,6 +48,14 @@ def _warehouse(path: str) -> str:
             f"holds {lost[0]!r}, which ends the path of a table for its readers", remedy="Name a place without it."
         )
     return path
+
+
+def _branch(name: str) -> str:
+    if not _BRANCH.fullmatch(name):
+        raise complaint_error(
+            f"should be a name of letters, digits, dots, dashes and underscores, found {name!r}", remedy="Write audit, say."
+        )
+    return name
 
 
 def _partitions(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -82,6 +91,11 @@ class Iceberg(LakeTable):
         description="A directory, relative to the pipeline file, which must be mounted at the same path everywhere; or the URL "
         "of a store, as an account has it. The table is at `<warehouse>/<namespace>/<name>` in it."
     )
+    branch: Annotated[str, AfterValidator(_branch)] = Field(
+        default="main",
+        description="The branch of the table that is written, for write-audit-publish. "
+        "Another one than `main` begins where `main` is, and `main` stays as it is.",
+    )
     partition_by: Annotated[Columns, AfterValidator(_partitions)] = Field(
         default=(),
         description="What the table is partitioned by: columns, each by its value, and `years(column)`, `months(column)`, "
@@ -103,6 +117,7 @@ class Iceberg(LakeTable):
             catalog_options: Mapping[str, Any] = ...,
             table: str,
             warehouse: str | PathLike[str],
+            branch: str = "main",
             maintenance: "IcebergMaintenance | Mapping[str, Any] | None" = None,
             options: Mapping[str, Any] = ...,
             write: LakeWrite = "append",
@@ -127,6 +142,16 @@ class Iceberg(LakeTable):
         if unknown is not None:
             raise complaint_error(
                 "is not a known option", remedy=f"The options are {', '.join(_OF_SERVERS)}.", at=("catalog_options", unknown)
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _expires_no_other_branch(self) -> Self:
+        if self.branch != "main" and self.maintenance is not None and self.maintenance.expire_snapshots_after is not None:
+            raise complaint_error(
+                f"is given, but branch is {self.branch}: snapshots of main would leave",
+                remedy="Leave it out, and let what writes main expire snapshots.",
+                at=("maintenance", "expire_snapshots_after"),
             )
         return self
 

@@ -6,6 +6,8 @@ from typing import Final
 
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import BucketTransform, IdentityTransform, TimeTransform, TruncateTransform, parse_transform
 from pyiceberg.types import PrimitiveType
 
@@ -84,6 +86,20 @@ def is_written(field: PartitionField, schema: Schema) -> bool:
     if isinstance(field.transform, IdentityTransform):
         return column == field.name
     return "." not in column and _term(field, column) is not None
+
+
+def is_partitioned_anew(table: Table, newest: Snapshot | None) -> bool:
+    """Return whether a file was written under another partitioning: it may hold rows of any partition of today."""
+    specs = table.specs()
+    manifests = () if newest is None else newest.manifests(table.io)
+    kept = (each for each in manifests if each.has_added_files() or each.has_existing_files())
+    there = {frozenset(_made_of(specs[each.partition_spec_id])) for each in kept}
+    return bool(there - {frozenset(_made_of(table.spec()))})
+
+
+def _made_of(spec: PartitionSpec) -> Iterator[tuple[int, str]]:
+    """Yield what the values of each field are made of: a field that was replaced may have the name of the former one."""
+    return ((field.source_id, str(field.transform)) for field in spec.fields)
 
 
 def require_free_names(spec: PartitionSpec, names: Container[str], *, where: str) -> None:
