@@ -21,6 +21,7 @@ TRANSFORMS = "src/penstock/sink/parquet/transforms.py"
 OF_LIBRARY = "tests/unit/test_partition_transforms.py::test_values_are_those_of_the_library"
 SAID = "tests/unit/test_iceberg_partitions.py::TestWhatManifestsSay"
 SKIPPED = "tests/unit/test_iceberg_partitions.py::TestFilesAreSkipped"
+BRANCHES = "tests/unit/test_iceberg_branches.py"
 OTHERS = "tests/unit/test_iceberg_partitions.py::TestTablesOfOthers"
 REFUSED = "tests/attack/test_refused_lakes.py"
 
@@ -101,9 +102,9 @@ MUTANTS_OF_ICEBERG = (
         bug=9,
         name="iceberg-looks-for-its-marker-in-the-newest-snapshot-only",
         file=LOG,
-        find="        text = self.table.properties.get(_key(pipeline, sink))\n",
+        find="        text = self.table.properties.get(key)\n",
         replace="        newest = self.table.current_snapshot()\n"
-        "        text = None if newest is None else newest.summary.get(_key(pipeline, sink))\n",
+        "        text = None if newest is None else newest.summary.get(key)\n",
         tests=(f"{MARKER}::test_a_marker_outlives_its_snapshots",),
     ),
     Mutant(
@@ -305,5 +306,37 @@ MUTANTS_OF_ICEBERG = (
         find="pc.unique(each.values_of(self.table)) for each",
         replace="pc.unique(each.values_of(self.table))[:1] for each",
         tests=(f"{SKIPPED}::test_keys_are_found_in_every_bucket[TransformedUpsertRig]",),
+    ),
+    Mutant(
+        bug=7,
+        name="iceberg-writes-main-for-a-branch",
+        file=LOG,
+        find="snapshot_properties=noted, branch=self.log.branch)",
+        replace="snapshot_properties=noted)",
+        tests=(f"{BRANCHES}::test_main_stays_as_it_is_until_it_is_brought_forward[BranchRig]",),
+    ),
+    Mutant(
+        bug=7,
+        name="iceberg-reads-main-for-a-branch",
+        file="src/penstock/sink/iceberg/branch.py",
+        find="    return table.snapshot_by_name(branch) or table.current_snapshot()\n",
+        replace="    return table.current_snapshot()\n",
+        tests=(f"{BRANCHES}::test_main_stays_as_it_is_until_it_is_brought_forward[OverlappingBranchRig]",),
+    ),
+    Mutant(
+        bug=2,
+        name="iceberg-goes-on-in-a-branch-that-lacks-what-was-delivered",
+        file="src/penstock/sink/iceberg/branch.py",
+        find='    if noted["position"] not in _positions(table, branch, key):\n',
+        replace="    if False:\n",
+        tests=(f"{BRANCHES}::test_a_branch_that_was_removed_with_its_rows_is_not_begun_again[BranchRig]",),
+    ),
+    Mutant(
+        bug=8,
+        name="iceberg-commits-on-a-branch-under-the-number-of-a-commit-on-main",
+        file=LOG,
+        find="        return () if self.log.branch == MAIN else same_refs(self.table.metadata, is_local=False)\n",
+        replace="        return ()\n",
+        tests=(f"{BRANCHES}::test_a_commit_on_main_in_between_is_no_loss[BranchRig]",),
     ),
 )

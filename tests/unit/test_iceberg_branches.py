@@ -59,9 +59,7 @@ def test_a_branch_begins_where_main_is(bench: Bench) -> None:
     bench.deliver(on(bench, "audit").sink(), bench.rows(range(20, 40)), batch_id=1)
     bench.require_shown(*bench.decided)
     require_equal(of_main(bench.rig), first)
-    with pytest.raises(
-        Refused, match=r"shows position \d+ of the ledger in its branch 'audit', but its branch 'main' lacks that batch"
-    ):
+    with pytest.raises(Refused, match=r"in its branch 'audit', but its branch 'main' lacks that batch"):
         on(bench, "main").sink()
     fast_forward(bench.rig)
     bench.deliver(on(bench, "main").sink(), bench.rows(range(40, 60)), batch_id=2)

@@ -18,6 +18,7 @@ OTHERS = "Other catalogs (Glue, Hive) are not supported by this version."
 MISFIT = "sinks.lake.write does not go with output_mode:"
 TERM = "a column or one of bucket, truncate, years, months, days, hours of one"
 FIRST = ", with a whole number first"
+EXPIRES = "expire_snapshots_after is given"
 TERMS = "Write a column, or days(column), bucket(16, column) or truncate(4, column), say. Rename a column that has such a name."
 ICEBERG = ("type: iceberg", "catalog: 'sqlite:///c.db'", "table: shop.orders", "warehouse: ./ware")
 
@@ -34,6 +35,16 @@ ICEBERG = ("type: iceberg", "catalog: 'sqlite:///c.db'", "table: shop.orders", "
             lake("type: delta", "path: ./t", "write: overwrite_partitions"),
             "f.yaml:6: sinks.lake.partition_by is missing, but write: overwrite_partitions needs it.",
             "Add partition_by: [columns].",
+        ),
+        (
+            lake(*ICEBERG, "branch: 'a b'"),
+            "f.yaml:11: sinks.lake.branch should be a name of letters, digits, dots, dashes and underscores, found 'a b'.",
+            "Write audit, say.",
+        ),
+        (
+            lake(*ICEBERG, "branch: audit", "maintenance: {expire_snapshots_after: 5d}"),
+            f"f.yaml:12: sinks.lake.maintenance.{EXPIRES}, but branch is audit: snapshots of main would leave.",
+            "Leave it out, and let what writes main expire snapshots.",
         ),
         (
             lake(*ICEBERG, "partition_by: [region, 'weeks(created_at)']"),
