@@ -445,3 +445,13 @@ class RestRig(IcebergRig):
 
 class OverlappingRestRig(Overlapping, RestRig):
     pass
+
+
+class TransformedRestRig(RestRig):
+    """Hidden partitions, whose fields the server checks, too."""
+
+    partition_by = ("bucket(4, number)", "days(seen)", "truncate(1, raw)")
+
+
+class BranchRestRig(BranchRig, RestRig):
+    """The server compares where branches are."""

@@ -6,6 +6,7 @@ import pytest
 from tests.conformance.beside_driver import looks_of
 from tests.conformance.iceberg_rig import (
     AzureRig,
+    BranchRestRig,
     BranchRig,
     ChangingRig,
     CleanedChangingRig,
@@ -31,6 +32,7 @@ from tests.conformance.iceberg_rig import (
     StoreRig,
     TransformedMaintainedRig,
     TransformedOverwriteRig,
+    TransformedRestRig,
     TransformedRig,
     TransformedUpsertRig,
 )
@@ -145,7 +147,7 @@ class TestIcebergInAzure(PublishContract, RaceContract, VerifyContract):
 
 
 class TestIcebergBehindRest(PublishContract, RaceContract, VerifyContract):
-    @pytest.fixture(params=[RestRig, OverlappingRestRig], ids=named)
+    @pytest.fixture(params=[RestRig, OverlappingRestRig, TransformedRestRig, BranchRestRig], ids=named)
     def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> IcebergRig:
         return request.param(tmp_path)
 

@@ -339,4 +339,12 @@ MUTANTS_OF_ICEBERG = (
         replace="        return ()\n",
         tests=(f"{BRANCHES}::test_a_commit_on_main_in_between_is_no_loss[BranchRig]",),
     ),
+    Mutant(
+        bug=43,
+        name="iceberg-takes-the-text-that-stands-for-NULL-for-NULL",
+        file="src/penstock/sink/parquet/layout.py",
+        find=" or text == NULL:\n",
+        replace=":\n",
+        tests=(f"{SAID}::test_values_are_those_of_the_library[TransformedRig-years]",),
+    ),
 )

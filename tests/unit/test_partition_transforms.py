@@ -142,6 +142,8 @@ def test_what_has_no_value_is_refused() -> None:
         ("HOUR(t)", "hours(t)"),
         ("bucket(16,id)", "bucket(16, id)"),
         ("bucket( 016 , `a, b` )", "bucket(16, a, b)"),
+        ("days(` x`)", "days(` x`)"),
+        ("days(``x``)", "days(``x``)"),
         ("truncate(4, Größe (cm))", "truncate(4, Größe (cm))"),
     ],
 )

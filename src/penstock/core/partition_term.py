@@ -30,7 +30,8 @@ class PartitionTerm:
 
     def __str__(self) -> str:
         """Return the one spelling that settings, decisions and messages compare."""
-        return f"{self.function}({f'{self.number}, ' if self.number else ''}{self.column})"
+        column = f"`{self.column}`" if _unquoted(self.column) != self.column else self.column
+        return f"{self.function}({f'{self.number}, ' if self.number else ''}{column})"
 
     @property
     def family(self) -> tuple[str, str]:
@@ -68,12 +69,16 @@ def parse_term(text: str) -> PartitionTerm:
 
 
 def _column(text: str, given: str) -> str:
-    column = given.strip()
-    if len(column) > 1 and column[0] == column[-1] == "`":
-        column = column[1:-1]
+    column = _unquoted(given)
     if not column:
         raise Usage(f"partition_by has {text!r}, which names no column.", remedy=_REMEDY)
     return column
+
+
+def _unquoted(given: str) -> str:
+    """Return the name of a column that is written so: blanks around it count only between backquotes."""
+    column = given.strip()
+    return column[1:-1] if len(column) > 1 and column[0] == column[-1] == "`" else column
 
 
 def is_term(text: str) -> bool:
