@@ -14,6 +14,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import BucketTransform, DayTransform, VoidTransform, parse_transform
+from pyiceberg.types import LongType
 from tests.conformance.iceberg_rig import (
     NAME,
     IcebergRig,
@@ -220,6 +221,21 @@ class TestTablesOfOthers:
         bench.deliver(partitioned(bench, "bucket(4, id)").sink(), bench.rows(range(40)), batch_id=0)
         changed(bench.rig.table(), "id_bucket", "bucket[8]")
         bench.deliver(partitioned(bench, "bucket(8, id)").sink(), bench.rows(range(100, 140)), batch_id=1)
+        bench.require_shown(*bench.decided)
+        assert bench.verify(bench.sink()).ok
+
+    def test_a_column_that_a_former_partitioning_was_made_of_may_be_gone(self, bench: Bench) -> None:
+        partitioned(bench).sink()
+        with bench.rig.table().update_schema() as columns:
+            columns.add_column("extra", LongType())
+        with bench.rig.table().update_spec() as update:
+            update.add_identity("extra")
+        with bench.rig.table().update_spec() as update:
+            update.remove_field("extra")
+        with bench.rig.table().update_schema(allow_incompatible_changes=True) as columns:
+            columns.delete_column("extra")
+        for at in range(2):
+            bench.deliver(bench.sink(), bench.rows(range(at * 20, at * 20 + 20)), batch_id=at)
         bench.require_shown(*bench.decided)
         assert bench.verify(bench.sink()).ok
 

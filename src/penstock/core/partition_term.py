@@ -97,5 +97,4 @@ def term_of(text: str, columns: Container[str]) -> PartitionTerm | None:
 
 def source_of(text: str, columns: Container[str]) -> str:
     """Return the column that the values of an entry of `partition_by` are made of."""
-    term = term_of(text, columns)
-    return text if term is None else term.column
+    return parse_term(text).column if text not in columns and is_term(text) else text

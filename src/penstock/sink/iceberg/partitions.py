@@ -56,17 +56,18 @@ class NamedField:
 
 
 def named_fields(spec: PartitionSpec, schema: Schema) -> Sequence[NamedField]:
-    """Return the fields that `partition_by` can have. Raises ValueError for one of a column that the table has lost."""
+    """Return the fields that `partition_by` can have: none of a column that the table has lost since, or by another function."""
     return [
         NamedField(at=at, name=name, kind=kind) for at, field in enumerate(spec.fields) for name, kind in _named(field, schema)
     ]
 
 
 def _named(field: PartitionField, schema: Schema) -> Iterator[tuple[str, PrimitiveType]]:
-    source, transform = schema.find_field(field.source_id), field.transform
-    column = schema.find_column_name(field.source_id) or source.name
-    kind = transform.result_type(source.field_type)
-    name = column if isinstance(transform, IdentityTransform) else _term(field, column)
+    column = schema.find_column_name(field.source_id)
+    if column is None:
+        return
+    kind = field.transform.result_type(schema.find_type(column))
+    name = column if isinstance(field.transform, IdentityTransform) else _term(field, column)
     if name is not None and isinstance(kind, PrimitiveType):
         yield str(name), kind
 
@@ -82,8 +83,8 @@ def _term(field: PartitionField, column: str) -> PartitionTerm | None:
 
 def is_written(field: PartitionField, schema: Schema) -> bool:
     """Return whether this version writes tables with the partition field: of a whole column, and by a known function."""
-    column = schema.find_column_name(field.source_id) or ""
-    if isinstance(field.transform, IdentityTransform):
+    column = schema.find_column_name(field.source_id)
+    if column is None or isinstance(field.transform, IdentityTransform):
         return column == field.name
     return "." not in column and _term(field, column) is not None
 
