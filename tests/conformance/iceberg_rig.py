@@ -6,7 +6,6 @@ import re
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlparse
 
@@ -21,7 +20,6 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import Table
 from tests.conformance.lake_rig import (
     RETENTION_MS,
-    TARGET_BYTES,
     Changing,
     Cleaned,
     Deleting,
@@ -43,8 +41,6 @@ from penstock.sink.iceberg.catalog import CatalogAddress
 from penstock.sink.iceberg.expiry import Expiry
 from penstock.sink.iceberg.log import IcebergTable
 from penstock.sink.iceberg.place import TablePlace, place_of
-from penstock.sink.lake.maintenance import Maintenance, Upkeep
-from penstock.sink.lake.sink import LakeSink
 from penstock.sink.parquet.directory import DirectoryAccount
 from penstock.sink.parquet.object import ObjectAccount
 from penstock.testing.conformance import PIPELINE, SWAPPED, Row
@@ -248,67 +244,6 @@ class PartitionedRig(IcebergRig):
     partition_by = ("place", "flag")
 
 
-class BranchRig(IcebergRig):
-    """One branch of a table, whose `main` is beside it."""
-
-    branch = "audit"
-
-    def log(self) -> IcebergTable:
-        return replace(super().log(), branch=self.branch)
-
-    def read_back(self) -> Iterator[Row]:
-        try:
-            table = self.table()
-        except (NoSuchTableError, NoSuchNamespaceError):
-            return iter(())
-        head = table.snapshot_by_name(self.branch)
-        return iter(() if head is None else table.scan(snapshot_id=head.snapshot_id).to_arrow().to_pylist())
-
-    def active(self) -> list[DataFile]:
-        table = self.table()
-        head = table.snapshot_by_name(self.branch)
-        return [] if head is None else [task.file for task in table.scan(snapshot_id=head.snapshot_id).plan_files()]
-
-
-class OverlappingBranchRig(Overlapping, BranchRig):
-    pass
-
-
-class MaintainedBranchRig(Maintained, BranchRig):
-    """Compactions alone: snapshots do not leave."""
-
-    def make(self) -> LakeSink:
-        sink = super().make()
-        sink._upkeep = Upkeep(Maintenance(every=1, target_bytes=TARGET_BYTES, cleaner=None), title=self.name)
-        return sink
-
-
-class TransformedRig(IcebergRig):
-    """Hidden partitions, one of each kind that the types allow, with NULL in some; the files hold all columns."""
-
-    partition_by = ("flag", "months(day)", "bucket(4, number)", "truncate(1, name)", "truncate(1, raw)")
-
-
-class TransformedUpsertRig(Overlapping, IcebergRig):
-    """By buckets of the key, and by a column in which a row can move to another partition."""
-
-    partition_by = ("bucket(4, id)", "years(seen)")
-
-
-class TransformedOverwriteRig(Overwrite, IcebergRig):
-    """A batch replaces the rows of the transformed partitions that it has rows of."""
-
-    partition_by = ("months(day)", "truncate(1, name)")
-
-    def partition_of(self, row: Row) -> tuple[object, ...]:
-        day, name = row["day"], row["name"]
-        return None if day is None else (day.year, day.month), None if name is None else name[:1]
-
-
-class TransformedMaintainedRig(Maintained, IcebergRig):
-    partition_by = ("days(seen)", "bucket(2, price)")
-
-
 class ChangingRig(Changing, IcebergRig):
     pass
 
@@ -445,13 +380,3 @@ class RestRig(IcebergRig):
 
 class OverlappingRestRig(Overlapping, RestRig):
     pass
-
-
-class TransformedRestRig(RestRig):
-    """Hidden partitions, whose fields the server checks, too."""
-
-    partition_by = ("bucket(4, number)", "days(seen)", "truncate(1, raw)")
-
-
-class BranchRestRig(BranchRig, RestRig):
-    """The server compares where branches are."""

@@ -4,10 +4,18 @@ from pathlib import Path
 
 import pytest
 from tests.conformance.beside_driver import looks_of
-from tests.conformance.iceberg_rig import (
-    AzureRig,
+from tests.conformance.iceberg_layout_rig import (
     BranchRestRig,
     BranchRig,
+    OverlappingBranchRig,
+    TransformedMaintainedRig,
+    TransformedOverwriteRig,
+    TransformedRestRig,
+    TransformedRig,
+    TransformedUpsertRig,
+)
+from tests.conformance.iceberg_rig import (
+    AzureRig,
     ChangingRig,
     CleanedChangingRig,
     CleanedReplaceRig,
@@ -19,7 +27,6 @@ from tests.conformance.iceberg_rig import (
     MaintainedOverlappingRig,
     MaintainedRig,
     NewestRig,
-    OverlappingBranchRig,
     OverlappingPartitionedRig,
     OverlappingRestRig,
     OverlappingRig,
@@ -30,11 +37,6 @@ from tests.conformance.iceberg_rig import (
     ReplaceRig,
     RestRig,
     StoreRig,
-    TransformedMaintainedRig,
-    TransformedOverwriteRig,
-    TransformedRestRig,
-    TransformedRig,
-    TransformedUpsertRig,
 )
 
 from penstock.testing.conformance import (

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.table import Table
-from tests.conformance.iceberg_rig import BranchRig, IcebergRig, MaintainedBranchRig, OverlappingBranchRig, local
+from tests.conformance.iceberg_layout_rig import BranchRig, MaintainedBranchRig, OverlappingBranchRig
+from tests.conformance.iceberg_rig import IcebergRig, local
 
 from penstock.errors import Refused
 from penstock.testing.conformance import PIPELINE, SCHEMA, Bench, Row, require_equal

@@ -15,15 +15,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import BucketTransform, DayTransform, VoidTransform, parse_transform
 from pyiceberg.types import LongType
-from tests.conformance.iceberg_rig import (
-    NAME,
-    IcebergRig,
+from tests.conformance.iceberg_layout_rig import (
     TransformedMaintainedRig,
     TransformedOverwriteRig,
     TransformedRig,
     TransformedUpsertRig,
-    local,
 )
+from tests.conformance.iceberg_rig import NAME, IcebergRig, local
 
 from penstock.errors import PublishFailed, Refused, StageFailed, Usage
 from penstock.sink.iceberg.table_schema import iceberg_schema
