@@ -51,6 +51,13 @@ def test_the_page_works_and_a_killed_run_is_finished_by_the_next(tmp_path: Path)
     place.assert_damage_is_noticed()
 
 
+def test_rows_that_delete(tmp_path: Path) -> None:
+    place = CassandraPlace(tmp_path)
+    place.write_changes(PAGE.blocks("yaml")[1])
+    place.assert_done("changes.yaml")
+    assert sorted(place.query("SELECT id, gate, at FROM gates")) == [(1, "A9", 15), (3, "C4", 35)]
+
+
 def test_what_is_wrong_is_told_in_one_sentence(tmp_path: Path) -> None:
     place = CassandraPlace(tmp_path, table="create: false")
     feed(tmp_path / "incoming")

@@ -300,7 +300,7 @@ class SQLServer(Warehouse, init=False):
     table: str = Field(min_length=1, description="`schema.table`, or `table` in `dbo`; parts with dots in double quotes.")
 
 
-class Cassandra(TableAtURL):
+class Cassandra(TableAtURL, DeletesRows):
     """A table of Cassandra: keyed writes at one time stamp a batch, which may be repeated; readers may see a part of a batch."""
 
     type: Literal["cassandra"] = Field(default="cassandra", description="`cassandra`: a table of Cassandra.")
@@ -334,6 +334,7 @@ class Cassandra(TableAtURL):
             key: GivenColumns,
             partition_by: GivenColumns = (),
             write: Literal["append", "upsert"] = "upsert",
+            delete_when: str | None = None,
             create: bool = True,
             schema_changes: SchemaChanges = "fail",
             where: str | None = None,
