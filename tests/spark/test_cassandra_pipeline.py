@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.servers.fixtures import server
-from tests.spark.page import Page, Place, Rows, assert_told
+from tests.spark.page import Page, Place, Rows, assert_told, write_changes
 from tests.spark.test_readme import feed, lake
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -53,7 +53,7 @@ def test_the_page_works_and_a_killed_run_is_finished_by_the_next(tmp_path: Path)
 
 def test_rows_that_delete(tmp_path: Path) -> None:
     place = CassandraPlace(tmp_path)
-    place.write_changes(PAGE.blocks("yaml")[1])
+    write_changes(tmp_path, PAGE.blocks("yaml")[1])
     place.assert_done("changes.yaml")
     assert sorted(place.query("SELECT id, gate, at FROM gates")) == [(1, "A9", 15), (3, "C4", 35)]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pytest
 
-from tests.spark.page import Page, SqlitePlace
+from tests.spark.page import Page, SqlitePlace, write_changes
 from tests.spark.test_readme import feed
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
@@ -42,7 +42,7 @@ def test_the_page_works_and_a_killed_run_is_finished_by_the_next(tmp_path: Path)
 
 def test_rows_that_delete(tmp_path: Path) -> None:
     place = SelectionPlace(tmp_path)
-    place.write_changes(PAGE.blocks("yaml")[1])
+    write_changes(tmp_path, PAGE.blocks("yaml")[1])
     explained = " ".join(place.run("penstock explain changes.yaml").stdout.split())
     assert "all columns but op; deletes where op = 'd'" in explained
     place.assert_done("changes.yaml")

@@ -152,8 +152,7 @@ def _joined(batches: Sequence["pa.RecordBatch"]) -> "pa.RecordBatch":
 
 
 def _row_bytes(rows: "pa.RecordBatch") -> int:
-    size_bytes: int = rows.nbytes
-    return max(1, size_bytes // max(1, rows.num_rows))
+    return max(1, int(rows.nbytes // max(1, rows.num_rows)))
 
 
 def _questions(keys: Iterator[Row]) -> list[Row]:

@@ -2,8 +2,9 @@
 
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 
 import pytest
 
@@ -172,7 +173,7 @@ def _require_whole(rig: SinkRig, seen: Sequence[Content], shown: Sequence[Shown]
 
 def _require_forward(rig: SinkRig, seen: Sequence[Content], shown: Sequence[Shown], steps: Sequence[Content]) -> None:
     """Require that the rows of each unit went through what the batches made of them, in their order, vanished rows included."""
-    unit_of = {key: rig.unit_of(row) for one in shown for row in one.rows for key in content([row])}
+    unit_of = {key: rig.unit_of(row) for one in shown for row in _each_alone(rig, one.rows) for key in content([row])}
 
     def by_unit(found: Content) -> dict[object, Content]:
         units: dict[object, Content] = {}
@@ -186,6 +187,10 @@ def _require_forward(rig: SinkRig, seen: Sequence[Content], shown: Sequence[Show
             later = [at for at in range(number, len(states)) if states[at].get(unit) == found.get(unit)]
             assert later, (unit, found.get(unit))
             reached[unit] = later[0]
+
+
+def _each_alone(rig: SinkRig, rows: Iterable[Row]) -> Iterator[Row]:
+    return chain.from_iterable(rig.settle([[row]]) for row in rows)
 
 
 def _pieces(rig: SinkRig, attempt: Sequence[Row]) -> Iterator[Content]:
