@@ -23,7 +23,9 @@ from penstock.testing.conformance.rig import as_batch
 topic = pytest.fixture(topics)
 
 ROWS = spark_schema(value="string", key="string")
-FAULTS = ["", "kafka.mark=error", "kafka.commit=lost", "kafka.commit=error", "kafka.mark=lost"]
+# Not before a commit: a producer that aborts a transaction and ends while librdkafka still tries to register partitions for it
+# ends the whole process (rdkafka_txnmgr.c: Assertion `rk->rk_eos.txn_req_cnt > 0').
+FAULTS = {False: ["", "kafka.commit=lost", "kafka.commit=error"], True: ["", "kafka.mark=error", "kafka.mark=lost"]}
 
 
 class Changes:
@@ -65,7 +67,7 @@ def test_random_changes_equal_a_replay_in_memory(topic, options):
         rows = [(f"{chance.randrange(30)}", chance.choice([GONE, f"{number}-{at}"])) for at in range(chance.choice([1, 20, 80]))]
         attempts = [[row for row in rows if int(row[0]) % 2 == part] for part in range(2)]
         publication = changes.decided(sink, *attempts, batch_id=number)
-        faults.arm(chance.choice(FAULTS))
+        faults.arm(chance.choice(FAULTS[options.get("keyed", False)]))
         for _ in range(3):
             try:
                 sink.publish(publication)
