@@ -118,6 +118,10 @@ PLACES = {
         "sasl.username: u, sasl.password: SECRET}",
         "Kafka.options",
     ),
+    "delete_when of a kafka sink": kafka_sink(
+        f"bootstrap: '{NOBODY}', topic: t, key: value, value: json, delete_when: \"CAST(value AS STRING) = '${{S}}'\"",
+        "Kafka.delete_when",
+    ),
     "event hubs sink": kafka_sink(f"connection_string: {EVENT_HUBS}, topic: t", "Kafka.connection_string"),
     "amazon account": sink(f"type: parquet, accounts: {{a: {{url: 's3://bucket/x', options: {S3}}}}}", "Account.options"),
     "azure account": sink(
