@@ -145,7 +145,7 @@ MUTANTS_OF_ICEBERG = (
         file=LOG,
         find="    for field in table.spec().fields:\n",
         replace="    for field in ():\n",
-        tests=(f"{STARTS}::test_tables_that_are_refused[bucket]",),
+        tests=(f"{STARTS}::test_tables_that_are_refused[void]",),
     ),
     Mutant(
         bug=19,

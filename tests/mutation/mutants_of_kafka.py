@@ -230,7 +230,7 @@ MUTANTS_OF_KAFKA = (
         file=SINK,
         find="        if self._wanted.keyed or self._wanted.target.shared or verification",
         replace="        if bool(marks) or verification",
-        tests=("tests/conformance/test_kafka_conformance.py::TestKafka::test_damage_is_found[foreign]",),
+        tests=("tests/conformance/test_kafka_conformance.py::TestKafka::test_damage_is_found[foreign-SpooledRig]",),
     ),
     Mutant(
         bug=17,
