@@ -56,6 +56,7 @@ class IcebergRig(LakeRig):
     """One table in a directory, in a catalog that is a SQLite file."""
 
     name = NAME
+    branch = "main"
 
     @property
     def warehouse(self) -> Path:
@@ -140,17 +141,17 @@ class IcebergRig(LakeRig):
     def repeat(self, number: int) -> None:
         """Add a row of the table once more."""
         table = self.table()
-        table.append(table.scan().to_arrow().slice(number, 1))
+        table.append(table.scan().to_arrow().slice(number, 1), branch=self.branch)
 
     def list_again(self) -> None:
         transaction = self.table().transaction()
-        with transaction.update_snapshot().fast_append() as append:
+        with transaction.update_snapshot(branch=self.branch).fast_append() as append:
             append.append_data_file(self.active()[0])
         transaction.commit_transaction()
 
     def compact(self) -> None:
         table = self.table()
-        table.overwrite(table.scan().to_arrow())
+        table.overwrite(table.scan().to_arrow(), branch=self.branch)
 
     def mark(self, position: int) -> None:
         noted = {**json.loads(self.table().properties[MARKER]), "position": position}
@@ -168,7 +169,7 @@ class IcebergRig(LakeRig):
         for left in reversed(range(_TRIES)):
             transaction = self.table().transaction()
             with suppress(*(CONFLICTS if left else ())):
-                with transaction.update_snapshot().overwrite() as overwrite:
+                with transaction.update_snapshot(branch=self.branch).overwrite() as overwrite:
                     if removed is not None:
                         overwrite.delete_data_file(removed)
                     if entry is not None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.conformance.beside_driver import looks_of
-from tests.conformance.table_rig import ForgottenSpool, Spooled, TableRig, TruncatedSpool, named
+from tests.conformance.table_rig import Deleting, ForgottenSpool, Spooled, TableRig, TruncatedSpool, named
 from tests.seed import SEED
 from tests.servers.cassandra import PASSWORD, ROLE, connected
 from tests.servers.fixtures import open_until_servers_stop, server, unique
@@ -103,6 +103,10 @@ class UpsertRig(Spooled, CassandraRig):
     key = ("place", "id")
 
 
+class DeleteRig(Deleting, CassandraRig):
+    key = ("place", "id")
+
+
 @cache
 def session_of(url: str) -> Any:
     """Another client than the product's settings make, open until the end."""
@@ -135,9 +139,9 @@ def rig_on_server(rig: type[CassandraRig], directory: Path) -> CassandraRig:
 class TestCassandra(SinkContract, IdentityContract):
     damages = ("lost", "changed", "foreign", "swapped")
 
-    @pytest.fixture
-    def rig(self, tmp_path):
-        return rig_on_server(UpsertRig, tmp_path)
+    @pytest.fixture(params=[UpsertRig, DeleteRig], ids=named)
+    def rig(self, request, tmp_path):
+        return rig_on_server(request.param, tmp_path)
 
 
 class TestCassandraAppending(PublishContract, IdentityContract):
@@ -151,7 +155,7 @@ class TestCassandraAppending(PublishContract, IdentityContract):
 class TestCassandraBesideDriver(VerifyBesideDriverContract):
     looks, batches = looks_of("cassandra", fewer=25), 10  # of some milliseconds each
 
-    @pytest.fixture(params=[UpsertRig], ids=named)
+    @pytest.fixture(params=[DeleteRig], ids=named)
     def rig(self, request, tmp_path):
         return rig_on_server(request.param, tmp_path)
 
@@ -163,13 +167,13 @@ class TestCassandraStagingLost(StagingLossContract):
 
 
 class TestCassandraCrashes(CrashContract):
-    """By key, which takes the most steps."""
+    """By key, which takes the most steps, with rows that delete."""
 
     fault_parts = ("cassandra",)
 
     @pytest.fixture
     def rig(self, tmp_path):
-        return rig_on_server(UpsertRig, tmp_path)
+        return rig_on_server(DeleteRig, tmp_path)
 
 
 def test_a_driver_that_is_killed_at_any_moment(tmp_path: Path) -> None:

@@ -4,6 +4,16 @@ from pathlib import Path
 
 import pytest
 from tests.conformance.beside_driver import looks_of
+from tests.conformance.iceberg_layout_rig import (
+    BranchRestRig,
+    BranchRig,
+    OverlappingBranchRig,
+    TransformedMaintainedRig,
+    TransformedOverwriteRig,
+    TransformedRestRig,
+    TransformedRig,
+    TransformedUpsertRig,
+)
 from tests.conformance.iceberg_rig import (
     AzureRig,
     ChangingRig,
@@ -40,7 +50,7 @@ from penstock.testing.conformance import (
 from penstock.testing.conformance.publishing import PublishContract, RaceContract
 from penstock.testing.conformance.verifying import VerifyContract
 
-RIGS = {"plain": IcebergRig, "partitioned": PartitionedRig, "s3": StoreRig}
+RIGS = {"plain": IcebergRig, "partitioned": PartitionedRig, "s3": StoreRig, "transformed": TransformedRig}
 
 
 @pytest.fixture(params=sorted(RIGS))
@@ -84,10 +94,16 @@ class TestIcebergByKey(SinkContract, IdentityContract):
         return ChangingRig(tmp_path)
 
 
+WAYS = [
+    *(IfAbsentRig, PartitionedUpsertRig, ReplaceRig, OverwriteRig, OverlappingRig, NewestRig),
+    *(TransformedUpsertRig, TransformedOverwriteRig),
+]
+
+
 class TestIcebergWays(PublishContract, RaceContract, VerifyContract):
     """What stages, sweeps and keeps ledgers apart is the same for all ways to write."""
 
-    @pytest.fixture(params=[IfAbsentRig, PartitionedUpsertRig, ReplaceRig, OverwriteRig, OverlappingRig, NewestRig], ids=named)
+    @pytest.fixture(params=WAYS, ids=named)
     def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> IcebergRig:
         return request.param(tmp_path)
 
@@ -133,7 +149,7 @@ class TestIcebergInAzure(PublishContract, RaceContract, VerifyContract):
 
 
 class TestIcebergBehindRest(PublishContract, RaceContract, VerifyContract):
-    @pytest.fixture(params=[RestRig, OverlappingRestRig], ids=named)
+    @pytest.fixture(params=[RestRig, OverlappingRestRig, TransformedRestRig, BranchRestRig], ids=named)
     def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> IcebergRig:
         return request.param(tmp_path)
 
@@ -144,6 +160,22 @@ class TestIcebergBehindRestKilled(CrashContract):
     @pytest.fixture
     def rig(self, tmp_path: Path) -> IcebergRig:
         return RestRig(tmp_path)
+
+
+class TestIcebergBranch(PublishContract, RaceContract, VerifyContract):
+    """Beside an empty `main`, which the first commit of two drivers finds without a branch."""
+
+    @pytest.fixture(params=[BranchRig, OverlappingBranchRig], ids=named)
+    def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> IcebergRig:
+        return request.param(tmp_path)
+
+
+class TestIcebergBranchKilled(CrashContract):
+    fault_parts = ("iceberg",)
+
+    @pytest.fixture
+    def rig(self, tmp_path: Path) -> IcebergRig:
+        return BranchRig(tmp_path)
 
 
 class TestIcebergMaintained(PublishContract, VerifyContract):
@@ -160,7 +192,7 @@ class TestIcebergMaintained(PublishContract, VerifyContract):
 class TestIcebergMaintainedBesideReaders(PublishContract, RaceContract):
     """As far as readers of older snapshots go on to find their files."""
 
-    @pytest.fixture(params=[MaintainedRig, MaintainedOverlappingRig], ids=named)
+    @pytest.fixture(params=[MaintainedRig, MaintainedOverlappingRig, TransformedMaintainedRig], ids=named)
     def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> IcebergRig:
         return request.param(tmp_path)
 

@@ -10,6 +10,8 @@ import pytest
 from tests.conformance.beside_driver import looks_of
 from tests.conformance.table_rig import named
 from tests.conformance.topic_rig import (
+    DeleteLanesRig,
+    DeleteRig,
     ForgottenSpoolRig,
     KafkaRig,
     LanesRig,
@@ -39,9 +41,9 @@ class TestKafka(SinkContract, IdentityContract):
 
     damages = ("lost", "doubled", "foreign")
 
-    @pytest.fixture
-    def rig(self, tmp_path):
-        return rig_on_server(SpooledRig, tmp_path)
+    @pytest.fixture(params=[SpooledRig, DeleteRig], ids=named)
+    def rig(self, request, tmp_path):
+        return rig_on_server(request.param, tmp_path)
 
 
 class TestKafkaInline(PublishContract):
@@ -67,7 +69,7 @@ class TestKafkaParts(PublishContract, RaceContract, IdentityContract):
 class TestKafkaBesideDriver(VerifyBesideDriverContract):
     looks, batches = looks_of("kafka", fewer=25), 10  # of some milliseconds each
 
-    @pytest.fixture(params=[LanesRig], ids=named)
+    @pytest.fixture(params=[DeleteLanesRig], ids=named)
     def rig(self, request, tmp_path):
         return rig_on_server(request.param, tmp_path)
 
@@ -87,13 +89,13 @@ class TestKafkaCrashes(CrashContract):
 
 
 class TestKafkaLanesCrashes(CrashContract):
-    """Between the lanes, too."""
+    """Between the lanes, too, with rows that delete."""
 
     fault_parts = ("kafka",)
 
     @pytest.fixture
     def rig(self, tmp_path):
-        return rig_on_server(LanesRig, tmp_path)
+        return rig_on_server(DeleteLanesRig, tmp_path)
 
 
 @pytest.mark.parametrize("rig_type", [SpooledRig, LanesRig, PartsRig], ids=named)

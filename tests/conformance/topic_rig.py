@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.conformance.table_rig import ForgottenSpool, Spooled, TableRig, TruncatedSpool
+from tests.conformance.table_rig import GONE, ForgottenSpool, Spooled, TableRig, TruncatedSpool
 from tests.servers.fixtures import server, unique
 from tests.servers.kafka import records, remove_first, send
 from tests.unit.table_target import spark_schema
@@ -119,6 +119,33 @@ class PartsRig(SpooledRig):
 
     def unit_of(self, row: Row) -> object:
         return row["value"], row["key"]
+
+
+class Deleting(KafkaRig):
+    """Some rows delete, and are shown as tombstones."""
+
+    has_deletes = True
+
+    def make(self, **changed: Any) -> KafkaSink:
+        return super().make(**{"deletes": True, **changed})
+
+    def row(self, number: int) -> dict[str, Any]:
+        row = super().row(number)
+        return {**row, "key": f"{number}", "value": f"{GONE} {number}".encode()} if number % 7 == 3 else row
+
+    def deletes(self, row: Row) -> bool:
+        return (row["value"] or b"").startswith(GONE.encode())
+
+    def settle(self, batches: Sequence[Sequence[Row]]) -> Iterable[Row]:
+        return [{**row, "value": None} if self.deletes(row) else row for batch in batches for row in batch]
+
+
+class DeleteRig(Deleting, SpooledRig):
+    pass
+
+
+class DeleteLanesRig(Deleting, LanesRig):
+    pass
 
 
 def as_rows(messages: Sequence[Any]) -> list[Row]:

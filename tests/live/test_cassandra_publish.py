@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from tests.seed import SEED
 from tests.servers import cutting
-from tests.unit.cassandra_target import targets
+from tests.unit.cassandra_target import targets, write_late
 from tests.unit.table_target import content, spark_schema
 
 from penstock.core import faults
@@ -22,7 +22,6 @@ from penstock.core.model import Generation
 from penstock.errors import ContentConflict, LedgerMismatch, NotPublishedYet, PublishFailed, Refused
 from penstock.sink.cassandra import database, load
 from penstock.sink.cassandra import sink as module
-from penstock.sink.cassandra.database import StepRetry
 from penstock.sink.cassandra.duplicate_keys import repeated_in, without
 from penstock.sink.cassandra.marker_store import CassandraMarkerStore
 from penstock.sink.cassandra.table_schema import target_of
@@ -102,9 +101,8 @@ def test_late_writes_of_a_zombie_change_nothing(target):
     shown = [table.put(sink, [(1, "old"), (2, None), (3, "stays")], batch_id=0)]
     [(at_us,)] = table.sql("SELECT writetime(name) FROM {} WHERE id = 1")
     shown.append(table.put(sink, [(1, None), (2, "new")], batch_id=1))
-    rows = arrow_schema(table.rig.schema)
-    late = pa.RecordBatch.from_pylist([dict(row) for row in shown[0].rows], rows)
-    load.Writer(StepRetry(sink._database, wait_s=60), sink._target, rows).write(iter([late]), at_us=at_us)
+    late = pa.RecordBatch.from_pylist([dict(row) for row in shown[0].rows], arrow_schema(table.rig.schema))
+    write_late(table, sink, late, at_us=at_us)
     assert content(table, ALL) == Counter([(1, None), (2, "new"), (3, "stays")])
     assert table.verify(sink).ok
 

@@ -8,7 +8,7 @@ import pytest
 from tests.servers import tls
 from tests.servers.cassandra import connected
 from tests.unit.cassandra_target import KEYSPACE, targets
-from tests.unit.table_target import spark_schema
+from tests.unit.table_target import DELETING, GONE, spark_schema
 
 from penstock.errors import Failed, PublishFailed, Refused, Retryable, StageFailed, Usage
 from penstock.sink.cassandra.address import address_of
@@ -51,6 +51,19 @@ def test_a_table_that_repeated_writes_would_change_is_refused_by_check_and_start
         table.rig.make().require_schema_accepted(pipeline=PIPELINE, schema=table.rig.schema)
     with pytest.raises(Refused, match=said):
         table.sink()
+
+
+def test_rows_are_deleted_only_where_nodes_remember_that_for_some_hours(target):
+    table = target(created="(id bigint PRIMARY KEY, name text) WITH gc_grace_seconds = 600", write="upsert")
+    table.put(table.sink(), [(1, "a")], batch_id=0)
+    table.rig.options |= DELETING
+    with pytest.raises(Refused, match="has gc_grace_seconds = 600: after that, nodes may forget") as told:
+        table.rig.make().require_schema_accepted(pipeline=PIPELINE, schema=table.rig.schema)
+    table.sql(told.value.remedy.partition(",")[0])
+    sink = table.sink()
+    table.put(sink, [(1, GONE)], batch_id=1)
+    assert table.verify(sink).ok
+    assert table.sql("SELECT id FROM {}") == []
 
 
 def test_a_view_is_refused(target):
@@ -117,7 +130,7 @@ def test_a_setting_that_no_table_could_have_names_the_sink(target):
     [
         ({"key": []}, "key"),
         ({"write": "replace"}, "write"),
-        ({"delete_when": "id = 1"}, "delete_when"),
+        ({"write": "append", "delete_when": "id = 1"}, "delete_when is given, but write is append"),
         ({"partition_by": ["name"]}, r"partition_by should be the first columns of key \(id\), found name"),
         ({"url": "cassandra://host"}, "should be a Cassandra URL with a keyspace"),
     ],

@@ -97,13 +97,22 @@ HEADER = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
         ({"value": ["a"], "headers": pa.array([[None]], HEADER)}, "NULL as a header or as its key"),
         ({"value": ["a"], "headers": pa.array([[{"key": "a\0", "value": b""}]], HEADER)}, "whose key holds a NUL"),
         ({"value": ["a"], "key": pa.array([None], pa.string()), "topic": ["other"]}, "NULL in column 'key', where topic 'other'"),
+        (
+            {"value": pa.array(["a", None], pa.string()), "key": pa.array([None, None], pa.string())},
+            "NULL in column 'key' of a row that deletes",
+        ),
         ({"value": ["a" * 2000]}, "a record of about 2200 bytes, where 2000 are taken"),
         ({"value": ["a"], "headers": pa.array([[{"key": "a", "value": b"x" * 2000}]], HEADER)}, "where 2000 are taken"),
     ],
 )
 def test_tasks_refuse_what_a_broker_would_refuse_later(columns, said):
     admission = TopicRowValidator(
-        sink="s", topic="t", partitions={"t": 2, "other": 3}, max_record_bytes=2000, compacted=frozenset({"other"})
+        sink="s",
+        topic="t",
+        partitions={"t": 2, "other": 3},
+        max_record_bytes=2000,
+        compacted=frozenset({"other"}),
+        deletes=True,
     )
     with pytest.raises(StageFailed, match=said):
         pickle.loads(pickle.dumps(admission))(pa.RecordBatch.from_pydict(columns))

@@ -8,6 +8,8 @@ REPEATED = "src/penstock/sink/cassandra/duplicate_keys.py"
 TABLE = "src/penstock/sink/cassandra/table_schema.py"
 WRITING = "src/penstock/sink/cassandra/load.py"
 
+OF_DELETES = "tests/live/test_cassandra_deletes.py"
+OF_REFUSALS = "tests/live/test_cassandra_refusals.py"
 OF_SINK = "tests/live/test_cassandra_publish.py"
 
 MUTANTS_OF_CASSANDRA = (
@@ -58,6 +60,46 @@ MUTANTS_OF_CASSANDRA = (
         find="superseded.append(newest[values_of_key])",
         replace="superseded.append((number, row_hash))",
         tests=(f"{OF_SINK}::test_superseded_rows_are_found_in_any_order_and_amount",),
+    ),
+    Mutant(
+        bug=22,
+        name="a-deletion-in-cassandra-has-a-later-time-stamp-than-its-batch",
+        file=WRITING,
+        find="keys = [(at_us, *key)",
+        replace="keys = [(at_us + 60_000_000, *key)",
+        tests=(f"{OF_DELETES}::test_a_late_row_does_not_bring_back_what_a_later_batch_deleted",),
+    ),
+    Mutant(
+        bug=22,
+        name="a-key-of-cassandra-is-deleted-and-written-at-one-time-stamp",
+        file=WRITING,
+        find="self._delete(deleting, at_us)",
+        replace="self._delete(rows, at_us)",
+        tests=(f"{OF_DELETES}::test_a_late_row_does_not_bring_back_what_a_later_batch_deleted",),
+    ),
+    Mutant(
+        bug=17,
+        name="a-row-that-deletes-in-cassandra-counts-as-one-that-stays",
+        file="src/penstock/sink/cassandra/sink.py",
+        find="displaced=stamp.displaced + repeated.totals + deleting)",
+        replace="displaced=stamp.displaced + repeated.totals)",
+        tests=(f"{OF_DELETES}::test_a_late_row_does_not_bring_back_what_a_later_batch_deleted",),
+    ),
+    Mutant(
+        bug=22,
+        name="what-has-other-columns-in-cassandra-outlives-its-deletion",
+        file=TABLE,
+        find="    if target.deletes:\n        mine",
+        replace="    if False:\n        mine",
+        tests=(f"{OF_DELETES}::test_a_row_that_others_wrote_by_a_clock_that_is_ahead_is_deleted",),
+    ),
+    Mutant(
+        bug=22,
+        name="rows-are-deleted-where-cassandra-forgets-that-at-once",
+        file=TABLE,
+        find="found.grace_s < _LEAST_GRACE_S",
+        replace="False",
+        tests=(f"{OF_REFUSALS}::test_rows_are_deleted_only_where_nodes_remember_that_for_some_hours",),
     ),
     Mutant(
         bug=51,

@@ -416,7 +416,7 @@ MUTANTS_OF_DELTA = (
         bug=30,
         name="delta-decides-rows-without-a-partition",
         file="src/penstock/sink/lake/row_validator.py",
-        find="        if self.files.partition_by and set(self.files.partition_by) <= set(rows.schema.names):",
+        find="        if sources and set(sources) <= set(rows.schema.names):",
         replace="        if False:",
         tests=(f"{LAKE_KEYS}::test_a_text_without_a_directory_is_refused_before_it_is_decided[delta-PartitionedUpsertRig]",),
     ),

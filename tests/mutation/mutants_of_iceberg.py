@@ -17,6 +17,12 @@ LAKE_CHANGES = "tests/unit/test_lake_changes.py"
 LAKE_KEYS = f"{LAKE_CHANGES}::TestWhatAKeyMeans"
 LAKE_BESIDE = f"{LAKE_CHANGES}::TestBesideOtherWriters"
 GROWN = "tests/attack/test_grown_lakes.py"
+TRANSFORMS = "src/penstock/sink/parquet/transforms.py"
+OF_LIBRARY = "tests/unit/test_partition_transforms.py::test_values_are_those_of_the_library"
+SAID = "tests/unit/test_iceberg_partitions.py::TestWhatManifestsSay"
+SKIPPED = "tests/unit/test_iceberg_partitions.py::TestFilesAreSkipped"
+BRANCHES = "tests/unit/test_iceberg_branches.py"
+OTHERS = "tests/unit/test_iceberg_partitions.py::TestTablesOfOthers"
 REFUSED = "tests/attack/test_refused_lakes.py"
 
 MUTANTS_OF_ICEBERG = (
@@ -63,8 +69,8 @@ MUTANTS_OF_ICEBERG = (
     Mutant(
         bug=35,
         name="iceberg-overwrites-partitions-beside-files-of-none-of-them",
-        file=LOG,
-        find="    return bool(there - {tuple(sorted(field.name for field in table.spec().fields))})\n",
+        file="src/penstock/sink/iceberg/partitions.py",
+        find="    return bool(there - {frozenset(_made_of(table.spec()))})\n",
         replace="    return False\n",
         tests=(f"{BESIDE}::test_partitions_are_not_overwritten_beside_files_from_before_they_were_made",),
     ),
@@ -96,9 +102,9 @@ MUTANTS_OF_ICEBERG = (
         bug=9,
         name="iceberg-looks-for-its-marker-in-the-newest-snapshot-only",
         file=LOG,
-        find="        text = self.table.properties.get(_key(pipeline, sink))\n",
+        find="        text = self.table.properties.get(key)\n",
         replace="        newest = self.table.current_snapshot()\n"
-        "        text = None if newest is None else newest.summary.get(_key(pipeline, sink))\n",
+        "        text = None if newest is None else newest.summary.get(key)\n",
         tests=(f"{MARKER}::test_a_marker_outlives_its_snapshots",),
     ),
     Mutant(
@@ -139,7 +145,7 @@ MUTANTS_OF_ICEBERG = (
         file=LOG,
         find="    for field in table.spec().fields:\n",
         replace="    for field in ():\n",
-        tests=(f"{STARTS}::test_tables_that_are_refused[bucket]",),
+        tests=(f"{STARTS}::test_tables_that_are_refused[void]",),
     ),
     Mutant(
         bug=19,
@@ -168,9 +174,9 @@ MUTANTS_OF_ICEBERG = (
     Mutant(
         bug=1,
         name="iceberg-compares-partition-values-by-another-text-than-they-are-written-in",
-        file=LOG,
-        find="{*array.cast(pa.string()).to_pylist()}",
-        replace="{*map(repr, array.to_pylist())}",
+        file="src/penstock/sink/parquet/layout.py",
+        find="{*values.cast(pa.string()).to_pylist()}",
+        replace="{*map(repr, values.to_pylist())}",
         tests=(f"{KEYS}::test_a_file_of_a_partition_without_the_keys_is_not_read[day]",),
     ),
     Mutant(
@@ -236,5 +242,109 @@ MUTANTS_OF_ICEBERG = (
         find="    cursor.execute(statement)\n",
         replace="",
         tests=("tests/live/test_iceberg_catalog.py::test_a_commit_of_a_catalog_outlives_a_power_cut",),
+    ),
+    Mutant(
+        bug=43,
+        name="iceberg-counts-hours-before-1970-towards-it",
+        file=TRANSFORMS,
+        find='    return _whole(column).view(f"M8[{there}]").astype(f"M8[{unit}]").astype(np.int64)\n',
+        replace='    return abs(_whole(column)).view(f"M8[{there}]").astype(f"M8[{unit}]").astype(np.int64)\n',
+        tests=(f"{OF_LIBRARY}[days(c)-timestamptz]",),
+    ),
+    Mutant(
+        bug=43,
+        name="iceberg-hashes-the-end-of-a-text-as-a-whole-word",
+        file=TRANSFORMS,
+        find="    for size in (1, 2, 3):\n",
+        replace="    for size in (1, 2):\n",
+        tests=(f"{OF_LIBRARY}[bucket(16, c)-string]",),
+    ),
+    Mutant(
+        bug=43,
+        name="iceberg-puts-NULL-into-the-bucket-of-zero",
+        file=TRANSFORMS,
+        find="    return pa.array(values, mask=np.asarray(column.is_null()))\n",
+        replace="    return pa.array(values)\n",
+        tests=(f"{OF_LIBRARY}[bucket(16, c)-long]",),
+    ),
+    Mutant(
+        bug=30,
+        name="iceberg-takes-a-hidden-value-for-a-directory",
+        file="src/penstock/sink/parquet/layout.py",
+        find="        if size_bytes > NAME_LIMIT_BYTES and self.term is None:\n",
+        replace="        if size_bytes > NAME_LIMIT_BYTES:\n",
+        tests=(f"{SAID}::test_values_are_those_of_the_library[TransformedRig-years]",),
+    ),
+    Mutant(
+        bug=43,
+        name="iceberg-leaves-a-hidden-partitions-column-out-of-the-files",
+        file="src/penstock/sink/parquet/splitting.py",
+        find="for column in self._columns if column.term is None}",
+        replace="for column in self._columns}",
+        tests=(f"{SAID}::test_values_are_those_of_the_library[TransformedRig-all]",),
+    ),
+    Mutant(
+        bug=43,
+        name="iceberg-knows-a-partitioning-by-the-names-of-its-fields",
+        file="src/penstock/sink/iceberg/partitions.py",
+        find="    return ((field.source_id, str(field.transform)) for field in spec.fields)\n",
+        replace="    return ((0, field.name) for field in spec.fields)\n",
+        tests=(f"{OTHERS}::test_partitions_are_not_overwritten_beside_files_of_other_buckets[TransformedOverwriteRig]",),
+    ),
+    Mutant(
+        bug=35,
+        name="iceberg-takes-buckets-of-another-number-for-those-of-the-settings",
+        file="src/penstock/sink/iceberg/partitions.py",
+        find='        return PartitionTerm(function="bucket", number=transform.num_buckets, column=column)\n',
+        replace='        return PartitionTerm(function="bucket", number=4, column=column)\n',
+        tests=(f"{OTHERS}::test_a_decided_batch_waits_until_the_partitions_are_what_they_were[TransformedRig]",),
+    ),
+    Mutant(
+        bug=1,
+        name="iceberg-looks-for-keys-in-the-buckets-of-other-keys",
+        file="src/penstock/sink/lake/batch_keys.py",
+        find="pc.unique(each.values_of(self.table)) for each",
+        replace="pc.unique(each.values_of(self.table))[:1] for each",
+        tests=(f"{SKIPPED}::test_keys_are_found_in_every_bucket[TransformedUpsertRig]",),
+    ),
+    Mutant(
+        bug=7,
+        name="iceberg-writes-main-for-a-branch",
+        file=LOG,
+        find="snapshot_properties=noted, branch=self.log.branch)",
+        replace="snapshot_properties=noted)",
+        tests=(f"{BRANCHES}::test_main_stays_as_it_is_until_it_is_brought_forward[BranchRig]",),
+    ),
+    Mutant(
+        bug=7,
+        name="iceberg-reads-main-for-a-branch",
+        file="src/penstock/sink/iceberg/branch.py",
+        find="    return table.snapshot_by_name(branch) or table.current_snapshot()\n",
+        replace="    return table.current_snapshot()\n",
+        tests=(f"{BRANCHES}::test_main_stays_as_it_is_until_it_is_brought_forward[OverlappingBranchRig]",),
+    ),
+    Mutant(
+        bug=2,
+        name="iceberg-goes-on-in-a-branch-that-lacks-what-was-delivered",
+        file="src/penstock/sink/iceberg/branch.py",
+        find='    if noted["position"] not in _positions(table, branch, key):\n',
+        replace="    if False:\n",
+        tests=(f"{BRANCHES}::test_a_branch_that_was_removed_with_its_rows_is_not_begun_again[BranchRig]",),
+    ),
+    Mutant(
+        bug=8,
+        name="iceberg-commits-on-a-branch-under-the-number-of-a-commit-on-main",
+        file=LOG,
+        find="        return () if self.log.branch == MAIN else same_refs(self.table.metadata, is_local=False)\n",
+        replace="        return ()\n",
+        tests=(f"{BRANCHES}::test_a_commit_on_main_in_between_is_no_loss[BranchRig]",),
+    ),
+    Mutant(
+        bug=43,
+        name="iceberg-takes-the-text-that-stands-for-NULL-for-NULL",
+        file="src/penstock/sink/parquet/layout.py",
+        find=" or text == NULL:\n",
+        replace=":\n",
+        tests=(f"{SAID}::test_values_are_those_of_the_library[TransformedRig-years]",),
     ),
 )

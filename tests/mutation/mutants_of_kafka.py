@@ -25,7 +25,53 @@ OF_LEADERS = "tests/unit/test_kafka_leaders.py"
 COLUMNAR = "src/penstock/sink/kafka/columnar_producer.py"
 OF_PRODUCERS = "tests/live/test_kafka_producers.py"
 
+TOMBSTONES = "src/penstock/sink/kafka/tombstones.py"
+OF_TOMBSTONES = "tests/live/test_kafka_tombstones.py"
+
 MUTANTS_OF_KAFKA = (
+    Mutant(
+        bug=17,
+        name="a-tombstone-counts-by-the-value-that-it-does-not-have",
+        file=TOMBSTONES,
+        find="pc.if_else(deletes, row_hashes(records, self.row_digest), hashes)",
+        replace="pc.if_else(deletes, hashes, hashes)",
+        tests=(
+            f"{OF_TOMBSTONES}::test_what_is_staged_of_a_tombstone_has_the_hash_of_what_a_topic_shows",
+            f"{OF_TOMBSTONES}::test_a_tombstone_keeps_all_but_its_value",
+        ),
+    ),
+    Mutant(
+        bug=43,
+        name="a-row-that-deletes-in-kafka-keeps-its-value",
+        file=TOMBSTONES,
+        find="if not pc.any(deletes).as_py():",
+        replace="if True:",
+        tests=(f"{OF_TOMBSTONES}::test_a_tombstone_keeps_all_but_its_value",),
+    ),
+    Mutant(
+        bug=35,
+        name="the-value-of-a-row-that-becomes-a-tombstone-has-to-fit-the-topic",
+        file=TOMBSTONES,
+        find="        yield _records(rows)",
+        replace="        yield split_deletes(rows)[0]",
+        tests=(f"{OF_TOMBSTONES}::test_a_value_that_is_not_written_need_not_fit",),
+    ),
+    Mutant(
+        bug=17,
+        name="a-tombstone-without-a-key-is-written",
+        file=SHAPE,
+        find="if self.deletes and pc.any(",
+        replace="if False and pc.any(",
+        tests=(f"{OF_TOMBSTONES}::test_a_row_deletes_by_its_key",),
+    ),
+    Mutant(
+        bug=39,
+        name="records-without-keys-are-taken-for-such-that-delete",
+        file="src/penstock/sink/kafka/target.py",
+        find="if deletes and KEY not in rows.names:",
+        replace="if False:",
+        tests=(f"{OF_TOMBSTONES}::test_a_row_deletes_by_its_key",),
+    ),
     Mutant(
         bug=7,
         name="where-a-broker-lags-behind-its-end-is-that-of-the-markers",
@@ -184,7 +230,7 @@ MUTANTS_OF_KAFKA = (
         file=SINK,
         find="        if self._wanted.keyed or self._wanted.target.shared or verification",
         replace="        if bool(marks) or verification",
-        tests=("tests/conformance/test_kafka_conformance.py::TestKafka::test_damage_is_found[foreign]",),
+        tests=("tests/conformance/test_kafka_conformance.py::TestKafka::test_damage_is_found[foreign-SpooledRig]",),
     ),
     Mutant(
         bug=17,

@@ -107,8 +107,8 @@ MUTANTS_OF_SECRETS = (
         bug=30,
         name="the-text-null-is-duckdbs-null",
         file="src/penstock/sink/parquet/layout.py",
-        find="    if text.lower() == _NULL_OF_DUCKDB:",
-        replace="    if text == _NULL_OF_DUCKDB:",
+        find="    if text.lower() == _NULL_OF_DUCKDB or",
+        replace="    if text == _NULL_OF_DUCKDB or",
         tests=("tests/unit/test_parquet_hive.py::test_duckdb_and_pyarrow_read_the_same_text",),
     ),
     Mutant(

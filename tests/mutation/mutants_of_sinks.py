@@ -392,8 +392,8 @@ MUTANTS_OF_SINKS = (
         bug=30,
         name="a-name-may-have-any-length",
         file="src/penstock/sink/parquet/layout.py",
-        find="        if size_bytes > NAME_LIMIT_BYTES:\n",
-        replace="        if size_bytes > 10 * NAME_LIMIT_BYTES:\n",
+        find="        if size_bytes > NAME_LIMIT_BYTES and",
+        replace="        if size_bytes > 10 * NAME_LIMIT_BYTES and",
         tests=("tests/unit/test_parquet_hive.py::test_a_name_may_be_as_long_as_file_systems_take",),
     ),
     Mutant(

@@ -11,7 +11,7 @@ import pytest
 
 from tests.crash.forked import Forked
 from tests.servers.fixtures import server
-from tests.spark.page import Page, Place, Rows, assert_told
+from tests.spark.page import Page, Place, Rows, assert_told, write_changes
 from tests.spark.test_readme import feed, lake
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -48,6 +48,13 @@ def test_the_page_works_and_a_killed_run_is_finished_by_the_next(tmp_path: Path)
     assert place.run("penstock run cassandra.yaml", faults="cassandra.mark=kill").returncode != 0
     place.assert_delivered_by_the_page(sent, queries=QUERIES)
     place.assert_damage_is_noticed()
+
+
+def test_rows_that_delete(tmp_path: Path) -> None:
+    place = CassandraPlace(tmp_path)
+    write_changes(tmp_path, PAGE.blocks("yaml")[1])
+    place.assert_done("changes.yaml")
+    assert sorted(place.query("SELECT id, gate, at FROM gates")) == [(1, "A9", 15), (3, "C4", 35)]
 
 
 def test_what_is_wrong_is_told_in_one_sentence(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_the_page_works_and_a_killed_run_is_finished_by_the_next(tmp_path: Path)
         done = run_beside(tmp_path, command)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     assert rows(tmp_path) == sent
-    [text] = PAGE.blocks("python")
+    text = PAGE.blocks("python")[0]
     read = subprocess.run([sys.executable, "-c", text], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert read.stdout.startswith("900 rows; last batch: 0 at position ")
     with closing(SqlCatalog("default", uri=f"sqlite:///{tmp_path}/catalog.db")) as catalog:
@@ -80,6 +80,37 @@ def test_a_run_that_is_killed_at_every_step_delivers_exactly(tmp_path: Path) -> 
     verified = run_beside(tmp_path, "penstock verify iceberg.yaml")
     assert verified.returncode == 0, verified.stdout + verified.stderr
     assert list(tmp_path.rglob("*.staged")) == []
+
+
+def test_partitions_are_hidden_as_the_page_says_whatever_is_killed(tmp_path: Path) -> None:
+    """Tasks of Spark make the values; who filters by a column skips files of other partitions of it."""
+    [sink] = [block for block in PAGE.blocks("yaml") if "bucket(4, id)" in block]
+    [by] = [line for line in sink.splitlines() if "partition_by" in line]
+    sent = placed(tmp_path, ("    partition_by: [month]", by))
+    assert run(tmp_path, "penstock run iceberg.yaml", faults="iceberg.commit=kill").returncode != 0
+    for command in PAGE.commands:
+        done = run_beside(tmp_path, command)
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    assert rows(tmp_path) == sent
+    with closing(SqlCatalog("default", uri=f"sqlite:///{tmp_path}/catalog.db")) as catalog:
+        table = catalog.load_table("shop.flights")
+        assert [field.name for field in table.spec().fields] == ["month", "origin_trunc", "id_bucket"]
+        every, one = (len(list(table.scan(row_filter=where).plan_files())) for where in ("id >= 0", "id = 7"))
+        assert 0 < one <= every // 3
+
+
+def test_a_branch_is_audited_and_published_as_the_page_says(tmp_path: Path) -> None:
+    [sink] = [block for block in PAGE.blocks("yaml") if "branch: audit" in block]
+    [branch] = [line for line in sink.splitlines() if "branch:" in line]
+    sent = placed(tmp_path, ("    partition_by: [month]", branch))
+    for command in PAGE.commands:
+        done = run_beside(tmp_path, command)
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    assert rows(tmp_path) == Counter()
+    [audit] = [text for text in PAGE.blocks("python") if "audited" in text]
+    read = subprocess.run([sys.executable, "-c", audit], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert read.stdout == "900 rows to audit\n"
+    assert rows(tmp_path) == sent
 
 
 def maintained(directory: Path) -> "Counter[tuple[object, ...]]":

@@ -16,6 +16,7 @@ from tests.architecture.reading import ROOT
 from tests.crash.kafka_world import kafka_jars
 from tests.servers.fixtures import server, unique
 from tests.servers.kafka import ends_of, is_open, records
+from tests.spark.page import write_changes
 from tests.spark.test_kafka_sink_page import Place
 from tests.spark.test_readme import feed, lake
 
@@ -142,3 +143,24 @@ def test_a_column_that_is_not_there_is_told_before_the_start(tmp_path: Path) -> 
         done = copy.run(f"penstock {command} copy.yaml")
         assert done.returncode == 2, done.stdout + done.stderr
         assert "takes a column 'nobody' for its records, and the rows have key, value, headers" in done.stderr
+
+
+class Changes(Place):
+    """The page's pipeline of changes."""
+
+    file, name = "changes.yaml", "gates-kafka"
+    page = section("Rows that delete")
+    pipeline = pipeline_of(page).replace("topic: gates", "topic: flights")
+
+
+def test_rows_that_delete_become_tombstones(tmp_path: Path) -> None:
+    place = Changes(tmp_path)
+    write_changes(tmp_path, (tmp_path / "changes.yaml").read_text())
+    for command in re.findall(r"^penstock .*$", place.page, re.MULTILINE):
+        done = place.run(command)
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    found = [(message.key(), message.value()) for message in records(place.running.bootstrap, place.topic)]
+    assert Counter(key for key, value in found if value is None) == Counter([b"2", b"7", b"3"])
+    newest = {key: json.loads(value) for key, value in found if value is not None and dict(found)[key] is not None}
+    assert newest == {b"1": {"gate": "A9", "at": 15}, b"3": {"gate": "C4", "at": 35}}
+    assert len(found) == 8

@@ -6,14 +6,13 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pytest
 
-from tests.spark.page import Page, SqlitePlace
+from tests.spark.page import Page, SqlitePlace, write_changes
 from tests.spark.test_readme import feed
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 PAGE = Page("selection")
 [QUERIES] = PAGE.blocks("sql")
-OF_CHANGES = [command for command in PAGE.commands if "changes.yaml" in command]
 
 
 class SelectionPlace(SqlitePlace):
@@ -28,11 +27,7 @@ def test_the_page_works_and_a_killed_run_is_finished_by_the_next(tmp_path: Path)
     assert place.run("penstock run selection.yaml", faults="sqlite.commit=kill").returncode != 0
     explained = " ".join(place.run("penstock explain selection.yaml").stdout.split())
     assert "rows where delay > 0; columns id, origin, delay / 60 AS hours" in explained
-    for command in PAGE.commands:
-        if command in OF_CHANGES:
-            continue
-        done = place.run(command)
-        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    place.assert_done("selection.yaml")
     late = Counter((row[0], row[1], row[3] / 60) for row in sent.elements() if row[3] is not None and row[3] > 0)
     assert Counter(place.query("SELECT id, origin, hours FROM late")) == late
     assert late
@@ -47,16 +42,8 @@ def test_the_page_works_and_a_killed_run_is_finished_by_the_next(tmp_path: Path)
 
 def test_rows_that_delete(tmp_path: Path) -> None:
     place = SelectionPlace(tmp_path)
-    (tmp_path / "changes.yaml").write_text(PAGE.blocks("yaml")[1])
-    (tmp_path / "changes").mkdir()
-    for name, rows in {
-        "1.csv": ["i,1,A1,10", "i,2,B2,20", "u,1,A9,15", ",3,C3,30"],
-        "2.csv": ["d,2,,", "d,7,,", "d,3,C3,30", "i,3,C4,35"],
-    }.items():
-        (tmp_path / "changes" / name).write_text("\n".join(rows) + "\n")
+    write_changes(tmp_path, PAGE.blocks("yaml")[1])
     explained = " ".join(place.run("penstock explain changes.yaml").stdout.split())
     assert "all columns but op; deletes where op = 'd'" in explained
-    for command in OF_CHANGES:
-        done = place.run(command)
-        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    place.assert_done("changes.yaml")
     assert sorted(place.query("SELECT id, gate, at FROM gates")) == [(1, "A9", 15), (3, "C4", 35)]

@@ -4,10 +4,13 @@ from functools import cache
 from typing import Any
 
 from tests.servers.fixtures import server, unique
-from tests.unit.table_target import spark_schema, targets_of
+from tests.unit.table_target import DeletingByName, spark_schema, targets_of
 
 from penstock.core.model import SinkName
+from penstock.sink.cassandra import load
+from penstock.sink.cassandra.database import StepRetry
 from penstock.sink.cassandra.sink import CassandraSink
+from penstock.spark.schema import arrow_schema
 from penstock.testing.conformance import SinkRig
 
 KEYSPACE = "unit"
@@ -21,7 +24,7 @@ def keyspace() -> Any:
     return running
 
 
-class TableRig(SinkRig):
+class TableRig(DeletingByName, SinkRig):
     """`created`: the CQL that makes the table, with `{}` for its name; without it, the sink makes it."""
 
     def __init__(self, directory, *, schema=None, created=None, port=None, **options):
@@ -59,3 +62,9 @@ class TableRig(SinkRig):
 
 
 targets = targets_of(TableRig)
+
+
+def write_late(table, sink, rows, *, at_us):
+    """Write `rows` as a driver does that took this time stamp before it stood still."""
+    writer = load.Writer(StepRetry(sink._database, wait_s=60), sink._target, arrow_schema(table.rig.schema), dated=[])
+    writer.write(iter([rows]), at_us=at_us)

@@ -118,6 +118,10 @@ PLACES = {
         "sasl.username: u, sasl.password: SECRET}",
         "Kafka.options",
     ),
+    "delete_when of a kafka sink": kafka_sink(
+        f"bootstrap: '{NOBODY}', topic: t, key: value, value: json, delete_when: \"CAST(value AS STRING) = '${{S}}'\"",
+        "Kafka.delete_when",
+    ),
     "event hubs sink": kafka_sink(f"connection_string: {EVENT_HUBS}, topic: t", "Kafka.connection_string"),
     "amazon account": sink(f"type: parquet, accounts: {{a: {{url: 's3://bucket/x', options: {S3}}}}}", "Account.options"),
     "azure account": sink(
@@ -233,7 +237,8 @@ NAMES = frozenset({
     *("Source.format", "Source.table", "Source.mirror_offsets_to", "Watermark.column", "Coded.subject"),
     *("Registry.user", "Registry.ca_file", "Registry.certificate_file", "Registry.key_file"),
     *("TakesRows.exclude", "Parquet.unrouted", "Parquet.partition_by", "Route.column", "Route.hash"),
-    *("LakeTable.key", "LakeTable.sequence_by", "LakeTable.partition_by", "Iceberg.catalog_name", "Iceberg.table"),
+    *("LakeTable.key", "LakeTable.sequence_by", "LakeTable.partition_by", "Iceberg.catalog_name"),
+    *("Iceberg.table", "Iceberg.branch", "Iceberg.partition_by"),
     *("Table.table", "Table.key", "PostgreSQL.table", "MySQL.table", "Redshift.table", "SQLServer.table", "Cassandra.table"),
     *("Cassandra.key", "Cassandra.partition_by", "DBAPI.table", "DBAPI.key", "DBAPI.driver", "Merge.file"),
     *("Kafka.topic", "Kafka.topics", "Kafka.marker_topic", "Kafka.key", "Kafka.headers", "Kafka.partition"),

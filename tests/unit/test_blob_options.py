@@ -6,7 +6,6 @@ import re
 import socket
 import sys
 import threading
-import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -107,10 +106,13 @@ def test_threads_that_begin_at_once_make_one_client(
 ) -> None:
     """Each takes a client library a tenth of a second, and all but one would be thrown away."""
     store, made, start = open_store(PLACES[kind], options=options), [], threading.Barrier(8)
+    another = threading.Event()
 
     def make(process: int, *settings: object) -> MagicMock:
         made.append(process)
-        time.sleep(0.05)  # the other threads come meanwhile
+        if len(made) > 1:
+            another.set()
+        another.wait(0.05)  # while the other threads come
         return MagicMock()
 
     def client(_: int) -> object:

@@ -65,6 +65,6 @@ def test_values_are_read_back_and_found(tmp_path: Path) -> None:
     statistics = str(footer_notes(footers[0], schema)[STATISTICS])
     file = TableFile(path=path.name, size_bytes=path.stat().st_size, values={}, statistics=statistics)
     with table.transaction() as transaction, transaction.update_snapshot().merge_append() as append:
-        append.append_data_file(data_file(file, table.schema(), location=f"file://{path}", spec_id=0))
+        append.append_data_file(data_file(file, table.schema(), location=f"file://{path}", spec=table.spec()))
     assert table.scan().to_arrow().to_pylist() == rows
     assert {query: table.scan(row_filter=query).to_arrow().num_rows for query in FOUND} == FOUND

@@ -41,6 +41,7 @@ def test_a_value_is_said_in_few_words(value, found):
         ({"value": {}}, "value should have json or column"),
         ({"value": {"json": ["a"], "column": "a"}}, "value should have json or column"),
         ({"value": {"jsno": ["a"]}}, "Did you mean json"),
+        ({"value": "json", "delete_when": "gone"}, "delete_when is given, but the records have no key"),
         ({"key": "id"}, "key goes with `value`, which is missing"),
         ({"value": "json", "topics": ["other"]}, "go with a column `topic` of the rows"),
     ],

@@ -16,6 +16,10 @@ POSTGRES_FORM = "postgresql://user:password@host:5432/database"
 
 OTHERS = "Other catalogs (Glue, Hive) are not supported by this version."
 MISFIT = "sinks.lake.write does not go with output_mode:"
+TERM = "a column or one of bucket, truncate, years, months, days, hours of one"
+FIRST = ", with a whole number first"
+EXPIRES = "expire_snapshots_after is given"
+TERMS = "Write a column, or days(column), bucket(16, column) or truncate(4, column), say. Rename a column that has such a name."
 ICEBERG = ("type: iceberg", "catalog: 'sqlite:///c.db'", "table: shop.orders", "warehouse: ./ware")
 
 
@@ -31,6 +35,31 @@ ICEBERG = ("type: iceberg", "catalog: 'sqlite:///c.db'", "table: shop.orders", "
             lake("type: delta", "path: ./t", "write: overwrite_partitions"),
             "f.yaml:6: sinks.lake.partition_by is missing, but write: overwrite_partitions needs it.",
             "Add partition_by: [columns].",
+        ),
+        (
+            lake(*ICEBERG, "branch: 'a b'"),
+            "f.yaml:11: sinks.lake.branch should be a name of letters, digits, dots, dashes and underscores, found 'a b'.",
+            "Write audit, say.",
+        ),
+        (
+            lake(*ICEBERG, "branch: audit", "maintenance: {expire_snapshots_after: 5d}"),
+            f"f.yaml:12: sinks.lake.maintenance.{EXPIRES}, but branch is audit: snapshots of main would leave.",
+            "Leave it out, and let what writes main expire snapshots.",
+        ),
+        (
+            lake(*ICEBERG, "partition_by: [region, 'weeks(created_at)']"),
+            f"f.yaml:11: sinks.lake.partition_by has 'weeks(created_at)', expected {TERM}.",
+            TERMS,
+        ),
+        (
+            lake(*ICEBERG, "partition_by: ['bucket(0, id)']"),
+            "f.yaml:11: sinks.lake.partition_by has 'bucket(0, id)', expected N from 1 to 2147483647, found 0.",
+            TERMS,
+        ),
+        (
+            lake(*ICEBERG, "partition_by: ['truncate(name, 4)']"),
+            f"f.yaml:11: sinks.lake.partition_by has 'truncate(name, 4)', expected truncate(W, column){FIRST}.",
+            TERMS,
         ),
         (
             lake("type: delta", "path: ./t", "write: replace"),
@@ -216,3 +245,9 @@ def test_maintenance_of_iceberg(tmp_path: Path) -> None:
     assert sink.maintenance is not None
     found = sink.maintenance
     assert (found.every, found.compact, found.expire_snapshots_after, found.retain_last) == (7, None, 432_000_000, 10)
+
+
+def test_terms_of_partition_by_have_one_spelling() -> None:
+    given = ["region", "Day(created_at)", "bucket(16,id)", "truncate( 4, `name` )"]
+    found = Iceberg(catalog="sqlite:////c.db", table="shop.orders", warehouse="/ware", partition_by=given)
+    assert found.partition_by == ("region", "days(created_at)", "bucket(16, id)", "truncate(4, name)")

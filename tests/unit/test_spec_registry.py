@@ -106,6 +106,13 @@ def sink(topic="out", **encode):
     return Kafka(bootstrap="host:9092", topic=topic, encode={"value": "avro", "registry": {"url": URL}, **encode}, **more)
 
 
+def test_rows_do_not_delete_by_columns_that_are_encoded():
+    """NULL in the column `value` is a tombstone, too."""
+    with pytest.raises(Usage, match="delete_when does not go with `encode`") as raised:
+        Kafka(bootstrap="host:9092", topic="out", encode={"value": "avro", "registry": {"url": URL}}, delete_when="gone")
+    assert "Select NULL as value" in raised.value.remedy
+
+
 def test_records_that_a_sink_makes_are_not_encoded():
     given = {"value": "avro", "registry": {"url": URL}}
     with pytest.raises(Usage, match=r"encode does not go with `value`"):

@@ -304,6 +304,7 @@ def _kafka(name: SinkName, settings: Kafka, plan: DeliveryPlan) -> Sink:
         timeout_ms=settings.transaction_timeout,
         keyed=settings.mode == "keyed",
         record_columns=_record_columns(settings),
+        deletes=settings.deletes is not None,
     )
 
 

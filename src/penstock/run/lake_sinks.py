@@ -42,7 +42,7 @@ def iceberg_sink(name: SinkName, settings: Iceberg, *, pipeline: PipelineName, s
 
     place, given = place_of(settings.url, settings.options), settings.maintenance
     catalog = CatalogAddress(url=settings.catalog, name=settings.catalog_name, options=settings.catalog_options)
-    table = IcebergTable(catalog=catalog, name=settings.table, place=place)
+    table = IcebergTable(catalog=catalog, name=settings.table, place=place, branch=settings.branch)
     cleaner = None
     if given is not None and given.expire_snapshots_after is not None:
         cleaner = Expiry(log=table, after_ms=given.expire_snapshots_after, retain_last=given.retain_last, now_ms=now_ms)

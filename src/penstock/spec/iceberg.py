@@ -10,9 +10,11 @@ from pydantic import AfterValidator, Field, model_validator
 from typing_extensions import Self
 
 from penstock.blob.url import scheme_of
+from penstock.core.partition_term import looks_like_term, parse_term
+from penstock.errors import Usage
 from penstock.spec.complaint import complaint_error
 from penstock.spec.lake import LakeTable, LakeWrite, PageCompression
-from penstock.spec.location import GivenColumns
+from penstock.spec.location import Columns, GivenColumns
 from penstock.spec.maintenance import IcebergMaintenance
 from penstock.spec.place import AccountUrl, CatalogUrl, local_path
 from penstock.spec.scalar import SchemaChanges
@@ -20,6 +22,7 @@ from penstock.spec.source import Options
 
 _OF_SERVERS = ("token", "credential", "oauth2-server-uri", "scope", "audience", "resource", "warehouse", "prefix")
 _NAME = re.compile(r"\w+(?:\.\w+)+", re.ASCII)
+_BRANCH = re.compile(r"\w[\w.-]*", re.ASCII)
 _LOST_IN_URL = re.compile(r"[?#\x00-\x1f\x7f]|;[^/]*$")
 """What ends the path of a URL for readers of Iceberg."""
 
@@ -47,6 +50,26 @@ def _warehouse(path: str) -> str:
     return path
 
 
+def _branch(name: str) -> str:
+    if not _BRANCH.fullmatch(name):
+        raise complaint_error(
+            f"should be a name of letters, digits, dots, dashes and underscores, found {name!r}", remedy="Write audit, say."
+        )
+    return name
+
+
+def _partitions(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names with every term in its one spelling."""
+    return tuple(map(_partition, names))
+
+
+def _partition(name: str) -> str:
+    try:
+        return str(parse_term(name)) if looks_like_term(name) else name
+    except Usage as wrong:
+        raise complaint_error(wrong.message.removeprefix("partition_by ").rstrip("."), remedy=wrong.remedy) from None
+
+
 class Iceberg(LakeTable):
     """A table of an Iceberg catalog: every batch is one commit, together with what says that it is there."""
 
@@ -68,6 +91,16 @@ class Iceberg(LakeTable):
         description="A directory, relative to the pipeline file, which must be mounted at the same path everywhere; or the URL "
         "of a store, as an account has it. The table is at `<warehouse>/<namespace>/<name>` in it."
     )
+    branch: Annotated[str, AfterValidator(_branch)] = Field(
+        default="main",
+        description="The branch of the table that is written, for write-audit-publish. "
+        "Another one than `main` begins where `main` is, and `main` stays as it is.",
+    )
+    partition_by: Annotated[Columns, AfterValidator(_partitions)] = Field(
+        default=(),
+        description="What the table is partitioned by: columns, each by its value, and `years(column)`, `months(column)`, "
+        "`days(column)`, `hours(column)`, `bucket(16, column)` and `truncate(4, column)`.",
+    )
     maintenance: IcebergMaintenance | None = Field(
         default=None,
         description="What Penstock does in the table beside its deliveries: `{compact: true, expire_snapshots_after: 5d}`. "
@@ -84,6 +117,7 @@ class Iceberg(LakeTable):
             catalog_options: Mapping[str, Any] = ...,
             table: str,
             warehouse: str | PathLike[str],
+            branch: str = "main",
             maintenance: "IcebergMaintenance | Mapping[str, Any] | None" = None,
             options: Mapping[str, Any] = ...,
             write: LakeWrite = "append",
@@ -108,6 +142,16 @@ class Iceberg(LakeTable):
         if unknown is not None:
             raise complaint_error(
                 "is not a known option", remedy=f"The options are {', '.join(_OF_SERVERS)}.", at=("catalog_options", unknown)
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _expires_no_other_branch(self) -> Self:
+        if self.branch != "main" and self.maintenance is not None and self.maintenance.expire_snapshots_after is not None:
+            raise complaint_error(
+                f"is given, but branch is {self.branch}: snapshots of main would leave",
+                remedy="Leave it out, and let what writes main expire snapshots.",
+                at=("maintenance", "expire_snapshots_after"),
             )
         return self
 

@@ -13,9 +13,10 @@ from penstock.spec.kafka_options import ConnectionString, hubs_of
 from penstock.spec.location import Columns, GivenColumns, as_tuple
 from penstock.spec.registry import Encode, require_subjects
 from penstock.spec.scalar import Duration, Size
-from penstock.spec.selection import TakesRows
+from penstock.spec.selection import DeletesRows
 from penstock.spec.settings import OneKey
 from penstock.spec.source import Options
+from penstock.spec.sql import SQL
 from penstock.support.secret import scheme_only
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -105,7 +106,7 @@ Value = Annotated[RecordValue, BeforeValidator(_value, json_schema_input_type=Li
 """A record's value, or just `json`: all columns as one object."""
 
 
-class Kafka(TakesRows):
+class Kafka(DeletesRows):
     """Topics of Kafka: rows and marker in one transaction. Columns: `value`; if wanted `key`, `headers`, `partition`, `topic`."""
 
     type: Literal["kafka"] = Field(default="kafka", description="`kafka`: topics of Kafka.")
@@ -155,6 +156,11 @@ class Kafka(TakesRows):
         "for some, `{column: name}` for a column as it is. Without it rows have the columns of records.",
     )
     key: str | None = Field(default=None, min_length=1, description="With `value`: the column that is a record's key.")
+    delete_when: SQL | None = Field(
+        default=None,
+        description="A Spark SQL predicate. A row for which it is true becomes a tombstone, a record of its key without a value. "
+        "It may use columns that are not written.",
+    )
     headers: str | None = Field(default=None, min_length=1, description="With `value`: the column of a record's headers.")
     partition: str | None = Field(default=None, min_length=1, description="With `value`: the column of a record's partition.")
     encode: Encode | None = Field(
@@ -183,6 +189,7 @@ class Kafka(TakesRows):
             transaction_timeout: int | str = "1m",
             value: "RecordValue | Mapping[str, Any] | str | None" = None,
             key: str | None = None,
+            delete_when: str | None = None,
             headers: str | None = None,
             partition: str | None = None,
             encode: "Encode | Mapping[str, Any] | None" = None,
@@ -248,6 +255,20 @@ class Kafka(TakesRows):
                 "does not go with `value`: what is encoded are the columns of records that the transform selects",
                 remedy="Take `value` out and select key and value in the transform, or take `encode` out.",
                 at=("encode",),
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _deletes_by_key(self) -> Self:
+        if self.delete_when is not None and self.value is not None and self.key is None:
+            raise complaint_error(
+                "is given, but the records have no key, by which a row deletes", remedy="Add key: column.", at=("delete_when",)
+            )
+        if self.delete_when is not None and self.encode is not None:
+            raise complaint_error(
+                "does not go with `encode`: it would be computed from columns that are encoded by then",
+                remedy="Select NULL as value in the transform, with its type: such a row becomes a tombstone.",
+                at=("delete_when",),
             )
         return self
 

@@ -9,14 +9,14 @@ from typing_extensions import Self
 from penstock.spec.complaint import complaint_error
 from penstock.spec.location import Columns
 from penstock.spec.scalar import SchemaChanges, Size
-from penstock.spec.selection import DeletesRows
+from penstock.spec.selection import UpsertsOrDeletes
 from penstock.spec.source import Options
 
 LakeWrite: TypeAlias = Literal["append", "upsert", "insert_if_absent", "replace", "overwrite_partitions"]
 PageCompression: TypeAlias = Literal["zstd", "snappy", "gzip", "lz4", "brotli", "none"]
 
 
-class LakeTable(DeletesRows):
+class LakeTable(UpsertsOrDeletes):
     """Base of the settings of tables whose files are Parquet, and whose log or catalog lists them."""
 
     options: Options = Field(default_factory=dict, description="Options of the store, as an account there has them.")

@@ -66,16 +66,13 @@ class TakesRows(Settings):
 
 
 class DeletesRows(TakesRows):
-    """Base of the settings of sinks in which a row can delete the one with its key."""
+    """Base of the settings of sinks in which a row can delete what is there under its key."""
 
     delete_when: SQL | None = Field(
         default=None,
         description="With `write: upsert`: a Spark SQL predicate. A row for which it is true deletes the row with its key; "
         "one that is not there is no error. It may use columns that are not written.",
     )
-
-    if TYPE_CHECKING:
-        write: str
 
     @classmethod
     def valid_keys(cls) -> tuple[str, ...]:
@@ -87,6 +84,13 @@ class DeletesRows(TakesRows):
     @property
     def deletes(self) -> str | None:
         return self.delete_when
+
+
+class UpsertsOrDeletes(DeletesRows):
+    """Base of the settings of sinks into tables in which a row of `write: upsert` can delete the one with its key."""
+
+    if TYPE_CHECKING:
+        write: str
 
     @model_validator(mode="after")
     def _deletes_by_key(self) -> Self:

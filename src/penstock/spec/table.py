@@ -25,7 +25,7 @@ from penstock.spec.place import (
     same_or_nested,
 )
 from penstock.spec.scalar import Duration, ModuleName, SchemaChanges, WideningChanges
-from penstock.spec.selection import DeletesRows, TakesRows
+from penstock.spec.selection import TakesRows, UpsertsOrDeletes
 from penstock.spec.settings import OneKey
 from penstock.spec.sql import SQL, SQLType
 from penstock.support.secret import redact, remember_options
@@ -77,7 +77,7 @@ class TableAtURL(Table):
         return redact(self.url)
 
 
-class FileTable(TableAtURL, DeletesRows):
+class FileTable(TableAtURL, UpsertsOrDeletes):
     """A table of a database that is one file."""
 
     write: Write = Field(
@@ -163,7 +163,7 @@ class Merge(OneKey):
             raise Usage(f"The SQL of `merge` cannot be read: {cause}.", remedy="Correct `merge.file`.") from cause
 
 
-class ServedTable(TableAtURL, DeletesRows):
+class ServedTable(TableAtURL, UpsertsOrDeletes):
     """A table of a database on a server."""
 
     write: ServedWrite = Field(
@@ -248,7 +248,7 @@ class MySQL(ServedTable, init=False):
         return self.url.partition("://")[2], self.table.lower()  # some servers compare names without case
 
 
-class Warehouse(TableAtURL, DeletesRows):
+class Warehouse(TableAtURL, UpsertsOrDeletes):
     """A table of a database that Penstock was not run against yet. Names are compared without case."""
 
     write: Write = Field(
@@ -303,7 +303,7 @@ class SQLServer(Warehouse, init=False):
     table: str = Field(min_length=1, description="`schema.table`, or `table` in `dbo`; parts with dots in double quotes.")
 
 
-class Cassandra(TableAtURL):
+class Cassandra(TableAtURL, UpsertsOrDeletes):
     """A table of Cassandra: keyed writes at one time stamp a batch, which may be repeated; readers may see a part of a batch."""
 
     type: Literal["cassandra"] = Field(default="cassandra", description="`cassandra`: a table of Cassandra.")
@@ -337,6 +337,7 @@ class Cassandra(TableAtURL):
             key: GivenColumns,
             partition_by: GivenColumns = (),
             write: Literal["append", "upsert"] = "upsert",
+            delete_when: str | None = None,
             create: bool = True,
             schema_changes: SchemaChanges = "fail",
             where: str | None = None,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from penstock.core.deletes import split_deletes
 from penstock.core.model import DIGEST_MODULUS, Totals
 from penstock.core.row_hash import row_hashes
 from penstock.errors import ContentConflict
@@ -28,7 +29,7 @@ class SupersededRows:
 
 
 def repeated_in(rows: Rows, target: Target) -> SupersededRows:
-    """Find the superseded rows. Needs memory for 8 bytes a row, and for those keys that may be repeated."""
+    """Find the superseded rows, whether they delete or not. Needs memory for 8 bytes a row and for keys that may be repeated."""
     hashes = [np.asarray(row_hashes(batch.select(target.key), target.row_digest)) for batch in rows()]
     every = np.concatenate(hashes) if hashes else np.empty(0, np.uint64)
     values, counts = np.unique(every, return_counts=True)
@@ -53,7 +54,8 @@ def _looked_up(
         here = numbers[(numbers >= start) & (numbers < start + batch.num_rows)]
         chosen = batch.take(pa.array(here - start))
         keys = zip(*(chosen.column(name).to_pylist() for name in target.key), strict=True)
-        yield from zip(here.tolist(), keys, row_hashes(chosen, target.row_digest).to_pylist(), strict=True)
+        plain = split_deletes(chosen)[0] if target.deletes else chosen
+        yield from zip(here.tolist(), keys, row_hashes(plain, target.row_digest).to_pylist(), strict=True)
         start += batch.num_rows
 
 

@@ -6,17 +6,19 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.core.deletes import split_deletes, without_deleting
 from penstock.core.faults import FaultPoint
+from penstock.core.model import Totals
 from penstock.sink.cassandra.database import Connection, Row, StepRetry
 from penstock.sink.cassandra.errors import connection_lost, is_too_large
 from penstock.sink.cassandra.marker_store import Replaced
 from penstock.sink.cassandra.statements import statements_of
 from penstock.sink.cassandra.storage import STORAGES
-from penstock.sink.table.publication import totals_under_key
+from penstock.sink.table.publication import totals_of, totals_under_key
 from penstock.sink.table.target import Target
 
-READ = FaultPoint("cassandra.read", "The rows that a batch will replace are read.")
-WRITE = FaultPoint("cassandra.write", "Rows of a decided batch are written with its time stamp.")
+READ = FaultPoint("cassandra.read", "The rows that a batch will replace or delete are read.")
+WRITE = FaultPoint("cassandra.write", "Rows of a decided batch are written, or deleted, with its time stamp.")
 
 WAVE_ROWS = 5_000
 """Rows written before failed writes are looked for, and before memory for more rows is taken."""
@@ -28,9 +30,12 @@ _ASKED_KEYS = 40
 
 
 class Writer:
-    """Writes to one table and reads from it, with the retries of `StepRetry`."""
+    """Writes to one table and reads from it, with the retries of `StepRetry`.
 
-    def __init__(self, patience: StepRetry, target: Target, rows: "pa.Schema") -> None:
+    `dated`: the columns by which a row that a batch displaces has an age.
+    """
+
+    def __init__(self, patience: StepRetry, target: Target, rows: "pa.Schema", *, dated: Sequence[str]) -> None:
         self._patience = patience
         self._statements = statements_of(rows, target)
         self._schema = rows
@@ -38,30 +43,50 @@ class Writer:
         self._partition = self._key[: len(target.partition)]
         self._table = target.table
         self._row_digest = target.row_digest
-        others = [field for field in rows if field.name not in target.key]
-        # The column of a void may be a collection, which has no writetime.
-        dated = [field.name for field in others if not pa.types.is_null(field.type)]
+        self._deletes = target.deletes
         self._read_keys = self._statements.read_keys(dated)
 
     def displaced(self, batches: Iterator["pa.RecordBatch"]) -> Replaced:
         """Count and hash what the table holds under the keys of `batches`. Raises NotPublishedYet, PublishFailed."""
         return sum((self._displaced(wave) for wave in _waves(batches)), Replaced())
 
-    def write(self, batches: Iterator["pa.RecordBatch"], *, at_us: int) -> None:
-        """Write all rows, and return when every one was acknowledged. Raises NotPublishedYet, PublishFailed."""
-        for wave in _waves(batches):
-            row_bytes = max(1, wave.nbytes // wave.num_rows)
-            rows = [(*row, at_us) for row in zip(*map(STORAGES.values_of, wave.columns), strict=True)]
-            self._land(chunked(rows, self._partition, row_bytes=row_bytes))
+    def write(self, batches: Iterator["pa.RecordBatch"], *, at_us: int) -> Totals:
+        """Apply all rows, each of another key, and return when every one was acknowledged. Raises NotPublishedYet, PublishFailed.
 
-    def _land(self, chunks: list[Sequence[Row]]) -> None:
+        Returns the totals of those that delete.
+        """
+        return sum((self._write_wave(wave, at_us) for wave in _waves(batches)), Totals())
+
+    def _write_wave(self, wave: "pa.RecordBatch", at_us: int) -> Totals:
+        if not self._deletes:
+            self._insert(wave, at_us)
+            return Totals()
+        rows, deletes = split_deletes(wave)
+        deleting = rows.filter(deletes)
+        self._delete(deleting, at_us)
+        self._insert(without_deleting(wave), at_us)
+        return totals_of(iter([deleting]), self._row_digest)
+
+    def _insert(self, rows: "pa.RecordBatch", at_us: int) -> None:
+        values = [(*row, at_us) for row in zip(*map(STORAGES.values_of, rows.columns), strict=True)]
+        self._land(self._statements.insert, chunked(values, self._partition, row_bytes=_row_bytes(rows)))
+
+    def _delete(self, rows: "pa.RecordBatch", at_us: int) -> None:
+        keys = [(at_us, *key) for key in self._keys_of(rows)]
+        partition = range(1, 1 + len(self._partition))
+        self._land(self._statements.delete, chunked(keys, partition, row_bytes=_row_bytes(rows)))
+
+    def _keys_of(self, rows: "pa.RecordBatch") -> Iterator[Row]:
+        return zip(*(STORAGES.values_of(rows.column(at)) for at in self._key), strict=True)
+
+    def _land(self, statement: str, chunks: list[Sequence[Row]]) -> None:
         left = chunks
 
         def step(connection: Connection) -> None:
             nonlocal left
             while left:
                 with WRITE.around(error=connection_lost, lost=connection_lost):
-                    failed = connection.write(self._statements.insert, left)
+                    failed = connection.write(statement, left)
                 left = [part for chunk, error in failed for part in (_cut(chunk, 1) if is_too_large(error) else [chunk])]
                 for chunk, error in failed:
                     if not (len(chunk) > 1 and is_too_large(error)):
@@ -70,7 +95,7 @@ class Writer:
         self._patience(step)
 
     def _displaced(self, wave: "pa.RecordBatch") -> Replaced:
-        questions = _questions(zip(*(STORAGES.values_of(wave.column(at)) for at in self._key), strict=True))
+        questions = _questions(self._keys_of(wave))
 
         def step(connection: Connection) -> Replaced:
             with READ.around(error=connection_lost, lost=connection_lost):
@@ -119,6 +144,10 @@ def _waves(batches: Iterator["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
 def _joined(batches: Sequence["pa.RecordBatch"]) -> "pa.RecordBatch":
     [joined] = pa.Table.from_batches(batches).combine_chunks().to_batches()
     return joined
+
+
+def _row_bytes(rows: "pa.RecordBatch") -> int:
+    return max(1, int(rows.nbytes // max(1, rows.num_rows)))
 
 
 def _questions(keys: Iterator[Row]) -> list[Row]:

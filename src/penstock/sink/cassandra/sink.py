@@ -58,6 +58,7 @@ class CassandraSink(CatalogSink[Connection, TableSchema]):
                 write=filling.get("write", "upsert"),
                 key=tuple(filling.get("key", ())),
                 partition_by=tuple(partition_by),
+                deletes=filling.get("deletes", False),
             )
         self._database = Database(url, application=f"penstock:{self._name}")
         self._wait_s = wait_s
@@ -150,20 +151,20 @@ class CassandraSink(CatalogSink[Connection, TableSchema]):
     def _load_by(self, patience: StepRetry, markers: CassandraMarkerStore, publication: Publication, target: Target) -> Loaded:
         """Write the rows, after another check of the table: an alteration since the start would change what it stores."""
         schema = arrow_schema(publication.schema)
-        patience(lambda connection: self._require_still_fit(connection, schema, target))
+        table_schema = patience(lambda connection: self._require_still_fit(connection, schema, target))
         repeated = repeated_in(lambda: self._rows(publication), target)
         require_unique(repeated, target, publication.batch.batch_id)
-        writer = Writer(patience, target, schema)
+        writer = Writer(patience, target, schema, dated=tables.dated_columns(table_schema, schema, target))
 
         def displaced() -> Replaced:
             return Replaced() if target.write == "append" else writer.displaced(without(self._rows(publication), repeated))
 
         hidden_us = patience(lambda connection: tables.dropped_us(connection, target, schema.names))
         stamp = markers.stamped(publication, hidden_us=hidden_us, displaced=displaced)
-        writer.write(without(self._rows(publication), repeated), at_us=stamp.at_us)
-        return Loaded(rows=repeated.rows, displaced=stamp.displaced + repeated.totals)
+        deleting = writer.write(without(self._rows(publication), repeated), at_us=stamp.at_us)
+        return Loaded(rows=repeated.rows, displaced=stamp.displaced + repeated.totals + deleting)
 
-    def _require_still_fit(self, connection: Connection, schema: "pa.Schema", target: Target) -> None:
+    def _require_still_fit(self, connection: Connection, schema: "pa.Schema", target: Target) -> TableSchema:
         table_schema = self._table_schema(connection)
         if table_schema is None:
             raise PublishFailed(
@@ -171,6 +172,7 @@ class CassandraSink(CatalogSink[Connection, TableSchema]):
                 remedy="Restore it from a backup and start again: the batch is decided.",
             )
         self._tables.require_fit(connection, table_schema, schema, target, decided=True)
+        return table_schema
 
     def _rows(self, publication: Publication) -> Iterator["pa.RecordBatch"]:
         with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:

@@ -73,7 +73,9 @@ FORGET_BATCH = f"DELETE FROM {BATCH_TABLE} USING TIMESTAMP ? {_OF} AND position 
 NOW = "SELECT toUnixTimestamp(now()) FROM system.local"
 REPLICATION = "SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = ?"
 DURABLE = "SELECT durable_writes FROM system_schema.keyspaces WHERE keyspace_name = ?"
-TABLE = "SELECT default_time_to_live, flags FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?"
+TABLE = (
+    "SELECT default_time_to_live, gc_grace_seconds, flags FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?"
+)
 VIEW = "SELECT view_name FROM system_schema.views WHERE keyspace_name = ? AND view_name = ?"
 DROPPED = (
     "SELECT column_name, toUnixTimestamp(dropped_time) FROM system_schema.dropped_columns "
@@ -100,6 +102,12 @@ class TableStatements:
         """Writes one row, at a time stamp that is bound last; the row replaces one with an older time stamp."""
         columns = f"({_listed(self.columns)}) VALUES ({_places(self.columns)})"
         return f"INSERT INTO {quoted(self.table)} {columns} USING TIMESTAMP ?"
+
+    @property
+    def delete(self) -> str:
+        """Deletes one row, at a time stamp that is bound first: what was written with it or with an older one."""
+        key = " AND ".join(f"{quoted(name)} = ?" for name in self.key)
+        return f"DELETE FROM {quoted(self.table)} USING TIMESTAMP ? WHERE {key}"
 
     @property
     def read(self) -> str:

@@ -25,10 +25,16 @@ WRITES = ("append", "upsert")
 MAX_COLUMNS = 60_000
 _NAME = re.compile(r"\w{1,48}", re.ASCII)
 _SAFE_COPIES = 3
+_LEAST_GRACE_S = 3 * 3600
+"""As long as nodes keep what another one missed, by default."""
+_PLAIN_TYPES = frozenset({
+    "ascii", "bigint", "blob", "boolean", "date", "decimal", "double", "duration", "float", "inet", "int", "smallint", "text",
+    "time", "timestamp", "timeuuid", "tinyint", "uuid", "varchar", "varint",
+})  # fmt: skip
 _TTL_REMEDY = "ALTER TABLE {table} WITH default_time_to_live = 0, or use another table."
 
 
-def target_of(*, table: str, write: str, key: tuple[str, ...], partition_by: tuple[str, ...]) -> Target:
+def target_of(*, table: str, write: str, key: tuple[str, ...], partition_by: tuple[str, ...], deletes: bool = False) -> Target:
     """Return the target. Raises Usage for settings that no table could satisfy."""
     if write not in WRITES:
         raise Usage(
@@ -46,15 +52,15 @@ def target_of(*, table: str, write: str, key: tuple[str, ...], partition_by: tup
         raise Usage(f"`table` is {table!r}, expected 1 to 48 letters, digits and `_`.", remedy="Correct it.")
     if table in sql.OWN_TABLES:
         raise Usage(f"Table {table!r} is Penstock's own.", remedy="Choose another name for `table:`.")
-    return Target(table=table, write=write, key=key, partition=partition_by or key[:1], case_counts=True)
+    return Target(table=table, write=write, key=key, partition=partition_by or key[:1], case_counts=True, deletes=deletes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSchema(CatalogTable):
     """A table or a view. `partition` and `clustering` are its primary key, `static` the columns of a whole partition.
 
-    `counts`: it has counters. `lives_s`: seconds after which rows expire by default, 0 for never. `volatile_in`: the keyspace, if
-    it writes no commit log.
+    `counts`: it has counters. `lives_s`: seconds after which rows expire by default, 0 for never. `grace_s`: seconds after which
+    nodes may forget what was deleted. `volatile_in`: the keyspace, if it writes no commit log.
     """
 
     partition: tuple[str, ...] = ()
@@ -62,6 +68,7 @@ class TableSchema(CatalogTable):
     static: frozenset[str] = frozenset()
     counts: bool = False
     lives_s: int = 0
+    grace_s: int = 0
     volatile_in: str | None = None
 
 
@@ -78,7 +85,7 @@ def table_schema_of(connection: Connection, table: str) -> TableSchema | None:
         for kind in ("partition_key", "clustering", "static")
     }
     key = parts["partition_key"] + parts["clustering"]
-    [(lives_s, flags)] = found
+    [(lives_s, grace_s, flags)] = found
     [(durable,)] = connection.execute(sql.DURABLE, (connection.keyspace,))
     return TableSchema(
         kind="table",
@@ -88,6 +95,7 @@ def table_schema_of(connection: Connection, table: str) -> TableSchema | None:
         static=frozenset(parts["static"]),
         counts="counter" in (flags or ()) or any(declared == "counter" for *_, declared in columns),
         lives_s=lives_s or 0,
+        grace_s=grace_s or 0,
         volatile_in=None if durable else connection.keyspace,
     )
 
@@ -140,6 +148,32 @@ def misfit(found: TableSchema, table: str) -> Refused | None:
             remedy=_TTL_REMEDY.format(table=in_double_quotes(table)),
         )
     return None
+
+
+def _require_grace(found: TableSchema, target: Target) -> None:
+    """Raise Refused if rows are to be deleted, and nodes forget that while writes from before may still come in."""
+    if target.deletes and found.grace_s < _LEAST_GRACE_S:
+        raise Refused(
+            f"Table {target.table!r} has gc_grace_seconds = {found.grace_s}: after that, nodes may forget that a row was "
+            "deleted, and a late write, or a node that was away, brings it back.",
+            remedy=f"ALTER TABLE {in_double_quotes(target.table)} WITH gc_grace_seconds = 864000, and repair it more often.",
+        )
+
+
+def dated_columns(found: TableSchema, rows: "pa.Schema", target: Target) -> Sequence[str]:
+    """Return the columns by which a displaced row has an age: those that an upsert writes, all of the table where rows delete.
+
+    A column that no collection can be has one time stamp; a collection has none, or one for each element.
+    """
+    if target.deletes:
+        mine = {*target.key, *found.static}
+        return [column.name for column in found.columns if column.name not in mine and _has_one_age(column.declared)]
+    # The column of a void may be a collection.
+    return [field.name for field in rows if field.name not in target.key and not pa.types.is_null(field.type)]
+
+
+def _has_one_age(declared: str) -> bool:
+    return declared in _PLAIN_TYPES or declared.startswith(("frozen<", "vector<"))
 
 
 def _require_whole_key(found: TableSchema, target: Target, *, decided: bool) -> None:
@@ -214,6 +248,7 @@ class Tables(UserTables[Connection, TableSchema]):
         refusal = misfit(table_schema, target.table)
         if refusal is not None:
             raise refusal
+        _require_grace(table_schema, target)
         _require_whole_key(table_schema, target, decided=decided)
         static = sorted(table_schema.static.intersection(rows.names))
         if static:

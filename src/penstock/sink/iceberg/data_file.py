@@ -2,15 +2,17 @@
 
 import datetime as dt
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
 from pyiceberg.conversions import to_bytes
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
 from pyiceberg.types import (
+    BinaryType,
     BooleanType,
     DateType,
     DecimalType,
@@ -21,12 +23,14 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from penstock.sink.iceberg.partitions import NamedField, named_fields
 from penstock.sink.lake.log import TableFile
+from penstock.sink.parquet.layout import text_of_value
 
 _EPOCH = dt.date(1970, 1, 1)
 
 
-def data_file(file: TableFile, schema: Schema, *, location: str, spec_id: int) -> DataFile:
+def data_file(file: TableFile, schema: Schema, *, location: str, spec: PartitionSpec) -> DataFile:
     """Return the entry of `file` at `location`. Raises ValueError for statistics or values that do not fit the columns."""
     found = json.loads(file.statistics)
     nulls = _by_number(found["nullCount"], schema)
@@ -34,7 +38,7 @@ def data_file(file: TableFile, schema: Schema, *, location: str, spec_id: int) -
         content=DataFileContent.DATA,
         file_path=location,
         file_format=FileFormat.PARQUET,
-        partition=Record(*(value_of(text, primitive_of(schema.find_field(column))) for column, text in file.values.items())),
+        partition=Record(*(value_of(file.values[field.name], field.kind) for field in named_fields(spec, schema))),
         record_count=found["numRecords"],
         file_size_in_bytes=file.size_bytes,
         column_sizes={},
@@ -47,7 +51,7 @@ def data_file(file: TableFile, schema: Schema, *, location: str, spec_id: int) -
         split_offsets=None,
         equality_ids=None,
         sort_order_id=None,
-        spec_id=spec_id,
+        spec_id=spec.spec_id,
     )
 
 
@@ -57,16 +61,23 @@ def value_of(text: str | None, kind: PrimitiveType) -> Any:
         return text
     if isinstance(kind, BooleanType):
         return text == "true"
+    if isinstance(kind, BinaryType):
+        return bytes.fromhex(text)
+    if isinstance(kind, DecimalType):
+        return Decimal(text)
     return (dt.date.fromisoformat(text) - _EPOCH).days if isinstance(kind, DateType) else int(text)
 
 
+def partition_texts(values: Record, fields: Iterable[NamedField]) -> Mapping[str, str | None]:
+    """Return a file's partition values as decisions have them."""
+    return {field.name: text_of(values[field.at], field.kind) for field in fields}
+
+
 def text_of(value: Any, kind: PrimitiveType) -> str | None:
-    """Return the text of a partition value that manifests hold."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
+    """Return the text of a partition value that manifests hold, as decisions have it."""
     if isinstance(kind, DateType) and isinstance(value, int):
         return (_EPOCH + dt.timedelta(days=value)).isoformat()
-    return None if value is None else str(value)
+    return None if value is None else text_of_value(value)
 
 
 def primitive_of(field: NestedField) -> PrimitiveType:

@@ -30,9 +30,9 @@ from pyiceberg.exceptions import (
     UnauthorizedError,
 )
 from pyiceberg.manifest import DataFile
-from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, index_by_name
 from pyiceberg.table import Table, Transaction
+from pyiceberg.table.snapshots import Snapshot as Version
 from pyiceberg.table.update import (
     AssertLastAssignedFieldId,
     AssertTableUUID,
@@ -40,27 +40,36 @@ from pyiceberg.table.update import (
     SetPropertiesUpdate,
     TableRequirement,
 )
-from pyiceberg.transforms import IdentityTransform
 
 from penstock.core.faults import FaultPoint
 from penstock.core.high_water_mark import HighWaterMark
 from penstock.core.model import Json, PipelineName, Position, Publication, SinkName
-from penstock.errors import Failed, Refused, Retryable
+from penstock.errors import Conflict, Failed, Refused, Retryable
+from penstock.sink.iceberg.branch import MAIN, absence, beginning, head_of, is_missing, is_tag, require_holds
 from penstock.sink.iceberg.catalog import CatalogAddress
-from penstock.sink.iceberg.data_file import data_file, primitive_of, text_of
+from penstock.sink.iceberg.data_file import data_file, partition_texts, primitive_of
 from penstock.sink.iceberg.marker_notes import content_of, mark_of, notes_of
+from penstock.sink.iceberg.partitions import (
+    is_partitioned_anew,
+    is_written,
+    named_fields,
+    partition_names,
+    require_free_names,
+    spec_of,
+)
 from penstock.sink.iceberg.place import TablePlace
 from penstock.sink.iceberg.table_schema import iceberg_schema, require_fit, require_storable, spark_types
 from penstock.sink.iceberg.table_updates import as_rewrite, removal_of, same_refs
 from penstock.sink.lake.columns import require_partitions
 from penstock.sink.lake.log import Change, KeyRange, TableFile, TableLog, TableSnapshot, committing, first_line, prepare_failed
 from penstock.sink.lake.write_mode import APPEND, OVERWRITE_PARTITIONS, TableContent, WriteMode
+from penstock.sink.parquet.layout import texts_of
+from penstock.spark.schema import arrow_schema
 
 PREPARE = FaultPoint("iceberg.prepare", "The table is looked at, and created if it is missing.")
 LOOK = FaultPoint("iceberg.look", "The catalog is asked for the table's newest metadata, with the marker.")
 COMMIT = FaultPoint("iceberg.commit", "The files of a decided batch and the marker, or of a compaction, are committed.")
 
-_BRANCH: Final = "main"
 _FORMAT_VERSION: Final = 2
 _PROPERTIES: Final = {
     "format-version": str(_FORMAT_VERSION),
@@ -82,7 +91,7 @@ def iceberg_error(point: str) -> CommitStateUnknownException:
 
 @dataclass(frozen=True, kw_only=True)
 class IcebergTable(TableLog):
-    """The table `name` of a catalog, whose files are at `place`. It may not exist yet."""
+    """The table `name` of a catalog, whose files are at `place`, and its `branch`. It may not exist yet."""
 
     format: ClassVar = "Iceberg"
     library: ClassVar = f"pyiceberg {pyiceberg.__version__}"
@@ -91,10 +100,11 @@ class IcebergTable(TableLog):
     catalog: CatalogAddress
     name: str
     place: TablePlace
+    branch: str = MAIN
 
     @property
     def uri(self) -> str:
-        return f"{self.name} at {self.place.location}"
+        return f"{self.name} at {self.place.location}" + ("" if self.branch == MAIN else f", branch {self.branch}")
 
     def require_storable(self, schema: str, partition_by: Sequence[str]) -> None:
         require_storable(schema, partition_by)
@@ -140,12 +150,9 @@ class IcebergTable(TableLog):
         self.catalog.make_directory()
         with suppress(NamespaceAlreadyExistsError):
             self._client.create_namespace(namespace)
-        fields = [
-            PartitionField(columns.find_field(name).field_id, 1000 + at, IdentityTransform(), name)
-            for at, name in enumerate(partition_by)
-        ]
+        spec = spec_of(partition_by, columns)
         self._client.create_table(
-            self.name, columns, location=self.place.location, partition_spec=PartitionSpec(*fields), properties=dict(_PROPERTIES)
+            self.name, columns, location=self.place.location, partition_spec=spec, properties=dict(_PROPERTIES)
         )
 
     def remove(self, path: str) -> None:
@@ -166,15 +173,18 @@ class IcebergTable(TableLog):
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot(TableSnapshot):
-    """The table as the catalog showed it. Whatever is read of it stays as it was, and a commit on it knows what came since."""
+    """The table's branch as the catalog showed it. What is read of it stays as it was; a commit on it knows what came since."""
 
     table: Table
     log: IcebergTable
 
     @property
     def version(self) -> int:
-        newest = self.table.current_snapshot()
-        return 0 if newest is None else newest.sequence_number or 0
+        return 0 if self._head is None else self._head.sequence_number or 0
+
+    @cached_property
+    def _head(self) -> Version | None:
+        return head_of(self.table, self.log.branch)
 
     @property
     def next_version(self) -> int:
@@ -183,7 +193,7 @@ class Snapshot(TableSnapshot):
 
     @property
     def partition_by(self) -> tuple[str, ...]:
-        return tuple(field.name for field in self.table.spec().fields)
+        return partition_names(self.table.spec(), self.table.schema())
 
     @property
     def columns(self) -> Mapping[str, Json]:
@@ -199,13 +209,14 @@ class Snapshot(TableSnapshot):
         return "Put the table back as it was before that, by registering its metadata of then in the catalog,"
 
     def require_supported(self, mode: WriteMode) -> None:
-        unsupported = next(_unsupported(self.table, self.log.place.location, mode), None)
+        unsupported = next(_unsupported(self.table, self.log, mode), None)
         if unsupported is not None:
             what, remedy = unsupported
             raise Refused(f"The table {self.log.uri} {what}.", remedy=remedy)
 
     def require_fit(self, schema: str, partition_by: Sequence[str]) -> None:
         require_partitions(self.partition_by, partition_by, where=self.log.uri)
+        require_free_names(self.table.spec(), arrow_schema(schema).names, where=self.log.uri)
         require_fit(self.table.schema().model_dump_json(), schema, where=self.log.uri)
 
     def add_columns(self, schema: str, names: Sequence[str]) -> None:
@@ -219,15 +230,11 @@ class Snapshot(TableSnapshot):
             self._commit_once(transaction, last)
 
     def files(self, within: KeyRange | None = None) -> Iterator[TableFile]:
-        schema, specs, field_ids = self.table.schema(), self.table.specs(), self.field_ids
-        wanted = {} if within is None else within.partitions
-        partitions = {name: {*array.cast(pa.string()).to_pylist()} for name, array in wanted.items()}
+        schema, field_ids = self.table.schema(), self.field_ids
+        fields = {spec_id: named_fields(spec, schema) for spec_id, spec in self.table.specs().items()}
+        partitions = {} if within is None else {name: texts_of(values) for name, values in within.partitions.items()}
         for file in self._data_files:
-            kinds = {field.name: schema.find_field(field.source_id).field_type for field in specs[file.spec_id].fields}
-            values = {
-                name: text_of(file.partition[at], kind)  # type: ignore[arg-type]  # partition columns are plain
-                for at, (name, kind) in enumerate(kinds.items())
-            }
+            values = partition_texts(file.partition, fields[file.spec_id])
             if within is None or (_is_inside(values, partitions) and _may_hold(file, schema, within)):
                 path = file.file_path.removeprefix(self._data)
                 yield TableFile(path=path, size_bytes=file.file_size_in_bytes, values=values, field_ids=field_ids)
@@ -235,7 +242,7 @@ class Snapshot(TableSnapshot):
     @cached_property
     def _data_files(self) -> Sequence[DataFile]:
         """All data files of the snapshot; reads every manifest. Raises ValueError if there are delete files."""
-        tasks = list(self.table.scan().plan_files())
+        tasks = [] if self._head is None else list(self.table.scan(snapshot_id=self._head.snapshot_id).plan_files())
         if any(task.delete_files for task in tasks):
             raise ValueError("rows of it are deleted by delete files, which Penstock does not read")
         return [task.file for task in tasks]
@@ -265,8 +272,12 @@ class Snapshot(TableSnapshot):
 
     def _noted(self, pipeline: PipelineName, sink: SinkName) -> Mapping[str, Any] | None:
         """Return what the table's property says of the newest publication."""
-        text = self.table.properties.get(_key(pipeline, sink))
-        return None if text is None else json.loads(text)
+        key = _key(pipeline, sink)
+        text = self.table.properties.get(key)
+        noted = None if text is None else json.loads(text)
+        if noted is not None:
+            require_holds(self.table, self.log.branch, noted, key=key, title=self.log.title)
+        return noted
 
     def _noted_at(self, position: Position, pipeline: PipelineName, sink: SinkName) -> Mapping[str, Any] | None:
         """Return what the property, or the snapshots that are left, say of the publication at `position`."""
@@ -276,7 +287,8 @@ class Snapshot(TableSnapshot):
         return next((each for each in noted if each is not None and each["position"] == position), None)
 
     def commit(self, change: Change, publication: Publication) -> int:
-        notes = json.dumps(notes_of(change, publication), separators=(",", ":"))
+        branch = {} if self.log.branch == MAIN else {"branch": self.log.branch}
+        notes = json.dumps({**notes_of(change, publication), **branch}, separators=(",", ":"))
         noted = {_key(publication.pipeline, publication.sink): notes}
         return self._commit(change, noted, remedy="The batch is decided: mend the cause, and the next start publishes it.")
 
@@ -308,30 +320,50 @@ class Snapshot(TableSnapshot):
         return committing(self.log.title, CommitFailedException, remedy=remedy)
 
     def _commit(self, change: Change, noted: dict[str, str], *, remedy: str) -> int:
+        if is_missing(self.table, self.log.branch):
+            with self._committing(remedy):
+                self._begin_branch()
+            raise Conflict(f"branch {self.log.branch!r} was missing, and begins where main is")
         with self._committing(remedy):
             with COMMIT.around(error=iceberg_error, lost=iceberg_error):
                 self._make(change, noted)
             return self.version
+
+    def _begin_branch(self) -> None:
+        """Make the branch where `main` is, which gets an empty snapshot if it has none: no branch begins without one."""
+        main, transaction = self.table.current_snapshot(), self.table.transaction()
+        if main is None:
+            with transaction.update_snapshot().merge_append():
+                pass
+            self._commit_once(transaction)
+        else:
+            required = (*same_refs(self.table.metadata, is_local=False), absence(self.log.branch))
+            self.table._do_commit(updates=(beginning(self.log.branch, main),), requirements=required)
 
     def _make(self, change: Change, noted: dict[str, str]) -> None:
         """Make the change by a new snapshot, even if no file changes: a stale commit fails only where a newer snapshot is.
 
         `noted` goes into the snapshot's summary and, if rows change, into the table's properties.
         """
-        table, schema, spec_id = self.table, self.table.schema(), self.table.spec().spec_id
+        table, schema, spec = self.table, self.table.schema(), self.table.spec()
         there = {file.file_path: file for file in self._data_files} if change.removed else {}
         transaction = table.transaction()
-        update = transaction.update_snapshot(snapshot_properties=noted)
+        update = transaction.update_snapshot(snapshot_properties=noted, branch=self.log.branch)
         with update.overwrite() if change.removed else update.merge_append() as producer:
             for file in change.removed:
                 producer.delete_data_file(there[self._location(file)])
             for file in change.added:
-                producer.append_data_file(data_file(file, schema, location=self._location(file), spec_id=spec_id))
+                producer.append_data_file(data_file(file, schema, location=self._location(file), spec=spec))
         if change.is_rewrite:
             transaction._updates = as_rewrite(transaction._updates)
         else:
             transaction.set_properties(noted)
-        self._commit_once(transaction)
+        self._commit_once(transaction, *self._others_unmoved)
+
+    @property
+    def _others_unmoved(self) -> Sequence[TableRequirement]:
+        """The condition that no other branch moved: its commit has taken the number that a commit on this snapshot would get."""
+        return () if self.log.branch == MAIN else same_refs(self.table.metadata, is_local=False)
 
     def _commit_once(self, transaction: Transaction, *requirements: TableRequirement) -> None:
         """Make one attempt. `commit_transaction()` would answer a conflict by adding the files to the newest snapshot (I2)."""
@@ -355,8 +387,11 @@ def require_known_library() -> None:
         )
 
 
-def _unsupported(table: Table, location: str, mode: WriteMode) -> Iterator[tuple[str, str]]:
+def _unsupported(table: Table, log: IcebergTable, mode: WriteMode) -> Iterator[tuple[str, str]]:
     """Yield why the table is not written, and what helps."""
+    location, newest = log.place.location, head_of(table, log.branch)
+    if is_tag(table, log.branch):
+        yield f"has a tag named {log.branch!r}", "Set `branch` to another name: only commits move a branch, and none a tag."
     if table.location() != location:
         yield (
             f"lies at {table.location()}, not at {location}",
@@ -366,15 +401,14 @@ def _unsupported(table: Table, location: str, mode: WriteMode) -> Iterator[tuple
         what = f"is of format version {table.format_version}, which this version does not write"
         yield what, f"Name another table, or copy its rows into one of format version {_FORMAT_VERSION}."
     for field in table.spec().fields:
-        if not isinstance(field.transform, IdentityTransform) or table.schema().find_column_name(field.source_id) != field.name:
+        if not is_written(field, table.schema()):
             yield f"is partitioned by {field.transform}({field.name}), which this version does not write", f"{_ANOTHER}."
-    newest = table.current_snapshot()
     if newest is not None and newest.summary is not None and newest.summary.get("total-delete-files", "0") != "0":
         yield (
             "has rows that are deleted by delete files, which this version does not write",
             f"Have its files rewritten without them, by a compaction. {_ANOTHER}.",
         )
-    if mode.write == OVERWRITE_PARTITIONS and _is_partitioned_anew(table):
+    if mode.write == OVERWRITE_PARTITIONS and is_partitioned_anew(table, newest):
         yield (
             f"has files from before its partitioning was changed, beside write: {mode.write}",
             f"Have these files rewritten, or set write: append. {_ANOTHER}.",
@@ -382,15 +416,6 @@ def _unsupported(table: Table, location: str, mode: WriteMode) -> Iterator[tuple
     if mode.write != APPEND and len({*index_by_name(table.schema()).values()}) < table.metadata.last_column_id:
         # the marker counts its values, which readers find no more
         yield f"has lost a column, beside write: {mode.write}", f"Set write: append. {_ANOTHER}."
-
-
-def _is_partitioned_anew(table: Table) -> bool:
-    """Return whether a file was written under another partitioning: it may hold rows of any partition of today."""
-    newest, specs = table.current_snapshot(), table.specs()
-    manifests = () if newest is None else newest.manifests(table.io)
-    kept = (each for each in manifests if each.has_added_files() or each.has_existing_files())
-    there = {tuple(sorted(field.name for field in specs[each.partition_spec_id].fields)) for each in kept}
-    return bool(there - {tuple(sorted(field.name for field in table.spec().fields))})
 
 
 def _is_inside(values: Mapping[str, str | None], partitions: Mapping[str, Container[str | None]]) -> bool:

@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from penstock.core.model import Json
 from penstock.errors import Usage
+from penstock.sink.iceberg.partitions import require_unambiguous
 from penstock.sink.lake.columns import Column, require_columns
-from penstock.sink.parquet.layout import partition_columns, require_distinct
+from penstock.sink.parquet.layout import partitions, require_distinct
 from penstock.spark.schema import arrow_schema
 
 _KEPT: Final = {
@@ -45,7 +46,8 @@ def require_storable(spark_json: str, partition_by: Sequence[str]) -> None:
     iceberg_schema(spark_json)
     rows = arrow_schema(spark_json)
     require_distinct(rows, "Iceberg")
-    partition_columns(rows, tuple(partition_by))
+    require_unambiguous(partition_by, rows.names)
+    partitions(rows, partition_by)
 
 
 def require_fit(table: str, spark_json: str, *, where: str) -> None:

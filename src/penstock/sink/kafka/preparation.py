@@ -90,7 +90,7 @@ def require_schema_accepted(clients: Clients, wanted: KafkaSettings, schema: str
     """Raise what preparation would raise for such rows and topics. Changes nothing."""
     rows = arrow_schema(schema)
     with settings_of(wanted.sink):
-        require_columns(rows)
+        require_columns(rows, deletes=wanted.deletes)
     require_fit(require_topics(clients, wanted).values(), rows)
     markers = described(clients.admin, [wanted.target.markers])[wanted.target.markers]
     if markers is not None:
@@ -168,6 +168,7 @@ def row_validator_of(wanted: KafkaSettings, place: Place) -> TopicRowValidator:
         partitions={name: topic.partitions for name, topic in place.topics.items()},
         max_record_bytes=max_record_bytes(place.topics.values()),
         compacted=frozenset(name for name, topic in place.topics.items() if topic.is_compacted),
+        deletes=wanted.deletes,
     )
 
 

@@ -153,7 +153,7 @@ _HEADER_BYTES = 20
 class TopicRowValidator:
     """Checks a sink's rows in the tasks. Picklable. `partitions`: the number of partitions of each topic that takes rows.
 
-    `compacted`: the topics to which brokers accept no record without a key.
+    `compacted`: the topics to which brokers accept no record without a key. `deletes`: some records delete, by their key.
     """
 
     sink: SinkName
@@ -161,6 +161,7 @@ class TopicRowValidator:
     partitions: Mapping[str, int]
     max_record_bytes: int
     compacted: frozenset[str] = frozenset()
+    deletes: bool = False
 
     def __call__(self, rows: "pa.RecordBatch") -> None:
         """Raise StageFailed, naming the column, unless the topics accept every row."""
@@ -209,6 +210,10 @@ class TopicRowValidator:
             raise self._refusal(
                 f"NULL in column 'key', where topic {topic!r} is compacted",
                 "Filter such rows, or fill the column in the transform.",
+            )
+        if self.deletes and pc.any(pc.and_(rows.column(KEY).is_null(), rows.column(VALUE).is_null())).as_py():
+            raise self._refusal(
+                "NULL in column 'key' of a row that deletes", "Filter such rows, or fill the column in the transform."
             )
 
     def _topics_of(self, rows: "pa.RecordBatch") -> "pa.Array":

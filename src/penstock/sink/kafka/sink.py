@@ -50,6 +50,7 @@ from penstock.sink.kafka.preparation import (
 )
 from penstock.sink.kafka.records import HeadersHashed, RecordColumns, TopicRowValidator
 from penstock.sink.kafka.target import LANES, MARKERS, SCHEMA, KafkaSettings, TopicTarget, require_columns
+from penstock.sink.kafka.tombstones import Tombstones
 from penstock.sink.kafka.topics import SETTLED_S, await_settled, described, places_of
 from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpooledSink, SpoolRoot, SpoolStager
 from penstock.sink.table.preparation import settings_of
@@ -71,7 +72,8 @@ class KafkaSink(SpooledSink):
     far.
 
     `keyed`: no transactions, at least once; a header names each record, the same at every repetition. `record_columns`: which of
-    the pipeline's columns make a record; None: the columns already have the names of a record's parts.
+    the pipeline's columns make a record; None: the columns already have the names of a record's parts. `deletes`: rows come with
+    the column of `core.deletes`; one that deletes becomes a tombstone, a record of its key without a value.
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class KafkaSink(SpooledSink):
         timeout_ms: int = TRANSACTION_TIMEOUT_MS,
         keyed: bool = False,
         record_columns: RecordColumns | None = None,
+        deletes: bool = False,
         inline_limit_bytes: int = INLINE_LIMIT_BYTES,
     ) -> None:
         super().__init__(name=name, spool=Spool(root=spool, sink=name, inline_limit_bytes=inline_limit_bytes))
@@ -99,6 +102,7 @@ class KafkaSink(SpooledSink):
             transaction_bytes=transaction_bytes,
             timeout_ms=timeout_ms,
             keyed=keyed,
+            deletes=deletes,
         )
         self._clients = Clients(bootstrap, options or {})
         self._record_columns = record_columns
@@ -159,7 +163,7 @@ class KafkaSink(SpooledSink):
         self._schema = schema = self._taken(schema)
         rows = arrow_schema(schema)
         with settings_of(self._name):
-            require_columns(rows)
+            require_columns(rows, deletes=self._wanted.deletes)
         with self._lock, translate_errors(self._clients, Failed):
             self._place = place = prepare_place(self._clients, self._wanted)
             require_fit(place.topics.values(), rows)
@@ -179,7 +183,8 @@ class KafkaSink(SpooledSink):
         note: dict[str, Json] = {LANES: self._wanted.lanes, MARKERS: self._place.markers.identity}
         if self._record_columns is not None:
             note[SCHEMA] = self._schema
-        return replace(self._spool.stager(self._row_validator), note=note, hashed=HeadersHashed(self._row_digest))
+        stager = replace(self._spool.stager(self._row_validator), note=note, hashed=HeadersHashed(self._row_digest))
+        return replace(stager, deletes=Tombstones(row_digest=self._row_digest)) if self._wanted.deletes else stager
 
     def publish(self, publication: Publication) -> Published:
         """Run one transaction for each lane, unless the lane's marker shows the batch already.

@@ -46,7 +46,8 @@ class KafkaSettings:
     """Settings of a sink for its topics and lanes. `sink` and `pipeline` name the markers.
 
     A transaction is committed and the rest of a lane's share goes into another one at `transaction_bytes`, or after half of
-    `timeout_ms`. `keyed`: no transactions; each record has a name of its own instead.
+    `timeout_ms`. `keyed`: no transactions; each record has a name of its own instead. `deletes`: rows come with the column of
+    `core.deletes`; one that deletes becomes a tombstone.
     """
 
     pipeline: PipelineName
@@ -56,10 +57,11 @@ class KafkaSettings:
     transaction_bytes: int
     timeout_ms: int
     keyed: bool
+    deletes: bool = False
 
 
-def require_columns(rows: "pa.Schema") -> None:
-    """Raise Usage unless the columns of `rows` are those of Kafka records."""
+def require_columns(rows: "pa.Schema", *, deletes: bool = False) -> None:
+    """Raise Usage unless the columns of `rows` are those of Kafka records. `deletes`: some of them delete, by their key."""
     unknown = [name for name in rows.names if name not in _TYPES]
     if unknown or VALUE not in rows.names:
         found = f"a column {unknown[0]!r}" if unknown else "no column 'value'"
@@ -67,6 +69,11 @@ def require_columns(rows: "pa.Schema") -> None:
     for part in rows:
         if not _is_taken(part.name, part.type):
             raise Usage(f"Column {part.name!r} is {part.type}, expected {_TYPES[part.name]}.", remedy="Cast it in the transform.")
+    if deletes and KEY not in rows.names:
+        raise Usage(
+            "`delete_when` is given, and the rows have no column 'key', by which a row deletes.",
+            remedy="Select one: CAST(id AS STRING) AS key.",
+        )
 
 
 def require_continued(old: "pa.Schema", new: "pa.Schema", topic: str) -> None:

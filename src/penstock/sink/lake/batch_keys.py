@@ -13,7 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.core.partition_term import source_of
 from penstock.sink.lake.log import KeyRange
+from penstock.sink.parquet.layout import partitions
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 """One flag for each row, in the order of the rows."""
@@ -70,7 +72,8 @@ class BatchKeys:
 
     def range(self, partition_by: Sequence[str]) -> KeyRange:
         """Return where rows of these keys can be, in a table partitioned by `partition_by`."""
-        inside = {name: pc.unique(self.table.column(name)) for name in self.key if name in partition_by}
+        known = [name for name in partition_by if source_of(name, self.key) in self.key]
+        inside = {each.name: pc.unique(each.values_of(self.table)) for each in partitions(self.table.schema, known)}
         others = (name for name in self.key if name not in partition_by and _is_bounded(self.table.column(name).type))
         return KeyRange(partitions=inside, bounds={name: _bounds(self.table.column(name)) for name in others})
 

@@ -11,7 +11,7 @@ from penstock.sink.lake.log import Change, TableFile, TableSnapshot
 from penstock.sink.lake.reader import FileReader
 from penstock.sink.lake.staging import partition_values
 from penstock.sink.lake.write_mode import APPEND, TableContent, WriteMode
-from penstock.sink.parquet.layout import PartitionColumn, partition_columns
+from penstock.sink.parquet.layout import PartitionColumn, partitions
 from penstock.sink.table.marker import NO_ROWS
 from penstock.spark.schema import arrow_schema
 
@@ -60,7 +60,7 @@ class Decided:
                 f"Batch {publication.batch.batch_id} is decided, but: {misfit.message}",
                 remedy=f"{snapshot.way_back} and start again: the batch is published then.",
             ) from misfit
-        return partition_columns(arrow_schema(publication.schema), there)
+        return partitions(arrow_schema(publication.schema), there)
 
     def require_none_lost(self, snapshot: TableSnapshot, rewritten: Iterable[TableFile]) -> None:
         """Raise PublishFailed if files that are to be rewritten have values in columns that the decided rows lack."""

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from penstock.errors import StageFailed, Usage
 from penstock.sink.lake.write_mode import WriteMode
+from penstock.sink.parquet.layout import source_columns
 from penstock.sink.parquet.splitting import Chunk, Splitter, WriteSettings
 from penstock.sink.valid_text import require_valid
 
@@ -80,11 +81,12 @@ class KeyValidator:
                     "which allows none.",
                     remedy="Filter such rows, or fill the column.",
                 )
-        if self.files.partition_by and set(self.files.partition_by) <= set(rows.schema.names):  # keys to delete have no partition
-            self._require_partitions(rows)
+        sources = source_columns(self.files.partition_by, rows.schema.names)
+        if sources and set(sources) <= set(rows.schema.names):  # keys to delete have no partition
+            self._require_partitions(rows, sources)
 
-    def _require_partitions(self, rows: "pa.RecordBatch") -> None:
-        values = pa.Table.from_batches([rows]).select(list(self.files.partition_by))
+    def _require_partitions(self, rows: "pa.RecordBatch", sources: Sequence[str]) -> None:
+        values = pa.Table.from_batches([rows]).select(list(sources))
         values = values.append_column(_NOTHING, pa.nulls(len(values)))
         hashes = np.zeros(len(values), np.uint64)
         Splitter(self.files, values.schema).split(Chunk(rows=values, hashes=hashes, accounts=None))

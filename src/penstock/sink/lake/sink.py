@@ -423,7 +423,7 @@ class LakeSink:
             snapshot.require_supported(self._mode)
             snapshot.require_fit(growth.schema_there(snapshot), self._settings.partition_by)
             growth.require_none_left_out(snapshot, FileReader(area=area, schema=schema, row_digest=self._settings.row_digest))
-            if self._mode.keeps_rows or area.claimed_by() is not None or snapshot.marker(pipeline, self.name) is not None:
+            if snapshot.marker(pipeline, self.name) is not None or self._mode.keeps_rows or area.claimed_by() is not None:
                 return
             found = next(snapshot.files(), None)
         if found is not None:

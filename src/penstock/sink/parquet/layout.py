@@ -6,18 +6,25 @@ Partition directories are `column=value`, as Hive and Spark write them, escaped 
 are Spark's own set of characters; NUL, which Spark cannot write but reads back; the first letter of `null`, in any case, which
 DuckDB takes for NULL; and the end of `._COPYING_`, a suffix that Spark skips as hidden. Two texts have no directory that reads
 back as they are: the empty one and `__HIVE_DEFAULT_PARTITION__`. Spark silently turns both into null; see `is_lost_as_directory`.
+
+Where a table's own list of files has the partition values, a part of a name may also be `days(column)=value`: that value is made
+of a column that the file holds itself. No reader sees such a part as a directory.
 """
 
 import datetime as dt
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from typing import TypeAlias
 
 import pyarrow as pa
 
 from penstock.core.model import Attempt, BatchId, Generation, PipelineName, SinkName
+from penstock.core.partition_term import PartitionTerm, source_of, term_of
 from penstock.errors import StageFailed, Usage
+from penstock.sink.parquet.transforms import kind_of, transformed
 
 DECIDED_PREFIX = "part"
 """The first part in the name of a file whose rows a batch decided."""
@@ -74,7 +81,7 @@ def is_hidden(name: str) -> bool:
     return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in name.split("/"))
 
 
-Value: TypeAlias = "str | int | bool | dt.date | None"
+Value: TypeAlias = "str | int | bool | bytes | Decimal | dt.date | None"
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
 NAME_LIMIT_BYTES = 255
@@ -89,7 +96,7 @@ _HIDDEN_ENDING = "._COPYING_"
 
 def escape(text: str) -> str:
     """Return `text` as one name, or a part of one, below a table's root."""
-    if text.lower() == _NULL_OF_DUCKDB:
+    if text.lower() == _NULL_OF_DUCKDB or text == NULL:
         return f"%{ord(text[0]):02X}{text[1:]}"
     escaped = _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", text)
     return escaped[:-1] + "%5F" if escaped.endswith(_HIDDEN_ENDING) else escaped
@@ -107,17 +114,34 @@ def is_lost_as_directory(value: Value) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionColumn:
-    """One column of `partition_by`; `index` is its place among the columns of the rows."""
+    """One entry of `partition_by`: a column, or with `term` what is made of one.
+
+    `index` is the place of that column among those of the rows, `kind` the type of the partition's values.
+    """
 
     name: str
     index: int
     kind: "pa.DataType"
+    term: PartitionTerm | None = None
+
+    def values_of(self, rows: "pa.Table") -> "pa.Array | pa.ChunkedArray":
+        """Return the partition's value for each row. Raises StageFailed for a row that has none."""
+        column = rows.column(self.index)
+        if self.term is None:
+            return column
+        try:
+            return pa.chunked_array([transformed(self.term, chunk) for chunk in column.chunks], self.kind)
+        except pa.ArrowException as cause:
+            raise StageFailed(
+                f"A value of column {self.term.column!r} has no partition by {self.name}: {cause}.",
+                remedy="Repair such values in the transform, or filter such rows.",
+            ) from cause
 
     def directory(self, value: Value) -> str:
         """Return the directory name for `value`. Raises StageFailed for a name that no file system accepts."""
-        name = f"{escape(self.name)}={NULL if value is None else escape(_text(value))}"
+        name = f"{escape(self.name)}={NULL if value is None else escape(text_of_value(value))}"
         size_bytes = len(name.encode())
-        if size_bytes > NAME_LIMIT_BYTES:
+        if size_bytes > NAME_LIMIT_BYTES and self.term is None:
             raise StageFailed(
                 f"A value of partition column {self.name!r} makes a directory name of {size_bytes} bytes, "
                 f"but file systems take at most {NAME_LIMIT_BYTES}: {str(value)[:40]!r}…",
@@ -136,6 +160,10 @@ class PartitionColumn:
             return text == "true"
         if pa.types.is_integer(self.kind):
             return int(text)
+        if pa.types.is_decimal(self.kind):
+            return _decimal(text)
+        if pa.types.is_binary(self.kind) or pa.types.is_large_binary(self.kind):
+            return bytes.fromhex(text)
         return dt.date.fromisoformat(text) if pa.types.is_date32(self.kind) else text
 
 
@@ -161,13 +189,52 @@ def partition_columns(schema: "pa.Schema", names: "tuple[str, ...]") -> "tuple[P
     return columns
 
 
-def _partition_column(schema: "pa.Schema", name: str) -> PartitionColumn:
+def partitions(schema: "pa.Schema", names: Sequence[str]) -> "tuple[PartitionColumn, ...]":
+    """Return the entries of `partition_by` as `partition_columns` does, where they may also be terms."""
+    terms = {name: term for name in names if (term := term_of(name, schema.names)) is not None}
+    columns = {column.name: column for column in partition_columns(schema, tuple(name for name in names if name not in terms))}
+    return tuple(columns[name] if name in columns else _derived(schema, name, terms[name]) for name in names)
+
+
+def source_columns(names: Sequence[str], columns: Sequence[str]) -> Sequence[str]:
+    """Return the columns, each once, that the values of these entries of `partition_by` are made of."""
+    return list(dict.fromkeys(source_of(name, columns) for name in names))
+
+
+def _derived(schema: "pa.Schema", name: str, term: PartitionTerm) -> PartitionColumn:
+    index = _index(schema, term.column)
+    source = schema.field(index).type
+    kind = kind_of(term.function, source)
+    if kind is None:
+        raise Usage(
+            f"partition_by has {name!r}, but column {term.column!r} has the type {source}, expected {_TAKEN[term.function]}.",
+            remedy="Cast the column in the transform, or partition by another one.",
+        )
+    return PartitionColumn(name=name, index=index, kind=kind, term=term)
+
+
+_TAKEN = {
+    "bucket": "a whole number, decimal, date, timestamp, string or binary",
+    "truncate": "a whole number, decimal, string or binary",
+    "years": "a date or timestamp",
+    "months": "a date or timestamp",
+    "days": "a date or timestamp",
+    "hours": "a timestamp",
+}
+
+
+def _index(schema: "pa.Schema", name: str) -> int:
     index = schema.get_field_index(name)
     if index < 0:
         raise Usage(
             f"partition_by names the column {name!r}, but the rows have {', '.join(schema.names)}.",
             remedy="Correct partition_by, or add the column in the transform.",
         )
+    return int(index)
+
+
+def _partition_column(schema: "pa.Schema", name: str) -> PartitionColumn:
+    index = _index(schema, name)
     kind = schema.field(index).type
     fits = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_signed_integer(kind)
     if not (fits or pa.types.is_boolean(kind) or pa.types.is_date32(kind)):
@@ -183,7 +250,26 @@ def _partition_column(schema: "pa.Schema", name: str) -> PartitionColumn:
     return PartitionColumn(name=name, index=index, kind=kind)
 
 
-def _text(value: "str | int | bool | dt.date") -> str:
+def text_of_value(value: "str | int | bool | bytes | Decimal | dt.date") -> str:
+    """Return the text of a partition value in names, and in what a table lists."""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, Decimal):
+        return format(value, "f")
     return value.isoformat() if isinstance(value, dt.date) else str(value)
+
+
+def texts_of(values: "pa.Array") -> set[str | None]:
+    """Return the texts of partition values, None for NULL."""
+    if pa.types.is_decimal(values.type) or pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
+        return {None if value is None else text_of_value(value) for value in values.to_pylist()}
+    return {*values.cast(pa.string()).to_pylist()}
+
+
+def _decimal(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation as cause:
+        raise ValueError(f"expected a number, found {text!r}") from cause

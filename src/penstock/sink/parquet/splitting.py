@@ -17,7 +17,7 @@ from penstock.core.model import NEWEST_ROW_DIGEST, AccountName, Json, RowDigest,
 from penstock.core.row_hash import digest, row_hashes
 from penstock.errors import StageFailed
 from penstock.sink.parquet.encoding import Encodings
-from penstock.sink.parquet.layout import DECIDED_PREFIX, PartitionColumn, Value, is_lost_as_directory, partition_columns
+from penstock.sink.parquet.layout import DECIDED_PREFIX, PartitionColumn, Value, is_lost_as_directory, partitions
 
 INLINE_LIMIT_BYTES = 100 * 1024
 """Per attempt, however many files it has, as for the spool. A decision holds up to this much for each of its tasks."""
@@ -123,8 +123,8 @@ class Splitter:
     def __init__(self, settings: WriteSettings, schema: "pa.Schema") -> None:
         self._settings, self._schema = settings, schema
         self._accounts = pa.array(settings.accounts, pa.string())
-        self._columns = partition_columns(schema, settings.partition_by)
-        indexes = {column.index for column in self._columns}
+        self._columns = partitions(schema, settings.partition_by)
+        indexes = {column.index for column in self._columns if column.term is None}
         self._data = [index for index in range(len(schema)) if index not in indexes]
         self._names: dict[tuple[int, Value], str] = {}
 
@@ -146,7 +146,7 @@ class Splitter:
     # --- assigning rows
 
     def _parts(self, chunk: Chunk) -> list[_Part]:
-        keys = [self._account_numbers(chunk), *(chunk.rows.column(column.index) for column in self._columns)]
+        keys = [self._account_numbers(chunk), *(column.values_of(chunk.rows) for column in self._columns)]
         names = [str(place) for place in range(len(keys))]
         rows = [_every(chunk.rows), pa.array(chunk.hashes)]
         table = pa.Table.from_arrays([*keys, *rows], names=[*names, "row", "hash"])
@@ -214,7 +214,9 @@ class Splitter:
 
     def _stored_values(self, part: _Part, chunk: Chunk) -> tuple[tuple[Value, ...], int]:
         """Return the partition values as readers will see them, and the digest of the rows with these values."""
-        lost = [place for place, value in enumerate(part.values) if is_lost_as_directory(value)]
+        lost = [
+            place for place, value in enumerate(part.values) if self._columns[place].term is None and is_lost_as_directory(value)
+        ]
         if not lost:
             return part.values, part.digest
         values = tuple(None if place in lost else value for place, value in enumerate(part.values))

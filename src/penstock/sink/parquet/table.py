@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from penstock.core.high_water_mark import Marker
 from penstock.core.model import AccountName, BatchId, Generation, Position, RowDigest, SinkName, Staged, Totals
+from penstock.core.partition_term import is_term
 from penstock.core.row_hash import digest, row_hashes
 from penstock.errors import Failed
 from penstock.sink.parquet.account import Account, Area, StoredFile
@@ -127,6 +128,8 @@ def _partition_values(name: str, rows: "pa.Schema") -> dict[str, Value]:
         key, equals, text = directory.partition("=")
         column = unescape(key)
         index = rows.get_field_index(unescape(key))
+        if equals and index < 0 and is_term(column):
+            continue  # made of a column that is in the file
         if not equals or index < 0:
             raise ValueError(f"it lies in the directory {directory!r}, which stands for no value of a column")
         kind = rows.field(index).type

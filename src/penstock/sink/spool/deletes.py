@@ -1,8 +1,12 @@
-"""Rows that delete, while they are staged: only the key of each is stored, so nothing else of it has to fit the table."""
+"""Rows that delete, while they are staged.
+
+For a table only the key of each is stored, so nothing else of it has to fit the table.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -13,15 +17,34 @@ from penstock.core.model import RowDigest
 from penstock.core.row_hash import row_hashes
 
 
+class StagedDeletes(Protocol):
+    """How a sink stages rows with the column of `core.deletes`. Picklable."""
+
+    def schema_of(self, rows: "pa.Schema") -> "pa.Schema":
+        """Return the schema of a piece of such rows."""
+        ...
+
+    def checked(self, rows: "pa.RecordBatch") -> "Iterator[pa.RecordBatch]":
+        """Yield what the target has to take, without the column."""
+        ...
+
+    def bare(self, rows: "pa.RecordBatch", hashes: "pa.UInt64Array") -> "tuple[pa.RecordBatch, pa.UInt64Array]":
+        """Return what a piece holds of the rows, and the hashes that are decided."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletesByKey:
-    """How rows with the column of `core.deletes` are staged. Picklable. `key`: of the table, as the settings name it."""
+    """How rows with the column of `core.deletes` are staged for a table. `key`: its key, as the settings name it."""
 
     key: tuple[str, ...]
     row_digest: RowDigest
 
+    def schema_of(self, rows: "pa.Schema") -> "pa.Schema":
+        return rows
+
     def checked(self, rows: "pa.RecordBatch") -> "Iterator[pa.RecordBatch]":
-        """Yield what the table has to take: the rows that do not delete, and the keys of those that do."""
+        """Yield what the table has to take: rows that do not delete, and the keys of those that do."""
         plain, deletes = split_deletes(rows)
         for part in (plain.filter(pc.invert(deletes)), plain.filter(deletes).select(self._key_in(plain))):
             if part.num_rows:

@@ -15,7 +15,7 @@ from penstock.core.faults import FaultPoint
 from penstock.core.model import ONLY_ACCOUNT, Attempt, Json, SinkName, Staged, Totals
 from penstock.core.row_hash import digest
 from penstock.errors import StageFailed
-from penstock.sink.spool.deletes import DeletesByKey
+from penstock.sink.spool.deletes import StagedDeletes
 from penstock.sink.spool.place import Claimed, PieceFile
 from penstock.sink.valid_text import require_valid
 from penstock.support.filesystem_errors import translate_os_errors
@@ -90,7 +90,7 @@ class SpoolStager:
     claimed: Claimed
     check: RowCheck | None = None
     hashed: "RowHashes | None" = None
-    deletes: DeletesByKey | None = None
+    deletes: StagedDeletes | None = None
     inline_limit_bytes: int = INLINE_LIMIT_BYTES
     note: Mapping[str, Json] = field(default_factory=dict)
     cache: RowCache | None = None
@@ -108,7 +108,7 @@ class SpoolWriter:
     def __init__(self, stager: SpoolStager, attempt: Attempt, schema: "pa.Schema") -> None:
         self._stager = stager
         self._attempt = attempt
-        self._schema = schema
+        self._schema = schema if stager.deletes is None else stager.deletes.schema_of(schema)
         self._name = attempt.token + SUFFIX
         self._rows, self._digest = 0, 0
         self._in_memory: list[pa.RecordBatch] = []

@@ -2,8 +2,9 @@
 
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 
 import pytest
 
@@ -161,10 +162,35 @@ def _require_whole(rig: SinkRig, seen: Sequence[Content], shown: Sequence[Shown]
         order = [steps.index(found) for found in seen]
         assert order == sorted(order)
         return
+    if rig.has_deletes:
+        _require_forward(rig, seen, shown, steps)
+        return
     pieces = [piece for batch in shown for attempt in batch.attempts for piece in _pieces(rig, attempt)]
     for before, found in zip([Counter(), *seen], seen, strict=False):
         assert before <= found <= steps[-1]
         assert [piece for piece in pieces if piece & found and not piece <= found] == []
+
+
+def _require_forward(rig: SinkRig, seen: Sequence[Content], shown: Sequence[Shown], steps: Sequence[Content]) -> None:
+    """Require that the rows of each unit went through what the batches made of them, in their order, vanished rows included."""
+    unit_of = {key: rig.unit_of(row) for one in shown for row in _each_alone(rig, one.rows) for key in content([row])}
+
+    def by_unit(found: Content) -> dict[object, Content]:
+        units: dict[object, Content] = {}
+        for key, times in found.items():
+            units.setdefault(unit_of[key], Counter())[key] = times
+        return units
+
+    reached, states = dict.fromkeys(unit_of.values(), 0), [by_unit(step) for step in steps]
+    for found in map(by_unit, seen):
+        for unit, number in reached.items():
+            later = [at for at in range(number, len(states)) if states[at].get(unit) == found.get(unit)]
+            assert later, (unit, found.get(unit))
+            reached[unit] = later[0]
+
+
+def _each_alone(rig: SinkRig, rows: Iterable[Row]) -> Iterator[Row]:
+    return chain.from_iterable(rig.settle([[row]]) for row in rows)
 
 
 def _pieces(rig: SinkRig, attempt: Sequence[Row]) -> Iterator[Content]:
