@@ -196,7 +196,7 @@ def test_a_start_that_widens_waits_until_changed_rows_are_right(widening):
     assert table.verify().ok
 
 
-@pytest.mark.parametrize("how", ["UPDATE {} SET n = 9 WHERE id = 2", "DELETE FROM {} WHERE id = 2"])
+@pytest.mark.parametrize("how", ["UPDATE {} SET n = 9 WHERE id = 2", "DELETE FROM {} WHERE id = 2"], ids=["changed", "deleted"])
 def test_a_wide_batch_waits_until_rows_that_were_changed_are_right(widening, how):
     """Else what was changed would count as published, and what is put right later as wrong."""
     table = widening("integer")

@@ -31,6 +31,7 @@ from tests.mutation.mutants_of_sinks import MUTANTS_OF_SINKS
 from tests.mutation.mutants_of_stores import MUTANTS_OF_STORES
 from tests.mutation.mutants_of_verify import MUTANTS_OF_VERIFY
 from tests.mutation.mutants_of_warehouses import MUTANTS_OF_WAREHOUSES
+from tests.mutation.mutants_of_wider_types import MUTANTS_OF_WIDER_TYPES
 
 _KINDS = (
     *(MUTANTS_OF_IDENTITY, MUTANTS_OF_ACCOUNTS, MUTANTS_OF_ENCODINGS),
@@ -45,6 +46,7 @@ _KINDS = (
         MUTANTS_OF_MYSQL,
         MUTANTS_OF_POSTGRES,
         MUTANTS_OF_SINKS,
+        MUTANTS_OF_WIDER_TYPES,
     ),
     *(MUTANTS_OF_STORES, MUTANTS_OF_CASSANDRA, MUTANTS_OF_KIT, MUTANTS_OF_WAREHOUSES),
     *(MUTANTS_OF_KAFKA, MUTANTS_OF_KAFKA_ENDS, MUTANTS_OF_KAFKA_SOURCE),

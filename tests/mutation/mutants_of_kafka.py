@@ -348,7 +348,7 @@ MUTANTS_OF_KAFKA = (
         bug=31,
         name="rows-of-cassandra-are-written-before-its-marker-has-the-ledger",
         file="src/penstock/sink/cassandra/marker_store.py",
-        find="        claim = (1 if publication.ledger_id is None else FORMAT_VERSION, publication.ledger_id)",
+        find="        claim = (1 if publication.ledger_id is None else NAMED, publication.ledger_id)",
         replace="        claim = (1, None)",
         tests=("tests/live/test_cassandra_ledgers.py::test_the_marker_takes_the_ledger_before_the_first_row_is_written",),
     ),
