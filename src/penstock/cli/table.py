@@ -55,6 +55,16 @@ class Fitting:
             yield Text(f"Not shown, for want of width: {', '.join(self.dispensable[:left_out])}.", "dim")
 
 
+def lines(marked: Iterable[tuple[Text, Text]]) -> Table:
+    """Return a list: each entry with its mark or number before it, folded behind that."""
+    made = Table.grid(padding=(0, 2, 0, 0))
+    made.add_column(justify="right", no_wrap=True)
+    made.add_column(overflow="fold")
+    for mark, text in marked:
+        made.add_row(mark, text)
+    return made
+
+
 def facts(pairs: Iterable[tuple[str, object]]) -> Table:
     """Return names and values as two columns, without pairs whose value is None."""
     made = Table.grid(padding=(0, 2))
