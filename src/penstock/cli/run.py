@@ -24,6 +24,7 @@ from penstock.cli.opening import File, Json, Overrides, SparkLog, debugging, pip
 from penstock.cli.output import console, print_line
 from penstock.cli.table import table
 from penstock.errors import Failed, Retryable
+from penstock.observe.last_error import noting_error
 from penstock.observe.progress import RunSummary
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def run(
     shown: Progress = Terminal(chosen.settings.pipeline) if on_terminal else JsonLines()
     log = SparkLog(chosen.settings.home) if on_terminal and not debugging(context) else None
     try:
-        with shown, log or nullcontext():
+        with shown, log or nullcontext(), noting_error(chosen.settings.home):
             _deliver(chosen, shown, batches=batches, grace_s=grace)
     except (Failed, Retryable) as error:
         if log is not None and log.location():

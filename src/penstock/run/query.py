@@ -14,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.core.model import BatchId, OffsetRange
 from penstock.errors import Fenced, NotPublishedYet, PenstockError, Retryable
 from penstock.observe.history import HistoryRow
+from penstock.observe.last_error import noting_error
 from penstock.observe.progress import RunSummary
 from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of
 from penstock.run.connect import is_of_client, summary_of
@@ -188,7 +189,8 @@ class Query:
         with self._ending:
             if not self._ended:
                 try:
-                    self._finish()
+                    with noting_error(self._delivery.plan.settings.home):
+                        self._finish()
                 except PenstockError as error:
                     self._error = error
                 self._ended = True
