@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Group, RenderableType
 from rich.live import Live
+from rich.padding import Padding
 from rich.text import Text
 from typing_extensions import Self
 
 from penstock.cli import formatting
 from penstock.cli.opening import File, Json, Overrides, SparkLog, debugging, pipeline, quiet_session
 from penstock.cli.output import console, print_line
-from penstock.cli.table import table
+from penstock.cli.table import OneLine, table
 from penstock.errors import Failed, Retryable
 from penstock.observe.last_error import noting_error
 from penstock.observe.progress import RunSummary
@@ -107,6 +108,7 @@ class StopSignals:
 
 _FRAMES_PER_S = 8
 _STARTING = "starting Spark"
+_INDENT = 12
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
@@ -180,40 +182,50 @@ class Terminal(Progress):
         self._live.stop()
         self._live.console.print(summary_text(summary, spent_s=time.monotonic() - self._started_s, stopped=self._stopping))
 
-    def _now(self) -> Text:
+    def _now(self) -> OneLine:
         spent_s = time.monotonic() - self._started_s
         frame = _FRAMES[int(spent_s * _FRAMES_PER_S) % len(_FRAMES)]
         with self._lock:
             done, doing = self._so_far, self._doing
         total = f"{formatting.counted(done.batches, 'batch', 'batches')}, {formatting.counted(done.rows_in, 'row')}"
-        return Text.assemble((f"{frame} ", "cyan"), (done.pipeline, "bold"), f"  {doing}  ", (total, "dim"))
+        short = Text.assemble((f"{frame} ", "cyan"), (done.pipeline, "bold"), f"  {doing}")
+        return OneLine((Text.assemble(short, "  ", (total, "dim")), short))
 
 
 def batch_line(progress: "BatchProgress") -> RenderableType:
-    """Render a batch as one line (more on a narrow terminal), with a line below it for each warning."""
-    line = Text.assemble("batch ", (f"{progress.batch_id:>4}", "bold"), "  ")
+    """Render a batch as one line, which says less where the terminal is narrow, with text below it for each warning."""
+    line = OneLine([Text.assemble("batch ", (f"{progress.batch_id:>4}", "bold"), "  ", text) for text in _variants(progress)])
+    warnings = (Text(f"warning: {warning}", "yellow") for warning in progress.warnings)
+    return Group(line, *(Padding(warning, (0, 0, 0, _INDENT)) for warning in warnings))
+
+
+def _variants(progress: "BatchProgress") -> Iterator[Text]:
+    """Yield what happened to a batch, then the same in fewer words."""
     if progress.already:
-        line.append("already committed", "yellow").append(f"  nothing written: {', '.join(progress.sinks)}")
+        yield Text.assemble(("already committed", "yellow"), f"  nothing written: {', '.join(progress.sinks)}")
+        yield Text("already committed", "yellow")
     elif progress.recovered:
-        line.append("recovered", "yellow").append(f"  decided by an earlier run, published now: {_shares(progress.sinks)}")
+        for shares in (_shares(progress.sinks), _shares(progress.sinks, files=False)):
+            yield Text.assemble(("recovered", "yellow"), f"  decided by an earlier run, published now: {shares}")
+        yield Text.assemble(("recovered", "yellow"), f"  published now: {_shares(progress.sinks, files=False)}")
     else:
         spent_ms = progress.stage_ms + progress.decide_ms + progress.publish_ms
-        rows, spent = formatting.counted(progress.rows_in, "row"), formatting.duration(spent_ms)
-        line.append(f"{rows:>12} {progress.rows_per_s:>7,.0f} rows/s {spent:>7}  {_shares(progress.sinks)}")
-    for warning in progress.warnings:
-        line.append(f"\n            warning: {warning}", "yellow")
-    return line
+        rows, spent = f"{formatting.counted(progress.rows_in, 'row'):>12}", f"{formatting.duration(spent_ms):>7}"
+        speed = f"{progress.rows_per_s:>7,.0f} rows/s"
+        yield Text(f"{rows} {speed} {spent}  {_shares(progress.sinks)}")
+        yield Text(f"{rows} {speed} {spent}  {_shares(progress.sinks, files=False)}")
+        yield Text(f"{rows} {spent}  {_shares(progress.sinks, files=False)}")
 
 
-def _shares(sinks: "Mapping[Any, SinkProgress]") -> str:
-    return "  ".join(f"{name}: {_share(share)}" for name, share in sinks.items())
+def _shares(sinks: "Mapping[Any, SinkProgress]", *, files: bool = True) -> str:
+    return "  ".join(f"{name}: {_share(share, files=files)}" for name, share in sinks.items())
 
 
-def _share(share: "SinkProgress") -> str:
+def _share(share: "SinkProgress", *, files: bool) -> str:
     if share.already_committed and not share.rows:
         return "already committed"
-    files = f" in {formatting.counted(share.files, 'file')}" if share.files else ""
-    return f"{formatting.counted(share.rows, 'row')}{files}"
+    count = f" in {formatting.counted(share.files, 'file')}" if files and share.files else ""
+    return f"{formatting.counted(share.rows, 'row')}{count}"
 
 
 def summary_text(summary: "RunSummary", *, spent_s: float, stopped: bool = False) -> RenderableType:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 _STYLES = {"ok": "green", "new": "cyan", "replay": "yellow", "conflict": "bold red"}
 _PLACE_STYLES = {"foreign": "bold red", "behind": "bold red", "lost": "bold red", "unreachable": "yellow"}
-_DRIVER_STYLES = {"running": "green", "stopped": "yellow"}
 _PLACES_S = 30.0
 
 
@@ -111,8 +110,10 @@ def _driver(found: "Status", *, now_ms: int) -> Text:
     """Return whether a driver runs, and since when, or when the newest generation was opened."""
     if found.driver is None:
         return Text("none has run yet" if found.tail is None else "not known from here")
-    opened = "" if found.opened_at_ms is None else f" (opened {formatting.ago(found.opened_at_ms, now_ms=now_ms)})"
-    return Text(f"{found.driver.text}{opened}", _DRIVER_STYLES.get(found.driver.state, ""))
+    text = found.driver.text
+    if found.driver.pid is not None and found.opened_at_ms is not None:
+        text += f"; it opened the pipeline {formatting.ago(found.opened_at_ms, now_ms=now_ms)}"
+    return Text(text, "green" if found.is_running else "")
 
 
 def _delivered(found: "Status") -> str:

@@ -20,11 +20,14 @@ _SLACK_MS = 2_000
 class Driver:
     """The process that opened the newest generation. `state` is `running`, `stopped` or `unknown`; `text` says it for people.
 
-    A process runs on after its query has ended where that is a notebook's: only the ledger shows whether batches come.
+    A process runs on after its query has ended where that is a notebook's: only the ledger shows whether batches come. `host` and
+    `pid` are None where the ledger does not name a process.
     """
 
     state: str
     text: str
+    host: str | None = None
+    pid: int | None = None
 
 
 def driver_of(owner: str | None, *, opened_at_ms: int, proc: Path = Path("/proc")) -> Driver:
@@ -34,13 +37,13 @@ def driver_of(owner: str | None, *, opened_at_ms: int, proc: Path = Path("/proc"
         return Driver(state="unknown", text="not known from here")
     host, pid = named["host"], int(named["pid"])
     if host != socket.gethostname():
-        return Driver(state="unknown", text=f"not known from here: process {pid} of {host} opened the pipeline last")
+        return Driver(state="unknown", text=f"not known from here: it was process {pid} of {host}", host=host, pid=pid)
     runs = _runs(pid, opened_at_ms=opened_at_ms, proc=proc)
     if runs is None:
-        return Driver(state="unknown", text=f"not known: this machine does not tell of its process {pid}")
+        return Driver(state="unknown", text=f"not known: this machine does not tell of its process {pid}", host=host, pid=pid)
     if runs:
-        return Driver(state="running", text=f"process {pid} of this machine runs")
-    return Driver(state="stopped", text=f"none runs: process {pid} of this machine, which opened the pipeline last, has ended")
+        return Driver(state="running", text=f"process {pid} of this machine runs", host=host, pid=pid)
+    return Driver(state="stopped", text=f"none runs: process {pid} of this machine has ended", host=host, pid=pid)
 
 
 def _runs(pid: int, *, opened_at_ms: int, proc: Path) -> bool | None:
