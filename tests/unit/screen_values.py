@@ -88,7 +88,7 @@ def checked() -> RenderableType:
 def ran() -> RenderableType:
     first = BatchProgress(
         batch_id=17,
-        rows_in=12_345,
+        rows_out=12_345,
         sinks={LAKE: SinkProgress(rows=12_345, files=6, bytes=812_345), WAREHOUSE: SinkProgress(rows=12_345)},
         stage_ms=2_000,
         decide_ms=20,
@@ -193,7 +193,7 @@ def recorded() -> RenderableType:
         text="batch 17: 12345 rows",
         batch_id=BatchId(17),
         query_id=QUERY,
-        rows_in=12_345,
+        rows_out=12_345,
         sinks={LAKE: Totals(rows=12_345, files=6, size_bytes=812_345), WAREHOUSE: Totals(rows=12_345, size_bytes=61_000)},
         stage_ms=2_000,
         stage_requests=0,

@@ -65,7 +65,7 @@ def test_a_narrow_terminal_gets_fewer_columns_and_is_told_which() -> None:
 def batch(**changes: Any) -> BatchProgress:
     values = {
         "batch_id": 7,
-        "rows_in": 1500,
+        "rows_out": 1500,
         "already": False,
         "recovered": False,
         "sinks": {LAKE: SinkProgress(rows=1500, files=3, bytes=9000), WAREHOUSE: SinkProgress(rows=1500)},
@@ -121,6 +121,8 @@ def test_the_summary_has_the_keys_of_the_interface(capsys: pytest.CaptureFixture
         "generation": 2,
         "batches": 2,
         "rows_in": 3000,
+        "rows_out": 3000,
+        "rows_read": None,
         "sinks": {
             "lake": {"rows": 3000, "files": 6, "bytes": 18000, "already_committed": 0},
             "warehouse": {"rows": 3000, "files": 0, "bytes": 0, "already_committed": 0},

@@ -187,7 +187,7 @@ class Terminal(Progress):
         frame = _FRAMES[int(spent_s * _FRAMES_PER_S) % len(_FRAMES)]
         with self._lock:
             done, doing = self._so_far, self._doing
-        total = f"{formatting.counted(done.batches, 'batch', 'batches')}, {formatting.counted(done.rows_in, 'row')}"
+        total = f"{formatting.counted(done.batches, 'batch', 'batches')}, {formatting.counted(done.rows_out, 'row')}"
         short = Text.assemble((f"{frame} ", "cyan"), (done.pipeline, "bold"), f"  {doing}")
         return OneLine((Text.assemble(short, "  ", (total, "dim")), short))
 
@@ -210,7 +210,7 @@ def _variants(progress: "BatchProgress") -> Iterator[Text]:
         yield Text.assemble(("recovered", "yellow"), f"  published now: {_shares(progress.sinks, files=False)}")
     else:
         spent_ms = progress.stage_ms + progress.decide_ms + progress.publish_ms
-        rows, spent = f"{formatting.counted(progress.rows_in, 'row'):>12}", f"{formatting.duration(spent_ms):>7}"
+        rows, spent = f"{formatting.counted(progress.rows_out, 'row'):>12}", f"{formatting.duration(spent_ms):>7}"
         speed = f"{progress.rows_per_s:>7,.0f} rows/s"
         yield Text(f"{rows} {speed} {spent}  {_shares(progress.sinks)}")
         yield Text(f"{rows} {speed} {spent}  {_shares(progress.sinks, files=False)}")
@@ -244,7 +244,7 @@ def summary_text(summary: "RunSummary", *, spent_s: float, stopped: bool = False
     last = "" if summary.last_batch_id is None else f"; the last one is batch {summary.last_batch_id}"
     head = Text.assemble(
         ("stopped after " if stopped else "done ", "bold green"),
-        f"{batches} with {formatting.counted(summary.rows_in, 'row')} in {formatting.duration(spent_s * 1000)}{last}",
+        f"{batches} with {formatting.counted(summary.rows_out, 'row')} in {formatting.duration(spent_s * 1000)}{last}",
         " (after a recovery)" if summary.recovered else "",
         "\n",
     )

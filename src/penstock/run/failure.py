@@ -14,13 +14,12 @@ from penstock.errors import (
     BatchFailed,
     CheckpointDamaged,
     CheckpointMissing,
-    DependencyMissing,
     Failed,
     Fenced,
     PenstockError,
     Retryable,
 )
-from penstock.spark.error import connector_remedy, lacks_penstock, read_spark_failure
+from penstock.spark.error import connector_remedy, lacks_penstock, penstock_missing, read_spark_failure
 from penstock.support.error_transport import decode_error
 from penstock.support.filesystem_errors import directory_problem
 from penstock.support.secret import scrub
@@ -119,10 +118,7 @@ def _around(text: str, *, doing: str) -> PenstockError | None:
             remedy="Start again: nothing was lost. If it happens again, the machine that Spark's driver runs on is too busy.",
         )
     if lacks_penstock(text):
-        return DependencyMissing(
-            f"Spark could not {doing} the query: Penstock is not installed where it runs Python.",
-            remedy="Install it, of the same version, at the server of Spark Connect and on every executor.",
-        )
+        return penstock_missing(f"Spark could not {doing} the query", text)
     connector = connector_remedy(text)
     if connector is None:
         return None
