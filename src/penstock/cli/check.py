@@ -32,6 +32,7 @@ def check(*, context: typer.Context, file: File, overrides: Overrides = None, as
     Exit code 3 if a guarantee is too weak, or ledger, checkpoint or delivered offsets do not fit; 1 if anything else is wrong.
     """
     chosen = pipeline(file, overrides)
+    chosen.require_parts()
     with _working(chosen, context):
         report = chosen.check(quiet_session(chosen.session))
     show(report, as_json=as_json, text=_report)
@@ -42,6 +43,7 @@ def check(*, context: typer.Context, file: File, overrides: Overrides = None, as
 def explain(*, context: typer.Context, file: File, overrides: Overrides = None, as_json: Json = False) -> None:
     """Print how a batch will go: scans of each source, stateful operators, path, what each sink does at stage and publish."""
     chosen = pipeline(file, overrides)
+    chosen.require_parts()
     with _working(chosen, context):
         found = chosen.explain(quiet_session(chosen.session))
     show(found, as_json=as_json, text=_explanation)

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -66,8 +66,9 @@ def run(
 
 
 def _deliver(chosen: "Pipeline", shown: "Progress", *, batches: int | None, grace_s: float) -> None:
+    chosen.require_startable()
     spark = quiet_session(chosen.session)  # before StopSignals: a new SparkContext installs a signal handler of its own
-    with StopSignals(shown.stopping) as stop:
+    with StopSignals(shown.stopping) as stop, _told_if_spark_was_stopped(stop):
         query = chosen.start(spark, observers=[shown.batch], batches=batches, stop_wanted=lambda: stop.wanted)
         shown.started()
         query.run_until(lambda: stop.wanted, grace_s=grace_s)
@@ -76,6 +77,24 @@ def _deliver(chosen: "Pipeline", shown: "Progress", *, batches: int | None, grac
             shown.end(summary)
 
 
+@contextmanager
+def _told_if_spark_was_stopped(stop: "StopSignals") -> Iterator[None]:
+    """Exit with 128 plus the signal if it ended Spark's Java process, too, as systemd sends it: no batch could be finished."""
+    from penstock.run.failure import is_spark_gone
+
+    try:
+        yield
+    except Exception as error:
+        if stop.number is None or not is_spark_gone(error):
+            raise
+        sys.stderr.write(f"stopped: {_BOTH_STOPPED}\n")
+        raise typer.Exit(128 + stop.number) from error
+
+
+_BOTH_STOPPED = (
+    "the signal also ended Spark's Java process, so the current batch was not finished. Nothing is lost: the next start delivers "
+    "it. Send the signal to the driver alone, such as by KillMode=mixed of systemd, and the batch is finished first."
+)
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SHOW_CURSOR = b"\x1b[?25h\n"
 
@@ -85,7 +104,7 @@ class StopSignals:
 
     def __init__(self, on_stop: Callable[[], None]) -> None:
         self._on_stop = on_stop
-        self.wanted = False
+        self.number: int | None = None
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
@@ -96,13 +115,18 @@ class StopSignals:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
+    @property
+    def wanted(self) -> bool:
+        """Whether a signal came."""
+        return self.number is not None
+
     def _stop(self, number: int, _frame: FrameType | None) -> None:
         if self.wanted:
             # Like a kill, without waiting for Spark: the next start recovers. The JVM ends when its input closes.
             if sys.stdout.isatty():
                 os.write(sys.stdout.fileno(), _SHOW_CURSOR)
             os._exit(128 + number)
-        self.wanted = True
+        self.number = number
         self._on_stop()
 
 

@@ -15,6 +15,7 @@ from penstock.run.assembly import DeliveryPlan
 from penstock.run.continuation import Adoption
 from penstock.run.doctor import Diagnosis, doctor_of, end_transaction
 from penstock.run.operations import Verification
+from penstock.run.startable import require_continued, require_parts
 from penstock.run.status import status_of
 from penstock.spec.pipeline import PipelineSettings
 
@@ -74,6 +75,18 @@ class Pipeline:
                 batches=batches,
                 stop_wanted=stop_wanted,
             )
+
+    def require_startable(self) -> None:
+        """Look, without Spark, for what would keep a start from working. Raises what the start would raise.
+
+        Costs a second or two. A missing package, input directory or checkpoint are found; a start, and `check`, find more.
+        """
+        require_parts(self.settings, self.plan)
+        require_continued(self.settings, self.plan)
+
+    def require_parts(self) -> None:
+        """Do as `require_startable`, without a look at ledger and checkpoint."""
+        require_parts(self.settings, self.plan)
 
     def session(self) -> "SparkSession":
         """Return the active Spark session, or a new one with the settings of the file and its log in `<home>/spark.log`."""

@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 from penstock.core.model import SourceName
 from penstock.errors import DependencyMissing, Usage
 from penstock.source.guarantee import BINARY_FILE_SCHEMA, INFERENCE_CONF, needs_schema, unknown_format
+from penstock.source.input_path import path_missing
 from penstock.source.kafka.connector import ENVIRONMENT, coordinate
 from penstock.source.kafka.decode import decode_passes, decoded
 from penstock.source.kafka.options import is_kafka, reader_options
@@ -126,10 +127,7 @@ def _with_watermark(frame: DataFrame, name: str, source: Source) -> DataFrame:
 def _explained(name: str, source: Source, spark_error: SparkError, *, version: str) -> Usage | DependencyMissing:
     condition = spark_error.condition or ""
     if condition == "PATH_NOT_FOUND":
-        return Usage(
-            f"sources.{name}.path {source.path} does not exist.",
-            remedy="Create the directory, or correct the path in the pipeline file.",
-        )
+        return path_missing(name, source)
     if condition in _SCHEMA_CONDITIONS and source.schema_ddl is not None and source.table is None:
         return _bad_schema(name, source.schema_ddl, spark_error)
     if condition.endswith("_DATA_SOURCE_NOT_ENABLED"):
