@@ -181,4 +181,4 @@ def test_a_signal_that_ended_java_too_is_told_as_a_stop(capsys: pytest.CaptureFi
 def test_a_thread_of_spark_without_stack_is_told_with_the_setting_that_helps(tmp_path: Path) -> None:
     text = "[STREAM_FAILED] java.lang.StackOverflowError\n\tat java.base/java.util.regex.Pattern$GroupTail.match(Unknown Source)"
     error = error_from_query(text, checkpoint=SparkCheckpoint(tmp_path))
-    assert "-Xss8m" in error.remedy
+    assert "-Xss16m" in error.remedy

@@ -137,7 +137,7 @@ def _around(text: str, *, doing: str) -> PenstockError | None:
         return Failed(
             f"Spark could not {doing} the query: its own thread ended with StackOverflowError, as in a search of a long text.",
             remedy="Start again: nothing was lost. If it happens again, give Spark's threads more stack, before its Java starts: "
-            "`spark: {conf: {spark.driver.extraJavaOptions: -Xss8m}}` in the pipeline file.",
+            "`spark: {conf: {spark.driver.extraJavaOptions: -Xss16m}}` in the pipeline file.",
         )
     connector = connector_remedy(text)
     if connector is None:
