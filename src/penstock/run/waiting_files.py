@@ -13,6 +13,7 @@ from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.core.model import SourceName
 from penstock.observe.status import WaitingFiles
 from penstock.spec.source import FILE_FORMATS, Source
+from penstock.support.secret import scrub
 
 _HIDDEN = (".", "_")
 _ONLY_IN_HADOOP = "{}\\"
@@ -42,7 +43,7 @@ def waiting_files(sources: Mapping[str, Source], checkpoint: SparkCheckpoint) ->
     for name, source in named.items():
         place = _local(source.path or "")
         if place is None or set(place) & set(_ONLY_IN_HADOOP):
-            unknown.append(f"{name}: files of {source.path} are not counted from here")
+            unknown.append(scrub(f"{name}: files of {source.path} are not counted from here"))
             continue
         ages = {option.lower() for option in source.options}
         after_ms = 0 if "maxfileage" in ages else newest_ms - _IGNORED_AFTER_MS
