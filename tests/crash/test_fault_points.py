@@ -300,7 +300,7 @@ def test_every_point_is_reached_by_some_variant() -> None:
     Delta table that are replaced (its conformance suite does), rows that gained a column (tests/attack/test_grown_tables.py
     and test_grown_lakes.py; tests/spark/test_grown_lake.py kills a query there), and files of former versions that are removed
     (the conformance suites of tables that are maintained do), and the journal of a receiver, which no pipeline writes
-    (tests/unit/test_journal.py and tests/live/test_journal_killed.py do).
+    (tests/unit/test_journal_readers.py and tests/live/test_journal_killed.py do).
     """
     elsewhere = (
         *("sqlserver.", "kafka-ends.", "lakekeys.", "lakeleft.", "deltavacuum.", "icebergexpiry."),

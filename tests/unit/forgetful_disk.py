@@ -179,7 +179,10 @@ class DiskFile:
         if self._disk.syncs == self._disk.failing_sync:
             node.changes.clear()  # as Linux does: the pages count as clean, and are not on the disk
             raise OSError(errno.EIO, "Input/output error")
-        node.durable, node.changes = bytes(node.data), []
+        on_disk = bytearray(node.durable)
+        for at, written in node.changes:
+            node.apply(at, written, on_disk)
+        node.durable, node.changes = bytes(on_disk), []
 
     def close(self) -> None: ...
 

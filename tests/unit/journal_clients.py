@@ -1,7 +1,7 @@
 """Clients that push numbered events into a journal, resend what was not acknowledged, and know what they sent."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 
@@ -10,11 +10,14 @@ from penstock.journal.format import Registration
 from penstock.journal.journal import Journal, JournalLimits
 from penstock.journal.readers import register
 from penstock.journal.reading import JournalReader
+from penstock.journal.segment import open_segment, segment_firsts
 from penstock.journal.storage import Storage
 
 HOME, COPY = Path("/journal"), Path("/copy")
 PRODUCERS = ("a", "b", "c")
 SMALL = JournalLimits(segment_bytes=600, least_free_bytes=0)
+PLAIN = Event(value=b"v")
+ROOMY = replace(SMALL, segment_bytes=1 << 20)
 _clock = count(1_700_000_000_000_000, 1_000)
 
 
@@ -65,3 +68,29 @@ class Pipeline:
 
 def expected(until: int) -> Counter[bytes]:
     return Counter(f"{each} {number}".encode() for each in PRODUCERS for number in range(1, until + 1))
+
+
+def content(storage: Storage, home: Path = HOME, first: int = 0) -> list[bytes]:
+    reader = JournalReader(storage, home)
+    extent = reader.extent()
+    assert extent is not None
+    return [each.event.value for each in reader.read(first, extent.next, journal_id=extent.journal_id)]
+
+
+def released(storage: Storage, reader: str, next_: int) -> None:
+    journal_id = open_segment(storage, HOME, segment_firsts(storage, HOME)[0]).header.journal_id
+    register(storage, HOME, Registration(reader=reader, journal_id=journal_id, next=next_, released_at_us=0))
+
+
+def pushed(disk: Storage, count: int, *, limits: JournalLimits = SMALL, copy: Path | None = None) -> None:
+    journal = opened(disk, limits=limits, copy=copy)
+    for number in range(journal.next, journal.next + count):
+        journal.append([Event(value=b"%d" % number)])
+        journal.commit()
+    journal.close()
+
+
+def push_many(journal: Journal, count: int) -> None:
+    for _ in range(count):
+        journal.append([event("a", journal.next)])
+        journal.commit()
