@@ -150,6 +150,7 @@ RULES = (
             "src/penstock/cli/templates/": "a feed of the user's drops a whole file",
             "src/penstock/cli/opening.py": "a log for people, of the run before",
             "src/penstock/observe/last_error.py": "a note for people, on which nothing depends",
+            "src/penstock/journal/storage.py": "a reader's registration that only goes forward, and a segment of the same bytes",
         },
     ),
     Rule("pickles", importing("pickle", "cloudpickle", "dill", "marshal", "shelve"), ("src/",), {}),

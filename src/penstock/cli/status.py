@@ -15,6 +15,7 @@ from penstock.cli import formatting
 from penstock.cli.opening import File, Json, Overrides, pipeline
 from penstock.cli.output import console, json_line, show
 from penstock.cli.table import Fitting, facts
+from penstock.observe.status_reader import StatusReader
 
 if TYPE_CHECKING:
     from penstock.observe.status import PlaceState, Status, WaitingFiles
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 _STYLES = {"ok": "green", "new": "cyan", "replay": "yellow", "conflict": "bold red"}
 _PLACE_STYLES = {"foreign": "bold red", "behind": "bold red", "lost": "bold red", "unreachable": "yellow"}
-_PLACES_S = 30.0
 
 
 def status(*, file: File, overrides: Overrides = None, as_json: Json = False) -> None:
@@ -53,14 +53,10 @@ def watch(
 
 
 def _looks(watched: "Pipeline", *, interval_s: float) -> "Iterator[Status]":
-    """Yield a status per interval. Sinks and input files are looked at less often than the ledger: such a look costs more."""
-    known: Status | None = None
-    looked_s = time.monotonic()
+    """Yield a status per interval."""
+    reader = StatusReader(lambda known: watched.status(known=known), pipeline=watched.settings.pipeline)
     while True:
-        if time.monotonic() - looked_s > _PLACES_S:
-            known, looked_s = None, time.monotonic()
-        known = watched.status(known=known)
-        yield known
+        yield reader.status()
         time.sleep(interval_s)
 
 
