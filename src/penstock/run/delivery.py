@@ -94,11 +94,14 @@ class Delivery:
         Raises Refused, Usage, Retryable or Failed before Spark starts anything.
         """
         with noting_error(self.plan.settings.home):
-            facts = facts_of_writer(writer, self.plan.sources)
-            require_demanded(facts, self.plan)
-            require_batches(facts)
-            self.plan = replace(self.plan, output_mode=facts.output_mode)
+            self._require_startable(writer)
             return self.start_checked(writer, observers=observers, batches=batches)
+
+    def _require_startable(self, writer: "DataStreamWriter") -> None:
+        facts = facts_of_writer(writer, self.plan.sources)
+        require_demanded(facts, self.plan)
+        require_batches(facts)
+        self.plan = replace(self.plan, output_mode=facts.output_mode)
 
     def start_checked(
         self,
