@@ -349,6 +349,17 @@ class Cassandra(TableAtURL, UpsertsOrDeletes):
             wait: int | str = "5m",
         ) -> None: ...
 
+    @model_validator(mode="before")
+    @classmethod
+    def _has_no_sequence(cls, given: Any) -> Any:
+        if isinstance(given, Mapping) and "sequence_by" in given:
+            raise complaint_error(
+                "is given, but in Cassandra the later batch always wins: all of its rows have one time stamp",
+                remedy="Leave it out, or write into a table of a SQL database, of Delta or of Iceberg.",
+                at=("sequence_by",),
+            )
+        return given
+
     @model_validator(mode="after")
     def _partition_leads_key(self) -> Self:
         if self.partition_by and self.key[: len(self.partition_by)] != self.partition_by:
