@@ -100,7 +100,9 @@ def test_a_value_is_converted_by_what_it_stood_for_when_it_was_written() -> None
     """Both are a long of Avro, which resolves them without a word."""
     older = avro_envelope(optional("at", connect("long", f"{TIME}.Timestamp")), optional("zoned", "string"))
     newer = avro_envelope(
-        optional("at", connect("long", f"{TIME}.MicroTimestamp")), optional("zoned", COLUMNS["zoned"][0]), optional("name", "string")
+        optional("at", connect("long", f"{TIME}.MicroTimestamp")),
+        optional("zoned", COLUMNS["zoned"][0]),
+        optional("name", "string"),
     )
     given = event("c", {"at": MICROS // 1000, "zoned": "2024-01-31T12:00:00.25Z"}, source=SOURCE)
     [found] = read(newer, given, written=older)
@@ -147,7 +149,10 @@ POINT = {**VARIABLE, "name": "Point", "namespace": "io.debezium.data.geometry", 
     [
         (record({"name": "id", "type": "long"}), "is shop.Order, and no envelope of Debezium: expected fields before, after"),
         ("string", "and no envelope of Debezium"),
-        (avro_envelope(optional("place", POINT)), "Field 'place' of subject 'orders-value' has no Spark type: it is a io.debezium"),
+        (
+            avro_envelope(optional("place", POINT)),
+            "Field 'place' of subject 'orders-value' has no Spark type: it is a io.debezium",
+        ),
     ],
 )
 def test_what_is_no_envelope_is_refused_before_the_start(schema: Any, told: str) -> None:

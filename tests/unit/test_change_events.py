@@ -65,7 +65,9 @@ def refused(value: Any, *, row: str = ORDER, **settings: Any) -> PenstockError:
             {"position": "00000027:00000758:0005/00000027:00000758:0003/0000000001", "transaction": None},
             id="sqlserver",
         ),
-        pytest.param({**POSTGRES, "connector": "oracle"}, {"position": None}, id="a connector whose positions have no known order"),
+        pytest.param(
+            {**POSTGRES, "connector": "oracle"}, {"position": None}, id="a connector whose positions have no known order"
+        ),
         pytest.param({"connector": "postgresql", "ts_usec": 5, "lsn": None}, {"position": None}, id="an old version, and no lsn"),
     ],
 )
@@ -84,9 +86,9 @@ def test_a_payload_with_its_schema_around_it_is_the_same() -> None:
     assert wrapped["change.transaction"] == "555:24023128"
 
 
-@pytest.mark.parametrize(("snapshot", "expected"), [("true", True), ("last", True), ("incremental", True), (True, True)])
-def test_rows_of_a_snapshot_say_so(snapshot: Any, expected: bool) -> None:
-    assert rows(event("r", ANN, source={**POSTGRES, "snapshot": snapshot}))[0]["change.snapshot"] is expected
+@pytest.mark.parametrize("snapshot", ["true", "last", "incremental", True])
+def test_rows_of_a_snapshot_say_so(snapshot: Any) -> None:
+    assert rows(event("r", ANN, source={**POSTGRES, "snapshot": snapshot}))[0]["change.snapshot"] is True
     assert not rows(event("c", ANN, source={**POSTGRES, "snapshot": None}))[0]["change.snapshot"]
 
 
@@ -133,7 +135,12 @@ def test_what_is_no_change_of_a_row_fails_its_batch_with_what_to_do(value: Any, 
 
 
 def test_what_is_put_aside_leaves_the_others() -> None:
-    values = [*encoded(event("t", None), None, event("c", ANN)), b"{", b'{"a":1e9999999999999999999999}', *encoded(event("d", ANN))]
+    values = [
+        *encoded(event("t", None), None, event("c", ANN)),
+        b"{",
+        b'{"a":1e9999999999999999999999}',
+        *encoded(event("d", ANN)),
+    ]
     found = rows_of(json_pass(ORDER, passes_over=True), records(values))
     assert [(row["change.op"], row["id"]) for row in found] == [("c", 1), ("d", 1)]
 

@@ -17,7 +17,7 @@ TIME, CONNECT = "io.debezium.time", "org.apache.kafka.connect.data"
 UTC = dt.timezone.utc
 DECIMAL = {"type": "bytes", "name": f"{CONNECT}.Decimal", "parameters": {"scale": "2", "connect.decimal.precision": "10"}}
 VARIABLE = {"type": "struct", "name": "io.debezium.data.VariableScaleDecimal"}
-NOON = dt.datetime(2024, 1, 31, 12, 0, 0, 250_000)
+NOON = dt.datetime(2024, 1, 31, 12, 0, 0, 250_000)  # noqa: DTZ001 - a time without a zone
 MICROS = 1_706_702_400_250_000
 
 
@@ -65,7 +65,12 @@ CONVERTED = [
     (VARIABLE, "decimal(5,0)", {"scale": -2, "value": base64(12)}, Decimal(1200)),
     (VARIABLE, "string", {"scale": 5, "value": base64(12)}, "0.00012"),
     (named("string", "io.debezium.data.Json"), "string", '{"a": 1}', '{"a": 1}'),
-    (named("string", "io.debezium.data.Uuid"), "string", "09e1ad6e-0000-4000-8000-000000000001", "09e1ad6e-0000-4000-8000-000000000001"),
+    (
+        named("string", "io.debezium.data.Uuid"),
+        "string",
+        "09e1ad6e-0000-4000-8000-000000000001",
+        "09e1ad6e-0000-4000-8000-000000000001",
+    ),
     (named("string", "io.debezium.data.Enum"), "string", "red", "red"),
     (named("bytes", "io.debezium.data.Bits"), "binary", "/wE=", b"\xff\x01"),
     ("bytes", "binary", "", b""),
@@ -141,7 +146,10 @@ class TestWithoutSchema:
         row = row_of(x=spark)
         assert rows(event("c", {"x": value}), row=row, semantic_types={"x": name})[0]["x"] == expected
         told = "without a unit" if spark.startswith("timestamp") else "can be a number or base64"
-        assert f"x is a {'number' if spark.startswith('timestamp') else 'text'}" in refused(event("c", {"x": value}), row=row).message
+        assert (
+            f"x is a {'number' if spark.startswith('timestamp') else 'text'}"
+            in refused(event("c", {"x": value}), row=row).message
+        )
         assert told in refused(event("c", {"x": value}), row=row).message
         assert name in AMBIGUOUS[spark.partition("(")[0]]
 
@@ -172,4 +180,6 @@ def test_types_that_no_column_of_a_database_is_are_told() -> None:
     nested: Any = {"type": "map", "keyType": "string", "valueType": array("long"), "valueContainsNull": True}
     assert all(map(is_convertible, ["byte", "decimal(38,18)", "timestamp_ntz", nested]))
     struct: Any = {"type": "struct", "fields": []}
-    assert not any(map(is_convertible, ["variant", "void", "decimal(10,-2)", struct, array("void"), {**nested, "keyType": "long"}]))
+    assert not any(
+        map(is_convertible, ["variant", "void", "decimal(10,-2)", struct, array("void"), {**nested, "keyType": "long"}])
+    )

@@ -125,7 +125,9 @@ class JsonChangeReader:
         """Return the semantic types that the schema names. Those of the latest schema are kept."""
         if schema != self._known[0]:
             try:
-                row = next((one for one in (schema or {}).get("fields", ()) if one.get("field") == "after"), {})
+                row: Mapping[str, Any] = next(
+                    (one for one in (schema or {}).get("fields", ()) if one.get("field") == "after"), {}
+                )
                 found = {one["field"]: _of_connect(one) for one in row.get("fields", ())}
             except (AttributeError, KeyError, TypeError, ValueError) as error:
                 raise Undecodable(f"its `schema` is none of Connect's: {first_line(error)}") from error
