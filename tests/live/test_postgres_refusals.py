@@ -103,7 +103,7 @@ def test_a_role_that_does_not_own_the_table_cannot_add_columns(target):
     wider = spark_schema(id="long", name="string", more="long")
     with (
         closing(table.rig.make(schema_changes="add")) as sink,
-        pytest.raises(Refused, match=r"the role cannot add it: .*owner of table t") as refused,
+        pytest.raises(Refused, match=r"the role cannot alter it: .*owner of table t") as refused,
     ):
         sink.prepare(pipeline=PIPELINE, schema=wider)
     assert 'Have the table\'s owner run `ALTER TABLE "public"."t" ADD "more" bigint`' in refused.value.remedy

@@ -8,7 +8,7 @@ another product is imported.
 import os
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,8 +56,8 @@ class Outcome:
 class Copy:
     """The sources and tests as they are now, seen from `directory`. `archive` holds what makes Spark start fast."""
 
-    def __init__(self, directory: Path, *, archive: Path, interpreter: Interpreter) -> None:
-        self._root, self._interpreter = directory, interpreter
+    def __init__(self, directory: Path, *, archive: Path, interpreter: Interpreter, environment: Mapping[str, str]) -> None:
+        self._root, self._interpreter, self._environment = directory, interpreter, environment
         for name in LINKED:
             (directory / name).symlink_to(ROOT / name)
         cache = directory / ".pytest_cache" / "d"
@@ -116,7 +116,7 @@ class Copy:
 
     def _run(self, module: str, *arguments: str, longest_s: float = LONGEST_S) -> tuple[int, str]:
         package, output = self._root / "src" / "penstock", self._root / "output.txt"
-        env = _environment(PYTHONPATH=str(self._root / "src"))
+        env = {**self._environment, "PYTHONPATH": str(self._root / "src")}
         code = self._interpreter.run(
             BOOT, str(package), module, *arguments, cwd=self._root, env=env, output=output, longest_s=longest_s
         )
@@ -134,6 +134,11 @@ def changed(mutant: Mutant, text: str) -> str:
     return text.replace(mutant.find, mutant.replace)
 
 
-def _environment(**added: str) -> dict[str, str]:
+def environment() -> dict[str, str]:
+    """Return what the copies' tests see of this process's environment.
+
+    To be called by the thread that runs tests: pytest sets a variable of its own in it at every step, and a copy that is made
+    meanwhile in another thread fails.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "PENSTOCK_"))}
-    return {**kept, "PENSTOCK_SERVERS": str(HOME), **added}
+    return {**kept, "PENSTOCK_SERVERS": str(HOME)}

@@ -19,7 +19,7 @@ from tests.mutation.conftest import COLLECTED
 from tests.mutation.interpreter import Interpreter
 from tests.mutation.mutant import BUGS, Mutant
 from tests.mutation.mutants import MUTANTS
-from tests.mutation.planted import LONGEST_UNCHANGED_S, ROOT, Copy, Outcome, changed
+from tests.mutation.planted import LONGEST_UNCHANGED_S, ROOT, Copy, Outcome, changed, environment
 from tests.seed import SEED
 
 pytestmark = [pytest.mark.mutation, pytest.mark.campaign]
@@ -46,7 +46,7 @@ class Trials:
     """Runs mutants, a few at once, each on one of the interpreters that were started for all."""
 
     def __init__(self, archive: Path) -> None:
-        self._archive = archive
+        self._archive, self._environment = archive, environment()
         self._interpreters = Queue[Interpreter]()
         for _ in range(os.cpu_count() or 1):
             self._interpreters.put(Interpreter())
@@ -71,7 +71,7 @@ class Trials:
         interpreter = self._interpreters.get()
         try:
             with TemporaryDirectory(prefix="penstock-mutant-") as directory:
-                yield Copy(Path(directory), archive=self._archive, interpreter=interpreter)
+                yield Copy(Path(directory), archive=self._archive, interpreter=interpreter, environment=self._environment)
         finally:
             self._interpreters.put(interpreter)
 

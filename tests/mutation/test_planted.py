@@ -11,7 +11,7 @@ import pytest
 
 from tests.mutation.interpreter import Interpreter
 from tests.mutation.mutant import Mutant
-from tests.mutation.planted import Copy, Outcome
+from tests.mutation.planted import Copy, Outcome, environment
 
 pytestmark = pytest.mark.mutation
 
@@ -39,7 +39,7 @@ def interpreter() -> Iterator[Interpreter]:
 def copy(tmp_path: Path, interpreter: Interpreter) -> Copy:
     (tmp_path / "archive").mkdir()
     (tmp_path / "copy").mkdir()
-    return Copy(tmp_path / "copy", archive=tmp_path / "archive", interpreter=interpreter)
+    return Copy(tmp_path / "copy", archive=tmp_path / "archive", interpreter=interpreter, environment=environment())
 
 
 def outcome_of(copy: Copy, mutant: Mutant) -> Outcome:
