@@ -142,7 +142,7 @@ def copy_of(database: Database) -> "Counter[tuple[Any, ...]]":
 
 def test_random_changes_make_the_table_that_they_were_made_of(tmp_path: Path) -> None:
     """In batches of a few, read by more tasks than the topic has partitions; a connector that starts again repeats itself."""
-    smaller = "startingOffsets: earliest\n      maxOffsetsPerTrigger: 600\n      minPartitions: 7"
+    smaller = "startingOffsets: earliest\n      maxOffsetsPerTrigger: 700\n      minPartitions: 5"
     place = ChangePlace(tmp_path, **{"startingOffsets: earliest": smaller})
     database = Database(place.topic)
     print(f"PENSTOCK_SEED={SEED}")
@@ -150,9 +150,9 @@ def test_random_changes_make_the_table_that_they_were_made_of(tmp_path: Path) ->
     assert place.run("penstock run changes.yaml").returncode == 0
     assert place.copy() == copy_of(database)
     for with_schema in (False, True):
-        given = [(number, as_json(one, with_schema=with_schema)) for number, one in database.changes(600)]
+        given = [(number, as_json(one, with_schema=with_schema)) for number, one in database.changes(400)]
         place.send(given)
-        place.send(given[-200:])
+        place.send(given[-100:])
     place.assert_done("changes.yaml")
     assert place.copy() == copy_of(database)
     place.assert_answered(QUERIES)

@@ -103,7 +103,7 @@ def encoded(*values: Any) -> list[bytes | None]:
 def rows_of(given: DecodePass, *batches: pa.RecordBatch) -> list[dict[str, Any]]:
     """The rows with their changes, as the transform gets them."""
     return [
-        {**row["value"], **{f"change.{name}": value for name, value in row["change"].items()}}
+        {**(row["value"] or {}), **{f"change.{name}": value for name, value in (row["change"] or {}).items()}}
         for batch in given(iter(batches))
         for row in batch.to_pylist()
     ]
