@@ -47,7 +47,7 @@ CUT = {
     "selection": ("src/penstock/transform/selection.py", "read_spark_error(scrub(str(error)))"),
     "route": ("src/penstock/run/required_guarantees.py", "read_spark_error(scrub(str(error)))"),
     "source": ("src/penstock/source/open.py", "_explained(name, source, read_spark_error(scrub(str(error)))"),
-    "schema": ("src/penstock/source/open.py", "_bad_schema(name, text, read_spark_error(scrub(str(error))))"),
+    "schema": ("src/penstock/source/open.py", 'bad_schema(f"sources.{name}.schema", text, read_spark_error(scrub(str(error))))'),
     "watermark": ("src/penstock/source/open.py", "reason = read_spark_error(scrub(str(error)))"),
     "merge": ("src/penstock/sink/table/script.py", "scrub(statement.shown)"),
 }

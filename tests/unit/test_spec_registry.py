@@ -5,6 +5,7 @@ import pytest
 from penstock.errors import Usage
 from penstock.spec.kafka import Kafka
 from penstock.spec.pipeline import PipelineSettings
+from penstock.spec.registry import Coded
 from penstock.spec.sink import Parquet
 from penstock.spec.source import Source
 from penstock.support.secret import scrub
@@ -133,6 +134,11 @@ def test_what_is_encoded_is_the_same_for_all_sinks(tmp_path):
 
 def changes(**value):
     return {"value": {"format": "json", "envelope": "debezium", "schema": "id INT", **value}, "registry": None}
+
+
+def test_a_value_in_code_is_given_as_a_key_is():
+    given = source(value=Coded(format="avro", subject="orders", version=3)).decode.columns["value"]
+    assert (given.format, given.subject, given.version) == ("avro", "orders", 3)
 
 
 def test_change_events_in_json_need_no_registry():

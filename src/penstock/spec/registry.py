@@ -194,12 +194,13 @@ class DecodedValue(Coded):
                 yield Complaint(message=message, remedy=remedy, at=("semantic_types", column))
 
 
-ShortDecodedValue = Annotated[
-    DecodedValue,
-    BeforeValidator(
-        lambda value: {"format": value} if isinstance(value, str) else value, json_schema_input_type=Format | DecodedValue
-    ),
-]
+def _decoded_value(value: Any) -> Any:
+    if type(value) is Coded:
+        return {"format": value.format, "subject": value.subject, "version": value.version}
+    return {"format": value} if isinstance(value, str) else value
+
+
+ShortDecodedValue = Annotated[DecodedValue, BeforeValidator(_decoded_value, json_schema_input_type=Format | DecodedValue)]
 """A format, or a mapping."""
 
 
@@ -248,7 +249,7 @@ class Decode(ByRegistry):
             self,
             *,
             registry: "Registry | Mapping[str, Any] | None" = None,
-            value: "DecodedValue | str | Mapping[str, Any] | None" = None,
+            value: "DecodedValue | Coded | str | Mapping[str, Any] | None" = None,
             key: "Coded | str | Mapping[str, Any] | None" = None,
             undecodable: OnUndecodable = "fail",
         ) -> None: ...
