@@ -191,7 +191,7 @@ MUTANTS_OF_QUOTED_SECRETS = (
     Mutant(
         bug=38,
         name="half-a-secret-in-a-schema",
-        file="src/penstock/source/open.py",
+        file="src/penstock/source/schema.py",
         find="shown_text(text)[:200]",
         replace="text[:200]",
         tests=(OF_ERRORS,),
