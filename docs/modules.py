@@ -15,7 +15,7 @@ Every file with the first sentence of its docstring, in the order of [the map](.
 """
 ORDER = (
     *("", "core", "spec", "source", "transform", "stage", "commit", "ledger", "sink"),
-    *("blob", "kafka", "sql", "registry", "spark", "support", "checkpoint", "observe", "run", "testing", "cli"),
+    *("blob", "journal", "kafka", "sql", "registry", "spark", "support", "checkpoint", "observe", "run", "testing", "cli"),
 )
 
 

@@ -4,7 +4,7 @@ PenstockError
 ├── Usage            exit 2   correct the command or the pipeline file
 ├── Refused          exit 3   the guarantee or an identity check says no; an explicit act of the operator resolves it
 │   ├── GuaranteeTooWeak, CheckpointReplaced, CheckpointMissing, OffsetsConflict, BatchGap, BatchForgotten
-│   ├── CheckpointDamaged, SourcesChanged, InputLost
+│   ├── CheckpointDamaged, SourcesChanged, InputLost, JournalDamaged
 │   └── LedgerMismatch, StoreIgnoresConditions, FormatTooNew
 ├── Fenced           exit 4   a newer run owns the pipeline; look there
 ├── Retryable        exit 75  nothing is known to be wrong with the data; try again
@@ -83,7 +83,11 @@ class SourcesChanged(Refused):
 
 
 class InputLost(Refused):
-    """Kafka no longer has records that were not delivered, or has other records at their offsets."""
+    """Kafka or a journal no longer has records that were not delivered, or has other records at their offsets."""
+
+
+class JournalDamaged(Refused):
+    """A journal lacks events that it had acknowledged, or has a frame that is damaged."""
 
 
 class OffsetsConflict(Refused):

@@ -20,6 +20,7 @@ CARRIED_OUT = {
     "SourcesChanged": "tests/spark/test_delivery_sources.py"
     "::test_sources_in_another_order_are_refused_before_spark_reads_one_by_the_log_of_the_other",
     "InputLost": "tests/crash/test_kafka_gaps.py::test_expired_records_are_counted_and_the_policy_decides",
+    "JournalDamaged": "tests/unit/test_journal.py::test_a_damaged_segment_is_restored_from_the_copy",
     "OffsetsConflict": f"{SURGERY}::test_an_older_copy_is_recognised_or_refused",
     "BatchGap": f"{ATTACK}::test_a_gap_in_the_batches",
     "LedgerMismatch": "tests/live/test_parquet_ownership.py::test_where_the_ledger_is_lost_the_remedy_delivers_every_row_once",

@@ -49,6 +49,7 @@ BUGS: Mapping[int, str] = {
     23: "records that were gone were passed over unseen, and a topic that was created again was read from its middle (Spark)",
     24: "an offsets entry between two others was missing after surgery by hand, and nobody noticed",
     25: "`sys.exit()` in foreachBatch hung the query for ever (Spark)",
+    26: "a push source acknowledged an event that was not durable, or forgot what was not read (receivers)",
     27: "a store's own rule, or a vacuum, deleted what was staged and not yet published",
     28: "a replayed batch that foreachBatch skipped left its state uncommitted (Spark)",
     29: "an upgrade met an outstanding decision of the old format",

@@ -30,6 +30,7 @@ from tests.mutation.mutants_of_secrets import MUTANTS_OF_SECRETS
 from tests.mutation.mutants_of_settings import MUTANTS_OF_SETTINGS
 from tests.mutation.mutants_of_sinks import MUTANTS_OF_SINKS
 from tests.mutation.mutants_of_stores import MUTANTS_OF_STORES
+from tests.mutation.mutants_of_the_journal import MUTANTS_OF_THE_JOURNAL
 from tests.mutation.mutants_of_verify import MUTANTS_OF_VERIFY
 from tests.mutation.mutants_of_warehouses import MUTANTS_OF_WAREHOUSES
 from tests.mutation.mutants_of_wider_types import MUTANTS_OF_WIDER_TYPES
@@ -49,6 +50,7 @@ _KINDS = (
         MUTANTS_OF_SINKS,
         MUTANTS_OF_WIDER_TYPES,
     ),
+    *(MUTANTS_OF_THE_JOURNAL,),
     *(MUTANTS_OF_STORES, MUTANTS_OF_CASSANDRA, MUTANTS_OF_KIT, MUTANTS_OF_WAREHOUSES),
     *(MUTANTS_OF_KAFKA, MUTANTS_OF_KAFKA_ENDS, MUTANTS_OF_KAFKA_SOURCE),
     *(MUTANTS_OF_CHANGES, MUTANTS_OF_REGISTRY, MUTANTS_OF_RUN, MUTANTS_OF_DOORS, MUTANTS_OF_SETTINGS, MUTANTS_OF_VERIFY),

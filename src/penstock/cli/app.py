@@ -9,7 +9,7 @@ from typing import Annotated, Final, NamedTuple
 
 import typer
 
-from penstock.cli import check, checkpoint, contents, crashtest, doctor, history, init, operate, run, status, verify
+from penstock.cli import check, checkpoint, contents, crashtest, doctor, history, init, journal, operate, run, status, verify
 from penstock.cli.output import show_error, traceback_of
 from penstock.errors import PenstockError, Usage
 from penstock.support.printable import printable
@@ -67,6 +67,11 @@ _quarantine.command("show")(contents.show_)
 _checkpoint = typer.Typer(name="checkpoint", help="Look into a Spark checkpoint, without Java.", no_args_is_help=True)
 _checkpoint.command()(checkpoint.inspect)
 _checkpoint.command()(checkpoint.explain)
+_journal = typer.Typer(name="journal", help="Look after the write-ahead log of a receiver.", no_args_is_help=True)
+_journal.command()(journal.inspect)
+_journal.command()(journal.verify)
+_journal.command()(journal.readers)
+_journal.command()(journal.trim)
 
 for _panel, _verbs in (
     ("Begin", (init.init, check.check, check.explain)),
@@ -77,7 +82,7 @@ for _panel, _verbs in (
 ):
     for _verb in _verbs:
         app.command(rich_help_panel=_panel)(_verb)
-for _group in (_quarantine, _checkpoint):
+for _group in (_quarantine, _checkpoint, _journal):
     app.add_typer(_group, rich_help_panel="Look")
 
 

@@ -1,0 +1,167 @@
+"""What a journal holds, for people: an overview at little cost, and a check of every frame."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.errors import PenstockError, Usage
+from penstock.journal.format import SEGMENTS, Registration
+from penstock.journal.readers import registrations
+from penstock.journal.recovery import read_note
+from penstock.journal.segment import TornFrame, open_segment, read_index, scan, segment_firsts
+from penstock.journal.storage import Storage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentFacts:
+    """One segment: its first event, its bytes, when it was begun, and whether it has an index, as sealed ones do."""
+
+    first: int
+    size_bytes: int
+    created_at_us: int
+    is_sealed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderFacts:
+    """One registered reader: the first event that it still needs, and how many wait for it."""
+
+    reader: str
+    next: int
+    waiting: int
+    released_at_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalFacts:
+    """A whole journal. Its durable events are `first` to `next` - 1; `next` None: its writer noted nothing whole."""
+
+    journal: str
+    journal_id: str | None
+    first: int | None
+    next: int | None
+    size_bytes: int
+    producers: int
+    segments: tuple[SegmentFacts, ...]
+    readers: tuple[ReaderFacts, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """The result of reading every frame. `events` are whole ones; `unacknowledged` bytes stand behind the last of them."""
+
+    journal: str
+    ok: bool
+    events: int
+    segments: int
+    unacknowledged: int
+    problems: tuple[str, ...]
+
+
+def inspect_journal(storage: Storage, home: Path) -> JournalFacts:
+    """Return what the journal holds, by its headers and notes. Raises Usage where there is none."""
+    require_journal(storage, home)
+    segments = [open_segment(storage, home, first) for first in segment_firsts(storage, home)]
+    facts = tuple(
+        SegmentFacts(
+            first=each.first,
+            size_bytes=storage.size(each.path),
+            created_at_us=each.header.created_at_us,
+            is_sealed=read_index(storage, each) is not None,
+        )
+        for each in segments
+    )
+    note = read_note(storage, home)
+    return JournalFacts(
+        journal=str(home),
+        journal_id=segments[-1].header.journal_id if segments else None,
+        first=segments[0].first if segments else None,
+        next=None if note is None else note.next,
+        size_bytes=sum(each.size_bytes for each in facts),
+        producers=len(segments[-1].header.producers) if segments else 0,
+        segments=facts,
+        readers=readers_of(storage, home),
+    )
+
+
+def readers_of(storage: Storage, home: Path) -> tuple[ReaderFacts, ...]:
+    """Return the registered readers and how far each is behind. Raises Usage where there is no journal."""
+    require_journal(storage, home)
+    note = read_note(storage, home)
+    end = 0 if note is None else note.next
+    return tuple(_reader(each, end) for each in registrations(storage, home))
+
+
+def verify_journal(storage: Storage, home: Path) -> Verified:
+    """Read every frame and compare it with headers, indexes, the durable note and the readers. Changes nothing."""
+    require_journal(storage, home)
+    problems: list[str] = []
+    firsts = segment_firsts(storage, home)
+    events, expected, torn_bytes = 0, firsts[0] if firsts else 0, 0
+    for first in firsts:
+        if first != expected:
+            problems.append(f"Events {expected} to {first - 1} are missing before segment {first}.")
+        end, torn = _frames(storage, home, first, problems)
+        events += end - first
+        expected = end
+        if torn is not None and first == firsts[-1]:
+            torn_bytes = torn
+        elif torn is not None:
+            problems.append(f"Segment {first} has {torn} bytes that are no frame behind event {end - 1}.")
+    problems += _claims_beyond(storage, home, expected)
+    return Verified(
+        journal=str(home),
+        ok=not problems,
+        events=events,
+        segments=len(firsts),
+        unacknowledged=torn_bytes,
+        problems=tuple(problems),
+    )
+
+
+def releasable(storage: Storage, home: Path) -> tuple[SegmentFacts, ...]:
+    """Return the segments that every registered reader has released; none if no reader is registered."""
+    found = inspect_journal(storage, home)
+    needed = min((each.next for each in found.readers), default=0)
+    behind = [each.first for each in found.segments[1:]]
+    return tuple(each for each, first in zip(found.segments, behind, strict=False) if first <= needed)
+
+
+def require_journal(storage: Storage, home: Path) -> None:
+    """Raise Usage unless `home` is the directory of a journal."""
+    if SEGMENTS not in storage.names(home):
+        raise Usage(
+            f"{home} is not the directory of a journal: it has no {SEGMENTS}.", remedy="Name the directory that holds it."
+        )
+
+
+def _reader(each: Registration, end: int) -> ReaderFacts:
+    return ReaderFacts(reader=each.reader, next=each.next, waiting=max(0, end - each.next), released_at_us=each.released_at_us)
+
+
+def _frames(storage: Storage, home: Path, first: int, problems: list[str]) -> tuple[int, int | None]:
+    """Return the event behind the last whole one of a segment, and the bytes behind it if they are no frame."""
+    try:
+        segment = open_segment(storage, home, first)
+    except PenstockError as error:
+        problems.append(error.message)
+        return first, None
+    end, size = segment.first, segment.begin
+    try:
+        for located in scan(storage, segment):
+            end, size = located.frame.record.sequence + 1, located.offset + located.frame.size
+    except TornFrame as torn:
+        return end, storage.size(segment.path) - torn.offset
+    index = read_index(storage, segment)
+    if index is not None and (index.end, index.size_bytes) != (end, size):
+        problems.append(f"Segment {first} should end before event {index.end} by its index, and ends before {end}.")
+    return end, None
+
+
+def _claims_beyond(storage: Storage, home: Path, end: int) -> list[str]:
+    """Return who says that there are events from `end` on."""
+    note = read_note(storage, home)
+    claims = [("acknowledged", note.next)] if note is not None else []
+    claims += [(f"read by {each.reader!r}", each.next) for each in registrations(storage, home)]
+    return [
+        f"Events up to {next_ - 1} were {what}, and {end - 1} is the last that is whole." for what, next_ in claims if next_ > end
+    ]

@@ -1,0 +1,94 @@
+"""Brings the copy of a journal level with it at the start: each gets what only the other one has of acknowledged events."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from penstock.errors import JournalDamaged, LedgerMismatch
+from penstock.journal.format import SEGMENTS, index_path, segment_path
+from penstock.journal.readers import registrations
+from penstock.journal.segment import open_segment, segment_firsts
+from penstock.journal.storage import Storage
+
+_TEMPORARY = "incoming~"
+
+
+def level(storage: Storage, home: Path, copy: Path) -> None:
+    """Make the segments in `home` and `copy` the same. Both were recovered, and nobody else writes.
+
+    Raises LedgerMismatch where they are of two journals, JournalDamaged where the copy has what a reader needs and `home` lacks.
+    """
+    ours, theirs = segment_firsts(storage, home), segment_firsts(storage, copy)
+    _require_one_journal(storage, home, ours, copy, theirs)
+    if theirs:
+        _drop_released(storage, home, copy, [first for first in theirs if not ours or first < ours[0]])
+    for first in sorted({*ours, *(each for each in theirs if ours and each > ours[0])}):
+        here, there = segment_path(home, first), segment_path(copy, first)
+        if first not in theirs:
+            _bring(storage, here, there)
+        elif first not in ours:
+            _bring(storage, there, here)
+        elif storage.size(here) != storage.size(there):
+            shorter, longer = sorted((here, there), key=storage.size)
+            _lengthen(storage, shorter, longer)
+
+
+def _require_one_journal(storage: Storage, home: Path, ours: Sequence[int], copy: Path, theirs: Sequence[int]) -> None:
+    ids = [
+        open_segment(storage, place, firsts[-1]).header.journal_id for place, firsts in ((home, ours), (copy, theirs)) if firsts
+    ]
+    if len(ids) == 2 and ids[0] != ids[1]:
+        raise LedgerMismatch(
+            f"{copy} holds a copy of the journal {ids[1]}, and the journal in {home} is {ids[0]}.",
+            remedy="Name another directory for the copy.",
+        )
+    if theirs and not ours:
+        raise JournalDamaged(
+            f"The journal {home} is empty, and its copy in {copy} has events.",
+            remedy=f"Restore it: copy the files of {copy / SEGMENTS} into {home / SEGMENTS}.",
+        )
+
+
+def _drop_released(storage: Storage, home: Path, copy: Path, old: Sequence[int]) -> None:
+    """Remove segments from the copy that the journal has removed."""
+    needed = min((each.next for each in registrations(storage, home)), default=0)
+    for first in old:
+        if first >= needed:
+            raise JournalDamaged(
+                f"The journal {home} lacks events from {first} on, not released by every reader, and its copy {copy} has them.",
+                remedy=f"Restore it: copy the files of {copy / SEGMENTS} into {home / SEGMENTS}.",
+            )
+        path = segment_path(copy, first)
+        for each in (index_path(path), path):
+            if each.name in storage.names(each.parent):
+                storage.remove(each)
+    storage.sync_directory(copy / SEGMENTS)
+
+
+def _bring(storage: Storage, source: Path, target: Path) -> None:
+    temporary = target.with_name(_TEMPORARY)
+    if _TEMPORARY in storage.names(target.parent):
+        storage.remove(temporary)
+    file = storage.create(temporary)
+    try:
+        file.write(storage.read(source))
+        file.sync()
+    finally:
+        file.close()
+    storage.replace(target, temporary)
+    storage.sync_directory(target.parent)
+
+
+def _lengthen(storage: Storage, shorter: Path, longer: Path) -> None:
+    size = storage.size(shorter)
+    if storage.read(shorter) != storage.read(longer, 0, size):
+        raise JournalDamaged(
+            f"{shorter} and {longer} should begin alike, and do not.",
+            remedy="`penstock journal verify` says which of them is whole; copy that one over the other.",
+        )
+    file = storage.open(shorter)
+    try:
+        file.seek(size)
+        file.write(storage.read(longer, size))
+        file.sync()
+    finally:
+        file.close()

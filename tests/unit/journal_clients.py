@@ -1,0 +1,96 @@
+"""Clients that push numbered events into a journal, resend what was not acknowledged, and know what they sent."""
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+
+from penstock.journal.event import Event
+from penstock.journal.format import Registration
+from penstock.journal.journal import Journal, JournalLimits
+from penstock.journal.readers import register
+from penstock.journal.reading import JournalReader
+from penstock.journal.segment import open_segment, segment_firsts
+from penstock.journal.storage import Storage
+
+HOME, COPY = Path("/journal"), Path("/copy")
+PRODUCERS = ("a", "b", "c")
+SMALL = JournalLimits(segment_bytes=600, least_free_bytes=0)
+PLAIN = Event(value=b"v")
+ROOMY = replace(SMALL, segment_bytes=1 << 20)
+_clock = count(1_700_000_000_000_000, 1_000)
+
+
+def opened(storage: Storage, *, limits: JournalLimits = SMALL, copy: Path | None = None) -> Journal:
+    return Journal(HOME, now_us=lambda: next(_clock), copy=copy, limits=limits, storage=storage)
+
+
+def event(producer: str, number: int) -> Event:
+    return Event(value=f"{producer} {number}".encode(), key=producer.encode(), producer=producer, number=number)
+
+
+@dataclass
+class Clients:
+    """Three producers. `acknowledged`: the newest number of each that the journal said is durable."""
+
+    acknowledged: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PRODUCERS, 0))
+
+    def push(self, journal: Journal, *, until: int, again: bool = False) -> None:
+        """Send every number up to `until`, in groups; with `again` also those that were acknowledged already."""
+        for number in range(1, until + 1):
+            for each in PRODUCERS:
+                if again or number > self.acknowledged[each]:
+                    journal.append([event(each, number)])
+            journal.commit()
+            for each in PRODUCERS:
+                self.acknowledged[each] = max(self.acknowledged[each], number)
+
+
+@dataclass
+class Pipeline:
+    """A registered reader that keeps what it read for ever, as a sink does, and releases it afterwards."""
+
+    read: list[bytes] = field(default_factory=list)
+    next: int = 0
+
+    def deliver(self, storage: Storage) -> None:
+        reader = JournalReader(storage, HOME)
+        extent = reader.extent()
+        if extent is None or extent.next <= self.next:
+            return
+        found = reader.read(self.next, extent.next, journal_id=extent.journal_id)
+        self.read += [record.event.value for record in found]
+        self.next = extent.next
+        register(
+            storage, HOME, Registration(reader="sink", journal_id=extent.journal_id, next=self.next, released_at_us=next(_clock))
+        )
+
+
+def expected(until: int) -> Counter[bytes]:
+    return Counter(f"{each} {number}".encode() for each in PRODUCERS for number in range(1, until + 1))
+
+
+def content(storage: Storage, home: Path = HOME, first: int = 0) -> list[bytes]:
+    reader = JournalReader(storage, home)
+    extent = reader.extent()
+    assert extent is not None
+    return [each.event.value for each in reader.read(first, extent.next, journal_id=extent.journal_id)]
+
+
+def released(storage: Storage, reader: str, next_: int) -> None:
+    journal_id = open_segment(storage, HOME, segment_firsts(storage, HOME)[0]).header.journal_id
+    register(storage, HOME, Registration(reader=reader, journal_id=journal_id, next=next_, released_at_us=0))
+
+
+def pushed(disk: Storage, count: int, *, limits: JournalLimits = SMALL, copy: Path | None = None) -> None:
+    journal = opened(disk, limits=limits, copy=copy)
+    for number in range(journal.next, journal.next + count):
+        journal.append([Event(value=b"%d" % number)])
+        journal.commit()
+    journal.close()
+
+
+def push_many(journal: Journal, count: int) -> None:
+    for _ in range(count):
+        journal.append([event("a", journal.next)])
+        journal.commit()

@@ -1,0 +1,324 @@
+"""The journal's writer: frames, repeats, what it does about damage, and its second copy."""
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.unit.forgetful_disk import ForgetfulDisk
+from tests.unit.journal_clients import (
+    COPY,
+    HOME,
+    PLAIN,
+    ROOMY,
+    SMALL,
+    Clients,
+    content,
+    event,
+    expected,
+    opened,
+    pushed,
+    released,
+)
+
+from penstock.errors import InputLost, JournalDamaged, LedgerMismatch, Retryable, Usage
+from penstock.journal.event import Event, Receipt
+from penstock.journal.format import SEGMENTS, encode_header, segment_path
+from penstock.journal.frame import BadFrame, decode_frame, encode_frame, size_of
+from penstock.journal.inspection import verify_journal
+from penstock.journal.journal import Journal
+from penstock.journal.producers import FORGET_AFTER_US, MOST_PRODUCERS, NumberOutOfOrder
+from penstock.journal.segment import open_segment, segment_firsts
+
+
+@pytest.fixture
+def disk() -> ForgetfulDisk:
+    return ForgetfulDisk()
+
+
+# --- frames
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        Event(value=b""),
+        Event(value=b"v", key=b"", headers=(("h", b""), ("h", b"\x00"), ("", b"x")), producer="", remote=""),
+        Event(value=b"\xf5Pj\x01" * 3, key=b"k", producer="caf\u00e9", number=2**63 - 1, remote="127.0.0.1:1"),
+        Event(value=bytes(70_000), key=None, producer="p", number=0),
+    ],
+)
+def test_a_frame_holds_an_event_as_it_is(given: Event) -> None:
+    data = encode_frame(given, sequence=7, durable=5, received_at_us=-3, seed=1)
+    found = decode_frame(b"before" + data + b"after", 6, seed=1)
+    assert (found.record.event, found.record.sequence, found.durable, found.record.received_at_us) == (given, 7, 5, -3)
+    assert found.size == len(data) == size_of(given)
+
+
+def test_every_changed_byte_of_a_frame_is_seen() -> None:
+    data = encode_frame(event("a", 1), sequence=7, durable=5, received_at_us=1, seed=1)
+    for at in range(len(data)):
+        with pytest.raises(BadFrame):
+            decode_frame(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :], 0, seed=1)
+    with pytest.raises(BadFrame):
+        decode_frame(data, 0, seed=2)
+
+
+# --- producers
+
+
+def test_a_repeat_of_a_numbered_event_is_recognised_and_has_the_same_place(disk: ForgetfulDisk) -> None:
+    journal = opened(disk)
+    assert journal.append([event("a", 1), event("a", 1)]) == (Receipt(0), Receipt(None, is_repeat=True))
+    journal.commit()
+    assert journal.append([event("a", 1)]) == (Receipt(0, is_repeat=True),)
+    assert journal.append([event("a", 2), event("a", 3), event("a", 2)]) == (
+        Receipt(1),
+        Receipt(2),
+        Receipt(None, is_repeat=True),
+    )
+    journal.commit()
+    assert content(disk) == [b"a 1", b"a 2", b"a 3"]
+
+
+def test_a_repeat_is_recognised_after_a_start_and_after_its_segment_is_gone(disk: ForgetfulDisk) -> None:
+    journal = opened(disk)
+    Clients().push(journal, until=9)
+    for _ in range(20):
+        journal.append([PLAIN])
+        journal.commit()
+    released(disk, "r", journal.next)
+    assert journal.remove_released() > 0
+    assert segment_firsts(disk, HOME)[0] >= 27, "no numbered event is there any more"
+    journal.close()
+    again = opened(disk)
+    assert all(receipt.is_repeat for receipt in again.append([event(each, 1) for each in "abc"]))
+    assert again.append([event("a", 10)]) == (Receipt(47),)
+
+
+def test_a_number_that_leaves_a_gap_is_refused_and_nothing_of_its_request_is_taken(disk: ForgetfulDisk) -> None:
+    journal = opened(disk)
+    journal.append([event("a", 5)])
+    with pytest.raises(NumberOutOfOrder, match="sent number 8, and its last one here is 6") as refused:
+        journal.append([event("a", 6), event("a", 8)])
+    assert refused.value.remedy.startswith("Send 7 first")
+    journal.append([event("a", 6)])
+    journal.commit()
+    assert content(disk) == [b"a 5", b"a 6"]
+
+
+def test_events_that_were_lost_with_their_group_are_no_repeats(disk: ForgetfulDisk) -> None:
+    """A segment begins with the producers' numbers: those that are only waiting must not be among them."""
+    journal = opened(disk, limits=replace(SMALL, segment_bytes=1))
+    Clients().push(journal, until=1)
+    journal.append([event("a", 2)])
+    disk.crash_at = disk.operations + 4  # the new segment has its header and its name by then
+    with pytest.raises(BaseException, match=r"^$"):
+        journal.commit()
+    disk.end_process()
+    again = opened(disk)
+    Clients({"a": 1, "b": 1, "c": 1}).push(again, until=2)
+    assert Counter(content(disk)) == expected(2)
+
+
+def test_a_silent_producer_is_forgotten_and_too_many_are_refused(disk: ForgetfulDisk) -> None:
+    now = [0]
+    journal = Journal(HOME, now_us=lambda: now[0], limits=replace(SMALL, segment_bytes=1), storage=disk)
+    journal.append([event("old", 1)])
+    journal.append([Event(value=b"", producer=f"p{number}", number=1) for number in range(MOST_PRODUCERS - 1)])
+    journal.commit()
+    with pytest.raises(Exception, match=f"remembers {MOST_PRODUCERS} producers"):
+        journal.append([event("new", 1)])
+    now[0] = FORGET_AFTER_US
+    journal.append([PLAIN])
+    journal.commit()  # a segment begins
+    assert journal.append([event("new", 1)]) == (Receipt(MOST_PRODUCERS + 1),)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        Event(value=b"", producer="p" * 256),
+        Event(value=b"", headers=(("h" * 65_536, b""),)),
+        Event(value=b"", number=1),
+        Event(value=b"", producer="p", number=-1),
+        Event(value=b"", producer="p", number=2**63),
+        Event(value=bytes(64 << 20)),
+    ],
+)
+def test_what_no_frame_can_hold_is_refused(disk: ForgetfulDisk, wrong: Event) -> None:
+    with pytest.raises(Usage):
+        opened(disk).append([PLAIN, wrong])
+
+
+# --- what is damaged
+
+
+def last_segment(disk: ForgetfulDisk) -> Path:
+    return segment_path(HOME, segment_firsts(disk, HOME)[-1])
+
+
+@pytest.mark.parametrize("left", [1, 11, 12, 40, 57])
+def test_a_torn_tail_is_cut(disk: ForgetfulDisk, left: int) -> None:
+    pushed(disk, 3, limits=ROOMY)
+    node = disk.node(last_segment(disk))
+    whole = len(node.data)
+    node.change(whole, encode_frame(PLAIN, sequence=3, durable=3, received_at_us=0, seed=0)[:left])
+    journal = opened(disk, limits=ROOMY)
+    assert len(node.data) == whole
+    journal.append([Event(value=b"3")])
+    journal.commit()
+    assert content(disk) == [b"0", b"1", b"2", b"3"]
+
+
+def test_a_hole_in_a_group_that_was_never_acknowledged_is_cut(disk: ForgetfulDisk) -> None:
+    """A disk writes the pages of a group in any order."""
+    pushed(disk, 2, limits=ROOMY)
+    node = disk.node(last_segment(disk))
+    journal = opened(disk, limits=ROOMY)
+    whole = len(node.data)
+    journal.append([Event(value=bytes(50)), Event(value=b"x")])
+    note = bytes(disk.node(HOME / "durable").data)
+    journal.commit()
+    journal.close()
+    disk.node(HOME / "durable").change(0, note)
+    node.change(whole, bytes(70))
+    opened(disk, limits=ROOMY)
+    assert content(disk) == [b"0", b"1"]
+
+
+@pytest.mark.parametrize("at", range(3))
+def test_a_bad_frame_in_the_middle_is_an_alarm_with_its_place(disk: ForgetfulDisk, at: int) -> None:
+    pushed(disk, 4, limits=ROOMY)
+    path = last_segment(disk)
+    begin = open_segment(disk, HOME, 0).begin
+    size = size_of(Event(value=b"0"))
+    disk.node(path).change(begin + at * size + 20, b"\xff")
+    with pytest.raises(JournalDamaged, match=rf"{path.name} is damaged at byte {begin + at * size}: expected event {at}"):
+        opened(disk, limits=ROOMY)
+    assert not verify_journal(disk, HOME).ok
+
+
+def test_a_bad_frame_of_a_sealed_segment_is_found_by_verify_and_by_whoever_reads_it(disk: ForgetfulDisk) -> None:
+    pushed(disk, 30)
+    assert verify_journal(disk, HOME).ok
+    disk.node(segment_path(HOME, 0)).change(open_segment(disk, HOME, 0).begin + 30, b"\xff")
+    found = verify_journal(disk, HOME)
+    assert not found.ok
+    assert "Segment 0 has" in found.problems[0]
+    with pytest.raises(Retryable, match="at event 0 it has a frame with a wrong checksum"):
+        content(disk)
+
+
+def test_an_acknowledged_event_that_is_missing_at_the_end_is_an_alarm(disk: ForgetfulDisk) -> None:
+    pushed(disk, 3, limits=ROOMY)
+    node = disk.node(last_segment(disk))
+    node.change(len(node.data) - 5, None)
+    with pytest.raises(JournalDamaged, match=r"acknowledged events up to 2, and .* ends before event 2"):
+        opened(disk, limits=ROOMY)
+    disk.remove(HOME / "durable")
+    released(disk, "r", 3)
+    with pytest.raises(JournalDamaged, match="Reader 'r' has events up to 2"):
+        opened(disk, limits=ROOMY)
+
+
+@pytest.mark.parametrize("missing", [0, 1, -1])
+def test_a_missing_segment_is_an_alarm(disk: ForgetfulDisk, missing: int) -> None:
+    pushed(disk, 40)
+    firsts = segment_firsts(disk, HOME)
+    assert len(firsts) > 3
+    disk.remove(segment_path(HOME, firsts[missing]))
+    if missing == 0:  # as if it had been released: the readers tell
+        with pytest.raises(InputLost, match=r"Event 0 of the journal .* is gone: the first is"):
+            content(disk)
+    else:
+        with pytest.raises(JournalDamaged):
+            opened(disk)
+
+
+def test_an_index_that_is_lost_or_torn_is_made_again(disk: ForgetfulDisk) -> None:
+    pushed(disk, 40)
+    paths = [segment_path(HOME, first).with_suffix(".index") for first in segment_firsts(disk, HOME)[:-1]]
+    before = [disk.read(path) for path in paths]
+    disk.remove(paths[0])
+    disk.node(paths[1]).change(20, None)
+    disk.node(paths[2]).change(0, b"[")
+    opened(disk)
+    assert [disk.read(path) for path in paths] == before
+
+
+def test_segments_of_two_journals_are_refused(disk: ForgetfulDisk) -> None:
+    pushed(disk, 40)
+    path = segment_path(HOME, segment_firsts(disk, HOME)[-1])
+    header = open_segment(disk, HOME, int(path.stem)).header
+    disk.node(path).change(0, encode_header(replace(header, journal_id="f" * 16)))
+    with pytest.raises(LedgerMismatch, match="are of two journals"):
+        opened(disk)
+
+
+# --- the copy
+
+
+def test_both_directories_have_an_event_before_it_is_acknowledged(disk: ForgetfulDisk) -> None:
+    pushed(disk, 20, copy=COPY)
+    firsts = segment_firsts(disk, HOME)
+    assert firsts == segment_firsts(disk, COPY)
+    assert [disk.node(segment_path(COPY, first)).durable for first in firsts] == [
+        disk.read(segment_path(HOME, first)) for first in firsts
+    ]
+
+
+def test_a_copy_that_is_new_or_was_left_out_is_brought_level(disk: ForgetfulDisk) -> None:
+    pushed(disk, 10)
+    pushed(disk, 2, copy=COPY)
+    pushed(disk, 25)
+    released(disk, "r", 20)
+    journal = opened(disk)
+    assert journal.remove_released() > 0
+    journal.close()
+    pushed(disk, 1, copy=COPY)
+    firsts = segment_firsts(disk, HOME)
+    assert firsts == segment_firsts(disk, COPY)
+    assert [disk.read(segment_path(COPY, first)) for first in firsts] == [
+        disk.read(segment_path(HOME, first)) for first in firsts
+    ]
+
+
+def test_a_journal_that_lost_its_end_gets_it_from_the_copy(disk: ForgetfulDisk) -> None:
+    pushed(disk, 5, limits=ROOMY, copy=COPY)
+    disk.remove(HOME / "durable")
+    node = disk.node(last_segment(disk))
+    node.change(len(node.data) - 1, None)
+    opened(disk, limits=ROOMY, copy=COPY)
+    assert content(disk) == [b"%d" % number for number in range(5)]
+
+
+def test_a_journal_that_is_gone_is_not_begun_anew_beside_its_copy(disk: ForgetfulDisk) -> None:
+    pushed(disk, 3, limits=ROOMY, copy=COPY)
+    disk.remove(last_segment(disk))
+    disk.remove(HOME / "durable")
+    with pytest.raises(JournalDamaged, match="is empty, and its copy in /copy has events") as refused:
+        opened(disk, limits=ROOMY, copy=COPY)
+    assert refused.value.remedy == f"Restore it: copy the files of {COPY / SEGMENTS} into {HOME / SEGMENTS}."
+    disk.create(segment_path(HOME, 0)).write(disk.read(segment_path(COPY, 0)))
+    opened(disk, limits=ROOMY, copy=COPY)
+    assert content(disk) == [b"0", b"1", b"2"]
+
+
+def test_a_damaged_segment_is_restored_from_the_copy(disk: ForgetfulDisk) -> None:
+    pushed(disk, 5, limits=ROOMY, copy=COPY)
+    node = disk.node(segment_path(HOME, 0))
+    node.change(open_segment(disk, HOME, 0).begin + 20, b"\xff")
+    with pytest.raises(JournalDamaged, match="is damaged at byte") as refused:
+        opened(disk, limits=ROOMY, copy=COPY)
+    assert refused.value.remedy.startswith("Restore the file from the copy of the journal")
+    node.change(0, disk.read(segment_path(COPY, 0)))
+    opened(disk, limits=ROOMY, copy=COPY)
+    assert content(disk) == [b"%d" % number for number in range(5)]
+
+
+def test_the_copy_of_another_journal_is_refused(disk: ForgetfulDisk) -> None:
+    Journal(COPY, now_us=lambda: 0, limits=SMALL, storage=disk).close()
+    pushed(disk, 1)
+    with pytest.raises(LedgerMismatch, match="holds a copy of the journal"):
+        opened(disk, copy=COPY)
