@@ -3,10 +3,12 @@
 from tests.mutation.mutant import Mutant
 
 JVM = "src/penstock/run/jvm.py"
+METRICS = "src/penstock/observe/metrics.py"
 SQL = "src/penstock/spec/sql.py"
 SECRET = "src/penstock/support/secret.py"
 SELECTION = "src/penstock/spec/selection.py"
 OF_JVM = "tests/unit/test_run_jvm.py"
+OF_METRICS = "tests/unit/test_metrics.py"
 OF_OUTPUT = "tests/unit/test_secrets_in_output.py"
 OF_ERRORS = "tests/unit/test_secrets_in_errors.py::test_what_is_cut_off_holds_no_part_of_a_secret"
 OF_STATES = "tests/unit/test_secrets_in_errors.py::test_findings_and_states_of_places_hold_no_secret"
@@ -99,6 +101,22 @@ MUTANTS_OF_QUOTED_SECRETS = (
     *(
         Mutant(bug=38, name=f"a-{key}-quotes-a-secret", file=file, find=find, replace=unscrubbed(find), tests=(OF_STATES,))
         for key, (file, find) in STATES.items()
+    ),
+    Mutant(
+        bug=38,
+        name="a-probe-quotes-a-secret",
+        file=METRICS,
+        find='scrub(f"{type(error).__name__}: {error}")',
+        replace='f"{type(error).__name__}: {error}"',
+        tests=(f"{OF_METRICS}::test_an_error_that_nobody_expected_hides_no_other_pipeline",),
+    ),
+    Mutant(
+        bug=38,
+        name="metrics-are-shown-to-whoever-sends-any-token",
+        file="src/penstock/observe/endpoint.py",
+        find="hmac.compare_digest(given.strip().encode(), token.encode())",
+        replace="bool(given)",
+        tests=(f"{OF_METRICS}::test_with_a_token_metrics_are_for_those_who_have_it",),
     ),
     Mutant(
         bug=38,

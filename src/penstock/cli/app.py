@@ -9,7 +9,21 @@ from typing import Annotated, Final, NamedTuple
 
 import typer
 
-from penstock.cli import check, checkpoint, contents, crashtest, doctor, history, init, journal, operate, run, status, verify
+from penstock.cli import (
+    check,
+    checkpoint,
+    contents,
+    crashtest,
+    doctor,
+    history,
+    init,
+    journal,
+    metrics,
+    operate,
+    run,
+    status,
+    verify,
+)
 from penstock.cli.output import show_error, traceback_of
 from penstock.errors import PenstockError, Usage
 from penstock.support.printable import printable
@@ -77,6 +91,7 @@ for _panel, _verbs in (
     ("Begin", (init.init, check.check, check.explain)),
     ("Run", (run.run,)),
     ("Look", (status.status, status.watch, contents.files, history.history, history.offsets, verify.verify, doctor.doctor)),
+    ("Observe", (metrics.metrics,)),
     ("Repair", (operate.recover, operate.adopt, operate.sweep)),
     ("Test", (crashtest.crashtest,)),
 ):

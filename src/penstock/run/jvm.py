@@ -13,12 +13,12 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
 
 from penstock.errors import Usage
+from penstock.observe.listening import is_loopback
 from penstock.source.kafka.options import is_kafka
 from penstock.source.kafka.reader.opening import data_source_options
 from penstock.spec.kafka import Kafka
@@ -99,14 +99,7 @@ def is_for_this_machine(settings: Mapping[str, str], words: "list[str]") -> bool
     given = dict(word.split("=", 1) for word in words if word.startswith("spark.") and "=" in word)
     whole = {**settings, **given}
     master = words[words.index("--master") + 1] if "--master" in words[:-1] else whole.get("spark.master", "")
-    return master.startswith("local") and all(_is_loopback(whole[key]) for key in _ADDRESSES if key in whole)
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ip_address(address).is_loopback
-    except ValueError:
-        return address == "localhost"
+    return master.startswith("local") and all(is_loopback(whole[key]) for key in _ADDRESSES if key in whole)
 
 
 def _warn_of_java_options(settings: Mapping[str, str]) -> None:

@@ -1,0 +1,121 @@
+"""`penstock metrics`: serves where pipelines stand to Prometheus and to probes, from outside their drivers."""
+
+import signal
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.opening import Json, pipeline
+from penstock.cli.output import print_line
+from penstock.errors import DependencyMissing, Usage
+
+if TYPE_CHECKING:
+    from penstock.observe.listening import Listening
+    from penstock.observe.status_reader import StatusReader
+    from penstock.run.pipeline import Pipeline
+
+DEFAULT = "127.0.0.1:9464"
+
+
+def metrics(
+    *,
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="The pipeline files.", show_default=False)],
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where to listen; port 0 takes a free one.")] = DEFAULT,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="A file with the token that whoever asks for metrics has to send.", show_default=False),
+    ] = None,
+    without_token: Annotated[
+        bool, typer.Option("--without-token", help="Show metrics to everyone who reaches an address of the network.")
+    ] = False,
+    tls_cert: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="Speak TLS with this certificate (PEM).", show_default=False)
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="The certificate's key, where it is another file.", show_default=False)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Serve metrics to Prometheus at /metrics, and health at /livez, /readyz and /healthz, until SIGTERM or Ctrl-C.
+
+    Works beside running drivers, without Java. Stores are asked when somebody asks here, and not otherwise.
+    """
+    where = _listening(listen, token_file=token_file, open_to_all=without_token, certificate=tls_cert, key=tls_key)
+    readers = _readers(files)
+    try:
+        from penstock.observe.endpoint import server_of
+    except ImportError as missing:
+        raise DependencyMissing(
+            "`penstock metrics` needs the client library of Prometheus, which is not installed.",
+            remedy="Install it with pip install 'penstock[metrics]', or from a clone with '.[metrics]'.",
+        ) from missing
+    from dataclasses import replace
+
+    with server_of(where, readers) as server:
+        url = replace(where, port=server.server_port).url
+        for number in (signal.SIGTERM, signal.SIGINT):
+            # `shutdown` waits for the loop that this handler interrupts.
+            signal.signal(number, lambda *_: Thread(target=server.shutdown).start())
+        _say(url, [reader.pipeline for reader in readers], as_json=as_json)
+        server.serve_forever(poll_interval=0.1)
+
+
+def _listening(
+    listen: str, *, token_file: Path | None, open_to_all: bool, certificate: Path | None, key: Path | None
+) -> "Listening":
+    from penstock.observe.listening import Listening, address_of, is_loopback
+
+    host, port = address_of(listen)
+    token = None if token_file is None else _token(token_file)
+    if token is None and not open_to_all and not is_loopback(host):
+        raise Usage(
+            f"--listen {listen} shows where the pipelines stand to everyone who reaches that address.",
+            remedy="Give --token-file PATH, or --without-token where the network itself keeps others out.",
+        )
+    if key is not None and certificate is None:
+        raise Usage("--tls-key without --tls-cert.", remedy="Give the certificate, too.")
+    return Listening(host=host, port=port, token=token, certificate=certificate, key=key)
+
+
+def _token(path: Path) -> str:
+    try:
+        token = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as cause:
+        raise Usage(f"The token cannot be read from {path}: {cause}.", remedy="Give a text file with the token in it.") from cause
+    if not token.isascii() or not token.isprintable() or not token or " " in token:
+        raise Usage(
+            f"{path} holds no token: one word of ASCII characters is expected.",
+            remedy=f"Write one, such as: openssl rand -hex 32 > {path}",
+        )
+    return token
+
+
+def _readers(files: Sequence[str]) -> "list[StatusReader]":
+    pipelines = [pipeline(file) for file in files]
+    names = Counter(found.settings.pipeline for found in pipelines)
+    name, times = names.most_common(1)[0]
+    if times > 1:
+        raise Usage(
+            f"{times} files are of the pipeline {name!r}, whose metrics nobody could tell apart.",
+            remedy="Name each pipeline once, or serve them on two ports.",
+        )
+    return [_reader(found) for found in pipelines]
+
+
+def _reader(watched: "Pipeline") -> "StatusReader":
+    from penstock.observe.status_reader import StatusReader
+
+    return StatusReader(lambda known: watched.status(known=known), pipeline=watched.settings.pipeline)
+
+
+def _say(url: str, pipelines: Sequence[str], *, as_json: bool) -> None:
+    if as_json:
+        print_line({"url": url, "pipelines": pipelines})
+        return
+    sys.stdout.write(f"metrics of {', '.join(pipelines)} at {url}/metrics; Ctrl-C ends it\n")
+    sys.stdout.flush()

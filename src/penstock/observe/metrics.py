@@ -1,0 +1,199 @@
+"""A pipeline's status as metrics for Prometheus, by its conventions: https://prometheus.io/docs/practices/naming/.
+
+Labels are names from the pipeline file and of Kafka's topics, never of batches, files or rows: there are as many series as the
+pipeline has places and topics. Needs the extra `metrics`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from penstock.errors import PenstockError
+from penstock.observe.status import Status
+from penstock.observe.status_reader import StatusReader
+from penstock.support.secret import scrub
+
+HEALTH = ("new", "ok", "replay", "conflict")
+PLACE_STATES = ("own", "empty", "foreign", "behind", "lost", "unreachable")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What looking at one pipeline found: its status, or why it could not be read."""
+
+    pipeline: str
+    status: Status | None = None
+    error: str | None = None
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether a start would be accepted, and every place of the pipeline answers."""
+        status = self.status
+        return status is not None and status.health != "conflict" and all(place.trouble is None for place in status.places)
+
+    @property
+    def text(self) -> str:
+        """What was found, in a sentence."""
+        return self.error or ("" if self.status is None else self.status.text)
+
+
+def looks(readers: Sequence[StatusReader]) -> list[Look]:
+    """Look at all pipelines side by side, so that one whose stores do not answer holds up no other."""
+    with ThreadPoolExecutor(len(readers)) as threads:
+        return list(threads.map(_look, readers))
+
+
+def _look(reader: StatusReader) -> Look:
+    try:
+        return Look(pipeline=reader.pipeline, status=reader.status())
+    except PenstockError as error:
+        return Look(pipeline=reader.pipeline, error=scrub(str(error)))
+    except Exception as error:  # noqa: BLE001 - what is wrong with one pipeline shall not hide the others
+        return Look(pipeline=reader.pipeline, error=scrub(f"{type(error).__name__}: {error}"))
+
+
+class StatusCollector(Collector):
+    """Looks at the pipelines whenever it is scraped. A pipeline that cannot be read has `penstock_up` 0 and nothing else."""
+
+    def __init__(self, look: Callable[[], Iterable[Look]]) -> None:
+        self._looks = look
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the metrics of this moment. Called by `prometheus_client` in the thread of each request."""
+        found = list(self._looks())
+        up = GaugeMetricFamily("penstock_up", "Whether ledger and checkpoint of the pipeline could be read.", labels=["pipeline"])
+        for look in found:
+            up.add_metric([look.pipeline], float(look.status is not None))
+        yield up
+        known = [look.status for look in found if look.status is not None]
+        yield _health(known)
+        yield from _batches(known)
+        yield from _delivered(known)
+        yield from _places(known)
+        yield from _lag(known)
+
+    def describe(self) -> Iterable[Metric]:
+        """Return nothing, so that registering does not look at anything."""
+        return ()
+
+
+def _health(known: Sequence[Status]) -> Metric:
+    family = GaugeMetricFamily(
+        "penstock_health", "1 for what the next start would meet; it is refused on conflict.", labels=["pipeline", "state"]
+    )
+    for status in known:
+        for state in HEALTH:
+            family.add_metric([status.pipeline, state], float(state == status.health))
+    return family
+
+
+def _batches(known: Sequence[Status]) -> Iterator[Metric]:
+    yield _per_pipeline(known, "penstock_generation", "How often the pipeline was opened.", lambda status: status.generation)
+    yield _per_pipeline(
+        known, "penstock_decided_batch_id", "Batch id of the newest decision.", lambda status: status.last_batch_id
+    )
+    yield _per_pipeline(
+        known,
+        "penstock_decision_unsettled",
+        "1 while the ledger does not record yet that the newest decision is published in every sink.",
+        lambda status: None if status.last_batch_id is None else int(status.unsettled is not None),
+    )
+    yield _per_pipeline(
+        known,
+        "penstock_ledger_last_entry_timestamp_seconds",
+        "When the newest entry of the ledger was written, in Unix time.",
+        lambda status: None if status.last_written_at_ms is None else status.last_written_at_ms / 1000,
+    )
+    yield _per_pipeline(known, "penstock_ledger_position", "Position of the ledger's newest entry.", lambda status: status.tail)
+    yield _per_pipeline(
+        known,
+        "penstock_spark_planned_batch_id",
+        "Newest batch in the checkpoint's offset log.",
+        lambda status: None if status.checkpoint is None else status.checkpoint.planned,
+    )
+    yield _per_pipeline(
+        known,
+        "penstock_spark_committed_batch_id",
+        "Newest batch in the checkpoint's commit log.",
+        lambda status: None if status.checkpoint is None else status.checkpoint.committed,
+    )
+
+
+def _per_pipeline(
+    known: Sequence[Status], name: str, documentation: str, value: Callable[[Status], float | None]
+) -> GaugeMetricFamily:
+    """Return a gauge with the value of each pipeline that has one."""
+    family = GaugeMetricFamily(name, documentation, labels=["pipeline"])
+    for status in known:
+        if (found := value(status)) is not None:
+            family.add_metric([status.pipeline], found)
+    return family
+
+
+def _delivered(known: Sequence[Status]) -> Iterator[Metric]:
+    labels = ["pipeline", "sink", "account"]
+    rows = CounterMetricFamily("penstock_sink_rows", "Rows decided for this account.", labels=labels)
+    files = CounterMetricFamily("penstock_sink_files", "Files decided for this account.", labels=labels)
+    size = CounterMetricFamily("penstock_sink_bytes", "Bytes decided for this account.", labels=labels)
+    for status in known:
+        for sink, accounts in status.totals.items():
+            for account, totals in accounts.items():
+                names = [status.pipeline, sink, account]
+                rows.add_metric(names, totals.rows)
+                files.add_metric(names, totals.files)
+                size.add_metric(names, totals.size_bytes)
+    yield from (rows, files, size)
+
+
+def _places(known: Sequence[Status]) -> Iterator[Metric]:
+    labels = ["pipeline", "sink", "account"]
+    marker = GaugeMetricFamily(
+        "penstock_sink_marker_position",
+        "Position of the ledger up to which this account's own marker shows everything.",
+        labels=labels,
+    )
+    states = GaugeMetricFamily(
+        "penstock_sink_state", "1 for what this account holds by its own marker.", labels=[*labels, "state"]
+    )
+    for status in known:
+        for place in status.places:
+            names = [status.pipeline, place.sink, place.account or ""]
+            for state in PLACE_STATES:
+                states.add_metric([*names, state], float(state == place.state))
+            if place.mark is not None:
+                marker.add_metric(names, place.mark)
+    yield from (marker, states)
+
+
+def _lag(known: Sequence[Status]) -> Iterator[Metric]:
+    labels = ["pipeline", "source", "topic"]
+    records = GaugeMetricFamily("penstock_source_lag_records", "Records of this topic that are not decided yet.", labels=labels)
+    behind = GaugeMetricFamily(
+        "penstock_source_lag_seconds", "Age of the oldest record of this topic that is not decided yet.", labels=labels
+    )
+    loss = GaugeMetricFamily(
+        "penstock_source_seconds_to_loss",
+        "Seconds until retention by age may remove a record of this topic that is not decided yet.",
+        labels=labels,
+    )
+    lost = GaugeMetricFamily(
+        "penstock_source_lost_records", "Records of this topic that are gone and were never decided.", labels=labels
+    )
+    unknown = _per_pipeline(
+        known,
+        "penstock_source_lag_unknown",
+        "Number of sources whose lag could not be found out.",
+        lambda status: len(status.lag_unknown),
+    )
+    for status in known:
+        for lag in status.lag:
+            names = [status.pipeline, lag.source, lag.topic]
+            records.add_metric(names, lag.records)
+            behind.add_metric(names, (lag.behind_ms or 0) / 1000)
+            lost.add_metric(names, lag.lost)
+            if lag.loss_in_ms is not None:
+                loss.add_metric(names, lag.loss_in_ms / 1000)
+    yield from (records, behind, loss, lost, unknown)

@@ -1,0 +1,304 @@
+"""`penstock metrics` over real ledgers, asked by HTTP as Prometheus asks, and parsed by its own parser."""
+
+import json
+import re
+import signal
+import ssl
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from http.client import HTTPConnection, HTTPSConnection
+from pathlib import Path
+from socket import create_connection
+from threading import Thread
+from typing import Any
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+from tests.servers.certificates import certify
+
+from penstock.cli.app import main
+from penstock.core.model import PipelineName, SinkName, SourceName
+from penstock.errors import Retryable, Usage
+from penstock.ledger.open import open_ledger
+from penstock.observe.endpoint import server_of
+from penstock.observe.listening import Listening, address_of
+from penstock.observe.metrics import Look, StatusCollector
+from penstock.observe.status import PlaceState, Status
+from penstock.observe.status_reader import PLACES_EVERY_S, StatusReader
+from penstock.run.pipeline import Pipeline
+from penstock.source.kafka.lag import TopicLag
+from penstock.testing.entries import decided_entry, opened_entry
+
+PAGE = Path(__file__).parents[2] / "docs/howto/metrics.md"
+FILE = """\
+pipeline: shop
+home: ./state
+sources: {orders: {format: rate}}
+sinks: {lake: {type: parquet, accounts: {EWR: ./lake}}}
+"""
+TOKEN = "not-for-everyone"
+
+
+@pytest.fixture(name="file", autouse=True)
+def _file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A pipeline with three decisions, whose checkpoint is not there: a start would be refused."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "f.yaml").write_text(FILE)
+    (tmp_path / "state").mkdir()
+    ledger = open_ledger(f"sqlite:///{tmp_path}/state/ledger.db", pipeline=PipelineName("shop"))
+    entries = [opened_entry(pipeline=PipelineName("shop"))]
+    for rows in (10, 20, 30):
+        entries.append(decided_entry(after=entries[-1], rows=rows))
+    for entry in entries:
+        ledger.append(entry)
+    ledger.close()
+    return tmp_path / "f.yaml"
+
+
+def reader_of(path: Path) -> StatusReader:
+    pipeline = Pipeline.from_file(path)
+    return StatusReader(lambda known: pipeline.status(known=known), pipeline=pipeline.settings.pipeline)
+
+
+def reader_that_fails(error: Exception, *, pipeline: str = "away") -> StatusReader:
+    def fail(_known: object) -> Status:
+        raise error
+
+    return StatusReader(fail, pipeline=pipeline)
+
+
+@contextmanager
+def serving(*readers: StatusReader, **listening: Any) -> Iterator[int]:
+    with server_of(Listening(host="127.0.0.1", port=0, **listening), readers) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def asked(port: int, path: str = "/metrics", *, method: str = "GET", **headers: str) -> tuple[int, str]:
+    connection = HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        connection.request(method, path, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def samples(text: str, parse: Callable[[str], Any] = parse_text) -> dict[tuple[str, str], float]:
+    """Value by name and the labels' values, those of `pipeline` left out."""
+    return {
+        (sample.name, " ".join(value for name, value in sorted(sample.labels.items()) if name != "pipeline")): sample.value
+        for family in parse(text)
+        for sample in family.samples
+    }
+
+
+def test_prometheus_reads_where_the_pipeline_stands(file: Path) -> None:
+    with serving(reader_of(file)) as port:
+        code, text = asked(port)
+        _, open_text = asked(port, Accept="application/openmetrics-text; version=1.0.0")
+    found = samples(text)
+    assert code == 200
+    assert found["penstock_up", ""] == 1
+    assert {state: found["penstock_health", state] for state in ("ok", "new", "replay", "conflict")} == {
+        **dict.fromkeys(("ok", "new", "replay"), 0),
+        "conflict": 1,
+    }
+    assert found["penstock_generation", ""] == 1
+    assert found["penstock_decided_batch_id", ""] == 2
+    assert found["penstock_decision_unsettled", ""] == 1
+    assert found["penstock_ledger_position", ""] == 4
+    assert found["penstock_sink_rows_total", "EWR lake"] == 60
+    assert found["penstock_sink_files_total", "EWR lake"] == 3
+    assert found["penstock_sink_state", "EWR lake lost"] == 1
+    assert not any(name.startswith("penstock_spark_") for name, _ in found)
+    assert samples(open_text, parse_openmetrics) == found
+
+
+def test_a_pipeline_that_cannot_be_read_hides_no_other(file: Path) -> None:
+    with serving(reader_of(file), reader_that_fails(Retryable("The ledger does not answer.", remedy="Look at it."))) as port:
+        found = {
+            (sample.name, sample.labels["pipeline"]): sample.value
+            for family in parse_text(asked(port)[1])
+            for sample in family.samples
+        }
+        assert found["penstock_up", "shop"] == 1
+        assert found["penstock_up", "away"] == 0
+        assert found["penstock_ledger_position", "shop"] == 4
+        assert ("penstock_ledger_position", "away") not in found
+        code, text = asked(port, "/readyz")
+        assert (code, text.splitlines()[1][:46]) == (503, "away unreadable: The ledger does not answer. L")
+        assert asked(port, "/livez") == (200, "ok\n")
+
+
+def test_an_error_that_nobody_expected_hides_no_other_pipeline(file: Path) -> None:
+    with serving(reader_that_fails(ValueError("postgres://me:s3cret-word@db/x")), reader_of(file)) as port:
+        code, text = asked(port, "/readyz")
+        assert (code, asked(port)[0]) == (503, 200)
+    assert "ValueError" in text
+    assert "s3cret-word" not in text
+
+
+def test_health_is_of_starts_and_places_and_readiness_of_reading(file: Path) -> None:
+    status = replace(Pipeline.from_file(file).status(), health="ok", text="Fine.", places=())
+    gone = PlaceState(sink=SinkName("lake"), account=None, state="unreachable", trouble="No answer.")
+    cases = {"fine": status, "conflict": replace(status, health="conflict"), "away": replace(status, places=(gone,))}
+    answers = {}
+    for name, found in cases.items():
+        with serving(StatusReader(lambda _, found=found: found, pipeline="shop")) as port:  # type: ignore[misc]
+            answers[name] = [asked(port, path)[0] for path in ("/livez", "/readyz", "/healthz")]
+    assert answers == {"fine": [200, 200, 200], "conflict": [200, 200, 503], "away": [200, 200, 503]}
+
+
+def test_with_a_token_metrics_are_for_those_who_have_it(file: Path) -> None:
+    with serving(reader_of(file), token=TOKEN) as port:
+        for wrong in ({}, {"Authorization": "Bearer no"}, {"Authorization": f"Basic {TOKEN}"}, {"Authorization": "Bearer é"}):
+            code, text = asked(port, **wrong)
+            assert (code, "penstock_" in text) == (401, False)
+        assert asked(port, Authorization=f"Bearer {TOKEN}")[0] == 200
+        assert asked(port, "/healthz") == (503, "conflict\n")
+        assert "shows no trace of the 30 rows" in asked(port, "/healthz", Authorization=f"Bearer {TOKEN}")[1]
+    assert TOKEN not in repr(Listening(host="127.0.0.1", port=1, token=TOKEN))
+
+
+def test_other_paths_and_methods_are_refused(file: Path) -> None:
+    with serving(reader_of(file)) as port:
+        assert asked(port, "/../../etc/passwd") == (404, "Here are /metrics, /livez, /readyz and /healthz.\n")
+        assert asked(port, "/metrics", method="POST")[0] == 405
+        assert asked(port, "/livez", method="HEAD") == (200, "")
+
+
+def test_a_client_that_stalls_in_its_handshake_holds_up_nobody(file: Path, tmp_path: Path) -> None:
+    certify(tmp_path / "ca.pem", tmp_path / "server.pem")
+    trusting = ssl.create_default_context(cafile=tmp_path / "ca.pem")
+    with ExitStack() as stack:
+        port = stack.enter_context(serving(reader_of(file), certificate=tmp_path / "server.pem"))
+        stack.enter_context(create_connection(("127.0.0.1", port)))
+        connection = HTTPSConnection("localhost", port, timeout=30, context=trusting)
+        connection.request("GET", "/livez")
+        assert connection.getresponse().read() == b"ok\n"
+        connection.close()
+
+
+def test_hostile_names_stay_names() -> None:
+    name = 'a"} 1\npenstock_up{pipeline="evil'
+    found = [Look(pipeline=name, error="gone")]
+    (up,) = [family for family in StatusCollector(lambda: found).collect() if family.name == "penstock_up"]
+    from prometheus_client import CollectorRegistry, generate_latest
+
+    registry = CollectorRegistry()
+    registry.register(StatusCollector(lambda: found))
+    (read,) = [sample for family in parse_text(generate_latest(registry).decode()) for sample in family.samples]
+    assert (read.labels, read.value) == (up.samples[0].labels, 0) == ({"pipeline": name}, 0)
+
+
+def lag(**changed: Any) -> TopicLag:
+    of = {"source": SourceName("orders"), "topic": "t", "topic_id": "x", "partitions": 2, "lost": 0, "gaps": 0}
+    return TopicLag(**(of | {"records": 7, "behind_ms": 1_500, "loss_in_ms": 60_000, "retention_ms": 90_000} | changed))
+
+
+def test_lag_is_in_records_and_seconds(file: Path) -> None:
+    status = Pipeline.from_file(file).status()
+    idle = lag(topic="idle", records=0, behind_ms=None, loss_in_ms=None)
+    status = replace(status, lag=(lag(lost=3), idle), lag_unknown=("Kafka does not answer.",))
+    with serving(StatusReader(lambda _: status, pipeline="shop")) as port:
+        found = {key: value for key, value in samples(asked(port)[1]).items() if key[0].startswith("penstock_source")}
+    assert found == {
+        ("penstock_source_lag_records", "orders t"): 7,
+        ("penstock_source_lag_records", "orders idle"): 0,
+        ("penstock_source_lag_seconds", "orders t"): 1.5,
+        ("penstock_source_lag_seconds", "orders idle"): 0,
+        ("penstock_source_seconds_to_loss", "orders t"): 60,
+        ("penstock_source_lost_records", "orders t"): 3,
+        ("penstock_source_lost_records", "orders idle"): 0,
+        ("penstock_source_lag_unknown", ""): 1,
+    }
+
+
+def test_places_are_looked_at_less_often_than_the_ledger(file: Path) -> None:
+    now_s, given = [0.0], list[object]()
+    status = Pipeline.from_file(file).status()
+
+    def read(known: object) -> Status:
+        given.append(known)
+        return status
+
+    reader = StatusReader(read, pipeline="shop", clock=lambda: now_s[0])
+    for now_s[0] in (0.0, 1.0, PLACES_EVERY_S, PLACES_EVERY_S + 1, PLACES_EVERY_S + 2):
+        reader.status()
+    assert given == [None, status.places, status.places, None, status.places]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--listen", "9464"], "--listen is HOST:PORT, found '9464'"),
+        (["--listen", "0.0.0.0:99999"], "--listen is HOST:PORT"),
+        (["--listen", "0.0.0.0:0"], "shows where the pipelines stand to everyone"),
+        (["--listen", "[::]:0"], "shows where the pipelines stand to everyone"),
+        (["--token-file", "absent"], "The token cannot be read from absent"),
+        (["--token-file", "f.yaml"], "f.yaml holds no token"),
+        (["--tls-key", "f.yaml"], "--tls-key without --tls-cert"),
+        (["--listen", "127.0.0.1:0", "--tls-cert", "f.yaml"], "The certificate f.yaml and its key cannot be used"),
+        (["f.yaml"], "2 files are of the pipeline 'shop'"),
+    ],
+)
+def test_what_cannot_be_served_is_told(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["metrics", "f.yaml", *words])
+    assert (ended.value.code, message in capsys.readouterr().err) == (2, True)
+
+
+def test_an_address_in_use_is_told(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(reader_of(file)) as port, pytest.raises(SystemExit) as ended:
+        main(["metrics", "f.yaml", "--listen", f"127.0.0.1:{port}"])
+    assert (ended.value.code, "Address already in use" in capsys.readouterr().err) == (1, True)
+
+
+def test_a_missing_library_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "penstock.observe.endpoint", None)
+    with pytest.raises(SystemExit) as ended:
+        main(["metrics", "f.yaml"])
+    assert (ended.value.code, "pip install 'penstock[metrics]'" in capsys.readouterr().err) == (1, True)
+
+
+def test_addresses() -> None:
+    assert address_of("[::1]:80") == ("::1", 80)
+    assert Listening(host="::1", port=80, certificate=Path("c")).url == "https://[::1]:80"
+    with pytest.raises(Usage):
+        address_of(":80")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_command_of_the_page_answers_until_it_is_stopped(file: Path, number: signal.Signals) -> None:
+    (command,) = re.findall(r"^\$ (penstock metrics .*)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    words = command.replace("flights.yaml orders.yaml", str(file)).split()[1:]
+    (file.parent / "token").write_text(TOKEN)
+    words = [sys.executable, "-m", "penstock", *words, "--listen", "127.0.0.1:0", "--json"]
+    with subprocess.Popen(words, cwd=file.parent, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        told = json.loads(process.stdout.readline())
+        assert told["pipelines"] == ["shop"]
+        port = int(told["url"].rpartition(":")[2])
+        assert asked(port, "/livez") == (200, "ok\n")
+        process.send_signal(number)
+        out, err = process.communicate()
+    assert (process.returncode, out, err) == (0, "", "")
+
+
+def test_the_page_names_every_metric() -> None:
+    families = {family.name: family for family in StatusCollector(list).collect()}
+    told = re.findall(r"^\| `(penstock_\w+?)(?:_total)?(?:\{(.*?)\})?` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert dict(told) == {
+        name: ", ".join(label for label in family._labelnames if label != "pipeline")  # type: ignore[attr-defined]
+        for name, family in families.items()
+    }
