@@ -47,7 +47,7 @@ def start(
     stop_wanted: Callable[[], bool],
 ) -> Query:
     """Start a pipeline's query, for `Pipeline.start`. Everything that can be refused is refused before Spark plans a batch."""
-    decoding = decode_passes(settings.sources)
+    decoding = decode_passes(spark, settings.sources)
     frame, sources = frame_of(settings, spark, modules=plan.modules, decoding=decoding)
     require_demanded(facts_of_pipeline(settings, frame, spark), plan)
     travel_by_value()
