@@ -158,12 +158,22 @@ def test_random_changes_make_the_table_that_they_were_made_of(tmp_path: Path) ->
     place.assert_answered(QUERIES)
 
 
-def test_a_truncate_stops_the_pipeline_and_says_what_to_do(tmp_path: Path) -> None:
+def test_a_truncate_stops_the_pipeline_and_its_remedy_leaves_what_came_later(tmp_path: Path) -> None:
     place = ChangePlace(tmp_path)
-    place.send([(1, as_json(event("t", None), with_schema=False))])
-    assert_told(
-        place.run("penstock run changes.yaml"), 1, "the table was truncated (op t, at position", "undecodable: quarantine"
-    )
+    sent = [("c", 1), ("c", 2), ("t", None), ("c", 3)]
+    for lsn, (op, number) in enumerate(sent):
+        row = None if number is None else {"id": number, "customer": "ann", "amount": None, "placed": 0}
+        place.send([(number or 0, as_json(event(op, row, source={**POSTGRES, "lsn": lsn}), with_schema=False))])
+    stopped = place.run("penstock run changes.yaml")
+    assert_told(stopped, 1, "the table was truncated (op t, at position 00000000000000000002)", "undecodable: quarantine")
+    aside = place.file.read_text().replace("    decode:\n", "    decode:\n      undecodable: quarantine\n")
+    place.file.write_text(f"{aside}quarantine: ./quarantine\n")
+    assert place.run("penstock run changes.yaml").returncode == 0
+    assert "truncated" in place.run("penstock quarantine list changes.yaml").stdout
+    assert place.run("penstock verify changes.yaml").returncode == 0
+    place.query("DELETE FROM orders WHERE position < '00000000000000000002'")
+    assert place.query("SELECT id FROM orders") == [(3,)]
+    assert place.run("penstock verify changes.yaml").returncode == 5
 
 
 def test_changes_in_avro(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import datetime as dt
 import json
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from tests.unit.change_events import (
     MYSQL,
@@ -19,6 +20,7 @@ from tests.unit.change_events import (
 )
 
 from penstock.errors import PenstockError, StageFailed
+from penstock.registry.decoding import QuarantinePass, unpacked
 from penstock.support.error_transport import TaskFailed, decode_error
 
 ORDER = spark_row(id="long", name="string")
@@ -143,6 +145,19 @@ def test_what_is_put_aside_leaves_the_others() -> None:
     ]
     found = rows_of(json_pass(ORDER, passes_over=True), records(values))
     assert [(row["change.op"], row["id"]) for row in found] == [("c", 1), ("d", 1)]
+
+
+def test_what_is_put_aside_is_kept_as_it_came() -> None:
+    given = records([*encoded(event("t", None), None, event("c", ANN)), b"{"])
+    headers = pa.nulls(given.num_rows, pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
+    timestamps = pa.array([0] * given.num_rows, pa.timestamp("us", "UTC"))
+    whole = given.append_column("headers", headers).append_column("timestamp", timestamps)
+    found = QuarantinePass(decode=json_pass(ORDER, passes_over=True), at_most=5)(iter([whole]))
+    bad = unpacked(value for batch in found for value in batch["records"].to_pylist()).to_pylist()
+    assert [(row["offset"], row["value"], row["schema_id"]) for row in bad] == [
+        (0, given["value"][0].as_py(), None),
+        (3, b"{", None),
+    ]
 
 
 def test_columns_are_found_by_name_and_those_of_another_case_are_no_nulls() -> None:

@@ -19,6 +19,7 @@ from penstock.cli.table import facts, table
 if TYPE_CHECKING:
     from penstock.observe.status import PlaceState, Status
     from penstock.run.pipeline import Pipeline
+    from penstock.source.journal.journals import JournalLag
     from penstock.source.kafka.lag import TopicLag
 
 _STYLES = {"ok": "green", "new": "cyan", "replay": "yellow", "conflict": "bold red"}
@@ -88,6 +89,8 @@ def text_of(found: "Status") -> RenderableType:
             parts.append(Text(f"{name}: {place.trouble}", _PLACE_STYLES.get(place.state, "")))
     if found.lag:
         parts += [Text(), table(("source", "topic", "records behind", "oldest", "lost", "time to loss"), map(_lag, found.lag))]
+    if found.journals:
+        parts += [Text(), table(("source", "journal", "events behind", "oldest", "lost"), map(_journal_lag, found.journals))]
     parts += [Text(f"not known how far behind: {why}", "yellow") for why in found.lag_unknown]
     return Group(*parts)
 
@@ -121,6 +124,13 @@ def _lag(lag: "TopicLag") -> Sequence[object]:
         formatting.count(lag.lost) if lag.gaps else None,
         time_left(lag),
     )
+
+
+def _journal_lag(lag: "JournalLag") -> Sequence[object]:
+    from penstock.source.kafka.lag import span
+
+    behind = None if lag.behind_ms is None else f"{span(lag.behind_ms)} ago"
+    return (lag.source, lag.journal, formatting.count(lag.records), behind, formatting.count(lag.lost) if lag.lost else None)
 
 
 def _facts(found: "Status") -> list[tuple[str, object]]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from penstock.core.model import AccountName, BatchId, Entry, Generation, Opened, Position, QueryId, SinkName, Totals
 from penstock.protocols import Ledger
+from penstock.source.journal.journals import JournalLag
 from penstock.source.kafka.lag import TopicLag
 
 
@@ -65,6 +66,7 @@ class Status:
     totals: Mapping[SinkName, Mapping[AccountName, Totals]]
     checkpoint: CheckpointPosition | None
     lag: tuple[TopicLag, ...] = ()
+    journals: tuple[JournalLag, ...] = ()
     lag_unknown: tuple[str, ...] = ()
     """The reason for each source whose lag could not be found out."""
     places: tuple[PlaceState, ...] = ()

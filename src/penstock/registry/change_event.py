@@ -40,8 +40,8 @@ _LONGEST = 2**63
 OF_TABLE = "Subscribe to the topic of the table alone."
 _TRUNCATED = (
     "Put the record aside by `undecodable: quarantine`. When the pipeline has no lag, delete the rows from the table whose last "
-    "change has a lower `change.position`; keep it as a column. Or have the connector leave such events out "
-    "(skipped.operations: t)."
+    "change has a lower `change.position`, which needs it as a column; `verify` reports them as missing from then on. Or fill a "
+    "new table, and have the connector leave such events out (skipped.operations: t)."
 )
 
 

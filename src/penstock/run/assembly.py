@@ -17,6 +17,7 @@ from penstock.protocols import Ledger, Sink
 from penstock.run.fault_points import require_known
 from penstock.run.runtime import Runtime
 from penstock.run.user_sink import user_written
+from penstock.source.journal.journals import journals_of
 from penstock.source.kafka.records_again import KafkaRecords
 from penstock.source.kafka.watch import watch_of
 from penstock.spark.column_name import quoted
@@ -90,6 +91,7 @@ def assemble(plan: DeliveryPlan, *, demanded: bool = True) -> Runtime:
         digest=plan.digest,
         demanded=plan.settings.guarantee,
         watch=watch_of(plan.settings),
+        journals=journals_of(plan.settings),
         quarantine=_quarantine_member(plan, sinks),
         left=plan.left,
         retry_timeout_s=plan.settings.retry_timeout / 1000,

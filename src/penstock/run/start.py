@@ -85,7 +85,7 @@ def frame_of(
     decoding: "Mapping[SourceName, DecodePass] | None" = None,
 ) -> tuple[DataFrame, Mapping[SourceName, DataFrame]]:
     """Return the DataFrame that is delivered, and those of the sources below it. `decoding`: see `open_sources`. Raises Usage."""
-    sources = open_sources(spark, settings.sources, decoding=decoding)
+    sources = open_sources(spark, settings.sources, decoding=decoding, pipeline=settings.pipeline)
     return _encoded(settings, apply_transform(spark, sources, settings.transform, modules=modules)), sources
 
 

@@ -20,7 +20,7 @@ BINARY_FILE_SCHEMA = "path STRING, modificationTime TIMESTAMP, length LONG, cont
 INFERENCE_CONF = "spark.sql.streaming.schemaInference"
 
 _FIXED_COLUMNS = frozenset({"binaryfile", "text"})
-_OTHERS = ("rate", "rate-micro-batch", "kafka", "delta", "iceberg", "socket", "kinesis", "eventhubs")
+_OTHERS = ("rate", "rate-micro-batch", "kafka", "journal", "delta", "iceberg", "socket", "kinesis", "eventhubs")
 _PROVIDERS: Mapping[str, str] = {
     "textsocketsourceprovider": "socket",
     "textsocket": "socket",
@@ -205,6 +205,13 @@ _REPLAYED: Mapping[str, tuple[str, str]] = {
     "rate-micro-batch": (
         "Rows follow from the offset and the options alone.",
         "A changed rowsPerBatch, startTimestamp or advanceMillisPerBatch.",
+    ),
+    **dict.fromkeys(
+        ("journal", "penstock_journal"),
+        (
+            "Offsets are sequence numbers of events that are on the disk; segments stay until this pipeline has released them.",
+            "A disk that loses what was forced to it, unless the journal has a copy; a reader that `penstock journal` forgot.",
+        ),
     ),
     **dict.fromkeys(("kinesis", "aws-kinesis", "eventhubs"), _NUMBERED),
     "table": (

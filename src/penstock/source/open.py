@@ -9,6 +9,8 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 from penstock.core.model import SourceName
 from penstock.errors import DependencyMissing, Usage
 from penstock.source.guarantee import BINARY_FILE_SCHEMA, INFERENCE_CONF, needs_schema, unknown_format
+from penstock.source.journal.journals import is_journal
+from penstock.source.journal.opening import read_journals
 from penstock.source.kafka.connector import ENVIRONMENT, coordinate
 from penstock.source.kafka.decode import decode_passes, decoded
 from penstock.source.kafka.options import is_kafka, reader_options
@@ -27,17 +29,21 @@ _SCHEMA_CONDITIONS = frozenset({"PARSE_SYNTAX_ERROR", "UNSUPPORTED_DATATYPE", "I
 
 
 def open_sources(
-    spark: SparkSession, sources: Mapping[str, Source], *, decoding: "Mapping[SourceName, DecodePass] | None" = None
+    spark: SparkSession,
+    sources: Mapping[str, Source],
+    *,
+    decoding: "Mapping[SourceName, DecodePass] | None" = None,
+    pipeline: str = "",
 ) -> dict[SourceName, DataFrame]:
     """Return a streaming DataFrame for each source, in their order, each registered as a temporary view of its name.
 
     Nothing is read yet beyond what Spark needs to know the columns. Each DataFrame carries its name as an alias right above the
     source itself, by which `penstock.transform.plan` finds it again in any plan. `decoding`: the result of an earlier
-    `decode_passes`. Raises Usage, DependencyMissing, and what `decode_passes` raises.
+    `decode_passes`. `pipeline`: by whose name journals are read. Raises Usage, DependencyMissing, what `decode_passes` raises.
     """
     passes = decode_passes(spark, sources) if decoding is None else decoding
     opened = {
-        SourceName(name): open_source(spark, name, source, decode_pass=passes.get(SourceName(name)))
+        SourceName(name): open_source(spark, name, source, decode_pass=passes.get(SourceName(name)), pipeline=pipeline)
         for name, source in sources.items()
     }
     for name, frame in opened.items():
@@ -45,10 +51,12 @@ def open_sources(
     return opened
 
 
-def open_source(spark: SparkSession, name: str, source: Source, *, decode_pass: "DecodePass | None" = None) -> DataFrame:
+def open_source(
+    spark: SparkSession, name: str, source: Source, *, decode_pass: "DecodePass | None" = None, pipeline: str = ""
+) -> DataFrame:
     """Return the streaming DataFrame of one source. Raises Usage, DependencyMissing."""
     _require_schema(spark, name, source)
-    frame = _opened(spark, name, source)
+    frame = read_journals(spark, name, source, pipeline=pipeline) if is_journal(source) else _opened(spark, name, source)
     return _with_watermark(frame if decode_pass is None else decoded(name, frame, decode_pass), name, source)
 
 
