@@ -33,7 +33,7 @@ def table(folder: str) -> str:
     """The modules of one folder of the package, below what its `__init__` says."""
     about = sentence(PACKAGE / folder / "__init__.py") if folder else "What users import, and what a sink and a ledger must do."
     rows = [f"| `{path.relative_to(PACKAGE)}` | {sentence(path)} |" for path in modules(folder)]
-    return "\n".join([f"\n### {folder or 'penstock'}\n", f"{about}\n", "| file | what it is |", "|---|---|", *rows, ""])
+    return "\n".join([f"\n## {folder or 'penstock'}\n", f"{about}\n", "| file | what it is |", "|---|---|", *rows, ""])
 
 
 def modules(folder: str) -> list[Path]:

@@ -11,7 +11,7 @@ from penstock.spec.kafka import Kafka, RecordValue
 from penstock.spec.location import Account, Checkpoint, LedgerPlace, Quarantine, Route, SpoolPlace
 from penstock.spec.maintenance import Compact, DeltaMaintenance, IcebergMaintenance
 from penstock.spec.pipeline import PipelineSettings, Spark, Transform, Trigger
-from penstock.spec.registry import Coded, Decode, Encode, Registry
+from penstock.spec.registry import Coded, Decode, DecodedValue, Encode, Registry
 from penstock.spec.settings import Settings
 from penstock.spec.sink import PLANNED, SUPPORTED, Console, Memory, Parquet, PythonSink
 from penstock.spec.source import Source, Watermark
@@ -28,7 +28,8 @@ _SECTIONS: Final[tuple[tuple[str, type[Settings]], ...]] = (
     ("`sources.<name>`", Source),
     ("`sources.<name>.watermark`", Watermark),
     ("`sources.<name>.decode`", Decode),
-    ("`sources.<name>.decode.value`, `key`", Coded),
+    ("`sources.<name>.decode.value`", DecodedValue),
+    ("`sources.<name>.decode.key`", Coded),
     ("`sources.<name>.decode.registry`", Registry),
     ("`transform`", Transform),
     ("`sinks.<name>` with `type: parquet`", Parquet),

@@ -21,7 +21,7 @@ _MODULES: Final = {
     "penstock.spec.iceberg": "Iceberg",
     "penstock.spec.kafka": "Kafka RecordValue",
     "penstock.spec.pipeline": "PipelineSettings Spark Transform Trigger",
-    "penstock.spec.registry": "Coded Decode Encode Registry",
+    "penstock.spec.registry": "Coded Decode DecodedValue Encode Registry",
     "penstock.spec.sink": "Console Memory Parquet PythonSink",
     "penstock.spec.source": "Source Watermark",
     "penstock.spec.table": "Cassandra DBAPI DuckDB Merge MySQL PostgreSQL Redshift SQLServer SQLite",
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from penstock.spec.kafka import Kafka, RecordValue
     from penstock.spec.location import Account, Quarantine, Route
     from penstock.spec.pipeline import PipelineSettings, Spark, Transform, Trigger
-    from penstock.spec.registry import Coded, Decode, Encode, Registry
+    from penstock.spec.registry import Coded, Decode, DecodedValue, Encode, Registry
     from penstock.spec.sink import Console, Memory, Parquet, PythonSink
     from penstock.spec.source import Source, Watermark
     from penstock.spec.table import DBAPI, Cassandra, DuckDB, Merge, MySQL, PostgreSQL, Redshift, SQLite, SQLServer
@@ -63,6 +63,7 @@ __all__ = [
     "Coded",
     "Console",
     "Decode",
+    "DecodedValue",
     "Delivery",
     "Delta",
     "DuckDB",

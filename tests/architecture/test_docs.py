@@ -2,6 +2,8 @@
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,6 +48,17 @@ def test_docs_are_all_reachable_from_the_readme() -> None:
         seen.add(path)
         ahead += [(path.parent / link.partition("#")[0]).resolve() for link in links_of(path) if not link.startswith("http")]
     assert [name_of(path) for path in markdown_files() if path not in seen] == []
+
+
+def test_docs_make_a_site(tmp_path: Path) -> None:
+    """With every page in its navigation and no link that leads nowhere: any warning fails it."""
+    command = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", str(ROOT / "docs"), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    index = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert "Reading whole batches" in index
+    loaded = re.findall(r'<(?:script|link|img)[^>]*(?:src|href)="((?:https?:)?//[^"]*)"', index)
+    assert loaded == [], "a page loads nothing from elsewhere"
 
 
 def test_docs_list_every_module_as_it_is_now() -> None:

@@ -49,7 +49,7 @@ CUT = {
     "selection": ("src/penstock/transform/selection.py", "read_spark_error(scrub(str(error)))"),
     "route": ("src/penstock/run/required_guarantees.py", "read_spark_error(scrub(str(error)))"),
     "source": ("src/penstock/source/open.py", "_explained(name, source, read_spark_error(scrub(str(error)))"),
-    "schema": ("src/penstock/source/open.py", "_bad_schema(name, text, read_spark_error(scrub(str(error))))"),
+    "schema": ("src/penstock/source/open.py", 'bad_schema(f"sources.{name}.schema", text, read_spark_error(scrub(str(error))))'),
     "watermark": ("src/penstock/source/open.py", "reason = read_spark_error(scrub(str(error)))"),
     "merge": ("src/penstock/sink/table/script.py", "scrub(statement.shown)"),
 }
@@ -209,7 +209,7 @@ MUTANTS_OF_QUOTED_SECRETS = (
     Mutant(
         bug=38,
         name="half-a-secret-in-a-schema",
-        file="src/penstock/source/open.py",
+        file="src/penstock/source/schema.py",
         find="shown_text(text)[:200]",
         replace="text[:200]",
         tests=(OF_ERRORS,),

@@ -4,6 +4,8 @@ from tests.mutation.mutant import Mutant
 
 JOURNAL = "src/penstock/journal/journal.py"
 RECOVERY = "src/penstock/journal/recovery.py"
+STREAM = "src/penstock/source/journal/stream.py"
+SOURCE = "tests/unit/test_journal_source.py"
 UNIT = "tests/unit/test_journal.py"
 READERS = "tests/unit/test_journal_readers.py"
 CRASHES = "tests/unit/test_journal_crashes.py"
@@ -154,5 +156,37 @@ MUTANTS_OF_THE_JOURNAL = (
         replace="            for future, receipts in answers:\n                future.set_result(receipts)\n"
         "            answers = []\n            journal.commit()\n        except",
         tests=(f"{READERS}::test_after_a_full_disk_events_are_taken_again_and_after_a_failed_fsync_none",),
+    ),
+    Mutant(
+        bug=23,
+        name="events-of-a-journal-that-are-gone-are-passed-over",
+        file=STREAM,
+        find="            raise InputLost(\n",
+        replace="            return found.extent.first\n            raise InputLost(\n",
+        tests=(f"{SOURCE}::test_events_that_are_gone_are_an_error_with_their_number",),
+    ),
+    Mutant(
+        bug=26,
+        name="a-query-begins-elsewhere-when-spark-asks-again",
+        file=STREAM,
+        find="        if known is None:\n            known = Registration(",
+        replace="        if known is None or self._settings.begins_at_end:\n            known = Registration(",
+        tests=(f"{SOURCE}::test_a_query_begins_with_the_first_event_or_behind_the_last",),
+    ),
+    Mutant(
+        bug=26,
+        name="a-copy-of-a-journal-is-read-beside-it",
+        file=STREAM,
+        find="            if extent.journal_id in found:\n",
+        replace="            if extent.journal_id in ():\n",
+        tests=(f"{SOURCE}::test_a_copy_of_a_journal_is_not_read_beside_it",),
+    ),
+    Mutant(
+        bug=26,
+        name="a-pipeline-releases-more-than-is-published",
+        file="src/penstock/source/journal/journals.py",
+        find="_release(settings, home, extent.journal_id, needed[extent.journal_id])",
+        replace="_release(settings, home, extent.journal_id, extent.next)",
+        tests=(f"{SOURCE}::test_what_is_published_is_released_and_lag_is_counted",),
     ),
 )

@@ -110,6 +110,12 @@ PLACES = {
         "decode: {value: avro, registry: {url: 'WEB', user: u, password: SECRET}}", "Registry.password"
     ),
     "token of a registry": kafka_source("decode: {value: avro, registry: {url: 'WEB', token: SECRET}}", "Registry.token"),
+    "schema of change events": kafka_source(
+        "decode: {value: {format: json, envelope: debezium, schema: \"id INT COMMENT '${S}'\"}}", "DecodedValue.schema_ddl"
+    ),
+    "wrong schema of change events": kafka_source(
+        "decode: {value: {format: json, envelope: debezium, schema: \"id NOTHING COMMENT '${S}'\"}}", "DecodedValue.schema_ddl"
+    ),
     "registry of a sink": kafka_sink(
         f"bootstrap: '{NOBODY}', topic: t, encode: {{value: avro, registry: {{url: 'WEB', token: SECRET}}}}", "Registry.token"
     ),
@@ -235,9 +241,10 @@ VALID = [name for name, place in PLACES.items() if place.loads]
 NAMES = frozenset({
     *("DeliverySettings.pipeline", "DeliverySettings.home", "Spark.master", "Spark.packages", "Transform.python"),
     *("Source.format", "Source.table", "Source.mirror_offsets_to", "Watermark.column", "Coded.subject"),
+    *("DecodedValue.semantic_types", "DecodedValue.unavailable_value"),
     *("Registry.user", "Registry.ca_file", "Registry.certificate_file", "Registry.key_file"),
     *("TakesRows.exclude", "Parquet.unrouted", "Parquet.partition_by", "Route.column", "Route.hash"),
-    *("LakeTable.key", "LakeTable.sequence_by", "LakeTable.partition_by", "Iceberg.catalog_name"),
+    *("LakeTable.key", "LakeTable.partition_by", "Iceberg.catalog_name", "UpsertsNewest.sequence_by"),
     *("Iceberg.table", "Iceberg.branch", "Iceberg.partition_by"),
     *("Table.table", "Table.key", "PostgreSQL.table", "MySQL.table", "Redshift.table", "SQLServer.table", "Cassandra.table"),
     *("Cassandra.key", "Cassandra.partition_by", "DBAPI.table", "DBAPI.key", "DBAPI.driver", "Merge.file"),

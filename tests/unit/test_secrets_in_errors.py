@@ -15,7 +15,8 @@ from penstock.run.failure import error_from_exception, error_from_query, transla
 from penstock.run.required_guarantees import _require_computable
 from penstock.sink.postgres.statements import SYNTAX
 from penstock.sink.table.script import script_of
-from penstock.source.open import _bad_schema, _opened, _with_schema, _with_watermark
+from penstock.source.open import _opened, _with_schema, _with_watermark
+from penstock.source.schema import bad_schema
 from penstock.spark.error import SparkError
 from penstock.spec.source import Source, Watermark
 from penstock.stage.staging import _failed, from_spark
@@ -82,7 +83,7 @@ CUT = {
     "a source": lambda: _opened(SPARK, "s", CSV.model_copy(update={"schema_ddl": None})),
     "a schema": lambda: _with_schema(READER, "s", CSV),
     "a watermark": lambda: _with_watermark(FRAME, "s", CSV),
-    "a schema that is long": lambda: _bad_schema("s", SecretSQL(DDL), SparkError(message="Syntax error")),
+    "a schema that is long": lambda: bad_schema("s", SecretSQL(DDL), SparkError(message="Syntax error")),
     "a merge": lambda: script_of(f"1{SECRET} {{staged}}", SYNTAX),
 }
 

@@ -5,6 +5,7 @@ import pytest
 from penstock.errors import Usage
 from penstock.spec.kafka import Kafka
 from penstock.spec.pipeline import PipelineSettings
+from penstock.spec.registry import Coded
 from penstock.spec.sink import Parquet
 from penstock.spec.source import Source
 from penstock.support.secret import scrub
@@ -129,3 +130,44 @@ def test_what_is_encoded_is_the_same_for_all_sinks(tmp_path):
         sink(topics=["more"])
     with pytest.raises(Usage, match="names neither value nor key"):
         sink(value=None)
+
+
+def changes(**value):
+    return {"value": {"format": "json", "envelope": "debezium", "schema": "id INT", **value}, "registry": None}
+
+
+def test_a_value_in_code_is_given_as_a_key_is():
+    given = source(value=Coded(format="avro", subject="orders", version=3)).decode.columns["value"]
+    assert (given.format, given.subject, given.version) == ("avro", "orders", 3)
+
+
+def test_change_events_in_json_need_no_registry():
+    decode = source(**changes()).decode
+    assert (decode.columns, decode.changes.unavailable_value) == ({}, "__debezium_unavailable_value")
+    assert source(value={"format": "avro", "envelope": "debezium"}).decode.columns.keys() == {"value"}
+    assert source({"subscribe": "a,b"}, **changes()).decode.changes.schema_ddl == "id INT"
+
+
+@pytest.mark.parametrize(
+    ("decode", "told"),
+    [
+        (changes(schema=None), "value reads change events as json, and has no schema"),
+        (changes(subject="orders"), "value.subject is given, and change events in json are read by `schema`"),
+        (changes(format="protobuf", schema=None), "value.format is protobuf, and change events are read as json or avro"),
+        (changes(format="avro"), "value.schema is given, and Avro's schema has it"),
+        (changes(envelope="canal"), "envelope should be debezium"),
+        (changes(envelope=None), "value.schema is there without envelope"),
+        (changes(semantic_types={"id": "io.debezium.time.Microtimestamp"}), "Did you mean io.debezium.time.MicroTimestamp?"),
+        ({**changes(), "registry": {"url": URL}}, "registry is given, and no schema is read from it"),
+        ({"registry": None}, "has no registry"),
+        ({"key": {"format": "avro", "envelope": "debezium"}}, "decode.key.envelope is not a known key"),
+    ],
+)
+def test_settings_of_change_events_that_make_no_sense_are_refused(decode, told):
+    with pytest.raises(Usage) as raised:
+        source(**decode)
+    assert told in str(raised.value)
+
+
+def test_keys_beside_change_events_are_decoded_by_the_registry():
+    assert source(**{**changes(), "key": "avro", "registry": {"url": URL}}).decode.columns.keys() == {"key"}

@@ -20,6 +20,7 @@ from penstock.observe.status_reader import StatusReader
 if TYPE_CHECKING:
     from penstock.observe.status import PlaceState, Status, WaitingFiles
     from penstock.run.pipeline import Pipeline
+    from penstock.source.journal.journals import JournalLag
     from penstock.source.kafka.lag import TopicLag
 
 _STYLES = {"ok": "green", "new": "cyan", "replay": "yellow", "conflict": "bold red"}
@@ -88,6 +89,9 @@ def text_of(found: "Status", *, now_ms: int | None = None) -> RenderableType:
     if found.lag:
         columns = ("source", "topic", "records behind", "oldest", "lost", "time to loss")
         parts += [Text(), Fitting(columns, [_lag(lag) for lag in found.lag], ("topic",))]
+    if found.journals:
+        of_journals = ("source", "journal", "events behind", "oldest", "lost")
+        parts += [Text(), Fitting(of_journals, [_journal_lag(lag) for lag in found.journals], ())]
     parts += [Text(f"not known how far behind: {why}", "yellow") for why in found.lag_unknown]
     return Group(*parts, Text(), facts(_notes(found, now_ms=now_ms)))
 
@@ -142,6 +146,7 @@ def _waiting(found: "Status", *, now_ms: int) -> str | None:
     for lag in found.lag:
         records[lag.source] = records.get(lag.source, 0) + lag.records
     parts = [f"{source}: {formatting.counted(number, 'record')}" for source, number in records.items()]
+    parts += [f"{lag.source}: {formatting.counted(lag.records, 'event')} of {lag.journal}" for lag in found.journals]
     parts += [_waiting_files(each, now_ms=now_ms) for each in found.waiting]
     return "; ".join([*parts, *found.waiting_unknown]) or None
 
@@ -192,6 +197,13 @@ def _lag(lag: "TopicLag") -> Sequence[object]:
         formatting.count(lag.lost) if lag.gaps else None,
         time_left(lag),
     )
+
+
+def _journal_lag(lag: "JournalLag") -> Sequence[object]:
+    from penstock.source.kafka.lag import span
+
+    behind = None if lag.behind_ms is None else f"{span(lag.behind_ms)} ago"
+    return (lag.source, lag.journal, formatting.count(lag.records), behind, formatting.count(lag.lost) if lag.lost else None)
 
 
 def _notes(found: "Status", *, now_ms: int) -> "list[tuple[str, object]]":

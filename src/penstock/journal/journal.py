@@ -198,7 +198,7 @@ class Journal:
 
     def _is_old(self, behind: Segment) -> bool:
         """Whether the segment before `behind` may go by its age: its last event is about as old as `behind`."""
-        return self._now_us() - behind.header.created_at_us >= self._limits.keep_us
+        return not self._limits.keep_us or self._now_us() - behind.header.created_at_us >= self._limits.keep_us
 
     def _remove(self, segment: Segment) -> None:
         size = self._storage.size(segment.path)

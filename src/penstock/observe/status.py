@@ -7,6 +7,7 @@ from penstock.core.model import AccountName, BatchId, Entry, Generation, Opened,
 from penstock.observe.driver import Driver, driver_of
 from penstock.observe.last_error import LastError
 from penstock.protocols import Ledger
+from penstock.source.journal.journals import JournalLag
 from penstock.source.kafka.lag import TopicLag
 
 
@@ -86,6 +87,7 @@ class Status:
     waiting: tuple[WaitingFiles, ...] = ()
     waiting_unknown: tuple[str, ...] = ()
     lag: tuple[TopicLag, ...] = ()
+    journals: tuple[JournalLag, ...] = ()
     lag_unknown: tuple[str, ...] = ()
     """The reason for each source whose lag could not be found out."""
     places: tuple[PlaceState, ...] = ()

@@ -1,1 +1,1 @@
-"""Client of schema registries that speak Confluent's protocol, and decoding and encoding of values in their wire format."""
+"""Client of schema registries that speak Confluent's protocol, and decoding and encoding of values, change events among them."""

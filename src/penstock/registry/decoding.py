@@ -2,17 +2,22 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.core.bad_record import PACKED, RAW, SCHEMA_CHECKED
 from penstock.core.model import Json
 from penstock.errors import DependencyMissing, StageFailed, Usage
 from penstock.registry.avro import AvroReader
+from penstock.registry.change_event import CHANGE
+from penstock.registry.change_reader import ROW, AvroChangeReader, JsonChangeReader
 from penstock.registry.client import Registry, SchemaUnknown, registry
 from penstock.registry.json_schema import JsonReader
+from penstock.registry.unavailable import PLACEHOLDER
 from penstock.registry.wire import Registered, RegistryPlace, Undecodable, first_line, schema_id_of
 from penstock.spark.schema import arrow_schema
 from penstock.support.error_transport import errors_through_spark
@@ -75,12 +80,40 @@ class CodedColumn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeColumn:
+    """The column of Debezium's change events, which becomes two: the row, and how it changed. Picklable.
+
+    `by_registry`: the column as written by schemas of a registry. Otherwise the values are JSON, `row` are the columns to read,
+    in Spark's JSON, and `semantic_types` those of columns that the values do not name. `placeholder`: the text that stands for
+    values which the database did not log.
+    """
+
+    by_registry: CodedColumn | None = None
+    row: str = ""
+    semantic_types: Mapping[str, str] = field(default_factory=dict)
+    placeholder: str = PLACEHOLDER
+
+    @property
+    def column(self) -> str:
+        """The column of the events, ROW."""
+        return ROW
+
+    def reader(self) -> "AvroChangeReader | JsonChangeReader":
+        """Return the reader of the events. Raises Usage if the schema is no envelope, or a column has no Spark type."""
+        coded = self.by_registry
+        if coded is None:
+            return JsonChangeReader(json.loads(self.row), named=self.semantic_types, placeholder=self.placeholder)
+        coded.require_kind()
+        return AvroChangeReader(coded.schema, subject=coded.subject, placeholder=self.placeholder)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DecodePass:
     """Decodes with `mapInArrow` over the columns of Spark's Kafka source. Picklable: holds schemas as text, and no client."""
 
     source: str
-    place: RegistryPlace
-    coded: tuple[CodedColumn, ...]
+    place: RegistryPlace | None
+    coded: tuple[CodedColumn | ChangeColumn, ...]
     passes_over: bool = False
     """Whether an undecodable record is left out; otherwise it fails the task."""
 
@@ -91,11 +124,11 @@ class DecodePass:
                 yield self._taken(decoder.decoded(batch))
 
     def _taken(self, found: "Decoded") -> "pa.RecordBatch":
-        if not found.bad:
-            return found.batch
-        if not self.passes_over:
+        if found.bad and not self.passes_over:
             raise _failed(self.source, found.batch, *next(iter(found.bad.items())))
-        kept = [row for row in range(found.batch.num_rows) if row not in found.bad]
+        if not found.bad and not found.dropped:
+            return found.batch
+        kept = [row for row in range(found.batch.num_rows) if row not in found.bad and row not in found.dropped]
         return found.batch.take(pa.array(kept, pa.int64()))
 
 
@@ -109,40 +142,49 @@ class Bad:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A batch with its columns decoded, null where that failed, and the reason for each such row, in row order."""
+    """A batch with its columns decoded, null where that failed, and the reason for each such row, in row order.
+
+    `dropped`: the rows of a topic of change events that change nothing.
+    """
 
     batch: "pa.RecordBatch"
     bad: Mapping[int, Bad]
+    dropped: frozenset[int] = frozenset()
 
 
 class Decoder:
     """Decodes the batches of one task."""
 
     def __init__(self, decode_pass: DecodePass) -> None:
-        asked = registry(decode_pass.place)
+        asked = None if decode_pass.place is None else registry(decode_pass.place)
         self._columns = [_Column(coded, asked) for coded in decode_pass.coded]
 
     def decoded(self, batch: "pa.RecordBatch") -> Decoded:
         """Decode all rows of `batch`. Raises Usage, and the registry's error if it does not answer."""
-        names = batch.schema.names
-        arrays = list(batch.columns)
-        bad = dict[int, Bad]()
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        bad, dropped = dict[int, Bad](), frozenset[int]()
         for column in self._columns:
-            place = names.index(column.name)
-            arrays[place], wrong = column.decoded(arrays[place])
+            found, wrong = column.decoded(columns[column.name])
             bad = {**{row: Bad(column.name, reason) for row, reason in wrong.items()}, **bad}
-        return Decoded(pa.RecordBatch.from_arrays(arrays, names=names), dict(sorted(bad.items())))
+            if column.holds_changes:
+                dropped = frozenset(np.flatnonzero(found.is_null()).tolist()) - wrong.keys()
+                columns |= {name: pc.struct_field(found, name) for name in (ROW, CHANGE)}
+            else:
+                columns[column.name] = found
+        decoded = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+        return Decoded(decoded, dict(sorted(bad.items())), dropped)
 
 
 class _Column:
     """Decodes one column. An id that the registry does not know is requested once per task."""
 
-    def __init__(self, coded: CodedColumn, asked: Registry) -> None:
+    def __init__(self, coded: CodedColumn | ChangeColumn, asked: Registry | None) -> None:
         self.name = coded.column
-        self._reader = coded.reader()
-        self._registry = asked
-        self._type = arrow_type(self._reader.spark)
-        self._unknown: dict[int, str] = {}
+        self.holds_changes = isinstance(coded, ChangeColumn)
+        reader = coded.reader()
+        self._type = arrow_type(reader.spark)
+        self._names_schema = not isinstance(reader, JsonChangeReader)
+        self._read = reader.read if isinstance(reader, JsonChangeReader) else _ByRegistry(reader, asked).read
 
     def decoded(self, values: "pa.Array") -> "tuple[pa.Array, Mapping[int, Undecodable]]":
         """Return the column, null where it cannot be decoded, and the reasons by row."""
@@ -156,22 +198,6 @@ class _Column:
                 bad[row] = reason
         return self._typed(found, values, bad), bad
 
-    def _read(self, value: bytes) -> Any:
-        schema_id = schema_id_of(value)
-        writer = self._written_by(schema_id)
-        if writer.kind != self._reader.kind:
-            raise Undecodable(f"its schema is of {writer.kind}, expected {self._reader.kind}", schema_id=schema_id)
-        return self._reader.read(value, writer)
-
-    def _written_by(self, schema_id: int) -> Registered:
-        try:
-            if schema_id not in self._unknown:
-                return self._registry.by_id(schema_id)
-        except SchemaUnknown as unknown:
-            self._unknown[schema_id] = str(unknown)
-        reason = f"the registry has no such schema: {self._unknown[schema_id]}"
-        raise Undecodable(reason, schema_id=schema_id, unknown=True)
-
     def _typed(self, found: list[Any], values: "pa.Array", bad: dict[int, Undecodable]) -> "pa.Array":
         """Return an Arrow array. A value that a writer's schema allows and the type cannot hold spoils its own row only."""
         try:
@@ -182,15 +208,43 @@ class _Column:
                     pa.array([value], self._type)
                 except (pa.ArrowException, TypeError, ValueError, OverflowError) as misfit:
                     found[row] = None
-                    reason = f"it does not fit the schema it is read by: {first_line(misfit)}"
-                    bad[row] = Undecodable(reason, schema_id=schema_id_of(values[row].as_py()))
+                    schema_id = schema_id_of(values[row].as_py()) if self._names_schema else None
+                    bad[row] = Undecodable(f"it does not fit the schema it is read by: {first_line(misfit)}", schema_id=schema_id)
         return pa.array(found, self._type)
+
+
+class _ByRegistry:
+    """Reads values that name their schema."""
+
+    def __init__(self, reader: "Reader | AvroChangeReader", asked: Registry | None) -> None:
+        self._reader, self._registry = reader, asked
+        self._unknown: dict[int, str] = {}
+
+    def read(self, value: bytes) -> Any:
+        """Decode a value of the wire format. Raises Undecodable, and the registry's error if it does not answer."""
+        schema_id = schema_id_of(value)
+        writer = self._written_by(schema_id)
+        if writer.kind != self._reader.kind:
+            raise Undecodable(f"its schema is of {writer.kind}, expected {self._reader.kind}", schema_id=schema_id)
+        return self._reader.read(value, writer)
+
+    def _written_by(self, schema_id: int) -> Registered:
+        try:
+            if schema_id not in self._unknown and self._registry is not None:
+                return self._registry.by_id(schema_id)
+        except SchemaUnknown as unknown:
+            self._unknown[schema_id] = str(unknown)
+        reason = f"the registry has no such schema: {self._unknown[schema_id]}"
+        raise Undecodable(reason, schema_id=schema_id, unknown=True)
 
 
 def arrow_type(spark: Json) -> "pa.DataType":
     """Return Arrow's type for one of Spark's, given as JSON."""
     field = {"name": "value", "type": spark, "nullable": True, "metadata": {}}
     return arrow_schema(json.dumps({"type": "struct", "fields": [field]})).field(0).type
+
+
+_GENERAL = "Register the schema if it is missing, correct `decode`, or put such records aside by `undecodable: quarantine`."
 
 
 def _failed(source: str, batch: "pa.RecordBatch", row: int, bad: Bad) -> StageFailed:
@@ -200,17 +254,19 @@ def _failed(source: str, batch: "pa.RecordBatch", row: int, bad: Bad) -> StageFa
     return StageFailed(
         f"The {bad.column} of the record at offset {offset} of partition {partition} of topic {topic!r} (source {source!r}) "
         f"cannot be decoded{named}: {reason.reason}.",
-        remedy="Nothing of the batch was decided. Register the schema if it is missing, correct `decode`, or put such records "
-        "aside by `undecodable: quarantine`.",
+        remedy=f"Nothing of the batch was decided. {reason.remedy or _GENERAL}",
     )
 
 
-def schema_after(schema: Mapping[str, Json], coded: Sequence[CodedColumn]) -> str:
+def schema_after(schema: Mapping[str, Json], coded: Sequence[CodedColumn | ChangeColumn]) -> str:
     """Return a source's columns after decoding, in Spark's JSON. Raises Usage."""
-    types = {each.column: each.reader().spark for each in coded}
     fields: Any = schema["fields"]
-    changed = [{**field, "type": types.get(field["name"], field["type"])} for field in fields]
-    return json.dumps({**schema, "fields": changed})
+    columns = {each["name"]: each for each in fields}
+    for each in coded:
+        spark: Any = each.reader().spark
+        made = spark["fields"] if isinstance(each, ChangeColumn) else [{**columns[each.column], "type": spark}]
+        columns |= {one["name"]: one for one in made}
+    return json.dumps({**schema, "fields": list(columns.values())})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,21 +55,26 @@ class JsonReader:
 
     def read(self, value: bytes, writer: Registered) -> Any:
         try:
-            text = value[HEAD:].decode(json.detect_encoding(value[HEAD:]), "surrogatepass")
-            if _is_deep(text):
-                reason = f"its objects and arrays are nested more than {_DEEPEST_VALUE} levels deep"
-                raise Undecodable(reason, schema_id=writer.schema_id)
-            found = json.loads(text, parse_constant=refuse_constant)
+            found = loaded(value[HEAD:], schema_id=writer.schema_id)
             return None if found is None else self._type.make(found, "")
-        except Misfit as misfit:
-            reason = f"it does not fit the schema with id {self._reader.schema_id}: {misfit}"
-            raise Undecodable(reason, schema_id=writer.schema_id) from misfit
-        except ValueError as error:
-            raise Undecodable(f"it is no JSON: {error}", schema_id=writer.schema_id) from error
+        except Misfit as error:
+            reason = f"it does not fit the schema with id {self._reader.schema_id}: {error}"
+            raise Undecodable(reason, schema_id=writer.schema_id) from error
 
     def write(self, value: Any) -> bytes:
         """Encode a value from Arrow, without the schema's id and without the null fields of structs."""
         return json.dumps(self._type.unmake(value), ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+def loaded(value: bytes, *, schema_id: int | None = None, parse_float: Callable[[str], Any] | None = None) -> Any:
+    """Parse JSON. Raises Undecodable for what is none, or is nested too deep."""
+    try:
+        text = value.decode(json.detect_encoding(value), "surrogatepass")
+        if _is_deep(text):
+            raise Undecodable(f"its objects and arrays are nested more than {_DEEPEST_VALUE} levels deep", schema_id=schema_id)
+        return json.loads(text, parse_constant=refuse_constant, parse_float=parse_float)
+    except ValueError as error:
+        raise Undecodable(f"it is no JSON: {error}", schema_id=schema_id) from error
 
 
 class _Types:
@@ -128,7 +133,7 @@ def _record(fields: Mapping[str, JsonType]) -> JsonType:
     spark: Any = [{"name": name, "type": field.spark, "nullable": True, "metadata": {}} for name, field in fields.items()]
 
     def made(value: Any, place: str) -> dict[str, Any]:
-        given = _taken(value, dict, "an object", place)
+        given = taken(value, dict, "an object", place)
         return {
             name: None if given.get(name) is None else field.make(given[name], f"{place}.{name}".lstrip("."))
             for name, field in fields.items()
@@ -142,7 +147,7 @@ def _record(fields: Mapping[str, JsonType]) -> JsonType:
 
 def _array(element: JsonType) -> JsonType:
     def made(value: Any, place: str) -> list[Any]:
-        given = enumerate(_taken(value, list, "an array", place))
+        given = enumerate(taken(value, list, "an array", place))
         return [None if one is None else element.make(one, f"{place}[{index}]") for index, one in given]
 
     def unmade(values: Any) -> list[Any]:
@@ -153,7 +158,7 @@ def _array(element: JsonType) -> JsonType:
 
 def _map(inner: JsonType) -> JsonType:
     def made(value: Any, place: str) -> list[tuple[str, Any]]:
-        given = _taken(value, dict, "an object", place).items()
+        given = taken(value, dict, "an object", place).items()
         return [(key, None if one is None else inner.make(one, f"{place}.{key}".lstrip("."))) for key, one in given]
 
     def unmade(pairs: Any) -> dict[str, Any]:
@@ -162,26 +167,28 @@ def _map(inner: JsonType) -> JsonType:
     return JsonType({"type": "map", "keyType": "string", "valueType": inner.spark, "valueContainsNull": True}, made, unmade)
 
 
-def _taken(value: Any, kind: type, expected: str, place: str) -> Any:
+def taken(value: Any, kind: type, expected: str, place: str) -> Any:
+    """Return `value`. Raises Misfit unless it is of that `kind`."""
     if not isinstance(value, kind):
-        raise _misfit(value, expected, place)
+        raise misfit(value, expected, place)
     return value
 
 
-def _whole(value: Any, place: str) -> int:
-    """Return a whole number of 64 bits. JSON Schema counts 1.0 among the whole numbers."""
+def whole(value: Any, place: str) -> int:
+    """Return a whole number of 64 bits. JSON Schema counts 1.0 among the whole numbers. Raises Misfit."""
     if isinstance(value, bool) or not (isinstance(value, int) or (isinstance(value, float) and value.is_integer())):
-        raise _misfit(value, "a whole number", place)
+        raise misfit(value, "a whole number", place)
     if not -_LONGEST <= value < _LONGEST:
-        raise _misfit(value, "a whole number of 64 bits", place)
+        raise misfit(value, "a whole number of 64 bits", place)
     return int(value)
 
 
-def _number(value: Any, place: str) -> float:
+def number(value: Any, place: str) -> float:
+    """Return a number as a double. Raises Misfit."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _misfit(value, "a number", place)
+        raise misfit(value, "a number", place)
     if not -_LARGEST <= value <= _LARGEST:
-        raise _misfit(value, "a number that a double holds", place)
+        raise misfit(value, "a number that a double holds", place)
     return float(value)
 
 
@@ -192,8 +199,9 @@ def _as_json(value: Any, place: str) -> str:
         raise Misfit(f"{place or 'it'} holds a number beyond the range of a double") from error
 
 
-def _misfit(value: Any, expected: str, place: str) -> Misfit:
-    found = json.dumps(value)
+def misfit(value: Any, expected: str, place: str) -> Misfit:
+    """Return the error that `value` is not what was expected at its place."""
+    found = json.dumps(value, default=str)
     shown = found if len(found) <= 60 else f"{found[:59]}…"
     return Misfit(f"{place or 'it'} should be {expected}, found {shown}")
 
@@ -211,8 +219,8 @@ def _is_deep(text: str) -> bool:
 
 _TEXT = JsonType("string", _as_json, json.loads)
 _PLAIN: Mapping[str, JsonType] = {
-    "string": JsonType("string", lambda value, place: _taken(value, str, "a text", place)),
-    "integer": JsonType("long", _whole),
-    "number": JsonType("double", _number),
-    "boolean": JsonType("boolean", lambda value, place: _taken(value, bool, "true or false", place)),
+    "string": JsonType("string", lambda value, place: taken(value, str, "a text", place)),
+    "integer": JsonType("long", whole),
+    "number": JsonType("double", number),
+    "boolean": JsonType("boolean", lambda value, place: taken(value, bool, "true or false", place)),
 }

@@ -52,13 +52,17 @@ class Reference:
 
 
 class Undecodable(Exception):
-    """One value cannot be decoded, and why. `schema_id` is the id that it names, None if it names none."""
+    """One value cannot be decoded, and why. `schema_id` is the id that it names, None if it names none.
 
-    def __init__(self, reason: str, *, schema_id: int | None = None, unknown: bool = False) -> None:
+    `remedy`: what to do, where the general advice for such records does not help.
+    """
+
+    def __init__(self, reason: str, *, schema_id: int | None = None, unknown: bool = False, remedy: str | None = None) -> None:
         text = reason.encode("utf-8", "backslashreplace").decode()  # it may quote a lone surrogate, which Arrow refuses
         super().__init__(text)
         self.reason = text
         self.schema_id = schema_id
+        self.remedy = remedy
         self.unknown = unknown
         """Whether the registry has no such schema, which may change."""
 

@@ -17,6 +17,7 @@ from penstock.protocols import Ledger, Sink
 from penstock.run.fault_points import require_known
 from penstock.run.runtime import Runtime
 from penstock.run.user_sink import user_written
+from penstock.source.journal.journals import journals_of
 from penstock.source.kafka.records_again import KafkaRecords
 from penstock.source.kafka.watch import watch_of
 from penstock.spark.column_name import quoted
@@ -25,7 +26,7 @@ from penstock.spec.iceberg import Iceberg
 from penstock.spec.kafka import Kafka
 from penstock.spec.location import FAIL, Quarantine, Route, ShortAccount
 from penstock.spec.pipeline import DeliverySettings, PipelineSettings, quarantined
-from penstock.spec.selection import TakesRows
+from penstock.spec.selection import TakesRows, UpsertsNewest
 from penstock.spec.sink import Console, Memory, Parquet, PythonSink
 from penstock.spec.table import DBAPI, Cassandra, DuckDB, MySQL, PostgreSQL, Redshift, ServedTable, SQLite, SQLServer, Table
 from penstock.stage.quarantine import QuarantineMember
@@ -90,6 +91,7 @@ def assemble(plan: DeliveryPlan, *, demanded: bool = True) -> Runtime:
         digest=plan.digest,
         demanded=plan.settings.guarantee,
         watch=watch_of(plan.settings),
+        journals=journals_of(plan.settings),
         quarantine=_quarantine_member(plan, sinks),
         left=plan.left,
         retry_timeout_s=plan.settings.retry_timeout / 1000,
@@ -329,6 +331,8 @@ def _filling(name: SinkName, settings: Table, plan: DeliveryPlan) -> "TableSinkA
         "schema_changes": settings.schema_changes,
         "deletes": settings.deletes is not None,
     }
+    if isinstance(settings, UpsertsNewest):
+        filling["sequence_by"] = settings.sequence_by
     if isinstance(settings, ServedTable) and settings.merge is not None:
         filling["merge"] = settings.merge.text()
     return filling

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 
 from penstock.checkpoint.repair import remove_unwritten_start
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
-from penstock.core.model import Adopted, BatchId, Generation, Guarantee, Nonce, SinkName, Summary
+from penstock.core.model import Adopted, Batch, BatchId, Generation, Guarantee, Nonce, SinkName, Summary
 from penstock.core.topics import TopicRead
 from penstock.errors import CheckpointReplaced, Fenced, InputLost, PenstockError, Refused, Retryable
 from penstock.observe.progress import BatchProgress, RunSummary, SinkProgress, describe, sink_progress
@@ -134,6 +134,7 @@ class OpenDelivery:
             self.coordinator.adopt(adoption.recorded(reason=reason, operator="penstock"))
         if self._kafka is not None:
             self._skip_accepted_gaps(self._kafka)
+        self._release_committed()
         self._stager.begin(planned_before=planned_before, recovered=recovered, taken=taken)
         self._report_recovered(recovered)
 
@@ -242,6 +243,22 @@ class OpenDelivery:
                 )
             )
 
+    def _release(self, batch: Batch) -> tuple[str, ...]:
+        """Release in the journals what came before a published batch; Spark may read the batch itself again. Return warnings."""
+        if self._runtime.journals is None:
+            return ()
+        return self._runtime.journals.release({each.source: each.start for each in batch.offsets})
+
+    def _release_committed(self) -> None:
+        """Release the newest batch, too, if Spark's commit log has it and it is published: it is not read again."""
+        checkpoint, expected = self._runtime.checkpoint, self.coordinator.summary.next_batch_id
+        committed = checkpoint.latest_commit_id()
+        if self._runtime.journals is None or committed is None or expected is None:
+            return
+        if committed == expected - 1 == checkpoint.latest_offsets_id():
+            batch = checkpoint.batch(committed, self._runtime.source_names(committed))
+            self._runtime.journals.release({each.source: each.end for each in batch.offsets})
+
     def _is_stopping(self) -> bool:
         return self._stopping.is_set() or self._stop_wanted()
 
@@ -289,7 +306,7 @@ class OpenDelivery:
         return None
 
     def _report_delivered(self, delivered: Delivered, record: _BatchRecord) -> None:
-        mirror_warnings = self._mirrors.show(record.reads)
+        warnings = (*delivered.warnings, *self._mirrors.show(record.reads), *self._release(delivered.batch))
         self._report(
             BatchProgress(
                 batch_id=delivered.batch.batch_id,
@@ -301,7 +318,7 @@ class OpenDelivery:
                 decide_ms=delivered.decide_ms,
                 publish_ms=delivered.publish_ms,
                 path=record.path,
-                warnings=(*delivered.warnings, *mirror_warnings),
+                warnings=warnings,
             )
         )
         if self._limit is not None and self.summary.batches >= self._limit:

@@ -17,6 +17,7 @@ from penstock.core.model import NEWEST_ROW_DIGEST, BatchId, Entry, Guarantee, No
 from penstock.protocols import ALL_ROWS, HashesRows, Ledger, Sink, Taken
 from penstock.run.ledger_match import require_decided, require_own_staging, require_present
 from penstock.sink.concurrent import map_concurrently
+from penstock.source.journal.journals import Journals
 from penstock.source.kafka.watch import Watch
 from penstock.stage.quarantine import QuarantineMember
 
@@ -34,6 +35,8 @@ class Runtime:
     demanded: Guarantee
     watch: Watch | None = None
     """The watch over the sources that are read from Kafka, None if there are none."""
+    journals: Journals | None = None
+    """The journals that are read, None if there are none."""
     quarantine: QuarantineMember | None = None
     """The quarantine, one of `sinks`, which gets no row of the pipeline. If None, a sink of that name is like any other."""
     left: Nonce | None = None

@@ -47,7 +47,7 @@ def start(
     stop_wanted: Callable[[], bool],
 ) -> Query:
     """Start a pipeline's query, for `Pipeline.start`. Everything that can be refused is refused before Spark plans a batch."""
-    decoding = decode_passes(settings.sources)
+    decoding = decode_passes(spark, settings.sources)
     frame, sources = frame_of(settings, spark, modules=plan.modules, decoding=decoding)
     require_demanded(facts_of_pipeline(settings, frame, spark), plan)
     travel_by_value()
@@ -85,7 +85,7 @@ def frame_of(
     decoding: "Mapping[SourceName, DecodePass] | None" = None,
 ) -> tuple[DataFrame, Mapping[SourceName, DataFrame]]:
     """Return the DataFrame that is delivered, and those of the sources below it. `decoding`: see `open_sources`. Raises Usage."""
-    sources = open_sources(spark, settings.sources, decoding=decoding)
+    sources = open_sources(spark, settings.sources, decoding=decoding, pipeline=settings.pipeline)
     return _encoded(settings, apply_transform(spark, sources, settings.transform, modules=modules)), sources
 
 

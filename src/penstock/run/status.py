@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from threading import Thread
 
-from penstock.commit.publication import decision_in
+from penstock.commit.publication import continued_decision, decision_in
 from penstock.core.high_water_mark import HighWaterMark
 from penstock.core.model import Finding, PipelineName, Position, SinkName, Summary
 from penstock.errors import PenstockError, Refused
@@ -19,6 +19,8 @@ from penstock.run.kafka_input import known_topics
 from penstock.run.ledger_match import Place, ledger_mismatch, published_rows, require_marker_not_older
 from penstock.run.runtime import now_ms
 from penstock.run.waiting_files import waiting_files
+from penstock.source.journal.journals import JournalLag, journals_of
+from penstock.source.journal.journals import describe_lag as describe_journal_lag
 from penstock.source.kafka.lag import TopicLag, describe_lag, lag_of
 from penstock.source.kafka.reader.settings import names_in
 from penstock.source.kafka.watch import brokers_of, kafka_sources
@@ -45,7 +47,7 @@ def status_of(plan: DeliveryPlan, *, known: Status | None = None) -> Status:
         if (text := without_ledger(plan.settings)) is not None:
             return replace(found, health="ok", text=text)
         lag = input_lag(plan.settings, ledger, now_ms=now_ms)
-        found = replace(found, lag=lag.topics, lag_unknown=lag.troubles)
+        found = replace(found, lag=lag.topics, journals=lag.journals, lag_unknown=lag.troubles)
         if known is not None:
             is_same = known.unsettled == found.unsettled and (known.published is True or not found.is_running)
             found = replace(found, waiting=known.waiting, waiting_unknown=known.waiting_unknown)
@@ -75,6 +77,7 @@ class InputLag:
     """The lag of every topic that was read, and the reason for each source that could not be asked."""
 
     topics: tuple[TopicLag, ...] = ()
+    journals: tuple[JournalLag, ...] = ()
     troubles: tuple[str, ...] = ()
 
 
@@ -89,7 +92,22 @@ def input_lag(settings: DeliverySettings, ledger: Ledger, *, now_ms: Callable[[]
             topics.extend(lag_of(read, brokers=brokers, now_ms=now_ms()) for read in reads if read.source == name)
         except PenstockError as error:
             troubles.append(scrub(str(error)))
-    return InputLag(topics=tuple(topics), troubles=tuple(troubles))
+    journals = _journal_lag(settings, ledger, troubles, now_ms=now_ms())
+    return InputLag(topics=tuple(topics), journals=journals, troubles=tuple(troubles))
+
+
+def _journal_lag(settings: DeliverySettings, ledger: Ledger, troubles: list[str], *, now_ms: int) -> tuple[JournalLag, ...]:
+    """Return the lag of the journals behind the newest decision; add to `troubles` why it is not known."""
+    journals, tail = journals_of(settings), ledger.tail()
+    if journals is None:
+        return ()
+    decided = None if tail is None else continued_decision(ledger, tail.summary)
+    offsets = {} if decided is None else {each.source: each.end for each in decided[0].batch.offsets}
+    try:
+        return tuple(journals.lag(offsets, now_ms=now_ms))
+    except (PenstockError, OSError) as error:
+        troubles.append(scrub(str(error)))
+        return ()
 
 
 def input_findings(settings: DeliverySettings, ledger: Ledger, *, now_ms: Callable[[], int]) -> Iterator[Finding]:
@@ -102,6 +120,8 @@ def input_findings(settings: DeliverySettings, ledger: Ledger, *, now_ms: Callab
         subject = DELIVERED if lag.gaps else f"records of {lag.source}"
         fine = lag.source in accepting if lag.gaps else not lag.is_near_loss
         yield Finding(subject=subject, ok=fine, message=describe_lag(lag), warns=lag.gaps > 0)
+    for journal in found.journals:
+        yield Finding(subject=f"events of {journal.source}", ok=journal.lost == 0, message=describe_journal_lag(journal))
     if not found.troubles and not found.topics:
         yield from _unread(settings)
 

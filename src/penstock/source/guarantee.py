@@ -20,7 +20,7 @@ BINARY_FILE_SCHEMA = "path STRING, modificationTime TIMESTAMP, length LONG, cont
 INFERENCE_CONF = "spark.sql.streaming.schemaInference"
 
 _FIXED_COLUMNS = frozenset({"binaryfile", "text"})
-_OTHERS = ("rate", "rate-micro-batch", "kafka", "delta", "iceberg", "socket", "kinesis", "eventhubs")
+_OTHERS = ("rate", "rate-micro-batch", "kafka", "journal", "delta", "iceberg", "socket", "kinesis", "eventhubs")
 _PROVIDERS: Mapping[str, str] = {
     "textsocketsourceprovider": "socket",
     "textsocket": "socket",
@@ -38,6 +38,8 @@ RELEVANT_CONFS = tuple(f"spark.sql.files.{name}" for name in LOSSY_FILE_CONFS)
 _ACCEPTED = "on_gap: accept: records that the broker no longer has are passed over, and noted in the ledger."
 _ASIDE = "undecodable: quarantine: records that cannot be decoded reach no other sink; each batch is read twice to find them."
 _FORGETS = "A schema registry that forgets a schema, or gives its id to another one."
+_SCATTERED = "Change events of one key in several partitions, as after partitions were added: Kafka puts them in no order then."
+_COMPACTED = "A topic that is compacted before its events are read: a tombstone whose delete is gone deletes nothing."
 _DROPS_BAD_ROWS = "With mode DROPMALFORMED Spark silently drops rows that it cannot parse."
 _AGE = "A new file more than maxFileAge (7 days unless set) older than the newest one seen is passed over."
 _SAME_NAME = "With fileNameOnly a file counts as seen if one of the same name was read from any other directory."
@@ -132,7 +134,9 @@ def _claim(name: str, source: Source, confs: Mapping[str, str]) -> Claim:
     found = _claim_of_format(subject, source.format or "table", source.options, confs)
     warnings = [_ACCEPTED] if source.on_gap == "accept" else []
     if source.decode is not None:
-        found = replace(found, breaks=(*found.breaks, _FORGETS))
+        of_registry = () if source.decode.registry is None else (_FORGETS,)
+        of_changes = () if source.decode.changes is None else (_SCATTERED, _COMPACTED)
+        found = replace(found, breaks=(*found.breaks, *of_registry, *of_changes))
         warnings += [_ASIDE] if source.decode.undecodable == "quarantine" else []
     return replace(found, warnings=(*found.warnings, *warnings))
 
@@ -201,6 +205,13 @@ _REPLAYED: Mapping[str, tuple[str, str]] = {
     "rate-micro-batch": (
         "Rows follow from the offset and the options alone.",
         "A changed rowsPerBatch, startTimestamp or advanceMillisPerBatch.",
+    ),
+    **dict.fromkeys(
+        ("journal", "penstock_journal"),
+        (
+            "Offsets are sequence numbers of events that are on the disk; segments stay until this pipeline has released them.",
+            "A disk that loses what was forced to it, unless the journal has a copy; a reader that `penstock journal` forgot.",
+        ),
     ),
     **dict.fromkeys(("kinesis", "aws-kinesis", "eventhubs"), _NUMBERED),
     "table": (

@@ -1,24 +1,25 @@
 """Opens the sources of a pipeline: one streaming DataFrame each, known to SQL under its name."""
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
-from pyspark.sql.types import StructType
 
 from penstock.core.model import SourceName
 from penstock.errors import DependencyMissing, Usage
 from penstock.source.guarantee import BINARY_FILE_SCHEMA, INFERENCE_CONF, needs_schema, unknown_format
 from penstock.source.input_path import path_missing
+from penstock.source.journal.journals import is_journal
+from penstock.source.journal.opening import read_journals
 from penstock.source.kafka.connector import ENVIRONMENT, coordinate
 from penstock.source.kafka.decode import decode_passes, decoded
 from penstock.source.kafka.options import is_kafka, reader_options
 from penstock.source.kafka.reader.opening import can_read, read_by_python
+from penstock.source.schema import bad_schema, schema_argument
 from penstock.spark.error import SparkError, connector_remedy, read_spark_error
 from penstock.spec.source import Source
-from penstock.support.secret import scrub, shown_text
+from penstock.support.secret import scrub
 
 if TYPE_CHECKING:
     from penstock.registry.decoding import DecodePass
@@ -29,17 +30,21 @@ _SCHEMA_CONDITIONS = frozenset({"PARSE_SYNTAX_ERROR", "UNSUPPORTED_DATATYPE", "I
 
 
 def open_sources(
-    spark: SparkSession, sources: Mapping[str, Source], *, decoding: "Mapping[SourceName, DecodePass] | None" = None
+    spark: SparkSession,
+    sources: Mapping[str, Source],
+    *,
+    decoding: "Mapping[SourceName, DecodePass] | None" = None,
+    pipeline: str = "",
 ) -> dict[SourceName, DataFrame]:
     """Return a streaming DataFrame for each source, in their order, each registered as a temporary view of its name.
 
     Nothing is read yet beyond what Spark needs to know the columns. Each DataFrame carries its name as an alias right above the
     source itself, by which `penstock.transform.plan` finds it again in any plan. `decoding`: the result of an earlier
-    `decode_passes`. Raises Usage, DependencyMissing, and what `decode_passes` raises.
+    `decode_passes`. `pipeline`: by whose name journals are read. Raises Usage, DependencyMissing, what `decode_passes` raises.
     """
-    passes = decode_passes(sources) if decoding is None else decoding
+    passes = decode_passes(spark, sources) if decoding is None else decoding
     opened = {
-        SourceName(name): open_source(spark, name, source, decode_pass=passes.get(SourceName(name)))
+        SourceName(name): open_source(spark, name, source, decode_pass=passes.get(SourceName(name)), pipeline=pipeline)
         for name, source in sources.items()
     }
     for name, frame in opened.items():
@@ -47,10 +52,12 @@ def open_sources(
     return opened
 
 
-def open_source(spark: SparkSession, name: str, source: Source, *, decode_pass: "DecodePass | None" = None) -> DataFrame:
+def open_source(
+    spark: SparkSession, name: str, source: Source, *, decode_pass: "DecodePass | None" = None, pipeline: str = ""
+) -> DataFrame:
     """Return the streaming DataFrame of one source. Raises Usage, DependencyMissing."""
     _require_schema(spark, name, source)
-    frame = _opened(spark, name, source)
+    frame = read_journals(spark, name, source, pipeline=pipeline) if is_journal(source) else _opened(spark, name, source)
     return _with_watermark(frame if decode_pass is None else decoded(name, frame, decode_pass), name, source)
 
 
@@ -95,17 +102,9 @@ def _with_schema(reader: DataStreamReader, name: str, source: Source) -> DataStr
     if text is None:
         return reader.schema(BINARY_FILE_SCHEMA) if (source.format or "").lower() == "binaryfile" else reader
     try:
-        return reader.schema(StructType.fromJson(json.loads(text)) if text.lstrip().startswith("{") else text)
+        return reader.schema(schema_argument(text))
     except Exception as error:
-        raise _bad_schema(name, text, read_spark_error(scrub(str(error)))) from error
-
-
-def _bad_schema(name: str, text: str, spark_error: SparkError) -> Usage:
-    place = f" at character {spark_error.column}" if spark_error.column is not None else ""
-    return Usage(
-        f"sources.{name}.schema cannot be read{place}: {spark_error.sentence} Found {shown_text(text)[:200]!r}.",
-        remedy='Write it as "name TYPE, name TYPE" with types of Spark SQL, or as the JSON that df.schema.json() prints.',
-    )
+        raise bad_schema(f"sources.{name}.schema", text, read_spark_error(scrub(str(error)))) from error
 
 
 def _with_watermark(frame: DataFrame, name: str, source: Source) -> DataFrame:
@@ -129,7 +128,7 @@ def _explained(name: str, source: Source, spark_error: SparkError, *, version: s
     if condition == "PATH_NOT_FOUND":
         return path_missing(name, source)
     if condition in _SCHEMA_CONDITIONS and source.schema_ddl is not None and source.table is None:
-        return _bad_schema(name, source.schema_ddl, spark_error)
+        return bad_schema(f"sources.{name}.schema", source.schema_ddl, spark_error)
     if condition.endswith("_DATA_SOURCE_NOT_ENABLED"):
         return _not_enabled(name, source, version)
     if "DATA_SOURCE_NOT_FOUND" in condition:

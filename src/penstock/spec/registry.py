@@ -1,20 +1,25 @@
 """Settings of a schema registry, and of the keys and values that are written by its schemas."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 from typing_extensions import Self
 
-from penstock.spec.complaint import Complaint, complaint_error, complaints_error
+from penstock.registry.semantic_type import AMBIGUOUS
+from penstock.registry.unavailable import PLACEHOLDER
+from penstock.spec.complaint import Complaint, complaint_error, complaints_error, described
 from penstock.spec.place import FilePath
 from penstock.spec.scalar import Duration
-from penstock.spec.settings import Settings
+from penstock.spec.settings import Settings, nearest
+from penstock.spec.sql import SQL
 from penstock.support.secret import Secret, remember, scheme_only
 
 _URL = re.compile(r"https?://([^\s/@,:?#]+|\[[0-9a-fA-F:.]+\])(:\d+)?(/[^\s,?#]*)?")
 
+SEMANTIC_TYPES = tuple(dict.fromkeys(name for names in AMBIGUOUS.values() for name in names))
+"""What a user can name for a column of change events in JSON."""
 Format: TypeAlias = Literal["avro", "json", "protobuf"]
 OnUndecodable: TypeAlias = Literal["fail", "quarantine"]
 
@@ -96,6 +101,11 @@ class Coded(Settings):
         default=None, ge=1, description="Which of the subject's schemas is read by; left out, the newest at the start."
     )
 
+    @property
+    def names_schema(self) -> bool:
+        """Whether each value names the registry's schema by which it was written."""
+        return True
+
 
 ShortCoded = Annotated[
     Coded,
@@ -104,31 +114,130 @@ ShortCoded = Annotated[
 """A format, or a mapping of format, subject and version."""
 
 
+class DecodedValue(Coded):
+    """How a value is written that a source decodes."""
+
+    envelope: Literal["debezium"] | None = Field(
+        default=None,
+        description="`debezium`: values are change events. `value` becomes the changed row, and the column `change` says how it "
+        "changed. With `format` `avro` or `json`.",
+    )
+    schema_ddl: SQL | None = Field(
+        default=None,
+        alias="schema",
+        description="With `envelope` and `json`: the columns to read, as DDL (`id INT, name STRING`) or as Spark's schema JSON.",
+    )
+    semantic_types: Mapping[str, str] = Field(
+        default_factory=dict,
+        description="With `envelope` and `json`: the semantic types of columns that the values do not name by a `schema` of "
+        "their own, such as `{created: io.debezium.time.MicroTimestamp}`.",
+    )
+    unavailable_value: str = Field(
+        default=PLACEHOLDER,
+        min_length=1,
+        description="With `envelope`: the connector's `unavailable.value.placeholder`, which no row gets as a value.",
+    )
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            format: Format,  # noqa: A002 - the key's name
+            subject: str | None = None,
+            version: int | None = None,
+            envelope: Literal["debezium"] | None = None,
+            schema: str | None = None,
+            semantic_types: Mapping[str, str] = ...,
+            unavailable_value: str = PLACEHOLDER,
+        ) -> None: ...
+
+    @property
+    def names_schema(self) -> bool:
+        return self.envelope is None or self.format != "json"
+
+    @model_validator(mode="after")
+    def _envelope_is_read(self) -> Self:
+        found = list(self._of_envelope() if self.envelope is not None else self._without_envelope())
+        if found:
+            raise complaints_error(found)
+        return self
+
+    def _without_envelope(self) -> Iterator[Complaint]:
+        ours = ("schema", self.schema_ddl), ("semantic_types", self.semantic_types)
+        for key in (key for key, value in ours if value):
+            yield Complaint(message="is there without envelope", remedy="Add envelope: debezium, or take it out.", at=(key,))
+
+    def _of_envelope(self) -> Iterator[Complaint]:
+        if self.format == "protobuf":
+            message = "is protobuf, and change events are read as json or avro"
+            yield Complaint(message=message, remedy="Take format: avro, and the connector's AvroConverter.", at=("format",))
+        elif self.format == "avro":
+            ours = ("schema", self.schema_ddl), ("semantic_types", self.semantic_types)
+            for key in (key for key, value in ours if value):
+                yield Complaint(message="is given, and Avro's schema has it", remedy="Take it out.", at=(key,))
+        else:
+            yield from self._of_json()
+
+    def _of_json(self) -> Iterator[Complaint]:
+        if self.schema_ddl is None:
+            remedy = 'Add schema: "id INT, name STRING" with the columns of the table.'
+            yield Complaint(message="reads change events as json, and has no schema", remedy=remedy)
+        for key in (key for key in ("subject", "version") if getattr(self, key) is not None):
+            message = "is given, and change events in json are read by `schema`, not by a registry"
+            yield Complaint(message=message, remedy="Take it out.", at=(key,))
+        for column, name in self.semantic_types.items():
+            if name not in SEMANTIC_TYPES:
+                message = f"should be a semantic type of dates, times or decimals, found {described(name)}"
+                known = nearest(name, SEMANTIC_TYPES)
+                remedy = f"Did you mean {known}?" if known else f"Write one of {', '.join(SEMANTIC_TYPES)}."
+                yield Complaint(message=message, remedy=remedy, at=("semantic_types", column))
+
+
+def _decoded_value(value: Any) -> Any:
+    if type(value) is Coded:
+        return {"format": value.format, "subject": value.subject, "version": value.version}
+    return {"format": value} if isinstance(value, str) else value
+
+
+ShortDecodedValue = Annotated[DecodedValue, BeforeValidator(_decoded_value, json_schema_input_type=Format | DecodedValue)]
+"""A format, or a mapping."""
+
+
 class ByRegistry(Settings):
     """Base of `Decode` and `Encode`: keys and values that are written by schemas of a registry."""
 
     value: ShortCoded | None = None
     key: ShortCoded | None = None
-    registry: Registry = Field(description="Where the schemas are.")
+    registry: Registry | None = Field(default=None, description="Where the schemas are.")
 
     @model_validator(mode="after")
     def _something(self) -> Self:
-        if not self.columns:
+        if self.value is None and self.key is None:
             raise complaint_error("names neither value nor key", remedy="Add value: avro.")
+        if self.columns and self.registry is None:
+            raise complaint_error("has no registry", remedy='Add registry: {url: "${REGISTRY}"}.')
+        if self.registry is not None and not self.columns:
+            raise complaint_error("is given, and no schema is read from it", remedy="Take it out.", at=("registry",))
         return self
 
     @property
     def columns(self) -> Mapping[str, Coded]:
-        """The settings of `key` and `value`, by column, without those that are not given."""
+        """The settings of `key` and `value`, by column, of those that are written by schemas of the registry."""
         given = {"key": self.key, "value": self.value}
-        return {column: coded for column, coded in given.items() if coded is not None}
+        return {column: coded for column, coded in given.items() if coded is not None and coded.names_schema}
 
 
 class Decode(ByRegistry):
-    """Keys and values that were written by schemas of a registry, and become columns with their types."""
+    """Keys and values that were written by schemas of a registry, or as change events, and become columns with their types."""
 
-    value: ShortCoded | None = Field(default=None, description="The value: `avro`, `json`, `protobuf`, or a mapping as below.")
+    value: ShortDecodedValue | None = Field(
+        default=None, description="The value: `avro`, `json`, `protobuf`, or a mapping as below."
+    )
     key: ShortCoded | None = Field(default=None, description="The key: as `value`. Left out, it stays bytes.")
+    registry: Registry | None = Field(
+        default=None, description="Where the schemas are; needed unless `value` is change events in `json`, and `key` left out."
+    )
     undecodable: OnUndecodable = Field(
         default="fail",
         description="What to do with a record that cannot be decoded: `fail` the batch, or put it aside (`quarantine`).",
@@ -139,16 +248,22 @@ class Decode(ByRegistry):
         def __init__(
             self,
             *,
-            registry: "Registry | Mapping[str, Any]",
-            value: "Coded | str | Mapping[str, Any] | None" = None,
+            registry: "Registry | Mapping[str, Any] | None" = None,
+            value: "DecodedValue | Coded | str | Mapping[str, Any] | None" = None,
             key: "Coded | str | Mapping[str, Any] | None" = None,
             undecodable: OnUndecodable = "fail",
         ) -> None: ...
+
+    @property
+    def changes(self) -> DecodedValue | None:
+        """The settings of `value` if it is change events."""
+        return self.value if self.value is not None and self.value.envelope is not None else None
 
 
 class Encode(ByRegistry):
     """Columns that are written by schemas of a registry. Each schema must be registered: nothing is registered by itself."""
 
+    registry: Registry = Field(description="Where the schemas are.")
     value: ShortCoded | None = Field(default=None, description="The column `value`: `avro`, `json`, `protobuf`, or a mapping.")
     key: ShortCoded | None = Field(default=None, description="The column `key`: as `value`. Left out, it is a text or bytes.")
 

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema, mode
 from typing_extensions import Self
 
 from penstock.spec.complaint import Complaint, complaint_error, complaints_error, described
+from penstock.spec.journal_options import journal_complaints
 from penstock.spec.kafka_options import (
     TOPICS,
     ConnectionString,
@@ -17,7 +18,7 @@ from penstock.spec.kafka_options import (
     secrets_in,
     single_topic,
 )
-from penstock.spec.place import SourcePath
+from penstock.spec.place import SourcePath, local_path
 from penstock.spec.registry import Decode, require_subjects
 from penstock.spec.scalar import Duration
 from penstock.spec.settings import Settings
@@ -73,11 +74,12 @@ class Source(Settings):
         default=None,
         min_length=1,
         description="Spark's name of the format: a file format (`csv`, `json`, `parquet`, `orc`, `text`, …), `rate`, "
-        "`rate-micro-batch`, `kafka`, `delta`, or any other that Spark can replay.",
+        "`rate-micro-batch`, `kafka`, `journal`, `delta`, or any other that Spark can replay.",
     )
     path: SourcePath | None = Field(
         default=None,
-        description="Directory that file formats read new files from; wildcards and every URL that Spark knows are allowed.",
+        description="Directory that file formats read new files from; wildcards and every URL that Spark knows are allowed. For "
+        "`journal` the directory of a journal, or with wildcards those of several.",
     )
     table: str | None = Field(default=None, min_length=1, description="Table to stream from, in place of `format` and `path`.")
     schema_ddl: SQL | None = Field(
@@ -167,7 +169,9 @@ class Source(Settings):
 
     @model_validator(mode="after")
     def _kafka_is_right(self) -> Self:
-        found = self._of_kafka() if (self.format or "").lower() == "kafka" else self._only_for_kafka()
+        kind = (self.format or "").lower()
+        found = self._of_kafka() if kind == "kafka" else self._only_for_kafka()
+        found += self._of_journal() if kind == "journal" else []
         if found:
             raise complaints_error(found)
         if self.decode is not None:
@@ -186,6 +190,18 @@ class Source(Settings):
             message = "is python, and undecodable: quarantine reads such records once more by Spark's connector"
             remedy = "Take reader: spark, or undecodable: fail."
             found.append(Complaint(message=message, remedy=remedy, at=("reader",)))
+        return found
+
+    def _of_journal(self) -> list[Complaint]:
+        found = [complaint.below(("options",)) for complaint in journal_complaints(self.options)]
+        if self.schema_ddl is not None:
+            remedy = "Take it out: the columns are value, key, headers, producer, sequence, received_at, remote and two more."
+            found.append(Complaint(message="does not go with format: journal", remedy=remedy, at=("schema",)))
+        if self.path is None:
+            found.append(Complaint(message="reads a journal but has no path", remedy="Add path: ./journal.", at=()))
+        elif local_path(self.path) is None:
+            message = "should be a directory on this machine or mounted on it"
+            found.append(Complaint(message=message, remedy="Name the path where the receiver writes.", at=("path",)))
         return found
 
     @property

@@ -86,8 +86,11 @@ class QuarantineMember:
         unknown = bad.rows.filter(bad.rows[UNKNOWN])
         named = zip(unknown["source"].to_pylist(), unknown["schema_id"].to_pylist(), strict=True)
         for source, schema_id in dict.fromkeys(named):
+            place = self.passes[SourceName(source)].place
+            if place is None:  # what no registry decodes names no schema
+                continue
             try:
-                Registry(self.passes[SourceName(source)].place).by_id(schema_id)
+                Registry(place).by_id(schema_id)
             except SchemaUnknown:
                 continue
             raise Retryable(

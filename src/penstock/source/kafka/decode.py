@@ -1,22 +1,24 @@
 """Decodes keys and values of a Kafka source into typed columns, by schemas of a registry."""
 
 import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from penstock.core.model import SourceName
-from penstock.errors import DependencyMissing
+from penstock.errors import DependencyMissing, Usage
+from penstock.registry.semantic_type import AMBIGUOUS, is_convertible
 from penstock.registry.wire import RegistryPlace
+from penstock.source.schema import parsed_schema
 from penstock.spec.kafka_options import single_topic
-from penstock.spec.registry import ByRegistry, Decode, Registry
+from penstock.spec.registry import ByRegistry, Decode, DecodedValue, Registry
 from penstock.spec.source import Source
 from penstock.support.secret import shown_text
 
 if TYPE_CHECKING:
-    from penstock.registry.decoding import CodedColumn, DecodePass
+    from penstock.registry.decoding import ChangeColumn, CodedColumn, DecodePass
 
 
 def place_of(registry: Registry) -> RegistryPlace:
@@ -53,9 +55,11 @@ def coded_columns(settings: ByRegistry, topic: str | None, *, who: str) -> "tupl
         from penstock.registry.decoding import CodedColumn  # noqa: PLC0415
     except ImportError as cause:
         raise DependencyMissing(
-            f"{who} by a schema registry with the package {cause.name}, which is not installed.",
+            f"{who} with the package {cause.name}, which is not installed.",
             remedy="Install it on the driver and on every executor: pip install 'penstock[registry]'.",
         ) from cause
+    if settings.registry is None:
+        return ()
     client = Client(place_of(settings.registry))
     coded = []
     for column, (subject, version) in subjects_of(settings, topic).items():
@@ -64,13 +68,14 @@ def coded_columns(settings: ByRegistry, topic: str | None, *, who: str) -> "tupl
     return tuple(coded)
 
 
-def decode_passes(sources: Mapping[str, Source]) -> "Mapping[SourceName, DecodePass]":
+def decode_passes(spark: SparkSession, sources: Mapping[str, Source]) -> "Mapping[SourceName, DecodePass]":
     """Return the pass over the records of each source that decodes; the registry is asked now for the schemas to read by.
 
-    Raises Usage (no such subject), Retryable (the registry does not answer), Failed, DependencyMissing.
+    Raises Usage (no such subject, columns that no change event has), Retryable (the registry does not answer), Failed,
+    DependencyMissing.
     """
     decoding = {name: source.decode for name, source in sources.items() if source.decode is not None}
-    return {SourceName(name): _decode_pass(name, sources[name], decode) for name, decode in decoding.items()}
+    return {SourceName(name): _decode_pass(spark, name, sources[name], decode) for name, decode in decoding.items()}
 
 
 def decoded(name: str, frame: DataFrame, decode_pass: "DecodePass") -> DataFrame:
@@ -81,9 +86,48 @@ def decoded(name: str, frame: DataFrame, decode_pass: "DecodePass") -> DataFrame
     return frame.mapInArrow(decode_pass, schema).alias(name)
 
 
-def _decode_pass(name: str, source: Source, decode: Decode) -> "DecodePass":
+def _decode_pass(spark: SparkSession, name: str, source: Source, decode: Decode) -> "DecodePass":
     coded = coded_columns(decode, single_topic(source.options), who=f"Source {name!r} decodes")
     from penstock.registry.decoding import DecodePass  # noqa: PLC0415 - an extra
 
-    passes_over = decode.undecodable == "quarantine"
-    return DecodePass(source=name, place=place_of(decode.registry), coded=coded, passes_over=passes_over)
+    columns: Sequence[CodedColumn | ChangeColumn] = coded
+    if decode.changes is not None:
+        others = [each for each in coded if each.column != "value"]
+        columns = (*others, _change_column(spark, name, decode.changes, next((x for x in coded if x.column == "value"), None)))
+    place = None if decode.registry is None else place_of(decode.registry)
+    return DecodePass(source=name, place=place, coded=tuple(columns), passes_over=decode.undecodable == "quarantine")
+
+
+def _change_column(spark: SparkSession, name: str, changes: DecodedValue, coded: "CodedColumn | None") -> "ChangeColumn":
+    from penstock.registry.decoding import ChangeColumn  # noqa: PLC0415 - an extra
+
+    if coded is not None:
+        return ChangeColumn(by_registry=coded, placeholder=changes.unavailable_value)
+    where = f"sources.{name}.decode.value"
+    row = parsed_schema(spark, f"{where}.schema", changes.schema_ddl or "")
+    columns: Any = row["fields"]
+    unfit = next((each for each in columns if not is_convertible(each["type"])), None)
+    if unfit is not None:
+        kind = unfit["type"] if isinstance(unfit["type"], str) else unfit["type"]["type"]
+        raise Usage(
+            f"{where}.schema has the column {unfit['name']!r} of type {kind}, which no column of a change event is.",
+            remedy="Take numbers, STRING, BINARY, BOOLEAN, DATE, TIMESTAMP, TIMESTAMP_NTZ, DECIMAL, and ARRAY or MAP<STRING, …> "
+            "of these.",
+        )
+    for column, semantic in changes.semantic_types.items():
+        _require_ambiguous(where, column, semantic, {each["name"]: each["type"] for each in columns})
+    return ChangeColumn(row=json.dumps(row), semantic_types=dict(changes.semantic_types), placeholder=changes.unavailable_value)
+
+
+def _require_ambiguous(where: str, column: str, semantic: str, columns: Mapping[str, Any]) -> None:
+    """Raise Usage unless values of a column can be of that semantic type."""
+    if column not in columns:
+        raise Usage(
+            f"{where}.semantic_types names {column!r}, and `schema` has {', '.join(columns)}.", remedy="Name one of its columns."
+        )
+    allowed = AMBIGUOUS.get(str(columns[column]).partition("(")[0], ())
+    if semantic not in allowed:
+        raise Usage(
+            f"{where}.semantic_types.{column} is {semantic}, and the column has the type {columns[column]}.",
+            remedy=f"Write one of {', '.join(allowed)}." if allowed else "Take it out: such a column is read as its values are.",
+        )

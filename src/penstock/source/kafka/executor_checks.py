@@ -14,7 +14,10 @@ from penstock.support.secret import shown_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryCheck:
-    """The check of one source's registry. Picklable; needs no package of an extra before it runs."""
+    """The check of what one source decodes with: packages and registry. Picklable.
+
+    Needs no package of an extra before it runs.
+    """
 
     source: str
     decode: Decode
@@ -22,7 +25,8 @@ class RegistryCheck:
 
     def findings(self) -> Sequence[Finding]:
         ok, message = self._found()
-        return [Finding(subject=f"schema registry of {self.source}", ok=ok, message=message)]
+        what = "decoding" if self.decode.registry is None else "schema registry"
+        return [Finding(subject=f"{what} of {self.source}", ok=ok, message=message)]
 
     def _found(self) -> tuple[bool, str]:
         try:
@@ -30,6 +34,8 @@ class RegistryCheck:
             from penstock.registry.client import Registry  # noqa: PLC0415
         except ImportError as missing:
             return False, f"the package {missing.name} is not installed: pip install 'penstock[registry]'"
+        if self.decode.registry is None:
+            return True, "its packages are installed"
         try:
             for subject, version in self.subjects:
                 Registry(place_of(self.decode.registry)).of_subject(subject, version)

@@ -1,0 +1,294 @@
+"""Semantic types of Kafka Connect, Debezium's among them, and the conversion of their values to Spark's types.
+
+A semantic type is the name of a field's schema. It says what the field's number, text or bytes stand for; without it a number is
+no point in time. Every conversion is exact: what the column's type does not hold is a `Misfit`.
+
+https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-data-types
+"""
+
+import binascii
+import re
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Context, Decimal, Inexact, InvalidOperation
+from typing import Any, Final, TypeAlias
+
+from penstock.core.model import Json
+from penstock.registry.json_schema import Misfit, misfit, number, taken, whole
+
+Convert: TypeAlias = Callable[[Any, str], Any]
+"""Converts one value that is not null; the second argument is its place, for messages. Raises Misfit."""
+
+_TIME, _CONNECT = "io.debezium.time.", "org.apache.kafka.connect.data."
+DATE, NANO_TIMESTAMP, ZONED_TIMESTAMP = f"{_TIME}Date", f"{_TIME}NanoTimestamp", f"{_TIME}ZonedTimestamp"
+DECIMAL, VARIABLE_DECIMAL = f"{_CONNECT}Decimal", "io.debezium.data.VariableScaleDecimal"
+TEXT: Final = "string"
+"""Connect's type of texts, for a field without a name: a decimal that is written as text."""
+_GEOMETRY = "io.debezium.data.geometry."
+
+MICROS: Mapping[str, Decimal] = {
+    f"{_TIME}Timestamp": Decimal(1000),
+    f"{_TIME}MicroTimestamp": Decimal(1),
+    NANO_TIMESTAMP: Decimal("0.001"),
+    f"{_CONNECT}Timestamp": Decimal(1000),
+}
+"""Microseconds in one unit of the types that count since 1970."""
+_DATES = frozenset({DATE, f"{_CONNECT}Date", f"{_TIME}IsoDate", "int32", TEXT, None})
+
+AMBIGUOUS: Mapping[str, tuple[str, ...]] = {
+    "date": (DATE,),
+    "timestamp": (*MICROS, ZONED_TIMESTAMP),
+    "timestamp_ntz": tuple(MICROS),
+    "decimal": (DECIMAL, VARIABLE_DECIMAL, TEXT),
+}
+"""Semantic types that a user can name for a column, by its kind. Other columns hold what their values are."""
+
+_MOMENT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d)?)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?")
+_DAY = re.compile(r"(\d{4}-\d\d-\d\d)Z?")
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - without a zone, as the texts are parsed
+_INTEGRALS: Mapping[str, int] = {"byte": 2**7, "short": 2**15, "integer": 2**31, "long": 2**63}
+_NOT_FINITE = frozenset({"NaN", "Infinity", "-Infinity"})
+_DECIMAL_TYPE = re.compile(r"decimal\((\d+),(\d+)\)")
+_LONGEST_EXPONENT = 400
+
+
+@dataclass(frozen=True, slots=True)
+class SemanticType:
+    """The semantic type of a field: the `name` of its schema, else Connect's plain type, None if neither is known.
+
+    `scale`: that of a decimal. `element`: the semantic type of an array's elements.
+    """
+
+    name: str | None = None
+    scale: int | None = None
+    element: "SemanticType | None" = None
+
+    @property
+    def is_geometry(self) -> bool:
+        """Whether it is a shape, for which Spark has no type that sinks take."""
+        return self.name is not None and self.name.startswith(_GEOMETRY)
+
+
+UNKNOWN = SemanticType()
+
+
+def converter(semantic: SemanticType, spark: Json) -> Convert:
+    """Return the conversion of values of `semantic` to the Spark type `spark`, one of those that `is_convertible` takes.
+
+    Values are those of JSON, with decimals in place of floating numbers, or those that `AvroReader` reads.
+    """
+    if semantic.is_geometry:
+        return _refused(semantic, "leave its column out of `schema`")
+    return _of_plain(semantic, spark) if isinstance(spark, str) else _of_nested(semantic, spark)
+
+
+def _of_nested(semantic: SemanticType, spark: Any) -> Convert:
+    kind = spark["type"]
+    if kind == "struct":
+        return _refused(semantic, "it is another one by now, so name the `version` of the schema with the older one")
+    inner = converter(semantic.element or UNKNOWN, spark["elementType" if kind == "array" else "valueType"])
+    return _array(inner) if kind == "array" else _map(inner)
+
+
+def _of_plain(semantic: SemanticType, spark: str) -> Convert:
+    if found := _DECIMAL_TYPE.fullmatch(spark):
+        return _decimal(semantic, precision=int(found[1]), scale=int(found[2]))
+    if spark in _INTEGRALS:
+        return _integral(_INTEGRALS[spark])
+    if spark in {"timestamp", "timestamp_ntz"}:
+        return _timestamp(semantic, zoned=spark == "timestamp")
+    return {"date": _date(semantic), "string": _text(semantic)}.get(spark) or _PLAIN[spark]
+
+
+def is_convertible(spark: Json) -> bool:
+    """Return whether `converter` takes the type: a plain one, and arrays and maps with text keys of plain ones."""
+    if isinstance(spark, str):
+        return spark in _KINDS or _DECIMAL_TYPE.fullmatch(spark) is not None
+    kind: Any = spark
+    if kind["type"] == "array":
+        return is_convertible(kind["elementType"])
+    return kind["type"] == "map" and kind["keyType"] == "string" and is_convertible(kind["valueType"])
+
+
+def _array(inner: Convert) -> Convert:
+    def made(value: Any, place: str) -> Any:
+        items = enumerate(taken(value, list, "an array", place))
+        return [None if one is None else inner(one, f"{place}[{index}]") for index, one in items]
+
+    return made
+
+
+def _map(inner: Convert) -> Convert:
+    def made(value: Any, place: str) -> Any:
+        pairs = taken(value, dict, "an object", place).items()
+        return [(key, None if one is None else inner(one, f"{place}.{key}")) for key, one in pairs]
+
+    return made
+
+
+def _refused(semantic: SemanticType, remedy: str) -> Convert:
+    def made(value: Any, place: str) -> Any:  # noqa: ARG001 - no value is taken
+        raise Misfit(f"{place} is a {semantic.name}, for which there is no type: {remedy}")
+
+    return made
+
+
+def _integral(limit: int) -> Convert:
+    def made(value: Any, place: str) -> int:
+        found = whole(_plain(value), place)
+        if not -limit <= found < limit:
+            raise misfit(value, f"a whole number of {limit.bit_length()} bits", place)
+        return found
+
+    return made
+
+
+def _plain(value: Any) -> Any:
+    """Return a decimal of JSON as a number of Python's: a whole one if it is, unless it is far too long."""
+    if not isinstance(value, Decimal):
+        return value
+    return int(value) if abs(value.adjusted()) < _LONGEST_EXPONENT and value == value.to_integral_value() else float(value)
+
+
+def _floating(value: Any, place: str) -> float:
+    return float(value) if isinstance(value, str) and value in _NOT_FINITE else number(_plain(value), place)
+
+
+def _boolean(value: Any, place: str) -> Any:
+    return taken(value, bool, "true or false", place)
+
+
+def _bytes(value: Any, place: str) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    try:
+        return b64decode(taken(value, str, "bytes in base64", place), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise misfit(value, "bytes in base64", place) from error
+
+
+def _text(semantic: SemanticType) -> Convert:
+    def made(value: Any, place: str) -> str:
+        if semantic.name == VARIABLE_DECIMAL:
+            return format(_variable(value, place), "f")
+        if semantic.name == DECIMAL:
+            return format(_number_of(semantic, semantic.scale or 0, value, place), "f")
+        return str(taken(value, str, "a text", place))
+
+    return made
+
+
+def _date(semantic: SemanticType) -> Convert:
+    def made(value: Any, place: str) -> int:
+        if semantic.name not in _DATES:
+            raise Misfit(f"{place} is a {semantic.name}, and no date")
+        if isinstance(value, date):
+            return (value - _EPOCH.date()).days
+        if isinstance(value, str):
+            return (_day(value, place) - _EPOCH.date()).days
+        return int(_integral(_INTEGRALS["integer"])(value, place))
+
+    return made
+
+
+def _day(text: str, place: str) -> date:
+    found = _DAY.fullmatch(text)
+    try:
+        if found is not None:
+            return date.fromisoformat(found[1])
+    except ValueError:
+        pass
+    raise misfit(text, "a date like 2026-01-31", place)
+
+
+def _timestamp(semantic: SemanticType, *, zoned: bool) -> Convert:
+    unit = MICROS.get(semantic.name or "")
+
+    def made(value: Any, place: str) -> int:
+        if isinstance(value, str):
+            return _moment(value, place, zoned=zoned)
+        if unit is None:
+            raise Misfit(f"{place} is a number without a unit, found {value}: {_NAME_IT} {AMBIGUOUS['timestamp_ntz'][0]}, say")
+        micros = whole(value, place) * unit
+        if micros != micros.to_integral_value():
+            raise Misfit(f"{place} has nanoseconds, which a timestamp cannot hold, found {value}: BIGINT can")
+        return whole(int(micros), place)
+
+    return made
+
+
+_NAME_IT = "name its semantic type in `semantic_types`,"
+
+
+def _moment(text: str, place: str, *, zoned: bool) -> int:
+    """Return microseconds since 1970 of an ISO text, which must have a zone if `zoned`, and else none."""
+    found = _MOMENT.fullmatch(text)
+    expected = "a time like 2026-01-31T12:30:00.5Z" if zoned else "a time like 2026-01-31T12:30:00.5, without a zone"
+    if found is None or (found[3] is not None) != zoned:
+        raise misfit(text, expected, place)
+    fraction = (found[2] or "").ljust(9, "0")
+    if fraction[6:] != "000":
+        raise Misfit(f"{place} has nanoseconds, which a timestamp cannot hold, found {text}: STRING can")
+    try:
+        micros = (datetime.fromisoformat(found[1]) - _EPOCH) // timedelta(microseconds=1)
+    except ValueError as error:
+        raise misfit(text, expected, place) from error
+    return micros + int(fraction[:6]) - _offset(found[3] or "Z")
+
+
+def _offset(zone: str) -> int:
+    if zone == "Z":
+        return 0
+    seconds = int(zone[1:3]) * 3600 + int(zone[4:6]) * 60
+    return (-seconds if zone[0] == "-" else seconds) * 1_000_000
+
+
+def _decimal(semantic: SemanticType, *, precision: int, scale: int) -> Convert:
+    exact = Context(prec=precision, traps=[InvalidOperation, Inexact])
+    unit = Decimal((0, (1,), -scale))
+
+    def made(value: Any, place: str) -> Decimal:
+        found = _number_of(semantic, scale, value, place)
+        try:
+            if found.is_finite():
+                return found.quantize(unit, context=exact)
+        except (InvalidOperation, Inexact):
+            pass
+        raise misfit(value, f"a number that DECIMAL({precision},{scale}) holds", place)
+
+    return made
+
+
+def _number_of(semantic: SemanticType, scale: int, value: Any, place: str) -> Decimal:
+    """Return the number that `value` stands for. `scale`: that of the column, where the schema names none."""
+    if isinstance(value, Decimal):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Decimal(value)
+    if isinstance(value, dict):
+        return _variable(value, place)
+    if semantic.name == DECIMAL:
+        return _unscaled(value, scale if semantic.scale is None else semantic.scale, place)
+    if isinstance(value, str) and semantic.name is None:
+        raise Misfit(f"{place} is a text that can be a number or base64, found {value[:60]!r}: {_NAME_IT} {DECIMAL} or {TEXT}")
+    try:
+        return Decimal(taken(value, str, "a number", place))
+    except InvalidOperation as error:
+        raise misfit(value, "a number", place) from error
+
+
+def _variable(value: Any, place: str) -> Decimal:
+    given = taken(value, dict, "an object with scale and value", place)
+    scale = _integral(_INTEGRALS["short"])(given.get("scale"), f"{place}.scale")
+    return _unscaled(given.get("value"), scale, f"{place}.value")
+
+
+def _unscaled(value: Any, scale: int, place: str) -> Decimal:
+    digits = int.from_bytes(_bytes(value, place), "big", signed=True)
+    return Decimal((int(digits < 0), tuple(map(int, str(abs(digits)))), -scale))
+
+
+_PLAIN: Mapping[str, Convert] = {"boolean": _boolean, "binary": _bytes, "float": _floating, "double": _floating}
+_KINDS = frozenset({*_PLAIN, *_INTEGRALS, "string", "date", "timestamp", "timestamp_ntz"})

@@ -1,0 +1,124 @@
+"""The journals that a pipeline reads: what it releases there, and how far it is behind."""
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.core.model import SourceName
+from penstock.errors import PenstockError
+from penstock.journal.format import Registration
+from penstock.journal.readers import register
+from penstock.journal.reading import Extent, JournalReader
+from penstock.journal.storage import LocalStorage
+from penstock.source.journal.settings import NAME, PATH, READER, JournalSettings, reader_name, settings_in
+from penstock.spec.pipeline import DeliverySettings
+from penstock.spec.place import local_path
+from penstock.spec.source import Source
+from penstock.support.secret import scrub
+
+_US_PER_MS = 1_000
+
+
+def is_journal(source: Source) -> bool:
+    """Return whether the source reads journals."""
+    return (source.format or "").lower() == "journal"
+
+
+def data_source_options(name: str, source: Source, *, pipeline: str) -> Mapping[str, str]:
+    """Return the options of the data source for `source`."""
+    return {**source.options, NAME: name, READER: reader_name(pipeline, name), PATH: str(local_path(source.path or ""))}
+
+
+def journals_of(settings: DeliverySettings) -> "Journals | None":
+    """Return the journals that a pipeline reads, None if it reads none. No file is looked at."""
+    found = {
+        SourceName(name): settings_in(data_source_options(name, source, pipeline=settings.pipeline))
+        for name, source in getattr(settings, "sources", {}).items()
+        if is_journal(source)
+    }
+    return Journals(found) if found else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalLag:
+    """Lag of one journal. `records`: events not delivered yet; `behind_ms`: how long ago the oldest of them came.
+
+    `lost`: events that were not delivered and are gone.
+    """
+
+    source: SourceName
+    journal: str
+    journal_id: str
+    records: int
+    behind_ms: int | None
+    lost: int
+
+
+class Journals:
+    """The journals of one pipeline, by source."""
+
+    def __init__(self, sources: Mapping[SourceName, JournalSettings]) -> None:
+        self._sources = sources
+
+    def release(self, offsets: Mapping[SourceName, str | None]) -> tuple[str, ...]:
+        """Release all events before `offsets`, as Spark logs them: Spark reads them no more. Return warnings."""
+        warnings = []
+        for source, settings in self._sources.items():
+            needed = offset_in(offsets.get(source))
+            try:
+                for home, extent in _extents(settings):
+                    if extent.journal_id in needed:
+                        _release(settings, home, extent.journal_id, needed[extent.journal_id])
+            except (PenstockError, OSError) as error:  # it must not stop a batch: segments stay for longer
+                warnings.append(f"Nothing is released in the journals of {source!r}: {scrub(str(error))}")
+        return tuple(warnings)
+
+    def lag(self, offsets: Mapping[SourceName, str | None], *, now_ms: int) -> Iterator[JournalLag]:
+        """Yield the lag of every journal behind `offsets`. Raises PenstockError, OSError."""
+        for source, settings in self._sources.items():
+            delivered = offset_in(offsets.get(source))
+            for home, extent in _extents(settings):
+                next_ = delivered.get(extent.journal_id, extent.first)
+                yield JournalLag(
+                    source=source,
+                    journal=str(home),
+                    journal_id=extent.journal_id,
+                    records=max(0, extent.next - max(next_, extent.first)),
+                    behind_ms=_behind_ms(home, extent, max(next_, extent.first), now_ms),
+                    lost=max(0, extent.first - next_),
+                )
+
+
+def offset_in(text: str | None) -> Mapping[str, int]:
+    """Return a journal source's offset, as Spark logs it: the next sequence number by the journal's id."""
+    return {} if text is None else {str(journal_id): int(next_) for journal_id, next_ in json.loads(text).items()}
+
+
+def describe_lag(lag: JournalLag) -> str:
+    """Describe the lag of one journal in a sentence."""
+    if lag.lost:
+        return f"journal {lag.journal}: {lag.lost:,} events that were not delivered are gone"
+    if lag.records == 0:
+        return f"journal {lag.journal}: everything is delivered"
+    return f"journal {lag.journal}: {lag.records:,} events behind"
+
+
+def _extents(settings: JournalSettings) -> Iterator[tuple[Path, Extent]]:
+    for home in settings.homes():
+        extent = JournalReader(LocalStorage(), home).extent()
+        if extent is not None:
+            yield home, extent
+
+
+def _release(settings: JournalSettings, home: Path, journal_id: str, next_: int) -> None:
+    now_us = time.time_ns() // 1_000
+    register(LocalStorage(), home, Registration(reader=settings.reader, journal_id=journal_id, next=next_, released_at_us=now_us))
+
+
+def _behind_ms(home: Path, extent: Extent, next_: int, now_ms: int) -> int | None:
+    if next_ >= extent.next:
+        return None
+    oldest = next(JournalReader(LocalStorage(), home).read(next_, next_ + 1, journal_id=extent.journal_id))
+    return max(0, now_ms - oldest.received_at_us // _US_PER_MS)

@@ -1,0 +1,257 @@
+"""The offsets of a source `format: journal`: where it begins, what a batch reads, what it releases, and what it refuses."""
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.journal_clients import SMALL
+
+from penstock.core.model import SourceName
+from penstock.errors import InputLost, LedgerMismatch, Retryable, Usage
+from penstock.journal.event import Event
+from penstock.journal.journal import Journal
+from penstock.journal.readers import forget, registration_of
+from penstock.journal.segment import open_segment, segment_firsts
+from penstock.journal.storage import LocalStorage
+from penstock.source.journal.fetch import batches_of
+from penstock.source.journal.journals import Journals, describe_lag, journals_of
+from penstock.source.journal.settings import JournalSettings, settings_in
+from penstock.source.journal.stream import JournalStream
+from penstock.spec.load import load
+from penstock.spec.source import Source
+
+STORAGE = LocalStorage()
+WEB = SourceName("web")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "journals"
+
+
+def settings(root: Path, **more: Any) -> JournalSettings:
+    return JournalSettings(name="web", reader="clicks/web", pattern=str(root / "*"), **more)
+
+
+def stream(root: Path, **more: Any) -> JournalStream:
+    return JournalStream(settings(root, **more), STORAGE, now_us=lambda: 1)
+
+
+def push(home: Path, *values: str) -> Journal:
+    journal = Journal(home, now_us=lambda: 1_000_000, limits=replace(SMALL, least_free_bytes=0))
+    for value in values:
+        journal.append([Event(value=value.encode(), key=b"k", headers=(("h", b"1"),), producer="p", remote="r")])
+        journal.commit()
+    journal.close()
+    return journal
+
+
+def id_of(home: Path) -> str:
+    return open_segment(STORAGE, home, segment_firsts(STORAGE, home)[0]).header.journal_id
+
+
+def rows(reader: JournalStream, start: dict[str, int], end: dict[str, int], given: JournalSettings) -> list[dict[str, Any]]:
+    return [row for piece in reader.planned(start, end) for batch in batches_of(piece, given) for row in batch.to_pylist()]
+
+
+def batches(reader: JournalStream, start: dict[str, int], given: JournalSettings) -> Iterator[list[str]]:
+    while (end := reader.advance(start)) != start:
+        yield [row["value"].decode() for row in rows(reader, start, end, given)]
+        start = end
+
+
+def numbers(count: int, name: str = "") -> list[str]:
+    return [f"{name}{number}" for number in range(count)]
+
+
+def test_the_columns_hold_what_was_pushed(root: Path) -> None:
+    push(root / "a", "0", "1")
+    reader = stream(root)
+    begin = reader.begin()
+    first, second = rows(reader, begin, reader.advance(begin), settings(root))
+    assert second.pop("received_at").timestamp() == 1
+    assert second == {
+        "value": b"1",
+        "key": b"k",
+        "headers": [{"key": "h", "value": b"1"}],
+        "producer": "p",
+        "producer_sequence": None,
+        "journal": id_of(root / "a"),
+        "sequence": 1,
+        "remote": "r",
+    }
+    assert first["sequence"] == 0
+
+
+def test_a_query_begins_with_the_first_event_or_behind_the_last(root: Path) -> None:
+    push(root / "a", *numbers(5))
+    assert stream(root).begin() == {id_of(root / "a"): 0}
+    forget(STORAGE, root / "a", "clicks/web")
+    assert stream(root, begins_at_end=True).begin() == {id_of(root / "a"): 5}
+    push(root / "a", "more")
+    assert stream(root, begins_at_end=True).begin() == {id_of(root / "a"): 5}, "Spark asks again with a first batch that failed"
+
+
+def test_limits_cut_batches_and_journals_share_them(root: Path) -> None:
+    push(root / "a", *numbers(10, "a"))
+    push(root / "b", *numbers(3, "b"))
+    given = settings(root, max_records=4)
+    reader = JournalStream(given, STORAGE, now_us=lambda: 1)
+    found = list(batches(reader, reader.begin(), given))
+    assert list(map(sorted, found)) == [
+        ["a0", "a1", "b0", "b1"],
+        ["a2", "a3", "b2"],
+        ["a4", "a5", "a6", "a7"],
+        ["a8", "a9"],
+    ]
+    by_size = settings(root, max_bytes=1)
+    assert [len(batch) for batch in batches(JournalStream(by_size, STORAGE, now_us=lambda: 1), reader.begin(), by_size)] == [
+        *[2] * 3,
+        *[1] * 7,
+    ]
+
+
+def test_a_stop_reads_nothing_that_comes_later(root: Path) -> None:
+    push(root / "a", "0")
+    reader = stream(root)
+    begin = reader.begin()
+    reader.stop_at_now()
+    push(root / "a", "1")
+    push(root / "b", "2")
+    assert list(batches(reader, begin, settings(root))) == [["0"]]
+
+
+def test_a_journal_that_came_later_is_read_from_its_first_event(root: Path) -> None:
+    push(root / "a", "0")
+    reader = stream(root)
+    end = reader.advance(reader.begin())
+    push(root / "b", "1", "2")
+    assert list(batches(reader, end, settings(root))) == [["1", "2"]]
+    assert registration_of(STORAGE, root / "b", "clicks/web") is not None
+
+
+def test_the_same_offsets_give_the_same_events_in_another_process(root: Path) -> None:
+    push(root / "a", *numbers(9))
+    reader = stream(root, max_records=5)
+    begin = reader.begin()
+    end = reader.advance(begin)
+    push(root / "a", *numbers(20))
+    again = stream(root)
+    assert rows(again, again.begin(), end, settings(root)) == rows(reader, begin, end, settings(root))
+
+
+def test_events_that_are_gone_are_an_error_with_their_number(root: Path) -> None:
+    push(root / "a", *numbers(40))
+    reader = stream(root)
+    begin = reader.begin()
+    journals = Journals({WEB: settings(root)})
+    journals.release({WEB: json.dumps({id_of(root / "a"): 40})})
+    journal = Journal(root / "a", now_us=lambda: 2, limits=replace(SMALL, least_free_bytes=0))
+    assert journal.remove_released() > 0
+    journal.close()
+    first = segment_firsts(STORAGE, root / "a")[0]
+    with pytest.raises(InputLost, match=f"begins with event {first}, and source 'web' goes on with 0: {first} events are gone"):
+        reader.advance(begin)
+
+
+def test_a_journal_that_is_not_there_any_more_is_waited_for(root: Path) -> None:
+    push(root / "a", "0")
+    reader = stream(root)
+    end = reader.advance(reader.begin())
+    (root / "a").rename(root.with_name("elsewhere"))
+    with pytest.raises(Retryable, match="read up to event 0, is not at"):
+        reader.advance(end)
+    root.with_name("elsewhere").rename(root / "a2")
+    assert reader.advance(end) == end, "its name does not count"
+
+
+def test_a_copy_of_a_journal_is_not_read_beside_it(root: Path) -> None:
+    push(root / "a", "0")
+    shutil.copytree(root / "a", root / "copy")
+    with pytest.raises(LedgerMismatch, match="are one journal: one of them is a copy"):
+        stream(root).begin()
+
+
+def test_a_directory_that_cannot_be_read_is_told(root: Path) -> None:
+    push(root / "a", "0")
+    (root / "a" / "durable").unlink()
+    (root / "a" / "durable").mkdir()
+    with pytest.raises(Exception, match=r"The journal .* of source 'web' cannot be read"):
+        stream(root).begin()
+
+
+def test_what_is_published_is_released_and_lag_is_counted(root: Path) -> None:
+    push(root / "a", *numbers(10))
+    reader = stream(root)
+    reader.begin()
+    journals = Journals({WEB: settings(root)})
+    offset = {WEB: json.dumps({id_of(root / "a"): 7})}
+    assert journals.release({WEB: None}) == ()
+    assert journals.release(offset) == ()
+    known = registration_of(STORAGE, root / "a", "clicks/web")
+    assert known is not None
+    assert known.next == 7
+    [lag] = journals.lag(offset, now_ms=5_000)
+    assert (lag.records, lag.behind_ms, lag.lost) == (3, 4_000, 0)
+    assert describe_lag(lag) == f"journal {root / 'a'}: 3 events behind"
+    [none] = journals.lag({WEB: json.dumps({id_of(root / "a"): 10})}, now_ms=5_000)
+    assert (none.records, none.behind_ms) == (0, None)
+
+
+def test_a_release_that_fails_is_a_warning(root: Path) -> None:
+    push(root / "a", "0")
+    shutil.rmtree(root / "a" / "readers")
+    (root / "a" / "readers").write_text("")
+    [warning] = Journals({WEB: settings(root)}).release({WEB: json.dumps({id_of(root / "a"): 1})})
+    assert warning.startswith("Nothing is released in the journals of 'web'")
+
+
+# --- the pipeline file
+
+
+def test_the_reader_has_the_name_of_pipeline_and_source(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(
+        "pipeline: clicks\nhome: ./state\nsources:\n  web: {format: journal, path: ./j, options: {maxRecordsPerTrigger: 5}}\n"
+        "sinks:\n  m: {type: memory}\n"
+    )
+    journals = journals_of(load(str(tmp_path / "p.yaml")))
+    assert journals is not None
+    assert journals._sources == {
+        WEB: JournalSettings(name="web", reader="clicks/web", pattern=str(tmp_path / "j"), max_records=5)
+    }
+    assert settings_in({"PENSTOCK.SOURCE": "s", "penstock.Reader": "r", "penstock.path": "p", "startingoffsets": "LATEST"}) == (
+        JournalSettings(name="s", reader="r", pattern="p", begins_at_end=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "reads a journal but has no path"),
+        ({"path": "s3://b/j"}, "path should be a directory on this machine or mounted on it"),
+        ({"path": "j", "schema": "a INT"}, "schema does not go with format: journal"),
+        ({"path": "j", "options": {"maxFilesPerTrigger": 1}}, "maxFilesPerTrigger is not an option of a journal"),
+        ({"path": "j", "options": {"startingOffsets": "first"}}, "startingOffsets should be earliest or latest, found 'first'"),
+        ({"path": "j", "options": {"maxBytesPerTrigger": "1MB"}}, "maxBytesPerTrigger should be a whole number"),
+        ({"path": "j", "reader": "python"}, "reader is for format: kafka only"),
+    ],
+)
+def test_a_wrong_source_is_told(given: dict[str, Any], message: str) -> None:
+    with pytest.raises((Usage, ValueError), match=message):
+        Source(format="journal", **given)
+
+
+def test_the_events_of_a_large_journal_come_in_several_arrow_batches(root: Path) -> None:
+    push(root / "a", *(["x" * 100_000] * 50))
+    reader = stream(root)
+    begin = reader.begin()
+    [piece] = reader.planned(begin, reader.advance(begin))
+    sizes = [batch.num_rows for batch in batches_of(piece, settings(root))]
+    assert len(sizes) > 1
+    assert Counter(sizes).total() < 5
+    assert sum(sizes) == 50

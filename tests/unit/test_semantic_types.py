@@ -1,0 +1,185 @@
+"""What values of Debezium's semantic types become in columns of Spark, and what no column holds."""
+
+import datetime as dt
+from base64 import b64encode
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from tests.unit.change_events import connect_schema, event
+from tests.unit.change_events import spark_row as row_of
+from tests.unit.test_change_events import refused, rows
+
+from penstock.registry.semantic_type import AMBIGUOUS, is_convertible
+
+TIME, CONNECT = "io.debezium.time", "org.apache.kafka.connect.data"
+UTC = dt.timezone.utc
+DECIMAL = {"type": "bytes", "name": f"{CONNECT}.Decimal", "parameters": {"scale": "2", "connect.decimal.precision": "10"}}
+VARIABLE = {"type": "struct", "name": "io.debezium.data.VariableScaleDecimal"}
+NOON = dt.datetime(2024, 1, 31, 12, 0, 0, 250_000)  # noqa: DTZ001 - a time without a zone
+MICROS = 1_706_702_400_250_000
+
+
+def named(kind: str, name: str) -> dict[str, Any]:
+    return {"type": kind, "name": name, "version": 1}
+
+
+def base64(number: int) -> str:
+    return b64encode(number.to_bytes((number.bit_length() + 8) // 8, "big", signed=True)).decode()
+
+
+def array(spark: str) -> dict[str, Any]:
+    return {"type": "array", "elementType": spark, "containsNull": True}
+
+
+def with_schema(schema: str | Mapping[str, Any], value: Any) -> dict[str, Any]:
+    return {"schema": connect_schema(x=schema), "payload": event("c", {"x": value})}
+
+
+CONVERTED = [
+    (named("int32", f"{TIME}.Date"), "date", 19_753, dt.date(2024, 1, 31)),
+    (named("int32", f"{CONNECT}.Date"), "date", -1, dt.date(1969, 12, 31)),
+    (named("string", f"{TIME}.IsoDate"), "date", "2024-01-31Z", dt.date(2024, 1, 31)),
+    (named("int64", f"{TIME}.Timestamp"), "timestamp_ntz", MICROS // 1000, NOON),
+    (named("int64", f"{TIME}.MicroTimestamp"), "timestamp_ntz", MICROS, NOON),
+    (named("int64", f"{TIME}.MicroTimestamp"), "timestamp", MICROS, NOON.replace(tzinfo=UTC)),
+    (named("int64", f"{TIME}.NanoTimestamp"), "timestamp_ntz", MICROS * 1000, NOON),
+    (named("int64", f"{TIME}.NanoTimestamp"), "long", MICROS * 1000 + 1, MICROS * 1000 + 1),
+    (named("int64", f"{CONNECT}.Timestamp"), "timestamp", -1, dt.datetime(1969, 12, 31, 23, 59, 59, 999_000, UTC)),
+    (named("string", f"{TIME}.ZonedTimestamp"), "timestamp", "2024-01-31T14:00:00.25+02:00", NOON.replace(tzinfo=UTC)),
+    (named("string", f"{TIME}.ZonedTimestamp"), "timestamp", "2024-01-31T12:00:00.250000000Z", NOON.replace(tzinfo=UTC)),
+    (named("string", f"{TIME}.ZonedTimestamp"), "string", "2024-01-31T12:00:00.000000001Z", "2024-01-31T12:00:00.000000001Z"),
+    (named("int32", f"{TIME}.Time"), "integer", 43_200_000, 43_200_000),
+    (named("int64", f"{TIME}.MicroTime"), "long", 43_200_000_000, 43_200_000_000),
+    (named("string", f"{TIME}.ZonedTime"), "string", "12:00:00Z", "12:00:00Z"),
+    (DECIMAL, "decimal(10,2)", base64(1234), Decimal("12.34")),
+    (DECIMAL, "decimal(10,2)", base64(-1), Decimal("-0.01")),
+    (DECIMAL, "decimal(12,4)", base64(1234), Decimal("12.3400")),
+    (DECIMAL, "string", base64(-1200), "-12.00"),
+    (DECIMAL, "decimal(10,2)", 12.34, Decimal("12.34")),
+    ("string", "decimal(10,2)", "12.340", Decimal("12.34")),
+    ("double", "decimal(10,2)", 12.3, Decimal("12.30")),
+    ("int64", "decimal(10,2)", 12, Decimal("12.00")),
+    (VARIABLE, "decimal(38,3)", {"scale": 3, "value": base64(10**30)}, Decimal("1e27").quantize(Decimal(1))),
+    (VARIABLE, "decimal(5,0)", {"scale": -2, "value": base64(12)}, Decimal(1200)),
+    (VARIABLE, "string", {"scale": 5, "value": base64(12)}, "0.00012"),
+    (named("string", "io.debezium.data.Json"), "string", '{"a": 1}', '{"a": 1}'),
+    (
+        named("string", "io.debezium.data.Uuid"),
+        "string",
+        "09e1ad6e-0000-4000-8000-000000000001",
+        "09e1ad6e-0000-4000-8000-000000000001",
+    ),
+    (named("string", "io.debezium.data.Enum"), "string", "red", "red"),
+    (named("bytes", "io.debezium.data.Bits"), "binary", "/wE=", b"\xff\x01"),
+    ("bytes", "binary", "", b""),
+    ("int16", "short", -(2**15), -(2**15)),
+    ("int64", "long", 2**63 - 1, 2**63 - 1),
+    ("double", "double", 1e300, 1e300),
+    ("double", "double", "NaN", None),
+    ("double", "double", 5, 5.0),
+    ("float", "float", 0.5, 0.5),
+    ("boolean", "boolean", False, False),
+    ({"type": "array", "items": named("int64", f"{TIME}.MicroTimestamp")}, array("timestamp_ntz"), [MICROS, None], [NOON, None]),
+    ({"type": "array", "items": DECIMAL}, array("decimal(10,2)"), [base64(5)], [Decimal("0.05")]),
+]
+
+
+@pytest.mark.parametrize(("schema", "spark", "value", "expected"), CONVERTED)
+def test_a_value_becomes_what_it_stands_for(schema: Any, spark: Any, value: Any, expected: Any) -> None:
+    [found] = rows(with_schema(schema, value), row=row_of(x=spark))
+    assert found["x"] == expected or (value == "NaN" and found["x"] != found["x"])
+    assert rows(with_schema(schema, None), row=row_of(x=spark))[0]["x"] is None
+
+
+@pytest.mark.parametrize(
+    ("schema", "spark", "value", "told"),
+    [
+        (named("int64", f"{TIME}.NanoTimestamp"), "timestamp_ntz", 1001, "x has nanoseconds, which a timestamp cannot hold"),
+        (named("string", f"{TIME}.ZonedTimestamp"), "timestamp", "2024-01-31T12:00:00.0000001Z", "STRING can"),
+        (named("string", f"{TIME}.ZonedTimestamp"), "timestamp_ntz", "2024-01-31T12:00:00Z", "without a zone"),
+        (named("string", f"{TIME}.ZonedTimestamp"), "timestamp", "2024-02-31T12:00:00Z", "x should be a time like"),
+        ("string", "timestamp", "2024-01-31T12:00:00", "x should be a time like 2026-01-31T12:30:00.5Z"),
+        ("int64", "timestamp_ntz", MICROS, "is a number without a unit"),
+        (named("int32", f"{TIME}.Time"), "timestamp_ntz", 5, "is a number without a unit"),
+        (named("int64", f"{TIME}.Timestamp"), "timestamp_ntz", 2**62, "whole number of 64 bits"),
+        (named("int64", f"{TIME}.MicroTimestamp"), "date", MICROS, f"x is a {TIME}.MicroTimestamp, and no date"),
+        (named("int32", f"{TIME}.Date"), "date", 2**31, "a whole number of 32 bits"),
+        ("string", "date", "2024-02-31", "x should be a date like"),
+        (DECIMAL, "decimal(10,1)", base64(1234), "x should be a number that DECIMAL(10,1) holds"),
+        (DECIMAL, "decimal(3,2)", base64(1234), "x should be a number that DECIMAL(3,2) holds"),
+        (DECIMAL, "decimal(10,2)", "12.34", "bytes in base64"),
+        (DECIMAL, "double", base64(1234), "x should be a number"),
+        ("double", "decimal(10,2)", 0.30000000000000004, "a number that DECIMAL(10,2) holds"),
+        ("string", "decimal(10,2)", "NaN", "a number that DECIMAL(10,2) holds"),
+        ("string", "decimal(10,2)", "1e999999", "a number that DECIMAL(10,2) holds"),
+        ("string", "decimal(10,2)", "twelve", "x should be a number"),
+        (VARIABLE, "decimal(10,2)", {"value": base64(1)}, "x.scale should be a whole number"),
+        (named("struct", "io.debezium.data.geometry.Point"), "string", {"x": 1}, "is a io.debezium.data.geometry.Point"),
+        ("int64", "integer", 2**31, "a whole number of 32 bits"),
+        ("int64", "long", "5", "a whole number"),
+        ("int16", "boolean", 1, "true or false"),
+        ("string", "string", 5, "a text"),
+        ("double", "double", 10**400, "a number that a double holds"),
+        ("bytes", "binary", "?", "bytes in base64"),
+        ({"type": "array", "items": "x"}, array("long"), {}, "an array"),
+    ],
+)
+def test_what_a_column_cannot_hold_is_no_value(schema: Any, spark: Any, value: Any, told: str) -> None:
+    assert told in refused(with_schema(schema, value), row=row_of(x=spark)).message
+
+
+class TestWithoutSchema:
+    """The values do not say what they stand for."""
+
+    @pytest.mark.parametrize(
+        ("name", "spark", "value", "expected"),
+        [
+            (f"{TIME}.Timestamp", "timestamp_ntz", MICROS // 1000, NOON),
+            (f"{TIME}.MicroTimestamp", "timestamp", MICROS, NOON.replace(tzinfo=UTC)),
+            (f"{CONNECT}.Decimal", "decimal(10,2)", base64(1234), Decimal("12.34")),
+            ("string", "decimal(10,2)", "1234", Decimal(1234)),
+        ],
+    )
+    def test_the_settings_say_so(self, name: str, spark: str, value: Any, expected: Any) -> None:
+        row = row_of(x=spark)
+        assert rows(event("c", {"x": value}), row=row, semantic_types={"x": name})[0]["x"] == expected
+        told = "without a unit" if spark.startswith("timestamp") else "can be a number or base64"
+        assert (
+            f"x is a {'number' if spark.startswith('timestamp') else 'text'}"
+            in refused(event("c", {"x": value}), row=row).message
+        )
+        assert told in refused(event("c", {"x": value}), row=row).message
+        assert name in AMBIGUOUS[spark.partition("(")[0]]
+
+    def test_its_schema_counts_if_there_is_one(self) -> None:
+        given = with_schema(named("int64", f"{TIME}.MicroTimestamp"), MICROS)
+        settings = {"x": f"{TIME}.Timestamp"}
+        assert rows(given, row=row_of(x="timestamp_ntz"), semantic_types=settings)[0]["x"] == NOON
+
+    def test_two_schemas_in_one_batch(self) -> None:
+        one = with_schema(named("int64", f"{TIME}.MicroTimestamp"), MICROS)
+        other = with_schema(named("int64", f"{TIME}.Timestamp"), MICROS // 1000)
+        assert [row["x"] for row in rows(one, other, one, row=row_of(x="timestamp_ntz"))] == [NOON] * 3
+
+    @pytest.mark.parametrize(
+        ("spark", "value", "expected"),
+        [
+            ("date", 19_753, dt.date(2024, 1, 31)),
+            ("timestamp", "2024-01-31T12:00:00.25Z", NOON.replace(tzinfo=UTC)),
+            ("decimal(10,2)", {"scale": 1, "value": base64(5)}, Decimal("0.50")),
+            ("decimal(20,2)", 0.1, Decimal("0.10")),
+        ],
+    )
+    def test_what_can_be_one_thing_only_is_that(self, spark: str, value: Any, expected: Any) -> None:
+        assert rows(event("c", {"x": value}), row=row_of(x=spark))[0]["x"] == expected
+
+
+def test_types_that_no_column_of_a_database_is_are_told() -> None:
+    nested: Any = {"type": "map", "keyType": "string", "valueType": array("long"), "valueContainsNull": True}
+    assert all(map(is_convertible, ["byte", "decimal(38,18)", "timestamp_ntz", nested]))
+    struct: Any = {"type": "struct", "fields": []}
+    assert not any(
+        map(is_convertible, ["variant", "void", "decimal(10,-2)", struct, array("void"), {**nested, "keyType": "long"}])
+    )
