@@ -157,6 +157,7 @@ GONE = of(Failed("The start failed.", remedy="Mend it."), Py4JNetworkError("Answ
         (ConnectionRefusedError(111, "refused"), True),
         (GONE, True),
         (RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited"), True),
+        (RuntimeError("java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext."), True),
         (of(Failed("x", remedy="y"), ValueError("z")), False),
     ],
 )

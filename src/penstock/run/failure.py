@@ -32,7 +32,8 @@ _FENCING = (
     "Multiple streaming jobs detected",  # a source's log
     "Multiple streaming queries are concurrently using",  # the checkpoint's `metadata`
 )
-_GONE = ("Answer from Java side is empty", "JAVA_GATEWAY_EXITED")
+_GONE = ("Answer from Java side is empty", "JAVA_GATEWAY_EXITED", "on a stopped SparkContext")
+"""Signs that Spark's Java process has ended, or is ending: at SIGTERM it stops its context first."""
 _OVERFLOW = "java.lang.StackOverflowError"
 _LATE_WORKER = "waiting for the Python worker to connect back"
 _LOST_METADATA = "STREAMING_CHECKPOINT_MISSING_METADATA_FILE"
