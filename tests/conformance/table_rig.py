@@ -12,6 +12,8 @@ from penstock.testing.conformance import SWAPPED, Row, SinkRig, make_rows
 
 GONE = "gone"
 """The name in rows that delete."""
+OLDEST = -(2**63)
+"""A number to which none is older."""
 
 
 class TableRig(SinkRig):
@@ -113,6 +115,32 @@ class Deleting(Upserting):
     def settle(self, batches: Sequence[Sequence[Row]]) -> Iterable[Row]:
         last = {(row["id"], row["place"]): row for batch in batches for row in batch}
         return [row for row in last.values() if not self.deletes(row)]
+
+
+class Newest(Upserting):
+    """Some rows have the key of the one before them in their batch, or of one of the batch before: as new as that, or older."""
+
+    def filling(self, table: str) -> TableSinkArguments:
+        return {**super().filling(table), "sequence_by": "number"}
+
+    def rows(self, ids: Iterable[int]) -> list[Row]:
+        return [self._again(number) if number % 7 == 3 else self._plain(number) for number in ids]
+
+    def _plain(self, number: int) -> Row:
+        [row] = super().rows([number])
+        return {**row, "number": row["number"] or 0}
+
+    def _again(self, number: int) -> Row:
+        meant = self._plain(number - (1, 1000)[number % 2])
+        return {**meant, "name": "again", "number": OLDEST if number % 4 < 2 else meant["number"]}
+
+    def settle(self, batches: Sequence[Sequence[Row]]) -> Iterable[Row]:
+        there: dict[object, Row] = {}
+        for row in (row for batch in batches for row in batch):
+            old = there.get((row["id"], row["place"]))
+            if old is None or row["number"] >= old["number"]:
+                there[row["id"], row["place"]] = row
+        return there.values()
 
 
 class InsertingIfAbsent(Upserting):

@@ -14,6 +14,7 @@ from tests.conformance.table_rig import (
     Deleting,
     ForgottenSpool,
     InsertingIfAbsent,
+    Newest,
     Replacing,
     Spooled,
     TableRig,
@@ -118,6 +119,10 @@ class UpsertRig(Upserting, DuckdbRig):
     key = ("id", "PLACE")
 
 
+class NewestRig(Newest, DuckdbRig):
+    key = ("id", "PLACE")
+
+
 class InsertIfAbsentRig(InsertingIfAbsent, DuckdbRig):
     key = ("id", "PLACE")
 
@@ -151,7 +156,7 @@ class TestDuckdbByKey(SinkContract):
 class TestDuckdbIfAbsent(PublishContract, RaceContract, VerifyContract):
     damages = ("lost", "changed", "foreign", "swapped")
 
-    @pytest.fixture(params=[InsertIfAbsentRig], ids=named)
+    @pytest.fixture(params=[InsertIfAbsentRig, NewestRig], ids=named)
     def rig(self, request, tmp_path):
         return request.param(tmp_path)
 

@@ -13,6 +13,7 @@ from tests.conformance.table_rig import (
     ForgottenSpool,
     InsertingIfAbsent,
     Merging,
+    Newest,
     Replacing,
     Spooled,
     TableRig,
@@ -91,6 +92,10 @@ class UpsertRig(Upserting, MysqlRig):
     pass
 
 
+class NewestRig(Newest, MysqlRig):
+    pass
+
+
 class InsertIfAbsentRig(InsertingIfAbsent, MysqlRig):
     pass
 
@@ -166,7 +171,7 @@ class TestMysqlByKey(SinkContract):
 class TestMysqlIfAbsent(PublishContract, RaceContract, VerifyContract):
     damages = ("lost", "changed", "foreign", "swapped")
 
-    @pytest.fixture(params=[InsertIfAbsentRig], ids=named)
+    @pytest.fixture(params=[InsertIfAbsentRig, NewestRig], ids=named)
     def rig(self, request, tmp_path):
         return rig_on_server(request.param, tmp_path)
 

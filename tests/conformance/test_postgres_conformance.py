@@ -10,6 +10,7 @@ from tests.conformance.table_rig import (
     ForgottenSpool,
     InsertingIfAbsent,
     Merging,
+    Newest,
     Replacing,
     Spooled,
     TableRig,
@@ -31,6 +32,8 @@ from penstock.testing.conformance import (
     VerifyBesideDriverContract,
     make_rows,
 )
+from penstock.testing.conformance.publishing import PublishContract, RaceContract
+from penstock.testing.conformance.verifying import VerifyContract
 
 SCHEMA, TABLE = "a schema%", 'a "table" of 100% -- order'
 QUOTED = '"a schema%"."a ""table"" of 100% -- order"'
@@ -90,6 +93,10 @@ class DeleteRig(Deleting, PostgresRig):
     pass
 
 
+class NewestRig(Newest, PostgresRig):
+    pass
+
+
 class InsertIfAbsentRig(InsertingIfAbsent, PostgresRig):
     pass
 
@@ -141,6 +148,14 @@ class TestPostgresMerge(SinkContract):
     @pytest.fixture
     def rig(self, tmp_path):
         return rig_on_server(MergeRig, tmp_path)
+
+
+class TestPostgresNewest(PublishContract, RaceContract, VerifyContract):
+    damages = ("lost", "changed", "foreign", "swapped")
+
+    @pytest.fixture
+    def rig(self, tmp_path):
+        return rig_on_server(NewestRig, tmp_path)
 
 
 class TestPostgresBesideDriver(VerifyBesideDriverContract):

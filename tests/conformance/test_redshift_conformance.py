@@ -9,6 +9,7 @@ from tests.conformance.table_rig import (
     Deleting,
     ForgottenSpool,
     InsertingIfAbsent,
+    Newest,
     Replacing,
     Spooled,
     TableRig,
@@ -91,6 +92,10 @@ class UpsertRig(Upserting, RedshiftRig):
     pass
 
 
+class NewestRig(Newest, RedshiftRig):
+    pass
+
+
 class InsertIfAbsentRig(InsertingIfAbsent, RedshiftRig):
     pass
 
@@ -144,7 +149,7 @@ class TestRedshiftByKey(SinkContract):
 class TestRedshiftIfAbsent(PublishContract, RaceContract, VerifyContract):
     damages = ("lost", "changed", "foreign", "swapped")
 
-    @pytest.fixture(params=[InsertIfAbsentRig], ids=named)
+    @pytest.fixture(params=[InsertIfAbsentRig, NewestRig], ids=named)
     def rig(self, request, tmp_path):
         return rig_on_server(request.param, tmp_path)
 

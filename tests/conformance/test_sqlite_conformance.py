@@ -10,6 +10,7 @@ from tests.conformance.table_rig import (
     Deleting,
     ForgottenSpool,
     InsertingIfAbsent,
+    Newest,
     Replacing,
     Spooled,
     TableRig,
@@ -32,6 +33,8 @@ from penstock.testing.conformance import (
     StagingLossContract,
     VerifyBesideDriverContract,
 )
+from penstock.testing.conformance.publishing import PublishContract
+from penstock.testing.conformance.verifying import VerifyContract
 
 TABLE = 'a "table" of -- order'
 QUOTED = '"a ""table"" of -- order"'
@@ -97,6 +100,10 @@ class DeleteRig(Deleting, SqliteRig):
     key = ("id", "PLACE")
 
 
+class NewestRig(Newest, SqliteRig):
+    key = ("id", "PLACE")
+
+
 class InsertIfAbsentRig(InsertingIfAbsent, SqliteRig):
     key = ("id", "PLACE")
 
@@ -124,6 +131,14 @@ class TestSqliteByKey(SinkContract):
     @pytest.fixture(params=[UpsertRig, DeleteRig, InsertIfAbsentRig], ids=named)
     def rig(self, request, tmp_path):
         return request.param(tmp_path)
+
+
+class TestSqliteNewest(PublishContract, VerifyContract):
+    damages = ("lost", "changed", "foreign", "swapped")
+
+    @pytest.fixture
+    def rig(self, tmp_path):
+        return NewestRig(tmp_path)
 
 
 class TestSqliteBesideDriver(VerifyBesideDriverContract):

@@ -12,6 +12,7 @@ from tests.conformance.table_rig import (
     Deleting,
     ForgottenSpool,
     InsertingIfAbsent,
+    Newest,
     Replacing,
     Spooled,
     TableRig,
@@ -33,6 +34,8 @@ from penstock.testing.conformance import (
     VerifyBesideDriverContract,
     make_rows,
 )
+from penstock.testing.conformance.publishing import PublishContract
+from penstock.testing.conformance.verifying import VerifyContract
 
 TABLE = '"a schema%"."a ""table"" of 100% ] -- order"'
 
@@ -92,6 +95,10 @@ class UpsertRig(Upserting, SqlserverRig):
     pass
 
 
+class NewestRig(Newest, SqlserverRig):
+    pass
+
+
 class InsertIfAbsentRig(InsertingIfAbsent, SqlserverRig):
     pass
 
@@ -119,6 +126,14 @@ class TestSqlserverByKey(SinkContract):
     @pytest.fixture(params=[UpsertRig, DeleteRig, InsertIfAbsentRig], ids=named)
     def rig(self, request, tmp_path):
         return rig_below(request.param, tmp_path)
+
+
+class TestSqlserverNewest(PublishContract, VerifyContract):
+    damages = ("lost", "changed", "foreign", "swapped")
+
+    @pytest.fixture
+    def rig(self, tmp_path):
+        return NewestRig(tmp_path)
 
 
 class TestSqlserverBesideDriver(VerifyBesideDriverContract):

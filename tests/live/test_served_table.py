@@ -2,11 +2,23 @@
 
 import itertools
 import random
+import sys
 from collections import Counter
 
 import pytest
 from tests.unit.served_target import every_target
-from tests.unit.table_target import DELETING, GONE, spark_schema, ways, written
+from tests.unit.table_target import (
+    DELETING,
+    GONE,
+    IN_SEQUENCE,
+    ORDERED,
+    content,
+    require_newest_stay,
+    require_ordered,
+    spark_schema,
+    ways,
+    written,
+)
 
 from penstock.errors import PublishFailed, Refused, StageFailed
 from penstock.testing.conformance import PIPELINE
@@ -93,6 +105,58 @@ def test_keys_that_come_again_and_again(target, options, seed):
     assert dict(table.sql("SELECT id, name FROM t")) == expected
     report = table.verify(sink)
     assert report.ok, report
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_an_older_change_never_wins(target, seed):
+    require_newest_stay(target(**IN_SEQUENCE), seed)
+
+
+@pytest.mark.parametrize("kind", ORDERED)
+def test_what_is_newer_is_compared_exactly(target, kind):
+    require_ordered(target, kind)
+
+
+def test_a_row_without_a_sequence_is_older_than_every_other(target):
+    """The column came later, and a batch is published as it was decided."""
+    table = target(write="upsert", key=["id"])
+    table.put(table.sink(), [(1, "a"), (2, "b")], batch_id=0)
+    table.sql("ALTER TABLE t ADD COLUMN version bigint")
+    table.rig.schema, table.columns = IN_SEQUENCE["schema"], ["id", "name", "version"]
+    table.rig.options["sequence_by"] = "version"
+    sink = table.sink()
+    table.put(sink, [(1, "c", -(2**63) + 1)], batch_id=1)
+    with pytest.raises(StageFailed, match="NULL in column 'version', which allows none"):
+        table.put(sink, [(1, "d", None)], batch_id=2)
+    late = table.decided_but_not_published(sink, [(1, "late", -(2**63)), (2, "e", 1)], batch_id=2)
+    other = table.rig.make(sequence_by=None)
+    assert not other.publish(late).already
+    other.close()
+    assert content(table) == Counter([(1, "c"), (2, "e")])
+    assert table.verify(sink).ok
+
+
+@pytest.mark.parametrize("target", ["mysql", "postgres"], indirect=True)
+def test_a_newer_row_that_another_session_writes_meanwhile_stays(target, monkeypatch):
+    """It comes after the batch was compared with the table, and before its rows are locked."""
+    table = target(**IN_SEQUENCE)
+    sink = table.sink()
+    table.put(sink, [(1, "a", 1)], batch_id=0)
+    loading = sys.modules[f"penstock.sink.{table.rig.kind}.load"]
+    compared, theirs = loading.take_out_outdated, iter(["INSERT INTO t (id, name, version) VALUES (2, 'theirs', 9)"])
+
+    def overtaken(*given):
+        outdated = compared(*given)
+        for statement in itertools.islice(theirs, 1):
+            table.sql(statement)
+        return outdated
+
+    monkeypatch.setattr(loading, "take_out_outdated", overtaken)
+    table.put(sink, [(1, "b", 2), (2, "ours", 5)], batch_id=1)
+    assert content(table) == Counter([(1, "b"), (2, "theirs")])
+    assert sink.conflicts == 1
+    table.sql("DELETE FROM t WHERE id = 2")
+    assert table.verify(sink).ok
 
 
 def test_of_a_row_that_deletes_only_the_key_has_to_fit(target):

@@ -1,13 +1,82 @@
-"""Bugs planted in what decides which rows of a lake table are newer, and what another program delivered there before."""
+"""Bugs planted in what decides which rows of a table are newer, and what another program delivered there before."""
 
 from tests.mutation.mutant import Mutant
 
 BATCH_KEYS = "src/penstock/sink/lake/batch_keys.py"
 STAGED_FILES = "src/penstock/sink/lake/staged_files.py"
+SEQUENCE = "src/penstock/sink/table/sequence.py"
+STAGED = "src/penstock/sink/table/table_statements.py"
+SQLITE = "src/penstock/sink/sqlite/statements.py"
 NEWER = "tests/unit/test_lake_changes.py::TestWhatIsNewer"
 TAKEN_OVER = "tests/unit/test_delta_taken_over.py"
+WRITES = "tests/unit/test_sqlite_writes.py"
+SERVED = "tests/live/test_served_table.py"
 
 MUTANTS_OF_NEWER_ROWS = (
+    Mutant(
+        bug=22,
+        name="sqlite-replaces-newer-rows-by-older-ones",
+        file=SQLITE,
+        find="WHERE ({self._is_older('excluded')}) IS NOT TRUE",
+        replace="WHERE TRUE",
+        tests=(f"{WRITES}::test_an_older_change_never_wins[0]",),
+    ),
+    Mutant(
+        bug=22,
+        name="sqlite-keeps-rows-without-a-sequence-before-newer-ones",
+        file=SQLITE,
+        find="IS NOT TRUE",
+        replace="IS FALSE",
+        tests=(f"{WRITES}::test_a_row_without_a_sequence_is_older_than_every_other",),
+    ),
+    Mutant(
+        bug=22,
+        name="databases-take-rows-without-a-sequence",
+        file="src/penstock/sink/table/target.py",
+        find="return self.key if self.sequence_by is None else (*self.key, self.sequence_by)",
+        replace="return self.key",
+        tests=(f"{WRITES}::test_a_row_without_a_sequence_is_older_than_every_other",),
+    ),
+    Mutant(
+        bug=35,
+        name="databases-write-a-decided-batch-in-the-sequence-of-the-settings",
+        file="src/penstock/sink/table/publication.py",
+        find="sequence_by=None if sequence is None else str(sequence),",
+        replace="sequence_by=target.sequence_by,",
+        tests=(f"{WRITES}::test_a_batch_is_published_in_the_sequence_that_it_was_decided_with",),
+    ),
+    Mutant(
+        bug=22,
+        name="databases-replace-newer-rows-by-older-ones-of-another-batch",
+        file=STAGED,
+        find="WHERE {self._is_older}",
+        replace="WHERE 1 = 0",
+        tests=(f"{SERVED}::test_an_older_change_never_wins[duckdb-0]",),
+    ),
+    Mutant(
+        bug=22,
+        name="databases-take-the-last-row-of-a-batch-for-the-newest",
+        file=STAGED,
+        find="{self.quoted(self.sequence_by or self.number)} DESC, {self._number} DESC",
+        replace="{self._number} DESC",
+        tests=(f"{SERVED}::test_an_older_change_never_wins[duckdb-0]",),
+    ),
+    Mutant(
+        bug=17,
+        name="databases-count-rows-as-shown-that-they-left-out",
+        file="src/penstock/sink/table/publication.py",
+        find="displaced=self.displaced + rows)",
+        replace="displaced=self.displaced)",
+        tests=(f"{SERVED}::test_an_older_change_never_wins[duckdb-0]",),
+    ),
+    Mutant(
+        bug=8,
+        name="databases-compare-before-others-write-and-replace-afterwards",
+        file=SEQUENCE,
+        find="(outdated := totals(statements.read_outdated())).rows:",
+        replace="(outdated := Totals()).rows:",
+        tests=(f"{SERVED}::test_a_newer_row_that_another_session_writes_meanwhile_stays[postgres]",),
+    ),
     Mutant(
         bug=22,
         name="lakes-replace-newer-rows-by-older-ones",

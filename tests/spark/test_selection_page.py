@@ -1,10 +1,12 @@
 """The page about other rows for each sink, command by command; a killed run is finished by the next."""
 
+import json
 from collections import Counter
 from pathlib import Path
 
 import pyarrow.dataset as ds
 import pytest
+from ruamel.yaml import YAML
 
 from tests.spark.page import Page, SqlitePlace, write_changes
 from tests.spark.test_readme import feed
@@ -40,10 +42,14 @@ def test_the_page_works_and_a_killed_run_is_finished_by_the_next(tmp_path: Path)
     place.assert_damage_is_noticed()
 
 
-def test_rows_that_delete(tmp_path: Path) -> None:
+def test_rows_that_delete_and_changes_that_come_late(tmp_path: Path) -> None:
     place = SelectionPlace(tmp_path)
-    write_changes(tmp_path, PAGE.blocks("yaml")[1])
+    deleting, late = map(YAML(typ="safe").load, PAGE.blocks("yaml")[1:])
+    both = {**deleting, "sinks": {**deleting["sinks"], **late["sinks"]}}
+    write_changes(tmp_path, json.dumps(both))  # YAML can be written so
     explained = " ".join(place.run("penstock explain changes.yaml").stdout.split())
     assert "all columns but op; deletes where op = 'd'" in explained
+    assert "upsert by id, the newest by at" in explained
     place.assert_done("changes.yaml")
     assert sorted(place.query("SELECT id, gate, at FROM gates")) == [(1, "A9", 15), (3, "C4", 35)]
+    assert sorted(place.query("SELECT id, gate, at FROM latest")) == [(1, "A9", 15), (2, "B2", 20), (3, "C4", 35)]

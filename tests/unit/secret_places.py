@@ -250,7 +250,7 @@ NAMES = frozenset({
     *("ServerTls.certificate_file", "ServerTls.key_file"),
     *("Registry.user", "Registry.ca_file", "Registry.certificate_file", "Registry.key_file"),
     *("TakesRows.exclude", "Parquet.unrouted", "Parquet.partition_by", "Route.column", "Route.hash"),
-    *("LakeTable.key", "LakeTable.sequence_by", "LakeTable.partition_by", "Iceberg.catalog_name"),
+    *("LakeTable.key", "LakeTable.partition_by", "Iceberg.catalog_name", "UpsertsNewest.sequence_by"),
     *("Iceberg.table", "Iceberg.branch", "Iceberg.partition_by"),
     *("Table.table", "Table.key", "PostgreSQL.table", "MySQL.table", "Redshift.table", "SQLServer.table", "Cassandra.table"),
     *("Cassandra.key", "Cassandra.partition_by", "DBAPI.table", "DBAPI.key", "DBAPI.driver", "Merge.file"),

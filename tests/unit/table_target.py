@@ -1,14 +1,18 @@
 """What the tests of all sinks that fill a table have in common: rows as tuples, delivered step by step."""
 
+import datetime as dt
 import itertools
 import json
+import random
 from collections import Counter
+from decimal import Decimal
 
 import pytest
 
 from penstock.core import faults
-from penstock.core.model import SinkName
-from penstock.testing.conformance import Bench
+from penstock.core.model import NEWEST_ROW_DIGEST, SinkName
+from penstock.core.row_hash import digest, row_hashes
+from penstock.testing.conformance import Bench, as_batch
 
 SINK = SinkName("warehouse")
 
@@ -55,6 +59,75 @@ def written(present, rows, options):
             present.pop(number, None)
         else:
             present[number] = name
+
+
+IN_SEQUENCE = {
+    "schema": spark_schema(id="long", name="string", version="long"),
+    "write": "upsert",
+    "key": ["id"],
+    "sequence_by": "version",
+}
+"""Options of a table in which no older row replaces a newer one."""
+
+
+def written_in_sequence(present, rows):
+    """Change `present`, rows by id, as a table is changed IN_SEQUENCE by `rows` in their order."""
+    for row in rows:
+        there = present.get(row[0])
+        if there is None or there[2] is None or row[2] >= there[2]:
+            present[row[0]] = row
+
+
+def require_newest_stay(table, seed):
+    """Publish random changes into a table that is filled IN_SEQUENCE: late, repeated, equally new; compare with a replay."""
+    chance = random.Random(seed)
+    sink, present = table.sink(), {}
+    for batch_id in range(5):
+        attempts = [
+            [(chance.randrange(25), f"{batch_id}-{part}-{at}", chance.randrange(-9, 12)) for at in range(chance.randrange(40))]
+            for part in range(2)
+        ]
+        shown = table.put(sink, *attempts, batch_id=batch_id)
+        assert sink.publish(shown.publication).already
+        written_in_sequence(present, (row for rows in attempts for row in rows))
+        assert content(table, "SELECT id, name, version FROM t") == Counter(present.values())
+        marked = table.sql("SELECT rows_after, digest_after FROM penstock_marker")
+        rows = as_batch(table.named(present.values()), table.rig.schema)
+        assert marked == [(len(present), f"{digest(row_hashes(rows, NEWEST_ROW_DIGEST)):016x}")]
+    assert table.verify(sink).ok
+
+
+ORDERED = {
+    "integer": (-20, -3, 9, 10, 100),
+    "decimal(12,2)": tuple(map(Decimal, ("-10.00", "-9.50", "0.00", "9.99", "10.00", "100.25"))),
+    "date": (dt.date(1, 1, 1), dt.date(1969, 12, 31), dt.date(2026, 9, 9), dt.date(2026, 10, 1)),
+    "timestamp": tuple(
+        dt.datetime.fromisoformat(text)
+        for text in (
+            "1971-01-01T00:00:00Z",
+            "2026-10-25T02:30:00+02:00",
+            "2026-10-25T02:15:00+01:00",
+            "2026-10-25T01:15:00.000001Z",
+        )
+    ),
+    "timestamp_ntz": tuple(
+        dt.datetime.fromisoformat(text) for text in ("0001-01-01T00:00:00", "1969-12-31T23:59:59", "2026-03-29T02:30:00.5")
+    ),
+}
+"""Values of each type that may say which row is newer, in their order; as texts they have another one."""
+
+
+def require_ordered(make, kind):
+    """Publish rows of one key in each order of two values: the newer one stays, in a batch and across batches."""
+    table = make(**{**IN_SEQUENCE, "schema": spark_schema(id="long", name="string", version=kind)})
+    sink, pairs = table.sink(), list(enumerate(itertools.combinations(ORDERED[kind], 2), start=1))
+    fresh = [[(key, "new", new), (-key, "new", new), (-key, "old", old)] for key, (old, new) in pairs]
+    table.put(sink, list(itertools.chain(*fresh)), batch_id=0)
+    table.put(sink, [(key, "late", old) for key, (old, _) in pairs], batch_id=1)
+    assert Counter(name for _, name in table.sql("SELECT id, name FROM t")) == {"new": 2 * len(pairs)}
+    table.put(sink, [(key, "as new", new) for key, (_, new) in pairs], batch_id=2)
+    assert Counter(name for _, name in table.sql("SELECT id, name FROM t")) == {"new": len(pairs), "as new": len(pairs)}
+    assert table.verify(sink).ok
 
 
 class TableBench(Bench):

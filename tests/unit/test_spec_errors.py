@@ -25,6 +25,7 @@ WHOLE = "in complete mode every batch is the whole result"
 OWN = "Give each a directory of its own."
 LEDGER_AROUND = f"ledger ({{here}}/state) overlaps with checkpoint ({{here}}/state/checkpoint). {OWN}"
 SPOOL_INSIDE = f"spool ({{here}}/state/spool) overlaps with ledger ({{here}}/state). {OWN}"
+ONE_STAMP = "in Cassandra the later batch always wins: all of its rows have one time stamp"
 TYPES = f"This version has the types {', '.join(sink.SUPPORTED)}, and python: package.module:Class."
 
 
@@ -199,6 +200,21 @@ SINK_MISTAKES = [
         lake("type: sqlite", "url: sqlite:///x.db", "table: t", "write: upsert"),
         "f.yaml:6: sinks.lake.key is missing, but write: upsert needs it.",
         "Add key: [columns that identify a row].",
+    ),
+    (
+        lake("type: sqlite", "url: sqlite:///x.db", "table: t", "sequence_by: at"),
+        "f.yaml:10: sinks.lake.sequence_by is given, but write is append.",
+        "Set write: upsert, with a key, or leave it out.",
+    ),
+    (
+        lake("type: duckdb", "url: duckdb:///x.db", "table: t", "write: upsert", "key: [id]", "sequence_by: id"),
+        "f.yaml:12: sinks.lake.sequence_by names 'id', a column of the key, which is the same in all rows that are compared.",
+        "Name the column that grows with each change of a row.",
+    ),
+    (
+        lake("type: cassandra", "url: cassandra://host/shop", "table: t", "key: [id]", "sequence_by: at"),
+        f"f.yaml:11: sinks.lake.sequence_by is given, but {ONE_STAMP}.",
+        "Leave it out, or write into a table of a SQL database, of Delta or of Iceberg.",
     ),
     (
         lake("type: sqlite", "url: sqlite:///x.db", "table: t", "write: replace"),

@@ -7,11 +7,22 @@ from collections import Counter
 
 import pytest
 from tests.unit.sqlite_target import targets
-from tests.unit.table_target import DELETING, GONE, content, spark_schema, ways, written
+from tests.unit.table_target import (
+    DELETING,
+    GONE,
+    IN_SEQUENCE,
+    ORDERED,
+    content,
+    require_newest_stay,
+    require_ordered,
+    spark_schema,
+    ways,
+    written,
+)
 
 from penstock.core.model import NEWEST_ROW_DIGEST
 from penstock.core.row_hash import digest, row_hashes
-from penstock.errors import PublishFailed, StageFailed
+from penstock.errors import PublishFailed, StageFailed, Usage
 from penstock.testing.conformance import as_batch
 
 target = pytest.fixture(targets)
@@ -165,6 +176,65 @@ def test_the_marker_counts_what_is_there_through_any_history(target, options):
         expected = digest(row_hashes(as_batch(table.named(model.items()), table.rig.schema), NEWEST_ROW_DIGEST))
         assert marked == [(len(model), f"{expected:016x}")]
     assert table.verify(sink).ok
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_older_change_never_wins(target, seed):
+    require_newest_stay(target(**IN_SEQUENCE), seed)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ORDERED if not kind.startswith("decimal")])
+def test_what_is_newer_is_compared_exactly(target, kind):
+    require_ordered(target, kind)
+
+
+def test_a_row_without_a_sequence_is_older_than_every_other(target):
+    table = target(**{**IN_SEQUENCE, "sequence_by": None})
+    table.put(table.sink(), [(1, "a", None), (2, "b", None)], batch_id=0)
+    table.rig.options["sequence_by"] = "VERSION"
+    sink = table.sink()
+    table.put(sink, [(1, "c", -(2**63))], batch_id=1)
+    assert content(table, "SELECT * FROM t") == Counter([(1, "c", -(2**63)), (2, "b", None)])
+    with pytest.raises(StageFailed, match="NULL in column 'version', which allows none"):
+        table.put(sink, [(1, "d", None)], batch_id=2)
+    assert table.verify(sink).ok
+
+
+def test_a_batch_is_published_in_the_sequence_that_it_was_decided_with(target):
+    table = target(**IN_SEQUENCE)
+    table.put(table.sink(), [(1, "new", 7)], batch_id=0)
+    late = table.decided_but_not_published(table.sink(), [(1, "late", 3)], batch_id=1)
+    assert not table.rig.make(sequence_by=None).publish(late).already
+    assert table.sql("SELECT name FROM t") == [("new",)]
+    table.rig.options["sequence_by"] = None
+    late = table.decided_but_not_published(table.sink(), [(1, "late", 3)], batch_id=2)
+    assert not table.rig.make(sequence_by="version").publish(late).already
+    assert table.sql("SELECT name FROM t") == [("late",)]
+    assert table.verify(table.sink()).ok
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        (
+            {"version": "decimal(12,2)"},
+            r"has the type decimal128\(12, 2\), expected a whole number, DATE or TIMESTAMP, which compare",
+        ),
+        ({"version": "double"}, "has the type double"),
+        ({"version": "string"}, "has the type string"),
+        ({"when": "long"}, "sequence_by names column 'version', but the rows have id, name, when"),
+    ],
+)
+def test_a_column_that_puts_rows_in_no_order(target, columns, said):
+    table = target(**{**IN_SEQUENCE, "schema": spark_schema(id="long", name="string", **columns)})
+    with pytest.raises(Usage, match=said):
+        table.sink()
+
+
+@pytest.mark.parametrize("options", [{"write": "append"}, {**DELETING, "key": ["id"]}, {"write": "replace"}])
+def test_a_sequence_where_no_older_row_could_be_told(target, options):
+    with pytest.raises(Usage, match="`sequence_by` is for `write: upsert` without rows that delete"):
+        target(**options, sequence_by="version").sink()
 
 
 def test_a_row_of_the_user_that_is_replaced_must_be_readable(target):

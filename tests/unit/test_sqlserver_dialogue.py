@@ -16,15 +16,19 @@ from penstock.testing.conformance import PIPELINE
 target = pytest.fixture(targets)
 RECORDS = os.environ.get("PENSTOCK_RECORD") == "1"
 NARROW, WIDE = spark_schema(id="long", name="string"), spark_schema(id="long", name="string", amount="double", flag="boolean")
+SEQUENCED = spark_schema(id="long", name="string", version="long")
+WIDE_SEQUENCED = spark_schema(id="long", name="string", version="long", flag="boolean")
 WAYS = {
     "append": {},
     "append one column": {"schema": spark_schema(id="long")},
     "replace": {},
     "upsert": {"key": ["id"]},
     "upsert or delete": {"key": ["id"], "deletes": True},
+    "upsert the newest": {"key": ["id"], "schema": SEQUENCED, "sequence_by": "version"},
     "insert_if_absent": {"key": ["id"]},
     "upsert by two": {"key": ["id", "name"], "schema": WIDE},
     "upsert or delete by two": {"key": ["id", "name"], "schema": WIDE, "deletes": True},
+    "upsert the newest by two": {"key": ["id", "name"], "schema": WIDE_SEQUENCED, "sequence_by": "version"},
     "insert_if_absent by two": {"key": ["id", "name"], "schema": WIDE},
 }
 
@@ -35,7 +39,8 @@ def test_the_dialogue_is_the_recorded_one(target, way, monkeypatch):
         monkeypatch.setattr(tsql, "known", _Everything)
     table = target(write=way.partition(" ")[0], **WAYS[way])
     made, shown = [], []
-    rows = [(1, "a", 0.5, True)[: len(table.columns)]]
+    third = 7 if "version" in table.columns else 0.5
+    rows = [(1, "a", third, True)[: len(table.columns)]]
     acts = {
         "getting ready": lambda: made.append(table.sink()),
         "checking": lambda: made[0].require_schema_accepted(pipeline=PIPELINE, schema=table.rig.schema),

@@ -10,7 +10,7 @@ import pytest
 from pytds import tds_base, tds_types, tds_writer
 from pytds.utils import exponential_backoff
 from tests.unit.sqlserver_target import targets
-from tests.unit.table_target import content, spark_schema
+from tests.unit.table_target import IN_SEQUENCE, content, require_newest_stay, spark_schema
 from tests.unit.test_sqlite_storage import COLUMNS as SHARED
 
 from penstock.core.model import RowDigest
@@ -313,6 +313,10 @@ def test_a_session_that_cannot_be_set_up_is_closed():
     with pytest.raises(Retryable, match="Server closed connection"):
         there.writable(Failed)
     assert made.is_closed
+
+
+def test_an_older_change_never_wins(target):
+    require_newest_stay(target(**IN_SEQUENCE), 0)
 
 
 def test_values_of_rows_are_not_told():

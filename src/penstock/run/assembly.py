@@ -26,7 +26,7 @@ from penstock.spec.iceberg import Iceberg
 from penstock.spec.kafka import Kafka
 from penstock.spec.location import FAIL, Quarantine, Route, ShortAccount
 from penstock.spec.pipeline import DeliverySettings, PipelineSettings, quarantined
-from penstock.spec.selection import TakesRows
+from penstock.spec.selection import TakesRows, UpsertsNewest
 from penstock.spec.sink import Console, Memory, Parquet, PythonSink
 from penstock.spec.table import DBAPI, Cassandra, DuckDB, MySQL, PostgreSQL, Redshift, ServedTable, SQLite, SQLServer, Table
 from penstock.stage.quarantine import QuarantineMember
@@ -331,6 +331,8 @@ def _filling(name: SinkName, settings: Table, plan: DeliveryPlan) -> "TableSinkA
         "schema_changes": settings.schema_changes,
         "deletes": settings.deletes is not None,
     }
+    if isinstance(settings, UpsertsNewest):
+        filling["sequence_by"] = settings.sequence_by
     if isinstance(settings, ServedTable) and settings.merge is not None:
         filling["merge"] = settings.merge.text()
     return filling

@@ -9,14 +9,14 @@ from typing_extensions import Self
 from penstock.spec.complaint import complaint_error
 from penstock.spec.location import Columns
 from penstock.spec.scalar import SchemaChanges, Size
-from penstock.spec.selection import UpsertsOrDeletes
+from penstock.spec.selection import UpsertsNewest
 from penstock.spec.source import Options
 
 LakeWrite: TypeAlias = Literal["append", "upsert", "insert_if_absent", "replace", "overwrite_partitions"]
 PageCompression: TypeAlias = Literal["zstd", "snappy", "gzip", "lz4", "brotli", "none"]
 
 
-class LakeTable(UpsertsOrDeletes):
+class LakeTable(UpsertsNewest):
     """Base of the settings of tables whose files are Parquet, and whose log or catalog lists them."""
 
     options: Options = Field(default_factory=dict, description="Options of the store, as an account there has them.")
@@ -26,12 +26,6 @@ class LakeTable(UpsertsOrDeletes):
         "`overwrite_partitions`: the partitions that a batch has rows of consist of these rows afterwards.",
     )
     key: Columns = Field(default=(), description="Columns that identify a row; needed by `upsert` and `insert_if_absent`.")
-    sequence_by: str | None = Field(
-        default=None,
-        min_length=1,
-        description="With `write: upsert`: the column that says which of two rows with one key is newer, by its greater value. "
-        "A row never replaces one that is newer.",
-    )
     partition_by: Columns = Field(default=(), description="Columns that the table is partitioned by, each by its value.")
     create: bool = Field(default=True, description="Create the table from the rows' schema if it is missing.")
     schema_changes: SchemaChanges = "fail"
@@ -66,31 +60,8 @@ class LakeTable(UpsertsOrDeletes):
             raise complaint_error(
                 f"is missing, but write: {self.write} needs it", remedy="Add key: [columns that identify a row].", at=("key",)
             )
-        self._require_sequence()
         if self.write == "overwrite_partitions" and not self.partition_by:
             raise complaint_error(
                 f"is missing, but write: {self.write} needs it", remedy="Add partition_by: [columns].", at=("partition_by",)
             )
         return self
-
-    def _require_sequence(self) -> None:
-        if self.sequence_by is None:
-            return
-        if self.write != "upsert":
-            raise complaint_error(
-                f"is given, but write is {self.write}",
-                remedy="Set write: upsert, with a key, or leave it out.",
-                at=("sequence_by",),
-            )
-        if self.delete_when is not None:
-            raise complaint_error(
-                "is given, and delete_when as well: a row that is gone has no value, and an older change would bring it back",
-                remedy="Leave delete_when out: keep a deleted row, with a column that says so, and let readers filter such rows.",
-                at=("sequence_by",),
-            )
-        if self.sequence_by in self.key:
-            raise complaint_error(
-                f"names {self.sequence_by!r}, a column of the key, which is the same in all rows that are compared",
-                remedy="Name the column that grows with each change of a row.",
-                at=("sequence_by",),
-            )

@@ -91,6 +91,7 @@ class UpsertsOrDeletes(DeletesRows):
 
     if TYPE_CHECKING:
         write: str
+        key: Columns
 
     @model_validator(mode="after")
     def _deletes_by_key(self) -> Self:
@@ -99,5 +100,47 @@ class UpsertsOrDeletes(DeletesRows):
                 f"is given, but write is {self.write}",
                 remedy="Set write: upsert, with a key, or leave it out.",
                 at=("delete_when",),
+            )
+        return self
+
+
+class UpsertsNewest(UpsertsOrDeletes):
+    """Base of the settings of sinks into tables in which `write: upsert` can leave out rows that are older than what is there."""
+
+    sequence_by: str | None = Field(
+        default=None,
+        min_length=1,
+        description="With `write: upsert`: the column that says which of two rows with one key is newer, by its greater value. "
+        "A row never replaces one that is newer.",
+    )
+
+    @classmethod
+    def valid_keys(cls) -> tuple[str, ...]:
+        """Return the keys with `sequence_by` after `delete_when`."""
+        keys = [key for key in super().valid_keys() if key != "sequence_by"]
+        at = keys.index("delete_when") + 1
+        return (*keys[:at], "sequence_by", *keys[at:])
+
+    @model_validator(mode="after")
+    def _sequence_fits_write(self) -> Self:
+        if self.sequence_by is None:
+            return self
+        if self.write != "upsert":
+            raise complaint_error(
+                f"is given, but write is {self.write}",
+                remedy="Set write: upsert, with a key, or leave it out.",
+                at=("sequence_by",),
+            )
+        if self.delete_when is not None:
+            raise complaint_error(
+                "is given, and delete_when as well: a row that is gone has no value, and an older change would bring it back",
+                remedy="Leave delete_when out: keep a deleted row, with a column that says so, and let readers filter such rows.",
+                at=("sequence_by",),
+            )
+        if self.sequence_by in self.key:
+            raise complaint_error(
+                f"names {self.sequence_by!r}, a column of the key, which is the same in all rows that are compared",
+                remedy="Name the column that grows with each change of a row.",
+                at=("sequence_by",),
             )
         return self

@@ -25,7 +25,7 @@ from penstock.spec.place import (
     same_or_nested,
 )
 from penstock.spec.scalar import Duration, ModuleName, SchemaChanges, WideningChanges
-from penstock.spec.selection import TakesRows, UpsertsOrDeletes
+from penstock.spec.selection import TakesRows, UpsertsNewest, UpsertsOrDeletes
 from penstock.spec.settings import OneKey
 from penstock.spec.sql import SQL, SQLType
 from penstock.support.secret import redact, remember_options
@@ -77,7 +77,7 @@ class TableAtURL(Table):
         return redact(self.url)
 
 
-class FileTable(TableAtURL, UpsertsOrDeletes):
+class FileTable(TableAtURL, UpsertsNewest):
     """A table of a database that is one file."""
 
     write: Write = Field(
@@ -96,6 +96,7 @@ class FileTable(TableAtURL, UpsertsOrDeletes):
             write: Write = "append",
             key: GivenColumns = (),
             delete_when: str | None = None,
+            sequence_by: str | None = None,
             create: bool = True,
             schema_changes: WideningChanges = "fail",
             where: str | None = None,
@@ -163,7 +164,7 @@ class Merge(OneKey):
             raise Usage(f"The SQL of `merge` cannot be read: {cause}.", remedy="Correct `merge.file`.") from cause
 
 
-class ServedTable(TableAtURL, UpsertsOrDeletes):
+class ServedTable(TableAtURL, UpsertsNewest):
     """A table of a database on a server."""
 
     write: ServedWrite = Field(
@@ -188,6 +189,7 @@ class ServedTable(TableAtURL, UpsertsOrDeletes):
             write: ServedWrite = "append",
             key: GivenColumns = (),
             delete_when: str | None = None,
+            sequence_by: str | None = None,
             create: bool = True,
             schema_changes: WideningChanges = "fail",
             where: str | None = None,
@@ -248,7 +250,7 @@ class MySQL(ServedTable, init=False):
         return self.url.partition("://")[2], self.table.lower()  # some servers compare names without case
 
 
-class Warehouse(TableAtURL, UpsertsOrDeletes):
+class Warehouse(TableAtURL, UpsertsNewest):
     """A table of a database that Penstock was not run against yet. Names are compared without case."""
 
     write: Write = Field(
@@ -267,6 +269,7 @@ class Warehouse(TableAtURL, UpsertsOrDeletes):
             write: Write = "append",
             key: GivenColumns = (),
             delete_when: str | None = None,
+            sequence_by: str | None = None,
             create: bool = True,
             schema_changes: SchemaChanges = "fail",
             where: str | None = None,
@@ -345,6 +348,17 @@ class Cassandra(TableAtURL, UpsertsOrDeletes):
             exclude: GivenColumns = (),
             wait: int | str = "5m",
         ) -> None: ...
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_no_sequence(cls, given: Any) -> Any:
+        if isinstance(given, Mapping) and "sequence_by" in given:
+            raise complaint_error(
+                "is given, but in Cassandra the later batch always wins: all of its rows have one time stamp",
+                remedy="Leave it out, or write into a table of a SQL database, of Delta or of Iceberg.",
+                at=("sequence_by",),
+            )
+        return given
 
     @model_validator(mode="after")
     def _partition_leads_key(self) -> Self:

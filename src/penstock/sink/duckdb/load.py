@@ -1,7 +1,8 @@
 """The load of a batch from the spool into a DuckDB table, inside a transaction that the caller opened and will commit."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import duckdb
 import pyarrow as pa
@@ -15,6 +16,7 @@ from penstock.sink.duckdb.statements import TableStatements
 from penstock.sink.duckdb.storage import stored, stored_schema
 from penstock.sink.duckdb.table_schema import TABLES, TableSchema, refused
 from penstock.sink.table.publication import Loaded
+from penstock.sink.table.sequence import take_out_outdated
 from penstock.sink.table.target import BY_KEY, Target
 from penstock.sql.table_name import in_double_quotes
 
@@ -30,9 +32,11 @@ def load(
     with STAGE.around(error=disk_error, lost=disk_error):
         _stage(connection, statements, batches, TABLES.staged(schema, target))
     with MOVE.around(error=disk_error, lost=disk_error):
-        loaded = _load(connection, statements, schema, target)
+        totals, delete = TABLES.totals(connection, schema, target), partial(_count, connection)
+        outdated = take_out_outdated(statements, totals, delete)
+        loaded = _load(connection, statements, totals, target.write)
         connection.execute(sql.DROP_STAGE)
-    return loaded
+    return loaded.leaving_out(outdated)
 
 
 def _stage(
@@ -68,8 +72,9 @@ def _numbered(
         raise
 
 
-def _load(connection: "duckdb.DuckDBPyConnection", statements: TableStatements, schema: "pa.Schema", target: Target) -> Loaded:
-    write, displaced = target.write, TABLES.totals(connection, schema, target)
+def _load(
+    connection: "duckdb.DuckDBPyConnection", statements: TableStatements, displaced: Callable[[str], Totals], write: str
+) -> Loaded:
     if write == "replace":
         connection.execute(statements.clear())
     if write not in BY_KEY:

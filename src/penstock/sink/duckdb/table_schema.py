@@ -15,6 +15,7 @@ from penstock.sink.duckdb.statements import TableStatements
 from penstock.sink.duckdb.storage import RowValidator, restored, stored_schema
 from penstock.sink.table.columns import CatalogTable, Columns, TableColumn, require_distinct_names
 from penstock.sink.table.dialect import Rows, SqlTables
+from penstock.sink.table.sequence import require_sequence_in
 from penstock.sink.table.target import NotStoredError, Target, not_a_table, require_key_in
 
 _FETCHED_ROWS = 20_000
@@ -82,7 +83,8 @@ class Tables(SqlTables["duckdb.DuckDBPyConnection", TableSchema, TableStatements
         return storages.__getitem__
 
     def statements_of(self, rows: "pa.Schema", target: Target) -> TableStatements:
-        return TableStatements("main", target.table, tuple(rows.names), target.key, deletes=target.deletes)
+        names, by = tuple(rows.names), target.sequence_by
+        return TableStatements("main", target.table, names, target.key, deletes=target.deletes, sequence_by=by)
 
     def scan(self, connection: "duckdb.DuckDBPyConnection", query: str, rows: "pa.Schema") -> Rows:
         for batch in connection.execute(query).to_arrow_reader(_FETCHED_ROWS):
@@ -97,6 +99,7 @@ class Tables(SqlTables["duckdb.DuckDBPyConnection", TableSchema, TableStatements
         if not all(rows.names):
             raise Usage("The rows have a column without a name.", remedy="Name it in the transform.")
         require_key_in(rows, target.key, [*rows.names, *folded, *(name for name in target.key if name.lower() in folded)])
+        require_sequence_in(rows, target, fold=str.lower)
 
     def require_fit(
         self,
@@ -119,7 +122,7 @@ class Tables(SqlTables["duckdb.DuckDBPyConnection", TableSchema, TableStatements
     def row_check(
         self, _: "duckdb.DuckDBPyConnection", table_schema: TableSchema, sink: SinkName, target: Target
     ) -> RowValidator:
-        required = table_schema.required.union(map(str.lower, target.key))
+        required = table_schema.required.union(map(str.lower, target.filled))
         return RowValidator(sink=sink, table=target.table, required=required)
 
 

@@ -11,6 +11,7 @@ from typing import Final
 from penstock.core.model import Json, Publication, Totals
 from penstock.errors import Usage
 from penstock.sink.table.marker import NO_ROWS, minus
+from penstock.sink.table.sequence import require_sequence
 from penstock.sink.table.target import BY_KEY
 
 APPEND, REPLACE, OVERWRITE_PARTITIONS = "append", "replace", "overwrite_partitions"
@@ -63,11 +64,7 @@ def require_mode(mode: WriteMode, partition_by: tuple[str, ...]) -> None:
         raise Usage(f"`write` is {mode.write!r}, expected one of {', '.join(WRITES)}.", remedy="Correct it.")
     if mode.is_by_key and not mode.key:
         raise Usage(f"`write: {mode.write}` needs a key.", remedy="Add `key: [columns that identify a row]`.")
-    if mode.sequence_by is not None and (mode.write != "upsert" or mode.deletes):
-        raise Usage(
-            "`sequence_by` is for `write: upsert` without rows that delete.",
-            remedy="Leave it out, or keep a deleted row with a column that says so.",
-        )
+    require_sequence(mode.write, mode.sequence_by, deletes=mode.deletes)
     if mode.write == OVERWRITE_PARTITIONS and not partition_by:
         raise Usage(f"`write: {mode.write}` needs partitions.", remedy="Add `partition_by: [columns]`.")
 

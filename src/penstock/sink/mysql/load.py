@@ -1,6 +1,7 @@
 """Loading of rows from the spool into the table, inside a transaction that the caller opened and commits; its rehearsal."""
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from penstock.sink.mysql.table_schema import TABLES, TableSchema, decided_rows
 from penstock.sink.mysql.wire import LOAD_OPTIONS, lines, numbered_lines, rows_of_insert
 from penstock.sink.table.publication import Loaded
 from penstock.sink.table.script import Script
+from penstock.sink.table.sequence import require_none_outdated, take_out_outdated
 from penstock.sink.table.target import BY_KEY, Target, merge_fails
 from penstock.sql.mysql.connection import Connection, LoadAnswer
 from penstock.sql.mysql.errors import (
@@ -141,7 +143,9 @@ def _load_by_key(
     unchosen = totals(statements.read_unchosen())
     deleted = 0
     if write == "upsert":
+        unchosen += take_out_outdated(statements, totals, partial(_execute_strictly, connection))
         there = totals(statements.lock_replaced())
+        require_none_outdated(statements, totals)
         if statements.deletes:
             deleted = _execute_strictly(connection, statements.delete())
             unchosen += totals(statements.read_deleting())

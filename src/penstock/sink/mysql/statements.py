@@ -140,8 +140,17 @@ class TableStatements(StagedTableStatements):
     # --- writing by key
 
     def choose(self, *, last: bool) -> str:
-        """Choose the last or the first staged row of each key."""
-        return f"INSERT INTO {CHOSEN} {self._chosen(last=last)}"
+        """Choose the last or the first staged row of each key, or the newest one by `sequence_by`."""
+        chosen = self._chosen(last=last) if self.sequence_by is None else self._newest("= 1")
+        return f"INSERT INTO {CHOSEN} {chosen}"
+
+    def read_outdated(self) -> str:
+        """Select the chosen rows that are older than the table's row with their key, and lock that."""
+        return f"SELECT {self._selected('s')} FROM {self._chosen_there} WHERE {self._is_older} FOR UPDATE"
+
+    def delete_outdated(self) -> str:
+        """Remove the rows that `read_outdated` selects from the choice."""
+        return f"DELETE c FROM {self._chosen_there} WHERE {self._is_older}"
 
     def read_unchosen(self) -> str:
         """Select the staged rows that are not chosen."""

@@ -146,13 +146,13 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
                 raise Refused(f"The user lacks {lacking}: {reason_of(cause)}.", remedy=f"GRANT {lacking} to it.") from cause
 
     def row_check(self, connection: Connection, table_schema: TableSchema, sink: SinkName, target: Target) -> RowValidator:
-        key = frozenset(name.lower() for name in target.key)
+        filled = frozenset(name.lower() for name in target.filled)
         tried = target.merge is not None  # the staging table takes all rows of a merge
         checked = replace(table_schema, columns=()) if tried else table_schema
         return RowValidator(
             sink=sink,
             table=target.table,
-            required=frozenset() if tried else table_schema.required | key,
+            required=frozenset() if tried else table_schema.required | filled,
             characters=checked.sizes(most_characters),
             octets=checked.sizes(most_bytes),
             since_1970=frozenset(name for name, column in checked.by_name.items() if column.declared.startswith("timestamp")),

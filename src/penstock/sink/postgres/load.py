@@ -23,6 +23,7 @@ from penstock.sink.postgres.storage import cast_into, copies_as_is, encoded, sto
 from penstock.sink.postgres.table_schema import TABLES, TableSchema, require_lasting, table_schema_of
 from penstock.sink.table.publication import Loaded
 from penstock.sink.table.script import Script
+from penstock.sink.table.sequence import require_none_outdated, take_out_outdated
 from penstock.sink.table.target import BY_KEY, Target, merge_fails
 from penstock.sql.postgres.database import Connection
 from penstock.sql.postgres.errors import connection_lost, reason_of, translate_error
@@ -137,14 +138,16 @@ def _write(
         return Loaded(rows=connection.execute(statements.insert_cast(casts)).rowcount, displaced=Totals())
     connection.execute(ANALYZE_STAGE)
     if write == "upsert":
+        outdated = take_out_outdated(statements, totals, lambda statement: connection.execute(statement).rowcount)
         replaced = totals(statements.lock_replaced(casts))
+        require_none_outdated(statements, totals)
         superseded = totals(statements.read_superseded(casts))
         deleted = connection.execute(statements.delete(casts)).rowcount if statements.deletes else 0
         row = connection.execute(statements.upsert(casts)).fetchone()
         assert row is not None
         if row[1] + deleted != replaced.rows:
             raise Conflict(f"{row[1] + deleted} rows were replaced or deleted where {replaced.rows} had a key of the batch")
-        return Loaded(rows=row[0] + superseded.rows, displaced=replaced + superseded)
+        return Loaded(rows=row[0] + superseded.rows, displaced=replaced + superseded).leaving_out(outdated)
     skipped = totals(statements.read_skipped(casts))
     inserted = connection.execute(statements.insert_if_absent(casts)).rowcount
     if inserted + skipped.rows != staged:

@@ -197,7 +197,7 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
         return RowValidator(
             sink=sink,
             table=target.table,
-            required=frozenset() if tried else table_schema.required | frozenset(target.key),
+            required=frozenset() if tried else table_schema.required | frozenset(target.filled),
             longest=checked.sizes(longest_text),
             jsonb=frozenset(column.name for column in checked.columns if column.declared == "jsonb"),
         )

@@ -14,6 +14,7 @@ from penstock.sink.redshift.statements import DROP_STAGE, TableStatements
 from penstock.sink.redshift.storage import STORAGES, bound_as, values_of
 from penstock.sink.redshift.table_schema import TABLES, TableSchema
 from penstock.sink.table.publication import Loaded
+from penstock.sink.table.sequence import take_out_outdated
 from penstock.sink.table.target import BY_KEY, Target
 
 STAGE = FaultPoint("redshift.stage", "The rows of a decided batch are inserted into a temporary staging table.")
@@ -34,9 +35,10 @@ def load(
     with STAGE.around(error=connection_lost, lost=connection_lost):
         staged = _fill_stage(connection, statements, sent, batches)
     with MOVE.around(error=connection_lost, lost=connection_lost):
-        loaded = _load(connection, statements, totals, target.write, staged)
+        outdated = take_out_outdated(statements, totals, lambda statement: int(connection.execute(statement).rowcount))
+        loaded = _load(connection, statements, totals, target.write, staged - outdated.rows)
     connection.execute(DROP_STAGE)
-    return loaded
+    return loaded.leaving_out(outdated)
 
 
 def _fill_stage(

@@ -96,7 +96,7 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
         return RowValidator(
             sink=sink,
             table=target.table,
-            required=table_schema.required | key,
+            required=table_schema.required.union(map(folded, target.filled)),
             key=key,
             octets=table_schema.sizes(most_bytes),
             max_row_bytes=MAX_ROW_BYTES,

@@ -51,9 +51,11 @@ def _load_by_key(
 ) -> Loaded:
     upsert = target.write == "upsert"
     _note_displaced(cursor, statements, statements.note_replaced() if upsert else statements.note_skipped())
+    if statements.sequence_by is not None:
+        cursor.execute(statements.note_outdated())
     rows = _insert(cursor, statements.upsert if upsert else statements.insert_if_absent, batches)
-    displaced = _displaced(cursor, statements, schema, target)
-    return Loaded(rows=rows if upsert else rows + displaced.rows, displaced=displaced)
+    displaced, outdated = _displaced(cursor, statements, schema, target)
+    return Loaded(rows=rows if upsert else rows + displaced.rows, displaced=displaced).leaving_out(outdated)
 
 
 def _load_changes(
@@ -69,8 +71,8 @@ def _load_changes(
             deleting += totals_of(iter([rows]), target.row_digest)
         else:
             upserted += _insert(cursor, statements.upsert, with_row_numbers(table_schema, iter([rows]), target))
-    displaced = _displaced(cursor, statements, schema, target)
-    return Loaded(rows=upserted + deleting.rows, displaced=displaced + deleting)
+    displaced, _ = _displaced(cursor, statements, schema, target)
+    return Loaded(rows=upserted, displaced=displaced).leaving_out(deleting)
 
 
 def _delete(cursor: sqlite3.Cursor, statements: TableStatements, rows: "pa.RecordBatch") -> None:
@@ -82,15 +84,16 @@ def _delete(cursor: sqlite3.Cursor, statements: TableStatements, rows: "pa.Recor
 def _note_displaced(cursor: sqlite3.Cursor, statements: TableStatements, *triggers: str) -> None:
     """Have this connection save rows of the table that are displaced."""
     _drop_displaced(cursor)
-    for statement in (statements.create_displaced(), *triggers):
+    for statement in (*statements.create_noted(), *triggers):
         cursor.execute(statement)
 
 
-def _displaced(cursor: sqlite3.Cursor, statements: TableStatements, schema: "pa.Schema", target: Target) -> Totals:
-    """Return the totals of the saved rows, then stop saving."""
-    totals = TABLES.totals(cursor.connection, schema, target)(statements.read_displaced())
+def _displaced(cursor: sqlite3.Cursor, statements: TableStatements, schema: "pa.Schema", target: Target) -> tuple[Totals, Totals]:
+    """Return the totals of the saved rows, of the table or skipped, and of those that were older; then stop saving."""
+    totals = TABLES.totals(cursor.connection, schema, target)
+    displaced, outdated = totals(statements.read_displaced()), totals(statements.read_outdated())
     _drop_displaced(cursor)
-    return totals
+    return displaced, outdated
 
 
 def _drop_displaced(cursor: sqlite3.Cursor) -> None:

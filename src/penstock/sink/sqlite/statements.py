@@ -7,7 +7,7 @@ not fit SQLite's integers. `main.` rules out a temporary table of the same name.
 
 # ruff: noqa: S608 - every name in a statement is quoted or our own, every value is bound
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -61,7 +61,9 @@ INDEX_COLUMNS = "SELECT name, coll FROM pragma_index_xinfo(?) WHERE key ORDER BY
 DROP_DISPLACED = (
     "DROP TRIGGER IF EXISTS temp.penstock_displacing",
     "DROP TRIGGER IF EXISTS temp.penstock_deleting",
+    "DROP TRIGGER IF EXISTS temp.penstock_outdating",
     "DROP TABLE IF EXISTS temp.penstock_displaced",
+    "DROP TABLE IF EXISTS temp.penstock_outdated",
 )
 
 
@@ -74,8 +76,9 @@ def quoted(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TableStatements(table_statements.TableStatements):
-    """The statements about the user's table. SQLite's names ignore case."""
+    """The statements about the user's table. SQLite's names ignore case. `sequence_by`: as in `StagedTableStatements`."""
 
+    sequence_by: str | None = None
     null = ""
 
     def quoted(self, name: str) -> str:
@@ -93,9 +96,9 @@ class TableStatements(table_statements.TableStatements):
         return f"INSERT OR ABORT INTO {self.name} ({self._list(self.columns)}) VALUES {self._places(rows)}"
 
     def upsert(self, rows: int) -> str:
-        """Insert rows; if the table has a row with the key, update its other columns."""
+        """Insert rows; if the table has a row with the key, update its other columns, unless that row is newer."""
         changes = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in self.others or self.key)
-        return f"{self.insert(rows)} ON CONFLICT ({self._list(self.key)}) DO UPDATE SET {changes}"
+        return f"{self.insert(rows)} ON CONFLICT ({self._list(self.key)}) DO UPDATE SET {changes}{self._unless_older}"
 
     def insert_if_absent(self, rows: int) -> str:
         return f"{self.insert(rows)} ON CONFLICT ({self._list(self.key)}) DO NOTHING"
@@ -105,9 +108,10 @@ class TableStatements(table_statements.TableStatements):
         same = " AND ".join(f"{quoted(name)} = ? COLLATE BINARY" for name in self.key)
         return f"DELETE FROM {self.name} WHERE {same}"
 
-    def create_displaced(self) -> str:
-        """Create a temporary table for rows of the table that are replaced, or rows of the batch that are skipped."""
-        return f"CREATE TEMP TABLE penstock_displaced AS SELECT {self._list(self.columns)} FROM {self.name} WHERE 0"
+    def create_noted(self) -> Sequence[str]:
+        """Create temporary tables for rows of the table that are replaced, or rows of the batch that are skipped."""
+        empty = f"SELECT {self._list(self.columns)} FROM {self.name} WHERE 0"
+        return [f"CREATE TEMP TABLE {table} AS {empty}" for table in ("penstock_displaced", "penstock_outdated")]
 
     def note_replaced(self) -> str:
         """Create a trigger of this connection that saves each row that an upsert replaces."""
@@ -125,15 +129,39 @@ class TableStatements(table_statements.TableStatements):
 
     def note_skipped(self) -> str:
         """Create a trigger of this connection that saves each row that an insert skips because the table has its key."""
-        same = " AND ".join(f"{quoted(name)} = NEW.{quoted(name)} COLLATE BINARY" for name in self.key)
         return f"""
             CREATE TEMP TRIGGER penstock_displacing BEFORE INSERT ON {self.name}
-            WHEN EXISTS (SELECT 1 FROM {self.name} WHERE {same})
+            WHEN EXISTS (SELECT 1 FROM {self.name} WHERE {self._same_as_new})
             BEGIN INSERT INTO penstock_displaced SELECT {self._list(self.columns, "NEW")}; END
+        """
+
+    def note_outdated(self) -> str:
+        """Create a trigger of this connection that saves each row that is not written because the table's is newer."""
+        return f"""
+            CREATE TEMP TRIGGER penstock_outdating BEFORE INSERT ON {self.name}
+            WHEN EXISTS (SELECT 1 FROM {self.name} WHERE {self._same_as_new} AND {self._is_older("NEW")})
+            BEGIN INSERT INTO penstock_outdated SELECT {self._list(self.columns, "NEW")}; END
         """
 
     def read_displaced(self) -> str:
         return f"SELECT {self._list(self.columns)} FROM temp.penstock_displaced"
+
+    def read_outdated(self) -> str:
+        return f"SELECT {self._list(self.columns)} FROM temp.penstock_outdated"
+
+    @property
+    def _same_as_new(self) -> str:
+        return " AND ".join(f"{quoted(name)} = NEW.{quoted(name)} COLLATE BINARY" for name in self.key)
+
+    @property
+    def _unless_older(self) -> str:
+        """Return ` WHERE`, and the condition that the row of an upsert is as new as the table's; nothing without a sequence."""
+        return "" if self.sequence_by is None else f" WHERE ({self._is_older('excluded')}) IS NOT TRUE"
+
+    def _is_older(self, new: str) -> str:
+        """Return the condition that the row `new` is older than the table's. NULL there is older than every value."""
+        column = quoted(self.sequence_by or "")
+        return f"{new}.{column} < {column} COLLATE BINARY"
 
     def _places(self, rows: int) -> str:
         row = "(" + ", ".join("?" * len(self.columns)) + ")"

@@ -14,6 +14,7 @@ from penstock.sink.sqlite.statements import OWN_TABLES, TableStatements
 from penstock.sink.sqlite.storage import RowValidator, restored, storage_of
 from penstock.sink.table.columns import Alter, CatalogTable, DeclaresColumn, TableColumn, require_distinct_names
 from penstock.sink.table.dialect import Rows, SqlTables
+from penstock.sink.table.sequence import require_sequence_in
 from penstock.sink.table.storage import batch_of
 from penstock.sink.table.target import Target, not_a_table, require_distinct_fields, require_key_in
 
@@ -94,7 +95,7 @@ class Tables(SqlTables[sqlite3.Connection, TableSchema, TableStatements]):
         return storage_of
 
     def statements_of(self, rows: "pa.Schema", target: Target) -> TableStatements:
-        return TableStatements("main", target.table, tuple(rows.names), target.key)
+        return TableStatements("main", target.table, tuple(rows.names), target.key, sequence_by=target.sequence_by)
 
     def scan(self, connection: sqlite3.Connection, query: str, rows: "pa.Schema") -> Rows:
         cursor = connection.execute(query)
@@ -111,6 +112,7 @@ class Tables(SqlTables[sqlite3.Connection, TableSchema, TableStatements]):
                 f"The rows have {len(names)} columns, expected 1 to {MAX_COLUMNS}.", remedy="Select others in the transform."
             )
         require_key_in(rows, tuple(name.lower() for name in target.key), names)
+        require_sequence_in(rows, target, fold=str.lower, unordered={"DECIMAL"})  # a text there
         require_distinct_fields(rows)
 
     def require_fit(
@@ -132,7 +134,7 @@ class Tables(SqlTables[sqlite3.Connection, TableSchema, TableStatements]):
         return RowValidator(
             sink=sink,
             table=target.table,
-            required=table_schema.required | {name.lower() for name in target.key},
+            required=table_schema.required | {name.lower() for name in target.filled},
             no_nan=frozenset(name for name, column in table_schema.by_name.items() if table_schema.strict and column.declared),
         )
 

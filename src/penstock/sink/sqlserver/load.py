@@ -14,6 +14,7 @@ from penstock.sink.sqlserver.statements import COUNT_STAGE, DROP_STAGE, TableSta
 from penstock.sink.sqlserver.storage import values_of
 from penstock.sink.sqlserver.table_schema import TABLES, TableSchema, staged_for
 from penstock.sink.table.publication import Loaded
+from penstock.sink.table.sequence import take_out_outdated
 from penstock.sink.table.target import BY_KEY, Target
 
 LOAD = FaultPoint("sqlserver.load", "The rows of a decided batch are bulk loaded into a temporary staging table.")
@@ -35,9 +36,10 @@ def load(
         connection.load([(statements.number, "bigint"), *zip(sent.names, kinds, strict=True)], _rows(batches))
         staged = int(connection.execute(COUNT_STAGE).fetchone()[0])
     with MOVE.around(error=connection_lost, lost=connection_lost):
-        loaded = _load(connection, statements, totals, target.write, staged)
+        outdated = take_out_outdated(statements, totals, lambda statement: int(connection.execute(statement).rowcount))
+        loaded = _load(connection, statements, totals, target.write, staged - outdated.rows)
     connection.execute(DROP_STAGE)
-    return loaded
+    return loaded.leaving_out(outdated)
 
 
 def _rows(batches: Iterator["pa.RecordBatch"]) -> Iterator[tuple[Any, ...]]:

@@ -162,6 +162,7 @@ class TableStatements(StagedTableStatements):
     stage = STAGE
     primary_key = "PRIMARY KEY NONCLUSTERED"
     deleting, staying = "{} = 1", "{} = 0"
+    kept = f" {_KEPT}"
 
     def quoted(self, name: str) -> str:
         return quoted(name)

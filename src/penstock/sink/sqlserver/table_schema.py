@@ -147,7 +147,8 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
 
     def row_check(self, _: Connection, table_schema: TableSchema, sink: SinkName, target: Target) -> RowValidator:
         key, units = frozenset(map(folded, target.key)), table_schema.sizes(most_units)
-        return RowValidator(sink=sink, table=target.table, required=table_schema.required | key, key=key, units=units)
+        required = table_schema.required.union(map(folded, target.filled))
+        return RowValidator(sink=sink, table=target.table, required=required, key=key, units=units)
 
 
 TABLES = Tables()

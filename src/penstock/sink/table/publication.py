@@ -26,6 +26,10 @@ class Loaded:
     rows: int
     displaced: Totals
 
+    def leaving_out(self, rows: Totals) -> "Loaded":
+        """Return the result with `rows` of the batch that do not stay, which were taken out before the load."""
+        return Loaded(rows=self.rows + rows.rows, displaced=self.displaced + rows)
+
 
 def apply(
     markers: MarkerTransaction,
@@ -64,7 +68,12 @@ def apply(
 
 def decided_as(target: Target) -> Mapping[str, Json]:
     """Return what the `ref` of every staged piece records about how its rows are to be written."""
-    return {"write": target.write, "key": list(target.key), **({"deletes": True} if target.deletes else {})}
+    noted: dict[str, Json] = {"write": target.write, "key": list(target.key)}
+    if target.deletes:
+        noted["deletes"] = True
+    if target.sequence_by is not None:
+        noted["sequence_by"] = target.sequence_by
+    return noted
 
 
 def decided_target(publication: Publication, target: Target) -> Target:
@@ -75,8 +84,8 @@ def decided_target(publication: Publication, target: Target) -> Target:
     """
     ref = publication.staged[0].ref if publication.staged else {}
     if "write" not in ref:
-        return replace(target, deletes=False)
-    write, noted = str(ref["write"]), ref.get("key")
+        return replace(target, deletes=False, sequence_by=None)
+    write, noted, sequence = str(ref["write"]), ref.get("key"), ref.get("sequence_by")
     key = tuple(map(str, noted)) if isinstance(noted, list) else ()
     if write == MERGE and target.merge is None:
         raise Refused(
@@ -85,7 +94,12 @@ def decided_target(publication: Publication, target: Target) -> Target:
             remedy=f"Set `write: {MERGE}` and `merge` back and run `penstock recover`, which publishes the batch.",
         )
     return replace(
-        target, write=write, key=key, merge=target.merge if write == MERGE else None, deletes=ref.get("deletes") is True
+        target,
+        write=write,
+        key=key,
+        merge=target.merge if write == MERGE else None,
+        deletes=ref.get("deletes") is True,
+        sequence_by=None if sequence is None else str(sequence),
     )
 
 

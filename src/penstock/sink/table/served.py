@@ -11,6 +11,7 @@ from penstock.core.model import Publication, Published
 from penstock.errors import Usage
 from penstock.sink.table.columns import DeclaresColumn, Lengths, require_distinct_names, require_keyed
 from penstock.sink.table.dialect import C, Rows, SqlTables, T
+from penstock.sink.table.sequence import require_sequence_in
 from penstock.sink.table.sink import TableSinkArguments
 from penstock.sink.table.sql_sink import SqlSink
 from penstock.sink.table.storage import ColumnStorages
@@ -74,13 +75,14 @@ class ServedTables(SqlTables[C, T, S], Generic[C, T, S]):
             raise Usage(f"Table {target.table!r} is Penstock's own.", remedy="Choose another name for `table:`.")
         require_distinct_names([self.fold(self.require_name(name)) for name in rows.names], database=self.database)
         require_keyed(rows, target.key, most=self.most_columns)
+        require_sequence_in(rows, target)
 
     def storage_of(self, _: C, __: "pa.Schema") -> Callable[["pa.DataType"], DeclaresColumn]:
         return self.storages.of
 
     def statements_of(self, rows: "pa.Schema", target: Target) -> S:
         name, read_as = self.split_name(target.table), self.storages.read_as(rows)
-        return self.statements(*name, tuple(rows.names), target.key, read_as, target.deletes)
+        return self.statements(*name, tuple(rows.names), target.key, read_as, target.deletes, target.sequence_by)
 
     def declared(self, connection: C, rows: "pa.Schema", target: Target) -> list[str]:
         declared = zip(rows.names, super().declared(connection, rows, target), strict=True)

@@ -17,6 +17,7 @@ from penstock.sink.table.marker import NOTHING_YET
 from penstock.sink.table.preparation import settings_of
 from penstock.sink.table.publication import changes_table, decided_as
 from penstock.sink.table.script import Syntax
+from penstock.sink.table.sequence import require_sequence
 from penstock.sink.table.target import BY_KEY, MERGE, Target, merge_of, require_write
 
 
@@ -36,6 +37,7 @@ class TableSinkArguments(_RequiredArguments, total=False):
     merge: str | None
     schema_changes: str
     deletes: bool
+    sequence_by: str | None
 
 
 class TableSink(SpooledSink):
@@ -51,6 +53,9 @@ class TableSink(SpooledSink):
     transaction stay idle, and other sessions wait for its locks.
 
     `deletes`: rows come with the column of `core.deletes`; with `upsert`, one that deletes removes the row with its key.
+
+    `sequence_by`: with `upsert`, the column by which rows with one key are compared: the newest one stays, whether it is there or
+    in the batch, and of equally new ones the last.
 
     `schema_changes`: what preparing does if the rows have columns that the table lacks: `fail`, or `add` them to the table; where
     the sink `_widens`, `widen` also gives columns of the table the rows' wider types.
@@ -76,10 +81,12 @@ class TableSink(SpooledSink):
         merge: str | None = None,
         schema_changes: str = "fail",
         deletes: bool = False,
+        sequence_by: str | None = None,
         case_counts: bool = False,
     ) -> None:
         with settings_of(name):
             require_write(write, key, merges=self._syntax is not None)
+            require_sequence(write, sequence_by, deletes=deletes)
             script = merge_of(write, merge, self._syntax)
         super().__init__(name=name, spool=Spool(root=spool, sink=name, inline_limit_bytes=inline_limit_bytes))
         self._target = Target(
@@ -89,6 +96,7 @@ class TableSink(SpooledSink):
             merge=script,
             case_counts=case_counts,
             deletes=deletes,
+            sequence_by=sequence_by,
             widens=self._widens and schema_changes == "widen",
         )
         self._create, self._schema_changes = create, schema_changes
@@ -112,6 +120,7 @@ class TableSink(SpooledSink):
     def describe(self) -> Mapping[str, str]:
         how = f"{self._target.write} or delete" if self._target.deletes else self._target.write
         how += f" by {', '.join(self._target.key)}" if self._target.key else ""
+        how += "" if self._target.sequence_by is None else f", the newest by {self._target.sequence_by}"
         if self._target.merge is not None:
             how = f"{MERGE} by {len(self._target.merge.statements)} of your own statements"
         limit = self._spool.inline_limit_bytes

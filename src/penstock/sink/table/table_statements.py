@@ -78,10 +78,14 @@ class StagedTableStatements(TableStatements):
     """The statements about the user's table and the staging table `stage`, which has its columns and `number`.
 
     `deletes`: the staging table has one more column, last: whether the row deletes. `deleting` and `staying` are the conditions.
+    `sequence_by`: the column whose greater value says that a row is newer. `kept`: what a FROM adds to the table's name, so that
+    nobody else can change what was read of it.
     """
 
     stage: ClassVar[str]
     deletes: bool = False
+    sequence_by: str | None = None
+    kept: ClassVar[str] = ""
     deleting: ClassVar[str] = "{}"
     staying: ClassVar[str] = "NOT {}"
 
@@ -101,6 +105,14 @@ class StagedTableStatements(TableStatements):
     def insert(self) -> str:
         """Move all staged rows into the table."""
         return f"INSERT INTO {self.name} ({self._list(self.columns)}) SELECT {self._list(self.columns)} FROM {self.stage}"
+
+    def read_outdated(self) -> str:
+        """Select the staged rows that are not the newest of their key, or that are older than the table's row with their key."""
+        return f"SELECT {self._selected('s')} FROM {self.stage} AS s WHERE s.{self._number} IN ({self._outdated})"
+
+    def delete_outdated(self) -> str:
+        """Delete the staged rows that `read_outdated` selects: each other one is to be the table's row of its key."""
+        return f"DELETE FROM {self.stage} WHERE {self._number} IN ({self._outdated})"
 
     def hold(self) -> str:
         """Keep others from altering the table until the end of the transaction; they can still write rows."""
@@ -130,6 +142,24 @@ class StagedTableStatements(TableStatements):
     def _chosen(self, *, last: bool) -> str:
         """Select the number of the last or the first staged row of each key."""
         return f"SELECT {'MAX' if last else 'MIN'}({self._number}) FROM {self.stage} GROUP BY {self._list(self.key)}"
+
+    def _newest(self, which: str) -> str:
+        """Select the numbers of staged rows by their place among those of their key: 1 is the newest, the last if equally new."""
+        newest = f"{self.quoted(self.sequence_by or self.number)} DESC, {self._number} DESC"
+        place = f"ROW_NUMBER() OVER (PARTITION BY {self._list(self.key)} ORDER BY {newest})"
+        ranked = f"SELECT {self._number}, {place} AS penstock_place FROM {self.stage}"
+        return f"SELECT r.{self._number} FROM ({ranked}) AS r WHERE r.penstock_place {which}"
+
+    @property
+    def _outdated(self) -> str:
+        there = f"{self.stage} AS s JOIN {self.name} AS t{self.kept} ON {self._same('t', 's')}"
+        return f"{self._newest('> 1')} UNION ALL SELECT s.{self._number} FROM {there} WHERE {self._is_older}"
+
+    @property
+    def _is_older(self) -> str:
+        """The condition that a staged row `s` is older than the table's row `t`. NULL there is older than every value."""
+        column = self.quoted(self.sequence_by or self.number)
+        return f"s.{column} < t.{column}"
 
     def _same(self, one: str, other: str) -> str:
         """Return the condition that rows of two tables have the same key."""

@@ -32,8 +32,9 @@ class Target:
     `merge`: the user's SQL, which alone determines what becomes of the rows; None unless `write` is `merge`. `row_digest`: how
     rows are hashed, as the ledger states. `partition`: the first columns of the key that are Cassandra's partition key; empty
     elsewhere. `has_staged`: whether this run has staged a batch; what is published before that was decided by an earlier run,
-    perhaps with other settings. `deletes`: rows come with the column of `core.deletes`; only with `write: upsert`. `widens`: the
-    rows may have wider types than those with which the table was filled.
+    perhaps with other settings. `deletes`: rows come with the column of `core.deletes`; only with `write: upsert`. `sequence_by`:
+    the column by whose values `upsert` takes the newest row of each key, whether it is there or in the batch. `widens`: the rows
+    may have wider types than those with which the table was filled.
     """
 
     table: str
@@ -45,12 +46,18 @@ class Target:
     partition: tuple[str, ...] = ()
     has_staged: bool = False
     deletes: bool = False
+    sequence_by: str | None = None
     widens: bool = False
 
     @property
     def privileges(self) -> tuple[str, ...]:
         """The privileges on the table that publishing needs, where databases have users; none for `merge`, which is rehearsed."""
         return (*_PRIVILEGES[self.write], *(("DELETE",) if self.deletes else ()))
+
+    @property
+    def filled(self) -> tuple[str, ...]:
+        """The columns in which no row of a batch has NULL: those by which rows are told apart and compared."""
+        return self.key if self.sequence_by is None else (*self.key, self.sequence_by)
 
     def is_table(self, name: str) -> bool:
         """Return whether `name` is a name of this table."""
