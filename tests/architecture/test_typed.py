@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from tests.architecture.reading import ROOT
 from tests.spark.page import Page
 
-DROP_IN, PIPELINE, _ = Page("python").blocks("python")
+DROP_IN, _, PIPELINE, _ = Page("python").blocks("python")
 OWN = """
 from collections.abc import Iterator
 from contextlib import contextmanager

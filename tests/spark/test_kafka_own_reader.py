@@ -74,7 +74,7 @@ def thawed_again() -> Iterator[None]:
 def test_a_name_that_nobody_has_is_told_in_a_sentence(spark: SparkSession, tmp_path: Path) -> None:
     mine = Query(spark, "python", {"subscribe": "nobody-has-this"}, tmp_path)
     with pytest.raises(
-        StreamingQueryException, match=r"\[penstock Failed\] Topic 'nobody-has-this' of source 's' does not exist"
+        StreamingQueryException, match=r"penstock\.errors\.Failed: Topic 'nobody-has-this' of source 's' does not exist"
     ):
         mine.run()
 

@@ -1,6 +1,7 @@
 """The page about Python, followed as it stands: a drop-in, a pipeline in code and a sink as an object deliver each row once."""
 
 import json
+import re
 import sqlite3
 from collections import Counter
 from pathlib import Path
@@ -9,12 +10,13 @@ from tests.crash import shared_java
 from tests.spark.page import Page
 from tests.spark.test_readme import feed, lake
 
-DROP_IN, PIPELINE, OBJECT = Page("python").blocks("python")
+DROP_IN, LOGGING, PIPELINE, OBJECT = Page("python").blocks("python")
 SINK = Page("own_sink").blocks("python")[0]
 JOB = f"""
 from pyspark.sql import SparkSession
 spark = SparkSession.builder.master("local[2]").getOrCreate()
 {DROP_IN}
+{LOGGING}
 deliver(spark)
 {PIPELINE}
 {OBJECT}
@@ -34,6 +36,12 @@ def test_the_page_delivers_each_row_once_in_every_way(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(JOB)
     done = shared_java.run(["job.py"], directory=tmp_path)
     assert done.returncode == 0, done.stderr
+    logged = re.findall(
+        r" INFO Pipeline flights: batch \d+ delivered in [\d.]+ s: ([\d,]+) rows \(lake: .*, warehouse: .*\)\.$",
+        done.stderr,
+        re.M,
+    )
+    assert sum(int(count.replace(",", "")) for count in logged) == sum(sent.values())
     assert sum((lake(tmp_path / "lake" / account) for account in ("ewr", "jfk", "lga")), Counter()) == sent
     assert rows(tmp_path / "warehouse.db", "flights") == sent
     assert rows(tmp_path / "delays.db", "delays") == Counter({row: count for row, count in sent.items() if row[3] is not None})

@@ -35,9 +35,11 @@ from penstock.core.model import (
     Totals,
 )
 from penstock.observe.progress import BatchProgress, RunSummary, SinkProgress
-from penstock.run.check import CheckReport
+from penstock.run.assembly import sinks_of
+from penstock.run.check import CheckReport, causes_of
 from penstock.run.continuation import Adoption
 from penstock.run.explain import Costs, Explanation
+from penstock.run.pipeline import Pipeline
 
 LAKE, WAREHOUSE = SinkName("lake"), SinkName("warehouse")
 
@@ -63,7 +65,7 @@ def test_a_narrow_terminal_gets_fewer_columns_and_is_told_which() -> None:
 def batch(**changes: Any) -> BatchProgress:
     values = {
         "batch_id": 7,
-        "rows_in": 1500,
+        "rows_out": 1500,
         "already": False,
         "recovered": False,
         "sinks": {LAKE: SinkProgress(rows=1500, files=3, bytes=9000), WAREHOUSE: SinkProgress(rows=1500)},
@@ -119,6 +121,8 @@ def test_the_summary_has_the_keys_of_the_interface(capsys: pytest.CaptureFixture
         "generation": 2,
         "batches": 2,
         "rows_in": 3000,
+        "rows_out": 3000,
+        "rows_read": None,
         "sinks": {
             "lake": {"rows": 3000, "files": 6, "bytes": 18000, "already_committed": 0},
             "warehouse": {"rows": 3000, "files": 0, "bytes": 0, "already_committed": 0},
@@ -174,19 +178,56 @@ def test_check_shows_claims_findings_and_the_conclusion() -> None:
         "[a]",
     ):
         assert said in text
-    assert text.splitlines()[-2:] == [
-        "The pipeline demands exactly_once and gives at_least_once: a start would be refused.",
-        "1 thing must be mended before a start: see NO above.",
+    assert text.splitlines()[:5] == [
+        "p  NOT ready: 2 things must be mended before a start",
+        "It demands exactly_once and gives at_least_once: a start would be refused.",
+        "",
+        "1  trigger continuous gives at_least_once. It has no batches.",
+        "   warning: It is old.",
     ]
-    assert printed(check_text(report(fine)))[-1] == "The pipeline demands exactly_once and gives exactly_once."
+    assert text.index("2  ledger: It cannot be written.") < text.index("Files do not change.")
+    assert printed(check_text(report(fine)))[:2] == ["p  ready to start", "It demands exactly_once and gives exactly_once."]
     assert check_code(report(fine, weak)) == 3
     hurts = Finding(subject="lifecycle of s3://lake", ok=True, warns=True, message="Rule tidy deletes objects.")
-    (line,) = [line for line in printed(check_text(report(fine, findings=(hurts,)))) if "lifecycle" in line]
+    (line,) = [line for line in printed(check_text(report(fine, findings=(hurts, reached)))) if "lifecycle" in line]
     assert line.split()[3] == "warning"
     assert report(fine, findings=(hurts,)).ok
     assert check_code(report(fine, findings=(missing,))) == 3
     assert check_code(report(fine, findings=(Finding(subject="sink lake", ok=False, message="-"),))) == 1
     assert report(fine, weak, demanded=Guarantee.AT_LEAST_ONCE).ok
+
+
+def test_one_cause_is_counted_once() -> None:
+    denied = "The login at db fails. Correct user and password."
+    subjects = ("sink a", "rows for a", "sink b", "places")
+    failed = [Finding(subject=subject, ok=False, message=denied) for subject in subjects]
+    in_tasks = Finding(subject="sink b, from the executors", ok=False, message=f"on worker-1 (1 of 2): {denied}")
+    other = Finding(subject="ledger", ok=False, message="It cannot be written.")
+    found = (in_tasks, failed[0], other, *failed[1:], failed[0])
+    report = CheckReport(pipeline="p", demanded=Guarantee.EXACTLY_ONCE, given=Guarantee.EXACTLY_ONCE, claims=(), findings=found)
+    assert [(cause.subjects, cause.message) for cause in report.causes] == [
+        (("sink b, from the executors", *subjects), denied),
+        (("ledger",), "It cannot be written."),
+    ]
+    text = printed(check_text(report))
+    assert text[0] == "p  NOT ready: 2 things must be mended before a start"
+    assert text[3:6] == [
+        f"1  {denied}",
+        "   concerns sink b, from the executors; sink a; rows for a; sink b; places",
+        "2  ledger: It cannot be written.",
+    ]
+    assert plain(report)["causes"][0]["message"] == denied
+    assert CheckReport(pipeline="p", demanded=Guarantee.EXACTLY_ONCE, given=Guarantee.EXACTLY_ONCE, claims=(), findings=()).ok
+
+
+def test_three_sinks_of_one_unusable_database_have_one_cause(tmp_path: Path) -> None:
+    (tmp_path / "shop.db").write_bytes(b"no database at all" * 100)
+    sinks = "".join(f"  {name}: {{type: sqlite, url: 'sqlite:///shop.db', table: {name}}}\n" for name in ("a", "b", "c"))
+    (tmp_path / "p.yaml").write_text(f"pipeline: p\nhome: ./state\nsources: {{s: {{format: rate}}}}\nsinks:\n{sinks}")
+    plan = Pipeline.from_file(tmp_path / "p.yaml").plan
+    (cause,) = causes_of(finding for sink in sinks_of(plan) for finding in sink.check())
+    assert cause.subjects == ("sink a", "sink b", "sink c")
+    assert "shop.db" in cause.message
 
 
 def test_explain() -> None:

@@ -235,7 +235,7 @@ def test_places_are_looked_at_less_often_than_the_ledger(file: Path) -> None:
     reader = StatusReader(read, pipeline="shop", clock=lambda: now_s[0])
     for now_s[0] in (0.0, 1.0, PLACES_EVERY_S, PLACES_EVERY_S + 1, PLACES_EVERY_S + 2):
         reader.status()
-    assert given == [None, status.places, status.places, None, status.places]
+    assert given == [None, status, status, None, status]
 
 
 @pytest.mark.parametrize(

@@ -1,24 +1,30 @@
 """A delivery without Spark: what is raised in a batch, what a failed one does, and what a start looks at first."""
 
+import logging
+import signal
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import penstock
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
-from penstock.core.model import Entry, Guarantee, PipelineName
+from penstock.core.model import Entry, Guarantee, PipelineName, SinkName
 from penstock.errors import BatchFailed, Fenced, PenstockError, Retryable, StoreIgnoresConditions
 from penstock.ledger.log import LogLedger
 from penstock.ledger.store import MemoryStore
+from penstock.observe.progress import BatchProgress, SinkProgress
 from penstock.protocols import InTransaction
 from penstock.run.assembly import assemble
 from penstock.run.delivery import Delivery
 from penstock.run.failure import StopRequested, Undelivered, error_from_query
+from penstock.run.interrupt import Interrupt
 from penstock.run.open_delivery import OpenDelivery
+from penstock.run.query import Query
 from penstock.run.runtime import Runtime
 from penstock.support.error_transport import decode_error
 
@@ -71,6 +77,72 @@ def test_an_error_of_ours_reaches_whoever_awaits_the_query(delivery: Delivery) -
 )
 def test_two_drivers_that_meet_in_the_checkpoint_are_recognised(tmp_path: Path, said: str) -> None:
     assert isinstance(error_from_query(said, checkpoint=SparkCheckpoint(tmp_path)), Fenced)
+
+
+class Streaming:
+    """Stands for Spark's query."""
+
+    def __init__(self, *, running: bool | None) -> None:
+        self._running = running
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802 - Spark's name
+        if self._running is None:
+            raise ConnectionError("the JVM is gone")
+        return self._running
+
+
+@pytest.mark.parametrize(("running", "state"), [(True, "running"), (False, "ended"), (None, "lost")])
+def test_a_query_says_what_it_is(delivery: Delivery, tmp_path: Path, *, running: bool | None, state: str) -> None:
+    query = Query(Streaming(running=running), delivery)  # type: ignore[arg-type]
+    assert repr(query) == f"<penstock query of pipeline 'flights': {state}>"
+    delivery._open = opened = open_on(MemoryStore(), tmp_path)
+    assert repr(query) == f"<penstock query of pipeline 'flights': {state}, generation 1, no batch yet>"
+    opened._report(BatchProgress(batch_id=7, sinks={}, path="driver"))
+    assert repr(query) == f"<penstock query of pipeline 'flights': {state}, generation 1, batch 7>"
+
+
+def test_a_batch_is_logged_in_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    opened = made_on(LogLedger(MemoryStore(), pipeline=PIPELINE), tmp_path)
+    share = SinkProgress(rows=1500, files=3, bytes=9000)
+    sinks = {SinkName("lake"): share, SinkName("table"): SinkProgress(already_committed=1)}
+    batch = BatchProgress(
+        batch_id=7, rows_out=1500, rows_read=1600, sinks=sinks, stage_ms=2300, path="driver", warnings=("Slow.",)
+    )
+    with caplog.at_level(logging.INFO, "penstock"):
+        opened._report(batch)
+        opened._report(replace(batch, already=True, warnings=()))
+        opened._report(replace(batch, recovered=True, warnings=()))
+    shares = "(lake: 1,500 rows in 3 files, table: already committed)."
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("INFO", f"Pipeline flights: batch 7 delivered in 2.3 s: 1,600 read, 1,500 rows {shares}"),
+        ("WARNING", "Pipeline flights, batch 7: Slow."),
+        ("INFO", f"Pipeline flights: batch 7 was committed already; nothing written {shares}"),
+        ("INFO", f"Pipeline flights: batch 7, which an earlier run decided, was published {shares}"),
+    ]
+    assert (opened.summary.rows_read, opened.summary.rows_out, opened.summary.rows_in) == (1600, 1500, 1500)
+    opened._report(replace(batch, rows_read=None))
+    assert opened.summary.rows_read is None
+
+
+def test_the_first_interruption_is_noted_and_the_second_one_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    def of_pyspark(*_: object) -> None:
+        raise AssertionError("it cancels the jobs of the batch")
+
+    monkeypatch.setattr(of_pyspark, "__module__", "pyspark.core.context")
+    before = signal.signal(signal.SIGINT, of_pyspark)
+    try:
+        with Interrupt() as interrupt:
+            signal.raise_signal(signal.SIGINT)
+            assert interrupt.wanted
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is of_pyspark
+        monkeypatch.setattr(of_pyspark, "__module__", "job")
+        with Interrupt(), pytest.raises(AssertionError):
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_delivery_that_failed_goes_on_failing(delivery: Delivery) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -88,9 +89,34 @@ def heaps(account: dict[str, Any]) -> list[tuple[int, int | None]]:
 
 
 def test_nothing_is_pending_before_the_first_run(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "Nothing is pending." in said(capsys, code=0)
-    assert doctor(capsys, code=0)["accounts"][0]["state"] == "published"
+    assert "Nothing was delivered yet." in said(capsys, code=0)
+    assert doctor(capsys, code=0)["accounts"][0]["state"] == "empty"
     assert not Path("lake").exists(), "it only looks"
+
+
+def test_a_sink_without_a_marker_is_empty_before_the_first_run(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("flights.yaml").write_text(FILE.partition("  lake")[0] + "  shown: {type: memory}\n")
+    assert doctor(capsys, code=0)["accounts"][0]["state"] == "empty"
+
+
+def test_an_account_that_cannot_be_written_is_told_and_the_other_one_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("flights.yaml").write_text(FILE.replace("{only: ./lake}", "{only: ./lake, other: ./file}, route: {hash: [id]}"))
+    Path("file").touch()
+    only, other = doctor(capsys, code=1)["accounts"]
+    assert (only["state"], other["state"]) == ("empty", "unwritable")
+    text = " ".join(said(capsys, code=1).split())
+    assert "lake other cannot be written" in text
+    assert f"lake other: {other['trouble']}" in text
+    assert "expected a directory" in other["trouble"]
+
+
+def test_a_decision_that_waits_for_a_place_that_cannot_be_written_is_told_as_both(capsys: pytest.CaptureFixture[str]) -> None:
+    run(last_fails=True)
+    shutil.rmtree("lake")
+    Path("lake").touch()
+    (account,) = doctor(capsys, code=1)["accounts"]
+    assert account["state"] == "outstanding"
+    assert "expected a directory" in account["trouble"]
 
 
 def test_a_published_batch_and_one_in_the_making(capsys: pytest.CaptureFixture[str]) -> None:
@@ -147,7 +173,7 @@ def test_an_account_that_is_not_mounted_any_more_is_no_published_one(capsys: pyt
         Path(part).rename(Path("elsewhere") / part)
     assert doctor(capsys, code=1)["accounts"][0]["state"] == "lost"
     told = " ".join(said(capsys, code=1).split())
-    assert "Batch 1 was published in lake only, but the marker there does not show it: mount that place" in told
+    assert "What was published in lake only is not there, or an older copy is: mount that place" in told
 
 
 def test_spool_files_of_a_database_are_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -173,7 +199,7 @@ def test_an_account_that_cannot_be_looked_at_keeps_no_other_from_being_told(caps
     Path("flights.yaml").write_text(FILE + WAREHOUSE)
     Path("warehouse.db").write_bytes(b"no database at all" * 100)
     lake, warehouse = doctor(capsys, code=1)["accounts"]
-    assert (lake["state"], warehouse["state"]) == ("published", "unreachable")
+    assert (lake["state"], warehouse["state"]) == ("empty", "unreachable")
     assert warehouse["trouble"] in said(capsys, code=1).replace("\n", " ")
 
 

@@ -1,5 +1,6 @@
 """How a query ends, for all who wait for it; Spark's side is played."""
 
+import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -60,11 +61,14 @@ class Opened:
             raise self.failing
 
 
+PLAN = Delivery("flights", home="/nowhere", sinks={"out": penstock.Console()}).plan
+
+
 class Told:
     """What of a delivery a query asks; `newer`: what the ledger knows better."""
 
     def __init__(self, opened: Opened, newer: PenstockError | None = None) -> None:
-        self.opened, self.failure, self._newer = opened, None, newer
+        self.opened, self.failure, self._newer, self.plan = opened, None, newer, PLAN
 
     def diagnose(self, error: PenstockError) -> PenstockError:
         return self._newer or error
@@ -87,6 +91,20 @@ def test_a_time_limit_holds_while_the_last_batch_is_published() -> None:
     assert query.awaitTermination(60)
     assert query.awaitTermination()
     assert opened.closed == 1
+
+
+def test_ctrl_c_lets_the_batch_end_and_stops_the_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    query, streaming, opened = made()
+    opened.published.set()
+    monkeypatch.setattr(streaming, "awaitTermination", lambda _: signal.raise_signal(signal.SIGINT))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            query.awaitTermination()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (opened.drained, opened.closed, streaming.isActive) == (True, 1, False)
 
 
 def test_all_who_wait_are_told_what_ended_the_query_and_a_stop_afterwards_is_quiet() -> None:

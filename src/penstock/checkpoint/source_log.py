@@ -104,6 +104,29 @@ class SourceLog:
         )
 
 
+def logged_files(files: Files) -> Iterator[InputFile]:
+    """Yield every file that the file sources of a checkpoint have planned, as far as their logs can be read.
+
+    Costs reading the newest compacted entry of each log, which names all files before it, and the few entries after it.
+    """
+    for folder, size_bytes in files.sizes("sources").items():
+        found = {} if size_bytes is not None else {name: _ENTRY.fullmatch(name) for name in files.names(f"sources/{folder}")}
+        entries = {name: int(match[1]) for name, match in found.items() if match is not None}
+        compacted = max((log_id for name, log_id in entries.items() if name.endswith(".compact")), default=-1)
+        for name, log_id in entries.items():
+            if log_id > compacted or (log_id == compacted and name.endswith(".compact")):
+                yield from _files_in(files.read(f"sources/{folder}/{name}") or b"")
+
+
+def _files_in(entry: bytes) -> Iterator[InputFile]:
+    for text in entry.split(b"\n"):
+        try:
+            line = json.loads(text)
+            yield InputFile(str(line["path"]), int(line["timestamp"]))
+        except (ValueError, KeyError, TypeError, RecursionError):  # the version, or an entry of another kind of source
+            continue
+
+
 def lines_backwards(files: Files, name: str, *, part_bytes: int = _PART_BYTES) -> Iterator[bytes]:
     """Yield the lines of a file from last to first, reading only as many bytes as the caller consumes."""
     end = files.size_bytes(name) or 0

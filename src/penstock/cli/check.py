@@ -1,7 +1,7 @@
 """`penstock check` and `penstock explain`: show what is guaranteed and how a batch will run, before anything runs."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from rich.text import Text
 from penstock.cli import formatting
 from penstock.cli.opening import File, Json, Overrides, SparkLog, debugging, pipeline, quiet_session
 from penstock.cli.output import console, show
-from penstock.cli.table import facts, table
+from penstock.cli.table import facts, lines, table
 from penstock.errors import Failed, GuaranteeTooWeak
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def check(*, context: typer.Context, file: File, overrides: Overrides = None, as
     Exit code 3 if a guarantee is too weak, or ledger, checkpoint or delivered offsets do not fit; 1 if anything else is wrong.
     """
     chosen = pipeline(file, overrides)
+    chosen.require_parts()
     with _working(chosen, context):
         report = chosen.check(quiet_session(chosen.session))
     show(report, as_json=as_json, text=_report)
@@ -42,6 +43,7 @@ def check(*, context: typer.Context, file: File, overrides: Overrides = None, as
 def explain(*, context: typer.Context, file: File, overrides: Overrides = None, as_json: Json = False) -> None:
     """Print how a batch will go: scans of each source, stateful operators, path, what each sink does at stage and publish."""
     chosen = pipeline(file, overrides)
+    chosen.require_parts()
     with _working(chosen, context):
         found = chosen.explain(quiet_session(chosen.session))
     show(found, as_json=as_json, text=_explanation)
@@ -63,17 +65,56 @@ def _code(report: "CheckReport") -> int:
 
 
 def _report(report: "CheckReport") -> RenderableType:
+    """Render the verdict and what is wrong first, then what is guaranteed, then what was found to be fine."""
     weak = set(report.too_weak)
-    rows = []
+    claims = []
     for claim in report.claims:
         style = "bold red" if claim in weak else "green" if claim.guarantee.value == "exactly_once" else "yellow"
-        rows.append((claim.subject, Text(claim.guarantee.value, style), _reason(claim)))
-    claims = table(("part", "guarantee", "why"), rows)
-    findings = table(
-        ("looked at", "", "result"), ((finding.subject, _mark(finding), finding.message) for finding in report.findings)
+        claims.append((claim.subject, Text(claim.guarantee.value, style), _reason(claim)))
+    parts: list[RenderableType] = [_verdict(report)]
+    parts += [_failures(report)] * (not report.ok)
+    warnings = [finding for finding in report.findings if finding.ok and finding.warns]
+    if warnings:
+        listed = ((finding.subject, Text("warning", "yellow"), finding.message) for finding in warnings)
+        parts += [Text(), table(("looked at", "", "what will hurt"), listed)]
+    parts += [Text(), table(("part", "guarantee", "why"), claims)]
+    fine = [(finding.subject, Text("ok", "green"), finding.message) for finding in report.findings if _is_fine(finding)]
+    if fine:
+        parts += [Text(), table(("looked at", "", "result"), fine)]
+    if report.costs is not None:
+        parts += [Text(), facts([("requests", _costs(report.costs))])]
+    return Group(*parts)
+
+
+def _is_fine(finding: "Finding") -> bool:
+    return finding.ok and not finding.warns
+
+
+def _verdict(report: "CheckReport") -> Text:
+    """Return whether a start would work, and how many things keep it from working."""
+    wrong = len(report.too_weak) + len(report.causes)
+    state = (f"NOT ready: {formatting.counted(wrong, 'thing')} must be mended before a start", "bold red")
+    both = f"It demands {report.demanded.value} and gives {report.given.value}"
+    refused = ": a start would be refused." if report.too_weak else "."
+    return Text.assemble(
+        (report.pipeline, "bold"), "  ", ("ready to start", "bold green") if report.ok else state, "\n", both, refused
     )
-    costs = () if report.costs is None else (facts([("requests", _costs(report.costs))]), "")
-    return Group(Text(report.pipeline, "bold"), "", claims, "", findings, "", *costs, *_conclusion(report))
+
+
+def _failures(report: "CheckReport") -> RenderableType:
+    """Render each part that is too weak, and each cause of failures once with all that it concerns."""
+    weak = (
+        Text.assemble((claim.subject, "bold"), f" gives {claim.guarantee.value}. ", _reason(claim)) for claim in report.too_weak
+    )
+    causes = (_cause(cause.subjects, cause.message) for cause in report.causes)
+    numbered = ((Text(str(number), "bold red"), text) for number, text in enumerate((*weak, *causes), start=1))
+    return Group(Text(), lines(numbered))
+
+
+def _cause(subjects: Sequence[str], message: str) -> Text:
+    if len(subjects) == 1:
+        return Text.assemble((subjects[0], "bold"), f": {message}")
+    return Text.assemble(message, (f"\nconcerns {'; '.join(subjects)}", "dim"))
 
 
 def _reason(claim: "Claim") -> Text:
@@ -85,23 +126,6 @@ def _reason(claim: "Claim") -> Text:
     if claim.remedy:
         text.append(f"\nremedy: {claim.remedy}", "bold")
     return text
-
-
-def _mark(finding: "Finding") -> Text:
-    if finding.ok and finding.warns:
-        return Text("warning", "yellow")
-    return Text("ok", "green") if finding.ok else Text("NO", "bold red")
-
-
-def _conclusion(report: "CheckReport") -> Iterator[Text]:
-    both = f"The pipeline demands {report.demanded.value} and gives {report.given.value}"
-    if report.too_weak:
-        yield Text(f"{both}: a start would be refused.", "bold red")
-    else:
-        yield Text(f"{both}.", "green")
-    wrong = [finding for finding in report.findings if not finding.ok]
-    if wrong:
-        yield Text(f"{formatting.counted(len(wrong), 'thing')} must be mended before a start: see NO above.", "bold red")
 
 
 def _explanation(found: "Explanation") -> RenderableType:

@@ -12,6 +12,7 @@ from penstock.cli import formatting
 from penstock.cli.opening import Json
 from penstock.cli.output import show
 from penstock.cli.table import facts, table
+from penstock.cli.verify import DIFFERENCE
 from penstock.errors import Usage
 
 if TYPE_CHECKING:
@@ -33,8 +34,16 @@ _STYLES = {"stops": "bold red", "loses": "bold yellow", "harmless": "dim"}
 
 
 def inspect(*, path: CheckpointPath, option: Options = None, as_json: Json = False) -> None:
-    """What the checkpoint holds: query, batches, sources with offsets, state, and everything that is odd about it."""
-    show(_inspected(path, option), as_json=as_json, text=_inspection)
+    """What the checkpoint holds: query, batches, sources with offsets, state, and everything that is odd about it.
+
+    Exit code 5 if the query cannot run on it: Spark does not start, or fails in its first batch.
+    """
+    from penstock.checkpoint.inspection import Next
+
+    found = _inspected(path, option)
+    show(found, as_json=as_json, text=_inspection)
+    if found.outlook.next in {Next.FAIL, Next.REPEAT}:
+        raise typer.Exit(DIFFERENCE)
 
 
 def explain(*, path: CheckpointPath, option: Options = None, as_json: Json = False) -> None:

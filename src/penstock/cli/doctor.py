@@ -18,12 +18,15 @@ if TYPE_CHECKING:
 
 _STYLES = {
     "published": "green",
+    "empty": "cyan",
     "outstanding": "yellow",
     "lost": "bold red",
     "foreign": "bold red",
     "behind": "bold red",
+    "unwritable": "bold red",
     "unreachable": "bold red",
 }
+_NAMES = {"unwritable": "cannot be written"}
 
 End = Annotated[
     str | None,
@@ -35,8 +38,8 @@ def doctor(*, file: File, overrides: Overrides = None, end: End = None, as_json:
     """What is staged and not published, which account lacks the newest decision, what a store would delete by itself.
 
     Also which transactions keep readers of Kafka's topics waiting. Only looks, but for `--end`; Spark is not started. Exit code 1
-    if a decision is outstanding, an account is lost, another ledger's or cannot be looked at, or a transaction hangs. A running
-    driver publishes what it decided in the next moment: look again before you do anything.
+    if a decision is outstanding, an account is lost, another ledger's or cannot be looked at or written, or a transaction hangs.
+    A running driver publishes what it decided in the next moment: look again before you do anything.
     """
     opened = pipeline(file, overrides)
     if end is not None:
@@ -50,7 +53,8 @@ def doctor(*, file: File, overrides: Overrides = None, end: End = None, as_json:
 def text_of(found: "Diagnosis") -> RenderableType:
     """Render a diagnosis: facts, accounts, pending pieces, and what to do."""
     accounts = [
-        (one.sink, one.account, Text(one.state, _STYLES.get(one.state, "")), one.mark, one.batch_id) for one in found.accounts
+        (one.sink, one.account, Text(_NAMES.get(one.state, one.state), _STYLES.get(one.state, "")), one.mark, one.batch_id)
+        for one in found.accounts
     ]
     parts: list[RenderableType] = [
         Text(found.pipeline, "bold"),
@@ -99,7 +103,7 @@ def _advice(found: "Diagnosis", *, pending: bool) -> Iterator[Text]:
         sentence = f"Batch {found.batch_id} is decided and not published in {waiting}"
         yield Text(f"{sentence}: unless a driver runs, `penstock recover` publishes it, or the next start.", "yellow")
     if gone := _in_state(found, "lost"):
-        sentence = f"Batch {found.batch_id} was published in {gone}, but the marker there does not show it"
+        sentence = f"What was published in {gone} is not there, or an older copy is"
         yield Text(f"{sentence}: mount that place, or restore its newest copy, before the next start.", "red")
     if foreign := _in_state(found, "foreign"):
         filled = f"Another ledger of pipeline {found.pipeline!r} filled {foreign}"
@@ -119,7 +123,7 @@ def _advice(found: "Diagnosis", *, pending: bool) -> Iterator[Text]:
             f"{'warning: ' if finding.warns else ''}{finding.subject}: {finding.message}", "yellow" if finding.warns else "dim"
         )
     if not pending and found.ok:
-        yield Text("Nothing is pending.", "green")
+        yield Text("Nothing was delivered yet." if found.position is None else "Nothing is pending.", "green")
 
 
 def _in_state(found: "Diagnosis", state: str) -> str:

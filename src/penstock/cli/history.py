@@ -70,7 +70,7 @@ def _row(row: "HistoryRow") -> Sequence[object]:
     size_bytes = sum(totals.size_bytes for totals in row.sinks.values())
     spent = (formatting.duration(row.stage_ms), formatting.duration(row.publish_ms))
     head = (row.position, row.kind, written)
-    return (*head, row.batch_id, formatting.count(row.rows_in), formatting.count(files), formatting.size(size_bytes), *spent)
+    return (*head, row.batch_id, formatting.count(row.rows_out), formatting.count(files), formatting.size(size_bytes), *spent)
 
 
 def _batch(rows: "Sequence[HistoryRow]") -> RenderableType:

@@ -8,22 +8,24 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Group, RenderableType
 from rich.live import Live
+from rich.padding import Padding
 from rich.text import Text
 from typing_extensions import Self
 
 from penstock.cli import formatting
 from penstock.cli.opening import File, Json, Overrides, SparkLog, debugging, pipeline, quiet_session
 from penstock.cli.output import console, print_line
-from penstock.cli.table import table
+from penstock.cli.table import OneLine, table
 from penstock.errors import Failed, Retryable
+from penstock.observe.last_error import noting_error
 from penstock.observe.progress import RunSummary
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ def run(
     shown: Progress = Terminal(chosen.settings.pipeline) if on_terminal else JsonLines()
     log = SparkLog(chosen.settings.home) if on_terminal and not debugging(context) else None
     try:
-        with shown, log or nullcontext():
+        with shown, log or nullcontext(), noting_error(chosen.settings.home):
             _deliver(chosen, shown, batches=batches, grace_s=grace)
     except (Failed, Retryable) as error:
         if log is not None and log.location():
@@ -64,8 +66,9 @@ def run(
 
 
 def _deliver(chosen: "Pipeline", shown: "Progress", *, batches: int | None, grace_s: float) -> None:
+    chosen.require_startable()
     spark = quiet_session(chosen.session)  # before StopSignals: a new SparkContext installs a signal handler of its own
-    with StopSignals(shown.stopping) as stop:
+    with StopSignals(shown.stopping) as stop, _told_if_spark_was_stopped(stop):
         query = chosen.start(spark, observers=[shown.batch], batches=batches, stop_wanted=lambda: stop.wanted)
         shown.started()
         query.run_until(lambda: stop.wanted, grace_s=grace_s)
@@ -74,6 +77,24 @@ def _deliver(chosen: "Pipeline", shown: "Progress", *, batches: int | None, grac
             shown.end(summary)
 
 
+@contextmanager
+def _told_if_spark_was_stopped(stop: "StopSignals") -> Iterator[None]:
+    """Exit with 128 plus the signal if it ended Spark's Java process, too, as systemd sends it: no batch could be finished."""
+    from penstock.run.failure import is_spark_gone
+
+    try:
+        yield
+    except Exception as error:
+        if stop.number is None or not is_spark_gone(error):
+            raise
+        sys.stderr.write(f"stopped: {_BOTH_STOPPED}\n")
+        raise typer.Exit(128 + stop.number) from error
+
+
+_BOTH_STOPPED = (
+    "the signal also ended Spark's Java process, so the current batch was not finished. Nothing is lost: the next start delivers "
+    "it. Send the signal to the driver alone, such as by KillMode=mixed of systemd, and the batch is finished first."
+)
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SHOW_CURSOR = b"\x1b[?25h\n"
 
@@ -83,7 +104,7 @@ class StopSignals:
 
     def __init__(self, on_stop: Callable[[], None]) -> None:
         self._on_stop = on_stop
-        self.wanted = False
+        self.number: int | None = None
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
@@ -94,18 +115,24 @@ class StopSignals:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
+    @property
+    def wanted(self) -> bool:
+        """Whether a signal came."""
+        return self.number is not None
+
     def _stop(self, number: int, _frame: FrameType | None) -> None:
         if self.wanted:
             # Like a kill, without waiting for Spark: the next start recovers. The JVM ends when its input closes.
             if sys.stdout.isatty():
                 os.write(sys.stdout.fileno(), _SHOW_CURSOR)
             os._exit(128 + number)
-        self.wanted = True
+        self.number = number
         self._on_stop()
 
 
 _FRAMES_PER_S = 8
 _STARTING = "starting Spark"
+_INDENT = 12
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
@@ -179,40 +206,50 @@ class Terminal(Progress):
         self._live.stop()
         self._live.console.print(summary_text(summary, spent_s=time.monotonic() - self._started_s, stopped=self._stopping))
 
-    def _now(self) -> Text:
+    def _now(self) -> OneLine:
         spent_s = time.monotonic() - self._started_s
         frame = _FRAMES[int(spent_s * _FRAMES_PER_S) % len(_FRAMES)]
         with self._lock:
             done, doing = self._so_far, self._doing
-        total = f"{formatting.counted(done.batches, 'batch', 'batches')}, {formatting.counted(done.rows_in, 'row')}"
-        return Text.assemble((f"{frame} ", "cyan"), (done.pipeline, "bold"), f"  {doing}  ", (total, "dim"))
+        total = f"{formatting.counted(done.batches, 'batch', 'batches')}, {formatting.counted(done.rows_out, 'row')}"
+        short = Text.assemble((f"{frame} ", "cyan"), (done.pipeline, "bold"), f"  {doing}")
+        return OneLine((Text.assemble(short, "  ", (total, "dim")), short))
 
 
 def batch_line(progress: "BatchProgress") -> RenderableType:
-    """Render a batch as one line (more on a narrow terminal), with a line below it for each warning."""
-    line = Text.assemble("batch ", (f"{progress.batch_id:>4}", "bold"), "  ")
+    """Render a batch as one line, which says less where the terminal is narrow, with text below it for each warning."""
+    line = OneLine([Text.assemble("batch ", (f"{progress.batch_id:>4}", "bold"), "  ", text) for text in _variants(progress)])
+    warnings = (Text(f"warning: {warning}", "yellow") for warning in progress.warnings)
+    return Group(line, *(Padding(warning, (0, 0, 0, _INDENT)) for warning in warnings))
+
+
+def _variants(progress: "BatchProgress") -> Iterator[Text]:
+    """Yield what happened to a batch, then the same in fewer words."""
     if progress.already:
-        line.append("already committed", "yellow").append(f"  nothing written: {', '.join(progress.sinks)}")
+        yield Text.assemble(("already committed", "yellow"), f"  nothing written: {', '.join(progress.sinks)}")
+        yield Text("already committed", "yellow")
     elif progress.recovered:
-        line.append("recovered", "yellow").append(f"  decided by an earlier run, published now: {_shares(progress.sinks)}")
+        for shares in (_shares(progress.sinks), _shares(progress.sinks, files=False)):
+            yield Text.assemble(("recovered", "yellow"), f"  decided by an earlier run, published now: {shares}")
+        yield Text.assemble(("recovered", "yellow"), f"  published now: {_shares(progress.sinks, files=False)}")
     else:
         spent_ms = progress.stage_ms + progress.decide_ms + progress.publish_ms
-        rows, spent = formatting.counted(progress.rows_in, "row"), formatting.duration(spent_ms)
-        line.append(f"{rows:>12} {progress.rows_per_s:>7,.0f} rows/s {spent:>7}  {_shares(progress.sinks)}")
-    for warning in progress.warnings:
-        line.append(f"\n            warning: {warning}", "yellow")
-    return line
+        rows, spent = f"{formatting.counted(progress.rows_out, 'row'):>12}", f"{formatting.duration(spent_ms):>7}"
+        speed = f"{progress.rows_per_s:>7,.0f} rows/s"
+        yield Text(f"{rows} {speed} {spent}  {_shares(progress.sinks)}")
+        yield Text(f"{rows} {speed} {spent}  {_shares(progress.sinks, files=False)}")
+        yield Text(f"{rows} {spent}  {_shares(progress.sinks, files=False)}")
 
 
-def _shares(sinks: "Mapping[Any, SinkProgress]") -> str:
-    return "  ".join(f"{name}: {_share(share)}" for name, share in sinks.items())
+def _shares(sinks: "Mapping[Any, SinkProgress]", *, files: bool = True) -> str:
+    return "  ".join(f"{name}: {_share(share, files=files)}" for name, share in sinks.items())
 
 
-def _share(share: "SinkProgress") -> str:
+def _share(share: "SinkProgress", *, files: bool) -> str:
     if share.already_committed and not share.rows:
         return "already committed"
-    files = f" in {formatting.counted(share.files, 'file')}" if share.files else ""
-    return f"{formatting.counted(share.rows, 'row')}{files}"
+    count = f" in {formatting.counted(share.files, 'file')}" if files and share.files else ""
+    return f"{formatting.counted(share.rows, 'row')}{count}"
 
 
 def summary_text(summary: "RunSummary", *, spent_s: float, stopped: bool = False) -> RenderableType:
@@ -231,7 +268,7 @@ def summary_text(summary: "RunSummary", *, spent_s: float, stopped: bool = False
     last = "" if summary.last_batch_id is None else f"; the last one is batch {summary.last_batch_id}"
     head = Text.assemble(
         ("stopped after " if stopped else "done ", "bold green"),
-        f"{batches} with {formatting.counted(summary.rows_in, 'row')} in {formatting.duration(spent_s * 1000)}{last}",
+        f"{batches} with {formatting.counted(summary.rows_out, 'row')} in {formatting.duration(spent_s * 1000)}{last}",
         " (after a recovery)" if summary.recovered else "",
         "\n",
     )

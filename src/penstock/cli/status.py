@@ -14,17 +14,17 @@ from rich.text import Text
 from penstock.cli import formatting
 from penstock.cli.opening import File, Json, Overrides, pipeline
 from penstock.cli.output import console, json_line, show
-from penstock.cli.table import facts, table
+from penstock.cli.table import Fitting, facts
+from penstock.observe.status_reader import StatusReader
 
 if TYPE_CHECKING:
-    from penstock.observe.status import PlaceState, Status
+    from penstock.observe.status import PlaceState, Status, WaitingFiles
     from penstock.run.pipeline import Pipeline
     from penstock.source.journal.journals import JournalLag
     from penstock.source.kafka.lag import TopicLag
 
 _STYLES = {"ok": "green", "new": "cyan", "replay": "yellow", "conflict": "bold red"}
 _PLACE_STYLES = {"foreign": "bold red", "behind": "bold red", "lost": "bold red", "unreachable": "yellow"}
-_PLACES_S = 30.0
 
 
 def status(*, file: File, overrides: Overrides = None, as_json: Json = False) -> None:
@@ -54,15 +54,10 @@ def watch(
 
 
 def _looks(watched: "Pipeline", *, interval_s: float) -> "Iterator[Status]":
-    """Yield a status per interval. Sinks are looked at less often than the ledger: a look sends requests to all of them."""
-    places: tuple[PlaceState, ...] | None = None
-    looked_s = time.monotonic()
+    """Yield a status per interval."""
+    reader = StatusReader(lambda known: watched.status(known=known), pipeline=watched.settings.pipeline)
     while True:
-        if time.monotonic() - looked_s > _PLACES_S:
-            places, looked_s = None, time.monotonic()
-        look = watched.status(known=places)
-        places = look.places
-        yield look
+        yield reader.status()
         time.sleep(interval_s)
 
 
@@ -76,23 +71,101 @@ def _print_changes(looks: "Iterator[Status]") -> None:
         last = line
 
 
-def text_of(found: "Status") -> RenderableType:
-    """Render a status for people."""
-    head = Text.assemble((found.pipeline, "bold"), "  ", (found.health, _STYLES.get(found.health, "")), "\n", found.text, "\n")
-    parts: list[RenderableType] = [head, facts(_facts(found))]
+def text_of(found: "Status", *, now_ms: int | None = None) -> RenderableType:
+    """Render a status for people: first the answers to what one asks first, then places and lag, then where that is noted."""
+    now_ms = int(time.time() * 1000) if now_ms is None else now_ms
+    health = (found.health, _STYLES.get(found.health, ""))
+    parts: list[RenderableType] = [
+        Text.assemble((found.pipeline, "bold"), "  ", health, "\n", found.text, "\n"),
+        facts(_answers(found, now_ms=now_ms)),
+    ]
     rows = list(_accounts(found))
     if rows:
-        parts += [Text(), table(("sink", "account", "decided", "files", "size", "position", ""), rows)]
+        parts += [Text(), Fitting(("sink", "account", "decided", "files", "size", "position", ""), rows, ("size", "files"))]
     for place in found.places:
         if place.trouble is not None:
             name = " ".join(filter(None, (place.sink, place.account)))
             parts.append(Text(f"{name}: {place.trouble}", _PLACE_STYLES.get(place.state, "")))
     if found.lag:
-        parts += [Text(), table(("source", "topic", "records behind", "oldest", "lost", "time to loss"), map(_lag, found.lag))]
+        columns = ("source", "topic", "records behind", "oldest", "lost", "time to loss")
+        parts += [Text(), Fitting(columns, [_lag(lag) for lag in found.lag], ("topic",))]
     if found.journals:
-        parts += [Text(), table(("source", "journal", "events behind", "oldest", "lost"), map(_journal_lag, found.journals))]
+        of_journals = ("source", "journal", "events behind", "oldest", "lost")
+        parts += [Text(), Fitting(of_journals, [_journal_lag(lag) for lag in found.journals], ())]
     parts += [Text(f"not known how far behind: {why}", "yellow") for why in found.lag_unknown]
-    return Group(*parts)
+    return Group(*parts, Text(), facts(_notes(found, now_ms=now_ms)))
+
+
+def _answers(found: "Status", *, now_ms: int) -> "list[tuple[str, object]]":
+    return [
+        ("driver", _driver(found, now_ms=now_ms)),
+        ("delivered", _delivered(found)),
+        ("published", _published(found)),
+        ("waiting", _waiting(found, now_ms=now_ms)),
+        ("last error", _last_error(found, now_ms=now_ms)),
+    ]
+
+
+def _driver(found: "Status", *, now_ms: int) -> Text:
+    """Return whether a driver runs, and since when, or when the newest generation was opened."""
+    if found.driver is None:
+        return Text("none has run yet" if found.tail is None else "not known from here")
+    text = found.driver.text
+    if found.driver.pid is not None and found.opened_at_ms is not None:
+        text += f"; it opened the pipeline {formatting.ago(found.opened_at_ms, now_ms=now_ms)}"
+    return Text(text, "green" if found.is_running else "")
+
+
+def _delivered(found: "Status") -> str:
+    if found.last_batch_id is None:
+        return "nothing yet"
+    number = "" if found.batches is None else f"{formatting.counted(found.batches, 'batch', 'batches')}, "
+    rows = {sink: sum(totals.rows for totals in accounts.values()) for sink, accounts in found.totals.items()}
+    shares = ", ".join(f"{formatting.counted(count, 'row')} in {sink}" for sink, count in rows.items())
+    return f"{number}the last one is batch {found.last_batch_id}{f'; {shares}' if shares else ''}"
+
+
+def _published(found: "Status") -> Text | None:
+    """Return whether every place shows the newest batch. The ledger records it with the next one: else the places are asked."""
+    if found.last_batch_id is None:
+        return None
+    if found.published:
+        return Text("everything", "green")
+    if found.lacking is None:
+        tells = "the driver publishes it" if found.is_running else "`penstock doctor` shows the state of that one"
+        return Text(f"everything before batch {found.unsettled}; {tells}")
+    missing = f"batch {found.unsettled} is not in {', '.join(found.lacking)} yet"
+    if found.is_running:
+        return Text(f"{missing}; the driver publishes it", "yellow")
+    return Text(f"NO: {missing}; `penstock recover` publishes it, or the next start", "bold red")
+
+
+def _waiting(found: "Status", *, now_ms: int) -> str | None:
+    """Return what waits in each source, None if no source tells."""
+    records = dict[str, int]()
+    for lag in found.lag:
+        records[lag.source] = records.get(lag.source, 0) + lag.records
+    parts = [f"{source}: {formatting.counted(number, 'record')}" for source, number in records.items()]
+    parts += [f"{lag.source}: {formatting.counted(lag.records, 'event')} of {lag.journal}" for lag in found.journals]
+    parts += [_waiting_files(each, now_ms=now_ms) for each in found.waiting]
+    return "; ".join([*parts, *found.waiting_unknown]) or None
+
+
+def _waiting_files(each: "WaitingFiles", *, now_ms: int) -> str:
+    if each.oldest_ms is None:
+        return f"{each.source}: no file"
+    number, size = formatting.counted(each.files, "file"), formatting.size(each.size_bytes)
+    return f"{each.source}: {number} ({size}), the oldest from {formatting.ago(each.oldest_ms, now_ms=now_ms)}"
+
+
+def _last_error(found: "Status", *, now_ms: int) -> Text:
+    """Return what ended the newest run that failed; dim once the ledger has a newer entry."""
+    error = found.last_error
+    if error is None:
+        return Text("none noted")
+    is_over = found.last_written_at_ms is not None and found.last_written_at_ms > error.at_ms
+    when = f"{formatting.ago(error.at_ms, now_ms=now_ms)}{', before the newest entry of the ledger' if is_over else ''}"
+    return Text(f"{when}: {error.message} {error.remedy}", "dim" if is_over else "red")
 
 
 def _accounts(found: "Status") -> "Iterator[tuple[object, ...]]":
@@ -133,15 +206,10 @@ def _journal_lag(lag: "JournalLag") -> Sequence[object]:
     return (lag.source, lag.journal, formatting.count(lag.records), behind, formatting.count(lag.lost) if lag.lost else None)
 
 
-def _facts(found: "Status") -> list[tuple[str, object]]:
-    written = found.last_written_at_ms
-    when = (
-        None if written is None else f"{formatting.moment(written)} ({formatting.ago(written, now_ms=int(time.time() * 1000))})"
-    )
-    checkpoint = found.checkpoint
+def _notes(found: "Status", *, now_ms: int) -> "list[tuple[str, object]]":
+    written, checkpoint = found.last_written_at_ms, found.checkpoint
+    when = None if written is None else f"{formatting.moment(written)} ({formatting.ago(written, now_ms=now_ms)})"
     return [
-        ("last batch", "none yet" if found.last_batch_id is None else found.last_batch_id),
-        ("published", _published(found)),
         ("last entry", when),
         ("generation", None if found.generation is None else f"{found.generation}, opened by {found.owner or 'an older run'}"),
         ("ledger", found.ledger if found.tail is None else f"{found.ledger}, position {found.tail}"),
@@ -149,12 +217,3 @@ def _facts(found: "Status") -> list[tuple[str, object]]:
         ("Spark planned", None if checkpoint is None or checkpoint.planned is None else f"batch {checkpoint.planned}"),
         ("Spark committed", None if checkpoint is None or checkpoint.committed is None else f"batch {checkpoint.committed}"),
     ]
-
-
-def _published(found: "Status") -> str | None:
-    """Return what is published everywhere. The ledger records it with the next batch, so for the last one it is unknown."""
-    if found.last_batch_id is None:
-        return None
-    if found.unsettled is None:
-        return "everything"
-    return f"everything before batch {found.unsettled}; `penstock doctor` shows the state of that one"

@@ -12,7 +12,7 @@ from penstock.support.printable import printable
 
 _NUMBERS = frozenset(
     {"rows", "files", "size", "batch", "batches", "position", "generation", "expected", "found", "decided", "stage", "publish"}
-    | {"requests", "in decision", "staged"}
+    | {"requests", "in decision", "staged", "pieces", "records behind"}
 )
 
 _ANY_WIDTH = 10_000
@@ -53,6 +53,29 @@ class Fitting:
         yield made[left_out]
         if left_out:
             yield Text(f"Not shown, for want of width: {', '.join(self.dispensable[:left_out])}.", "dim")
+
+
+@dataclass(frozen=True, slots=True)
+class OneLine:
+    """A text on one line: the first of `variants`, which say less and less, that fits the terminal; else the last one, cut."""
+
+    variants: Sequence[Text]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        fitting = (text for text in self.variants if text.cell_len <= options.max_width)
+        chosen = next(fitting, self.variants[-1]).copy()
+        chosen.truncate(options.max_width, overflow="ellipsis")
+        yield chosen
+
+
+def lines(marked: Iterable[tuple[Text, Text]]) -> Table:
+    """Return a list: each entry with its mark or number before it, folded behind that."""
+    made = Table.grid(padding=(0, 2, 0, 0))
+    made.add_column(justify="right", no_wrap=True)
+    made.add_column(overflow="fold")
+    for mark, text in marked:
+        made.add_row(mark, text)
+    return made
 
 
 def facts(pairs: Iterable[tuple[str, object]]) -> Table:

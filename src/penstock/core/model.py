@@ -373,13 +373,15 @@ class Waiting:
 class Finding:
     """One line of `penstock check`: the subject, whether it is fine, and the reason or remedy, without secrets.
 
-    `warns`: the finding does not prevent a start, but will cause a failure one day.
+    `warns`: the finding does not prevent a start, but will cause a failure one day. `account`: where it concerns one account of
+    several of a sink.
     """
 
     subject: str
     ok: bool
     message: str
     warns: bool = False
+    account: AccountName | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", scrub(self.message))

@@ -48,7 +48,7 @@ class HistoryRow:
     batch_id: BatchId | None = None
     query_id: QueryId | None = None
     offsets: tuple[OffsetRange, ...] = ()
-    rows_in: int = 0
+    rows_out: int = 0
     sinks: Mapping[SinkName, Totals] = field(default_factory=dict)
     accounts: Mapping[SinkName, Mapping[AccountName, Totals]] = field(default_factory=dict)
     pieces: Mapping[SinkName, Mapping[AccountName, PieceCounts]] = field(default_factory=dict)
@@ -58,6 +58,11 @@ class HistoryRow:
     publish_requests: int | None = None
     topics: tuple[TopicRead, ...] = ()
     gaps: tuple[GapAccepted, ...] = ()
+
+    @property
+    def rows_in(self) -> int:
+        """The older name of `rows_out`, the rows that the transform gave."""
+        return self.rows_out
 
 
 def history(newest_first: Iterable[Entry], *, batch_id: BatchId | None = None) -> Iterator[HistoryRow]:
@@ -99,7 +104,7 @@ def _decided(entry: Entry, decision: Decision, after: Decision | None) -> Histor
         batch_id=decision.batch.batch_id,
         query_id=decision.batch.query_id,
         offsets=decision.batch.offsets,
-        rows_in=decision.rows_in,
+        rows_out=decision.rows_in,
         sinks={sink: sum(of_sink.values(), Totals()) for sink, of_sink in accounts.items()},
         accounts=accounts,
         pieces=pieces,

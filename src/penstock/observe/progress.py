@@ -1,4 +1,9 @@
-"""Progress of a run as values: one per batch, and one at the end, the summary. The keys of the summary are a contract."""
+"""Progress of a run as values: one per batch, and one at the end, the summary. The keys of the summary are a contract.
+
+`rows_out` are the rows that the transform gave; `rows_in` is its older name, which programs read. `rows_read` are the records
+that the offsets of the sources say, None where a source does not count them, as one of files: Kafka counts what transactions and
+compaction took, too.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -40,7 +45,8 @@ class BatchProgress:
     """
 
     batch_id: int
-    rows_in: int = 0
+    rows_out: int = 0
+    rows_read: int | None = None
     already: bool = False
     recovered: bool = False
     sinks: Mapping[SinkName, SinkProgress]
@@ -51,10 +57,15 @@ class BatchProgress:
     warnings: tuple[str, ...] = ()
 
     @property
+    def rows_in(self) -> int:
+        """The older name of `rows_out`."""
+        return self.rows_out
+
+    @property
     def rows_per_s(self) -> float:
         """Rows through the protocol per second; 0 for a batch that was not run."""
         spent_ms = self.stage_ms + self.decide_ms + self.publish_ms
-        return 0.0 if self.already or spent_ms == 0 else 1000.0 * self.rows_in / spent_ms
+        return 0.0 if self.already or spent_ms == 0 else 1000.0 * self.rows_out / spent_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +75,16 @@ class RunSummary:
     pipeline: str
     generation: int = 0
     batches: int = 0
-    rows_in: int = 0
+    rows_out: int = 0
+    rows_read: int | None = 0
     sinks: Mapping[SinkName, SinkProgress]
     last_batch_id: int | None = None
     recovered: bool = False
+
+    @property
+    def rows_in(self) -> int:
+        """The older name of `rows_out`."""
+        return self.rows_out
 
     def plus(self, progress: BatchProgress) -> "RunSummary":
         """Return the summary with one batch more; one that was decided before counts only as already committed."""
@@ -76,8 +93,31 @@ class RunSummary:
         return replace(
             self,
             batches=self.batches + is_new,
-            rows_in=self.rows_in + (progress.rows_in if is_new else 0),
+            rows_out=self.rows_out + (progress.rows_out if is_new else 0),
+            rows_read=_added(self.rows_read, progress.rows_read) if is_new else self.rows_read,
             sinks={**self.sinks, **shares},
             last_batch_id=progress.batch_id,
             recovered=self.recovered or progress.recovered,
         )
+
+
+def _added(number: int | None, other: int | None) -> int | None:
+    return None if number is None or other is None else number + other
+
+
+def describe(progress: BatchProgress) -> str:
+    """Return one line about a batch, for logs."""
+    shares = ", ".join(f"{name}: {_share(share)}" for name, share in progress.sinks.items())
+    if progress.already:
+        return f"batch {progress.batch_id} was committed already; nothing written ({shares})"
+    if progress.recovered:
+        return f"batch {progress.batch_id}, which an earlier run decided, was published ({shares})"
+    spent_s = (progress.stage_ms + progress.decide_ms + progress.publish_ms) / 1000
+    read = "" if progress.rows_read is None else f"{progress.rows_read:,} read, "
+    return f"batch {progress.batch_id} delivered in {spent_s:.1f} s: {read}{progress.rows_out:,} rows ({shares})"
+
+
+def _share(share: SinkProgress) -> str:
+    if share.already_committed and not share.rows:
+        return "already committed"
+    return f"{share.rows:,} rows{f' in {share.files:,} files' if share.files else ''}"

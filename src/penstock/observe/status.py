@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from penstock.core.model import AccountName, BatchId, Entry, Generation, Opened, Position, QueryId, SinkName, Totals
+from penstock.core.model import AccountName, BatchId, Entry, Generation, Opened, Position, QueryId, SinkName, SourceName, Totals
+from penstock.observe.driver import Driver, driver_of
+from penstock.observe.last_error import LastError
 from penstock.protocols import Ledger
 from penstock.source.journal.journals import JournalLag
 from penstock.source.kafka.lag import TopicLag
@@ -47,10 +49,22 @@ class PlaceState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingFiles:
+    """Files of one source that no batch has planned. `oldest_ms` is when the oldest was modified last, None without files."""
+
+    source: SourceName
+    files: int
+    size_bytes: int
+    oldest_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
     """The status of one pipeline. `health` is `new`, `ok`, `replay` or `conflict`; `text` explains it in a sentence.
 
-    `unsettled` is a decided batch that the ledger does not record yet as published in every sink.
+    `unsettled` is a decided batch that the ledger does not record yet as published in every sink. `lacking` names the places that
+    lack it, as `SINK ACCOUNT`; None where that is not known. `batches` is how many were decided, None after an adoption, which
+    may have skipped some. `waiting` is of file sources; `lag_unknown` and `waiting_unknown` name what could not be counted.
     """
 
     pipeline: str
@@ -65,11 +79,30 @@ class Status:
     tail: Position | None
     totals: Mapping[SinkName, Mapping[AccountName, Totals]]
     checkpoint: CheckpointPosition | None
+    driver: Driver | None = None
+    opened_at_ms: int | None = None
+    batches: int | None = None
+    lacking: tuple[str, ...] | None = None
+    last_error: LastError | None = None
+    waiting: tuple[WaitingFiles, ...] = ()
+    waiting_unknown: tuple[str, ...] = ()
     lag: tuple[TopicLag, ...] = ()
     journals: tuple[JournalLag, ...] = ()
     lag_unknown: tuple[str, ...] = ()
     """The reason for each source whose lag could not be found out."""
     places: tuple[PlaceState, ...] = ()
+
+    @property
+    def published(self) -> bool | None:
+        """Whether every sink shows the newest batch, None if that is not known."""
+        if self.unsettled is None:
+            return True
+        return None if self.lacking is None else not self.lacking
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the driver is known to run: it may be one of another machine."""
+        return self.driver is not None and self.driver.state == "running"
 
     def with_places(self, places: tuple[PlaceState, ...]) -> "Status":
         """Return this status with the sinks' places. One that is not this ledger's is a conflict: a start would be refused."""
@@ -82,7 +115,10 @@ class Status:
 def status(*, pipeline: str, ledger: Ledger, checkpoint: CheckpointPosition | None, before: Entry | None = None) -> Status:
     """Read the ledger's tail and compare it with the checkpoint. `before` was the tail before the checkpoint was read."""
     tail = ledger.tail()
-    health, text = _judge(tail, checkpoint)
+    opened = _newest_opened(ledger, tail)
+    owner = opened.body.owner if opened is not None and isinstance(opened.body, Opened) else None
+    driver = None if opened is None else driver_of(owner, opened_at_ms=opened.written_at_ms)
+    health, text = _judge(tail, checkpoint, driver=None if driver is None else driver.state)
     if health == "conflict" and _fits_between(before, tail, checkpoint):
         health, text = "ok", "Batches are decided in this moment: a driver runs."
     return Status(
@@ -91,14 +127,24 @@ def status(*, pipeline: str, ledger: Ledger, checkpoint: CheckpointPosition | No
         health=health,
         text=text,
         generation=None if tail is None else tail.generation,
-        owner=_owner(ledger, tail),
+        owner=owner,
         last_batch_id=_last_batch(tail),
         unsettled=unsettled_batch(tail),
         last_written_at_ms=None if tail is None else tail.written_at_ms,
         tail=None if tail is None else tail.position,
         totals={} if tail is None else tail.summary.totals,
         checkpoint=checkpoint,
+        driver=driver,
+        opened_at_ms=None if opened is None else opened.written_at_ms,
+        batches=_batches(tail),
     )
+
+
+def _batches(tail: Entry | None) -> int | None:
+    """Return how many batches were decided. Batches count from 0 without gaps, unless an operator adopted another checkpoint."""
+    if tail is None:
+        return 0
+    return None if tail.summary.adopted_at is not None else tail.summary.next_batch_id or 0
 
 
 def _last_batch(tail: Entry | None) -> BatchId | None:
@@ -113,19 +159,19 @@ def unsettled_batch(tail: Entry | None) -> BatchId | None:
     return _last_batch(tail)
 
 
-def _owner(ledger: Ledger, tail: Entry | None) -> str | None:
-    """Return who opened the newest generation: its `Opened` is the first one from the tail back."""
+def _newest_opened(ledger: Ledger, tail: Entry | None) -> Entry | None:
+    """Return the entry that opened the newest generation: the first of its kind from the tail back."""
     if tail is None:
         return None
     for entry in ledger.newest_first():
         if isinstance(entry.body, Opened):
-            return entry.body.owner
+            return entry
         if tail.position - entry.position > 1_000:  # status must not cost more the longer a run lasts
             break
     return None
 
 
-def _judge(tail: Entry | None, checkpoint: CheckpointPosition | None) -> tuple[str, str]:
+def _judge(tail: Entry | None, checkpoint: CheckpointPosition | None, *, driver: str | None) -> tuple[str, str]:
     expected = None if tail is None else tail.summary.next_batch_id
     if tail is None or expected is None or tail.summary.query_id is None:
         is_adopted = tail is not None and tail.summary.adopted_at is not None
@@ -137,7 +183,7 @@ def _judge(tail: Entry | None, checkpoint: CheckpointPosition | None) -> tuple[s
             f"The ledger continues query {tail.summary.query_id}, but the checkpoint is of query {checkpoint.query_id}. "
             "A start would be refused."
         )
-    return _judge_position(expected, checkpoint)
+    return _judge_position(expected, checkpoint, driver=driver)
 
 
 def _fits_between(before: Entry | None, tail: Entry | None, checkpoint: CheckpointPosition | None) -> bool:
@@ -149,13 +195,12 @@ def _fits_between(before: Entry | None, tail: Entry | None, checkpoint: Checkpoi
     return same_query and first is not None and last is not None and first - 1 <= checkpoint.next_batch_id <= last
 
 
-def _judge_position(expected: BatchId, checkpoint: CheckpointPosition) -> tuple[str, str]:
+def _judge_position(expected: BatchId, checkpoint: CheckpointPosition, *, driver: str | None) -> tuple[str, str]:
     upcoming = checkpoint.next_batch_id
     if upcoming == expected:
-        again = " (planned before, not delivered yet)" if checkpoint.is_replay else ""
-        return "ok", f"Everything up to batch {expected - 1} is decided; the next start runs batch {expected}{again}."
+        return "ok", f"Everything up to batch {expected - 1} is decided; {_what_follows(expected, checkpoint, driver=driver)}."
     if upcoming == expected - 1 and checkpoint.is_replay:
-        return "replay", f"Spark will run batch {upcoming} again; it is decided already and will not be delivered twice."
+        return _judge_uncommitted(upcoming, driver=driver)
     if upcoming > expected:
         return (
             "conflict",
@@ -164,4 +209,22 @@ def _judge_position(expected: BatchId, checkpoint: CheckpointPosition) -> tuple[
     return "conflict", (
         f"The checkpoint would go on with batch {upcoming}, older than the ledger's {expected}: it looks like an old copy. "
         "Batches with the same offsets are recognised; others are refused."
+    )
+
+
+def _what_follows(batch_id: BatchId, checkpoint: CheckpointPosition, *, driver: str | None) -> str:
+    if driver == "running":
+        return f"batch {batch_id} is being staged" if checkpoint.is_replay else f"batch {batch_id} comes next"
+    return f"the next start runs batch {batch_id}{' (planned before, not delivered yet)' if checkpoint.is_replay else ''}"
+
+
+def _judge_uncommitted(batch_id: BatchId, *, driver: str | None) -> tuple[str, str]:
+    """Judge a batch that is decided, and not in Spark's commit log: what every batch is until its sinks have returned."""
+    if driver == "running":
+        return "ok", f"Batch {batch_id} is decided, and the driver is publishing it; Spark commits it then."
+    if driver == "stopped":
+        return "replay", f"Spark will run batch {batch_id} again; it is decided already and will not be delivered twice."
+    return "ok", (
+        f"Batch {batch_id} is decided, and Spark has not committed it yet: a running driver does so next. If none runs, Spark "
+        "runs the batch again at the next start, and nothing is delivered twice."
     )

@@ -4,16 +4,16 @@ import time
 from collections.abc import Callable
 from threading import Lock
 
-from penstock.observe.status import PlaceState, Status
+from penstock.observe.status import Status
 
-ReadStatus = Callable[[tuple[PlaceState, ...] | None], Status]
-"""Reads a status now. Given the places of an earlier one, it takes them over instead of looking at them."""
+ReadStatus = Callable[[Status | None], Status]
+"""Reads a status now. Given an earlier one, it takes over its places and waiting files instead of looking at them."""
 
 PLACES_EVERY_S = 30.0
 
 
 class StatusReader:
-    """Reads one pipeline's status. Its places are looked at less often than its ledger: that sends requests to all of them.
+    """Reads one pipeline's status. Its places and input files are looked at less often than its ledger: that costs more.
 
     Any thread may ask. One at a time reads; who asks meanwhile waits, and reads after it.
     """
@@ -28,7 +28,7 @@ class StatusReader:
     ) -> None:
         self.pipeline = pipeline
         self._read, self._places_every_s, self._clock = read, places_every_s, clock
-        self._places: tuple[PlaceState, ...] | None = None
+        self._known: Status | None = None
         self._looked_s = clock()
         self._reading = Lock()
 
@@ -37,9 +37,8 @@ class StatusReader:
         with self._reading:
             now_s = self._clock()
             if now_s - self._looked_s > self._places_every_s:
-                self._places = None
-            if self._places is None:
+                self._known = None
+            if self._known is None:
                 self._looked_s = now_s
-            found = self._read(self._places)
-            self._places = found.places
-            return found
+            self._known = self._read(self._known)
+            return self._known

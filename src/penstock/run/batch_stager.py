@@ -1,6 +1,7 @@
 """Staging one batch of an open delivery: input compared with Spark's plan before and after the staging pass."""
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from pyspark.sql import DataFrame
 
@@ -17,6 +18,15 @@ from penstock.stage.batch import stage_batch
 from penstock.stage.path import BatchSize, is_small
 from penstock.stage.quarantine import BadRecords, QuarantineMember
 from penstock.transform.apply import execute_as_noop
+
+
+class Staging(NamedTuple):
+    """A staged batch, the path that its rows took, and how many records were read, None where a source does not count them."""
+
+    batch: StagedBatch
+    path: str
+    rows_read: int | None
+
 
 _ARROW_PER_STAGED = 4
 """How many times larger rows are in Arrow than compressed in a sink, roughly: the staging pass checks the guess anyway."""
@@ -36,8 +46,8 @@ class BatchStager:
         self._planned_before, self._taken = planned_before, taken
         self._previous = _size_of(recovered)
 
-    def stage(self, rows: DataFrame, batch: Batch, *, generation: Generation, row_digest: RowDigest) -> tuple[StagedBatch, str]:
-        """Stage `batch` for every sink, before it is decided. Return what was staged, and the path that its rows took.
+    def stage(self, rows: DataFrame, batch: Batch, *, generation: Generation, row_digest: RowDigest) -> Staging:
+        """Stage `batch` for every sink, before it is decided.
 
         Raises InputChanged, InputLost, StageFailed, and what `pause` raises.
         """
@@ -73,7 +83,8 @@ class BatchStager:
             evidence=NO_EVIDENCE if seen is None else Evidence(topics=seen.topics, gaps=seen.gaps),
             schemas={sink: each.schema for sink, each in self._taken.items()},
         )
-        return whole, staged.path.value
+        rows_read = None if planned is None or inputs else planned.records
+        return Staging(batch=whole, path=staged.path.value, rows_read=rows_read)
 
     def compute_state(self, rows: DataFrame, delivered: Delivered) -> None:
         """Compute a batch that was decided before, for Spark's state alone, from exactly the input that was delivered.

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
@@ -38,6 +38,28 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """One thing that must be mended before a start, and the subjects of all findings that fail because of it."""
+
+    subjects: tuple[str, ...]
+    message: str
+
+
+def causes_of(findings: Iterable[Finding]) -> tuple[Cause, ...]:
+    """Return the causes of the findings that fail, in their order, each once.
+
+    One wrong password fails every sink that uses it, the rows for each of them, and tasks, whose messages begin with their host:
+    findings have one cause if the message of one ends with that of the other.
+    """
+    failed = [finding for finding in findings if not finding.ok]
+    causes = dict[str, dict[str, None]]()
+    for finding in failed:
+        root = min((other.message for other in failed if finding.message.endswith(other.message)), key=len)
+        causes.setdefault(root, {})[finding.subject] = None
+    return tuple(Cause(subjects=tuple(subjects), message=message) for message, subjects in causes.items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckReport:
     """The result of `check`. `given` is what the whole pipeline guarantees; `costs` is None where no request is billed."""
 
@@ -51,6 +73,11 @@ class CheckReport:
     @property
     def too_weak(self) -> tuple[Claim, ...]:
         return too_weak(self.claims, self.demanded)
+
+    @property
+    def causes(self) -> tuple[Cause, ...]:
+        """What must be mended, each thing once."""
+        return causes_of(self.findings)
 
     @property
     def ok(self) -> bool:

@@ -84,7 +84,7 @@ def summary_of(ledger: Ledger, left: Nonce, *, pipeline: str, sinks: Iterable[st
     for row, _ in reversed(list(since)):
         if row.batch_id is not None:
             shares = {name: SinkProgress(rows=of.rows, files=of.files, bytes=of.size_bytes) for name, of in row.sinks.items()}
-            summary = summary.plus(BatchProgress(batch_id=row.batch_id, rows_in=row.rows_in, sinks=shares, path="server"))
+            summary = summary.plus(BatchProgress(batch_id=row.batch_id, rows_out=row.rows_out, sinks=shares, path="server"))
     return summary
 
 

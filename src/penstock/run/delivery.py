@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 
 from penstock.core.model import BatchId, Guarantee, SinkName, SourceName
 from penstock.errors import PenstockError
+from penstock.observe.last_error import note_error, noting_error
 from penstock.protocols import ALL_ROWS, Taken
 from penstock.run.assembly import DeliveryPlan, assemble, selections_of
 from penstock.run.connect import frame_of_writer, is_of_client, require_no_limit
@@ -92,11 +93,15 @@ class Delivery:
         refused, and `observers` hear of what was recovered only: the batches are delivered by a process at the server.
         Raises Refused, Usage, Retryable or Failed before Spark starts anything.
         """
+        with noting_error(self.plan.settings.home):
+            self._require_startable(writer)
+            return self.start_checked(writer, observers=observers, batches=batches)
+
+    def _require_startable(self, writer: "DataStreamWriter") -> None:
         facts = facts_of_writer(writer, self.plan.sources)
         require_demanded(facts, self.plan)
         require_batches(facts)
         self.plan = replace(self.plan, output_mode=facts.output_mode)
-        return self.start_checked(writer, observers=observers, batches=batches)
 
     def start_checked(
         self,
@@ -220,9 +225,12 @@ class Delivery:
                 if self._failure is None:  # an earlier failure stops the query, and then Spark cancels this batch
                     self._failure = cause
             failure = self._failure
+        if isinstance(failure, StopRequested):
+            raise Undelivered(STOPPED) from None
         if failure is not None:
-            text = STOPPED if isinstance(failure, StopRequested) else encode_error(error_from_exception(failure))
-            raise Undelivered(text) from None
+            error = error_from_exception(failure)
+            note_error(self.plan.settings.home, error)
+            raise Undelivered(encode_error(error)) from None
 
     def _follow_run(self, rows: DataFrame) -> None:
         """Release what an earlier run opened, and forget its failure: a new run may be another query, and is checked again."""

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tenacity import Retrying, retry_if_result, stop_after_attempt, wait_fixed
 
@@ -30,7 +30,7 @@ from penstock.observe.status import status
 from penstock.protocols import HasMarker, HasStaging, Ledger, ListsOpenTransactions, Sink
 from penstock.run.assembly import DeliveryPlan, ledger_of, sinks_of, spool_of
 from penstock.run.kafka_input import known_topics
-from penstock.run.ledger_match import ledger_mismatch
+from penstock.run.ledger_match import Place, ledger_mismatch, published_rows
 from penstock.run.operations import newest_decision
 from penstock.run.status import topics_named
 from penstock.source.kafka.options import client_options
@@ -39,6 +39,7 @@ from penstock.spec.source import Source
 from penstock.support.secret import scrub
 
 _LOOKS, _PAUSE_S = 6, 0.4
+_FINE = frozenset({"published", "empty", "unknown"})
 _sleep = time.sleep
 
 
@@ -56,11 +57,12 @@ class PendingPieces:
 class AccountState:
     """One account of a sink. The account shows everything up to the position `mark`, where `batch_id` was decided.
 
-    `state`: `published` (it shows everything that is decided), `outstanding` (not yet the newest decision), `lost` (it lacks the
-    mark of the newest decision, which the ledger knows to be published there), `foreign` (another ledger filled it), `behind` (it
-    shows more than the ledger holds, which is an older copy), `unknown` (the sink has no marker, and the ledger does not know the
-    newest decision to be published), `unreachable` (`trouble` says why). `decided` waits to be published, `running` may still be
-    decided by the running generation, `dead` never.
+    `state`: `published` (it shows everything that is decided), `empty` (nothing was published there), `outstanding` (not yet the
+    newest decision), `lost` (it lacks the mark of what the ledger knows to be published there), `foreign` (another ledger filled
+    it), `behind` (it shows more than the ledger holds, which is an older copy), `unknown` (the sink has no marker, and the ledger
+    does not know the newest decision to be published), `unwritable` (nothing can be published there; `trouble` says why),
+    `unreachable` (`trouble` says why). `decided` waits to be published, `running` may still be decided by the running generation,
+    `dead` never.
     """
 
     sink: SinkName
@@ -93,7 +95,7 @@ class Diagnosis:
     def ok(self) -> bool:
         """Whether nobody has to act. Warnings, what the next start collects, and what Kafka ends by itself need no action."""
         hangs = any(one.hangs for one in self.transactions)
-        return not hangs and all(account.state in {"published", "unknown"} for account in self.accounts)
+        return not hangs and all(account.state in _FINE for account in self.accounts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +106,8 @@ class _Case:
     ledger: Ledger
     tail: Entry | None
     newest: Entry | None
+    rows: Mapping[Place, int]
+    """How many rows each account holds for certain."""
 
     @property
     def cut(self) -> SweepCut | None:
@@ -124,10 +128,10 @@ def doctor_of(plan: DeliveryPlan) -> Diagnosis:
     with closing(ledger_of(plan)) as ledger:
         tail = ledger.tail()
         newest = None if tail is None else newest_decision(ledger, tail)
-        case = _Case(plan=plan, ledger=ledger, tail=tail, newest=newest)
         known = status(pipeline=plan.pipeline, ledger=ledger, checkpoint=None)
         sinks = sinks_of(plan)
-        states = _look(sinks, case)
+        case = _Case(plan=plan, ledger=ledger, tail=tail, newest=newest, rows=published_rows(ledger, sinks))
+        states = tuple(_with_writability(sinks, _look(sinks, case)))
         transactions, silent = _open_transactions(plan, sinks=sinks, ledger=ledger)
         return Diagnosis(
             pipeline=plan.pipeline,
@@ -159,6 +163,25 @@ def _look(sinks: Sequence[Sink], case: _Case) -> tuple[AccountState, ...]:
     )
     found: tuple[AccountState, ...] = waiting(lambda: tuple(state for sink in sinks for state in _states(sink, case)))
     return found
+
+
+def _with_writability(sinks: Sequence[Sink], states: Sequence[AccountState]) -> Iterator[AccountState]:
+    """Yield the accounts, those with `trouble` that cannot be written. Asks no sink of which an account is unreachable."""
+    for sink in sinks:
+        own = [state for state in states if state.sink == sink.name]
+        reached = not any(state.state == "unreachable" for state in own)
+        failed = [finding for finding in _checked(sink) if not finding.ok] if reached else []
+        for state in own:
+            wrong = next((each for each in failed if each.account in {None, state.account}), None)
+            if wrong is None:
+                yield state
+            else:
+                yield replace(state, state="unwritable" if state.state in _FINE else state.state, trouble=wrong.message)
+
+
+def _checked(sink: Sink) -> Sequence[Finding]:
+    with closing(sink):
+        return sink.check()
 
 
 def _lifecycle(sink: Sink, states: Sequence[AccountState]) -> Iterator[Finding]:
@@ -209,8 +232,11 @@ def _state(sink: Sink, account: AccountName, case: _Case) -> AccountState:
 
 
 def _published(sink: Sink, account: AccountName, mark: Position | None, case: _Case) -> str:
-    if case.newest is None or not case.pieces(sink.name, account):
-        return "published"
+    rows, pieces = case.rows.get((sink.name, account), 0), case.pieces(sink.name, account)
+    if isinstance(sink, HasMarker) and mark is None and rows:
+        return "lost"
+    if case.newest is None or not pieces:
+        return "empty" if mark is None and not rows else "published"
     if not isinstance(sink, HasMarker):
         return "published" if case.is_settled else "unknown"
     if mark is not None and mark >= case.newest.position:

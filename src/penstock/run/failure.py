@@ -7,6 +7,8 @@ text of its exception, so that text carries the error (penstock.support.error_tr
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from py4j.protocol import Py4JNetworkError
+
 from penstock.checkpoint.entries import Anomaly, Severity
 from penstock.checkpoint.inspection import inspect_files
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
@@ -14,13 +16,12 @@ from penstock.errors import (
     BatchFailed,
     CheckpointDamaged,
     CheckpointMissing,
-    DependencyMissing,
     Failed,
     Fenced,
     PenstockError,
     Retryable,
 )
-from penstock.spark.error import connector_remedy, lacks_penstock, read_spark_failure
+from penstock.spark.error import connector_remedy, lacks_penstock, penstock_missing, read_spark_failure
 from penstock.support.error_transport import decode_error
 from penstock.support.filesystem_errors import directory_problem
 from penstock.support.secret import scrub
@@ -31,6 +32,8 @@ _FENCING = (
     "Multiple streaming jobs detected",  # a source's log
     "Multiple streaming queries are concurrently using",  # the checkpoint's `metadata`
 )
+_GONE = ("Answer from Java side is empty", "JAVA_GATEWAY_EXITED")
+_OVERFLOW = "java.lang.StackOverflowError"
 _LATE_WORKER = "waiting for the Python worker to connect back"
 _LOST_METADATA = "STREAMING_CHECKPOINT_MISSING_METADATA_FILE"
 
@@ -41,6 +44,16 @@ class Undelivered(RuntimeError):
 
 STOPPED = "stopped on request"
 """Looked for only right behind the exception's name, because Spark's text also quotes the code that raised it."""
+
+
+def is_spark_gone(error: BaseException) -> bool:
+    """Return whether `error` was raised because Spark's Java process ended, by itself or by an error that it was raised from."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, Py4JNetworkError | ConnectionError) or any(sign in str(seen) for sign in _GONE):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
 
 
 class StopRequested(BaseException):
@@ -119,9 +132,12 @@ def _around(text: str, *, doing: str) -> PenstockError | None:
             remedy="Start again: nothing was lost. If it happens again, the machine that Spark's driver runs on is too busy.",
         )
     if lacks_penstock(text):
-        return DependencyMissing(
-            f"Spark could not {doing} the query: Penstock is not installed where it runs Python.",
-            remedy="Install it, of the same version, at the server of Spark Connect and on every executor.",
+        return penstock_missing(f"Spark could not {doing} the query", text)
+    if _OVERFLOW in text:
+        return Failed(
+            f"Spark could not {doing} the query: its own thread ended with StackOverflowError, as in a search of a long text.",
+            remedy="Start again: nothing was lost. If it happens again, give Spark's threads more stack, before its Java starts: "
+            "`spark: {conf: {spark.driver.extraJavaOptions: -Xss16m}}` in the pipeline file.",
         )
     connector = connector_remedy(text)
     if connector is None:

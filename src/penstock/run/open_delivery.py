@@ -1,5 +1,6 @@
 """A delivery that runs: one generation of one pipeline in this process, fed by Spark one micro-batch at a time."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +14,7 @@ from penstock.commit.outcome import Delivered, Recovered, StagedBatch
 from penstock.core.model import Adopted, Batch, BatchId, Generation, Guarantee, Nonce, SinkName, Summary
 from penstock.core.topics import TopicRead
 from penstock.errors import CheckpointReplaced, Fenced, InputLost, PenstockError, Refused, Retryable
-from penstock.observe.progress import BatchProgress, RunSummary, SinkProgress, sink_progress
+from penstock.observe.progress import BatchProgress, RunSummary, SinkProgress, describe, sink_progress
 from penstock.protocols import ALL_ROWS, Taken
 from penstock.run.batch_stager import BatchStager
 from penstock.run.connect import require_left
@@ -23,6 +24,8 @@ from penstock.run.kafka_input import KafkaInput, Mirrors
 from penstock.run.query_facts import running_query
 from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process, prepare
 from penstock.source.kafka.gaps import gap_descriptions
+
+_log = logging.getLogger(__name__)
 
 Observer = Callable[[BatchProgress], None]
 _LOOK_S = 0.2
@@ -57,9 +60,10 @@ class Publisher:
 
 @dataclass(slots=True)
 class _BatchRecord:
-    """A batch in delivery: the path of its rows, what it read from Kafka, and its delivery if it was decided before."""
+    """A batch in delivery: the path of its rows, what it read, and its delivery if it was decided before."""
 
     path: str = "none"
+    rows_read: int | None = None
     reads: tuple[TopicRead, ...] = ()
     before: Delivered | None = None
 
@@ -146,9 +150,10 @@ class OpenDelivery:
 
             def stage(generation: Generation) -> StagedBatch:
                 row_digest = self.coordinator.summary.row_digest
-                staged, record.path = self._stager.stage(rows, batch, generation=generation, row_digest=row_digest)
+                staged = self._stager.stage(rows, batch, generation=generation, row_digest=row_digest)
+                record.path, record.rows_read = staged.path, staged.rows_read
                 record.reads = () if self._kafka is None else self._kafka.delivered()
-                return staged
+                return staged.batch
 
             self.coordinator.begin(batch, stage, on_delivered=lambda delivered: self._delivered(delivered, record))
             if self._limit is not None:
@@ -163,13 +168,13 @@ class OpenDelivery:
         if delivered.already:
             record.before = delivered
         else:
-            self._report_delivered(delivered, record.reads, record.path)
+            self._report_delivered(delivered, record)
 
     def _finish_replay(self, rows: DataFrame, delivered: Delivered) -> None:
         """Finish a batch that was decided before: compute its state, if the query keeps any, and write nothing."""
         if self._runtime.checkpoint.has_state():
             self._stager.compute_state(rows, delivered)
-        self._report_delivered(delivered, () if self._kafka is None else self._kafka.delivered(), "none")
+        self._report_delivered(delivered, _BatchRecord(reads=() if self._kafka is None else self._kafka.delivered()))
 
     def diagnose(self, error: PenstockError) -> PenstockError:
         """Return `error`, or Fenced if a newer run exists, or InputLost: two drivers may also collide in Spark's checkpoint."""
@@ -300,18 +305,19 @@ class OpenDelivery:
             return plan_adoption(self._runtime, summary)
         return None
 
-    def _report_delivered(self, delivered: Delivered, reads: Sequence[TopicRead], path: str) -> None:
-        warnings = (*delivered.warnings, *self._mirrors.show(reads), *self._release(delivered.batch))
+    def _report_delivered(self, delivered: Delivered, record: _BatchRecord) -> None:
+        warnings = (*delivered.warnings, *self._mirrors.show(record.reads), *self._release(delivered.batch))
         self._report(
             BatchProgress(
                 batch_id=delivered.batch.batch_id,
-                rows_in=delivered.rows_in,
+                rows_out=delivered.rows_in,
+                rows_read=record.rows_read,
                 already=delivered.already,
                 sinks={name: sink_progress(published) for name, published in delivered.sinks.items()},
                 stage_ms=delivered.stage_ms,
                 decide_ms=delivered.decide_ms,
                 publish_ms=delivered.publish_ms,
-                path=path,
+                path=record.path,
                 warnings=warnings,
             )
         )
@@ -333,5 +339,9 @@ class OpenDelivery:
 
     def _report(self, progress: BatchProgress) -> None:
         self.summary = self.summary.plus(progress)
+        _log.info("Pipeline %s: %s.", self._runtime.pipeline, describe(progress))
+        if not self._observers:
+            for warning in progress.warnings:
+                _log.warning("Pipeline %s, batch %d: %s", self._runtime.pipeline, progress.batch_id, warning)
         for observer in self._observers:
             observer(progress)

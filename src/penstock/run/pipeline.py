@@ -8,12 +8,14 @@ from penstock.commit.outcome import Recovered
 from penstock.core.model import BatchId, SinkName, SourceName
 from penstock.core.topics import OpenTransaction
 from penstock.observe.history import HistoryRow
-from penstock.observe.status import PlaceState, Status
+from penstock.observe.last_error import noting_error
+from penstock.observe.status import Status
 from penstock.run import operations
 from penstock.run.assembly import DeliveryPlan
 from penstock.run.continuation import Adoption
 from penstock.run.doctor import Diagnosis, doctor_of, end_transaction
 from penstock.run.operations import Verification
+from penstock.run.startable import require_continued, require_parts
 from penstock.run.status import status_of
 from penstock.spec.pipeline import PipelineSettings
 
@@ -64,14 +66,27 @@ class Pipeline:
         """
         from penstock.run.start import start
 
-        return start(
-            self.settings,
-            self.plan,
-            spark or self.session(),
-            observers=observers,
-            batches=batches,
-            stop_wanted=stop_wanted,
-        )
+        with noting_error(self.settings.home):
+            return start(
+                self.settings,
+                self.plan,
+                spark or self.session(),
+                observers=observers,
+                batches=batches,
+                stop_wanted=stop_wanted,
+            )
+
+    def require_startable(self) -> None:
+        """Look, without Spark, for what would keep a start from working. Raises what the start would raise.
+
+        Costs a second or two. A missing package, input directory or checkpoint are found; a start, and `check`, find more.
+        """
+        require_parts(self.settings, self.plan)
+        require_continued(self.settings, self.plan)
+
+    def require_parts(self) -> None:
+        """Do as `require_startable`, without a look at ledger and checkpoint."""
+        require_parts(self.settings, self.plan)
 
     def session(self) -> "SparkSession":
         """Return the active Spark session, or a new one with the settings of the file and its log in `<home>/spark.log`."""
@@ -99,8 +114,11 @@ class Pipeline:
 
         return explain(self.settings, self.plan, spark or self.session())
 
-    def status(self, *, known: tuple[PlaceState, ...] | None = None) -> Status:
-        """Return where the pipeline stands, beside a running driver or not. `known`: `places` of an earlier status, to reuse."""
+    def status(self, *, known: Status | None = None) -> Status:
+        """Return where the pipeline stands, beside a running driver or not.
+
+        `known`: an earlier status, whose places and waiting files are used instead of another look at them.
+        """
         return status_of(self.plan, known=known)
 
     def history(self, *, batch_id: int | None = None, limit: int | None = None) -> Sequence[HistoryRow]:

@@ -14,10 +14,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.core.model import BatchId, OffsetRange
 from penstock.errors import Fenced, NotPublishedYet, PenstockError, Retryable
 from penstock.observe.history import HistoryRow
+from penstock.observe.last_error import noting_error
 from penstock.observe.progress import RunSummary
 from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of
 from penstock.run.connect import is_of_client, summary_of
 from penstock.run.failure import STOPPED, StopRequested, Undelivered, error_from_exception, error_from_query
+from penstock.run.interrupt import Interrupt
 from penstock.run.operations import history_of, offsets_of
 
 if TYPE_CHECKING:
@@ -54,15 +56,33 @@ class Query:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._streaming, name)
 
+    def __repr__(self) -> str:
+        """Say which pipeline it is, whether it runs, and its newest batch, without an error where Spark is gone."""
+        opened, found = self._delivery.opened, list[str]()
+        try:
+            found.append("running" if self._streaming.isActive else "ended")
+        except Exception:  # noqa: BLE001 - Spark's process is gone, by whichever class that is told
+            found.append("lost")
+        if opened is not None:
+            last = opened.summary.last_batch_id
+            found += [f"generation {opened.coordinator.generation}", "no batch yet" if last is None else f"batch {last}"]
+        return f"<penstock query of pipeline {self._delivery.plan.pipeline!r}: {', '.join(found)}>"
+
     @property
     def isActive(self) -> bool:  # noqa: N802 - Spark's name
         return self._streaming.isActive
 
     def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802 - Spark's name
-        """Wait for the end, at most `timeout` seconds. Return whether the query has ended. Raises what ended it."""
+        """Wait for the end, at most `timeout` seconds. Return whether the query has ended. Raises what ended it.
+
+        Ctrl-C lets the current batch end, stops the query and raises KeyboardInterrupt; the second one raises it at once.
+        """
         deadline = None if timeout is None else time.monotonic() + timeout
-        with self._while_spark_lives():
+        with self._while_spark_lives(), Interrupt() as interrupt:
             while self._streaming.isActive:
+                if interrupt.wanted:
+                    self.stop()
+                    raise KeyboardInterrupt
                 if deadline is not None and time.monotonic() >= deadline:
                     return False
                 self._wait()
@@ -188,7 +208,8 @@ class Query:
         with self._ending:
             if not self._ended:
                 try:
-                    self._finish()
+                    with noting_error(self._delivery.plan.settings.home):
+                        self._finish()
                 except PenstockError as error:
                     self._error = error
                 self._ended = True

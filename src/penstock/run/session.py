@@ -2,6 +2,7 @@
 
 import logging
 import os
+import socket
 import sys
 from collections.abc import Mapping
 from functools import partial
@@ -9,19 +10,22 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pyspark
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from penstock.errors import Failed
+from penstock.errors import Failed, Retryable
 from penstock.run.connect import REMOTE, connect_session
 from penstock.run.java import use_java
 from penstock.run.jvm import QuerySecrets, redactions, secrets_of, start_jvm
 from penstock.source.kafka.connector import PACKAGES, ConnectorMissing, connector_settings, not_found
 from penstock.source.kafka.options import is_kafka
+from penstock.spark.error import read_spark_failure
 from penstock.spec.pipeline import PipelineSettings
 from penstock.support.filesystem_errors import problem_of
 from penstock.support.private_files import make_private_directory, open_private, stderr_to
+from penstock.support.secret import scrub
 
 _CONTEXTS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Loggers that, like py4j's, print tracebacks of errors that Penstock reports in a sentence."""
@@ -88,15 +92,50 @@ def _started(settings: Mapping[str, str], *, log: Path, secrets: QuerySecrets) -
     logging.getLogger("py4j").propagate = False
     for name in _CONTEXTS:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
+    require_master(adding.get("spark.master", ""))
     before = log.stat().st_size if log.exists() else 0
     try:
         with stderr_to(_opened(log)):
             return _created(adding, secrets)
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         missing = not_found(log.read_bytes()[before:].decode(errors="replace"))
         if missing is not None:
             raise missing from error
-        raise Failed(f"Spark did not start: {error}", remedy=f"Its log {log} says why.") from error
+        if _UNRESPONSIVE in log.read_bytes()[before:].decode(errors="replace"):
+            raise _no_master(adding.get("spark.master", ""), "it did not answer to Spark") from error
+        reason = read_spark_failure(scrub(str(error))).sentence
+        raise Failed(f"Spark did not start: {reason}", remedy=f"Its log {log} says why.") from error
+
+
+_MASTER = "spark://"
+_MASTER_PORT = 7077
+_MASTER_ANSWERS_S = 5.0
+_UNRESPONSIVE = "All masters are unresponsive"
+
+
+def require_master(master: str) -> None:
+    """Raise Retryable if no standalone master of the URL answers: Spark would try for two minutes, and then end with a traceback.
+
+    Such a URL names one or several, `spark://one:7077,other:7077`. Others than standalone masters are not looked at.
+    """
+    if not master.startswith(_MASTER):
+        return
+    reason = "it names no host"
+    for named in master.removeprefix(_MASTER).split(","):
+        host, _, port = named.rpartition(":") if ":" in named else (named, "", str(_MASTER_PORT))
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), timeout=_MASTER_ANSWERS_S):
+                return
+        except (OSError, ValueError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+    raise _no_master(master, reason)
+
+
+def _no_master(master: str, reason: str) -> Retryable:
+    return Retryable(
+        f"No Spark master answers at {master}: {reason}.",
+        remedy="Start it, or correct `spark.master` in the pipeline file, such as `local[*]` for this machine alone.",
+    )
 
 
 def _created(settings: Mapping[str, str], secrets: QuerySecrets) -> SparkSession:

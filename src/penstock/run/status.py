@@ -6,10 +6,11 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from threading import Thread
 
-from penstock.commit.publication import continued_decision
+from penstock.commit.publication import continued_decision, decision_in
 from penstock.core.high_water_mark import HighWaterMark
 from penstock.core.model import Finding, PipelineName, Position, SinkName, Summary
 from penstock.errors import PenstockError, Refused
+from penstock.observe.last_error import last_error
 from penstock.observe.status import PlaceState, Status, status
 from penstock.protocols import HasMarker, Ledger, Sink
 from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of, sinks_of
@@ -17,6 +18,7 @@ from penstock.run.continuation import position_of
 from penstock.run.kafka_input import known_topics
 from penstock.run.ledger_match import Place, ledger_mismatch, published_rows, require_marker_not_older
 from penstock.run.runtime import now_ms
+from penstock.run.waiting_files import waiting_files
 from penstock.source.journal.journals import JournalLag, journals_of
 from penstock.source.journal.journals import describe_lag as describe_journal_lag
 from penstock.source.kafka.lag import TopicLag, describe_lag, lag_of
@@ -31,20 +33,43 @@ DELIVERED = "delivered offsets"
 """Subject of the finding that Kafka does not continue what was delivered, so that a start would be refused."""
 
 
-def status_of(plan: DeliveryPlan, *, known: tuple[PlaceState, ...] | None = None) -> Status:
-    """Return where the pipeline stands, at constant cost: by its ledger, its checkpoint, and a look at each place.
+def status_of(plan: DeliveryPlan, *, known: Status | None = None) -> Status:
+    """Return where the pipeline stands: by its ledger, its checkpoint, its input, and a look at each place.
 
-    `known`: the places of an earlier status, to use instead of another look at them.
+    The cost does not depend on how many batches there were, but on the files of file sources: see `waiting_files`. `known`: an
+    earlier status, whose places and waiting files are used instead of another look at them.
     """
     with closing(ledger_of(plan)) as ledger:
         before = ledger.tail()
-        checkpoint = position_of(checkpoint_of(plan))
-        found = status(pipeline=plan.pipeline, ledger=ledger, checkpoint=checkpoint, before=before)
+        checkpoint = checkpoint_of(plan)
+        found = status(pipeline=plan.pipeline, ledger=ledger, checkpoint=position_of(checkpoint), before=before)
+        found = replace(found, last_error=last_error(plan.settings.home))
         if (text := without_ledger(plan.settings)) is not None:
             return replace(found, health="ok", text=text)
         lag = input_lag(plan.settings, ledger, now_ms=now_ms)
-        places = places_of(plan, ledger) if known is None else known
-        return replace(found, lag=lag.topics, journals=lag.journals, lag_unknown=lag.troubles).with_places(places)
+        found = replace(found, lag=lag.topics, journals=lag.journals, lag_unknown=lag.troubles)
+        if known is not None:
+            is_same = known.unsettled == found.unsettled and (known.published is True or not found.is_running)
+            found = replace(found, waiting=known.waiting, waiting_unknown=known.waiting_unknown)
+            return replace(found, lacking=known.lacking if is_same else None).with_places(known.places)
+        files = waiting_files(getattr(plan.settings, "sources", {}), checkpoint)
+        places = places_of(plan, ledger)
+        lacking = None if found.unsettled is None else _lacking(ledger, places)
+        return replace(found, waiting=files.waiting, waiting_unknown=files.unknown, lacking=lacking).with_places(places)
+
+
+def _lacking(ledger: Ledger, places: Sequence[PlaceState]) -> tuple[str, ...] | None:
+    """Return the places that do not show what the newest decision has for them; None if one of them does not tell."""
+    tail = ledger.tail()
+    newest = None if tail is None or tail.summary.decided_at is None else ledger.read(tail.summary.decided_at)
+    if newest is None:
+        return None
+    marks = {(place.sink, place.account): place for place in places if place.state != "unreachable"}
+    wanted = dict.fromkeys((piece.sink, piece.account) for piece in decision_in(newest).staged)
+    if not wanted.keys() <= marks.keys():
+        return None
+    lacking = (place for place in wanted if (marks[place].mark or 0) < newest.position)
+    return tuple(f"{sink} {account}".rstrip() for sink, account in lacking)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

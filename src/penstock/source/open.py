@@ -9,6 +9,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 from penstock.core.model import SourceName
 from penstock.errors import DependencyMissing, Usage
 from penstock.source.guarantee import BINARY_FILE_SCHEMA, INFERENCE_CONF, needs_schema, unknown_format
+from penstock.source.input_path import path_missing
 from penstock.source.journal.journals import is_journal
 from penstock.source.journal.opening import read_journals
 from penstock.source.kafka.connector import ENVIRONMENT, coordinate
@@ -125,10 +126,7 @@ def _with_watermark(frame: DataFrame, name: str, source: Source) -> DataFrame:
 def _explained(name: str, source: Source, spark_error: SparkError, *, version: str) -> Usage | DependencyMissing:
     condition = spark_error.condition or ""
     if condition == "PATH_NOT_FOUND":
-        return Usage(
-            f"sources.{name}.path {source.path} does not exist.",
-            remedy="Create the directory, or correct the path in the pipeline file.",
-        )
+        return path_missing(name, source)
     if condition in _SCHEMA_CONDITIONS and source.schema_ddl is not None and source.table is None:
         return bad_schema(f"sources.{name}.schema", source.schema_ddl, spark_error)
     if condition.endswith("_DATA_SOURCE_NOT_ENABLED"):

@@ -1,9 +1,12 @@
 """Condition, sentence, position and remedy in the text of a Spark exception, without its stack. Works without pyspark."""
 
 import re
+import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+
+from penstock.errors import DependencyMissing
 
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]\s*")
 _POSITION = re.compile(r"line (\d+),? pos (\d+)")
@@ -65,9 +68,23 @@ def read_spark_failure(text: str) -> SparkError:
     return SparkError(message=": ".join(causes)[:_LIMIT], condition=condition)
 
 
+_NO_MODULE = re.compile(r"No module named '(penstock|pyarrow)\b")
+
+
 def lacks_penstock(text: str) -> bool:
-    """Return whether a Python worker of Spark failed because Penstock is not installed there."""
-    return "No module named 'penstock" in text
+    """Return whether a Python worker of Spark failed because Penstock, or pyarrow, which it needs, is not installed there."""
+    return _NO_MODULE.search(text) is not None
+
+
+def penstock_missing(what: str, text: str) -> DependencyMissing:
+    """Return the error for `what`, which failed with `text` since `lacks_penstock` is true of it."""
+    found = _NO_MODULE.search(text)
+    lacking = "pyarrow, which Penstock needs," if found is not None and found[1] == "pyarrow" else "Penstock"
+    return DependencyMissing(
+        f"{what}: {lacking} is not installed where Spark runs Python.",
+        remedy="Install it, of the same version, on every executor and at the server of Spark Connect. On one machine have Spark "
+        f"run the Python that has it, before the session starts: PYSPARK_PYTHON={sys.executable}.",
+    )
 
 
 def _message_in(link: re.Match[str]) -> str:

@@ -14,7 +14,7 @@ from penstock.core.faults import FaultPoint, export_faults, import_faults
 from penstock.core.model import Attempt, BatchId, Generation, SinkName, Staged, new_nonce
 from penstock.errors import PenstockError, StageFailed
 from penstock.protocols import SCHEMA_KEY, Stager, StageWriter, requesting, requests_since, requests_so_far
-from penstock.spark.error import SparkError, read_spark_failure
+from penstock.spark.error import SparkError, lacks_penstock, penstock_missing, read_spark_failure
 from penstock.support.error_transport import errors_through_spark, from_task
 from penstock.support.secret import scrub
 
@@ -194,6 +194,8 @@ def from_spark(cause: Exception) -> PenstockError:
     transported = from_task(str(cause))
     if transported is not None:
         return transported
+    if lacks_penstock(str(cause)):
+        return penstock_missing("Spark could not compute the batch", str(cause))
     spark_error = read_spark_failure(scrub(str(cause)))
     return StageFailed(
         f"Spark could not compute the batch: {spark_error.sentence}",

@@ -1,7 +1,7 @@
 """Transport of an error through Spark, which preserves only its text.
 
-The text is `[penstock Fenced] what happened | what to do [/penstock]`. It takes a task's error to the driver, and a batch's error
-to whoever awaits the query.
+The text is `penstock.errors.Fenced: what happened What to do: the remedy (penstock.errors.Fenced)`: people find it in Spark's
+tracebacks. It takes a task's error to the driver, and a batch's error to whoever awaits the query.
 """
 
 import re
@@ -12,15 +12,17 @@ from urllib.parse import unquote
 from penstock import errors
 from penstock.errors import Failed, PenstockError
 
-_CARRIED = re.compile(r"\[penstock (\w+)\] (.*?) \| (.*?) \[/penstock\]", re.DOTALL)
+_MODULE, _THEN = "penstock.errors.", " What to do: "
+_CARRIED = re.compile(
+    r"penstock\.errors\.(\w+): ((?:(?!penstock\.errors\.).)*?) What to do: (.*?) \(penstock\.errors\.\1\)", re.DOTALL
+)
 _TEXT_LIMIT = 2_000
-_SHIELDED = str.maketrans({letter: f"%{ord(letter):02X}" for letter in "%|[]"})
-"""Delimiters of the encoded text, escaped in a task's messages: these may quote any text of the user's."""
 
 
 def encode_error(error: PenstockError) -> str:
     """Return the text that takes `error` through Spark, shortened: Spark's regular expression overflows on long texts."""
-    return f"[penstock {type(error).__name__}] {error.message[:_TEXT_LIMIT]} | {error.remedy[:_TEXT_LIMIT]} [/penstock]"
+    kind = f"{_MODULE}{type(error).__name__}"
+    return f"{kind}: {error.message[:_TEXT_LIMIT]}{_THEN}{error.remedy[:_TEXT_LIMIT]} ({kind})"
 
 
 def decode_error(text: str) -> PenstockError | None:
@@ -43,8 +45,13 @@ def errors_through_spark() -> Iterator[None]:
     try:
         yield
     except PenstockError as error:
-        shielded = type(error)(error.message.translate(_SHIELDED), remedy=error.remedy.translate(_SHIELDED))
+        shielded = type(error)(_shielded(error.message), remedy=_shielded(error.remedy))
         raise TaskFailed(encode_error(shielded)) from None
+
+
+def _shielded(text: str) -> str:
+    """Return `text` with the delimiters escaped that a task's message may quote from the user's rows."""
+    return text.replace("%", "%25").replace(_MODULE, "penstock%2Eerrors.").replace(_THEN, " What to do%3A ")
 
 
 def from_task(text: str) -> PenstockError | None:

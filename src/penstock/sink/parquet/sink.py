@@ -116,7 +116,8 @@ class ParquetSink:
         }
 
     def check(self) -> Sequence[Finding]:
-        return [finding for area in self._areas(self._pipeline).values() for finding in area.check()]
+        areas = self._areas(self._pipeline)
+        return [replace(finding, account=name) for name, area in areas.items() for finding in area.check()]
 
     def high_water_mark(self, account: AccountName, *, pipeline: PipelineName) -> HighWaterMark | None:
         marker = self._table(account, self._areas(pipeline)[account]).marker()

@@ -1,0 +1,48 @@
+"""What keeps a pipeline from starting and can be seen without Spark, whose start takes most of a minute on a small machine."""
+
+import os
+from contextlib import closing
+
+from penstock.core.guarantee import too_weak
+from penstock.core.model import Guarantee
+from penstock.errors import Refused
+from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of, sinks_of
+from penstock.run.continuation import require_continuation
+from penstock.source.guarantee import source_claims
+from penstock.source.input_path import require_paths
+from penstock.spec.pipeline import PipelineSettings, without_ledger
+
+_SPARK_IS_SET_UP = ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT", "SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
+"""Environment variables by which Spark can be elsewhere, or have another default file system than this machine's."""
+
+_DEFAULT_FILES = ("spark.hadoop.fs.defaultFS", "spark.hadoop.fs.default.name")
+
+
+def require_parts(settings: PipelineSettings, plan: DeliveryPlan) -> None:
+    """Raise DependencyMissing for a sink whose package is not installed, Usage for an input directory that is not there.
+
+    Directories are looked at where Spark will see the same: not at a server of Spark Connect, or with a default file system.
+    """
+    for sink in sinks_of(plan):
+        sink.close()
+    if not any(name in os.environ for name in _SPARK_IS_SET_UP) and not any(key in settings.spark.conf for key in _DEFAULT_FILES):
+        require_paths(settings.sources)
+
+
+def require_continued(settings: PipelineSettings, plan: DeliveryPlan) -> None:
+    """Raise what a start would raise for a checkpoint that does not continue the ledger, and for a ledger that cannot be read.
+
+    A driver that still runs moves both between two reads: then the start itself decides, which fences it first.
+    """
+    replayable = not too_weak(source_claims(settings.sources, {}), Guarantee.EXACTLY_ONCE)
+    if settings.guarantee is not Guarantee.EXACTLY_ONCE or without_ledger(settings) is not None or not replayable:
+        return
+    with closing(ledger_of(plan)) as ledger:
+        tail = ledger.tail()
+        if tail is None:
+            return
+        try:
+            require_continuation(tail.summary, checkpoint_of(plan))
+        except Refused:
+            if ledger.tail() == tail:
+                raise

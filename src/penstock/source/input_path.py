@@ -1,0 +1,26 @@
+"""The path of a file source, looked at before Spark starts."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from penstock.errors import Usage
+from penstock.spec.source import FILE_FORMATS, Source
+
+_PATTERNS = frozenset("*?[]{}\\")
+
+
+def path_missing(name: str, source: Source) -> Usage:
+    """Return the error for a path that is not there."""
+    return Usage(
+        f"sources.{name}.path {source.path} does not exist.",
+        remedy="Create the directory, or correct the path in the pipeline file.",
+    )
+
+
+def require_paths(sources: Mapping[str, Source]) -> None:
+    """Raise Usage for a file source whose local path is not there. Patterns and URLs are Spark's to look up."""
+    for name, source in sources.items():
+        place = (source.path or "").removeprefix("file://")
+        is_plain = place.startswith("/") and not _PATTERNS & set(place) and "%" not in place
+        if source.format in FILE_FORMATS and is_plain and not Path(place).exists():
+            raise path_missing(name, source)

@@ -1,0 +1,184 @@
+"""What needs no Spark is found before Spark starts; and what ended Spark from outside is told as that."""
+
+import json
+import signal
+import socket
+import sys
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from py4j.protocol import Py4JNetworkError
+
+from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
+from penstock.cli.app import main
+from penstock.cli.run import StopSignals, _told_if_spark_was_stopped
+from penstock.commit.outcome import StagedBatch
+from penstock.core.model import Batch, BatchId, OffsetRange, QueryId, SourceName
+from penstock.errors import CheckpointMissing, Failed, Retryable
+from penstock.run import startable
+from penstock.run.assembly import assemble
+from penstock.run.failure import error_from_query, is_spark_gone
+from penstock.run.pipeline import Pipeline
+from penstock.run.runtime import coordinator_of, opened_by_this_process
+from penstock.run.session import require_master
+
+FILE = """\
+pipeline: flights
+home: ./state
+sources: {events: {format: csv, path: ./incoming, schema: id INT}}
+sinks: {table: {type: duckdb, url: 'duckdb:///flights.duckdb', table: flights}}
+"""
+SPARK = ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT", "SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def starts(*_: object) -> None:
+        raise AssertionError("Spark starts")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Pipeline, "session", starts)
+    for name in SPARK:
+        monkeypatch.delenv(name, raising=False)
+    Path("flights.yaml").write_text(FILE)
+
+
+def ended(capsys: pytest.CaptureFixture[str], verb: str) -> tuple[object, str]:
+    with pytest.raises(SystemExit) as ending:
+        main([verb, "flights.yaml"])
+    return ending.value.code, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["run", "check", "explain"])
+def test_a_directory_that_is_not_there(capsys: pytest.CaptureFixture[str], verb: str) -> None:
+    code, err = ended(capsys, verb)
+    assert code == 2
+    assert f"sources.events.path {Path('incoming').resolve()} does not exist." in err
+    Path("incoming").mkdir()
+    assert "Spark starts" in ended(capsys, verb)[1]
+
+
+@pytest.mark.parametrize("elsewhere", [*SPARK, "conf", "pattern", "url"])
+def test_directories_that_only_spark_sees_are_left_to_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, elsewhere: str
+) -> None:
+    conf = "spark: {conf: {spark.hadoop.fs.defaultFS: 'hdfs://name'}}\n"
+    texts = {"conf": FILE + conf, "pattern": FILE.replace("incoming", "in*"), "url": FILE.replace("./incoming", "hdfs://name/in")}
+    if elsewhere in SPARK:
+        monkeypatch.setenv(elsewhere, "x")
+    Path("flights.yaml").write_text(texts.get(elsewhere, FILE))
+    assert "Spark starts" in ended(capsys, "run")[1]
+
+
+@pytest.mark.parametrize("verb", ["run", "check", "explain"])
+def test_a_package_that_is_not_installed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+    Path("incoming").mkdir()
+    for name in ("duckdb", "penstock.sink.duckdb.sink"):
+        monkeypatch.setitem(sys.modules, name, None)
+    code, err = ended(capsys, verb)
+    assert code == 1
+    assert "pip install 'penstock[duckdb]'" in err
+
+
+def deliver() -> Pipeline:
+    """One batch of a query whose checkpoint is not there."""
+    Path("incoming").mkdir()
+    pipeline = Pipeline.from_file("flights.yaml")
+    offsets = (OffsetRange(source=SourceName("events"), start=None, end="1"),)
+    with closing(assemble(pipeline.plan)) as runtime:
+        coordinator = coordinator_of(replace(runtime, sinks=()))
+        coordinator.open(opened_by_this_process(runtime))
+        batch = Batch(query_id=QueryId("query"), batch_id=BatchId(0), offsets=offsets)
+        coordinator.deliver(batch, lambda _: StagedBatch(pieces=(), rows_in=0, schema='{"type":"struct","fields":[]}'))
+    return pipeline
+
+
+def test_a_checkpoint_that_is_not_there_any_more(capsys: pytest.CaptureFixture[str]) -> None:
+    deliver()
+    code, err = ended(capsys, "run")
+    assert code == 3
+    assert "The ledger continues query query with batch 1, but the checkpoint" in err
+    assert "Spark starts" in ended(capsys, "check")[1], "its report has the checkpoint among all the rest"
+    checkpoint = Path("state/checkpoint")
+    for folder in ("offsets", "commits"):
+        (checkpoint / folder).mkdir(parents=True)
+        (checkpoint / folder / "0").write_text("v1\n{}\n-")
+    (checkpoint / "metadata").write_text(json.dumps({"id": "query"}))
+    assert "Spark starts" in ended(capsys, "run")[1]
+
+
+def test_a_checkpoint_and_a_ledger_that_a_running_driver_moves_are_left_to_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = deliver()
+
+    def refused(*_: object) -> None:
+        with closing(assemble(pipeline.plan)) as runtime:
+            coordinator_of(replace(runtime, sinks=())).open(opened_by_this_process(runtime))
+        raise CheckpointMissing("It is not there.", remedy="Put it back.")
+
+    monkeypatch.setattr(startable, "require_continuation", refused)
+    pipeline.require_startable()
+
+
+@pytest.mark.parametrize("changed", ["guarantee: at_least_once\n", "trigger: {continuous: 1s}\nguarantee: at_least_once\n"])
+def test_a_checkpoint_that_need_not_continue_the_ledger(changed: str) -> None:
+    deliver()
+    Path("flights.yaml").write_text(FILE + changed)
+    Pipeline.from_file("flights.yaml").require_startable()
+
+
+def test_a_master_that_does_not_answer_is_told_before_java_starts() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        require_master(f"spark://127.0.0.1:{port}")
+        require_master(f"spark://127.0.0.1:1,127.0.0.1:{port}")
+    with pytest.raises(Retryable, match=rf"No Spark master answers at spark://127.0.0.1:{port}: Connection refused") as refused:
+        require_master(f"spark://127.0.0.1:{port}")
+    assert "local[*]" in refused.value.remedy
+    for other in ("", "local[2]", "yarn", "k8s://https://127.0.0.1:1"):
+        require_master(other)
+    for wrong in ("spark://", "spark://h:x", "spark://127.0.0.1:99999"):
+        with pytest.raises(Retryable, match="No Spark master answers"):
+            require_master(wrong)
+
+
+def of(error: Exception, cause: BaseException | None) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+GONE = of(Failed("The start failed.", remedy="Mend it."), Py4JNetworkError("Answer from Java side is empty"))
+
+
+@pytest.mark.parametrize(
+    ("error", "gone"),
+    [
+        (ConnectionRefusedError(111, "refused"), True),
+        (GONE, True),
+        (RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited"), True),
+        (of(Failed("x", remedy="y"), ValueError("z")), False),
+    ],
+)
+def test_an_error_tells_whether_sparks_java_is_gone(error: Exception, *, gone: bool) -> None:
+    assert is_spark_gone(error) is gone
+
+
+def test_a_signal_that_ended_java_too_is_told_as_a_stop(capsys: pytest.CaptureFixture[str]) -> None:
+    with StopSignals(lambda: None) as stop:
+        with pytest.raises(Failed), _told_if_spark_was_stopped(stop):
+            raise GONE
+        signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(ValueError, match="another"), _told_if_spark_was_stopped(stop):
+            raise ValueError("another error")
+        assert capsys.readouterr().err == ""
+        with pytest.raises(Exception, match="143") as exited, _told_if_spark_was_stopped(stop):
+            raise GONE
+    assert exited.value.exit_code == 143  # type: ignore[attr-defined]
+    assert "KillMode=mixed" in capsys.readouterr().err
+
+
+def test_a_thread_of_spark_without_stack_is_told_with_the_setting_that_helps(tmp_path: Path) -> None:
+    text = "[STREAM_FAILED] java.lang.StackOverflowError\n\tat java.base/java.util.regex.Pattern$GroupTail.match(Unknown Source)"
+    error = error_from_query(text, checkpoint=SparkCheckpoint(tmp_path))
+    assert "-Xss16m" in error.remedy
