@@ -15,7 +15,21 @@ Every file with the first sentence of its docstring, in the order of [the map](.
 """
 ORDER = (
     *("", "core", "spec", "source", "transform", "stage", "commit", "ledger", "sink"),
-    *("blob", "journal", "kafka", "sql", "registry", "spark", "support", "checkpoint", "observe", "run", "testing", "cli"),
+    *(
+        "blob",
+        "journal",
+        "kafka",
+        "sql",
+        "registry",
+        "spark",
+        "support",
+        "checkpoint",
+        "observe",
+        "receive",
+        "run",
+        "testing",
+        "cli",
+    ),
 )
 
 

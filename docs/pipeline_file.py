@@ -11,6 +11,7 @@ from penstock.spec.kafka import Kafka, RecordValue
 from penstock.spec.location import Account, Checkpoint, LedgerPlace, Quarantine, Route, SpoolPlace
 from penstock.spec.maintenance import Compact, DeltaMaintenance, IcebergMaintenance
 from penstock.spec.pipeline import PipelineSettings, Spark, Transform, Trigger
+from penstock.spec.receive import HttpListener, Receive, ServerTls, TcpListener
 from penstock.spec.registry import Coded, Decode, DecodedValue, Encode, Registry
 from penstock.spec.settings import Settings
 from penstock.spec.sink import PLANNED, SUPPORTED, Console, Memory, Parquet, PythonSink
@@ -31,6 +32,10 @@ _SECTIONS: Final[tuple[tuple[str, type[Settings]], ...]] = (
     ("`sources.<name>.decode.value`", DecodedValue),
     ("`sources.<name>.decode.key`", Coded),
     ("`sources.<name>.decode.registry`", Registry),
+    ("`receive`", Receive),
+    ("`receive.http`", HttpListener),
+    ("`receive.tcp`", TcpListener),
+    ("`receive.http.tls`, `receive.tcp.tls`", ServerTls),
     ("`transform`", Transform),
     ("`sinks.<name>` with `type: parquet`", Parquet),
     ("`sinks.<name>.accounts.<name>`", Account),

@@ -6,6 +6,7 @@ JOURNAL = "src/penstock/journal/journal.py"
 RECOVERY = "src/penstock/journal/recovery.py"
 STREAM = "src/penstock/source/journal/stream.py"
 SOURCE = "tests/unit/test_journal_source.py"
+RECEIVER = "tests/live/test_receiver.py"
 UNIT = "tests/unit/test_journal.py"
 READERS = "tests/unit/test_journal_readers.py"
 CRASHES = "tests/unit/test_journal_crashes.py"
@@ -188,5 +189,21 @@ MUTANTS_OF_THE_JOURNAL = (
         find="_release(settings, home, extent.journal_id, needed[extent.journal_id])",
         replace="_release(settings, home, extent.journal_id, extent.next)",
         tests=(f"{SOURCE}::test_what_is_published_is_released_and_lag_is_counted",),
+    ),
+    Mutant(
+        bug=26,
+        name="a-receiver-lets-everybody-in",
+        file="src/penstock/receive/http.py",
+        find="        return not self._expected or any(",
+        replace="        return True or any(",
+        tests=(f"{RECEIVER}::test_only_who_shows_the_token_or_the_password_gets_in_and_tls_hides_it",),
+    ),
+    Mutant(
+        bug=26,
+        name="a-line-is-answered-before-it-is-durable",
+        file="src/penstock/receive/tcp.py",
+        find="        [receipt] = await receipts\n",
+        replace="        receipts.cancel()\n        return b'OK 0\\n'\n        [receipt] = await receipts\n",
+        tests=(f"{RECEIVER}::test_lines_are_answered_in_order_once_they_are_durable",),
     ),
 )

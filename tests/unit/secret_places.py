@@ -89,7 +89,11 @@ LOCAL = "type: sqlite, url: 'sqlite:///w.db', table: t"
 UPSERT = f"{LOCAL}, write: upsert, key: [value]"
 TWO = "type: parquet, accounts: {a: ./a, b: ./b}"
 
+RECEIVE = "journal: ./journal, http: {listen: '127.0.0.1:0'"
+
 PLACES = {
+    "token of a receiver": top(f"receive: {{{RECEIVE}, token: SECRET}}}}", "_Listener.token"),
+    "password of a receiver": top(f"receive: {{{RECEIVE}, user: u, password: SECRET}}}}", "HttpListener.password"),
     "spark.conf": Place(
         text=TOP + "spark: {conf: {spark.own: '${S}', spark.my.password: SECRET}}\n" + SOURCE + SINK, fields=["Spark.conf"]
     ),
@@ -242,6 +246,8 @@ NAMES = frozenset({
     *("DeliverySettings.pipeline", "DeliverySettings.home", "Spark.master", "Spark.packages", "Transform.python"),
     *("Source.format", "Source.table", "Source.mirror_offsets_to", "Watermark.column", "Coded.subject"),
     *("DecodedValue.semantic_types", "DecodedValue.unavailable_value"),
+    *("Receive.journal", "Receive.copy_to", "_Listener.listen", "HttpListener.user"),
+    *("ServerTls.certificate_file", "ServerTls.key_file"),
     *("Registry.user", "Registry.ca_file", "Registry.certificate_file", "Registry.key_file"),
     *("TakesRows.exclude", "Parquet.unrouted", "Parquet.partition_by", "Route.column", "Route.hash"),
     *("LakeTable.key", "LakeTable.partition_by", "Iceberg.catalog_name", "UpsertsNewest.sequence_by"),

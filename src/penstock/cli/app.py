@@ -20,6 +20,7 @@ from penstock.cli import (
     journal,
     metrics,
     operate,
+    receive,
     run,
     status,
     verify,
@@ -89,7 +90,7 @@ _journal.command()(journal.trim)
 
 for _panel, _verbs in (
     ("Begin", (init.init, check.check, check.explain)),
-    ("Run", (run.run,)),
+    ("Run", (run.run, receive.receive)),
     ("Look", (status.status, status.watch, contents.files, history.history, history.offsets, verify.verify, doctor.doctor)),
     ("Observe", (metrics.metrics,)),
     ("Repair", (operate.recover, operate.adopt, operate.sweep)),

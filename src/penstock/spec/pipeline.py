@@ -24,6 +24,7 @@ from penstock.spec.location import (
     SpoolPlace,
 )
 from penstock.spec.place import Directory
+from penstock.spec.receive import Receive
 from penstock.spec.scalar import Duration, Name, PythonName, ViewName
 from penstock.spec.settings import OneKey, Settings
 from penstock.spec.sink import GivenSink, Sink
@@ -31,7 +32,7 @@ from penstock.spec.source import Options, Source
 from penstock.spec.sql import SQL
 
 _ORDER = (
-    "pipeline", "home", "guarantee", "spark", "sources", "transform", "sinks", "quarantine",
+    "pipeline", "home", "guarantee", "spark", "receive", "sources", "transform", "sinks", "quarantine",
     "output_mode", "trigger", "checkpoint", "ledger", "spool", "publish_behind", "retry_timeout",
 )  # fmt: skip
 OutputMode = Literal["append", "update", "complete"]
@@ -185,6 +186,9 @@ class PipelineSettings(DeliverySettings):
     """The whole pipeline file, checked, with every path made absolute and every default filled in."""
 
     spark: Spark = Field(default_factory=Spark, description="What to add to the Spark session.")
+    receive: Receive | None = Field(
+        default=None, description="What `penstock receive` listens on; the pipeline itself reads the journal by a source."
+    )
     sources: Mapping[ViewName, Source] = Field(
         min_length=1,
         description="Name of each source and its settings. Their number and order are kept for the life of the checkpoint.",
@@ -217,6 +221,7 @@ class PipelineSettings(DeliverySettings):
             sinks: Mapping[str, GivenSink],
             guarantee: Guarantee | Literal["exactly_once", "at_least_once"] = Guarantee.EXACTLY_ONCE,
             spark: Spark | Mapping[str, Any] = ...,
+            receive: Receive | Mapping[str, Any] | None = None,
             transform: Transform | Mapping[str, Any] | None = None,
             quarantine: Quarantine | _Place | None = None,
             output_mode: OutputMode = "append",

@@ -1,0 +1,122 @@
+"""`POST /events` and `GET /health` over HTTP, by aiohttp. An answer with sequence numbers means that the events are durable."""
+
+import asyncio
+import hmac
+import logging
+import ssl
+from base64 import b64encode
+
+from aiohttp import web
+
+from penstock.errors import PenstockError, Retryable, Usage
+from penstock.journal.group import GroupWriter
+from penstock.journal.producers import NumberOutOfOrder
+from penstock.receive.request import TooLarge, decompressed, events_of, request_of
+from penstock.receive.tls import context_of
+from penstock.spec.receive import HttpListener
+
+RETRY_AFTER_S = 1
+_STOP_S = 30.0
+_IDLE_S = 75.0
+_LARGEST_HEADERS = 16_384
+_RETRY = {"Retry-After": str(RETRY_AFTER_S)}
+
+
+class HttpReceiver:
+    """Listens while it is started; `stop` lets requests that were read be answered."""
+
+    def __init__(self, settings: HttpListener, writer: GroupWriter) -> None:
+        self._settings, self._writer = settings, writer
+        self._expected = _logins(settings)
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> str:
+        """Begin to listen; return the address. Raises OSError, Usage."""
+        logging.getLogger("aiohttp").setLevel(logging.CRITICAL)  # it logs what clients do wrong, who are told
+        application = web.Application(client_max_size=self._settings.max_body)
+        application.router.add_post("/events", self._receive)
+        application.router.add_get("/health", self._health)
+        self._runner = web.AppRunner(
+            application,
+            access_log=None,
+            handle_signals=False,
+            shutdown_timeout=_STOP_S,
+            keepalive_timeout=_IDLE_S,
+            max_line_size=_LARGEST_HEADERS,
+            max_field_size=_LARGEST_HEADERS,
+            handler_cancellation=False,
+            auto_decompress=False,
+        )
+        await self._runner.setup()
+        host, _, port = self._settings.listen.rpartition(":")
+        context: ssl.SSLContext | None = context_of(self._settings.tls)
+        await web.TCPSite(self._runner, host.strip("[]"), int(port), ssl_context=context).start()
+        return "{}:{}".format(*self._runner.addresses[0][:2])
+
+    async def stop(self) -> None:
+        """Listen no more, and answer what was read."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _health(self, _: web.Request) -> web.Response:
+        failure = self._writer.failure
+        if failure is not None:
+            return web.json_response({"ok": False, "error": failure.message}, status=503)
+        return web.json_response({"ok": True})
+
+    async def _receive(self, request: web.Request) -> web.Response:
+        if not self._is_allowed(request):
+            kind = "Bearer" if self._settings.token else "Basic"
+            return _refused(401, "Wrong or missing credentials.", headers={"WWW-Authenticate": kind})
+        if self._is_crowded():
+            return _refused(429, "Too many connections.", headers={**_RETRY, "Connection": "close"})
+        try:
+            body = await asyncio.wait_for(request.read(), self._settings.body_timeout / 1000)
+        except web.RequestPayloadError:
+            return _refused(400, "The body did not arrive as its headers say.", headers={"Connection": "close"})
+        except asyncio.TimeoutError:
+            return _refused(408, "The request took too long to arrive.", headers={"Connection": "close"})
+        return await self._answered(request, body)
+
+    async def _answered(self, request: web.Request, body: bytes) -> web.Response:
+        try:
+            body = decompressed(body, request.headers.get("Content-Encoding"), most_bytes=self._settings.max_body)
+            parsed = request_of(request.headers.items(), body, content_type=request.content_type, remote=_remote(request))
+            receipts = await asyncio.wrap_future(self._writer.submit(events_of(parsed)))
+        except TooLarge as error:
+            return _refused(413, str(error))
+        except NumberOutOfOrder as error:
+            return _refused(409, str(error))
+        except Usage as error:
+            return _refused(400, str(error))
+        except Retryable as error:
+            return _refused(429, str(error), headers=_RETRY)
+        except PenstockError as error:
+            return _refused(503, str(error), headers=_RETRY)
+        repeats = sum(receipt.is_repeat for receipt in receipts)
+        return web.json_response({"sequences": [receipt.sequence for receipt in receipts], "repeats": repeats})
+
+    def _is_allowed(self, request: web.Request) -> bool:
+        given = request.headers.get("Authorization", "").encode("utf-8", "surrogateescape")
+        return not self._expected or any(hmac.compare_digest(given, each) for each in self._expected)
+
+    def _is_crowded(self) -> bool:
+        server = None if self._runner is None else self._runner.server
+        return server is not None and len(server.connections) > self._settings.max_connections
+
+
+def _logins(settings: HttpListener) -> tuple[bytes, ...]:
+    """Return the values of `Authorization` that are let in; none if everybody is."""
+    found = [f"Bearer {settings.token}".encode()] if settings.token is not None else []
+    if settings.user is not None:
+        found.append(b"Basic " + b64encode(f"{settings.user}:{settings.password}".encode()))
+    return tuple(found)
+
+
+def _remote(request: web.Request) -> str | None:
+    found = None if request.transport is None else request.transport.get_extra_info("peername")
+    return None if not found else f"{found[0]}:{found[1]}"
+
+
+def _refused(status: int, error: str, *, headers: dict[str, str] | None = None) -> web.Response:
+    return web.json_response({"error": error}, status=status, headers=headers)

@@ -1,0 +1,112 @@
+"""Runs a receiver: its journal, its listeners, and their end, at which nothing that was read is left without an answer."""
+
+import asyncio
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from penstock.errors import DependencyMissing, Failed, PenstockError
+from penstock.journal.group import GroupLimits, GroupWriter
+from penstock.journal.journal import Journal, JournalLimits
+from penstock.receive.tcp import TcpReceiver
+from penstock.spec.receive import HttpListener, Receive
+from penstock.support.filesystem_errors import problem_of
+
+_LOOK_S = 0.2
+_US_PER_MS = 1_000
+
+
+class Listener(Protocol):
+    """What takes events from clients by one protocol."""
+
+    async def start(self) -> str:
+        """Begin to listen; return the address. Raises OSError, Usage."""
+        ...
+
+    async def stop(self) -> None:
+        """Listen no more, and answer what was read."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listening:
+    """A receiver that is ready. `addresses` has `http`, `tcp` or both; `next` is the number of its next event."""
+
+    journal: str
+    next: int
+    addresses: Mapping[str, str]
+
+
+def receive(settings: Receive, *, ready: Callable[[Listening], None]) -> None:
+    """Receive until SIGTERM or SIGINT. Raises what opens the journal, and Failed if its disk failed."""
+    opened = [_journal(settings)]
+    first = opened[0].next
+    writer = GroupWriter(lambda: opened.pop() if opened else _journal(settings), GroupLimits(linger_s=settings.linger / 1000))
+    try:
+        asyncio.run(_serve(settings, writer, lambda addresses: ready(_listening(settings, first, addresses))))
+    finally:
+        writer.close()
+    if writer.failure is not None:
+        raise writer.failure
+
+
+def _listening(settings: Receive, first: int, addresses: Mapping[str, str]) -> Listening:
+    return Listening(journal=settings.journal, next=first, addresses=addresses)
+
+
+def _journal(settings: Receive) -> Journal:
+    limits = JournalLimits(
+        segment_bytes=settings.segment_size,
+        most_bytes=settings.max_size,
+        oldest_us=None if settings.max_age is None else settings.max_age * _US_PER_MS,
+        least_free_bytes=settings.least_free,
+        keep_us=settings.keep * _US_PER_MS,
+    )
+    copy = None if settings.copy_to is None else Path(settings.copy_to)
+    return Journal(Path(settings.journal), now_us=lambda: time.time_ns() // 1_000, copy=copy, limits=limits)
+
+
+async def _serve(settings: Receive, writer: GroupWriter, ready: Callable[[Mapping[str, str]], None]) -> None:
+    wanted = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, wanted.set)
+    listeners: dict[str, Listener] = {
+        **({} if settings.http is None else {"http": _http(settings.http, writer)}),
+        **({} if settings.tcp is None else {"tcp": TcpReceiver(settings.tcp, writer)}),
+    }
+    try:
+        ready({name: await _started(name, listener) for name, listener in listeners.items()})
+        while not wanted.is_set() and writer.failure is None:
+            try:
+                await asyncio.wait_for(wanted.wait(), _LOOK_S)
+            except asyncio.TimeoutError:
+                continue
+    finally:
+        await asyncio.gather(*(listener.stop() for listener in listeners.values()))
+
+
+async def _started(name: str, listener: "Listener") -> str:
+    try:
+        return await listener.start()
+    except PenstockError:
+        raise
+    except OSError as error:
+        raise Failed(
+            f"The receiver cannot listen at receive.{name}.listen: {error.strerror or problem_of(error).reason}.",
+            remedy="Stop what listens there, or name another address.",
+        ) from error
+
+
+def _http(settings: HttpListener, writer: GroupWriter) -> "Listener":
+    try:
+        from penstock.receive.http import HttpReceiver  # noqa: PLC0415 - whether its package is installed is the question
+    except ImportError as cause:
+        raise DependencyMissing(
+            "receive.http needs the package aiohttp, which is not installed.",
+            remedy="Install it: pip install 'penstock[receive]'.",
+        ) from cause
+    return HttpReceiver(settings, writer)

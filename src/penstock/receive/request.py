@@ -1,0 +1,121 @@
+"""What a client's request holds: events, in the forms that clients send them."""
+
+import json
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from penstock.errors import Usage
+from penstock.journal.event import Event
+
+KEY, PRODUCER, NUMBER, HEADER = "Penstock-Key", "Penstock-Producer", "Penstock-Sequence", "Penstock-Header-"
+_GZIP = 31
+LINES, ARRAY = "application/x-ndjson", "application/json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One HTTP request. `number` is that of its first event; the next ones follow it."""
+
+    content_type: str
+    body: bytes
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes], ...] = ()
+    producer: str | None = None
+    number: int | None = None
+    remote: str | None = None
+
+
+class TooLarge(Usage):
+    """A request has more bytes than may be."""
+
+
+def decompressed(body: bytes, encoding: str | None, *, most_bytes: int) -> bytes:
+    """Return a request's body without its encoding. Raises TooLarge before it takes more memory than `most_bytes`, Usage."""
+    if encoding is None or encoding.lower() == "identity":
+        return body
+    if encoding.lower() != "gzip":
+        raise Usage(f"The body has the encoding {encoding[:40]!r}.", remedy="Send it as it is, or by gzip.")
+    stream = zlib.decompressobj(_GZIP)
+    try:
+        data = stream.decompress(body, most_bytes + 1)
+    except zlib.error as error:
+        raise Usage(f"The body is no gzip: {error}.", remedy="Compress it again.") from None
+    if len(data) > most_bytes:
+        raise TooLarge(f"The request has more than {most_bytes} bytes.", remedy="Send it in parts.")
+    if not stream.eof or stream.unused_data:
+        raise Usage("The body is no gzip of one part: it is cut, or more follows.", remedy="Compress it again.")
+    return data
+
+
+def request_of(headers: Iterable[tuple[str, str]], body: bytes, *, content_type: str, remote: str | None) -> Request:
+    """Return the request with such HTTP headers. Raises Usage."""
+    given = list(headers)
+    named = {name.lower(): value for name, value in given}
+    key = named.get(KEY.lower())
+    number = named.get(NUMBER.lower())
+    if number is not None and not (number.isdecimal() and number.isascii() and PRODUCER.lower() in named):
+        raise Usage(
+            f"{NUMBER} should be a whole number beside {PRODUCER}.", remedy="Number the events of a producer 1, 2, 3, and so on."
+        )
+    own = [(name[len(HEADER) :], value) for name, value in given if name.lower().startswith(HEADER.lower())]
+    return Request(
+        content_type=content_type.lower(),
+        body=body,
+        key=None if key is None else _bytes(key),
+        headers=tuple((name, _bytes(value)) for name, value in own),
+        producer=named.get(PRODUCER.lower()),
+        number=None if number is None else int(number),
+        remote=remote,
+    )
+
+
+def events_of(request: Request) -> Sequence[Event]:
+    """Return the events of a request, one at least: lines, the elements of an array, or its body as it is. Raises Usage."""
+    values = _values(request)
+    if not values:
+        raise Usage("The request has no event.", remedy="Send a body; with an array or lines, one of them at least.")
+    first = Event(
+        value=b"",
+        key=request.key,
+        headers=request.headers,
+        producer=request.producer,
+        number=request.number,
+        remote=request.remote,
+    )
+    if request.number is None:
+        return [replace(first, value=value) for value in values]
+    return [replace(first, value=value, number=request.number + at) for at, value in enumerate(values)]
+
+
+def numbered_event(line: bytes, *, remote: str | None) -> Event:
+    """Return the event in a line `PRODUCER NUMBER VALUE`. Raises Usage."""
+    producer, _, rest = line.partition(b" ")
+    number, _, value = rest.partition(b" ")
+    if not producer or not number.isdigit():
+        raise Usage("A line should be PRODUCER NUMBER VALUE.", remedy="Number the lines of a producer 1, 2, 3, and so on.")
+    return Event(value=value, producer=_text(producer), number=int(number), remote=remote)
+
+
+def _values(request: Request) -> list[bytes]:
+    if request.content_type == LINES:
+        return [line for line in (each.rstrip(b"\r") for each in request.body.split(b"\n")) if line]
+    if request.content_type == ARRAY and request.body.lstrip()[:1] == b"[":
+        try:
+            found = json.loads(request.body)
+        except (ValueError, RecursionError) as error:
+            raise Usage(f"The body is no array of JSON: {error}.", remedy="Correct it; nothing of it was taken.") from None
+        return [json.dumps(each, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass") for each in found]
+    return [request.body] if request.body else []
+
+
+def _bytes(text: str) -> bytes:
+    """Return the bytes of a header, which HTTP servers decode as UTF-8 with what is not escaped."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise Usage("The name of a producer should be UTF-8.", remedy="Give it another name.") from None

@@ -1,0 +1,170 @@
+"""Settings of `penstock receive`: what it listens on, and the journal that it writes."""
+
+import re
+from collections.abc import Mapping
+from os import PathLike
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
+from typing_extensions import Self
+
+from penstock.spec.complaint import Complaint, complaint_error, complaints_error
+from penstock.spec.place import Directory, FilePath
+from penstock.spec.scalar import Duration, Size
+from penstock.spec.settings import Settings
+from penstock.support.secret import Secret, remember
+
+_LISTEN = re.compile(r"([\w.-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})")
+_HIGHEST_PORT = 65_535
+_MB = 1_000_000
+
+
+def _listen(value: str) -> str:
+    found = _LISTEN.fullmatch(value)
+    if found is None or int(found[2]) > _HIGHEST_PORT:
+        raise complaint_error("should be HOST:PORT", remedy="Write 127.0.0.1:8080, or 0.0.0.0:8080 for every address.")
+    return value
+
+
+Listen = Annotated[str, AfterValidator(_listen), WithJsonSchema({"type": "string", "examples": ["127.0.0.1:8080"]})]
+"""An address and a port; port 0 takes a free one."""
+
+
+class ServerTls(Settings):
+    """The certificate that clients see."""
+
+    certificate_file: FilePath = Field(description="PEM file with the certificate, and those between it and its authority.")
+    key_file: FilePath = Field(description="PEM file with its key, without a password.")
+
+    if TYPE_CHECKING:
+
+        def __init__(self, *, certificate_file: str | PathLike[str], key_file: str | PathLike[str]) -> None: ...
+
+
+class _Listener(Settings):
+    listen: Listen = Field(description="`HOST:PORT`; port 0 takes a free one.")
+    token: str | None = Field(default=None, min_length=1, description="What clients must show, as `${VARIABLE}`.")
+    tls: ServerTls | None = Field(default=None, description="Without it, what clients send is not encrypted.")
+    max_connections: int = Field(default=1_000, ge=1, description="Clients at a time; more are turned away.")
+
+    @model_validator(mode="after")
+    def _secrets_are_remembered(self) -> Self:
+        for secret in (self.token, getattr(self, "password", None)):
+            if secret is not None:
+                remember(Secret(secret))
+        return self
+
+
+class HttpListener(_Listener):
+    """Events by `POST /events`: one, lines of JSON, or an array of JSON, also compressed by gzip."""
+
+    user: str | None = Field(default=None, min_length=1, description="For HTTP basic authentication; with `password`.")
+    password: str | None = Field(default=None, min_length=1, description="As `${VARIABLE}`.")
+    max_body: Size = Field(default=16 * _MB, description="Largest request, decompressed.", json_schema_extra={"default": "16MB"})
+    body_timeout: Duration = Field(
+        default=30_000, description="How long a client may take to send a request.", json_schema_extra={"default": "30s"}
+    )
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            listen: str,
+            token: str | None = None,
+            tls: ServerTls | Mapping[str, Any] | None = None,
+            max_connections: int = 1_000,
+            user: str | None = None,
+            password: str | None = None,
+            max_body: int | str = ...,
+            body_timeout: int | str = ...,
+        ) -> None: ...
+
+    @model_validator(mode="after")
+    def _whole_login(self) -> Self:
+        if (self.user is None) != (self.password is None):
+            raise complaint_error("has one of user and password", remedy="Give both, or a token.")
+        return self
+
+
+class TcpListener(_Listener):
+    """Events as lines of text; each is answered with a line once it is durable."""
+
+    numbered: bool = Field(
+        default=False, description="Lines are `PRODUCER NUMBER VALUE`: what a producer sends again is recognised."
+    )
+    max_line: Size = Field(default=_MB, description="Longest line.", json_schema_extra={"default": "1MB"})
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            listen: str,
+            token: str | None = None,
+            tls: ServerTls | Mapping[str, Any] | None = None,
+            max_connections: int = 1_000,
+            numbered: bool = False,
+            max_line: int | str = ...,
+        ) -> None: ...
+
+
+class Receive(Settings):
+    """What `penstock receive` listens on, and where it makes events durable before it acknowledges them."""
+
+    journal: Directory = Field(description="Directory of the journal. A receiver writes one; a source reads it by its path.")
+    copy_to: Directory | None = Field(
+        default=None, description="A second directory, best on another disk, that has every event before it is acknowledged."
+    )
+    http: HttpListener | None = Field(default=None, description="Listen for HTTP.")
+    tcp: TcpListener | None = Field(default=None, description="Listen for lines of text.")
+    segment_size: Size = Field(
+        default=64 * _MB, description="Bytes after which a segment is sealed.", json_schema_extra={"default": "64MB"}
+    )
+    max_size: Size = Field(
+        default=16_000 * _MB,
+        description="Bytes that the journal may have; then events are refused until readers released some.",
+        json_schema_extra={"default": "16GB"},
+    )
+    max_age: Duration | None = Field(
+        default=None, description="How long events may wait for their readers before new ones are refused."
+    )
+    keep: Duration = Field(
+        default=0, description="How long released segments are kept all the same.", json_schema_extra={"default": "0s"}
+    )
+    least_free: Size = Field(
+        default=64 * _MB,
+        description="Bytes that stay free on the disk; then events are refused.",
+        json_schema_extra={"default": "64MB"},
+    )
+    linger: Duration = Field(
+        default=0,
+        description="How long events wait for others with which they share an fsync. Under load they share it anyway.",
+        json_schema_extra={"default": "0s"},
+    )
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            journal: str | PathLike[str],
+            copy_to: str | PathLike[str] | None = None,
+            http: HttpListener | Mapping[str, Any] | None = None,
+            tcp: TcpListener | Mapping[str, Any] | None = None,
+            segment_size: int | str = ...,
+            max_size: int | str = ...,
+            max_age: int | str | None = None,
+            keep: int | str = ...,
+            least_free: int | str = ...,
+            linger: int | str = ...,
+        ) -> None: ...
+
+    @model_validator(mode="after")
+    def _listens(self) -> Self:
+        if self.http is None and self.tcp is None:
+            raise complaint_error("has neither http nor tcp", remedy="Add http: {listen: 127.0.0.1:8080}.")
+        if self.copy_to == self.journal:
+            same = Complaint(message="is the journal itself", remedy="Name a directory on another disk.", at=("copy_to",))
+            raise complaints_error([same])
+        return self
