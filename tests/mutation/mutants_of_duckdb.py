@@ -101,8 +101,8 @@ MUTANTS_OF_DUCKDB = (
         bug=35,
         name="the-key-of-a-decision-is-the-one-that-is-configured-now",
         file=PUBLICATION,
-        find="write=write, key=key, merge",
-        replace="write=write, merge",
+        find="        write=write,\n        key=key,\n",
+        replace="        write=write,\n",
         tests=(f"{OF_DECIDED}::test_the_key_of_the_decision_counts[sqlite]",),
     ),
     Mutant(

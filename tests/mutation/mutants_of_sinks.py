@@ -53,8 +53,8 @@ MUTANTS_OF_SINKS = (
         bug=7,
         name="rows-that-delete-do-not-count-as-displaced",
         file="src/penstock/sink/sqlite/load.py",
-        find="displaced=displaced + deleting)",
-        replace="displaced=displaced)",
+        find="Loaded(rows=upserted, displaced=displaced).leaving_out(deleting)",
+        replace="Loaded(rows=upserted + deleting.rows, displaced=displaced)",
         tests=(f"{OF_WRITES}::test_the_marker_counts_what_is_there_through_any_history[delete]",),
     ),
     Mutant(
