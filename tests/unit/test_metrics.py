@@ -24,12 +24,14 @@ from penstock.cli.app import main
 from penstock.core.model import PipelineName, SinkName, SourceName
 from penstock.errors import Retryable, Usage
 from penstock.ledger.open import open_ledger
+from penstock.observe.driver import Driver
 from penstock.observe.endpoint import server_of
 from penstock.observe.listening import Listening, address_of
 from penstock.observe.metrics import Look, StatusCollector
-from penstock.observe.status import PlaceState, Status
+from penstock.observe.status import PlaceState, Status, WaitingFiles
 from penstock.observe.status_reader import PLACES_EVERY_S, StatusReader
 from penstock.run.pipeline import Pipeline
+from penstock.source.journal.journals import JournalLag
 from penstock.source.kafka.lag import TopicLag
 from penstock.testing.entries import decided_entry, opened_entry
 
@@ -115,7 +117,8 @@ def test_prometheus_reads_where_the_pipeline_stands(file: Path) -> None:
     }
     assert found["penstock_generation", ""] == 1
     assert found["penstock_decided_batch_id", ""] == 2
-    assert found["penstock_decision_unsettled", ""] == 1
+    assert found["penstock_newest_batch_published", ""] == 0
+    assert ("penstock_driver_running", "") not in found
     assert found["penstock_ledger_position", ""] == 4
     assert found["penstock_sink_rows_total", "EWR lake"] == 60
     assert found["penstock_sink_files_total", "EWR lake"] == 3
@@ -209,19 +212,50 @@ def lag(**changed: Any) -> TopicLag:
 def test_lag_is_in_records_and_seconds(file: Path) -> None:
     status = Pipeline.from_file(file).status()
     idle = lag(topic="idle", records=0, behind_ms=None, loss_in_ms=None)
-    status = replace(status, lag=(lag(lost=3), idle), lag_unknown=("Kafka does not answer.",))
+    source = SourceName("orders")
+    journal = JournalLag(source=source, journal="./j", journal_id="i", records=5, behind_ms=2_000, lost=1)
+    waiting = WaitingFiles(source=source, files=2, size_bytes=30, oldest_ms=4_000)
+    status = replace(
+        status,
+        lag=(lag(lost=3), idle),
+        journals=(journal,),
+        waiting=(waiting, replace(waiting, source=SourceName("none"), files=0, size_bytes=0, oldest_ms=None)),
+        lag_unknown=("Kafka does not answer.",),
+        waiting_unknown=("No such bucket.",),
+    )
     with serving(StatusReader(lambda _: status, pipeline="shop")) as port:
         found = {key: value for key, value in samples(asked(port)[1]).items() if key[0].startswith("penstock_source")}
     assert found == {
-        ("penstock_source_lag_records", "orders t"): 7,
-        ("penstock_source_lag_records", "orders idle"): 0,
-        ("penstock_source_lag_seconds", "orders t"): 1.5,
-        ("penstock_source_lag_seconds", "orders idle"): 0,
-        ("penstock_source_seconds_to_loss", "orders t"): 60,
-        ("penstock_source_lost_records", "orders t"): 3,
-        ("penstock_source_lost_records", "orders idle"): 0,
-        ("penstock_source_lag_unknown", ""): 1,
+        ("penstock_source_lag_records", "t orders"): 7,
+        ("penstock_source_lag_records", "idle orders"): 0,
+        ("penstock_source_lag_records", "./j orders"): 5,
+        ("penstock_source_lag_seconds", "t orders"): 1.5,
+        ("penstock_source_lag_seconds", "idle orders"): 0,
+        ("penstock_source_lag_seconds", "./j orders"): 2,
+        ("penstock_source_seconds_to_loss", "t orders"): 60,
+        ("penstock_source_lost_records", "t orders"): 3,
+        ("penstock_source_lost_records", "idle orders"): 0,
+        ("penstock_source_lost_records", "./j orders"): 1,
+        ("penstock_source_waiting_files", "orders"): 2,
+        ("penstock_source_waiting_files", "none"): 0,
+        ("penstock_source_waiting_bytes", "orders"): 30,
+        ("penstock_source_waiting_bytes", "none"): 0,
+        ("penstock_source_oldest_waiting_timestamp_seconds", "orders"): 4,
+        ("penstock_source_lag_unknown", ""): 2,
     }
+
+
+def test_the_driver_and_the_newest_batch_are_told_where_they_are_known(file: Path) -> None:
+    status = Pipeline.from_file(file).status()
+    found = []
+    for state, lacking in (("running", ()), ("stopped", ("lake EWR",)), ("unknown", None)):
+        seen = replace(status, driver=Driver(state=state, text=""), lacking=lacking)
+        families = {
+            family.name: family for family in StatusCollector(lambda seen=seen: [Look(pipeline="shop", status=seen)]).collect()
+        }
+        told = [families[name].samples for name in ("penstock_driver_running", "penstock_newest_batch_published")]
+        found.append([sample.value for samples in told for sample in samples])
+    assert found == [[1, 1], [0, 0], []]
 
 
 def test_places_are_looked_at_less_often_than_the_ledger(file: Path) -> None:

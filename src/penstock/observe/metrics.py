@@ -1,7 +1,7 @@
 """A pipeline's status as metrics for Prometheus, by its conventions: https://prometheus.io/docs/practices/naming/.
 
-Labels are names from the pipeline file and of Kafka's topics, never of batches, files or rows: there are as many series as the
-pipeline has places and topics. Needs the extra `metrics`.
+Labels are names from the pipeline file, of topics and of journals, never of batches, files or rows: there are as many series as
+the pipeline has places and inputs. Needs the extra `metrics`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,6 +14,8 @@ from prometheus_client.registry import Collector
 from penstock.errors import PenstockError
 from penstock.observe.status import Status
 from penstock.observe.status_reader import StatusReader
+from penstock.source.journal.journals import JournalLag
+from penstock.source.kafka.lag import TopicLag
 from penstock.support.secret import scrub
 
 HEALTH = ("new", "ok", "replay", "conflict")
@@ -74,6 +76,7 @@ class StatusCollector(Collector):
         yield from _delivered(known)
         yield from _places(known)
         yield from _lag(known)
+        yield from _waiting(known)
 
     def describe(self) -> Iterable[Metric]:
         """Return nothing, so that registering does not look at anything."""
@@ -91,15 +94,21 @@ def _health(known: Sequence[Status]) -> Metric:
 
 
 def _batches(known: Sequence[Status]) -> Iterator[Metric]:
-    yield _per_pipeline(known, "penstock_generation", "How often the pipeline was opened.", lambda status: status.generation)
     yield _per_pipeline(
-        known, "penstock_decided_batch_id", "Batch id of the newest decision.", lambda status: status.last_batch_id
+        known,
+        "penstock_driver_running",
+        "Whether the process that opened the newest generation runs; absent if it is not one of this machine.",
+        lambda status: None if status.driver is None or status.driver.state == "unknown" else int(status.is_running),
     )
     yield _per_pipeline(
         known,
-        "penstock_decision_unsettled",
-        "1 while the ledger does not record yet that the newest decision is published in every sink.",
-        lambda status: None if status.last_batch_id is None else int(status.unsettled is not None),
+        "penstock_newest_batch_published",
+        "Whether every sink shows the newest decided batch; absent if a place does not tell.",
+        lambda status: None if status.last_batch_id is None or status.published is None else int(status.published),
+    )
+    yield _per_pipeline(known, "penstock_generation", "How often the pipeline was opened.", lambda status: status.generation)
+    yield _per_pipeline(
+        known, "penstock_decided_batch_id", "Batch id of the newest decision.", lambda status: status.last_batch_id
     )
     yield _per_pipeline(
         known,
@@ -169,31 +178,52 @@ def _places(known: Sequence[Status]) -> Iterator[Metric]:
 
 
 def _lag(known: Sequence[Status]) -> Iterator[Metric]:
-    labels = ["pipeline", "source", "topic"]
-    records = GaugeMetricFamily("penstock_source_lag_records", "Records of this topic that are not decided yet.", labels=labels)
-    behind = GaugeMetricFamily(
-        "penstock_source_lag_seconds", "Age of the oldest record of this topic that is not decided yet.", labels=labels
+    labels = ["pipeline", "source", "input"]
+    records = GaugeMetricFamily(
+        "penstock_source_lag_records", "Records of this topic or journal that are not decided yet.", labels=labels
     )
+    behind = GaugeMetricFamily("penstock_source_lag_seconds", "Age of the oldest record that is not decided yet.", labels=labels)
     loss = GaugeMetricFamily(
         "penstock_source_seconds_to_loss",
         "Seconds until retention by age may remove a record of this topic that is not decided yet.",
         labels=labels,
     )
     lost = GaugeMetricFamily(
-        "penstock_source_lost_records", "Records of this topic that are gone and were never decided.", labels=labels
-    )
-    unknown = _per_pipeline(
-        known,
-        "penstock_source_lag_unknown",
-        "Number of sources whose lag could not be found out.",
-        lambda status: len(status.lag_unknown),
+        "penstock_source_lost_records", "Records of this topic or journal that are gone and were never decided.", labels=labels
     )
     for status in known:
-        for lag in status.lag:
-            names = [status.pipeline, lag.source, lag.topic]
+        lags: tuple[TopicLag | JournalLag, ...] = (*status.lag, *status.journals)
+        for lag in lags:
+            names = [status.pipeline, lag.source, lag.topic if isinstance(lag, TopicLag) else lag.journal]
             records.add_metric(names, lag.records)
             behind.add_metric(names, (lag.behind_ms or 0) / 1000)
             lost.add_metric(names, lag.lost)
-            if lag.loss_in_ms is not None:
-                loss.add_metric(names, lag.loss_in_ms / 1000)
-    yield from (records, behind, loss, lost, unknown)
+        for topic in status.lag:
+            if topic.loss_in_ms is not None:
+                loss.add_metric([status.pipeline, topic.source, topic.topic], topic.loss_in_ms / 1000)
+    yield from (records, behind, loss, lost)
+
+
+def _waiting(known: Sequence[Status]) -> Iterator[Metric]:
+    labels = ["pipeline", "source"]
+    files = GaugeMetricFamily("penstock_source_waiting_files", "Files of this source that no batch has planned.", labels=labels)
+    size = GaugeMetricFamily("penstock_source_waiting_bytes", "Bytes of these files.", labels=labels)
+    oldest = GaugeMetricFamily(
+        "penstock_source_oldest_waiting_timestamp_seconds",
+        "When the oldest of these files was modified, in Unix time.",
+        labels=labels,
+    )
+    for status in known:
+        for waiting in status.waiting:
+            names = [status.pipeline, waiting.source]
+            files.add_metric(names, waiting.files)
+            size.add_metric(names, waiting.size_bytes)
+            if waiting.oldest_ms is not None:
+                oldest.add_metric(names, waiting.oldest_ms / 1000)
+    unknown = _per_pipeline(
+        known,
+        "penstock_source_lag_unknown",
+        "Number of sources of which it could not be found out what waits.",
+        lambda status: len(status.lag_unknown) + len(status.waiting_unknown),
+    )
+    yield from (files, size, oldest, unknown)

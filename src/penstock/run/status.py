@@ -47,7 +47,8 @@ def status_of(plan: DeliveryPlan, *, known: Status | None = None) -> Status:
         if (text := without_ledger(plan.settings)) is not None:
             return replace(found, health="ok", text=text)
         lag = input_lag(plan.settings, ledger, now_ms=now_ms)
-        found = replace(found, lag=lag.topics, journals=lag.journals, lag_unknown=lag.troubles)
+        unknown = (*lag.troubles, *filter(None, (lag.journals_unknown,)))
+        found = replace(found, lag=lag.topics, journals=lag.journals, lag_unknown=unknown)
         if known is not None:
             is_same = known.unsettled == found.unsettled and (known.published is True or not found.is_running)
             found = replace(found, waiting=known.waiting, waiting_unknown=known.waiting_unknown)
@@ -74,11 +75,12 @@ def _lacking(ledger: Ledger, places: Sequence[PlaceState]) -> tuple[str, ...] | 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputLag:
-    """The lag of every topic that was read, and the reason for each source that could not be asked."""
+    """The lag of every topic and journal that was read. `troubles`, `journals_unknown`: why Kafka, or journals, do not tell."""
 
     topics: tuple[TopicLag, ...] = ()
     journals: tuple[JournalLag, ...] = ()
     troubles: tuple[str, ...] = ()
+    journals_unknown: str | None = None
 
 
 def input_lag(settings: DeliverySettings, ledger: Ledger, *, now_ms: Callable[[], int]) -> InputLag:
@@ -92,22 +94,20 @@ def input_lag(settings: DeliverySettings, ledger: Ledger, *, now_ms: Callable[[]
             topics.extend(lag_of(read, brokers=brokers, now_ms=now_ms()) for read in reads if read.source == name)
         except PenstockError as error:
             troubles.append(scrub(str(error)))
-    journals = _journal_lag(settings, ledger, troubles, now_ms=now_ms())
-    return InputLag(topics=tuple(topics), journals=journals, troubles=tuple(troubles))
-
-
-def _journal_lag(settings: DeliverySettings, ledger: Ledger, troubles: list[str], *, now_ms: int) -> tuple[JournalLag, ...]:
-    """Return the lag of the journals behind the newest decision; add to `troubles` why it is not known."""
-    journals, tail = journals_of(settings), ledger.tail()
-    if journals is None:
-        return ()
-    decided = None if tail is None else continued_decision(ledger, tail.summary)
-    offsets = {} if decided is None else {each.source: each.end for each in decided[0].batch.offsets}
     try:
-        return tuple(journals.lag(offsets, now_ms=now_ms))
+        journals, unknown = tuple(_journal_lag(settings, ledger, now_ms=now_ms())), None
     except (PenstockError, OSError) as error:
-        troubles.append(scrub(str(error)))
-        return ()
+        journals, unknown = (), scrub(str(error))
+    return InputLag(topics=tuple(topics), journals=journals, troubles=tuple(troubles), journals_unknown=unknown)
+
+
+def _journal_lag(settings: DeliverySettings, ledger: Ledger, *, now_ms: int) -> Iterator[JournalLag]:
+    """Yield the lag of the journals behind the newest decision. Raises PenstockError, OSError."""
+    journals, tail = journals_of(settings), ledger.tail()
+    if journals is not None:
+        decided = None if tail is None else continued_decision(ledger, tail.summary)
+        offsets = {} if decided is None else {each.source: each.end for each in decided[0].batch.offsets}
+        yield from journals.lag(offsets, now_ms=now_ms)
 
 
 def input_findings(settings: DeliverySettings, ledger: Ledger, *, now_ms: Callable[[], int]) -> Iterator[Finding]:
@@ -115,6 +115,8 @@ def input_findings(settings: DeliverySettings, ledger: Ledger, *, now_ms: Callab
     found = input_lag(settings, ledger, now_ms=now_ms)
     for message in found.troubles:
         yield Finding(subject="kafka", ok=False, message=message)
+    if found.journals_unknown is not None:
+        yield Finding(subject="journal", ok=False, message=found.journals_unknown)
     accepting = {name for name, source in kafka_sources(settings) if source.on_gap == "accept"}
     for lag in found.topics:
         subject = DELIVERED if lag.gaps else f"records of {lag.source}"
