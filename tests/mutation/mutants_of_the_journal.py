@@ -206,4 +206,12 @@ MUTANTS_OF_THE_JOURNAL = (
         replace="        receipts.cancel()\n        return b'OK 0\\n'\n        [receipt] = await receipts\n",
         tests=(f"{RECEIVER}::test_lines_are_answered_in_order_once_they_are_durable",),
     ),
+    Mutant(
+        bug=43,
+        name="an-element-of-an-array-is-written-anew",
+        file="src/penstock/receive/request.py",
+        find="        _, end = decoder.raw_decode(text, at)\n            yield text[at:end]",
+        replace="        found, end = decoder.raw_decode(text, at)\n            yield json.dumps(found)",
+        tests=("tests/unit/test_receive_request.py::test_elements_of_an_array_are_taken_as_they_are_written",),
+    ),
 )

@@ -2,7 +2,7 @@
 
 import asyncio
 import hmac
-from contextlib import suppress
+from typing import TypeAlias
 
 from penstock.errors import PenstockError
 from penstock.journal.event import Event
@@ -14,6 +14,8 @@ from penstock.spec.receive import TcpListener
 _UNANSWERED = 1_000
 """Lines of one client that may wait for their answers; then no more are read."""
 _LOGIN_S = 10.0
+
+_Answers: TypeAlias = "asyncio.Queue[asyncio.Future[bytes] | None]"
 
 
 class TcpReceiver:
@@ -70,13 +72,15 @@ class TcpReceiver:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Read lines and answer them; reading goes on while earlier lines are made durable."""
-        answers: asyncio.Queue[asyncio.Future[bytes] | None] = asyncio.Queue(_UNANSWERED)
+        answers: _Answers = asyncio.Queue()
+        room = asyncio.Semaphore(_UNANSWERED)
         peer = writer.get_extra_info("peername")
-        reading = asyncio.create_task(self._read(reader, answers, remote=f"{peer[0]}:{peer[1]}"))
+        reading = asyncio.create_task(self._read(reader, answers, room, remote=f"{peer[0]}:{peer[1]}"))
         self._reading.add(reading)
         try:
             while (answer := await answers.get()) is not None:
                 text = await answer
+                room.release()
                 writer.write(text)
                 await writer.drain()
                 if text.startswith(b"ERR"):
@@ -85,19 +89,19 @@ class TcpReceiver:
             reading.cancel()
             self._reading.discard(reading)
 
-    async def _read(
-        self, reader: asyncio.StreamReader, answers: "asyncio.Queue[asyncio.Future[bytes] | None]", *, remote: str
-    ) -> None:
+    async def _read(self, reader: asyncio.StreamReader, answers: _Answers, room: asyncio.Semaphore, *, remote: str) -> None:
+        """Submit line after line and hand over its answer, None at the end: what was submitted is answered, however it ends."""
         try:
-            while line := await reader.readline():
+            while True:
+                await room.acquire()
+                line = await reader.readline()
                 if not line.endswith(b"\n"):
                     break  # a torn line is no event
-                await answers.put(asyncio.ensure_future(self._taken(line.rstrip(b"\r\n"), remote)))
+                answers.put_nowait(self._taken(line.rstrip(b"\r\n"), remote))
         except ValueError:
-            await answers.put(asyncio.ensure_future(_error(f"a line has more than {self._settings.max_line} bytes")))
+            answers.put_nowait(asyncio.ensure_future(_error(f"a line has more than {self._settings.max_line} bytes")))
         finally:
-            with suppress(asyncio.QueueFull):
-                answers.put_nowait(None)
+            answers.put_nowait(None)
 
     def _taken(self, line: bytes, remote: str) -> "asyncio.Future[bytes]":
         """Submit a line now, so that lines keep their order; return the future of its answer."""
