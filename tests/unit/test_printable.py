@@ -76,7 +76,7 @@ def test_errors(capsys: Captured, *, as_json: bool) -> None:
 
 def test_progress_of_a_run(capsys: Captured) -> None:
     sinks = {SinkName(HOSTILE): SinkProgress(rows=1)}
-    counted = {"rows_in": 1, "stage_ms": 1, "decide_ms": 1, "publish_ms": 1, "path": "pass"}
+    counted = {"rows_out": 1, "stage_ms": 1, "decide_ms": 1, "publish_ms": 1, "path": "pass"}
     progress = BatchProgress(batch_id=1, already=False, recovered=False, sinks=sinks, warnings=(HOSTILE,), **counted)
     with Terminal(HOSTILE) as terminal:
         terminal.batch(progress)
