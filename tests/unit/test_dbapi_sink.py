@@ -349,7 +349,7 @@ sinks:
 
 
 def test_a_locked_database_is_not_one_without_markers(targets, monkeypatch):
-    """Of a driver that has one error for both; adbc_driver_sqlite's is a ProgrammingError, which another try does not help."""
+    """Of a driver that has one error for both, as adbc_driver_sqlite, whose error says that the statement is wrong."""
 
     class NeverRaisedError(sqlite3.DatabaseError):
         pass
@@ -361,7 +361,7 @@ def test_a_locked_database_is_not_one_without_markers(targets, monkeypatch):
     publication = target.decided_but_not_published(sink, [(2, "b")], batch_id=1)
     with closing(sqlite3.connect(target.rig.path)) as other:
         other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(PublishFailed, match="database is locked"):
+        with pytest.raises(Retryable, match="database is locked"):
             sink.publish(publication)
     target.sql("DROP TABLE penstock_dbapi_marker")
     with pytest.raises(PublishFailed, match="has no marker of pipeline"):

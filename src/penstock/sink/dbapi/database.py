@@ -75,10 +75,14 @@ class Database(Connections[Session]):
             raise kind(
                 f"The table refused a row: {reason_of(refused)}.", remedy="Mend the table; what was decided is published then."
             ) from refused
-        except self.driver.passing as passing:
-            raise Retryable(f"{answer}: {reason_of(passing)}.", remedy="Look at the database and try again.") from passing
         except self.driver.error as cause:
+            if isinstance(cause, self.driver.passing) or _LOCKED in str(cause):
+                raise Retryable(f"{answer}: {reason_of(cause)}.", remedy="Look at the database and try again.") from cause
             raise kind(f"{answer}: {reason_of(cause)}.", remedy="Mend the cause; what was decided is published then.") from cause
+
+
+_LOCKED = "database is locked"
+"""SQLite's words. ADBC takes them for a mistake in the statement where it prepares one."""
 
 
 def connection_lost(point: str) -> Retryable:
