@@ -17,7 +17,9 @@ PARQUET_KEYS = (
     "target_file_size, where, select, exclude."
 )
 ENCODINGS = "dictionary, plain, delta_binary_packed, delta_byte_array, delta_length_byte_array or byte_stream_split"
-EVERY_KEY = "pipeline, home, guarantee, spark, receive, sources, transform, sinks, quarantine, output_mode, trigger, checkpoint, ledger"
+EVERY_KEY = (
+    "pipeline, home, guarantee, spark, receive, sources, transform, sinks, quarantine, output_mode, trigger, checkpoint, ledger"
+)
 TOP_KEYS = f"The keys here are: {EVERY_KEY}, spool, publish_behind, retry_timeout."
 NAME = "a name of at most 100 letters, digits, hyphens, dots and underscores"
 VIEW = "a name of at most 100 letters, digits and underscores, since SQL reads it"
