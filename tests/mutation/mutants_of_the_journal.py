@@ -71,6 +71,14 @@ MUTANTS_OF_THE_JOURNAL = (
     ),
     Mutant(
         bug=26,
+        name="a-clock-that-jumps-makes-producers-forgotten",
+        file="src/penstock/journal/producers.py",
+        find="        if self._count_with(newest) > MOST_PRODUCERS:\n            self._forget",
+        replace="        if True:\n            self._forget",
+        tests=(f"{UNIT}::test_no_clock_alone_makes_a_producer_forgotten",),
+    ),
+    Mutant(
+        bug=26,
         name="producers-are-forgotten-at-a-start",
         file=RECOVERY,
         find="    producers = Producers(last.header.producers)\n",

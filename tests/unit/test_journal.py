@@ -135,6 +135,22 @@ def test_a_silent_producer_is_forgotten_and_too_many_are_refused(disk: Forgetful
     assert journal.append([event("new", 1)]) == (Receipt(MOST_PRODUCERS + 1),)
 
 
+def test_no_clock_alone_makes_a_producer_forgotten(disk: ForgetfulDisk) -> None:
+    """A clock that jumps while a client waits for its answer must not make what it sends again a new event."""
+    now = [0]
+    journal = Journal(HOME, now_us=lambda: now[0], limits=replace(SMALL, segment_bytes=1), storage=disk)
+    journal.append([event("a", 1)])
+    journal.commit()
+    now[0] = 10 * FORGET_AFTER_US
+    for _ in range(2):
+        journal.append([PLAIN])
+        journal.commit()  # a segment begins
+    assert journal.append([event("a", 1)]) == (Receipt(0, is_repeat=True),)
+    journal.close()
+    again = Journal(HOME, now_us=lambda: now[0], storage=disk)
+    assert again.append([event("a", 1)]) == (Receipt(0, is_repeat=True),)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

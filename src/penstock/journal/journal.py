@@ -118,7 +118,7 @@ class Journal:
         """
         for event in events:
             _require_fit(event)
-        found = self._producers.judge(events)
+        found = self._producers.judge(events, now_us=self._now_us())
         self._require_room(events)
         return tuple(self._append(event) if receipt is None else receipt for event, receipt in zip(events, found, strict=True))
 
@@ -255,7 +255,7 @@ class Journal:
             journal_id=journal_id or (sealed.header.journal_id if sealed is not None else ""),
             first=self._durable,
             created_at_us=now_us,
-            producers=self._producers.durable(now_us),
+            producers=self._producers.durable,
         )
         data = encode_header(header)
         files = [self._created(segment_path(place, header.first), data) for place in self._homes]

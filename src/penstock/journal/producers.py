@@ -1,6 +1,6 @@
 """Which events of numbering producers the journal has: so a repeat is recognised exactly, also after a restart."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from penstock.errors import Refused, Usage
 from penstock.journal.event import Event, Receipt
@@ -9,7 +9,7 @@ from penstock.journal.format import Numbered
 MOST_PRODUCERS = 10_000
 """Producers that number their events and are remembered at a time: every segment begins with all of them."""
 FORGET_AFTER_US = 7 * 24 * 3600 * 1_000_000
-"""A producer that sent nothing for so long is forgotten when a segment begins."""
+"""A producer that sent nothing for so long gives way when another one needs its place. Else no clock makes one forgotten (I2)."""
 
 
 class NumberOutOfOrder(Usage):
@@ -22,7 +22,7 @@ class Producers:
     def __init__(self, known: Mapping[str, Numbered]) -> None:
         self._durable, self._pending = dict(known), dict[str, Numbered]()
 
-    def judge(self, events: Sequence[Event]) -> tuple[Receipt | None, ...]:
+    def judge(self, events: Sequence[Event], *, now_us: int) -> tuple[Receipt | None, ...]:
         """Return for each of `events`, which arrive together, its receipt if it is a repeat, None if it is new.
 
         Raises NumberOutOfOrder for a number that leaves a gap, Refused for one producer too many, and then takes none of them.
@@ -38,7 +38,9 @@ class Producers:
             receipts.append(self._judge(name, event.number, last))
             if receipts[-1] is None:
                 newest[name] = event.number
-        if len(self._durable.keys() | self._pending.keys() | newest.keys()) > MOST_PRODUCERS:
+        if self._count_with(newest) > MOST_PRODUCERS:
+            self._forget_silent(now_us - FORGET_AFTER_US, but=newest)
+        if self._count_with(newest) > MOST_PRODUCERS:
             raise Refused(
                 f"The journal remembers {MOST_PRODUCERS} producers that number their events, and this would be one more.",
                 remedy="Let producers keep their names, or send without numbers.",
@@ -54,15 +56,16 @@ class Producers:
         self._durable |= self._pending
         self._pending.clear()
 
-    def durable(self, now_us: int) -> Mapping[str, Numbered]:
-        """Return what a new segment begins with, without events that may still be lost.
-
-        Forgets who sent nothing for `FORGET_AFTER_US`.
-        """
-        self._durable = {
-            name: numbered for name, numbered in self._durable.items() if now_us - numbered.received_at_us < FORGET_AFTER_US
-        }
+    @property
+    def durable(self) -> Mapping[str, Numbered]:
+        """What a new segment begins with: without events that may still be lost."""
         return dict(self._durable)
+
+    def _count_with(self, sending: Collection[str]) -> int:
+        return len({*self._durable, *self._pending, *sending})
+
+    def _forget_silent(self, since_us: int, *, but: Collection[str]) -> None:
+        self._durable = {name: known for name, known in self._durable.items() if name in but or known.received_at_us > since_us}
 
     def _newest(self, name: str) -> Numbered | None:
         return self._pending.get(name) or self._durable.get(name)
