@@ -26,7 +26,7 @@ from tests.unit.journal_clients import (
 from penstock.core import faults
 from penstock.errors import LedgerMismatch, Retryable
 from penstock.journal.event import Event, Receipt
-from penstock.journal.format import Registration
+from penstock.journal.format import NOTE, Registration
 from penstock.journal.frame import size_of
 from penstock.journal.group import GroupLimits, GroupWriter, TooManyWaiting
 from penstock.journal.inspection import inspect_journal, verify_journal
@@ -151,6 +151,20 @@ def test_a_note_that_is_torn_shows_nothing_until_the_next_one(disk: ForgetfulDis
 
 
 # --- the real disk, and groups
+
+
+def test_a_note_that_is_read_while_it_is_written_is_read_again(disk: ForgetfulDisk) -> None:
+    pushed(disk, 3)
+
+    class BesideWriter(ForgetfulDisk):
+        def read(self, path: Path, start: int = 0, size: int = -1) -> bytes:
+            data = disk.read(path, start, size)
+            return data.replace(b'"next"', b'"nex"', 1) if path.name == NOTE and torn.pop() else data
+
+    beside, torn = BesideWriter(), [False, True, True]
+    beside.names = disk.names  # type: ignore[method-assign]
+    extent = JournalReader(beside, HOME).extent()
+    assert (extent is not None and extent.next, torn) == (3, [])
 
 
 def test_a_journal_has_one_writer(tmp_path: Path) -> None:

@@ -11,6 +11,10 @@ from penstock.journal.segment import Located, Segment, TornFrame, open_segment, 
 from penstock.journal.storage import Storage
 
 
+_READS = 10
+"""Times that the note is read until it is whole: its writer writes it over in place, and a read beside that can be torn."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
     """What a journal has: events from `first` on and below `next`. Event `next` will begin at `offset` of segment `segment`."""
@@ -38,7 +42,8 @@ class JournalReader:
 
     def extent(self) -> Extent | None:
         """Return what the journal has and is durable, None before its first segment. Raises LedgerMismatch, FormatTooNew."""
-        note = read_note(self._storage, self._home)
+        notes = (read_note(self._storage, self._home) for _ in range(_READS))
+        note = next(filter(None, notes), None)
         firsts = segment_firsts(self._storage, self._home)
         if note is None or not firsts:
             return None
