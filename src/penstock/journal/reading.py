@@ -10,7 +10,6 @@ from penstock.journal.recovery import read_note
 from penstock.journal.segment import Located, Segment, TornFrame, open_segment, place_of, scan, segment_firsts
 from penstock.journal.storage import Storage
 
-
 _READS = 10
 """Times that the note is read until it is whole: its writer writes it over in place, and a read beside that can be torn."""
 

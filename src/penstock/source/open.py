@@ -15,7 +15,8 @@ from penstock.source.journal.opening import read_journals
 from penstock.source.kafka.connector import ENVIRONMENT, coordinate
 from penstock.source.kafka.decode import decode_passes, decoded
 from penstock.source.kafka.options import is_kafka, reader_options
-from penstock.source.kafka.reader.opening import can_read, read_by_python
+from penstock.source.kafka.reader.opening import read_by_python
+from penstock.source.python_source import can_read
 from penstock.source.schema import bad_schema, schema_argument
 from penstock.spark.error import SparkError, connector_remedy, read_spark_error
 from penstock.spec.source import Source

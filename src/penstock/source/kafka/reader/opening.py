@@ -1,27 +1,18 @@
 """Opens a source as a streaming DataFrame that Penstock's own Kafka reader fills."""
 
 import logging
-import re
 from collections.abc import Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import DependencyMissing, Usage
 from penstock.source.kafka.options import fetch_options, reader_options
-from penstock.source.kafka.reader.settings import CLIENT, FORMAT, NAME
-from penstock.spark.error import lacks_penstock
+from penstock.source.kafka.reader.settings import CLIENT, NAME
+from penstock.source.python_source import can_read, open_python_source
 from penstock.spec.kafka_options import CONSUMER, python_complaints
 from penstock.spec.source import Source
 
-_NEEDED = (4, 2)
-"""The first version of Spark in which a Python source says what a batch reads."""
 _log = logging.getLogger(__name__)
-
-
-def can_read(spark: SparkSession) -> bool:
-    """Return whether the Spark of this session has what the reader needs."""
-    found = re.match(r"(\d+)\.(\d+)", spark.version)
-    return found is not None and (int(found[1]), int(found[2])) >= _NEEDED
 
 
 def read_by_python(spark: SparkSession, name: str, source: Source) -> DataFrame:
@@ -34,19 +25,14 @@ def read_by_python(spark: SparkSession, name: str, source: Source) -> DataFrame:
     from penstock.source.kafka.reader.data_source import KafkaDataSource  # noqa: PLC0415 - Spark 4.2 has what it imports
 
     _log.info("source %s is read by Penstock's own reader", name)
-    spark.dataSource.register(KafkaDataSource)
-    reader = spark.readStream.format(FORMAT).options(**data_source_options(name, source))
-    try:
-        frame = reader.load().alias(name)
-        _ = frame.schema  # Spark Connect reports errors only when it is asked for something
-    except Exception as error:
-        if lacks_penstock(str(error)):
-            raise DependencyMissing(
-                f"Source {name!r} is read by Penstock's own reader, and Penstock is not installed where Spark's driver runs.",
-                remedy="Install it there and on every executor: pip install 'penstock[kafka]'.",
-            ) from error
-        raise
-    return frame
+    return open_python_source(
+        spark,
+        name,
+        KafkaDataSource,
+        data_source_options(name, source),
+        is_read="is read by Penstock's own reader",
+        package="'penstock[kafka]'",
+    )
 
 
 def data_source_options(name: str, source: Source) -> Mapping[str, str]:
