@@ -22,11 +22,11 @@ from tests.servers.certificates import certify
 
 from penstock.cli.app import main
 from penstock.core.model import PipelineName, SinkName, SourceName
-from penstock.errors import Retryable, Usage
+from penstock.errors import Retryable
 from penstock.ledger.open import open_ledger
 from penstock.observe.driver import Driver
 from penstock.observe.endpoint import server_of
-from penstock.observe.listening import Listening, address_of
+from penstock.observe.listening import Listening
 from penstock.observe.metrics import Look, StatusCollector
 from penstock.observe.status import PlaceState, Status, WaitingFiles
 from penstock.observe.status_reader import PLACES_EVERY_S, StatusReader
@@ -305,11 +305,8 @@ def test_a_missing_library_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert (ended.value.code, "pip install 'penstock[metrics]'" in capsys.readouterr().err) == (1, True)
 
 
-def test_addresses() -> None:
-    assert address_of("[::1]:80") == ("::1", 80)
+def test_the_url_of_an_address_of_ipv6() -> None:
     assert Listening(host="::1", port=80, certificate=Path("c")).url == "https://[::1]:80"
-    with pytest.raises(Usage):
-        address_of(":80")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

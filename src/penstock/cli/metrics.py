@@ -68,9 +68,16 @@ def metrics(
 def _listening(
     listen: str, *, token_file: Path | None, open_to_all: bool, certificate: Path | None, key: Path | None
 ) -> "Listening":
-    from penstock.observe.listening import Listening, address_of, is_loopback
+    from penstock.observe.listening import Listening
+    from penstock.support.listening import host_and_port, is_loopback
 
-    host, port = address_of(listen)
+    try:
+        host, port = host_and_port(listen)
+    except ValueError:
+        raise Usage(
+            f"--listen is HOST:PORT, found {listen!r}.",
+            remedy="Give both, such as 127.0.0.1:9464, or [::1]:9464 for an address of IPv6.",
+        ) from None
     token = None if token_file is None else _token(token_file)
     if token is None and not open_to_all and not is_loopback(host):
         raise Usage(

@@ -4,10 +4,8 @@ Needs the extra `metrics`.
 """
 
 import hmac
-import ssl
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from socket import AF_INET6
 from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any
@@ -19,6 +17,7 @@ from penstock.errors import Failed, Usage
 from penstock.observe.listening import Listening
 from penstock.observe.metrics import Look, StatusCollector, looks
 from penstock.observe.status_reader import StatusReader
+from penstock.support.listening import server_context
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -66,23 +65,14 @@ def server_of(listening: Listening, readers: Sequence[StatusReader]) -> WSGIServ
         ) from cause
     server.set_app(application(readers, token=listening.token))
     if listening.certificate is not None:
-        _speak_tls(server, listening.certificate, listening.key)
+        try:
+            context = server_context(listening.certificate, listening.key)
+        except Usage:
+            server.server_close()
+            raise
+        # The handshake is the client's part, too: it belongs into the thread of its connection, not into the one that accepts.
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     return server
-
-
-def _speak_tls(server: WSGIServer, certificate: Path, key: Path | None) -> None:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(certificate, key)
-    except OSError as cause:  # an SSLError is one
-        server.server_close()
-        raise Usage(
-            f"The certificate {certificate} and its key cannot be used: {cause}.",
-            remedy="Give PEM files: --tls-cert the certificate and those of its issuers, --tls-key the key, without a password.",
-        ) from cause
-    # The handshake is the client's part, too: it belongs into the thread of its connection, not into the one that accepts.
-    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
 
 
 def application(readers: Sequence[StatusReader], *, token: str | None) -> "WSGIApplication":

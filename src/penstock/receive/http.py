@@ -3,8 +3,8 @@
 import asyncio
 import hmac
 import logging
-import ssl
 from base64 import b64encode
+from pathlib import Path
 
 from aiohttp import web
 
@@ -12,8 +12,8 @@ from penstock.errors import PenstockError, Retryable, Usage
 from penstock.journal.group import GroupWriter
 from penstock.journal.producers import NumberOutOfOrder
 from penstock.receive.request import TooLarge, decompressed, events_of, request_of
-from penstock.receive.tls import context_of
 from penstock.spec.receive import HttpListener
+from penstock.support.listening import host_and_port, server_context
 
 RETRY_AFTER_S = 1
 _STOP_S = 30.0
@@ -48,9 +48,10 @@ class HttpReceiver:
             auto_decompress=False,
         )
         await self._runner.setup()
-        host, _, port = self._settings.listen.rpartition(":")
-        context: ssl.SSLContext | None = context_of(self._settings.tls)
-        await web.TCPSite(self._runner, host.strip("[]"), int(port), ssl_context=context).start()
+        host, port = host_and_port(self._settings.listen)
+        tls = self._settings.tls
+        context = None if tls is None else server_context(Path(tls.certificate_file), Path(tls.key_file))
+        await web.TCPSite(self._runner, host, port, ssl_context=context).start()
         return "{}:{}".format(*self._runner.addresses[0][:2])
 
     async def stop(self) -> None:

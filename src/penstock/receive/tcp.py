@@ -2,14 +2,15 @@
 
 import asyncio
 import hmac
+from pathlib import Path
 from typing import TypeAlias
 
 from penstock.errors import PenstockError
 from penstock.journal.event import Event
 from penstock.journal.group import GroupWriter, Receipts
 from penstock.receive.request import numbered_event
-from penstock.receive.tls import context_of
 from penstock.spec.receive import TcpListener
+from penstock.support.listening import host_and_port, server_context
 
 _UNANSWERED = 1_000
 """Lines of one client that may wait for their answers; then no more are read."""
@@ -29,10 +30,10 @@ class TcpReceiver:
 
     async def start(self) -> str:
         """Begin to listen; return the address. Raises OSError, Usage."""
-        host, _, port = self._settings.listen.rpartition(":")
-        self._server = await asyncio.start_server(
-            self._connected, host.strip("[]"), int(port), limit=self._settings.max_line, ssl=context_of(self._settings.tls)
-        )
+        host, port = host_and_port(self._settings.listen)
+        tls = self._settings.tls
+        context = None if tls is None else server_context(Path(tls.certificate_file), Path(tls.key_file))
+        self._server = await asyncio.start_server(self._connected, host, port, limit=self._settings.max_line, ssl=context)
         return "{}:{}".format(*self._server.sockets[0].getsockname()[:2])
 
     async def stop(self) -> None:

@@ -18,12 +18,12 @@ from pathlib import Path
 from pyspark import SparkConf, SparkContext
 
 from penstock.errors import Usage
-from penstock.observe.listening import is_loopback
 from penstock.source.kafka.options import is_kafka
 from penstock.source.kafka.reader.opening import data_source_options
 from penstock.spec.kafka import Kafka
 from penstock.spec.pipeline import PipelineSettings
 from penstock.spec.sql import secrets_in_sql
+from penstock.support.listening import is_loopback
 from penstock.support.secret import SHORTEST_SCRUBBED, Secret, holds_secret
 
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"

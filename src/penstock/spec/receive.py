@@ -1,6 +1,5 @@
 """Settings of `penstock receive`: what it listens on, and the journal that it writes."""
 
-import re
 from collections.abc import Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,17 +11,17 @@ from penstock.spec.complaint import Complaint, complaint_error, complaints_error
 from penstock.spec.place import Directory, FilePath
 from penstock.spec.scalar import Duration, Size
 from penstock.spec.settings import Settings
+from penstock.support.listening import host_and_port
 from penstock.support.secret import Secret, remember
 
-_LISTEN = re.compile(r"([\w.-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})")
-_HIGHEST_PORT = 65_535
 _MB = 1_000_000
 
 
 def _listen(value: str) -> str:
-    found = _LISTEN.fullmatch(value)
-    if found is None or int(found[2]) > _HIGHEST_PORT:
-        raise complaint_error("should be HOST:PORT", remedy="Write 127.0.0.1:8080, or 0.0.0.0:8080 for every address.")
+    try:
+        host_and_port(value)
+    except ValueError:
+        raise complaint_error("should be HOST:PORT", remedy="Write 127.0.0.1:8080, or 0.0.0.0:8080 for every address.") from None
     return value
 
 
