@@ -13,6 +13,7 @@ from pluggy import PluggyTeardownRaisedWarning
 
 from tests import fast_spark
 from tests.drawing import keep_some
+from tests.failures import Failures
 from tests.memory import in_memory, remove_left_directories
 from tests.seed import SEED
 from tests.times import Times
@@ -32,6 +33,7 @@ IN_CI = os.environ.get("CI") == "true"
 
 def pytest_configure(config: pytest.Config) -> None:
     if IN_CI:
+        config.pluginmanager.register(Failures(config))
         config.pluginmanager.register(Times(lambda file: layer_of(config.rootpath / file)))
     memory = in_memory()
     if memory is not None:

@@ -21,9 +21,7 @@ def test_addresses(text: str, address: tuple[str, int]) -> None:
     assert host_and_port(text) == address
 
 
-@pytest.mark.parametrize(
-    "text", ["80", ":80", "h:", "h:65536", "h:-1", "h:٣", "::1:80", "[h]:80", "[]:80", "a b:80", "h:80 "]
-)
+@pytest.mark.parametrize("text", ["80", ":80", "h:", "h:65536", "h:-1", "h:٣", "::1:80", "[h]:80", "[]:80", "a b:80", "h:80 "])
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(ValueError, match=re.escape(text)):
         host_and_port(text)
