@@ -19,10 +19,16 @@ from penstock.sink.parquet.directory import DirectoryAccount
 from penstock.sink.parquet.object import ObjectAccount
 from penstock.sink.spool import Spool
 from penstock.testing.conformance import Row, SinkRig
+from penstock.testing.conformance.publishing import PublishContract, RaceContract
 from penstock.testing.conformance.rig import PIPELINE
+from penstock.testing.conformance.verifying import VerifyContract
 
 TARGET_BYTES = 128_000_000
 RETENTION_MS = 3_600_000
+
+
+class FormatContract(PublishContract, RaceContract, VerifyContract):
+    """What reaches a table in its format. Staging and sweeping are the same for all formats, and pass on Delta."""
 
 
 class RoundAfterEach(LakeSink):

@@ -9,11 +9,17 @@ from pathlib import Path
 from penstock.core.model import SinkName
 from penstock.sink.table.sink import TableSinkArguments
 from penstock.testing.conformance import SWAPPED, Row, SinkRig, make_rows
+from penstock.testing.conformance.publishing import PublishContract, RaceContract
+from penstock.testing.conformance.verifying import VerifyContract
 
 GONE = "gone"
 """The name in rows that delete."""
 OLDEST = -(2**63)
 """A number to which none is older."""
+
+
+class DialectContract(PublishContract, RaceContract, VerifyContract):
+    """What reaches a database in its dialect. Staging and sweeping are the engine's, which passes on SQLite and PostgreSQL."""
 
 
 class TableRig(SinkRig):

@@ -13,7 +13,7 @@ import psycopg
 import pymysql
 import pytest
 from tests.conformance.beside_driver import looks_of
-from tests.conformance.table_rig import InsertingIfAbsent, Spooled, TableRig, TruncatedSpool, named
+from tests.conformance.table_rig import DialectContract, InsertingIfAbsent, Spooled, TableRig, TruncatedSpool, named
 from tests.servers.fixtures import server, unique
 from tests.unit.table_target import spark_schema
 
@@ -22,7 +22,6 @@ from penstock.testing.conformance import (
     CrashContract,
     IdentityContract,
     Row,
-    SinkContract,
     StagingLossContract,
     VerifyBesideDriverContract,
     make_rows,
@@ -207,13 +206,13 @@ def rig_beside(rig, directory: Path):
     return rig(directory / "rig")
 
 
-class TestDbapi(SinkContract, IdentityContract):
+class TestDbapi(DialectContract, IdentityContract):
     @pytest.fixture(params=[AdbcRig, PostgresRig], ids=named)
     def rig(self, request, tmp_path):
         return rig_beside(request.param, tmp_path)
 
 
-class TestDbapiByKey(SinkContract):
+class TestDbapiByKey(DialectContract):
     damages = ("lost", "changed", "foreign", "swapped")
 
     @pytest.fixture

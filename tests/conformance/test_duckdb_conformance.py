@@ -12,6 +12,7 @@ from tests.conformance.beside_driver import looks_of
 from tests.conformance.table_rig import (
     DamagedSpool,
     Deleting,
+    DialectContract,
     ForgottenSpool,
     InsertingIfAbsent,
     Newest,
@@ -32,12 +33,9 @@ from penstock.testing.conformance import (
     CrashContract,
     IdentityContract,
     Row,
-    SinkContract,
     StagingLossContract,
     VerifyBesideDriverContract,
 )
-from penstock.testing.conformance.publishing import PublishContract, RaceContract
-from penstock.testing.conformance.verifying import VerifyContract
 
 TABLE = 'a "table" of -- order'
 QUOTED = '"a ""table"" of -- order"'
@@ -131,13 +129,13 @@ class ReplaceRig(Replacing, DuckdbRig):
     pass
 
 
-class TestDuckdb(SinkContract, IdentityContract):
+class TestDuckdb(DialectContract, IdentityContract):
     @pytest.fixture(params=[SpooledRig], ids=named)
     def rig(self, request, tmp_path):
         return request.param(tmp_path)
 
 
-class TestDuckdbWays(PublishContract, RaceContract, VerifyContract):
+class TestDuckdbWays(DialectContract):
     """What stages, sweeps and keeps ledgers apart is the same for all ways to write."""
 
     @pytest.fixture(params=[DuckdbRig, ReplaceRig], ids=named)
@@ -145,7 +143,7 @@ class TestDuckdbWays(PublishContract, RaceContract, VerifyContract):
         return request.param(tmp_path)
 
 
-class TestDuckdbByKey(SinkContract):
+class TestDuckdbByKey(DialectContract):
     damages = ("lost", "changed", "foreign", "swapped")
 
     @pytest.fixture(params=[UpsertRig, DeleteRig], ids=named)
@@ -153,7 +151,7 @@ class TestDuckdbByKey(SinkContract):
         return request.param(tmp_path)
 
 
-class TestDuckdbIfAbsent(PublishContract, RaceContract, VerifyContract):
+class TestDuckdbIfAbsent(DialectContract):
     damages = ("lost", "changed", "foreign", "swapped")
 
     @pytest.fixture(params=[InsertIfAbsentRig, NewestRig], ids=named)

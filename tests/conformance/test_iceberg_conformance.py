@@ -38,11 +38,11 @@ from tests.conformance.iceberg_rig import (
     RestRig,
     StoreRig,
 )
+from tests.conformance.lake_rig import FormatContract
 
 from penstock.testing.conformance import (
     CrashContract,
     IdentityContract,
-    SinkContract,
     SinkRig,
     StagingLossContract,
     VerifyBesideDriverContract,
@@ -58,7 +58,7 @@ def rig(request: pytest.FixtureRequest, tmp_path: Path) -> IcebergRig:
     return RIGS[request.param](tmp_path)
 
 
-class TestIceberg(SinkContract, IdentityContract):
+class TestIceberg(FormatContract):
     pass
 
 
@@ -66,6 +66,10 @@ class Plain:
     @pytest.fixture
     def rig(self, tmp_path: Path) -> IcebergRig:
         return IcebergRig(tmp_path)
+
+
+class TestIcebergOfTwoLedgers(Plain, IdentityContract):
+    """Their markers are the same however the rows are laid out."""
 
 
 class TestIcebergBesideDriver(Plain, VerifyBesideDriverContract):
@@ -86,7 +90,7 @@ def named(rig: type[SinkRig]) -> str:
     return rig.__name__
 
 
-class TestIcebergByKey(SinkContract, IdentityContract):
+class TestIcebergByKey(FormatContract, IdentityContract):
     damages = ("lost", "changed", "foreign", "swapped")
 
     @pytest.fixture
@@ -100,7 +104,7 @@ WAYS = [
 ]
 
 
-class TestIcebergWays(PublishContract, RaceContract, VerifyContract):
+class TestIcebergWays(FormatContract):
     """What stages, sweeps and keeps ledgers apart is the same for all ways to write."""
 
     @pytest.fixture(params=WAYS, ids=named)
@@ -140,7 +144,7 @@ class TestIcebergByKeyInStore(PublishContract, RaceContract):
         return OverlappingStoreRig(tmp_path)
 
 
-class TestIcebergInAzure(PublishContract, RaceContract, VerifyContract):
+class TestIcebergInAzure(FormatContract):
     """What stages there is the Parquet sink's, with another store's client."""
 
     @pytest.fixture
@@ -148,7 +152,7 @@ class TestIcebergInAzure(PublishContract, RaceContract, VerifyContract):
         return AzureRig(tmp_path)
 
 
-class TestIcebergBehindRest(PublishContract, RaceContract, VerifyContract):
+class TestIcebergBehindRest(FormatContract):
     @pytest.fixture(params=[RestRig, OverlappingRestRig, TransformedRestRig, BranchRestRig], ids=named)
     def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> IcebergRig:
         return request.param(tmp_path)
@@ -162,7 +166,7 @@ class TestIcebergBehindRestKilled(CrashContract):
         return RestRig(tmp_path)
 
 
-class TestIcebergBranch(PublishContract, RaceContract, VerifyContract):
+class TestIcebergBranch(FormatContract):
     """Beside an empty `main`, which the first commit of two drivers finds without a branch."""
 
     @pytest.fixture(params=[BranchRig, OverlappingBranchRig], ids=named)

@@ -10,6 +10,7 @@ import pymysql
 import pytest
 from tests.conformance.table_rig import (
     Deleting,
+    DialectContract,
     ForgottenSpool,
     InsertingIfAbsent,
     Merging,
@@ -30,13 +31,10 @@ from penstock.testing.conformance import (
     CrashContract,
     IdentityContract,
     Row,
-    SinkContract,
     StagingLossContract,
     VerifyBesideDriverContract,
     make_rows,
 )
-from penstock.testing.conformance.publishing import PublishContract, RaceContract
-from penstock.testing.conformance.verifying import VerifyContract
 
 TABLE = 'a `table` of 100% -- "order"'
 QUOTED = '`a ``table`` of 100% -- "order"`'
@@ -146,13 +144,13 @@ def rig_on_server(rig, directory):
     return rig(directory / "rig", url.replace(" % ", "%20%25%20"))
 
 
-class TestMysql(SinkContract, IdentityContract):
+class TestMysql(DialectContract, IdentityContract):
     @pytest.fixture(params=[SpooledRig, RidingRig], ids=named)
     def rig(self, request, tmp_path):
         return rig_on_server(request.param, tmp_path)
 
 
-class TestMysqlWays(PublishContract, RaceContract, VerifyContract):
+class TestMysqlWays(DialectContract):
     """What stages, sweeps and keeps ledgers apart is the same for all ways to write."""
 
     @pytest.fixture(params=[MysqlRig, ReplaceRig], ids=named)
@@ -160,7 +158,7 @@ class TestMysqlWays(PublishContract, RaceContract, VerifyContract):
         return rig_on_server(request.param, tmp_path)
 
 
-class TestMysqlByKey(SinkContract):
+class TestMysqlByKey(DialectContract):
     damages = ("lost", "changed", "foreign", "swapped")
 
     @pytest.fixture(params=[UpsertRig, DeleteRig], ids=named)
@@ -168,7 +166,7 @@ class TestMysqlByKey(SinkContract):
         return rig_on_server(request.param, tmp_path)
 
 
-class TestMysqlIfAbsent(PublishContract, RaceContract, VerifyContract):
+class TestMysqlIfAbsent(DialectContract):
     damages = ("lost", "changed", "foreign", "swapped")
 
     @pytest.fixture(params=[InsertIfAbsentRig, NewestRig], ids=named)
@@ -176,7 +174,7 @@ class TestMysqlIfAbsent(PublishContract, RaceContract, VerifyContract):
         return rig_on_server(request.param, tmp_path)
 
 
-class TestMysqlMerge(SinkContract):
+class TestMysqlMerge(DialectContract):
     """Which rows are there only the user's SQL knows."""
 
     damages = ("decided",)

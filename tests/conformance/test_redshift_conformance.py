@@ -7,6 +7,7 @@ import pytest
 from tests.conformance.beside_driver import looks_of
 from tests.conformance.table_rig import (
     Deleting,
+    DialectContract,
     ForgottenSpool,
     InsertingIfAbsent,
     Newest,
@@ -24,13 +25,10 @@ from penstock.testing.conformance import (
     CrashContract,
     IdentityContract,
     Row,
-    SinkContract,
     StagingLossContract,
     VerifyBesideDriverContract,
     make_rows,
 )
-from penstock.testing.conformance.publishing import PublishContract, RaceContract
-from penstock.testing.conformance.verifying import VerifyContract
 
 SCHEMA, TABLE = "a schema%", 'a "table" of 100% -- order'
 QUOTED = '"a schema%"."a ""table"" of 100% -- order"'
@@ -124,13 +122,13 @@ def rig_on_server(rig, directory):
     return rig(directory / "rig", url, running.direct(name))
 
 
-class TestRedshift(SinkContract, IdentityContract):
+class TestRedshift(DialectContract, IdentityContract):
     @pytest.fixture(params=[SpooledRig], ids=named)
     def rig(self, request, tmp_path):
         return rig_on_server(request.param, tmp_path)
 
 
-class TestRedshiftWays(PublishContract, RaceContract, VerifyContract):
+class TestRedshiftWays(DialectContract):
     """What stages, sweeps and keeps ledgers apart is the same for all ways to write."""
 
     @pytest.fixture(params=[RedshiftRig, ReplaceRig], ids=named)
@@ -138,7 +136,7 @@ class TestRedshiftWays(PublishContract, RaceContract, VerifyContract):
         return rig_on_server(request.param, tmp_path)
 
 
-class TestRedshiftByKey(SinkContract):
+class TestRedshiftByKey(DialectContract):
     damages = ("lost", "changed", "foreign", "swapped")
 
     @pytest.fixture(params=[UpsertRig, DeleteRig], ids=named)
@@ -146,7 +144,7 @@ class TestRedshiftByKey(SinkContract):
         return rig_on_server(request.param, tmp_path)
 
 
-class TestRedshiftIfAbsent(PublishContract, RaceContract, VerifyContract):
+class TestRedshiftIfAbsent(DialectContract):
     damages = ("lost", "changed", "foreign", "swapped")
 
     @pytest.fixture(params=[InsertIfAbsentRig, NewestRig], ids=named)

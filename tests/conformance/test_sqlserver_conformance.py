@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.conformance.table_rig import (
     Deleting,
+    DialectContract,
     ForgottenSpool,
     InsertingIfAbsent,
     Newest,
@@ -29,7 +30,6 @@ from penstock.testing.conformance import (
     CrashContract,
     IdentityContract,
     Row,
-    SinkContract,
     StagingLossContract,
     VerifyBesideDriverContract,
     make_rows,
@@ -114,13 +114,13 @@ def nothing_out_of_order(tmp_path):
     assert [path.read_text() for path in tmp_path.glob("**/*.violations")] == []
 
 
-class TestSqlserver(SinkContract, IdentityContract):
+class TestSqlserver(DialectContract, IdentityContract):
     @pytest.fixture(params=[SqlserverRig, SpooledRig, ReplaceRig], ids=named)
     def rig(self, request, tmp_path):
         return rig_below(request.param, tmp_path)
 
 
-class TestSqlserverByKey(SinkContract):
+class TestSqlserverByKey(DialectContract):
     damages = ("lost", "changed", "foreign", "swapped")
 
     @pytest.fixture(params=[UpsertRig, DeleteRig, InsertIfAbsentRig], ids=named)

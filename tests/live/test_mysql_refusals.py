@@ -199,18 +199,22 @@ def test_a_row_that_no_statement_can_carry_is_refused_before_it_is_decided(targe
         table.put(sink, [(1, fits), (2, fits)], batch_id=0)
         with pytest.raises(StageFailed, match=r"a row whose INSERT takes \d+ bytes, where max_allowed_packet is 32768"):
             table.stage(sink, table.named([(3, [True]), (4, too_long)]), batch_id=1)
-        for count in range(5440, 5460):
-            _is_staged_only_if_it_can_be_published(table, sink, [False] * count, batch_id=count)
+        _require_the_longest_that_is_staged_published(table, sink, fits=len(fits), too_long=len(too_long))
     table.put(table.sink(), [(5, too_long)], batch_id=6000)
     assert table.verify(table.sink()).ok
 
 
-def _is_staged_only_if_it_can_be_published(table, sink, value, *, batch_id):
-    try:
-        table.stage(sink, table.named([(0, value)]), batch_id=batch_id)
-    except StageFailed:
-        return
-    table.put(sink, [(0, value)], batch_id=batch_id)
+def _require_the_longest_that_is_staged_published(table, sink, *, fits, too_long):
+    """By bisection: hashing so many elements takes long."""
+    while too_long - fits > 1:
+        count = (fits + too_long) // 2
+        try:
+            table.stage(sink, table.named([(0, [False] * count)]), batch_id=count)
+        except StageFailed:
+            too_long = count
+            continue
+        table.put(sink, [(0, [False] * count)], batch_id=count)
+        fits = count
 
 
 def test_a_server_that_does_not_know_the_collation_of_staging_is_refused_before_the_start(target, monkeypatch):
