@@ -137,6 +137,31 @@ def test_nested_nulls_and_slices() -> None:
     assert alone[0] != alone[3]
 
 
+@pytest.mark.parametrize(
+    ("kind", "value", "other"),
+    [
+        (pa.int8(), 1, -1),
+        (pa.int32(), 1, -1),
+        (pa.int64(), 1, -1),
+        (pa.float32(), 0.5, -0.0),
+        (pa.float64(), 0.5, -0.0),
+        (pa.bool_(), True, False),
+        (pa.decimal128(9, 2), Decimal("1.25"), Decimal(-1)),
+        (pa.decimal128(30, 2), Decimal("1.25"), Decimal(-1)),
+        (pa.timestamp("ns"), 1_000, -1_000),
+        (pa.string(), "x", "y" * 40),
+    ],
+    ids=str,
+)
+def test_a_null_in_an_array_leaves_the_seed_and_a_slice_has_its_own_elements(kind: pa.DataType, value: Any, other: Any) -> None:
+    whole = pa.array([[other], [value, None, other], None, [None], [value, other]], pa.list_(kind))
+    first, nulls, absent, null, plain = (hashes_of(whole.slice(at, 1))[0] for at in range(5))
+    assert nulls == plain
+    assert null == absent == 42
+    assert len({first, plain, null}) == 3
+    assert hashes_of(whole.slice(1)) == [nulls, absent, null, plain]
+
+
 def test_a_digest_is_a_sum_without_order() -> None:
     words = pa.array([2**64 - 1, 5, 7], pa.uint64())
     assert digest(words) == 11

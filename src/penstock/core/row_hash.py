@@ -13,7 +13,7 @@ NaN as the same one. A map is hashed as `map_entries(map)`, the array of its key
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.core.model import DIGEST_MODULUS, NEWEST_ROW_DIGEST, RowDigest
-from penstock.core.value_hash import Places, Words, at_least, hash_int, hash_long, kernel_of
+from penstock.core.value_hash import Places, Words, hash_int, hash_long, hash_values, numbers_of
 
 Valid: TypeAlias = npt.NDArray[np.bool_]
 
@@ -114,7 +114,7 @@ def _hashed(column: "pa.Array", seeds: Words, row_digest: RowDigest) -> Words:
         return _fold_map(column, seeds, row_digest)
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type) or pa.types.is_fixed_size_list(column.type):
         return _fold_elements(column, [column.values], seeds, row_digest)
-    return kernel_of(column.type)(column, seeds)
+    return hash_values(column, seeds)
 
 
 # --- lists and maps
@@ -139,25 +139,42 @@ def _fold_elements(column: "pa.ListArray", parts: "Sequence[pa.Array]", seeds: W
     The `parts` of an element (key and value of a map's entry) have the same index; only the last part may be null.
     """
     lengths: Places = np.asarray(pc.fill_null(pc.list_value_length(column), 0)).astype(np.int64)
+    starts, parts = _own_elements(column, lengths, parts)
     order = np.argsort(-lengths, kind="stable")
-    starts, falling, folded = _list_starts(column), lengths[order], seeds[order]
-    for step in range(int(falling[0]) if len(falling) else 0):
-        active = at_least(falling, step + 1)
-        places = pa.array(starts[order[:active]] + step)
-        for part in parts:
-            folded[:active] = _fold(part.take(places), folded[:active], row_digest)[0]
+    first, falling, folded = starts[order], lengths[order], seeds[order]
+    folds = [_fold_of_elements(part, row_digest) for part in parts]
+    for step, active in enumerate(_lists_longer_than(falling)):
+        places = first[:active] + step
+        for fold in folds:
+            folded[:active] = fold(places, folded[:active])
     unsorted = np.empty_like(folded)
     unsorted[order] = folded
     return unsorted if row_digest is _SKIPPED else _fold_marks(parts[-1], starts, lengths, unsorted)
 
 
+def _lists_longer_than(falling: Places) -> Sequence[int]:
+    """Return how many lists, of `falling` lengths, have more than 0 elements, more than 1, and so on."""
+    longest = int(falling[0]) if len(falling) else 0
+    counts: list[int] = (len(falling) - np.searchsorted(falling[::-1], np.arange(longest), side="right")).tolist()
+    return counts
+
+
+def _fold_of_elements(elements: "pa.Array", row_digest: RowDigest) -> Callable[[Places, Words], Words]:
+    """Return what folds in the elements at some places. It is called for each place in a list: of numbers it asks no Arrow."""
+    numbers = numbers_of(elements)
+    if numbers is None:
+        return lambda places, seeds: _fold(elements.take(pa.array(places)), seeds, row_digest)[0]
+    words, hash_words = numbers
+    if elements.null_count == 0:
+        return lambda places, seeds: hash_words(words[places], seeds)
+    valid: Valid = np.asarray(elements.is_valid())
+    return lambda places, seeds: np.where(valid[places], hash_words(words[places], seeds), seeds)
+
+
 def _fold_marks(elements: "pa.Array", starts: Places, lengths: Places, folded: Words) -> Words:
     """Fold in where `elements` are null, and then how many there are."""
-    if len(starts):
-        low = int(starts[0])
-        own = elements.slice(low, int(starts[-1] + lengths[-1]) - low)
-        if own.null_count:
-            _fold_nulls(np.flatnonzero(np.asarray(own.is_null())), starts - low, lengths, folded)
+    if elements.null_count:
+        _fold_nulls(np.flatnonzero(np.asarray(elements.is_null())), starts, lengths, folded)
     return hash_int(lengths.astype(np.uint32), folded)
 
 
@@ -169,6 +186,15 @@ def _fold_nulls(nulls: Places, starts: Places, lengths: Places, folded: Words) -
         rows = np.flatnonzero(counts > step)
         places = nulls[first[rows] + step] - starts[rows]
         folded[rows] = hash_long(places.astype(np.uint64) + np.uint64(NULL_ELEMENT), folded[rows])
+
+
+def _own_elements(column: "pa.ListArray", lengths: Places, parts: "Sequence[pa.Array]") -> "tuple[Places, Sequence[pa.Array]]":
+    """Return where each list begins, and the parts of their elements alone: a slice of a column has those of all of it."""
+    starts = _list_starts(column)
+    if len(starts) == 0:
+        return starts, [part.slice(0, 0) for part in parts]
+    low = int(starts[0])
+    return starts - low, [part.slice(low, int(starts[-1] + lengths[-1]) - low) for part in parts]
 
 
 def _list_starts(column: "pa.ListArray") -> Places:

@@ -13,7 +13,7 @@ import pyarrow as pa
 Words: TypeAlias = npt.NDArray[np.uint64]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Places: TypeAlias = npt.NDArray[np.int64]
-Kernel: TypeAlias = Callable[[Any, Words], Words]
+WordHash: TypeAlias = Callable[[Any, Words], Words]
 
 _P1, _P2 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F)
 _P3, _P4 = np.uint64(0x165667B19E3779F9), np.uint64(0x85EBCA77C2B2AE63)
@@ -23,12 +23,28 @@ _LANE_BASES = (np.uint64(0x60EA27EEADC0B5D6), _P2, np.uint64(0), np.uint64(0x61C
 _MAX_LONG_DIGITS = 18
 
 
-def kernel_of(data_type: "pa.DataType") -> Kernel:
-    """Return the function that hashes values of `data_type`. Raises TypeError for nested types and for types that Spark lacks."""
-    for is_kind, kernel in _KERNELS:
-        if is_kind(data_type):
-            return kernel
-    raise TypeError(f"Spark has no type for Arrow's {data_type}, so its hash is not defined")
+def hash_values(column: "pa.Array", seeds: Words) -> Words:
+    """Return the hash of each value with its row's seed. Raises TypeError for nested types and for types that Spark lacks."""
+    numbers = numbers_of(column)
+    if numbers is not None:
+        words, hash_words = numbers
+        return hash_words(words, seeds)
+    for is_kind, fold in _OF_BYTES:
+        if is_kind(column.type):
+            return fold(column, seeds)
+    raise TypeError(f"Spark has no type for Arrow's {column.type}, so its hash is not defined")
+
+
+def numbers_of(column: "pa.Array") -> tuple[npt.NDArray[Any], WordHash] | None:
+    """Return the values as Spark hashes them, and `hash_long` or `hash_int`; None if it does not hash them as one number each.
+
+    For who hashes some of the values at a time, as of lists: what is done for a column is done once.
+    """
+    for kinds, hash_words in ((_LONGS, hash_long), (_INTS, hash_int)):
+        for is_kind, words in kinds:
+            if is_kind(column.type):
+                return words(column), hash_words
+    return None
 
 
 def hash_long(values: Words, seeds: Words) -> Words:
@@ -84,33 +100,45 @@ def _values(column: "pa.Array", data_type: type[np.generic]) -> npt.NDArray[Any]
     return np.frombuffer(data, data_type)[column.offset : column.offset + len(column)]
 
 
-def _fold_long(column: "pa.Array", seeds: Words) -> Words:
-    return hash_long(_values(column, np.uint64), seeds)
+def _longs(column: "pa.Array") -> Words:
+    return _values(column, np.uint64)
 
 
-def _fold_int(column: "pa.Array", seeds: Words) -> Words:
-    return hash_int(_values(column, np.uint32), seeds)
+def _ints(column: "pa.Array") -> npt.NDArray[np.uint32]:
+    return _values(column, np.uint32)
 
 
-def _fold_small(column: "pa.Array", seeds: Words) -> Words:
+def _small_ints(column: "pa.Array") -> npt.NDArray[np.uint32]:
     data_type = np.int8 if column.type.bit_width == 8 else np.int16
-    return hash_int(_values(column, data_type).astype(np.int32).view(np.uint32), seeds)
+    return _values(column, data_type).astype(np.int32).view(np.uint32)
 
 
-def _fold_boolean(column: "pa.Array", seeds: Words) -> Words:
-    return hash_int(np.asarray(column.fill_null(fill_value=False)).astype(np.uint32), seeds)
+def _booleans(column: "pa.Array") -> npt.NDArray[np.uint32]:
+    return np.asarray(column.fill_null(fill_value=False)).astype(np.uint32)
 
 
-def _fold_float(column: "pa.Array", seeds: Words) -> Words:
+def _floats(column: "pa.Array") -> npt.NDArray[np.uint32]:
     values = _values(column, np.float32)
     bits = np.where(values == 0, np.float32(0), values).view(np.uint32)
-    return hash_int(np.where(np.isnan(values), np.uint32(0x7FC00000), bits), seeds)
+    return np.where(np.isnan(values), np.uint32(0x7FC00000), bits)
 
 
-def _fold_double(column: "pa.Array", seeds: Words) -> Words:
+def _doubles(column: "pa.Array") -> Words:
     values = _values(column, np.float64)
     bits = np.where(values == 0, np.float64(0), values).view(np.uint64)
-    return hash_long(np.where(np.isnan(values), np.uint64(0x7FF8000000000000), bits), seeds)
+    return np.where(np.isnan(values), np.uint64(0x7FF8000000000000), bits)
+
+
+def _short_decimals(column: "pa.Array") -> Words:
+    return _halves(column)[:, 0]
+
+
+def _halves(column: "pa.Array") -> Words:
+    """Return the lower and the upper 64 bits of each decimal."""
+    if column.type.bit_width != 128:
+        column = column.cast(pa.decimal128(column.type.precision, column.type.scale))
+    halves: Words = np.frombuffer(column.buffers()[1], np.uint64).reshape(-1, 2)
+    return halves[column.offset : column.offset + len(column)]
 
 
 _INTERVAL = np.dtype([("months", "<u4"), ("days", "<u4"), ("nanoseconds", "<i8")])
@@ -122,16 +150,11 @@ def _fold_interval(column: "pa.Array", seeds: Words) -> Words:
     return hash_int(values["months"], hash_int(values["days"], hash_long(microseconds, seeds)))
 
 
-# --- decimals
+# --- decimals of more than 18 digits
 
 
 def _fold_decimal(column: "pa.Array", seeds: Words) -> Words:
-    if column.type.bit_width != 128:
-        column = column.cast(pa.decimal128(column.type.precision, column.type.scale))
-    halves = np.frombuffer(column.buffers()[1], np.uint64).reshape(-1, 2)[column.offset : column.offset + len(column)]
-    if column.type.precision <= _MAX_LONG_DIGITS:
-        return hash_long(halves[:, 0], seeds)
-    return _fold_big(halves, seeds)
+    return _fold_big(_halves(column), seeds)
 
 
 def _fold_big(halves: npt.NDArray[np.uint64], seeds: Words) -> Words:
@@ -237,19 +260,25 @@ def _single_bytes(data: Bytes, places: Places, ends: Places, state: Words) -> No
 
 
 _types = pa.types
-_KERNELS: "tuple[tuple[Callable[[pa.DataType], bool], Kernel], ...]" = (
-    (_types.is_int64, _fold_long),
-    (lambda data_type: _types.is_int32(data_type) or _types.is_date32(data_type), _fold_int),
-    (lambda data_type: _types.is_int8(data_type) or _types.is_int16(data_type), _fold_small),
+_IsKind: TypeAlias = "Callable[[pa.DataType], bool]"
+_LONGS: "tuple[tuple[_IsKind, Callable[[Any], Words]], ...]" = (
+    (_types.is_int64, _longs),
+    (_types.is_float64, _doubles),
+    (_types.is_timestamp, lambda column: _longs(column.cast(pa.timestamp("us", column.type.tz)))),
+    (lambda data_type: _types.is_decimal(data_type) and data_type.precision <= _MAX_LONG_DIGITS, _short_decimals),
+    (_types.is_duration, lambda column: _longs(column.cast(pa.duration("us")))),
+    (_types.is_time, lambda column: _longs(column.cast(pa.time64("ns")))),
+)
+_INTS: "tuple[tuple[_IsKind, Callable[[Any], npt.NDArray[np.uint32]]], ...]" = (
+    (lambda data_type: _types.is_int32(data_type) or _types.is_date32(data_type), _ints),
+    (lambda data_type: _types.is_int8(data_type) or _types.is_int16(data_type), _small_ints),
+    (_types.is_float32, _floats),
+    (_types.is_boolean, _booleans),
+)
+_OF_BYTES: "tuple[tuple[_IsKind, WordHash], ...]" = (
     (lambda data_type: _types.is_string(data_type) or _types.is_binary(data_type), _fold_bytes),
     (lambda data_type: _types.is_large_string(data_type) or _types.is_large_binary(data_type), _fold_bytes),
-    (_types.is_float64, _fold_double),
-    (_types.is_float32, _fold_float),
-    (_types.is_boolean, _fold_boolean),
-    (_types.is_timestamp, lambda column, seeds: _fold_long(column.cast(pa.timestamp("us", column.type.tz)), seeds)),
     (_types.is_decimal, _fold_decimal),
-    (_types.is_duration, lambda column, seeds: _fold_long(column.cast(pa.duration("us")), seeds)),
-    (_types.is_time, lambda column, seeds: _fold_long(column.cast(pa.time64("ns")), seeds)),
     (_types.is_interval, _fold_interval),
     (_types.is_fixed_size_binary, lambda column, seeds: _fold_bytes(column.cast(pa.binary()), seeds)),
 )
