@@ -1,13 +1,16 @@
 """Directories are in memory in this layer.
 
-Of each sink's crashes a run draws a quarter, and the half of the cases of what each contract says of a sink, as it may be set up.
-All run with PENSTOCK_SOAK_FAULTS=all, and where a file is named.
+Of each sink's crashes a run draws a fifth, and of what each contract says of a sink, as it may be set up, the half of the cases,
+a third where the engine behind it passes elsewhere. All run with PENSTOCK_SOAK_FAULTS=all, and where a file is named.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.conformance.lake_rig import FormatContract
+from tests.conformance.table_rig import DialectContract
 from tests.drawing import keep_some
 from tests.memory import held_directory, in_memory
 
@@ -15,8 +18,9 @@ from penstock.testing.conformance import CrashContract, VerifyBesideDriverContra
 from penstock.testing.conformance.staging import Examined
 from penstock.testing.conformance.story import preload
 
-CRASHES_ONE_IN = 4
+CRASHES_ONE_IN = 5
 CASES_ONE_IN = 2
+CASES_OF_DIALECTS_ONE_IN = 3
 
 SINKS = (
     *("cassandra", "dbapi", "delta", "duckdb", "iceberg", "kafka", "mysql"),
@@ -37,7 +41,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if _of_crashes(item) is not None or _is_beside_driver(item):
             item.add_marker(pytest.mark.campaign)
     keep_some(config, items, one_in=CRASHES_ONE_IN, of=_of_crashes)
-    keep_some(config, items, one_in=CASES_ONE_IN, of=_of_contract)
+    keep_some(config, items, one_in=CASES_ONE_IN, of=partial(_of_contract, of_dialects=False))
+    keep_some(config, items, one_in=CASES_OF_DIALECTS_ONE_IN, of=partial(_of_contract, of_dialects=True))
 
 
 def _of_crashes(item: pytest.Item) -> type | None:
@@ -51,10 +56,12 @@ def _is_beside_driver(item: pytest.Item) -> bool:
     return isinstance(cls, type) and issubclass(cls, VerifyBesideDriverContract)
 
 
-def _of_contract(item: pytest.Item) -> tuple[Path, str] | None:
+def _of_contract(item: pytest.Item, *, of_dialects: bool) -> tuple[Path, str] | None:
     """The sentence of a contract that it tests for the sink of its file."""
     cls = getattr(item, "cls", None)
     if not isinstance(cls, type) or not issubclass(cls, Examined) or issubclass(cls, CrashContract):
+        return None
+    if issubclass(cls, (DialectContract, FormatContract)) is not of_dialects:
         return None
     return item.path, getattr(item, "originalname", item.name)
 
