@@ -180,7 +180,7 @@ def test_a_server_without_penstock_is_told(pipeline: Callable[[str], None], tmp_
         text = (tmp_path / "kafka.yaml").read_text().replace("format: kafka", "format: rate-micro-batch")
         text = re.sub(r"    reader: .*\n(.*\n)*transform:\n.*\n", "    options: {rowsPerBatch: 5}\n", text)
         (tmp_path / "kafka.yaml").write_text(text)
-        assert_told(without.penstock("penstock run kafka.yaml"), 1, "Penstock is not installed where it runs Python")
+        assert_told(without.penstock("penstock run kafka.yaml"), 1, "Penstock is not installed where Spark runs Python")
 
 
 def test_a_server_that_is_not_there_is_told_at_once(pipeline: Callable[[str], None], tmp_path: Path) -> None:
