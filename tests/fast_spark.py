@@ -1,8 +1,8 @@
 """Settings that make a short-lived Spark start in a third of its time, for every Spark that a test starts in any process.
 
 Tests start Spark hundreds of times for a few seconds each. The first compiler tier and the serial collector suit that, and so
-do an archive of loaded classes, which is dumped once per Java and PySpark and kept in pytest's cache, and Python workers that
-need not compile PySpark.
+do an archive of loaded classes, which is dumped once per Java and PySpark and kept in pytest's cache, and Python processes
+of Spark's that need not compile PySpark.
 """
 
 import fcntl
@@ -23,10 +23,10 @@ CONF = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",  # not 200 tasks with a file of state each, for a handful of rows
-    "spark.python.daemon.module": "compiled_pyspark_daemon",
+    "spark.python.daemon.module": "preloaded_pyspark_daemon",
 }
 WORKERS = Path(__file__).with_name("workers")
-"""Where that module is."""
+"""Where that module is, and what every Python imports that finds it."""
 
 WARM_UP = """
 import pathlib, sys, tempfile
