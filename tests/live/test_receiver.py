@@ -8,9 +8,10 @@ import random
 import socket
 import ssl
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -159,6 +160,66 @@ def test_a_full_journal_asks_clients_to_come_back(tmp_path: Path) -> None:
     assert client.headers["Retry-After"] == "1"
     assert started.stop() == 0
     assert len(values(tmp_path)) == answers[200]
+
+
+def test_more_events_a_second_than_may_be_are_asked_to_come_later(tmp_path: Path) -> None:
+    started = Receiver(tmp_path, "http: {listen: 127.0.0.1:0, max_rate: 5}")
+    client, lines = Client(started), {"Content-Type": "application/x-ndjson"}
+    assert client.post(b"x\n" * 500, lines)[0] == 200
+    status, answer = client.post(b"y")
+    assert (status, answer) == (429, {"error": "Too many events a second."})
+    assert 1 <= int(client.headers["Retry-After"]) <= 99
+    assert started.stop() == 0
+    assert values(tmp_path) == [b"x"] * 500
+
+
+def test_more_lines_a_second_than_may_be_wait_to_be_read(tmp_path: Path) -> None:
+    started = Receiver(tmp_path, "tcp: {listen: 127.0.0.1:0, max_rate: 400}")
+    began = time.monotonic()
+    with socket.create_connection(started.address("tcp"), timeout=30) as client:
+        client.sendall(b"".join(b"%d\n" % number for number in range(600)))
+        with client.makefile("rb") as answers:
+            assert [next(answers) for _ in range(600)] == [b"OK %d\n" % number for number in range(600)]
+    assert time.monotonic() - began > 0.4
+    assert started.stop() == 0
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST /events HTTP/1.1\r\nHost: h\r\n"], ids=["nothing", "half of the headers"])
+def test_a_client_that_sends_no_request_is_cut_off(tmp_path: Path, sent: bytes) -> None:
+    started = Receiver(tmp_path, "http: {listen: 127.0.0.1:0, body_timeout: 200ms}")
+    with socket.create_connection(started.address("http"), timeout=30) as silent:
+        silent.sendall(sent)
+        with suppress(ConnectionResetError):
+            assert silent.recv(1) == b""
+    assert Client(started).post(b"x")[0] == 200
+    assert started.stop() == 0
+
+
+def test_a_body_that_does_not_come_is_given_up(tmp_path: Path) -> None:
+    started = Receiver(tmp_path, "http: {listen: 127.0.0.1:0, body_timeout: 200ms}")
+    with socket.create_connection(started.address("http"), timeout=30) as slow:
+        slow.sendall(b"POST /events HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nx")
+        assert slow.recv(100).startswith(b"HTTP/1.1 408 ")
+    assert started.stop() == 0
+    assert values(tmp_path) == []
+
+
+def test_more_clients_than_may_be_are_turned_away(tmp_path: Path) -> None:
+    started = Receiver(
+        tmp_path, "http: {listen: 127.0.0.1:0, max_connections: 1}\n  tcp: {listen: 127.0.0.1:0, max_connections: 1}"
+    )
+    with socket.create_connection(started.address("http"), timeout=30) as first:
+        first.sendall(b"GET /health HTTP/1.1\r\nHost: h\r\n\r\n")
+        assert first.recv(100).startswith(b"HTTP/1.1 200 ")
+        status, answer = Client(started).post(b"x")
+        assert (status, answer) == (429, {"error": "Too many connections."})
+    with socket.create_connection(started.address("tcp"), timeout=30) as one, one.makefile("rb") as answers:
+        one.sendall(b"a\n")
+        assert next(answers) == b"OK 0\n"
+        with socket.create_connection(started.address("tcp"), timeout=30) as other, other.makefile("rb") as refused:
+            assert refused.readlines() == [b"ERR too many connections\n"]
+    assert started.stop() == 0
+    assert values(tmp_path) == [b"a"]
 
 
 def test_a_disk_that_fails_ends_the_receiver(tmp_path: Path) -> None:

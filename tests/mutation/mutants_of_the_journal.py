@@ -222,4 +222,28 @@ MUTANTS_OF_THE_JOURNAL = (
         replace="        found, end = decoder.raw_decode(text, at)\n            yield json.dumps(found)",
         tests=("tests/unit/test_receive_request.py::test_elements_of_an_array_are_taken_as_they_are_written",),
     ),
+    Mutant(
+        bug=26,
+        name="what-nobody-sent-may-come-at-once",
+        file="src/penstock/receive/rate.py",
+        find="max(self._paid_until_s, self._now_s())",
+        replace="self._paid_until_s",
+        tests=("tests/unit/test_receive_rate.py::test_a_large_request_is_taken_whole_and_paid_for_later",),
+    ),
+    Mutant(
+        bug=26,
+        name="a-silent-connection-stays",
+        file="src/penstock/receive/http.py",
+        find="                    transport.abort()",
+        replace="                    pass",
+        tests=(f"{RECEIVER}::test_a_client_that_sends_no_request_is_cut_off",),
+    ),
+    Mutant(
+        bug=26,
+        name="http-takes-as-many-events-as-come",
+        file="src/penstock/receive/http.py",
+        find="            self._rate.count(len(events))",
+        replace="            pass",
+        tests=(f"{RECEIVER}::test_more_events_a_second_than_may_be_are_asked_to_come_later",),
+    ),
 )

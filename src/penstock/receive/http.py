@@ -3,14 +3,19 @@
 import asyncio
 import hmac
 import logging
+import math
+import time
 from base64 import b64encode
 from pathlib import Path
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
+from aiohttp.web_protocol import RequestHandler
 
 from penstock.errors import PenstockError, Retryable, Usage
 from penstock.journal.group import GroupWriter
 from penstock.journal.producers import NumberOutOfOrder
+from penstock.receive.rate import RateLimit
 from penstock.receive.request import TooLarge, decompressed, events_of, request_of
 from penstock.spec.receive import HttpListener
 from penstock.support.listening import host_and_port, server_context
@@ -28,12 +33,15 @@ class HttpReceiver:
     def __init__(self, settings: HttpListener, writer: GroupWriter) -> None:
         self._settings, self._writer = settings, writer
         self._expected = _logins(settings)
+        self._rate = RateLimit(settings.max_rate or math.inf, now_s=time.monotonic)
         self._runner: web.AppRunner | None = None
+        self._heard: set[asyncio.BaseTransport | None] = set()
+        self._watching: asyncio.Task[None] | None = None
 
     async def start(self) -> str:
         """Begin to listen; return the address. Raises OSError, Usage."""
         logging.getLogger("aiohttp").setLevel(logging.CRITICAL)  # it logs what clients do wrong, who are told
-        application = web.Application(client_max_size=self._settings.max_body)
+        application = web.Application(client_max_size=self._settings.max_body, middlewares=[self._hear])
         application.router.add_post("/events", self._receive)
         application.router.add_get("/health", self._health)
         self._runner = web.AppRunner(
@@ -52,10 +60,13 @@ class HttpReceiver:
         tls = self._settings.tls
         context = None if tls is None else server_context(Path(tls.certificate_file), Path(tls.key_file))
         await web.TCPSite(self._runner, host, port, ssl_context=context).start()
+        self._watching = asyncio.create_task(self._cut_silent_off())
         return "{}:{}".format(*self._runner.addresses[0][:2])
 
     async def stop(self) -> None:
         """Listen no more, and answer what was read."""
+        if self._watching is not None:
+            self._watching.cancel()
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -65,12 +76,35 @@ class HttpReceiver:
             return web.json_response({"ok": False, "error": failure.message}, status=503)
         return web.json_response({"ok": True})
 
+    @web.middleware
+    async def _hear(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        self._heard.add(request.transport)
+        return await handler(request)
+
+    async def _cut_silent_off(self) -> None:
+        """End connections whose first request does not arrive in time. Between requests aiohttp does."""
+        timeout_s = self._settings.body_timeout / 1000
+        since: dict[RequestHandler, float] = {}
+        while True:
+            await asyncio.sleep(min(timeout_s / 2, 1))
+            assert self._runner is not None
+            assert self._runner.server is not None
+            now, open_now = time.monotonic(), self._runner.server.connections
+            since = {connection: since.get(connection, now) for connection in open_now}
+            self._heard &= {connection.transport for connection in open_now}
+            for connection, began in since.items():
+                transport = connection.transport
+                if transport is not None and transport not in self._heard and now - began > timeout_s:
+                    transport.abort()
+
     async def _receive(self, request: web.Request) -> web.Response:
         if not self._is_allowed(request):
             kind = "Bearer" if self._settings.token else "Basic"
             return _refused(401, "Wrong or missing credentials.", headers={"WWW-Authenticate": kind})
         if self._is_crowded():
             return _refused(429, "Too many connections.", headers={**_RETRY, "Connection": "close"})
+        if delay_s := self._rate.delay_s():
+            return _refused(429, "Too many events a second.", headers={"Retry-After": str(math.ceil(delay_s))})
         try:
             body = await asyncio.wait_for(request.read(), self._settings.body_timeout / 1000)
         except web.RequestPayloadError:
@@ -83,7 +117,9 @@ class HttpReceiver:
         try:
             body = decompressed(body, request.headers.get("Content-Encoding"), most_bytes=self._settings.max_body)
             parsed = request_of(request.headers.items(), body, content_type=request.content_type, remote=_remote(request))
-            receipts = await asyncio.wrap_future(self._writer.submit(events_of(parsed)))
+            events = events_of(parsed)
+            self._rate.count(len(events))
+            receipts = await asyncio.wrap_future(self._writer.submit(events))
         except TooLarge as error:
             return _refused(413, str(error))
         except NumberOutOfOrder as error:

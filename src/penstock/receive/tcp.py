@@ -2,12 +2,15 @@
 
 import asyncio
 import hmac
+import math
+import time
 from pathlib import Path
 from typing import TypeAlias
 
 from penstock.errors import PenstockError
 from penstock.journal.event import Event
 from penstock.journal.group import GroupWriter, Receipts
+from penstock.receive.rate import RateLimit
 from penstock.receive.request import numbered_event
 from penstock.spec.receive import TcpListener
 from penstock.support.listening import host_and_port, server_context
@@ -24,6 +27,7 @@ class TcpReceiver:
 
     def __init__(self, settings: TcpListener, writer: GroupWriter) -> None:
         self._settings, self._writer = settings, writer
+        self._rate = RateLimit(settings.max_rate or math.inf, now_s=time.monotonic)
         self._server: asyncio.Server | None = None
         self._reading: set[asyncio.Task[None]] = set()
         self._handling: set[asyncio.Task[None]] = set()
@@ -95,6 +99,8 @@ class TcpReceiver:
         try:
             while True:
                 await room.acquire()
+                if delay_s := self._rate.delay_s():
+                    await asyncio.sleep(delay_s)
                 line = await reader.readline()
                 if not line.endswith(b"\n"):
                     break  # a torn line is no event
@@ -106,6 +112,7 @@ class TcpReceiver:
 
     def _taken(self, line: bytes, remote: str) -> "asyncio.Future[bytes]":
         """Submit a line now, so that lines keep their order; return the future of its answer."""
+        self._rate.count(1)
         try:
             event = numbered_event(line, remote=remote) if self._settings.numbered else Event(value=line, remote=remote)
             submitted = self._writer.submit([event])

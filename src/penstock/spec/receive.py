@@ -45,6 +45,11 @@ class _Listener(Settings):
     token: str | None = Field(default=None, min_length=1, description="What clients must show, as `${VARIABLE}`.")
     tls: ServerTls | None = Field(default=None, description="Without it, what clients send is not encrypted.")
     max_connections: int = Field(default=1_000, ge=1, description="Clients at a time; more are turned away.")
+    max_rate: int | None = Field(
+        default=None,
+        ge=1,
+        description="Events a second of all clients together. More are answered by 429 over HTTP, and wait to be read over TCP.",
+    )
 
     @model_validator(mode="after")
     def _secrets_are_remembered(self) -> Self:
@@ -61,7 +66,9 @@ class HttpListener(_Listener):
     password: str | None = Field(default=None, min_length=1, description="As `${VARIABLE}`.")
     max_body: Size = Field(default=16 * _MB, description="Largest request, decompressed.", json_schema_extra={"default": "16MB"})
     body_timeout: Duration = Field(
-        default=30_000, description="How long a client may take to send a request.", json_schema_extra={"default": "30s"}
+        default=30_000,
+        description="How long a client may take to send a request, and from its connection to its first one.",
+        json_schema_extra={"default": "30s"},
     )
 
     if TYPE_CHECKING:
@@ -73,6 +80,7 @@ class HttpListener(_Listener):
             token: str | None = None,
             tls: ServerTls | Mapping[str, Any] | None = None,
             max_connections: int = 1_000,
+            max_rate: int | None = None,
             user: str | None = None,
             password: str | None = None,
             max_body: int | str = ...,
@@ -103,6 +111,7 @@ class TcpListener(_Listener):
             token: str | None = None,
             tls: ServerTls | Mapping[str, Any] | None = None,
             max_connections: int = 1_000,
+            max_rate: int | None = None,
             numbered: bool = False,
             max_line: int | str = ...,
         ) -> None: ...
