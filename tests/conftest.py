@@ -1,6 +1,6 @@
 """For every layer: fast layers run first, Spark starts fast, and in CI a skipped test is a failed one.
 
-Of the cases of a test that starts Spark a run draws a third; all run with PENSTOCK_SOAK_FAULTS=all, and where a file is named.
+Of the cases of a test that starts Spark a run draws a quarter; all run with PENSTOCK_SOAK_FAULTS=all, and where a file is named.
 """
 
 import gc
@@ -26,7 +26,7 @@ HANGS_AFTER_S = {"unit": 60, "architecture": 120, "live": 120}
 CALL_KAFKA = {"live", "conformance", "attack"}
 """Where tests of one process make hundreds of Kafka clients."""
 
-WITH_SPARK_ONE_IN = 3
+WITH_SPARK_ONE_IN = 4
 
 IN_CI = os.environ.get("CI") == "true"
 
