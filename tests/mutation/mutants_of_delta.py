@@ -138,7 +138,7 @@ MUTANTS_OF_DELTA = (
         file=PUBLICATION,
         find='            require_no_copy(publication, marker.position, place=f"The {self.log.title}")\n',
         replace="",
-        tests=(f"{SUITE}::test_of_a_ledger_and_its_copy_one_delivers_a_batch[plain]",),
+        tests=(f"{SUITE}OfTwoLedgers::test_of_a_ledger_and_its_copy_one_delivers_a_batch",),
     ),
     Mutant(
         bug=1,
