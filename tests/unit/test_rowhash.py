@@ -162,6 +162,26 @@ def test_a_null_in_an_array_leaves_the_seed_and_a_slice_has_its_own_elements(kin
     assert hashes_of(whole.slice(1)) == [nulls, absent, null, plain]
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [pa.int8(), pa.int64(), pa.float64(), pa.bool_(), pa.decimal128(9, 2), pa.decimal128(30, 2), pa.month_day_nano_interval()],
+    ids=str,
+)
+def test_lists_without_elements_need_no_buffer_of_them(kind: pa.DataType) -> None:
+    """Arrow lets an array of no values be without one."""
+    nothing = pa.Array.from_buffers(kind, 0, [None, None])
+    lists = pa.ListArray.from_arrays(pa.array([0, 0, 0], pa.int32()), nothing)
+    assert hashes_of(lists) == [42, 42]
+
+
+def test_what_lies_under_a_null_list_is_not_looked_at() -> None:
+    """Here a time that is no whole number of microseconds, which Spark has no value for."""
+    elements = pa.array([1, 2_000, 5_000], pa.timestamp("ns"))
+    offsets = pa.array([0, 1, 3], pa.int32()).buffers()[1]
+    lists = pa.Array.from_buffers(pa.list_(elements.type), 2, [pa.py_buffer(b"\x02"), offsets], children=[elements])
+    assert hashes_of(lists) == hashes_of(pa.array([None, [2_000, 5_000]], lists.type))
+
+
 def test_a_digest_is_a_sum_without_order() -> None:
     words = pa.array([2**64 - 1, 5, 7], pa.uint64())
     assert digest(words) == 11

@@ -189,12 +189,16 @@ def _fold_nulls(nulls: Places, starts: Places, lengths: Places, folded: Words) -
 
 
 def _own_elements(column: "pa.ListArray", lengths: Places, parts: "Sequence[pa.Array]") -> "tuple[Places, Sequence[pa.Array]]":
-    """Return where each list begins, and the parts of their elements alone: a slice of a column has those of all of it."""
-    starts = _list_starts(column)
-    if len(starts) == 0:
-        return starts, [part.slice(0, 0) for part in parts]
-    low = int(starts[0])
-    return starts - low, [part.slice(low, int(starts[-1] + lengths[-1]) - low) for part in parts]
+    """Return where each list begins, and the parts of their elements alone.
+
+    A slice of a column has the elements of all of it, and something may lie under a null list, which has no length.
+    """
+    starts, ends = _list_starts(column), np.cumsum(lengths)
+    if len(starts) and starts[-1] + lengths[-1] - starts[0] == ends[-1]:
+        return starts - starts[0], [part.slice(int(starts[0]), int(ends[-1])) for part in parts]
+    own = ends - lengths
+    places = pa.array(np.repeat(starts - own, lengths) + np.arange(lengths.sum()))
+    return own, [part.take(places) for part in parts]
 
 
 def _list_starts(column: "pa.ListArray") -> Places:

@@ -21,6 +21,7 @@ _P5 = np.uint64(0x27D4EB2F165667C5)
 _INT_BASE, _LONG_BASE = _P5 + np.uint64(4), _P5 + np.uint64(8)
 _LANE_BASES = (np.uint64(0x60EA27EEADC0B5D6), _P2, np.uint64(0), np.uint64(0x61C8864E7A143579))
 _MAX_LONG_DIGITS = 18
+_TWO_WORDS = np.dtype((np.uint64, 2))
 
 
 def hash_values(column: "pa.Array", seeds: Words) -> Words:
@@ -92,7 +93,7 @@ def _mix_int(state: Words, values: Words) -> Words:
     return state
 
 
-def _values(column: "pa.Array", data_type: type[np.generic]) -> npt.NDArray[Any]:
+def _values(column: "pa.Array", data_type: npt.DTypeLike) -> npt.NDArray[Any]:
     """Return the values of a fixed-width column as they lie in memory; those at nulls are arbitrary."""
     _, data = column.buffers()
     if data is None:
@@ -137,15 +138,14 @@ def _halves(column: "pa.Array") -> Words:
     """Return the lower and the upper 64 bits of each decimal."""
     if column.type.bit_width != 128:
         column = column.cast(pa.decimal128(column.type.precision, column.type.scale))
-    halves: Words = np.frombuffer(column.buffers()[1], np.uint64).reshape(-1, 2)
-    return halves[column.offset : column.offset + len(column)]
+    return _values(column, _TWO_WORDS)
 
 
 _INTERVAL = np.dtype([("months", "<u4"), ("days", "<u4"), ("nanoseconds", "<i8")])
 
 
 def _fold_interval(column: "pa.Array", seeds: Words) -> Words:
-    values = np.frombuffer(column.buffers()[1], _INTERVAL)[column.offset : column.offset + len(column)]
+    values = _values(column, _INTERVAL)
     microseconds = (values["nanoseconds"] // 1000).view(np.uint64)
     return hash_int(values["months"], hash_int(values["days"], hash_long(microseconds, seeds)))
 

@@ -12,7 +12,7 @@ _HIGHEST_PORT = 65_535
 
 
 def host_and_port(text: str) -> tuple[str, int]:
-    """Return host and port of `HOST:PORT`; an address of IPv6 stands in brackets; the host has none. Raises ValueError."""
+    """Return host and port of `HOST:PORT`. An IPv6 host is given in brackets and returned without. Raises ValueError."""
     host, _, port = text.rpartition(":")
     found = _ADDRESS.fullmatch(host)
     if found is None or not (port.isascii() and port.isdigit() and int(port) <= _HIGHEST_PORT):
