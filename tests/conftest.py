@@ -23,8 +23,8 @@ START_SPARK = {"spark", "crash"}
 HANGS_AFTER_S = {"unit": 60, "architecture": 120, "live": 120}
 """Where a test takes milliseconds or seconds, a hang shall not cost the ten minutes that the other layers are given."""
 
-CALL_KAFKA = {"live", "conformance", "attack"}
-"""Where tests of one process make hundreds of Kafka clients."""
+CALL_KAFKA = {"live", "conformance", "attack", "spark", "crash"}
+"""Where tests make Kafka clients in their own process."""
 
 WITH_SPARK_ONE_IN = 4
 
@@ -109,6 +109,7 @@ def pytest_runtest_protocol(item: pytest.Item):
         return (yield)
     finally:
         if collects:
+            gc.collect(1)  # in this thread, before another one may
             gc.enable()
 
 
