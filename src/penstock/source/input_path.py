@@ -18,12 +18,12 @@ def path_missing(name: str, source: Source) -> Usage:
 
 
 def require_any(sources: Mapping[str, Source]) -> None:
-    """Raise Usage for a pipeline file without sources, as one beside a query that is started in code: there is nothing to read."""
+    """Raise Usage for a pipeline file without sources, such as one beside a query that code starts."""
     if not sources:
         raise Usage(
             "The pipeline file has no sources, so there is nothing to read.",
-            remedy="Add the key sources. A file beside a query that your code starts (`Delivery`) is for `status`, `verify` and the "
-            "other commands that only look or repair.",
+            remedy="Add the key sources. A file beside a query that your code starts (`Delivery`) is for `status`, `verify` and "
+            "the other commands that only look or repair.",
         )
 
 
