@@ -57,6 +57,7 @@ def verify_beside(directory: Path, file: str, rows_each: int) -> None:
     pipeline = Pipeline.from_file(directory / "flights.yaml")
     report = pipeline.verify()
     assert report.ok
-    assert {sink: sum(account.found.rows for account in found.accounts.values()) for sink, found in report.sinks.items()} == dict.fromkeys(pipeline.settings.sinks, rows_each)
+    found = {sink: sum(account.found.rows for account in each.accounts.values()) for sink, each in report.sinks.items()}
+    assert found == dict.fromkeys(pipeline.settings.sinks, rows_each)
     assert pipeline.doctor().ok
     assert pipeline.status().health == "ok"

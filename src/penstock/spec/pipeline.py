@@ -193,7 +193,7 @@ class PipelineSettings(DeliverySettings):
         default_factory=dict,
         min_length=1,
         description="Name of each source and its settings. Their number and order are kept for the life of the checkpoint. "
-        "`run`, `check` and `explain` need it; a file for the other commands, beside a query that your code starts, leaves it out.",
+        "`run`, `check` and `explain` need it; a file beside a query that your code starts, for the other commands, does not.",
     )
     transform: Transform | None = Field(
         default=None, description="A query over the sources; left out, the only source is passed on."
