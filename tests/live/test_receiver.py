@@ -5,11 +5,8 @@ import gzip
 import http.client
 import json
 import random
-import re
-import signal
 import socket
 import ssl
-import subprocess
 import threading
 import time
 from collections import Counter
@@ -20,17 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.architecture.reading import ROOT
 from tests.live.receiver import Receiver
 from tests.seed import SEED
 from tests.servers.certificates import certify
 
-from penstock.journal.event import Event
 from penstock.journal.inspection import verify_journal
 from penstock.journal.reading import JournalReader
 from penstock.journal.storage import LocalStorage
 
-PAGE = (ROOT / "docs" / "howto" / "push.md").read_text()
 HTTP = "http: {listen: 127.0.0.1:0, max_body: 100kB}"
 
 
@@ -265,52 +259,6 @@ def test_a_stop_answers_what_was_read(tmp_path: Path) -> None:
         answers.close()
     assert answered == [b"OK %d\n" % number for number in range(1, 1 + len(answered))]
     assert values(tmp_path)[: 1 + len(answered)] == [b"first", b"second", b"third"][: 1 + len(answered)]
-
-
-def events(directory: Path, *, until: int) -> list[Event]:
-    """The journal's events once there are so many."""
-    reader, deadline = JournalReader(LocalStorage(), directory / "journal"), time.monotonic() + 30
-    while (extent := reader.extent()) is None or extent.next < until:
-        assert time.monotonic() < deadline, extent
-        time.sleep(0.01)
-    return [record.event for record in reader.read(0, extent.next, journal_id=extent.journal_id)]
-
-
-[SYSLOG] = re.findall(r"^receive:\n  journal: .*\n((?:  syslog.*\n)+)", PAGE, re.MULTILINE)
-LOGGER = [line for line in PAGE.splitlines() if line.startswith("logger ")]
-
-
-def test_a_system_s_logger_and_clients_that_read_no_answers_are_heard(tmp_path: Path) -> None:
-    """The page's commands, by TCP and UDP, and lines of a client that ends without a look at what comes back."""
-    started = Receiver(
-        tmp_path,
-        "tcp: {listen: 127.0.0.1:0, acknowledge: false}\n"
-        + SYSLOG.replace("6514", "0").replace("5514", "0").replace('0"}', '0", max_rate: 2}'),
-    )
-    (_, tcp), (_, udp) = started.address("syslog"), started.address("syslog_udp")
-    over_tcp, over_udp = [line.replace("6514", str(tcp)).replace("5514", str(udp)) for line in LOGGER]
-    subprocess.run(["bash", "-c", over_tcp], check=True)
-    [first] = events(tmp_path, until=1)
-    subprocess.run(["bash", "-c", over_udp], check=True)
-    second = events(tmp_path, until=2)[1]
-    for event, text in ((first, b"backup is done"), (second, b"disk is full")):
-        headers = dict(event.headers)
-        assert event.value.endswith(text)
-        assert (headers["facility"], headers["severity"], headers["app_name"]) == (b"1", b"5", b"nightly")
-        assert event.value.startswith(b"<13>1 " + headers["timestamp"])
-    with socket.create_connection(started.address("tcp"), timeout=30) as client:
-        client.sendall(b"a\nb\ntorn")
-    with socket.create_connection(started.address("syslog"), timeout=30) as client:
-        client.sendall(b"12x <1>no length\n")
-        assert client.recv(1) == b""
-    assert [event.value for event in events(tmp_path, until=4)[2:]] == [b"a", b"b"]
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as flood:
-        for _ in range(50):
-            flood.sendto(b"<1>x", started.address("syslog_udp"))
-    taken = len(events(tmp_path, until=5)) - 4
-    code, errors = started.end_by(signal.SIGTERM)
-    assert (code, taken < 50) == (0, True)
-    assert "messages were dropped: too many came" in errors
 
 
 def push_until_done(address: list[tuple[str, int]], name: str, until: int) -> None:

@@ -1,11 +1,17 @@
 """Messages of syslog: the fields of their headers, and how they follow one another on a connection."""
 
 import asyncio
+import time
+from pathlib import Path
 
 import pytest
 
 from penstock.errors import Usage
+from penstock.journal.group import GroupWriter
+from penstock.journal.journal import Journal, JournalLimits
 from penstock.receive.syslog import SyslogFraming, event_of_message
+from penstock.receive.udp import SyslogUdpReceiver
+from penstock.spec.receive import SyslogUdpListener
 
 RFC5424 = b'<165>1 2003-10-11T22:14:15.003Z host.example app 77 ID47 [a b="c"] An event'
 
@@ -83,3 +89,29 @@ def test_both_framings_are_told_apart(data: bytes, messages: list[bytes]) -> Non
 def test_what_is_no_message_ends_the_connection(data: bytes, message: str) -> None:
     with pytest.raises(Usage, match=message):
         messages_of(data)
+
+
+def test_datagrams_that_are_not_taken_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Of those that come at once as many are taken as may be in a second; what is taken is durable at the end."""
+    writer = GroupWriter(lambda: opened(tmp_path))
+
+    async def received() -> int:
+        receiver = SyslogUdpReceiver(SyslogUdpListener(listen="127.0.0.1:0", max_rate=1), writer)
+        await receiver.start()
+        for number in range(50):
+            receiver.take(b"<1>%d" % number, remote="h:1")
+        await receiver.stop()
+        return receiver.dropped
+
+    try:
+        dropped = asyncio.run(received())
+    finally:
+        writer.close()
+    journal = opened(tmp_path)
+    journal.close()
+    assert (journal.durable + dropped, dropped > 0) == (50, True)
+    assert f"syslog_udp: {dropped} messages were dropped" in caplog.text
+
+
+def opened(directory: Path) -> Journal:
+    return Journal(directory, now_us=lambda: time.time_ns() // 1_000, limits=JournalLimits(least_free_bytes=1))

@@ -14,7 +14,7 @@ from penstock.spec.receive import SyslogUdpListener
 from penstock.support.listening import host_and_port
 
 _log = logging.getLogger(__name__)
-_SAY_EVERY_S = 10.0
+_REPORT_EVERY_S = 10.0
 
 
 class SyslogUdpReceiver:
@@ -25,7 +25,7 @@ class SyslogUdpReceiver:
         self._rate = RateLimit(settings.max_rate or math.inf, now_s=time.monotonic)
         self._transport: asyncio.DatagramTransport | None = None
         self._pending: set[asyncio.Future[Receipts]] = set()
-        self._said, self._next_say_s = 0, 0.0
+        self._reported, self._next_report_s = 0, 0.0
         self.dropped = 0
 
     async def start(self) -> str:
@@ -40,7 +40,7 @@ class SyslogUdpReceiver:
         if self._transport is not None:
             self._transport.close()
         await asyncio.gather(*self._pending, return_exceptions=True)
-        self._say(at_once=True)
+        self._report(at_once=True)
 
     def take(self, message: bytes, *, remote: str) -> None:
         """Submit a message, or count it as dropped: beyond the rate, when too many bytes wait, or the journal is full."""
@@ -63,12 +63,12 @@ class SyslogUdpReceiver:
 
     def _drop(self) -> None:
         self.dropped += 1
-        self._say(at_once=False)
+        self._report(at_once=False)
 
-    def _say(self, *, at_once: bool) -> None:
+    def _report(self, *, at_once: bool) -> None:
         now_s = time.monotonic()
-        if self.dropped > self._said and (at_once or now_s >= self._next_say_s):
-            self._said, self._next_say_s = self.dropped, now_s + _SAY_EVERY_S
+        if self.dropped > self._reported and (at_once or now_s >= self._next_report_s):
+            self._reported, self._next_report_s = self.dropped, now_s + _REPORT_EVERY_S
             _log.warning("syslog_udp: %d messages were dropped: too many came, or the journal is full", self.dropped)
 
 
