@@ -9,7 +9,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 from penstock.core.model import SourceName
 from penstock.errors import DependencyMissing, Usage
 from penstock.source.guarantee import BINARY_FILE_SCHEMA, INFERENCE_CONF, needs_schema, unknown_format
-from penstock.source.input_path import path_missing
+from penstock.source.input_path import path_missing, require_any
 from penstock.source.journal.journals import is_journal
 from penstock.source.journal.opening import read_journals
 from penstock.source.kafka.connector import ENVIRONMENT, coordinate
@@ -18,6 +18,7 @@ from penstock.source.kafka.options import is_kafka, reader_options
 from penstock.source.kafka.reader.opening import read_by_python
 from penstock.source.python_source import can_read
 from penstock.source.schema import bad_schema, schema_argument
+from penstock.source.unfit_rows import counts_unfit_rows, with_unfit_rows_counted
 from penstock.spark.error import SparkError, connector_remedy, read_spark_error
 from penstock.spec.source import Source
 from penstock.support.secret import scrub
@@ -43,6 +44,7 @@ def open_sources(
     source itself, by which `penstock.transform.plan` finds it again in any plan. `decoding`: the result of an earlier
     `decode_passes`. `pipeline`: by whose name journals are read. Raises Usage, DependencyMissing, what `decode_passes` raises.
     """
+    require_any(sources)
     passes = decode_passes(spark, sources) if decoding is None else decoding
     opened = {
         SourceName(name): open_source(spark, name, source, decode_pass=passes.get(SourceName(name)), pipeline=pipeline)
@@ -74,7 +76,8 @@ def _opened(spark: SparkSession, name: str, source: Source) -> DataFrame:
         if not (isinstance(explained, DependencyMissing) and _may_do_without(source) and can_read(spark)):
             raise explained from error
         return read_by_python(spark, name, source)
-    return frame
+    counted = counts_unfit_rows(spark, source, frame.schema)
+    return with_unfit_rows_counted(spark, name, source, frame.schema) if counted else frame
 
 
 def _may_do_without(source: Source) -> bool:
