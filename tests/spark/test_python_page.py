@@ -6,6 +6,7 @@ import sqlite3
 from collections import Counter
 from pathlib import Path
 
+from penstock.run.pipeline import Pipeline
 from tests.crash import shared_java
 from tests.spark.page import Page
 from tests.spark.test_readme import feed, lake
@@ -47,3 +48,16 @@ def test_the_page_delivers_each_row_once_in_every_way(tmp_path: Path) -> None:
     assert rows(tmp_path / "delays.db", "delays") == Counter({row: count for row, count in sent.items() if row[3] is not None})
     lines = [json.loads(line) for file in (tmp_path / "lines").glob("*.jsonl") for line in file.read_text().splitlines()]
     assert Counter(tuple(line[name] for name in ("id", "origin", "month", "delay")) for line in lines) == sent
+    verify_beside(tmp_path, Page("python").blocks("yaml")[0], sent.total())
+
+
+def verify_beside(directory: Path, file: str, rows_each: int) -> None:
+    """Look at what a drop-in delivered by a pipeline file without sources."""
+    (directory / "flights.yaml").write_text(file)
+    pipeline = Pipeline.from_file(directory / "flights.yaml")
+    report = pipeline.verify()
+    assert report.ok
+    found = {sink: sum(account.found.rows for account in each.accounts.values()) for sink, each in report.sinks.items()}
+    assert found == dict.fromkeys(pipeline.settings.sinks, rows_each)
+    assert pipeline.doctor().ok
+    assert pipeline.status().health == "ok"

@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow.dataset
 import pytest
 
+from penstock.run.pipeline import Pipeline
 from tests.architecture.reading import ROOT
 from tests.crash import shared_java
 from tests.seed import SEED
@@ -74,6 +75,8 @@ def test_the_drop_in(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "job.py"], cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert lake(tmp_path / "lake") == sent
+    (tmp_path / "flights.yaml").write_text(blocks("yaml")[1])
+    assert Pipeline.from_file(tmp_path / "flights.yaml").verify().ok
 
 
 @pytest.mark.parametrize("line", [line for block in blocks("sh") for line in block.splitlines() if line.startswith("make ")])

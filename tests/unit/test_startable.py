@@ -60,6 +60,16 @@ def test_a_directory_that_is_not_there(capsys: pytest.CaptureFixture[str], verb:
     assert "Spark starts" in ended(capsys, verb)[1]
 
 
+@pytest.mark.parametrize("verb", ["run", "check", "explain"])
+def test_a_file_without_sources(capsys: pytest.CaptureFixture[str], verb: str) -> None:
+    """It is for the commands beside a query that code starts, which only look or repair."""
+    Path("flights.yaml").write_text(FILE.replace("sources:", "# sources:"))
+    code, err = ended(capsys, verb)
+    assert code == 2
+    assert "The pipeline file has no sources" in err
+    assert "Add the key sources." in err
+
+
 @pytest.mark.parametrize("elsewhere", [*SPARK, "conf", "pattern", "url"])
 def test_directories_that_only_spark_sees_are_left_to_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, elsewhere: str

@@ -9,7 +9,7 @@ from penstock.errors import Refused
 from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of, sinks_of
 from penstock.run.continuation import require_continuation
 from penstock.source.guarantee import source_claims
-from penstock.source.input_path import require_paths
+from penstock.source.input_path import require_any, require_paths
 from penstock.spec.pipeline import PipelineSettings, without_ledger
 
 _SPARK_IS_SET_UP = ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT", "SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
@@ -19,10 +19,11 @@ _DEFAULT_FILES = ("spark.hadoop.fs.defaultFS", "spark.hadoop.fs.default.name")
 
 
 def require_parts(settings: PipelineSettings, plan: DeliveryPlan) -> None:
-    """Raise DependencyMissing for a sink whose package is not installed, Usage for an input directory that is not there.
+    """Raise Usage without sources and for an input directory that is not there, DependencyMissing for a sink's missing package.
 
     Directories are looked at where Spark will see the same: not at a server of Spark Connect, or with a default file system.
     """
+    require_any(settings.sources)
     for sink in sinks_of(plan):
         sink.close()
     if not any(name in os.environ for name in _SPARK_IS_SET_UP) and not any(key in settings.spark.conf for key in _DEFAULT_FILES):

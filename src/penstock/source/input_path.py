@@ -1,4 +1,4 @@
-"""The path of a file source, looked at before Spark starts."""
+"""The sources of a pipeline and the paths of file sources, looked at before Spark starts."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +15,16 @@ def path_missing(name: str, source: Source) -> Usage:
         f"sources.{name}.path {source.path} does not exist.",
         remedy="Create the directory, or correct the path in the pipeline file.",
     )
+
+
+def require_any(sources: Mapping[str, Source]) -> None:
+    """Raise Usage for a pipeline file without sources, such as one beside a query that code starts."""
+    if not sources:
+        raise Usage(
+            "The pipeline file has no sources, so there is nothing to read.",
+            remedy="Add the key sources. A file beside a query that your code starts (`Delivery`) is for `status`, `verify` and "
+            "the other commands that only look or repair.",
+        )
 
 
 def require_paths(sources: Mapping[str, Source]) -> None:

@@ -9,7 +9,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 from penstock.core.model import SourceName
 from penstock.errors import DependencyMissing, Usage
 from penstock.source.guarantee import BINARY_FILE_SCHEMA, INFERENCE_CONF, needs_schema, unknown_format
-from penstock.source.input_path import path_missing
+from penstock.source.input_path import path_missing, require_any
 from penstock.source.journal.journals import is_journal
 from penstock.source.journal.opening import read_journals
 from penstock.source.kafka.connector import ENVIRONMENT, coordinate
@@ -43,6 +43,7 @@ def open_sources(
     source itself, by which `penstock.transform.plan` finds it again in any plan. `decoding`: the result of an earlier
     `decode_passes`. `pipeline`: by whose name journals are read. Raises Usage, DependencyMissing, what `decode_passes` raises.
     """
+    require_any(sources)
     passes = decode_passes(spark, sources) if decoding is None else decoding
     opened = {
         SourceName(name): open_source(spark, name, source, decode_pass=passes.get(SourceName(name)), pipeline=pipeline)

@@ -190,8 +190,10 @@ class PipelineSettings(DeliverySettings):
         default=None, description="What `penstock receive` listens on; the pipeline itself reads the journal by a source."
     )
     sources: Mapping[ViewName, Source] = Field(
+        default_factory=dict,
         min_length=1,
-        description="Name of each source and its settings. Their number and order are kept for the life of the checkpoint.",
+        description="Name of each source and its settings. Their number and order are kept for the life of the checkpoint. "
+        "`run`, `check` and `explain` need it; a file beside a query that your code starts, for the other commands, does not.",
     )
     transform: Transform | None = Field(
         default=None, description="A query over the sources; left out, the only source is passed on."
@@ -217,8 +219,8 @@ class PipelineSettings(DeliverySettings):
             *,
             pipeline: str,
             home: str | os.PathLike[str],
-            sources: Mapping[str, Source | Mapping[str, Any]],
             sinks: Mapping[str, GivenSink],
+            sources: Mapping[str, Source | Mapping[str, Any]] = ...,
             guarantee: Guarantee | Literal["exactly_once", "at_least_once"] = Guarantee.EXACTLY_ONCE,
             spark: Spark | Mapping[str, Any] = ...,
             receive: Receive | Mapping[str, Any] | None = None,

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema, mode
 from typing_extensions import Self
 
 from penstock.spec.complaint import Complaint, complaint_error, complaints_error, described
+from penstock.spec.file_options import file_complaints
 from penstock.spec.journal_options import journal_complaints
 from penstock.spec.kafka_options import (
     TOPICS,
@@ -27,6 +28,7 @@ from penstock.support.secret import Secret, remember, remember_options
 
 FILE_FORMATS = frozenset({"avro", "binaryFile", "csv", "json", "orc", "parquet", "text", "xml"})
 """Formats that read files below `path`."""
+_FILES = frozenset(name.lower() for name in FILE_FORMATS)
 
 
 def _option(value: Any) -> str:
@@ -168,10 +170,12 @@ class Source(Settings):
         return self
 
     @model_validator(mode="after")
-    def _kafka_is_right(self) -> Self:
+    def _options_are_right(self) -> Self:
         kind = (self.format or "").lower()
         found = self._of_kafka() if kind == "kafka" else self._only_for_kafka()
         found += self._of_journal() if kind == "journal" else []
+        if kind in _FILES:
+            found += [complaint.below(("options",)) for complaint in file_complaints(kind, self.options)]
         if found:
             raise complaints_error(found)
         if self.decode is not None:
