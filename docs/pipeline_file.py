@@ -11,7 +11,7 @@ from penstock.spec.kafka import Kafka, RecordValue
 from penstock.spec.location import Account, Checkpoint, LedgerPlace, Quarantine, Route, SpoolPlace
 from penstock.spec.maintenance import Compact, DeltaMaintenance, IcebergMaintenance
 from penstock.spec.pipeline import PipelineSettings, Spark, Transform, Trigger
-from penstock.spec.receive import HttpListener, Receive, ServerTls, TcpListener
+from penstock.spec.receive import HttpListener, Receive, ServerTls, SyslogListener, SyslogUdpListener, TcpListener
 from penstock.spec.registry import Coded, Decode, DecodedValue, Encode, Registry
 from penstock.spec.settings import Settings
 from penstock.spec.sink import PLANNED, SUPPORTED, Console, Memory, Parquet, PythonSink
@@ -35,7 +35,9 @@ _SECTIONS: Final[tuple[tuple[str, type[Settings]], ...]] = (
     ("`receive`", Receive),
     ("`receive.http`", HttpListener),
     ("`receive.tcp`", TcpListener),
-    ("`receive.http.tls`, `receive.tcp.tls`", ServerTls),
+    ("`receive.syslog`", SyslogListener),
+    ("`receive.syslog_udp`", SyslogUdpListener),
+    ("`receive.http.tls`, `receive.tcp.tls`, `receive.syslog.tls`", ServerTls),
     ("`transform`", Transform),
     ("`sinks.<name>` with `type: parquet`", Parquet),
     ("`sinks.<name>.accounts.<name>`", Account),

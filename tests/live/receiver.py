@@ -51,10 +51,14 @@ class Receiver:
 
     def stop(self) -> int:
         """End it as an operator does; its exit code."""
-        self._process.send_signal(signal.SIGTERM)
-        code, errors = self.end()
+        code, errors = self.end_by(signal.SIGTERM)
         assert "Traceback" not in errors, errors
         return code
+
+    def end_by(self, number: signal.Signals) -> tuple[int, str]:
+        """Its exit code, and what it said."""
+        self._process.send_signal(number)
+        return self.end()
 
     def wait(self) -> tuple[int, str]:
         """Await an end that it comes to by itself."""

@@ -313,7 +313,7 @@ def test_a_wrong_receiver_is_told(tmp_path: Path) -> None:
     for more, message in (
         (f"http: {{listen: {host}:{port}}}", "has a writer already"),
         ("http: {listen: 127.0.0.1:99999}", "should be HOST:PORT"),
-        ("copy_to: ./other", "has neither http nor tcp"),
+        ("copy_to: ./other", "listens to nothing"),
     ):
         with pytest.raises(AssertionError, match=message):
             Receiver(tmp_path, more)

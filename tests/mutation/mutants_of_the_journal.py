@@ -246,4 +246,28 @@ MUTANTS_OF_THE_JOURNAL = (
         replace="            pass",
         tests=(f"{RECEIVER}::test_more_events_a_second_than_may_be_are_asked_to_come_later",),
     ),
+    Mutant(
+        bug=26,
+        name="what-has-no-room-is-lost-without-answers",
+        file="src/penstock/receive/tcp.py",
+        find="if self._is_stopping or not isinstance(error, Retryable):",
+        replace="if self._is_stopping or isinstance(error, Retryable):",
+        tests=("tests/unit/test_receive_tcp.py::test_what_has_no_room_waits_when_its_client_reads_no_answers",),
+    ),
+    Mutant(
+        bug=26,
+        name="a-torn-message-of-syslog-is-an-event",
+        file="src/penstock/receive/syslog.py",
+        find="        return await reader.readexactly(int(digits))",
+        replace="        return await reader.read(int(digits))",
+        tests=("tests/unit/test_receive_syslog.py::test_both_framings_are_told_apart",),
+    ),
+    Mutant(
+        bug=26,
+        name="dropped-datagrams-are-not-counted",
+        file="src/penstock/receive/udp.py",
+        find="        self.dropped += 1\n",
+        replace="",
+        tests=("tests/unit/test_receive_syslog.py::test_datagrams_that_are_not_taken_are_counted",),
+    ),
 )

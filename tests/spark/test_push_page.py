@@ -19,7 +19,7 @@ from tests.crash.commandline import penstock
 pytestmark = pytest.mark.usefixtures("spark")
 
 PAGE = (ROOT / "docs" / "howto" / "push.md").read_text()
-[PIPELINE] = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+[PIPELINE, *_] = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 [CURL] = [line for line in PAGE.splitlines() if line.startswith("curl ")]
 [ANSWER] = [line for line in PAGE.splitlines() if line.startswith('{"sequences"')]
 COMMANDS = re.findall(r"^penstock .*$", PAGE, re.MULTILINE)

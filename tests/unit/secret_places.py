@@ -246,7 +246,7 @@ NAMES = frozenset({
     *("DeliverySettings.pipeline", "DeliverySettings.home", "Spark.master", "Spark.packages", "Transform.python"),
     *("Source.format", "Source.table", "Source.mirror_offsets_to", "Watermark.column", "Coded.subject"),
     *("DecodedValue.semantic_types", "DecodedValue.unavailable_value"),
-    *("Receive.journal", "Receive.copy_to", "_Listener.listen", "HttpListener.user"),
+    *("Receive.journal", "Receive.copy_to", "_Server.listen", "SyslogUdpListener.listen", "HttpListener.user"),
     *("ServerTls.certificate_file", "ServerTls.key_file"),
     *("Registry.user", "Registry.ca_file", "Registry.certificate_file", "Registry.key_file"),
     *("TakesRows.exclude", "Parquet.unrouted", "Parquet.partition_by", "Route.column", "Route.hash"),

@@ -7,20 +7,22 @@ from pathlib import Path
 
 from penstock.journal.group import GroupLimits, GroupWriter
 from penstock.journal.journal import Journal, JournalLimits
-from penstock.receive.tcp import _UNANSWERED, TcpReceiver
+from penstock.receive.tcp import _UNANSWERED, receiver_of_lines
 from penstock.spec.receive import TcpListener
 
 Client = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[bytes]]
 
 
-def serve(directory: Path, client: Client, *, linger_s: float) -> tuple[int, list[bytes]]:
+def serve(
+    directory: Path, client: Client, *, linger_s: float, waiting_bytes: int = 1 << 20, **more: bool
+) -> tuple[int, list[bytes]]:
     """Serve one client and stop as an operator does. How many events are durable then, and all answers that it got."""
 
     def opened() -> Journal:
         return Journal(directory, now_us=lambda: time.time_ns() // 1_000, limits=JournalLimits(least_free_bytes=1))
 
     async def served() -> bytes:
-        receiver = TcpReceiver(TcpListener(listen="127.0.0.1:0"), writer)
+        receiver = receiver_of_lines(TcpListener(listen="127.0.0.1:0", **more), writer)
         host, _, port = (await receiver.start()).rpartition(":")
         reader, stream = await asyncio.open_connection(host, int(port))
         first = await client(reader, stream)
@@ -29,7 +31,7 @@ def serve(directory: Path, client: Client, *, linger_s: float) -> tuple[int, lis
         stream.close()
         return first + rest
 
-    writer = GroupWriter(opened, GroupLimits(linger_s=linger_s))
+    writer = GroupWriter(opened, GroupLimits(linger_s=linger_s, waiting_bytes=waiting_bytes))
     try:
         answers = asyncio.run(served())
     finally:
@@ -59,3 +61,15 @@ def test_a_stop_answers_all_that_was_taken(tmp_path: Path) -> None:
 
     durable, answers = serve(tmp_path, client, linger_s=0.1)
     assert answers == [b"OK %d" % number for number in range(durable)]
+
+
+def test_what_has_no_room_waits_when_its_client_reads_no_answers(tmp_path: Path) -> None:
+    """Most of the lines are refused at first, as more wait for the disk than may: nobody would send them again."""
+    lines = 300
+
+    async def client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        writer.write(b"x\n" * lines)
+        writer.write_eof()
+        return await asyncio.wait_for(reader.read(), 30)
+
+    assert serve(tmp_path, client, linger_s=0.05, waiting_bytes=100 * 100, acknowledge=False) == (lines, [])

@@ -11,7 +11,8 @@ from typing import Protocol
 from penstock.errors import DependencyMissing, Failed, PenstockError
 from penstock.journal.group import GroupLimits, GroupWriter
 from penstock.journal.journal import Journal, JournalLimits
-from penstock.receive.tcp import TcpReceiver
+from penstock.receive.tcp import receiver_of_lines, receiver_of_syslog
+from penstock.receive.udp import SyslogUdpReceiver
 from penstock.spec.receive import HttpListener, Receive
 from penstock.support.filesystem_errors import problem_of
 
@@ -33,7 +34,7 @@ class Listener(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listening:
-    """A receiver that is ready. `addresses` has `http`, `tcp` or both; `next` is the number of its next event."""
+    """A receiver that is ready. `addresses` are by listener, as `http` and `tcp`; `next` is the number of its next event."""
 
     journal: str
     next: int
@@ -76,7 +77,9 @@ async def _serve(settings: Receive, writer: GroupWriter, ready: Callable[[Mappin
         loop.add_signal_handler(number, wanted.set)
     listeners: dict[str, Listener] = {
         **({} if settings.http is None else {"http": _http(settings.http, writer)}),
-        **({} if settings.tcp is None else {"tcp": TcpReceiver(settings.tcp, writer)}),
+        **({} if settings.tcp is None else {"tcp": receiver_of_lines(settings.tcp, writer)}),
+        **({} if settings.syslog is None else {"syslog": receiver_of_syslog(settings.syslog, writer)}),
+        **({} if settings.syslog_udp is None else {"syslog_udp": SyslogUdpReceiver(settings.syslog_udp, writer)}),
     }
     try:
         ready({name: await _started(name, listener) for name, listener in listeners.items()})

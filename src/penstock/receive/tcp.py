@@ -1,32 +1,94 @@
-"""Events as lines over TCP. Each line is answered, in order, with the sequence number that it has once it is durable."""
+"""Events over TCP, as lines or as messages of syslog.
+
+A line is answered, in order, with the sequence number that it has once it is durable. Where clients read no answers, nothing is
+written, and an event for which there is no room waits, so that its connection stands still.
+"""
 
 import asyncio
 import hmac
 import math
 import time
 from pathlib import Path
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, Retryable, Usage
 from penstock.journal.event import Event
 from penstock.journal.group import GroupWriter, Receipts
 from penstock.receive.rate import RateLimit
 from penstock.receive.request import numbered_event
-from penstock.spec.receive import TcpListener
+from penstock.receive.syslog import SyslogFraming
+from penstock.spec.receive import SyslogListener, TcpListener
 from penstock.support.listening import host_and_port, server_context
 
 _UNANSWERED = 1_000
 """Lines of one client that may wait for their answers; then no more are read."""
 _LOGIN_S = 10.0
+_AGAIN_S = 0.5
 
 _Answers: TypeAlias = "asyncio.Queue[asyncio.Future[bytes] | None]"
 
 
-class TcpReceiver:
-    """Listens while it is started; `stop` reads no more and answers what was read."""
+class Framing(Protocol):
+    """How events follow one another on a connection."""
 
-    def __init__(self, settings: TcpListener, writer: GroupWriter) -> None:
-        self._settings, self._writer = settings, writer
+    async def read(self, reader: asyncio.StreamReader) -> bytes | None:
+        """Return the bytes of the next event, None at the end: what is torn there is no event. Raises Usage."""
+        ...
+
+    def event(self, data: bytes, *, remote: str) -> Event:
+        """Return the event in those bytes. Raises Usage."""
+        ...
+
+
+class LineFraming:
+    """Each line is an event; with `numbered` it is `PRODUCER NUMBER VALUE`."""
+
+    def __init__(self, settings: TcpListener) -> None:
+        self._settings = settings
+
+    async def read(self, reader: asyncio.StreamReader) -> bytes | None:
+        """Return the next line. Raises Usage."""
+        try:
+            line = await reader.readline()
+        except ValueError:
+            raise Usage(f"a line has more than {self._settings.max_line} bytes.", remedy="Raise max_line.") from None
+        return line.rstrip(b"\r\n") if line.endswith(b"\n") else None
+
+    def event(self, data: bytes, *, remote: str) -> Event:
+        """Return the event in a line. Raises Usage."""
+        return numbered_event(data, remote=remote) if self._settings.numbered else Event(value=data, remote=remote)
+
+
+def receiver_of_lines(settings: TcpListener, writer: GroupWriter) -> "TcpReceiver":
+    """Return what listens for lines."""
+    acknowledges = settings.acknowledge
+    return TcpReceiver(
+        settings, writer, LineFraming(settings), limit=settings.max_line, token=settings.token, acknowledges=acknowledges
+    )
+
+
+def receiver_of_syslog(settings: SyslogListener, writer: GroupWriter) -> "TcpReceiver":
+    """Return what listens for messages of syslog."""
+    framing = SyslogFraming(most_bytes=settings.max_message)
+    return TcpReceiver(settings, writer, framing, limit=settings.max_message, token=None, acknowledges=False)
+
+
+class TcpReceiver:
+    """Listens while it is started; `stop` reads no more and answers what was read. `limit`: of bytes up to the end of a line."""
+
+    def __init__(
+        self,
+        settings: TcpListener | SyslogListener,
+        writer: GroupWriter,
+        framing: Framing,
+        *,
+        limit: int,
+        token: str | None,
+        acknowledges: bool,
+    ) -> None:
+        self._settings, self._writer, self._framing = settings, writer, framing
+        self._limit, self._token, self._acknowledges = limit, token, acknowledges
+        self._is_stopping = False
         self._rate = RateLimit(settings.max_rate or math.inf, now_s=time.monotonic)
         self._server: asyncio.Server | None = None
         self._reading: set[asyncio.Task[None]] = set()
@@ -37,11 +99,12 @@ class TcpReceiver:
         host, port = host_and_port(self._settings.listen)
         tls = self._settings.tls
         context = None if tls is None else server_context(Path(tls.certificate_file), Path(tls.key_file))
-        self._server = await asyncio.start_server(self._connected, host, port, limit=self._settings.max_line, ssl=context)
+        self._server = await asyncio.start_server(self._connected, host, port, limit=self._limit, ssl=context)
         return "{}:{}".format(*self._server.sockets[0].getsockname()[:2])
 
     async def stop(self) -> None:
         """Listen no more, read no more, and answer what was read."""
+        self._is_stopping = True
         if self._server is not None:
             self._server.close()
         for task in list(self._reading):
@@ -67,13 +130,13 @@ class TcpReceiver:
             writer.close()
 
     async def _is_allowed(self, reader: asyncio.StreamReader) -> bool:
-        if self._settings.token is None:
+        if self._token is None:
             return True
         try:
             line = await asyncio.wait_for(reader.readline(), _LOGIN_S)
         except (ValueError, asyncio.TimeoutError):
             return False
-        return hmac.compare_digest(line.strip(), f"AUTH {self._settings.token}".encode())
+        return hmac.compare_digest(line.strip(), f"AUTH {self._token}".encode())
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Read lines and answer them; reading goes on while earlier lines are made durable."""
@@ -86,8 +149,9 @@ class TcpReceiver:
             while (answer := await answers.get()) is not None:
                 text = await answer
                 room.release()
-                writer.write(text)
-                await writer.drain()
+                if self._acknowledges:
+                    writer.write(text)
+                    await writer.drain()
                 if text.startswith(b"ERR"):
                     return
         finally:
@@ -101,24 +165,38 @@ class TcpReceiver:
                 await room.acquire()
                 if delay_s := self._rate.delay_s():
                     await asyncio.sleep(delay_s)
-                line = await reader.readline()
-                if not line.endswith(b"\n"):
-                    break  # a torn line is no event
-                answers.put_nowait(self._taken(line.rstrip(b"\r\n"), remote))
-        except ValueError:
-            answers.put_nowait(asyncio.ensure_future(_error(f"a line has more than {self._settings.max_line} bytes")))
+                data = await self._framing.read(reader)
+                if data is None:
+                    break
+                answers.put_nowait(self._taken(data, remote))
+        except Usage as error:
+            answers.put_nowait(asyncio.ensure_future(_error(str(error))))
         finally:
             answers.put_nowait(None)
 
-    def _taken(self, line: bytes, remote: str) -> "asyncio.Future[bytes]":
-        """Submit a line now, so that lines keep their order; return the future of its answer."""
+    def _taken(self, data: bytes, remote: str) -> "asyncio.Future[bytes]":
+        """Submit an event now, so that events keep their order; return the future of its answer."""
         self._rate.count(1)
         try:
-            event = numbered_event(line, remote=remote) if self._settings.numbered else Event(value=line, remote=remote)
+            event = self._framing.event(data, remote=remote)
+            if not self._acknowledges:
+                return asyncio.ensure_future(self._stored(event))
             submitted = self._writer.submit([event])
         except PenstockError as error:
             return asyncio.ensure_future(_error(str(error)))
         return asyncio.ensure_future(_answer(asyncio.wrap_future(submitted)))
+
+    async def _stored(self, event: Event) -> bytes:
+        """Submit an event again and again until it is durable: its client would not send it again."""
+        while True:
+            try:
+                await asyncio.wrap_future(self._writer.submit([event]))
+            except PenstockError as error:
+                if self._is_stopping or not isinstance(error, Retryable):
+                    return await _error(str(error))
+                await asyncio.sleep(_AGAIN_S)
+            else:
+                return b"OK\n"
 
 
 async def _answer(receipts: "asyncio.Future[Receipts]") -> bytes:

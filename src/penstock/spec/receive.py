@@ -40,9 +40,8 @@ class ServerTls(Settings):
         def __init__(self, *, certificate_file: str | PathLike[str], key_file: str | PathLike[str]) -> None: ...
 
 
-class _Listener(Settings):
+class _Server(Settings):
     listen: Listen = Field(description="`HOST:PORT`; port 0 takes a free one.")
-    token: str | None = Field(default=None, min_length=1, description="What clients must show, as `${VARIABLE}`.")
     tls: ServerTls | None = Field(default=None, description="Without it, what clients send is not encrypted.")
     max_connections: int = Field(default=1_000, ge=1, description="Clients at a time; more are turned away.")
     max_rate: int | None = Field(
@@ -50,6 +49,10 @@ class _Listener(Settings):
         ge=1,
         description="Events a second of all clients together. More are answered by 429 over HTTP, and wait to be read over TCP.",
     )
+
+
+class _Listener(_Server):
+    token: str | None = Field(default=None, min_length=1, description="What clients must show, as `${VARIABLE}`.")
 
     @model_validator(mode="after")
     def _secrets_are_remembered(self) -> Self:
@@ -100,6 +103,10 @@ class TcpListener(_Listener):
     numbered: bool = Field(
         default=False, description="Lines are `PRODUCER NUMBER VALUE`: what a producer sends again is recognised."
     )
+    acknowledge: bool = Field(
+        default=True,
+        description="Whether lines are answered. Without answers a client does not know which lines are durable.",
+    )
     max_line: Size = Field(default=_MB, description="Longest line.", json_schema_extra={"default": "1MB"})
 
     if TYPE_CHECKING:
@@ -113,8 +120,38 @@ class TcpListener(_Listener):
             max_connections: int = 1_000,
             max_rate: int | None = None,
             numbered: bool = False,
+            acknowledge: bool = True,
             max_line: int | str = ...,
         ) -> None: ...
+
+
+class SyslogListener(_Server):
+    """Messages of syslog over TCP (RFC 6587, with TLS RFC 5425). The protocol has no answers."""
+
+    max_message: Size = Field(default=_MB, description="Longest message.", json_schema_extra={"default": "1MB"})
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            listen: str,
+            tls: ServerTls | Mapping[str, Any] | None = None,
+            max_connections: int = 1_000,
+            max_rate: int | None = None,
+            max_message: int | str = ...,
+        ) -> None: ...
+
+
+class SyslogUdpListener(Settings):
+    """Messages of syslog over UDP (RFC 5426), best effort: what is lost on the way is not known."""
+
+    listen: Listen = Field(description="`HOST:PORT`; port 0 takes a free one.")
+    max_rate: int | None = Field(default=None, ge=1, description="Messages a second. More are dropped, and counted.")
+
+    if TYPE_CHECKING:
+
+        def __init__(self, *, listen: str, max_rate: int | None = None) -> None: ...
 
 
 class Receive(Settings):
@@ -126,6 +163,8 @@ class Receive(Settings):
     )
     http: HttpListener | None = Field(default=None, description="Listen for HTTP.")
     tcp: TcpListener | None = Field(default=None, description="Listen for lines of text.")
+    syslog: SyslogListener | None = Field(default=None, description="Listen for syslog over TCP.")
+    syslog_udp: SyslogUdpListener | None = Field(default=None, description="Listen for syslog over UDP.")
     segment_size: Size = Field(
         default=64 * _MB, description="Bytes after which a segment is sealed.", json_schema_extra={"default": "64MB"}
     )
@@ -160,6 +199,8 @@ class Receive(Settings):
             copy_to: str | PathLike[str] | None = None,
             http: HttpListener | Mapping[str, Any] | None = None,
             tcp: TcpListener | Mapping[str, Any] | None = None,
+            syslog: SyslogListener | Mapping[str, Any] | None = None,
+            syslog_udp: SyslogUdpListener | Mapping[str, Any] | None = None,
             segment_size: int | str = ...,
             max_size: int | str = ...,
             max_age: int | str | None = None,
@@ -170,8 +211,8 @@ class Receive(Settings):
 
     @model_validator(mode="after")
     def _listens(self) -> Self:
-        if self.http is None and self.tcp is None:
-            raise complaint_error("has neither http nor tcp", remedy="Add http: {listen: 127.0.0.1:8080}.")
+        if all(each is None for each in (self.http, self.tcp, self.syslog, self.syslog_udp)):
+            raise complaint_error("listens to nothing", remedy="Add http: {listen: 127.0.0.1:8080}, tcp, syslog or syslog_udp.")
         if self.copy_to == self.journal:
             same = Complaint(message="is the journal itself", remedy="Name a directory on another disk.", at=("copy_to",))
             raise complaints_error([same])
