@@ -16,6 +16,14 @@ OF_TRIES = "tests/unit/test_commit_tries.py"
 
 MUTANTS_OF_RUN = (
     Mutant(
+        bug=36,
+        name="columns-of-a-path-that-came-late-are-taken-for-others",
+        file="src/penstock/run/path_columns.py",
+        find=" and columns[-len(keys) :] != keys",
+        replace=" and False",
+        tests=("tests/unit/test_path_columns.py::test_a_column_that_is_not_where_spark_puts_it",),
+    ),
+    Mutant(
         bug=43,
         name="the-column-for-rows-that-do-not-fit-takes-the-place-of-one-of-the-path",
         file="src/penstock/source/unfit_rows.py",

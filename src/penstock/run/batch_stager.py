@@ -13,6 +13,8 @@ from penstock.core.topics import NO_EVIDENCE, Evidence
 from penstock.errors import InputChanged
 from penstock.protocols import ALL_ROWS, Taken
 from penstock.run.kafka_input import KafkaInput, with_beginnings
+from penstock.run.path_columns import require_columns_of_paths_known
+from penstock.run.query_facts import file_relations
 from penstock.run.runtime import Runtime, now_ms
 from penstock.stage.batch import stage_batch
 from penstock.stage.path import BatchSize, is_small
@@ -49,10 +51,12 @@ class BatchStager:
     def stage(self, rows: DataFrame, batch: Batch, *, generation: Generation, row_digest: RowDigest) -> Staging:
         """Stage `batch` for every sink, before it is decided.
 
-        Raises InputChanged, InputLost, StageFailed, and what `pause` raises.
+        Raises InputChanged, InputLost, StageFailed, Retryable for columns of paths that Spark would mix up, what `pause` raises.
         """
         started_ms = now_ms()
         inputs = self._inputs(batch.batch_id)
+        files = (file for listed in inputs.values() for file in listed)
+        require_columns_of_paths_known(files, lambda: file_relations(rows))
         look = self._runtime.checkpoint.inputs
         if batch.batch_id == self._planned_before:
             self._require_planned_input(batch.batch_id, inputs)

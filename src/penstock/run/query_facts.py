@@ -16,6 +16,7 @@ from penstock.core.guarantee import Claim
 from penstock.core.model import QueryId, SourceName
 from penstock.errors import Usage
 from penstock.run.connect import frame_of_writer, is_of_client, sources_of_client
+from penstock.run.path_columns import FileRelation
 from penstock.source.guarantee import OpenedSource, opened_claims, relevant_confs, short_format, source_claims
 from penstock.spec.pipeline import PipelineSettings, Trigger
 from penstock.transform.guarantee import ASYNC_OPTION
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 T = TypeVar("T")
+_PATTERNS = frozenset("*?[]{}\\")
 _ASYNC_CLASS = "AsyncProgressTracking"
 _QUERY_ID = "sql.streaming.queryId"
 _TRIGGERS: Mapping[str, Trigger] = {
@@ -180,6 +182,27 @@ def observed_counts(rows: DataFrame) -> Mapping[str, int]:
     execution = _seen(lambda: _execution(rows))
     found = None if execution is None else _seen(lambda: execution.lastExecution().observedMetrics())
     return {} if found is None else _seen(lambda: {str(one._1()): int(one._2().get(0)) for one in java_items(found)}) or {}
+
+
+def file_relations(rows: DataFrame) -> Sequence[FileRelation]:
+    """Return the directories that the query of a batch reads, where Spark takes columns of the path; none on Connect."""
+    execution = _seen(lambda: _execution(rows))
+    if execution is None:
+        return ()
+    leaves = _seen(lambda: list(java_items(execution.analyzedPlan().collectLeaves()))) or []
+    found = [_seen(lambda leaf=leaf: _file_relation(leaf)) for leaf in leaves]  # type: ignore[misc]
+    return [relation for relation in found if relation is not None]
+
+
+def _file_relation(leaf: Any) -> FileRelation | None:
+    """Return what a leaf reads; None for another source, and where its options or a pattern leave the path without columns."""
+    if str(leaf.nodeName()) != "StreamingRelation":
+        return None
+    options = _scala_map(leaf.dataSource().options())
+    path = options.get("path", "")
+    if not path or set(path) & _PATTERNS or "basepath" in options or options.get("recursivefilelookup", "").lower() == "true":
+        return None
+    return FileRelation(path=path, columns=tuple(str(column.name()) for column in java_items(leaf.output())))
 
 
 def run_of_batch(rows: DataFrame) -> str | None:
