@@ -241,8 +241,8 @@ def test_an_older_penstock_publishes_nothing_that_may_be_decided_with_a_sequence
     sink = table.sink()
     assert formats() == [(4,)]
     sink.publish(early)
-    late = table.decided_but_not_published(sink, [(1, "c", 5)], batch_id=2)
     assert formats() == [(4,)]
+    late = table.decided_but_not_published(sink, [(1, "c", 5)], batch_id=2)
     table.rig.options["sequence_by"] = None
     sink = table.sink()
     sink.publish(late)
