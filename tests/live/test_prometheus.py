@@ -1,17 +1,13 @@
 """A real Prometheus scrapes `penstock metrics`, evaluates its rules and answers what the dashboard asks."""
 
-import json
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from threading import Thread
-from typing import Any
 from urllib.parse import quote
-from urllib.request import urlopen
 
 import pytest
-from tests.servers.prometheus import scraping
+from tests.servers.prometheus import asked, first_alerts, scraping
 from tests.servers.server import NotInstalledError
 
 from penstock.core.model import PipelineName
@@ -31,7 +27,6 @@ home: ./{name}
 sources: {{orders: {{format: csv, path: ./incoming, schema: id INT}}}}
 sinks: {{lake: {{type: parquet, accounts: {{EWR: ./{name}-lake}}}}}}
 """
-WITHIN_S = 60
 
 
 def reader_of(directory: Path, name: str, *, batches: int) -> StatusReader:
@@ -74,19 +69,8 @@ def _prometheus(tmp_path: Path) -> Iterator[str]:
             thread.join()
 
 
-def asked(url: str) -> Any:
-    with urlopen(url, timeout=30) as answer:
-        found = json.load(answer)
-    assert found["status"] == "success", found
-    return found["data"]
-
-
 def test_the_alert_of_a_lost_account_fires_and_every_rule_and_panel_is_evaluated(prometheus: str) -> None:
-    deadline = time.monotonic() + WITHIN_S
-    while not (firing := [each for each in asked(f"{prometheus}/api/v1/alerts")["alerts"] if each["state"] == "firing"]):
-        assert time.monotonic() < deadline, asked(f"{prometheus}/api/v1/targets")
-        time.sleep(0.1)
-    (alert,) = firing
+    (alert,) = first_alerts(prometheus)
     assert (alert["labels"]["alertname"], alert["labels"]["pipeline"]) == ("PenstockPlaceLost", "robbed")
     assert alert["annotations"]["summary"] == "Sink lake EWR of robbed is lost."
     (group,) = asked(f"{prometheus}/api/v1/rules")["groups"]

@@ -71,3 +71,20 @@ def _is_ready(url: str) -> bool:
             return True
     except HTTPError:
         return False
+
+
+def asked(url: str) -> Any:
+    """What the API of the server answers."""
+    with urlopen(url, timeout=START_S) as answer:
+        found = json.load(answer)
+    assert found["status"] == "success", found
+    return found["data"]
+
+
+def first_alerts(url: str) -> list[dict[str, Any]]:
+    """Those that fire, as soon as one does."""
+    deadline = time.monotonic() + START_S
+    while not (firing := [each for each in asked(f"{url}/api/v1/alerts")["alerts"] if each["state"] == "firing"]):
+        assert time.monotonic() < deadline, asked(f"{url}/api/v1/targets")
+        time.sleep(_LOOK_S)
+    return firing
