@@ -71,4 +71,5 @@ BUGS: Mapping[int, str] = {
     51: "an outage ended a run at once, with the code for what a person must mend, and no scheduler started it again",
     60: "a column was written in an encoding that wastes time and space, or that one of the readers does not know",
     61: "every thread that began made a client of the store for itself, and all but one were thrown away",
+    62: "people were woken for nothing, not woken at all, or told of a consequence in place of its cause",
 }

@@ -5,6 +5,7 @@ it. One whose text is not found any more is planted anew in the line that carrie
 """
 
 from tests.mutation.mutants_of_accounts import MUTANTS_OF_ACCOUNTS
+from tests.mutation.mutants_of_alerts import MUTANTS_OF_ALERTS
 from tests.mutation.mutants_of_cassandra import MUTANTS_OF_CASSANDRA
 from tests.mutation.mutants_of_changes import MUTANTS_OF_CHANGES
 from tests.mutation.mutants_of_commit import MUTANTS_OF_COMMIT
@@ -54,7 +55,7 @@ _KINDS = (
     *(MUTANTS_OF_STORES, MUTANTS_OF_CASSANDRA, MUTANTS_OF_KIT, MUTANTS_OF_WAREHOUSES),
     *(MUTANTS_OF_KAFKA, MUTANTS_OF_KAFKA_ENDS, MUTANTS_OF_KAFKA_SOURCE),
     *(MUTANTS_OF_CHANGES, MUTANTS_OF_REGISTRY, MUTANTS_OF_RUN, MUTANTS_OF_DOORS, MUTANTS_OF_SETTINGS, MUTANTS_OF_VERIFY),
-    *(MUTANTS_OF_SECRETS, MUTANTS_OF_QUOTED_SECRETS),
+    *(MUTANTS_OF_SECRETS, MUTANTS_OF_QUOTED_SECRETS, MUTANTS_OF_ALERTS),
 )
 
 MUTANTS = tuple(sorted((mutant for kind in _KINDS for mutant in kind), key=lambda mutant: mutant.bug))

@@ -11,9 +11,26 @@ OF_DELIVERY = "tests/unit/test_run_delivery.py"
 OF_OPERATIONS = "tests/unit/test_run_operations.py"
 OF_QUERY = "tests/unit/test_run_query.py"
 OF_SELECTION = "tests/spark/test_selection.py"
+OF_UNFIT_ROWS = "tests/spark/test_unfit_rows.py::test_the_rows_are_what_spark_alone_makes_of_them"
 OF_TRIES = "tests/unit/test_commit_tries.py"
 
 MUTANTS_OF_RUN = (
+    Mutant(
+        bug=43,
+        name="the-column-for-rows-that-do-not-fit-takes-the-place-of-one-of-the-path",
+        file="src/penstock/source/unfit_rows.py",
+        find="[StructField(_COLUMN, StringType()), *schema.fields]",
+        replace="[*schema.fields, StructField(_COLUMN, StringType())]",
+        tests=(f"{OF_UNFIT_ROWS}[csv]",),
+    ),
+    Mutant(
+        bug=43,
+        name="rows-that-do-not-fit-are-counted-where-the-query-reads-nothing-else",
+        file="src/penstock/source/unfit_rows.py",
+        find=", F.count_if(_has_no_ends(schema))).drop(",
+        replace=").drop(",
+        tests=(f"{OF_UNFIT_ROWS}[csv, only what is in the path]",),
+    ),
     Mutant(
         bug=37,
         name="an-adoption-takes-the-sources-in-the-order-of-the-file",

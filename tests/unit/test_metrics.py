@@ -26,6 +26,7 @@ from penstock.errors import Retryable
 from penstock.ledger.open import open_ledger
 from penstock.observe.driver import Driver
 from penstock.observe.endpoint import server_of
+from penstock.observe.last_error import LastError
 from penstock.observe.listening import Listening
 from penstock.observe.metrics import Look, StatusCollector
 from penstock.observe.status import PlaceState, Status, WaitingFiles
@@ -241,7 +242,8 @@ def test_lag_is_in_records_and_seconds(file: Path) -> None:
         ("penstock_source_waiting_bytes", "orders"): 30,
         ("penstock_source_waiting_bytes", "none"): 0,
         ("penstock_source_oldest_waiting_timestamp_seconds", "orders"): 4,
-        ("penstock_source_lag_unknown", ""): 2,
+        ("penstock_source_lag_unknown", ""): 1,
+        ("penstock_source_uncounted", ""): 1,
     }
 
 
@@ -256,6 +258,17 @@ def test_the_driver_and_the_newest_batch_are_told_where_they_are_known(file: Pat
         told = [families[name].samples for name in ("penstock_driver_running", "penstock_newest_batch_published")]
         found.append([sample.value for samples in told for sample in samples])
     assert found == [[1, 1], [0, 0], []]
+
+
+def test_the_last_error_is_told_until_a_run_goes_on(file: Path) -> None:
+    status = replace(Pipeline.from_file(file).status(), last_written_at_ms=5_000)
+    error = LastError(at_ms=5_000, owner="", kind="StageFailed", message="", remedy="", exit_code=1)
+    found = []
+    for seen in (replace(status, last_error=error), replace(status, last_error=replace(error, at_ms=4_999))):
+        families = StatusCollector(lambda seen=seen: [Look(pipeline="shop", status=seen)]).collect()
+        (family,) = (family for family in families if family.name == "penstock_last_error_timestamp_seconds")
+        found.append([(sample.labels["error"], sample.labels["exit_code"], sample.value) for sample in family.samples])
+    assert found == [[("StageFailed", "1", 5)], []]
 
 
 def test_places_are_looked_at_less_often_than_the_ledger(file: Path) -> None:
@@ -311,7 +324,7 @@ def test_the_url_of_an_address_of_ipv6() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_command_of_the_page_answers_until_it_is_stopped(file: Path, number: signal.Signals) -> None:
-    (command,) = re.findall(r"^\$ (penstock metrics .*)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    (command,) = re.findall(r"^\$ (penstock metrics \w+\.yaml .*)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     words = command.replace("flights.yaml orders.yaml", str(file)).split()[1:]
     (file.parent / "token").write_text(TOKEN)
     words = [sys.executable, "-m", "penstock", *words, "--listen", "127.0.0.1:0", "--json"]

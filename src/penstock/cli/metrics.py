@@ -24,7 +24,7 @@ DEFAULT = "127.0.0.1:9464"
 
 def metrics(
     *,
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="The pipeline files.", show_default=False)],
+    files: Annotated[list[str] | None, typer.Argument(metavar="FILE...", help="The pipeline files.", show_default=False)] = None,
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where to listen; port 0 takes a free one.")] = DEFAULT,
     token_file: Annotated[
         Path | None,
@@ -39,12 +39,19 @@ def metrics(
     tls_key: Annotated[
         Path | None, typer.Option(metavar="PATH", help="The certificate's key, where it is another file.", show_default=False)
     ] = None,
+    rules: Annotated[bool, typer.Option("--rules", help="Print alerts as a rule file of Prometheus instead.")] = False,
+    dashboard: Annotated[bool, typer.Option("--dashboard", help="Print a dashboard for Grafana instead.")] = False,
     as_json: Json = False,
 ) -> None:
     """Serve metrics to Prometheus at /metrics, and health at /livez, /readyz and /healthz, until SIGTERM or Ctrl-C.
 
     Works beside running drivers, without Java. Stores are asked when somebody asks here, and not otherwise.
     """
+    if rules or dashboard:
+        _print_file(files, rules=rules, dashboard=dashboard, as_json=as_json)
+        return
+    if not files:
+        raise Usage("Missing argument 'FILE...'.", remedy="See `penstock metrics --help`.")
     where = _listening(listen, token_file=token_file, open_to_all=without_token, certificate=tls_cert, key=tls_key)
     readers = _readers(files)
     try:
@@ -63,6 +70,22 @@ def metrics(
             signal.signal(number, lambda *_: Thread(target=server.shutdown).start())
         _say(url, [reader.pipeline for reader in readers], as_json=as_json)
         server.serve_forever(poll_interval=0.1)
+
+
+def _print_file(files: Sequence[str] | None, *, rules: bool, dashboard: bool, as_json: bool) -> None:
+    """Print what is the same for every pipeline."""
+    from penstock.observe.alerts import rule_file, rule_groups
+    from penstock.observe.dashboard import dashboard_file, dashboard_model
+
+    if files or (rules and dashboard):
+        raise Usage(
+            "--rules and --dashboard each print one file, which is the same for all pipelines.",
+            remedy="Give one of them, and no FILE: penstock metrics --rules > penstock.rules.yml",
+        )
+    if as_json:
+        print_line(rule_groups() if rules else dashboard_model())
+    else:
+        sys.stdout.write(rule_file() if rules else dashboard_file())
 
 
 def _listening(

@@ -129,6 +129,20 @@ def _batches(known: Sequence[Status]) -> Iterator[Metric]:
         "Newest batch in the checkpoint's commit log.",
         lambda status: None if status.checkpoint is None else status.checkpoint.committed,
     )
+    yield _last_error(known)
+
+
+def _last_error(known: Sequence[Status]) -> Metric:
+    """Return when runs failed that no newer entry of the ledger followed: those are of a run that has not failed."""
+    family = GaugeMetricFamily(
+        "penstock_last_error_timestamp_seconds",
+        "When the newest run ended by an error, in Unix time; absent once the ledger has a newer entry.",
+        labels=["pipeline", "error", "exit_code"],
+    )
+    for status in known:
+        if (error := status.last_error) is not None and error.at_ms >= (status.last_written_at_ms or 0):
+            family.add_metric([status.pipeline, error.kind, str(error.exit_code)], error.at_ms / 1000)
+    return family
 
 
 def _per_pipeline(
@@ -223,7 +237,13 @@ def _waiting(known: Sequence[Status]) -> Iterator[Metric]:
     unknown = _per_pipeline(
         known,
         "penstock_source_lag_unknown",
-        "Number of sources of which it could not be found out what waits.",
-        lambda status: len(status.lag_unknown) + len(status.waiting_unknown),
+        "Number of sources that did not tell what waits: of Kafka one each, of journals all as one.",
+        lambda status: len(status.lag_unknown),
     )
-    yield from (files, size, oldest, unknown)
+    uncounted = _per_pipeline(
+        known,
+        "penstock_source_uncounted",
+        "Number of file sources whose files are not counted, such as those in a store.",
+        lambda status: len(status.waiting_unknown),
+    )
+    yield from (files, size, oldest, unknown, uncounted)

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 import penstock
 from penstock.core.guarantee import Claim, too_weak
-from penstock.core.model import Finding, Guarantee, Summary
+from penstock.core.model import Finding, Guarantee, SourceName, Summary
 from penstock.errors import PenstockError, Usage
 from penstock.protocols import ChecksSchema, HasStaging, TaskCheck
 from penstock.run.assembly import DeliveryPlan, assemble, selections_of, sinks_of, spool_of
@@ -27,9 +27,13 @@ from penstock.run.runtime import Runtime, now_ms
 from penstock.run.start import frame_of
 from penstock.run.status import input_findings
 from penstock.run.user_sink import import_checks
+from penstock.run.waiting_files import sample_of
 from penstock.source.kafka.executor_checks import ClientCheck, registry_checks
+from penstock.source.unfit_rows import counts_unfit_rows, unfit_rows_in, unfit_warning
+from penstock.spark.error import read_spark_failure
 from penstock.spec.pipeline import PipelineSettings, quarantined, without_ledger
 from penstock.stage.quarantine import require_read_once
+from penstock.support.secret import scrub
 from penstock.transform.plan import plan_of, source_order
 from penstock.transform.selection import taken_of
 
@@ -99,11 +103,28 @@ def check(settings: PipelineSettings, plan: DeliveryPlan, spark: SparkSession) -
         claims=claims,
         findings=(
             *reader_findings(found),
+            *unfit_findings(settings, sources, spark),
             *_findings(settings, plan, frame),
             *executor_findings(plan, spark, also=[ClientCheck()] * any(found.values())),
         ),
         costs=costs_of(plan, interval_ms=settings.trigger.processing_time),
     )
+
+
+def unfit_findings(settings: PipelineSettings, sources: Mapping[SourceName, DataFrame], spark: SparkSession) -> Iterator[Finding]:
+    """Yield a warning for each source with rows that do not fit its schema, in a few files. A small Spark job for each source."""
+    for name, frame in sources.items():
+        source, subject = settings.sources[name], f"rows of {name}"
+        files = sample_of(source) if counts_unfit_rows(spark, source, frame.schema) else ()
+        try:
+            unfit, every = unfit_rows_in(spark, source, frame.schema, files) if files else (0, 0)
+        except Exception as error:  # noqa: BLE001 - a file that Spark cannot read, by whichever class it is told
+            reason = read_spark_failure(scrub(str(error))).sentence
+            yield Finding(subject=subject, ok=True, warns=True, message=f"Some files cannot be read: {reason}")
+            continue
+        if unfit:
+            message = unfit_warning(name, f"{unfit:,} of {every:,} rows in {len(files)} files that were looked at do")
+            yield Finding(subject=subject, ok=True, warns=True, message=message)
 
 
 def _findings(settings: PipelineSettings, plan: DeliveryPlan, frame: DataFrame) -> Iterator[Finding]:

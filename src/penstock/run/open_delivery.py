@@ -21,9 +21,10 @@ from penstock.run.connect import require_left
 from penstock.run.continuation import Adoption, plan_adoption, require_continuation, require_sources, with_way_out
 from penstock.run.failure import StopRequested
 from penstock.run.kafka_input import KafkaInput, Mirrors
-from penstock.run.query_facts import running_query
+from penstock.run.query_facts import observed_counts, running_query
 from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process, prepare
 from penstock.source.kafka.gaps import gap_descriptions
+from penstock.source.unfit_rows import unfit_warnings
 
 _log = logging.getLogger(__name__)
 
@@ -66,6 +67,7 @@ class _BatchRecord:
     rows_read: int | None = None
     reads: tuple[TopicRead, ...] = ()
     before: Delivered | None = None
+    warnings: tuple[str, ...] = ()
 
 
 class OpenDelivery:
@@ -152,6 +154,7 @@ class OpenDelivery:
                 row_digest = self.coordinator.summary.row_digest
                 staged = self._stager.stage(rows, batch, generation=generation, row_digest=row_digest)
                 record.path, record.rows_read = staged.path, staged.rows_read
+                record.warnings = tuple(unfit_warnings(observed_counts(rows)))
                 record.reads = () if self._kafka is None else self._kafka.delivered()
                 return staged.batch
 
@@ -306,7 +309,7 @@ class OpenDelivery:
         return None
 
     def _report_delivered(self, delivered: Delivered, record: _BatchRecord) -> None:
-        warnings = (*delivered.warnings, *self._mirrors.show(record.reads), *self._release(delivered.batch))
+        warnings = (*record.warnings, *delivered.warnings, *self._mirrors.show(record.reads), *self._release(delivered.batch))
         self._report(
             BatchProgress(
                 batch_id=delivered.batch.batch_id,

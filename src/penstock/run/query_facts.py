@@ -175,6 +175,13 @@ def _execution(rows: DataFrame) -> Any:
     return active.get(session._jvm.java.util.UUID.fromString(query))  # type: ignore[union-attr]
 
 
+def observed_counts(rows: DataFrame) -> Mapping[str, int]:
+    """Return the first value of each metric that the query of a batch observes, once the batch was computed; none on Connect."""
+    execution = _seen(lambda: _execution(rows))
+    found = None if execution is None else _seen(lambda: execution.lastExecution().observedMetrics())
+    return {} if found is None else _seen(lambda: {str(one._1()): int(one._2().get(0)) for one in java_items(found)}) or {}
+
+
 def run_of_batch(rows: DataFrame) -> str | None:
     """Return the id of the run that `rows` is a batch of: every start of a query has its own. None on Spark Connect."""
     execution = _seen(lambda: _execution(rows))

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import islice
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -19,6 +20,7 @@ _HIDDEN = (".", "_")
 _ONLY_IN_HADOOP = "{}\\"
 """What a path of Hadoop can have, and Python's patterns cannot."""
 
+_SAMPLED_FILES, _SAMPLED_BYTES = 3, 16 * 1024 * 1024
 _IGNORED_AFTER_MS = 7 * 86_400_000
 """Spark ignores files that are so much older than the newest one it has read, unless `maxFileAge` says otherwise."""
 
@@ -51,9 +53,31 @@ def waiting_files(sources: Mapping[str, Source], checkpoint: SparkCheckpoint) ->
     return FileInput(waiting=tuple(waiting), unknown=tuple(unknown))
 
 
-def _counted(name: SourceName, source: Source, place: str, planned: set[str], *, after_ms: int) -> WaitingFiles:
+def sample_of(source: Source) -> tuple[str, ...]:
+    """Return a few files that the source reads or has read, none of them large; none where they are not listed from here."""
+    place = _local(source.path or "")
+    if place is None or glob.has_magic(place) or set(place) & set(_ONLY_IN_HADOOP):
+        return ()
+    pattern, recursive = _listing(source)
+    named = (path for path in _listed(place, recursive=recursive) if fnmatchcase(path.name, pattern))
+    return tuple(str(path) for path in islice(named, _SAMPLED_FILES) if _is_small(path))
+
+
+def _is_small(path: Path) -> bool:
+    try:
+        return path.stat().st_size <= _SAMPLED_BYTES
+    except OSError:  # it was taken away meanwhile
+        return False
+
+
+def _listing(source: Source) -> tuple[str, bool]:
+    """Return the pattern of the names of the files that Spark lists, and whether it does so in every directory below."""
     options = {key.lower(): value for key, value in source.options.items()}
-    pattern, recursive = options.get("pathglobfilter", "*"), options.get("recursivefilelookup") == "true"
+    return options.get("pathglobfilter", "*"), options.get("recursivefilelookup") == "true"
+
+
+def _counted(name: SourceName, source: Source, place: str, planned: set[str], *, after_ms: int) -> WaitingFiles:
+    pattern, recursive = _listing(source)
     files, size_bytes, oldest_ms = 0, 0, None
     for path in _listed(place, recursive=recursive):
         if str(path) in planned or not fnmatchcase(path.name, pattern):

@@ -18,6 +18,7 @@ from penstock.source.kafka.options import is_kafka, reader_options
 from penstock.source.kafka.reader.opening import read_by_python
 from penstock.source.python_source import can_read
 from penstock.source.schema import bad_schema, schema_argument
+from penstock.source.unfit_rows import counts_unfit_rows, with_unfit_rows_counted
 from penstock.spark.error import SparkError, connector_remedy, read_spark_error
 from penstock.spec.source import Source
 from penstock.support.secret import scrub
@@ -75,7 +76,8 @@ def _opened(spark: SparkSession, name: str, source: Source) -> DataFrame:
         if not (isinstance(explained, DependencyMissing) and _may_do_without(source) and can_read(spark)):
             raise explained from error
         return read_by_python(spark, name, source)
-    return frame
+    counted = counts_unfit_rows(spark, source, frame.schema)
+    return with_unfit_rows_counted(spark, name, source, frame.schema) if counted else frame
 
 
 def _may_do_without(source: Source) -> bool:

@@ -10,6 +10,8 @@ from penstock.spec.complaint import Complaint, described
 from penstock.spec.settings import nearest, unknown_key
 
 MODE, MODES = "mode", ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
+CORRUPT = "columnNameOfCorruptRecord"
+"""Names the column of the schema that takes the text of a row that does not fit."""
 
 _COUNTS = ("maxFilesPerTrigger", "maxBytesPerTrigger")
 _OF_ALL = (
@@ -19,7 +21,7 @@ _OF_ALL = (
 )  # fmt: skip
 _OF_BATCH_QUERIES = frozenset({"modifiedbefore", "modifiedafter"})
 _OF_TEXTS = (
-    MODE, "columnNameOfCorruptRecord", "charset", "dateFormat", "encoding", "locale", "multiLine", "samplingRatio",
+    MODE, CORRUPT, "charset", "dateFormat", "encoding", "locale", "multiLine", "samplingRatio",
     "singleVariantColumn", "timeFormat", "timeZone", "timestampFormat", "timestampNTZFormat",
 )  # fmt: skip
 _OF_FORMAT: Mapping[str, tuple[str, ...]] = {
