@@ -125,7 +125,8 @@ def test_messages_that_were_acknowledged_are_in_the_journal_though_broker_and_re
 ) -> None:
     """Once the receiver is started while the broker is away.
 
-    Mosquitto answers a message before it has written it, and has written it when it answers the next one. So a message counts as acknowledged once another one is; one during which the broker was killed is published again.
+    Mosquitto answers a message before it has written it, and has written it when it answers the next one. So a message counts
+    as acknowledged once another one is; one during which the broker was killed is published again.
     """
     generator, until, kills, published = random.Random(SEED), 150, [0], threading.Event()
 
