@@ -83,9 +83,9 @@ def test_a_message_has_its_topic_and_properties_and_tls_asks_for_the_login(
     untrusted = shown.replace("broker.example:8883", f"localhost:{broker.tls_port}").replace("sensors", client_id)
     tls = untrusted.replace("tls: {}", f"tls: {{ca_file: {broker.authority}}}")
     with pytest.raises(AssertionError, match="refused the connection: Not authorized"):
-        Receiver(tmp_path, tls, environment={"MQTT_PASSWORD": "another"})
+        Receiver(tmp_path, tls, environment={"MQTT_PASSWORD": "another"}).kill()
     with pytest.raises(AssertionError, match=r"cannot be reached: .*certificate verify failed"):
-        Receiver(tmp_path, untrusted, environment={"MQTT_PASSWORD": PASSWORD})
+        Receiver(tmp_path, untrusted, environment={"MQTT_PASSWORD": PASSWORD}).kill()
     properties = Properties(PacketTypes.PUBLISH)
     properties.ContentType, properties.CorrelationData = "text/plain", b"\x00\xff"
     properties.UserProperty = [("room", "é"), ("room", "2")]
@@ -167,4 +167,4 @@ def test_messages_that_were_acknowledged_are_in_the_journal_though_broker_and_re
 def test_a_broker_that_would_not_deliver_again_is_refused(tmp_path: Path, broker: Mosquitto, client_id: str) -> None:
     weak = settings(broker, client_id).replace(str(broker.port), str(broker.weak_port))
     with pytest.raises(AssertionError, match=f"does not let '{client_id}/#' be subscribed to with QoS 1: Granted QoS 0"):
-        Receiver(tmp_path, weak)
+        Receiver(tmp_path, weak).kill()
