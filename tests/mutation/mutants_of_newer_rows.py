@@ -57,9 +57,32 @@ MUTANTS_OF_NEWER_ROWS = (
         bug=22,
         name="databases-take-the-last-row-of-a-batch-for-the-newest",
         file=STAGED,
-        find="{self.quoted(self.sequence_by or self.number)} DESC, {self._number} DESC",
+        find="{self._sequence('')} DESC, {self._number} DESC",
         replace="{self._number} DESC",
         tests=(f"{SERVED}::test_an_older_change_never_wins[duckdb-0]",),
+    ),
+    *(
+        Mutant(
+            bug=22,
+            name=f"{kind}-compares-texts-by-the-collation-of-their-column",
+            file=f"src/penstock/sink/{kind}/table_schema.py",
+            find=find,
+            replace=replace,
+            tests=(f"{SERVED}::test_texts_are_newer_by_their_code_points_whatever_the_collation[{kind}]",),
+        )
+        for kind, find, replace in (
+            ("duckdb", '"encode({})"', '"{}"'),
+            ("mysql", 'text_order = "{}"', 'text_order = "{} COLLATE utf8mb4_general_ci"'),
+            ("postgres", """'{}::text COLLATE "C"'""", '"{}"'),
+        )
+    ),
+    Mutant(
+        bug=22,
+        name="sqlite-compares-texts-by-the-collation-of-their-column",
+        file=SQLITE,
+        find="< {column} COLLATE BINARY",
+        replace="< {column}",
+        tests=(f"{WRITES}::test_texts_are_newer_by_their_code_points_whatever_the_collation",),
     ),
     Mutant(
         bug=17,

@@ -113,13 +113,33 @@ ORDERED = {
     "timestamp_ntz": tuple(
         dt.datetime.fromisoformat(text) for text in ("0001-01-01T00:00:00", "1969-12-31T23:59:59", "2026-03-29T02:30:00.5")
     ),
+    "string": (
+        "",
+        "0000000010/",
+        "00000000100",
+        "B",
+        "a",
+        "a ",
+        "a!",
+        "b",
+        "z" * 2000 + "B",
+        "z" * 2000 + "a",
+        "é",
+        "\uffee",
+        "😀",
+    ),
 }
 """Values of each type that may say which row is newer, in their order; as texts they have another one."""
 
 
-def require_ordered(make, kind):
-    """Publish rows of one key in each order of two values: the newer one stays, in a batch and across batches."""
+def require_ordered(make, kind, *, created=()):
+    """Publish rows of one key in each order of two values: the newer one stays, in a batch and across batches.
+
+    `created`: the statements that make the table, unless the sink makes it.
+    """
     table = make(**{**IN_SEQUENCE, "schema": spark_schema(id="long", name="string", version=kind)})
+    if created:
+        table.sql(*created)
     sink, pairs = table.sink(), list(enumerate(itertools.combinations(ORDERED[kind], 2), start=1))
     fresh = [[(key, "new", new), (-key, "new", new), (-key, "old", old)] for key, (old, new) in pairs]
     table.put(sink, list(itertools.chain(*fresh)), batch_id=0)

@@ -4,6 +4,7 @@ import math
 import random
 import sqlite3
 from collections import Counter
+from contextlib import closing
 
 import pytest
 from tests.unit.sqlite_target import targets
@@ -22,7 +23,7 @@ from tests.unit.table_target import (
 
 from penstock.core.model import NEWEST_ROW_DIGEST
 from penstock.core.row_hash import digest, row_hashes
-from penstock.errors import PublishFailed, StageFailed, Usage
+from penstock.errors import PublishFailed, Refused, StageFailed, Usage
 from penstock.testing.conformance import as_batch
 
 target = pytest.fixture(targets)
@@ -188,6 +189,19 @@ def test_what_is_newer_is_compared_exactly(target, kind):
     require_ordered(target, kind)
 
 
+def test_texts_are_newer_by_their_code_points_whatever_the_collation(target):
+    require_ordered(target, "string", created=["CREATE TABLE t (id bigint PRIMARY KEY, name text, version text COLLATE NOCASE)"])
+
+
+def test_texts_in_utf_16_put_rows_in_no_order(target):
+    table = target(**{**IN_SEQUENCE, "schema": spark_schema(id="long", name="string", version="string")})
+    with closing(sqlite3.connect(table.rig.path)) as connection, connection:
+        connection.execute("PRAGMA encoding = 'UTF-16le'")
+        connection.execute("CREATE TABLE t (id bigint PRIMARY KEY, name text, version text)")
+    with pytest.raises(Refused, match="compared as UTF-8, and the SQLite file stores UTF-16le"):
+        table.sink()
+
+
 def test_a_row_without_a_sequence_is_older_than_every_other(target):
     table = target(**{**IN_SEQUENCE, "sequence_by": None})
     table.put(table.sink(), [(1, "a", None), (2, "b", None)], batch_id=0)
@@ -218,10 +232,10 @@ def test_a_batch_is_published_in_the_sequence_that_it_was_decided_with(target):
     [
         (
             {"version": "decimal(12,2)"},
-            r"has the type decimal128\(12, 2\), expected a whole number, DATE or TIMESTAMP, which compare",
+            r"has the type decimal128\(12, 2\), expected a whole number, DATE, TIMESTAMP or STRING, which compare",
         ),
         ({"version": "double"}, "has the type double"),
-        ({"version": "string"}, "has the type string"),
+        ({"version": "binary"}, "has the type binary"),
         ({"when": "long"}, "sequence_by names column 'version', but the rows have id, name, when"),
     ],
 )

@@ -15,7 +15,7 @@ from penstock.sink.duckdb.statements import TableStatements
 from penstock.sink.duckdb.storage import RowValidator, restored, stored_schema
 from penstock.sink.table.columns import CatalogTable, Columns, TableColumn, require_distinct_names
 from penstock.sink.table.dialect import Rows, SqlTables
-from penstock.sink.table.sequence import require_sequence_in
+from penstock.sink.table.sequence import is_sequence_text, require_sequence_in
 from penstock.sink.table.target import NotStoredError, Target, not_a_table, require_key_in
 
 _FETCHED_ROWS = 20_000
@@ -83,8 +83,12 @@ class Tables(SqlTables["duckdb.DuckDBPyConnection", TableSchema, TableStatements
         return storages.__getitem__
 
     def statements_of(self, rows: "pa.Schema", target: Target) -> TableStatements:
-        names, by = tuple(rows.names), target.sequence_by
-        return TableStatements("main", target.table, names, target.key, deletes=target.deletes, sequence_by=by)
+        return TableStatements(
+            *("main", target.table, tuple(rows.names), target.key),
+            deletes=target.deletes,
+            sequence_by=target.sequence_by,
+            sequence_as="encode({})" if is_sequence_text(rows, target, fold=str.lower) else "{}",
+        )
 
     def scan(self, connection: "duckdb.DuckDBPyConnection", query: str, rows: "pa.Schema") -> Rows:
         for batch in connection.execute(query).to_arrow_reader(_FETCHED_ROWS):

@@ -101,6 +101,7 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
     storages = STORAGES
     key_types = KEY_TYPES
     collated = ("varchar",)
+    text_order = "{}"  # a staged column has the exact collation, which as a binary one wins over that of the table's
     unit = "characters"
     require_name, fold = staticmethod(require_name), staticmethod(str.lower)
     length_of, measure = staticmethod(most_characters), staticmethod(pc.utf8_length)

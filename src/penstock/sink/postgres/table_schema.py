@@ -129,6 +129,7 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
     alter = Alter(retype="ALTER TABLE {table} ALTER {column} TYPE {declared} USING {column}::{declared}")
     statements = TableStatements
     storages = STORAGES
+    text_order = '{}::text COLLATE "C"'
     unit = "characters"
     split_name, require_name, fold = staticmethod(split_name), staticmethod(require_name), staticmethod(str)
     length_of, measure = staticmethod(longest_text), staticmethod(pc.utf8_length)

@@ -14,7 +14,7 @@ from penstock.sink.sqlite.statements import OWN_TABLES, TableStatements
 from penstock.sink.sqlite.storage import RowValidator, restored, storage_of
 from penstock.sink.table.columns import Alter, CatalogTable, DeclaresColumn, TableColumn, require_distinct_names
 from penstock.sink.table.dialect import Rows, SqlTables
-from penstock.sink.table.sequence import require_sequence_in
+from penstock.sink.table.sequence import is_sequence_text, require_sequence_in
 from penstock.sink.table.storage import batch_of
 from penstock.sink.table.target import Target, not_a_table, require_distinct_fields, require_key_in
 
@@ -126,6 +126,8 @@ class Tables(SqlTables[sqlite3.Connection, TableSchema, TableStatements]):
     ) -> None:
         if table_schema.kind != "table":
             raise not_a_table(target.table, f"a {table_schema.kind}")
+        if is_sequence_text(rows, target, fold=str.lower):
+            _require_utf8(connection, target)
         of = self.require_columns(connection, table_schema, rows, target, decided=decided)
         if target.key and frozenset(name.lower() for name in target.key) not in table_schema.uniques:
             raise of.no_unique_index(target.key, remedy="CREATE UNIQUE INDEX … ON {table} ({columns}).")
@@ -140,6 +142,16 @@ class Tables(SqlTables[sqlite3.Connection, TableSchema, TableStatements]):
 
 
 TABLES = Tables()
+
+
+def _require_utf8(connection: sqlite3.Connection, target: Target) -> None:
+    """Raise Refused where texts are stored as UTF-16: their bytes, which SQLite compares, are not in the order of code points."""
+    [[encoding]] = connection.execute("PRAGMA encoding").fetchall()
+    if encoding != "UTF-8":
+        raise Refused(
+            f"The texts of `sequence_by: {target.sequence_by}` are compared as UTF-8, and the SQLite file stores {encoding}.",
+            remedy="Cast the column in the transform to BIGINT or TIMESTAMP, or name a file in UTF-8.",
+        )
 
 
 def with_row_numbers(table_schema: TableSchema, batches: Rows, target: Target) -> Rows:

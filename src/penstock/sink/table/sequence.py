@@ -14,8 +14,9 @@ _ORDERED: Mapping[str, Callable[["pa.DataType"], bool]] = {
     "DATE": pa.types.is_date,
     "TIMESTAMP": pa.types.is_timestamp,
     "DECIMAL": pa.types.is_decimal,
+    "STRING": pa.types.is_string,
 }
-"""The types whose values every database compares alike; texts are in the order of some collation, NaN is in none."""
+"""The types whose values have an order of their own, that of texts by their code points; NaN is in none."""
 
 
 def require_sequence(write: str, sequence_by: str | None, *, deletes: bool) -> None:
@@ -50,6 +51,12 @@ def require_sequence_in(
             f"{last}, which compare exactly.",
             remedy="Cast it in the transform to BIGINT or TIMESTAMP, or choose another column.",
         )
+
+
+def is_sequence_text(rows: "pa.Schema", target: Target, *, fold: Callable[[str], str] = str) -> bool:
+    """Return whether the values of `sequence_by` are texts, which a database would compare by the collation of their column."""
+    column = None if target.sequence_by is None else fold(target.sequence_by)
+    return any(fold(field.name) == column and pa.types.is_string(field.type) for field in rows)
 
 
 # --- in a database with a staging table

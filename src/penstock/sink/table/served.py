@@ -11,7 +11,7 @@ from penstock.core.model import Publication, Published
 from penstock.errors import Usage
 from penstock.sink.table.columns import DeclaresColumn, Lengths, require_distinct_names, require_keyed
 from penstock.sink.table.dialect import C, Rows, SqlTables, T
-from penstock.sink.table.sequence import require_sequence_in
+from penstock.sink.table.sequence import is_sequence_text, require_sequence_in
 from penstock.sink.table.sink import TableSinkArguments
 from penstock.sink.table.sql_sink import SqlSink
 from penstock.sink.table.storage import ColumnStorages
@@ -31,6 +31,8 @@ class ServedTables(SqlTables[C, T, S], Generic[C, T, S]):
     - `most_columns`: one less than the server's own limit: the staging table has one more column.
     - `key_types`: replaces types of columns that are created in a key. `collated`: how types begin whose columns are created with
       a COLLATE.
+    - `text_order`: how a text compares by its code points, whatever collation its column has: a format of the column's name.
+      Where it is empty, no text says which row is newer.
     - `length_of`: the most that a text column of a type takes, as `measure` counts it in `unit`.
     """
 
@@ -39,6 +41,7 @@ class ServedTables(SqlTables[C, T, S], Generic[C, T, S]):
     unit: str
     key_types: Mapping[str, str] = MappingProxyType({})
     collated: tuple[str, ...] = ()
+    text_order: str = ""
 
     # --- what servers differ in
 
@@ -75,14 +78,15 @@ class ServedTables(SqlTables[C, T, S], Generic[C, T, S]):
             raise Usage(f"Table {target.table!r} is Penstock's own.", remedy="Choose another name for `table:`.")
         require_distinct_names([self.fold(self.require_name(name)) for name in rows.names], database=self.database)
         require_keyed(rows, target.key, most=self.most_columns)
-        require_sequence_in(rows, target)
+        require_sequence_in(rows, target, unordered=() if self.text_order else {"STRING"})
 
     def storage_of(self, _: C, __: "pa.Schema") -> Callable[["pa.DataType"], DeclaresColumn]:
         return self.storages.of
 
     def statements_of(self, rows: "pa.Schema", target: Target) -> S:
         name, read_as = self.split_name(target.table), self.storages.read_as(rows)
-        return self.statements(*name, tuple(rows.names), target.key, read_as, target.deletes, target.sequence_by)
+        compared = self.text_order if is_sequence_text(rows, target) else "{}"
+        return self.statements(*name, tuple(rows.names), target.key, read_as, target.deletes, target.sequence_by, compared)
 
     def declared(self, connection: C, rows: "pa.Schema", target: Target) -> list[str]:
         declared = zip(rows.names, super().declared(connection, rows, target), strict=True)

@@ -78,13 +78,14 @@ class StagedTableStatements(TableStatements):
     """The statements about the user's table and the staging table `stage`, which has its columns and `number`.
 
     `deletes`: the staging table has one more column, last: whether the row deletes. `deleting` and `staying` are the conditions.
-    `sequence_by`: the column whose greater value says that a row is newer. `kept`: what a FROM adds to the table's name, so that
-    nobody else can change what was read of it.
+    `sequence_by`: the column whose greater value says that a row is newer; `sequence_as` is how its values are compared, a format
+    of the column's name. `kept`: what a FROM adds to the table's name, so that nobody else can change what was read of it.
     """
 
     stage: ClassVar[str]
     deletes: bool = False
     sequence_by: str | None = None
+    sequence_as: str = "{}"
     kept: ClassVar[str] = ""
     deleting: ClassVar[str] = "{}"
     staying: ClassVar[str] = "NOT {}"
@@ -145,7 +146,7 @@ class StagedTableStatements(TableStatements):
 
     def _newest(self, which: str) -> str:
         """Select the numbers of staged rows by their place among those of their key: 1 is the newest, the last if equally new."""
-        newest = f"{self.quoted(self.sequence_by or self.number)} DESC, {self._number} DESC"
+        newest = f"{self._sequence('')} DESC, {self._number} DESC"
         place = f"ROW_NUMBER() OVER (PARTITION BY {self._list(self.key)} ORDER BY {newest})"
         ranked = f"SELECT {self._number}, {place} AS penstock_place FROM {self.stage}"
         return f"SELECT r.{self._number} FROM ({ranked}) AS r WHERE r.penstock_place {which}"
@@ -158,8 +159,11 @@ class StagedTableStatements(TableStatements):
     @property
     def _is_older(self) -> str:
         """The condition that a staged row `s` is older than the table's row `t`. NULL there is older than every value."""
-        column = self.quoted(self.sequence_by or self.number)
-        return f"s.{column} < t.{column}"
+        return f"{self._sequence('s.')} < {self._sequence('t.')}"
+
+    def _sequence(self, of: str) -> str:
+        """Return the column `sequence_by` of `of`, as it is compared."""
+        return self.sequence_as.format(of + self.quoted(self.sequence_by or self.number))
 
     def _same(self, one: str, other: str) -> str:
         """Return the condition that rows of two tables have the same key."""
