@@ -47,7 +47,7 @@ def test_the_pipeline_file_from_kafka_is_valid(tmp_path: Path) -> None:
     sales = settings.sinks["sales"]
     assert isinstance(sales, Delta)
     assert (sales.directory, sales.write) == (tmp_path / "shop" / "tables" / "sales", "upsert")
-    assert "penstock[spark,java,kafka,delta]" in (tmp_path / "shop" / "Dockerfile").read_text()
+    assert "penstock[spark,java,kafka,delta,metrics]" in (tmp_path / "shop" / "Dockerfile").read_text()
 
 
 @pytest.mark.parametrize("template", INTO_ACCOUNTS)
@@ -109,6 +109,59 @@ def test_recipes_start_a_pipeline_again_after_75_only(tmp_path: Path, template: 
     assert (goes_on["action"], goes_on["onPodConditions"][0]["type"]) == ("Ignore", "DisruptionTarget")
 
 
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_every_recipe_names_the_image_that_the_project_builds(tmp_path: Path, template: Template) -> None:
+    """A tag `latest` is always pulled, from a registry that does not have it."""
+    make_project(tmp_path / "My.Shop_1", template)
+    yaml = YAML(typ="safe", pure=True)
+    service = yaml.load((tmp_path / "My.Shop_1" / "compose.yaml").read_text())["services"]["pipeline"]
+    text = (tmp_path / "My.Shop_1" / "kubernetes.yaml").read_text()
+    pod = list(yaml.load_all(text))[1]["spec"]["template"]["spec"]
+    containers = [*pod["initContainers"], *pod["containers"]]
+    assert (service["build"], service["image"]) == (".", "my-shop-1:1")
+    assert {(one["image"], one["imagePullPolicy"]) for one in containers} == {("my-shop-1:1", "IfNotPresent")}
+    assert "docker build -t my-shop-1:1 ." in text
+
+
+def test_probes_ask_a_process_beside_the_driver(tmp_path: Path) -> None:
+    """They are about where the pipeline stands: Kubernetes would stop a driver in the middle of a batch by them."""
+    make_project(tmp_path, Template.FILES)
+    _, job = YAML(typ="safe", pure=True).load_all((tmp_path / "kubernetes.yaml").read_text())
+    pod = job["spec"]["template"]["spec"]
+    (beside,), (pipeline,) = pod["initContainers"], pod["containers"]
+    assert not {"livenessProbe", "readinessProbe", "startupProbe"} & pipeline.keys()
+    assert beside["restartPolicy"] == "Always"
+    assert (beside["livenessProbe"]["httpGet"]["path"], beside["readinessProbe"]["httpGet"]["path"]) == ("/livez", "/readyz")
+    assert (beside["env"], beside["volumeMounts"]) == (pipeline["env"], pipeline["volumeMounts"])
+    program, verb, *rest = beside["command"]
+    assert (program, verb) == ("penstock", "metrics")
+    assert f"0.0.0.0:{beside['ports'][0]['containerPort']}" in rest
+    with pytest.raises(SystemExit) as ended:  # every argument is known, and the first file is read
+        main([verb, *(one.replace("pipeline.yaml", "gone.yaml") for one in rest)])
+    assert ended.value.code == 2
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_a_container_runs_as_whoever_calls_make(tmp_path: Path, template: Template) -> None:
+    """Shells have UID and do not export it, and none has GID."""
+    make_project(tmp_path, template)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "docker").write_text('#!/bin/sh\necho "$OWNER" "$@" > called\n')
+    (tmp_path / "bin" / "docker").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    subprocess.run(["make", "-s", "up"], cwd=tmp_path, env=environment, check=True)
+    assert (tmp_path / "called").read_text() == f"{os.getuid()}:{os.getgid()} compose up --build\n"
+    service = YAML(typ="safe", pure=True).load((tmp_path / "compose.yaml").read_text())["services"]["pipeline"]
+    assert service["user"] == "${OWNER:-1000:1000}"
+
+
+def test_a_new_volume_gets_the_directory_that_the_pipeline_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATA", str(tmp_path / "volume"))
+    assert entry_point(tmp_path, ENDS, 0, template=Template.FILES).wait(60) == 0
+    assert load(tmp_path / "pipeline.yaml").sources["orders"].path == str(tmp_path / "volume" / "incoming")
+    assert (tmp_path / "volume" / "incoming").is_dir()
+
+
 ENDS = """#!/bin/sh
 trap '' TERM
 echo "$@" >> calls
@@ -123,9 +176,11 @@ while :; do sleep 0.05; done
 """
 
 
-def entry_point(root: Path, penstock: str, *codes: int, pause_s: int = 0) -> "subprocess.Popen[bytes]":
+def entry_point(
+    root: Path, penstock: str, *codes: int, pause_s: int = 0, template: Template = Template.RATE
+) -> "subprocess.Popen[bytes]":
     """The entry point of a project's container; a script in place of penstock ends with `codes`, one after the other."""
-    make_project(root, Template.RATE)
+    make_project(root, template)
     (root / "bin").mkdir()
     (root / "bin" / "penstock").write_text(penstock)
     (root / "bin" / "penstock").chmod(0o755)

@@ -31,6 +31,11 @@ class Template(str, Enum):
         """Penstock's extras that the template's pipeline needs."""
         return "spark,java,kafka,delta" if self is Template.KAFKA else "spark,java"
 
+    @property
+    def inputs(self) -> str:
+        """The directories that the template's pipeline reads, with blanks between."""
+        return "incoming" if self is Template.FILES else ""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Project:
@@ -46,7 +51,7 @@ def make_project(directory: Path, template: Template) -> Project:
     """Write the files of `template` into `directory`. Raises Usage, and writes nothing, if one of them exists."""
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", directory.absolute().name).strip("-.")[:100] or "pipeline"
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "pipeline"
-    values = {"name": name, "slug": slug, "extras": template.extras}
+    values = {"name": name, "slug": slug, "extras": template.extras, "inputs": template.inputs}
     texts = {path: _filled(text, values) for path, text in _texts(template)}
     there = sorted(path for path in texts if (directory / path).exists())
     if there:
@@ -73,7 +78,7 @@ def _texts(template: Template) -> Iterator[tuple[str, str]]:
 
 
 def _filled(text: str, values: Mapping[str, str]) -> str:
-    return re.sub(r"\{\{(name|slug|extras)\}\}", lambda found: values[found[1]], text)
+    return re.sub(r"\{\{(name|slug|extras|inputs)\}\}", lambda found: values[found[1]], text)
 
 
 def _text(project: Project) -> str:

@@ -3,6 +3,10 @@
 # says that a newer run owns the pipeline: starting again would stop that one, in turn.
 # SIGTERM lets penstock end after the current batch. Then the container ends with 75 instead of 0, since there is more to do.
 
+for directory in {{inputs}}; do  # the pipeline reads what arrives there, and a new volume is empty
+    mkdir -p "${DATA:-.}/$directory"
+done
+
 child=""
 interrupted=""
 signalled=""
