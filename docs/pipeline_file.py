@@ -11,7 +11,16 @@ from penstock.spec.kafka import Kafka, RecordValue
 from penstock.spec.location import Account, Checkpoint, LedgerPlace, Quarantine, Route, SpoolPlace
 from penstock.spec.maintenance import Compact, DeltaMaintenance, IcebergMaintenance
 from penstock.spec.pipeline import PipelineSettings, Spark, Transform, Trigger
-from penstock.spec.receive import HttpListener, Receive, ServerTls, SyslogListener, SyslogUdpListener, TcpListener
+from penstock.spec.receive import (
+    ClientTls,
+    HttpListener,
+    MqttSubscription,
+    Receive,
+    ServerTls,
+    SyslogListener,
+    SyslogUdpListener,
+    TcpListener,
+)
 from penstock.spec.registry import Coded, Decode, DecodedValue, Encode, Registry
 from penstock.spec.settings import Settings
 from penstock.spec.sink import PLANNED, SUPPORTED, Console, Memory, Parquet, PythonSink
@@ -37,6 +46,8 @@ _SECTIONS: Final[tuple[tuple[str, type[Settings]], ...]] = (
     ("`receive.tcp`", TcpListener),
     ("`receive.syslog`", SyslogListener),
     ("`receive.syslog_udp`", SyslogUdpListener),
+    ("`receive.mqtt`", MqttSubscription),
+    ("`receive.mqtt.tls`", ClientTls),
     ("`receive.http.tls`, `receive.tcp.tls`, `receive.syslog.tls`", ServerTls),
     ("`transform`", Transform),
     ("`sinks.<name>` with `type: parquet`", Parquet),

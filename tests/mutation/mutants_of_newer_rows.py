@@ -45,6 +45,20 @@ MUTANTS_OF_NEWER_ROWS = (
         replace="sequence_by=target.sequence_by,",
         tests=(f"{WRITES}::test_a_batch_is_published_in_the_sequence_that_it_was_decided_with",),
     ),
+    *(
+        Mutant(
+            bug=29,
+            name=f"an-older-penstock-may-publish-what-is-decided-in-a-sequence-{when}",
+            file=f"src/penstock/sink/table/{file}.py",
+            find=find,
+            replace=replace,
+            tests=(f"{WRITES}::test_an_older_penstock_publishes_nothing_that_may_be_decided_with_a_sequence",),
+        )
+        for when, file, find, replace in (
+            ("later", "preparation", "marker.is_in_sequence or target.sequence_by is not None)", "marker.is_in_sequence)"),
+            ("by-an-earlier-run", "publication", "if target.has_staged and publication.staged and", "if publication.staged and"),
+        )
+    ),
     Mutant(
         bug=22,
         name="databases-replace-newer-rows-by-older-ones-of-another-batch",

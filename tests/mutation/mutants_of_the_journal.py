@@ -7,6 +7,7 @@ RECOVERY = "src/penstock/journal/recovery.py"
 STREAM = "src/penstock/source/journal/stream.py"
 SOURCE = "tests/unit/test_journal_source.py"
 RECEIVER = "tests/live/test_receiver.py"
+LATER = "tests/live/test_mqtt.py::test_what_is_not_durable_or_comes_while_nobody_is_there_is_delivered_later"
 UNIT = "tests/unit/test_journal.py"
 READERS = "tests/unit/test_journal_readers.py"
 CRASHES = "tests/unit/test_journal_crashes.py"
@@ -249,9 +250,9 @@ MUTANTS_OF_THE_JOURNAL = (
     Mutant(
         bug=26,
         name="what-has-no-room-is-lost-without-answers",
-        file="src/penstock/receive/tcp.py",
-        find="if self._is_stopping or not isinstance(error, Retryable):",
-        replace="if self._is_stopping or isinstance(error, Retryable):",
+        file="src/penstock/receive/storing.py",
+        find="            if gives_up():\n",
+        replace="            if not gives_up():\n",
         tests=("tests/unit/test_receive_tcp.py::test_what_has_no_room_waits_when_its_client_reads_no_answers",),
     ),
     Mutant(
@@ -269,5 +270,45 @@ MUTANTS_OF_THE_JOURNAL = (
         find="        self.dropped += 1\n",
         replace="",
         tests=("tests/unit/test_receive_syslog.py::test_datagrams_that_are_not_taken_are_counted",),
+    ),
+    Mutant(
+        bug=26,
+        name="a-message-of-mqtt-is-acknowledged-before-it-is-durable",
+        file="src/penstock/receive/mqtt.py",
+        find="            event = event_of(message, remote",
+        replace="            self._client.ack(message.mid, message.qos)\n            event = event_of(message, remote",
+        tests=(LATER,),
+    ),
+    Mutant(
+        bug=26,
+        name="a-session-of-mqtt-begins-anew",
+        file="src/penstock/receive/mqtt.py",
+        find="clean_start=False",
+        replace="clean_start=True",
+        tests=(LATER,),
+    ),
+    Mutant(
+        bug=26,
+        name="paho-answers-qos-2-before-a-message-is-durable",
+        file="src/penstock/receive/mqtt.py",
+        find="_QOS = 1\n",
+        replace="_QOS = 2\n",
+        tests=(LATER,),
+    ),
+    Mutant(
+        bug=26,
+        name="a-retained-message-comes-with-every-connection",
+        file="src/penstock/receive/mqtt.py",
+        find="RETAIN_SEND_IF_NEW_SUB",
+        replace="RETAIN_SEND_ON_SUBSCRIBE",
+        tests=(LATER,),
+    ),
+    Mutant(
+        bug=26,
+        name="a-broker-that-delivers-once-at-most-is-taken",
+        file="src/penstock/receive/mqtt.py",
+        find="            if reason.value != _QOS:",
+        replace="            if reason.is_failure:",
+        tests=("tests/live/test_mqtt.py::test_a_broker_that_would_not_deliver_again_is_refused",),
     ),
 )

@@ -26,7 +26,7 @@ MUTANTS_OF_WIDER_TYPES = (
         bug=29,
         name="an-older-penstock-may-publish-the-first-batch-with-wider-types",
         file="src/penstock/sink/table/marker.py",
-        find="FORMAT_VERSION if marker.is_widening else ",
+        find="_WIDENING if marker.is_widening else ",
         replace="",
         tests=(f"{OF_WIDENED}::test_an_older_penstock_does_not_publish_the_first_wide_batch[sqlite]",),
     ),

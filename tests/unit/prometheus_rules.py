@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.servers.promtool import promtool
+from tests.servers.prometheus import program
 from tests.servers.server import NotInstalledError
 
 from penstock.observe.alerts import ALERTS, rule_file
@@ -23,7 +23,7 @@ Series = tuple[str, tuple[tuple[str, str], ...]]
 def checked(arguments: Sequence[str | Path]) -> None:
     """Run promtool. Without it the test is skipped; in CI that is a failure (tests/conftest.py)."""
     try:
-        command = [promtool(), *arguments]
+        command = [program("promtool"), *arguments]
     except NotInstalledError as missing:
         pytest.skip(str(missing))
     done = subprocess.run(command, capture_output=True, text=True, check=False)

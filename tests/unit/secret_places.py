@@ -89,11 +89,15 @@ LOCAL = "type: sqlite, url: 'sqlite:///w.db', table: t"
 UPSERT = f"{LOCAL}, write: upsert, key: [value]"
 TWO = "type: parquet, accounts: {a: ./a, b: ./b}"
 
+MQTT = f"mqtt: {{broker: '{NOBODY}', topics: [t], client_id: c"
 RECEIVE = "journal: ./journal, http: {listen: '127.0.0.1:0'"
 
 PLACES = {
     "token of a receiver": top(f"receive: {{{RECEIVE}, token: SECRET}}}}", "_Listener.token"),
     "password of a receiver": top(f"receive: {{{RECEIVE}, user: u, password: SECRET}}}}", "HttpListener.password"),
+    "password of a broker of MQTT": top(
+        f"receive: {{journal: ./journal, {MQTT}, user: u, password: SECRET}}}}", "MqttSubscription.password"
+    ),
     "spark.conf": Place(
         text=TOP + "spark: {conf: {spark.own: '${S}', spark.my.password: SECRET}}\n" + SOURCE + SINK, fields=["Spark.conf"]
     ),
@@ -248,6 +252,8 @@ NAMES = frozenset({
     *("DecodedValue.semantic_types", "DecodedValue.unavailable_value"),
     *("Receive.journal", "Receive.copy_to", "_Server.listen", "SyslogUdpListener.listen", "HttpListener.user"),
     *("ServerTls.certificate_file", "ServerTls.key_file"),
+    *("ClientTls.ca_file", "ClientTls.certificate_file", "ClientTls.key_file"),
+    *("MqttSubscription.broker", "MqttSubscription.topics", "MqttSubscription.client_id", "MqttSubscription.user"),
     *("Registry.user", "Registry.ca_file", "Registry.certificate_file", "Registry.key_file"),
     *("TakesRows.exclude", "Parquet.unrouted", "Parquet.partition_by", "Route.column", "Route.hash"),
     *("LakeTable.key", "LakeTable.partition_by", "Iceberg.catalog_name", "UpsertsNewest.sequence_by"),

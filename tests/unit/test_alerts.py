@@ -224,6 +224,15 @@ def test_runs_end_again_and_again(tmp_path: Path, scrapes: Scrapes) -> None:
     fires(tmp_path, scrapes, "PenstockKeepsRestarting", "shop was started 4 times in 30 minutes and decided no batch.")
 
 
+def test_two_schedulers_fence_one_another(tmp_path: Path, scrapes: Scrapes) -> None:
+    for _ in range(9):
+        run(decides=False)
+    push(1)
+    run()
+    scrapes.look(reader(), minutes=5)
+    fires(tmp_path, scrapes, "PenstockStartsOften", "shop was started 10 times in 30 minutes.")
+
+
 def test_a_run_fails_for_want_of_a_person(tmp_path: Path, scrapes: Scrapes) -> None:
     push(1)
     with pytest.raises(PublishFailed):

@@ -227,6 +227,31 @@ def test_a_batch_is_published_in_the_sequence_that_it_was_decided_with(target):
     assert table.verify(table.sink()).ok
 
 
+def test_an_older_penstock_publishes_nothing_that_may_be_decided_with_a_sequence(target):
+    """It would not look which row is newer, and refuses a marker of a newer format."""
+
+    def formats():
+        return [tuple(row) for row in table.sql("SELECT format_version FROM penstock_marker")]
+
+    table = target(**{**IN_SEQUENCE, "sequence_by": None})
+    table.put(table.sink(), [(1, "a", 7)], batch_id=0)
+    assert formats() == [(2,)]
+    early = table.decided_but_not_published(table.sink(), [(1, "b", 6)], batch_id=1)
+    table.rig.options["sequence_by"] = "version"
+    sink = table.sink()
+    assert formats() == [(4,)]
+    sink.publish(early)
+    assert formats() == [(4,)]
+    late = table.decided_but_not_published(sink, [(1, "c", 5)], batch_id=2)
+    table.rig.options["sequence_by"] = None
+    sink = table.sink()
+    sink.publish(late)
+    assert (table.sql("SELECT name FROM t"), formats()) == ([("b",)], [(4,)])
+    table.put(sink, [(1, "d", 1)], batch_id=3)
+    assert formats() == [(2,)]
+    assert table.verify(sink).ok
+
+
 @pytest.mark.parametrize(
     ("columns", "said"),
     [

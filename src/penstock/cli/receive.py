@@ -12,9 +12,10 @@ if TYPE_CHECKING:
 
 
 def receive(*, file: File, overrides: Overrides = None, as_json: Json = False) -> None:
-    """Receive events by HTTP, TCP or syslog and acknowledge them once they are durable in the journal. Spark is not started.
+    """Receive events by HTTP, TCP, syslog or MQTT and acknowledge them once they are durable in the journal.
 
-    SIGTERM or Ctrl-C end it; what was read is answered before. A pipeline with `format: journal` delivers the events.
+    Spark is not started. SIGTERM or Ctrl-C end it; what was read is answered before. A pipeline with `format: journal`
+    delivers the events.
     """
     from penstock.receive.receiver import receive as run
     from penstock.spec.load import load

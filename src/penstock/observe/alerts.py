@@ -163,6 +163,14 @@ ALERTS = (
         unless=(*_CAUSES, *_ENDS, *_GONE[:1]),
     ),
     Alert(
+        name="PenstockStartsOften",
+        expression="penstock_generation - min_over_time(penstock_generation[30m]) >= 10",
+        severity="warning",
+        summary="{{ $labels.pipeline }} was started {{ $value }} times in 30 minutes.",
+        description="Two schedulers run it, and each start fences the other's run (exit code 4), or runs are very short.",
+        unless=(*_CAUSES, *_ENDS),
+    ),
+    Alert(
         name="PenstockFallsBehind",
         expression=(
             "(penstock_source_lag_seconds > 900 and deriv(penstock_source_lag_records[30m]) > 0"

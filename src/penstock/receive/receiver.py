@@ -13,7 +13,7 @@ from penstock.journal.group import GroupLimits, GroupWriter
 from penstock.journal.journal import Journal, JournalLimits
 from penstock.receive.tcp import receiver_of_lines, receiver_of_syslog
 from penstock.receive.udp import SyslogUdpReceiver
-from penstock.spec.receive import HttpListener, Receive
+from penstock.spec.receive import HttpListener, MqttSubscription, Receive
 from penstock.support.filesystem_errors import problem_of
 
 _LOOK_S = 0.2
@@ -80,6 +80,7 @@ async def _serve(settings: Receive, writer: GroupWriter, ready: Callable[[Mappin
         **({} if settings.tcp is None else {"tcp": receiver_of_lines(settings.tcp, writer)}),
         **({} if settings.syslog is None else {"syslog": receiver_of_syslog(settings.syslog, writer)}),
         **({} if settings.syslog_udp is None else {"syslog_udp": SyslogUdpReceiver(settings.syslog_udp, writer)}),
+        **({} if settings.mqtt is None else {"mqtt": _mqtt(settings.mqtt, writer)}),
     }
     try:
         ready({name: await _started(name, listener) for name, listener in listeners.items()})
@@ -113,3 +114,14 @@ def _http(settings: HttpListener, writer: GroupWriter) -> "Listener":
             remedy="Install it: pip install 'penstock[receive]'.",
         ) from cause
     return HttpReceiver(settings, writer)
+
+
+def _mqtt(settings: MqttSubscription, writer: GroupWriter) -> "Listener":
+    try:
+        from penstock.receive.mqtt import MqttReceiver  # noqa: PLC0415 - whether its package is installed is the question
+    except ImportError as cause:
+        raise DependencyMissing(
+            "receive.mqtt needs the package paho-mqtt, which is not installed.",
+            remedy="Install it: pip install 'penstock[mqtt]'.",
+        ) from cause
+    return MqttReceiver(settings, writer)

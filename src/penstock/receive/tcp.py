@@ -11,11 +11,12 @@ import time
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from penstock.errors import PenstockError, Retryable, Usage
+from penstock.errors import PenstockError, Usage
 from penstock.journal.event import Event
 from penstock.journal.group import GroupWriter, Receipts
 from penstock.receive.rate import RateLimit
 from penstock.receive.request import numbered_event
+from penstock.receive.storing import store
 from penstock.receive.syslog import SyslogFraming
 from penstock.spec.receive import SyslogListener, TcpListener
 from penstock.support.listening import host_and_port, server_context
@@ -23,7 +24,6 @@ from penstock.support.listening import host_and_port, server_context
 _UNANSWERED = 1_000
 """Lines of one client that may wait for their answers; then no more are read."""
 _LOGIN_S = 10.0
-_AGAIN_S = 0.5
 
 _Answers: TypeAlias = "asyncio.Queue[asyncio.Future[bytes] | None]"
 
@@ -187,16 +187,11 @@ class TcpReceiver:
         return asyncio.ensure_future(_answer(asyncio.wrap_future(submitted)))
 
     async def _stored(self, event: Event) -> bytes:
-        """Submit an event again and again until it is durable: its client would not send it again."""
-        while True:
-            try:
-                await asyncio.wrap_future(self._writer.submit([event]))
-            except PenstockError as error:
-                if self._is_stopping or not isinstance(error, Retryable):
-                    return await _error(str(error))
-                await asyncio.sleep(_AGAIN_S)
-            else:
-                return b"OK\n"
+        try:
+            await store(event, self._writer, gives_up=lambda: self._is_stopping)
+        except PenstockError as error:
+            return await _error(str(error))
+        return b"OK\n"
 
 
 async def _answer(receipts: "asyncio.Future[Receipts]") -> bytes:

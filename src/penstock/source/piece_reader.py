@@ -6,7 +6,7 @@ Needs PySpark 4.2: before that a Python source has no say in what a batch reads.
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
@@ -42,10 +42,13 @@ class Offsets(Protocol):
         ...
 
 
-class PieceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+R = TypeVar("R", bound=Offsets)
+
+
+class PieceReader(DataSourceStreamReader, SupportsTriggerAvailableNow, Generic[R]):
     """Offers offsets on the driver and reads pieces in tasks. A subclass adds `latestOffset` and its limits."""
 
-    def __init__(self, offsets: Offsets) -> None:
+    def __init__(self, offsets: R) -> None:
         self._offsets = offsets
 
     @abstractmethod

@@ -154,6 +154,103 @@ class SyslogUdpListener(Settings):
         def __init__(self, *, listen: str, max_rate: int | None = None) -> None: ...
 
 
+def _topic(value: str) -> str:
+    *before, last = value.split("/")
+    if (
+        not value
+        or any("#" in level for level in before)
+        or any(len(level) > 1 and ("#" in level or "+" in level) for level in (*before, last))
+    ):
+        raise complaint_error(
+            f"should be a topic filter, found {value!r}",
+            remedy="Write sensors/+/state or sensors/#: + for a level, # for the rest.",
+        )
+    return value
+
+
+Topic = Annotated[str, AfterValidator(_topic), WithJsonSchema({"type": "string", "examples": ["sensors/+/state"]})]
+"""A topic filter of MQTT."""
+
+
+class ClientTls(Settings):
+    """TLS of a client; `{}` trusts the authorities that the system trusts."""
+
+    ca_file: FilePath | None = Field(default=None, description="PEM file of the authorities to trust instead.")
+    certificate_file: FilePath | None = Field(
+        default=None, description="PEM file with our own certificate, where one is asked for."
+    )
+    key_file: FilePath | None = Field(default=None, description="PEM file with its key, if that is not in the same file.")
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            ca_file: str | PathLike[str] | None = None,
+            certificate_file: str | PathLike[str] | None = None,
+            key_file: str | PathLike[str] | None = None,
+        ) -> None: ...
+
+    @model_validator(mode="after")
+    def _whole_certificate(self) -> Self:
+        if self.key_file is not None and self.certificate_file is None:
+            raise complaint_error("is there without certificate_file", remedy="Add certificate_file.", at=("key_file",))
+        return self
+
+
+class MqttSubscription(Settings):
+    """Messages of an MQTT 5 broker; each is acknowledged once it is durable."""
+
+    broker: Listen = Field(description="`HOST:PORT` of the broker.")
+    topics: tuple[Topic, ...] = Field(
+        min_length=1, strict=False, description="Topic filters, as `sensors/+/state` or `sensors/#`."
+    )
+    client_id: str = Field(
+        min_length=1, description="Name of the session, in which the broker keeps messages; one receiver has it at a time."
+    )
+    user: str | None = Field(default=None, min_length=1, description="Where the broker asks for a login.")
+    password: str | None = Field(default=None, min_length=1, description="As `${VARIABLE}`; with `user`.")
+    tls: ClientTls | None = Field(default=None, description="Without it, messages and password are not encrypted.")
+    session_expiry: Duration = Field(
+        default=7 * 86_400_000,
+        ge=1_000,
+        description="How long the broker keeps messages for a receiver that is away.",
+        json_schema_extra={"default": "7d"},
+    )
+    max_message: Size = Field(
+        default=16 * _MB,
+        ge=1,
+        le=48 * _MB,
+        description="Largest message with its topic and properties; brokers leave out larger ones.",
+        json_schema_extra={"default": "16MB"},
+    )
+    max_rate: int | None = Field(default=None, ge=1, description="Messages a second; more wait, at the broker in the end.")
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            broker: str,
+            topics: list[str] | tuple[str, ...],
+            client_id: str,
+            user: str | None = None,
+            password: str | None = None,
+            tls: ClientTls | Mapping[str, Any] | None = None,
+            session_expiry: int | str = ...,
+            max_message: int | str = ...,
+            max_rate: int | None = None,
+        ) -> None: ...
+
+    @model_validator(mode="after")
+    def _login(self) -> Self:
+        if self.password is not None:
+            remember(Secret(self.password))
+            if self.user is None:
+                raise complaint_error("is there without user", remedy="Add user.", at=("password",))
+        return self
+
+
 class Receive(Settings):
     """What `penstock receive` listens on, and where it makes events durable before it acknowledges them."""
 
@@ -165,6 +262,7 @@ class Receive(Settings):
     tcp: TcpListener | None = Field(default=None, description="Listen for lines of text.")
     syslog: SyslogListener | None = Field(default=None, description="Listen for syslog over TCP.")
     syslog_udp: SyslogUdpListener | None = Field(default=None, description="Listen for syslog over UDP.")
+    mqtt: MqttSubscription | None = Field(default=None, description="Subscribe to a broker.")
     segment_size: Size = Field(
         default=64 * _MB, description="Bytes after which a segment is sealed.", json_schema_extra={"default": "64MB"}
     )
@@ -201,6 +299,7 @@ class Receive(Settings):
             tcp: TcpListener | Mapping[str, Any] | None = None,
             syslog: SyslogListener | Mapping[str, Any] | None = None,
             syslog_udp: SyslogUdpListener | Mapping[str, Any] | None = None,
+            mqtt: MqttSubscription | Mapping[str, Any] | None = None,
             segment_size: int | str = ...,
             max_size: int | str = ...,
             max_age: int | str | None = None,
@@ -211,8 +310,10 @@ class Receive(Settings):
 
     @model_validator(mode="after")
     def _listens(self) -> Self:
-        if all(each is None for each in (self.http, self.tcp, self.syslog, self.syslog_udp)):
-            raise complaint_error("listens to nothing", remedy="Add http: {listen: 127.0.0.1:8080}, tcp, syslog or syslog_udp.")
+        if all(each is None for each in (self.http, self.tcp, self.syslog, self.syslog_udp, self.mqtt)):
+            raise complaint_error(
+                "listens to nothing", remedy="Add http: {listen: 127.0.0.1:8080}, tcp, syslog, syslog_udp or mqtt."
+            )
         if self.copy_to == self.journal:
             same = Complaint(message="is the journal itself", remedy="Name a directory on another disk.", at=("copy_to",))
             raise complaints_error([same])

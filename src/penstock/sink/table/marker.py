@@ -23,8 +23,12 @@ from penstock.errors import FormatTooNew, LedgerMismatch
 
 NAMED = 2
 """The format of a marker with its ledger's identity. One without it has version 1, which older Penstocks write and read."""
-FORMAT_VERSION = 3
-"""The newest format, of a marker that `is_widening`: an older Penstock would publish the first wide batch with wrong sums."""
+_WIDENING, _IN_SEQUENCE, _WIDENING_IN_SEQUENCE = 3, 4, 5
+"""The formats of a marker that `is_widening`, `is_in_sequence`, or both. An older Penstock refuses them: it would publish the
+first wide batch with wrong sums, and have rows replaced by older ones.
+"""
+FORMAT_VERSION = _WIDENING_IN_SEQUENCE
+"""The newest format."""
 LEDGER_ID = "ledger_id"
 """The column that markers of version 2 have and those of version 1 lack."""
 _PLAIN = ("table_name", "write", "position", "generation", "query_id", "batch_id", "offsets", "schema")
@@ -40,7 +44,8 @@ class TableMarker:
     the marker was created. `decided`: all rows ever decided for this sink. `after`: the rows in the table because of them,
     fewer than `decided` where an upsert replaced or an insert-if-absent skipped some. The table shows `before + after`, hashed
     with the types of `schema`; each batch counts in `decided` as its own types hash it. `is_widening`: a start has seen wider
-    types than those of `schema`, and no batch with them is published yet.
+    types than those of `schema`, and no batch with them is published yet. `is_in_sequence`: batches may be decided with
+    `sequence_by`.
     """
 
     pipeline: PipelineName
@@ -58,6 +63,7 @@ class TableMarker:
     before: Totals = NO_ROWS
     after: Totals = NO_ROWS
     is_widening: bool = False
+    is_in_sequence: bool = False
 
     @property
     def shown(self) -> Totals:
@@ -134,7 +140,8 @@ def marker_from(row: Sequence[Any], pipeline: PipelineName, sink: SinkName, *, l
         decided=_totals(row[9], row[10]),
         before=_totals(row[11], row[12]),
         after=_totals(row[13], row[14]),
-        is_widening=row[0] > NAMED,
+        is_widening=row[0] in {_WIDENING, _WIDENING_IN_SEQUENCE},
+        is_in_sequence=row[0] in {_IN_SEQUENCE, _WIDENING_IN_SEQUENCE},
     )
 
 
@@ -145,7 +152,7 @@ def marker_values(marker: TableMarker) -> Mapping[str, Any]:
         "sink": marker.sink,
         "table_name": marker.table_name,
         "write": marker.write,
-        "format_version": FORMAT_VERSION if marker.is_widening else 1 if marker.ledger_id is None else NAMED,
+        "format_version": _format_of(marker),
         "ledger_id": marker.ledger_id,
         "position": marker.position,
         "generation": marker.generation,
@@ -157,6 +164,13 @@ def marker_values(marker: TableMarker) -> Mapping[str, Any]:
         **_columns("before", marker.before),
         **_columns("after", marker.after),
     }
+
+
+def _format_of(marker: TableMarker) -> int:
+    """Return the oldest format that says all of the marker."""
+    if marker.is_in_sequence:
+        return _WIDENING_IN_SEQUENCE if marker.is_widening else _IN_SEQUENCE
+    return _WIDENING if marker.is_widening else 1 if marker.ledger_id is None else NAMED
 
 
 def place_of(publication: Publication) -> Mapping[str, Any]:

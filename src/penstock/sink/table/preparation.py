@@ -59,14 +59,15 @@ def prepare_marker(
 
     `content` counts what the table holds in the columns of a schema, or raises NotStoredError.
     """
-    marker = markers.read(pipeline, sink)
+    found = marker = markers.read(pipeline, sink)
     if marker is None:
         _require_unowned(markers, pipeline, sink, target.table)
         _require_never_marked(markers, pipeline, sink, target.table)
         before = Totals() if target.write in {"replace", MERGE} else _before(partial(content, schema), target)
-        markers.write(
-            TableMarker(pipeline=pipeline, sink=sink, table_name=target.table, write=target.write, schema=schema, before=before)
+        fresh = TableMarker(
+            pipeline=pipeline, sink=sink, table_name=target.table, write=target.write, schema=schema, before=before
         )
+        markers.write(replace(fresh, is_in_sequence=target.sequence_by is not None))
         return
     if not target.is_table(marker.table_name):
         raise other_table(marker, target.table)
@@ -79,9 +80,10 @@ def prepare_marker(
         _require_none_left_out(marker, left_out, None if wider else partial(content, schema))
         if wider:
             _require_unchanged(marker, partial(content, marker.schema))
-            markers.write(replace(marker, is_widening=True))
-    if marker.schema is None:
-        markers.write(replace(marker, schema=schema))
+            marker = replace(marker, is_widening=True)
+    now = replace(marker, schema=marker.schema or schema, is_in_sequence=marker.is_in_sequence or target.sequence_by is not None)
+    if now != found:
+        markers.write(now)
 
 
 def require_same_types(marker: TableMarker | None, rows: "pa.Schema", target: Target) -> None:

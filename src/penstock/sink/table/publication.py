@@ -62,6 +62,8 @@ def apply(
         marker = _rehashed(marker, publication, target, read)
     loaded = load() if publication.staged or write == "replace" else Loaded(rows=0, displaced=Totals())
     _require_all(loaded, publication, target)  # I1, I2
+    if target.has_staged and publication.staged and target.sequence_by is None:  # none is decided with a sequence any more
+        marker = replace(marker, is_in_sequence=False)
     markers.advance(_advanced(marker, publication, loaded, write=write), publication)
     return Published(totals=publication.totals, already=False)
 

@@ -39,12 +39,12 @@ class JournalDataSource(DataSource):
         return JournalStreamReader(settings_in(self.options))
 
 
-class JournalStreamReader(PieceReader):
+class JournalStreamReader(PieceReader[JournalStream]):
     """Reads the pieces of journals, one for each journal that has new events."""
 
     def __init__(self, settings: JournalSettings) -> None:
-        self._settings, self._stream = settings, JournalStream(settings, LocalStorage(), now_us=_now_us)
-        super().__init__(self._stream)
+        super().__init__(JournalStream(settings, LocalStorage(), now_us=_now_us))
+        self._settings = settings
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Return no limit of Spark's: the options' are known to the stream."""
@@ -53,7 +53,7 @@ class JournalStreamReader(PieceReader):
     def latestOffset(self, start: Mapping[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: ARG002, N802 - Spark's name
         """Return where the next batch ends."""
         with carry_errors():
-            return self._stream.advance(start)
+            return self._offsets.advance(start)
 
     def batches_of(self, piece: "Piece") -> "Iterator[pa.RecordBatch]":
         from penstock.source.journal.fetch import batches_of  # noqa: PLC0415 - not before a task needs it

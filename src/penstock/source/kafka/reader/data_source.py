@@ -43,12 +43,12 @@ class KafkaDataSource(DataSource):
         return KafkaStreamReader(settings_in(self.options))
 
 
-class KafkaStreamReader(PieceReader):
+class KafkaStreamReader(PieceReader[OffsetStream]):
     """Picklable until it is asked for offsets."""
 
     def __init__(self, settings: ReaderSettings) -> None:
-        self._settings, self._stream = settings, OffsetStream(settings, partial(_connect, settings))
-        super().__init__(self._stream)
+        super().__init__(OffsetStream(settings, partial(_connect, settings)))
+        self._settings = settings
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Return the option `maxOffsetsPerTrigger`."""
@@ -58,7 +58,7 @@ class KafkaStreamReader(PieceReader):
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return where the next batch ends."""
         with carry_errors():
-            return self._stream.advance(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+            return self._offsets.advance(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
 
     def batches_of(self, piece: "Piece") -> "Iterator[pa.RecordBatch]":
         try:

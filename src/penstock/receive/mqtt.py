@@ -1,0 +1,218 @@
+"""A subscriber of an MQTT 5 broker, by paho-mqtt. A message is acknowledged once it is durable in the journal.
+
+The subscription has QoS 1, to which brokers lower what was published with QoS 2: paho answers QoS 2 before its user sees the
+message, so that a killed receiver would lose what the broker has let go.
+"""
+
+import asyncio
+import logging
+import math
+import ssl
+import sys
+import threading
+import time
+from typing import Any
+
+from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags, MQTTMessage
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+from paho.mqtt.subscribeoptions import SubscribeOptions
+
+from penstock.errors import PenstockError, Usage
+from penstock.journal.event import Event
+from penstock.journal.group import GroupWriter
+from penstock.receive.rate import RateLimit
+from penstock.receive.storing import store
+from penstock.spec.receive import ClientTls, MqttSubscription
+from penstock.support.listening import host_and_port
+
+_log = logging.getLogger(__name__)
+_QOS = 1
+_UNACKNOWLEDGED = 1_000
+"""Messages that the broker sends ahead of acknowledgements."""
+_WAITING = 10_000
+"""Messages of QoS 0 that wait; more are dropped, since nothing slows their broker down."""
+_LONGEST_PAUSE_S = 60
+_PASSING = frozenset({0x88, 0x89, 0x97, 0x9F})
+"""Reasons of a refusal that go away: unavailable, busy, quota, rate."""
+_PROPERTIES = {
+    "ContentType": "content_type",
+    "ResponseTopic": "response_topic",
+    "CorrelationData": "correlation_data",
+    "PayloadFormatIndicator": "payload_format",
+    "MessageExpiryInterval": "message_expiry",
+}
+
+
+class MqttReceiver:
+    """Subscribes while it is started. A connection that ends is made again, 1 to 60 seconds later, with the broker's session.
+
+    paho calls from a thread of its own; messages are handed to the event loop. `_connection` counts connections: what came by
+    one that has ended is not acknowledged, since its packet number can belong to another message now.
+    """
+
+    def __init__(self, settings: MqttSubscription, writer: GroupWriter) -> None:
+        self._settings, self._writer = settings, writer
+        self._rate = RateLimit(settings.max_rate or math.inf, now_s=time.monotonic)
+        self._lock, self._connection, self._is_stopping = threading.Lock(), 0, False
+        self._has_subscribed = False
+        self._arrived: asyncio.Queue[tuple[MQTTMessage, int]] = asyncio.Queue()
+        self._pending: set[asyncio.Task[None]] = set()
+        self._working: asyncio.Task[None] | None = None
+        self._client = _client(settings)
+
+    async def start(self) -> str:
+        """Subscribe; return the broker's address. One that is not there now is tried again later. Raises Usage if it refuses."""
+        self._loop = asyncio.get_running_loop()
+        self._first: asyncio.Future[PenstockError | None] = self._loop.create_future()
+        self._client.on_connect, self._client.on_connect_fail = self._connected, self._not_connected
+        self._client.on_disconnect, self._client.on_subscribe = self._disconnected, self._subscribed
+        self._client.on_message = self._received
+        host, port = host_and_port(self._settings.broker)
+        self._client.connect_async(host, port, clean_start=False, properties=_session(self._settings))
+        self._client.loop_start()
+        self._working = asyncio.create_task(self._work())
+        if (error := await self._first) is not None:
+            raise error
+        return self._settings.broker
+
+    async def stop(self) -> None:
+        """Take no more messages, and acknowledge those that are being made durable. The session stays at the broker."""
+        self._is_stopping = True
+        if self._working is not None:
+            self._working.cancel()
+            await asyncio.gather(*self._pending, return_exceptions=True)
+            self._client.disable_logger()  # of the connection that ends now
+            self._client.disconnect()
+            await asyncio.to_thread(self._client.loop_stop)
+
+    # --- the event loop
+
+    async def _work(self) -> None:
+        while True:
+            message, connection = await self._arrived.get()
+            if delay_s := self._rate.delay_s():
+                await asyncio.sleep(delay_s)
+            if message.qos and connection != self._connection:
+                continue  # it comes again by the next one
+            self._rate.count(1)
+            task = asyncio.create_task(self._keep(message, connection))
+            self._pending.add(task)
+            task.add_done_callback(self._pending.discard)
+
+    async def _keep(self, message: MQTTMessage, connection: int) -> None:
+        """Make a message durable, then acknowledge it. Given up when its connection has ended: it will come again."""
+        try:
+            event = event_of(message, remote=self._settings.broker)
+            await store(event, self._writer, gives_up=lambda: self._is_stopping or connection != self._connection)
+        except PenstockError as error:
+            _log.warning("mqtt: a message of %s was not taken: %s", message.topic, error)
+            return
+        with self._lock:
+            if connection == self._connection:
+                self._client.ack(message.mid, message.qos)
+
+    def _settle(self, error: PenstockError | None) -> None:
+        """End the start, if it has not ended; afterwards what is wrong is written to the log."""
+        if not self._first.done():
+            self._first.set_result(error)
+        elif error is not None:
+            _log.warning("mqtt: %s", error)
+
+    # --- paho's thread
+
+    def _received(self, _client: Client, _userdata: object, message: MQTTMessage) -> None:
+        if message.qos == 0 and self._arrived.qsize() >= _WAITING:
+            _log.warning("mqtt: a message of QoS 0 was dropped: %d wait", _WAITING)
+        else:
+            self._loop.call_soon_threadsafe(self._arrived.put_nowait, (message, self._connection))
+
+    def _connected(
+        self, client: Client, _userdata: object, flags: ConnectFlags, reason: ReasonCode, _properties: Properties | None
+    ) -> None:
+        if reason.is_failure:
+            self._refused(f"refused the connection: {reason}", is_passing=reason.value in _PASSING)
+            return
+        if self._has_subscribed and not flags.session_present:
+            _log.warning("mqtt: the broker has lost the session %s, with what it had for it", self._settings.client_id)
+        options = SubscribeOptions(qos=_QOS, retainAsPublished=True, retainHandling=SubscribeOptions.RETAIN_SEND_IF_NEW_SUB)
+        client.subscribe([(topic, options) for topic in self._settings.topics])
+
+    def _subscribed(
+        self, _client: Client, _userdata: object, _mid: int, reasons: list[ReasonCode], _properties: Properties | None
+    ) -> None:
+        for topic, reason in zip(self._settings.topics, reasons, strict=True):
+            if reason.value != _QOS:
+                self._refused(f"does not let {topic!r} be subscribed to with QoS {_QOS}: {reason}", is_passing=False)
+                return
+        self._has_subscribed = True
+        self._loop.call_soon_threadsafe(self._settle, None)
+
+    def _refused(self, what: str, *, is_passing: bool) -> None:
+        error = Usage(f"The broker {self._settings.broker} {what}.", remedy="Correct receive.mqtt, or what the broker allows.")
+        if is_passing:
+            _log.warning("mqtt: %s", error.message)
+        self._loop.call_soon_threadsafe(self._settle, None if is_passing else error)
+
+    def _not_connected(self, _client: Client, _userdata: object) -> None:
+        cause = sys.exc_info()[1]  # paho calls while it handles it, and does not hand it over
+        is_passing = not isinstance(cause, ssl.SSLError)
+        self._refused(f"cannot be reached: {cause}", is_passing=is_passing)
+
+    def _disconnected(
+        self, _client: Client, _userdata: object, _flags: DisconnectFlags, reason: ReasonCode, _properties: Properties | None
+    ) -> None:
+        with self._lock:
+            self._connection += 1
+        if not self._is_stopping:
+            _log.warning("mqtt: the connection to %s has ended, and is made again: %s", self._settings.broker, reason)
+
+
+def event_of(message: MQTTMessage, *, remote: str) -> Event:
+    """Return the event of a message: its payload, with topic, QoS, flags and properties as headers."""
+    flags = [("qos", message.qos), ("retain", int(message.retain)), ("dup", int(message.dup))]
+    headers = [("topic", message.topic.encode()), *((name, b"%d" % value) for name, value in flags)]
+    properties = message.properties
+    if properties is not None:
+        given = [(header, getattr(properties, name, None)) for name, header in _PROPERTIES.items()]
+        headers += [(header, _bytes(value)) for header, value in given if value is not None]
+        headers += [(f"property.{name}", value.encode()) for name, value in getattr(properties, "UserProperty", ())]
+    return Event(value=bytes(message.payload), headers=tuple(headers), remote=remote)
+
+
+def _bytes(value: Any) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()
+
+
+def _client(settings: MqttSubscription) -> Client:
+    client = Client(
+        CallbackAPIVersion.VERSION2, client_id=settings.client_id, protocol=MQTTProtocolVersion.MQTTv5, manual_ack=True
+    )
+    client.reconnect_delay_set(1, _LONGEST_PAUSE_S)
+    client.suppress_exceptions = True  # of these callbacks: they would end paho's thread; its logger shows them
+    client.enable_logger(_log)
+    if settings.user is not None:
+        client.username_pw_set(settings.user, settings.password)
+    if settings.tls is not None:
+        client.tls_set_context(_tls_context(settings.tls))
+    return client
+
+
+def _tls_context(tls: ClientTls) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=tls.ca_file)
+        if tls.certificate_file is not None:
+            context.load_cert_chain(tls.certificate_file, tls.key_file, password=lambda: "")
+    except (OSError, ValueError) as cause:  # an SSLError is an OSError
+        raise Usage(f"The certificates of receive.mqtt.tls cannot be used: {cause}.", remedy="Give PEM files.") from cause
+    return context
+
+
+def _session(settings: MqttSubscription) -> Properties:
+    properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+    properties.SessionExpiryInterval = settings.session_expiry // 1000
+    properties.ReceiveMaximum = _UNACKNOWLEDGED
+    properties.MaximumPacketSize = settings.max_message
+    return properties
