@@ -6,7 +6,7 @@ from pathlib import Path
 from penstock.journal.event import Event
 from penstock.journal.format import Registration
 from penstock.journal.journal import Journal, JournalLimits
-from penstock.journal.readers import register
+from penstock.journal.readers import register, settled
 from penstock.journal.reading import JournalReader
 from penstock.journal.storage import LocalStorage
 
@@ -23,11 +23,9 @@ def main(home: Path, copy: Path, until: int) -> None:
         sys.stdout.flush()
         if number % 7 == 0:
             released = min(number - 7, journal.durable)
-            register(
-                LocalStorage(),
-                home,
-                Registration(reader="r", journal_id=extent.journal_id, next=released, released_at_us=1),
-            )
+            with settled(LocalStorage(), home):
+                known = Registration(reader="r", journal_id=extent.journal_id, next=released, planned=released, released_at_us=1)
+                register(LocalStorage(), home, known)
             journal.remove_released()
     journal.close()
 

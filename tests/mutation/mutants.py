@@ -15,6 +15,7 @@ from tests.mutation.mutants_of_duckdb import MUTANTS_OF_DUCKDB
 from tests.mutation.mutants_of_encodings import MUTANTS_OF_ENCODINGS
 from tests.mutation.mutants_of_iceberg import MUTANTS_OF_ICEBERG
 from tests.mutation.mutants_of_identity import MUTANTS_OF_IDENTITY
+from tests.mutation.mutants_of_journal_readers import MUTANTS_OF_JOURNAL_READERS
 from tests.mutation.mutants_of_kafka import MUTANTS_OF_KAFKA
 from tests.mutation.mutants_of_kafka_ends import MUTANTS_OF_KAFKA_ENDS
 from tests.mutation.mutants_of_kafka_source import MUTANTS_OF_KAFKA_SOURCE
@@ -51,7 +52,7 @@ _KINDS = (
         MUTANTS_OF_SINKS,
         MUTANTS_OF_WIDER_TYPES,
     ),
-    *(MUTANTS_OF_THE_JOURNAL,),
+    *(MUTANTS_OF_THE_JOURNAL, MUTANTS_OF_JOURNAL_READERS),
     *(MUTANTS_OF_STORES, MUTANTS_OF_CASSANDRA, MUTANTS_OF_KIT, MUTANTS_OF_WAREHOUSES),
     *(MUTANTS_OF_KAFKA, MUTANTS_OF_KAFKA_ENDS, MUTANTS_OF_KAFKA_SOURCE),
     *(MUTANTS_OF_CHANGES, MUTANTS_OF_REGISTRY, MUTANTS_OF_RUN, MUTANTS_OF_DOORS, MUTANTS_OF_SETTINGS, MUTANTS_OF_VERIFY),

@@ -2,6 +2,8 @@
 
 import errno
 import random
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,6 +54,7 @@ class ForgetfulDisk:
         self._durable_names: dict[Path, Node | None] = {}
         self._renamings: list[tuple[Path, Node | None]] = []
         self.locked: set[Path] = set()
+        self._moments = threading.Lock()
 
     def crash(self, generator: random.Random) -> None:
         """Restart the machine: only what was forced to the disk is sure to be there."""
@@ -128,7 +131,11 @@ class ForgetfulDisk:
         if path in self.locked:
             raise Retryable("locked", remedy="wait")
         self.locked.add(path)
-        return DiskLock(self, path)
+        return DiskLock(lambda: self.locked.discard(path))
+
+    def wait_for_lock(self, path: Path) -> "DiskLock":
+        assert self._moments.acquire(timeout=30), f"{path} is held for ever"
+        return DiskLock(self._moments.release)
 
     def node(self, path: Path) -> Node:
         node = self._names.get(path)
@@ -188,8 +195,5 @@ class DiskFile:
 
 
 class DiskLock:
-    def __init__(self, disk: ForgetfulDisk, path: Path) -> None:
-        self._disk, self._path = disk, path
-
-    def release(self) -> None:
-        self._disk.locked.discard(self._path)
+    def __init__(self, release: Callable[[], None]) -> None:
+        self.release = release

@@ -8,7 +8,7 @@ from pathlib import Path
 from penstock.journal.event import Event
 from penstock.journal.format import Registration
 from penstock.journal.journal import Journal, JournalLimits
-from penstock.journal.readers import register
+from penstock.journal.readers import register, registration_of, release, settled
 from penstock.journal.reading import JournalReader
 from penstock.journal.segment import open_segment, segment_firsts
 from penstock.journal.storage import Storage
@@ -61,9 +61,8 @@ class Pipeline:
         found = reader.read(self.next, extent.next, journal_id=extent.journal_id)
         self.read += [record.event.value for record in found]
         self.next = extent.next
-        register(
-            storage, HOME, Registration(reader="sink", journal_id=extent.journal_id, next=self.next, released_at_us=next(_clock))
-        )
+        registered(storage, HOME, "sink", 0)
+        release(storage, HOME, "sink", journal_id=extent.journal_id, below=self.next, now_us=next(_clock))
 
 
 def expected(until: int) -> Counter[bytes]:
@@ -77,9 +76,28 @@ def content(storage: Storage, home: Path = HOME, first: int = 0) -> list[bytes]:
     return [each.event.value for each in reader.read(first, extent.next, journal_id=extent.journal_id)]
 
 
-def released(storage: Storage, reader: str, next_: int) -> None:
-    journal_id = open_segment(storage, HOME, segment_firsts(storage, HOME)[0]).header.journal_id
-    register(storage, HOME, Registration(reader=reader, journal_id=journal_id, next=next_, released_at_us=0))
+def id_of(storage: Storage, home: Path = HOME) -> str:
+    return open_segment(storage, home, segment_firsts(storage, home)[0]).header.journal_id
+
+
+def registered(storage: Storage, home: Path, reader: str, next_: int, *, planned: int | None = None) -> None:
+    """Register a reader that needs `next_` and has planned no more, unless it is registered."""
+    with settled(storage, home):
+        if registration_of(storage, home, reader) is None:
+            known = Registration(
+                reader=reader,
+                journal_id=id_of(storage, home),
+                next=next_,
+                planned=next_ if planned is None else planned,
+                released_at_us=1_700_000_000_000_000,
+            )
+            register(storage, home, known)
+
+
+def released(storage: Storage, reader: str, next_: int, home: Path = HOME) -> None:
+    """Let a reader need nothing below `next_`."""
+    registered(storage, home, reader, next_)
+    release(storage, home, reader, journal_id=id_of(storage, home), below=next_, now_us=0)
 
 
 def pushed(disk: Storage, count: int, *, limits: JournalLimits = SMALL, copy: Path | None = None) -> None:

@@ -3,13 +3,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.journal_clients import SMALL, Clients
+from tests.unit.journal_clients import SMALL, Clients, registered
 
 from penstock.cli.app import main
-from penstock.journal.format import Registration
 from penstock.journal.journal import Journal
-from penstock.journal.readers import register
-from penstock.journal.segment import open_segment, segment_firsts
+from penstock.journal.segment import segment_firsts
 from penstock.journal.storage import LocalStorage
 
 STORAGE = LocalStorage()
@@ -22,10 +20,7 @@ def _home(tmp_path: Path) -> Path:
     journal = Journal(home, now_us=lambda: 1_700_000_000_000_000, limits=replace(SMALL, least_free_bytes=0))
     Clients().push(journal, until=9)
     journal.close()
-    journal_id = open_segment(STORAGE, home, 0).header.journal_id
-    register(
-        STORAGE, home, Registration(reader="clicks/web", journal_id=journal_id, next=20, released_at_us=1_700_000_000_000_000)
-    )
+    registered(STORAGE, home, "clicks/web", 20)
     return home
 
 

@@ -20,19 +20,20 @@ from tests.unit.journal_clients import (
     opened,
     push_many,
     pushed,
+    registered,
     released,
 )
 
 from penstock.core import faults
 from penstock.errors import LedgerMismatch, Retryable
 from penstock.journal.event import Event, Receipt
-from penstock.journal.format import NOTE, Registration
+from penstock.journal.format import NOTE
 from penstock.journal.frame import size_of
 from penstock.journal.group import GroupLimits, GroupWriter, TooManyWaiting
 from penstock.journal.inspection import inspect_journal, verify_journal
 from penstock.journal.journal import Journal, JournalFull, JournalLimits
 from penstock.journal.producers import NumberOutOfOrder
-from penstock.journal.readers import forget, register, registrations
+from penstock.journal.readers import forget, registrations, release
 from penstock.journal.reading import JournalReader, Place
 from penstock.journal.segment import segment_firsts
 from penstock.journal.storage import LocalStorage
@@ -64,6 +65,32 @@ def test_a_reader_never_goes_back(disk: ForgetfulDisk) -> None:
     released(disk, "sink/orders", 4)
     released(disk, "sink/orders", 2)
     assert [(each.reader, each.next) for each in registrations(disk, HOME)] == [("sink/orders", 4)]
+
+
+class Watched(ForgetfulDisk):
+    """Notes of each removal and each new registration whether the lock is held by which they exclude each other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.excluded: list[bool] = []
+
+    def remove(self, path: Path) -> None:
+        self.excluded.append(self._moments.locked())
+        super().remove(path)
+
+    def replace(self, path: Path, by: Path) -> None:
+        self.excluded.append(self._moments.locked())
+        super().replace(path, by)
+
+
+def test_nothing_is_removed_while_a_reader_registers() -> None:
+    disk = Watched()
+    pushed(disk, 40)
+    disk.excluded.clear()
+    released(disk, "r", 40)
+    assert opened(disk).remove_released() > 0
+    assert len(disk.excluded) > 4
+    assert all(disk.excluded)
 
 
 def test_released_segments_are_kept_as_long_as_asked(disk: ForgetfulDisk) -> None:
@@ -214,7 +241,8 @@ def test_a_removal_or_a_release_that_fails_is_done_again(tmp_path: Path, fault: 
             Clients().push(journal, until=9, again=True)
             extent = JournalReader(storage, home).extent()
             assert extent is not None
-            register(storage, home, Registration(reader="r", journal_id=extent.journal_id, next=20, released_at_us=0))
+            registered(storage, home, "r", 0)
+            release(storage, home, "r", journal_id=extent.journal_id, below=20, now_us=0)
             journal.remove_released()
             return segment_firsts(storage, home)[0]
         finally:

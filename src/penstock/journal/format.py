@@ -50,11 +50,15 @@ class SegmentIndex:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """A reader of the journal: it needs no event below `next` any more. Segments wait for the slowest reader."""
+    """A reader of the journal: it needs no event below `next` any more. Segments wait for the slowest reader.
+
+    It may have read events below `planned`, so none of these numbers is ever given to another event.
+    """
 
     reader: str
     journal_id: str
     next: int
+    planned: int
     released_at_us: int
 
 
@@ -79,7 +83,9 @@ _SEGMENT = Record(SegmentHeader, {"journal_id": TEXT, "first": INTEGER, "created
 _INDEX = Record(
     SegmentIndex, {"journal_id": TEXT, "first": INTEGER, "end": INTEGER, "size_bytes": INTEGER, "places": _PLACE.listed}
 )
-_REGISTRATION = Record(Registration, {"reader": TEXT, "journal_id": TEXT, "next": INTEGER, "released_at_us": INTEGER})
+_REGISTRATION = Record(
+    Registration, {"reader": TEXT, "journal_id": TEXT, "next": INTEGER, "planned": INTEGER, "released_at_us": INTEGER}
+)
 _NOTE = Record(DurableNote, {"next": INTEGER, "segment": INTEGER, "offset": INTEGER})
 _SEGMENT_FORMAT, _INDEX_FORMAT = "penstock.journal.segment", "penstock.journal.index"
 _READER_FORMAT, _NOTE_FORMAT = "penstock.journal.reader", "penstock.journal.durable"

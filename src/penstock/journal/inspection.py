@@ -161,7 +161,7 @@ def _claims_beyond(storage: Storage, home: Path, end: int) -> list[str]:
     """Return who says that there are events from `end` on."""
     note = read_note(storage, home)
     claims = [("acknowledged", note.next)] if note is not None else []
-    claims += [(f"read by {each.reader!r}", each.next) for each in registrations(storage, home)]
+    claims += [(f"read by {each.reader!r}", each.planned) for each in registrations(storage, home)]
     return [
         f"Events up to {next_ - 1} were {what}, and {end - 1} is the last that is whole." for what, next_ in claims if next_ > end
     ]

@@ -30,7 +30,7 @@ from penstock.journal.format import (
 )
 from penstock.journal.frame import encode_frame, size_of
 from penstock.journal.producers import Producers
-from penstock.journal.readers import registrations
+from penstock.journal.readers import registrations, settled
 from penstock.journal.recovery import Recovered, add_place, recover, write_index
 from penstock.journal.second_copy import level
 from penstock.journal.segment import Segment
@@ -144,9 +144,11 @@ class Journal:
 
         Raises LedgerMismatch where a registration cannot be read, Failed.
         """
-        with self._explained():
+        removed = 0
+        if len(self._segments) < 2:
+            return removed
+        with self._explained(), settled(self._storage, self._home):
             needed = min((each.next for each in registrations(self._storage, self._home)), default=0)
-            removed = 0
             while len(self._segments) > 1 and self._segments[1].first <= needed and self._is_old(self._segments[1]):
                 self._remove(self._segments.pop(0))
                 removed += 1
@@ -238,11 +240,11 @@ class Journal:
             self._files.append(file)
 
     def _require_readers_served(self) -> None:
-        """Raise JournalDamaged if a reader released events that are not there: their numbers would be given away again."""
+        """Raise JournalDamaged if a reader planned events that are not there: their numbers would be given away again."""
         for each in registrations(self._storage, self._home):
-            if each.next > self._next:
+            if each.planned > self._next:
                 raise JournalDamaged(
-                    f"Reader {each.reader!r} has events up to {each.next - 1}, and the journal {self._home} ends with "
+                    f"Reader {each.reader!r} has events up to {each.planned - 1}, and the journal {self._home} ends with "
                     f"{self._next - 1}.",
                     remedy="Restore its files from the copy of the journal or a backup.",
                 )

@@ -1,5 +1,8 @@
 """Readers of a journal, each with the first event that it still needs. A segment is removed when no reader needs it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from penstock.core.faults import FaultPoint
@@ -12,6 +15,22 @@ from penstock.support.private_files import io_error
 RELEASE = FaultPoint("journal.release", "A reader's registration takes the place of its former one.")
 
 _TEMPORARY = "~"
+_LOCK = f"lock{_TEMPORARY}"
+
+
+@contextmanager
+def settled(storage: Storage, home: Path) -> Iterator[None]:
+    """Wait until nobody else registers, releases or removes, and let nobody meanwhile. Raises OSError.
+
+    Without it a segment could be removed beside a reader that registers for it: by a look from before.
+    """
+    directory = home / READERS
+    storage.make_directory(directory)
+    lock = storage.wait_for_lock(directory / _LOCK)
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def registrations(storage: Storage, home: Path) -> tuple[Registration, ...]:
@@ -29,18 +48,14 @@ def registration_of(storage: Storage, home: Path, reader: str) -> Registration |
 
 
 def register(storage: Storage, home: Path, registration: Registration) -> None:
-    """Write a registration, durably. One that is there already never goes back. Raises LedgerMismatch, OSError."""
+    """Write a registration, durably, in place of the reader's former one. Only within `settled`.
+
+    Raises LedgerMismatch, OSError.
+    """
     known = registration_of(storage, home, registration.reader)
-    if known is not None and known.journal_id != registration.journal_id:
-        raise LedgerMismatch(
-            f"Reader {registration.reader!r} is registered at {home} for the journal {known.journal_id}, "
-            f"and the journal there is {registration.journal_id}.",
-            remedy=f"If the journal was begun anew, remove {reader_path(home, registration.reader)}.",
-        )
-    if known is not None and known.next >= registration.next:
-        return
+    if known is not None:
+        require_same_journal(known, home, registration.journal_id)
     path = reader_path(home, registration.reader)
-    storage.make_directory(path.parent)
     temporary = path.with_name(f"{path.name}.{new_nonce()}{_TEMPORARY}")
     file = storage.create(temporary)
     try:
@@ -51,6 +66,29 @@ def register(storage: Storage, home: Path, registration: Registration) -> None:
     with RELEASE.around(error=io_error, lost=io_error):
         storage.replace(path, temporary)
     storage.sync_directory(path.parent)
+
+
+def release(storage: Storage, home: Path, reader: str, *, journal_id: str, below: int, now_us: int) -> None:
+    """Note, durably, that `reader` needs no event below `below` any more. Raises LedgerMismatch, OSError.
+
+    It never goes back, and whoever is not registered stays so.
+    """
+    with settled(storage, home):
+        known = registration_of(storage, home, reader)
+        if known is not None:
+            require_same_journal(known, home, journal_id)
+        if known is not None and known.next < below:
+            register(storage, home, replace(known, next=below, released_at_us=now_us))
+
+
+def require_same_journal(known: Registration, home: Path, journal_id: str) -> None:
+    """Raise LedgerMismatch if the journal in `home` is not the one that the reader is registered for."""
+    if known.journal_id != journal_id:
+        raise LedgerMismatch(
+            f"Reader {known.reader!r} is registered at {home} for the journal {known.journal_id}, "
+            f"and the journal there is {journal_id}.",
+            remedy=f"If the journal was begun anew, remove {reader_path(home, known.reader)}.",
+        )
 
 
 def forget(storage: Storage, home: Path, reader: str) -> None:

@@ -83,6 +83,10 @@ class Storage(Protocol):
         """Take the only writer's lock. Raises Retryable where another process has it."""
         ...
 
+    def wait_for_lock(self, path: Path) -> "Lock":
+        """Take a lock that is held for moments only; wait while another has it."""
+        ...
+
 
 class Lock(Protocol):
     """A lock that ends with its process."""
@@ -136,6 +140,9 @@ class LocalStorage:
     def lock(self, path: Path) -> "FileLock":
         return FileLock(path)
 
+    def wait_for_lock(self, path: Path) -> "WaitedLock":
+        return WaitedLock(path)
+
 
 class LocalFile:
     """A `JournalFile` of the operating system."""
@@ -181,6 +188,18 @@ class FileLock:
             ) from error
         self._file.truncate(0)
         self._file.write(f"{os.getpid()}\n".encode())
+
+    def release(self) -> None:
+        self._file.close()
+
+
+class WaitedLock:
+    """A lock by flock(2) on an empty file that stays there. Nothing is written: a full disk must not hinder a removal."""
+
+    def __init__(self, path: Path) -> None:
+        create_private(path)
+        self._file = open(path, "r+b", buffering=0)  # noqa: SIM115 - closed by `release`
+        fcntl.flock(self._file, fcntl.LOCK_EX)
 
     def release(self) -> None:
         self._file.close()

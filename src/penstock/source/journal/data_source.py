@@ -1,7 +1,7 @@
 """Journals as a Python data source of Spark. Tasks find its classes by name. Needs PySpark 4.2, as the reader of Kafka."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
@@ -50,7 +50,11 @@ class JournalStreamReader(PieceReader[JournalStream]):
         """Return no limit of Spark's: the options' are known to the stream."""
         return ReadAllAvailable()
 
-    def latestOffset(self, start: Mapping[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: ARG002, N802 - Spark's name
+    def latestOffset(  # noqa: N802 - Spark's name
+        self,
+        start: Mapping[str, Sequence[int]],
+        limit: ReadLimit,  # noqa: ARG002 - Spark's
+    ) -> dict[str, list[int]]:
         """Return where the next batch ends."""
         with carry_errors():
             return self._offsets.advance(start)

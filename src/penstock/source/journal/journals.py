@@ -8,8 +8,7 @@ from pathlib import Path
 
 from penstock.core.model import SourceName
 from penstock.errors import PenstockError
-from penstock.journal.format import Registration
-from penstock.journal.readers import register
+from penstock.journal.readers import release
 from penstock.journal.reading import Extent, JournalReader
 from penstock.journal.storage import LocalStorage
 from penstock.source.journal.settings import NAME, PATH, READER, JournalSettings, reader_name, settings_in
@@ -92,8 +91,8 @@ class Journals:
 
 
 def offset_in(text: str | None) -> Mapping[str, int]:
-    """Return a journal source's offset, as Spark logs it: the next sequence number by the journal's id."""
-    return {} if text is None else {str(journal_id): int(next_) for journal_id, next_ in json.loads(text).items()}
+    """Return the next sequence number by the journal's id, from a journal source's offset as Spark logs it."""
+    return {} if text is None else {str(journal_id): int(next_) for journal_id, (_, next_) in json.loads(text).items()}
 
 
 def describe_lag(lag: JournalLag) -> str:
@@ -114,7 +113,7 @@ def _extents(settings: JournalSettings) -> Iterator[tuple[Path, Extent]]:
 
 def _release(settings: JournalSettings, home: Path, journal_id: str, next_: int) -> None:
     now_us = time.time_ns() // 1_000
-    register(LocalStorage(), home, Registration(reader=settings.reader, journal_id=journal_id, next=next_, released_at_us=now_us))
+    release(LocalStorage(), home, settings.reader, journal_id=journal_id, below=next_, now_us=now_us)
 
 
 def _behind_ms(home: Path, extent: Extent, next_: int, now_ms: int) -> int | None:

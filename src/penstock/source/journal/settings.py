@@ -26,8 +26,8 @@ class JournalSettings:
     max_bytes: int | None = None
 
     def homes(self) -> tuple[Path, ...]:
-        """Return the directories that there are now, in order."""
-        found = glob.glob(self.pattern)  # noqa: PTH207 - the pattern is absolute
+        """Return the directories that there are now, in order. A directory may itself have such a name: `clicks[1]`."""
+        found = {self.pattern, *glob.glob(self.pattern)}  # noqa: PTH207 - the pattern is absolute
         return tuple(Path(path) for path in sorted(found) if Path(path).is_dir())
 
 

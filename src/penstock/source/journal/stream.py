@@ -1,20 +1,20 @@
 """The offsets of one query over journals: where it begins, and how far the next batch goes. Knows no Spark.
 
-An offset maps the id of each journal to the first sequence number that is still to be read. A reader is registered before its
-first batch is planned: from then on no event that it needs is removed.
+An offset maps the id of each journal to two sequence numbers: where the query began there, which never changes, and the first
+event that is still to be read. So the offsets of a batch alone say what it reads, also where a journal was new to it. A reader
+is registered before its first batch is planned: from then on no event that it needs is removed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.errors import Failed, InputLost, LedgerMismatch, PenstockError, Retryable
-from penstock.journal.format import Registration
-from penstock.journal.readers import register, registration_of
 from penstock.journal.reading import Extent, JournalReader, Place
 from penstock.journal.storage import Storage
+from penstock.source.journal.registering import Reader
 from penstock.support.filesystem_errors import problem_of
 
 if TYPE_CHECKING:
@@ -22,7 +22,14 @@ if TYPE_CHECKING:
 
     from penstock.source.journal.settings import JournalSettings
 
-Offset = Mapping[str, int]
+Offset = Mapping[str, Sequence[int]]
+
+
+class Reach(NamedTuple):
+    """How far a journal is read: the query began with event `begin`, and goes on with `next`."""
+
+    begin: int
+    next: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,54 +52,67 @@ class _Found:
 
 
 class JournalStream:
-    """The offsets of one query, in one process on the driver. Raises InputLost, Retryable, Failed."""
+    """The offsets of one query, in one process on the driver. Raises InputLost, Retryable, LedgerMismatch, Failed."""
 
     def __init__(self, settings: "JournalSettings", storage: Storage, *, now_us: "Callable[[], int]") -> None:
-        self._settings, self._storage, self._now_us = settings, storage, now_us
-        self._until: Offset | None = None
+        self._settings, self._storage = settings, storage
+        self._reader = Reader(name=settings.reader, storage=storage, now_us=now_us)
+        self._until: dict[str, int] | None = None
+        self._has_begun = False
         self._seen: dict[str, int] = {}
         self._places: dict[tuple[str, int], Place] = {}
 
-    def begin(self) -> dict[str, int]:
-        """Return where a query without a checkpoint begins: where its reader is registered, else at the start or the end."""
+    def begin(self) -> dict[str, list[int]]:
+        """Return where a query without a checkpoint begins: where its reader is registered, else at the start or the end.
+
+        Spark asks again until a first batch is planned. At the end begins only what was there at the first time.
+        """
         with self._explained():
-            return {journal_id: self._begin_of(found) for journal_id, found in self._look().items()}
+            journals = self._look()
+            is_new = not self._has_begun and not any(self._reader.is_registered(each.home) for each in journals.values())
+            self._has_begun = True
+            at_end = self._settings.begins_at_end and is_new
+            begins = {
+                journal_id: self._reader.begin(found.home, found.extent, at_end=at_end) for journal_id, found in journals.items()
+            }
+            return {journal_id: [begin, begin] for journal_id, begin in begins.items()}
 
     def stop_at_now(self) -> None:
         """Stop at the journals' present ends: read nothing that is acknowledged later."""
         with self._explained():
             self._until = {journal_id: found.extent.next for journal_id, found in self._look().items()}
 
-    def advance(self, start: Offset) -> dict[str, int]:
+    def advance(self, start: Offset) -> dict[str, list[int]]:
         """Return where the batch ends that begins at `start`; `start` itself if there is nothing new."""
         with self._explained():
             journals = self._look()
-            self._require_present(start, journals)
+            reached = _reached(start)
+            self._require_present(reached, journals)
+            if self._hold(reached, journals):
+                journals = self._look()
             waiting = {
-                journal_id: (found, begin)
+                journal_id: (found, reach)
                 for journal_id, found in journals.items()
-                if (begin := self._required_from(journal_id, found, start)) < self._end_of(journal_id, found)
+                if (reach := self._required_reach(journal_id, found, reached)).next < self._end_of(journal_id, found)
             }
-            ends = {**start}
-            for journal_id, (found, begin) in waiting.items():
-                ends[journal_id] = self._batch_end(journal_id, found, begin, among=len(waiting))
+            ends = {journal_id: list(reach) for journal_id, reach in reached.items()}
+            for journal_id, (found, reach) in waiting.items():
+                end = self._batch_end(journal_id, found, reach.next, among=len(waiting))
+                self._reader.plan(found.home, end=end)  # before Spark notes the batch
+                ends[journal_id] = [reach.begin, end]
             return ends
 
     def planned(self, start: Offset, end: Offset) -> list[Piece]:
-        """Return what the tasks of the batch read: the same for the same offsets."""
+        """Return what the tasks of the batch read: the same for the same offsets, for ever. Tasks raise where events are gone."""
         with self._explained():
             journals = self._look()
-            self._require_present(end, journals)
+            before, reached = _reached(start), _reached(end)
+            self._require_present(reached, journals)
+            firsts = {journal_id: _first_of(reach, before.get(journal_id)) for journal_id, reach in sorted(reached.items())}
             return [
-                Piece(
-                    home=str(journals[journal_id].home),
-                    journal_id=journal_id,
-                    first=first,
-                    end=last,
-                    at=self._places.get((journal_id, first)),
-                )
-                for journal_id, last in sorted(end.items())
-                if (first := self._begin(journal_id, journals[journal_id], start)) < last
+                self._piece(journal_id, journals[journal_id], first=first, end=reached[journal_id].next)
+                for journal_id, first in firsts.items()
+                if first < reached[journal_id].next
             ]
 
     def newest(self) -> dict[str, int] | None:
@@ -114,34 +134,33 @@ class JournalStream:
         self._seen = {journal_id: each.extent.next for journal_id, each in found.items()}
         return found
 
-    def _begin(self, journal_id: str, found: _Found, start: Offset) -> int:
-        known = start.get(journal_id)
-        return self._begin_of(found) if known is None else known
+    def _hold(self, reached: Mapping[str, Reach], journals: Mapping[str, _Found]) -> bool:
+        """Make sure that what is still to be read stays. Return whether that had to be asked for anew."""
+        changed = [
+            self._reader.hold(found.home, found.extent, needed=reached[journal_id].next, planned=reached[journal_id].next)
+            for journal_id, found in journals.items()
+            if journal_id in reached
+        ]
+        return any(changed)
 
-    def _begin_of(self, found: _Found) -> int:
-        """Return where the reader begins in a journal that no offset names; register it there, once."""
-        reader, extent = self._settings.reader, found.extent
-        known = registration_of(self._storage, found.home, reader)
-        if known is None:
-            known = Registration(
-                reader=reader,
-                journal_id=extent.journal_id,
-                next=extent.next if self._settings.begins_at_end else extent.first,
-                released_at_us=self._now_us(),
-            )
-            register(self._storage, found.home, known)
-        return known.next
+    def _piece(self, journal_id: str, found: _Found, *, first: int, end: int) -> Piece:
+        self._reader.hold(found.home, found.extent, needed=first, planned=end)
+        at = self._places.get((journal_id, first))
+        return Piece(home=str(found.home), journal_id=journal_id, first=first, end=end, at=at)
 
-    def _required_from(self, journal_id: str, found: _Found, start: Offset) -> int:
-        """Return where the next batch begins. Raises InputLost where that event is gone."""
-        begin = self._begin(journal_id, found, start)
-        if begin < found.extent.first:
+    def _required_reach(self, journal_id: str, found: _Found, reached: Mapping[str, Reach]) -> Reach:
+        """Return how far the journal is read; a new one is read from its first event. Raises InputLost where that is gone."""
+        reach = reached.get(journal_id)
+        if reach is None:
+            begin = self._reader.begin(found.home, found.extent, at_end=False)
+            reach = Reach(begin, begin)
+        if reach.next < found.extent.first:
             raise InputLost(
                 f"The journal {found.home} begins with event {found.extent.first}, and source {self._settings.name!r} goes on "
-                f"with {begin}: {found.extent.first - begin} events are gone that were not delivered.",
+                f"with {reach.next}: {found.extent.first - reach.next} events are gone that were not delivered.",
                 remedy="Restore the segments (*.log) from the copy of the journal or a backup.",
             )
-        return begin
+        return reach
 
     def _end_of(self, journal_id: str, found: _Found) -> int:
         """Return how far is read. A journal that came after the stop does not exist yet."""
@@ -158,12 +177,12 @@ class JournalStream:
         self._places[journal_id, end] = place
         return end
 
-    def _require_present(self, offset: Offset, journals: Mapping[str, _Found]) -> None:
+    def _require_present(self, offset: Mapping[str, Reach], journals: Mapping[str, _Found]) -> None:
         missing = sorted(offset.keys() - journals.keys())
         if missing:
             raise Retryable(
-                f"The journal {missing[0]}, which source {self._settings.name!r} read up to event {offset[missing[0]] - 1}, is "
-                f"not at {self._settings.pattern}.",
+                f"The journal {missing[0]}, which source {self._settings.name!r} read up to event {offset[missing[0]].next - 1}, "
+                f"is not at {self._settings.pattern}.",
                 remedy="Mount its directory, or name it in the source's path.",
             )
 
@@ -175,6 +194,19 @@ class JournalStream:
             raise
         except OSError as error:
             raise read_failed(self._settings.name, self._settings.pattern, error) from error
+
+
+def _reached(offset: Offset) -> dict[str, Reach]:
+    return {journal_id: Reach(*numbers) for journal_id, numbers in offset.items()}
+
+
+def _first_of(reach: Reach, before: Reach | None) -> int:
+    """Return the first event of a batch that ends at `reach`.
+
+    Where the query begins is asked for anew when its first batch is read again, and its reader has gone on meanwhile: what the
+    end says of it holds.
+    """
+    return reach.begin if before is None or before.begin != reach.begin else before.next
 
 
 def read_failed(source: str, place: str, error: OSError) -> PenstockError:
