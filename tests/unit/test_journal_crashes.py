@@ -13,7 +13,7 @@ from tests.unit.forgetful_disk import Crashed, ForgetfulDisk
 from tests.unit.journal_clients import COPY, HOME, Clients, Pipeline, content, expected, opened, pushed
 
 from penstock.errors import Failed, PenstockError
-from penstock.journal.format import SegmentHeader, encode_header, segment_path
+from penstock.journal.format import SEGMENTS, SegmentHeader, encode_header, segment_path
 from penstock.journal.journal import JournalFull
 from penstock.journal.segment import open_segment
 
@@ -158,6 +158,7 @@ def test_a_header_that_is_not_whole_is_begun_anew(missing: int, events: int) -> 
         header = open_segment(disk, HOME, 0).header
     else:
         header = SegmentHeader(journal_id="0" * 16, first=0, created_at_us=0, producers={})
+        disk.make_directory(HOME / SEGMENTS)
     disk.create(segment_path(HOME, events)).write(encode_header(replace(header, first=events))[:-missing])
     pushed(disk, 2)
     pushed(disk, 2)
@@ -174,6 +175,7 @@ def _all_of(disk: ForgetfulDisk) -> list[bytes]:
 
 def test_the_disk_of_these_tests_forgets() -> None:
     disk = ForgetfulDisk()
+    disk.make_directory(HOME)
     file = disk.create(HOME / "a")
     file.write(b"x")
     disk.crash(random.Random(1))
@@ -184,3 +186,10 @@ def test_the_disk_of_these_tests_forgets() -> None:
     disk.sync_directory(HOME)
     disk.crash(random.Random(1))
     assert disk.read(HOME / "b") == b"x"
+    disk = ForgetfulDisk(crash_at=2)
+    with pytest.raises(Crashed):
+        disk.make_directory(HOME)
+    disk.crash(random.Random(1))
+    assert disk.names(HOME.parent) in ([], [HOME.name]), "its name was not on the disk"
+    with pytest.raises(FileNotFoundError):
+        ForgetfulDisk().create(HOME / "a")
