@@ -64,6 +64,22 @@ MUTANTS_OF_THE_JOURNAL = (
     ),
     Mutant(
         bug=26,
+        name="a-copy-of-the-same-size-is-taken-for-the-same",
+        file="src/penstock/journal/second_copy.py",
+        find="    return here is not None and here == there\n",
+        replace="    return storage.size(segment_path(home, first)) == storage.size(segment_path(copy, first))\n",
+        tests=(f"{UNIT}::test_a_copy_that_has_other_events_than_the_journal_is_an_alarm[other-0]",),
+    ),
+    Mutant(
+        bug=26,
+        name="a-sealed-copy-with-other-events-is-taken-for-the-same",
+        file="src/penstock/journal/second_copy.py",
+        find="    return here is not None and here == there\n",
+        replace="    return here is not None and there is not None and here.places == there.places\n",
+        tests=(f"{UNIT}::test_sealed_segments_are_compared_by_their_checksums",),
+    ),
+    Mutant(
+        bug=26,
         name="readers-see-what-is-not-on-the-disk",
         file=JOURNAL,
         find="note = encode_note(DurableNote(next=self._durable,",

@@ -319,6 +319,38 @@ def test_a_journal_that_lost_its_end_gets_it_from_the_copy(disk: ForgetfulDisk) 
     assert content(disk) == [b"%d" % number for number in range(5)]
 
 
+@pytest.mark.parametrize("sealed", [0, 40])
+@pytest.mark.parametrize("other", [b"other", b"x", b"longer than the one"])
+def test_a_copy_that_has_other_events_than_the_journal_is_an_alarm(disk: ForgetfulDisk, sealed: int, other: bytes) -> None:
+    """The journal's disk forgot a group that only the copy has, and the receiver went on without the copy."""
+    pushed(disk, 1, copy=COPY)
+    path = segment_path(COPY, 0)
+    seed = open_segment(disk, COPY, 0).seed
+    disk.node(path).change(disk.size(path), encode_frame(Event(value=other), sequence=1, durable=1, received_at_us=0, seed=seed))
+    journal = opened(disk)
+    journal.append([Event(value=b"taken")])
+    journal.commit()
+    journal.close()
+    pushed(disk, sealed)
+    with pytest.raises(JournalDamaged, match="should begin alike, and do not") as refused:
+        opened(disk, copy=COPY)
+    assert "keep the copy elsewhere" in refused.value.remedy
+    disk.remove(path)
+    pushed(disk, 1, copy=COPY)
+    assert disk.read(path) == disk.read(segment_path(HOME, 0))
+
+
+def test_sealed_segments_are_compared_by_their_checksums(disk: ForgetfulDisk) -> None:
+    pushed(disk, 40, copy=COPY)
+    assert segment_firsts(disk, COPY)[1] > 0
+    segment = open_segment(disk, COPY, 0)
+    frame = encode_frame(Event(value=b"x"), sequence=0, durable=0, received_at_us=0, seed=segment.seed)
+    disk.node(segment.path).change(segment.begin, frame)
+    disk.remove(segment.path.with_suffix(".index"))
+    with pytest.raises(JournalDamaged, match="should begin alike, and do not"):
+        opened(disk, copy=COPY)
+
+
 def test_a_journal_that_is_gone_is_not_begun_anew_beside_its_copy(disk: ForgetfulDisk) -> None:
     pushed(disk, 3, limits=ROOMY, copy=COPY)
     disk.remove(last_segment(disk))

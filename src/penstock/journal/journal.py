@@ -5,6 +5,7 @@ Not for several threads: `penstock.journal.group` gives it one. After an error i
 
 import errno
 import os
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -88,7 +89,7 @@ class Journal:
         self._storage: Storage = LocalStorage() if storage is None else storage
         self._segments: list[Segment] = []
         self._places: list[tuple[int, int]] = []
-        self._next = self._durable = self._offset = self._size = 0
+        self._next = self._durable = self._offset = self._size = self._checksum = 0
         self._producers = Producers({})
         self._files: list[JournalFile] = []
         self._note_file: JournalFile | None = None
@@ -129,7 +130,9 @@ class Journal:
         with self._explained():
             if self._offset >= self._limits.segment_bytes and self._durable > self._segments[-1].first:
                 self._begin_segment()
-            self._write(b"".join(self._pending))
+            data = b"".join(self._pending)
+            self._write(data)
+        self._checksum = zlib.crc32(data, self._checksum)
         for sequence, frame in enumerate(self._pending, self._durable):
             add_place(self._places, sequence, self._offset)
             self._offset += len(frame)
@@ -230,7 +233,7 @@ class Journal:
     def _continue(self, found: Recovered) -> None:
         self._segments, self._producers = list(found.segments), found.producers
         self._next = self._durable = found.next
-        self._offset, self._places = found.size, list(found.places)
+        self._offset, self._checksum, self._places = found.size, found.checksum, list(found.places)
         self._size = sum(self._storage.size(segment.path) for segment in self._segments)
         for place in self._homes:
             file = self._storage.open(segment_path(place, self._segments[-1].first))
@@ -265,7 +268,7 @@ class Journal:
         if sealed is not None:
             self._write_index(sealed)
         self._segments.append(Segment(path=segment_path(self._home, header.first), header=header, begin=len(data)))
-        self._offset, self._places = len(data), []
+        self._offset, self._checksum, self._places = len(data), zlib.crc32(data), []
         self._size += len(data)
 
     def _created(self, path: Path, header: bytes) -> JournalFile:
@@ -282,6 +285,7 @@ class Journal:
             first=sealed.first,
             end=self._durable,
             size_bytes=self._offset,
+            checksum=self._checksum,
             places=tuple(self._places),
         )
         for place in self._homes:

@@ -6,7 +6,7 @@ from pathlib import Path
 from penstock.errors import JournalDamaged, LedgerMismatch
 from penstock.journal.format import SEGMENTS, index_path, segment_path
 from penstock.journal.readers import registrations
-from penstock.journal.segment import open_segment, segment_firsts
+from penstock.journal.segment import open_segment, read_index, segment_firsts
 from penstock.journal.storage import Storage
 
 _TEMPORARY = "incoming~"
@@ -27,7 +27,7 @@ def level(storage: Storage, home: Path, copy: Path) -> None:
             _bring(storage, here, there)
         elif first not in ours:
             _bring(storage, there, here)
-        elif storage.size(here) != storage.size(there):
+        elif not _are_sealed_alike(storage, home, copy, first):
             shorter, longer = sorted((here, there), key=storage.size)
             _lengthen(storage, shorter, longer)
 
@@ -64,6 +64,12 @@ def _drop_released(storage: Storage, home: Path, copy: Path, old: Sequence[int])
     storage.sync_directory(copy / SEGMENTS)
 
 
+def _are_sealed_alike(storage: Storage, home: Path, copy: Path, first: int) -> bool:
+    """Whether both indexes of a segment say the same, its checksum too. Each was made from the bytes beside it."""
+    here, there = (read_index(storage, open_segment(storage, place, first)) for place in (home, copy))
+    return here is not None and here == there
+
+
 def _bring(storage: Storage, source: Path, target: Path) -> None:
     temporary = target.with_name(_TEMPORARY)
     if _TEMPORARY in storage.names(target.parent):
@@ -83,8 +89,12 @@ def _lengthen(storage: Storage, shorter: Path, longer: Path) -> None:
     if storage.read(shorter) != storage.read(longer, 0, size):
         raise JournalDamaged(
             f"{shorter} and {longer} should begin alike, and do not.",
-            remedy="`penstock journal verify` says which of them is whole; copy that one over the other.",
+            remedy="`penstock journal verify` says which of them is whole; copy that one over the other. If both are, the "
+            "receiver wrote to one of them alone: keep the copy elsewhere, for it may have acknowledged events that the journal "
+            "lacks, and let the receiver make a new one.",
         )
+    if storage.size(longer) == size:
+        return
     file = storage.open(shorter)
     try:
         file.seek(size)
