@@ -80,6 +80,22 @@ MUTANTS_OF_THE_JOURNAL = (
     ),
     Mutant(
         bug=26,
+        name="an-index-that-has-no-room-ends-the-journal",
+        file=RECOVERY,
+        find="        if error.errno not in FULL_DISK:\n            raise\n",
+        replace="        raise\n",
+        tests=(f"{CRASHES}::test_what_is_released_makes_room_on_a_full_disk[300]",),
+    ),
+    Mutant(
+        bug=26,
+        name="after-a-full-disk-nothing-is-removed",
+        file="src/penstock/journal/group.py",
+        find="            self._remove_released(self._journal)  # after",
+        replace="            pass  # after",
+        tests=(f"{CRASHES}::test_what_is_released_makes_room_on_a_full_disk[0]",),
+    ),
+    Mutant(
+        bug=26,
         name="readers-see-what-is-not-on-the-disk",
         file=JOURNAL,
         find="note = encode_note(DurableNote(next=self._durable,",

@@ -35,7 +35,7 @@ from penstock.journal.readers import registrations
 from penstock.journal.recovery import Recovered, add_place, recover, write_index
 from penstock.journal.second_copy import level
 from penstock.journal.segment import Segment
-from penstock.journal.storage import JournalFile, LocalStorage, Lock, Storage
+from penstock.journal.storage import FULL_DISK, JournalFile, LocalStorage, Lock, Storage
 from penstock.support.filesystem_errors import problem_of
 from penstock.support.private_files import io_error
 
@@ -45,7 +45,6 @@ NOTE_DURABLE = FaultPoint("journal.note", "The note of what is durable, by which
 CREATE = FaultPoint("journal.create", "A new segment gets its header and its name, both forced to the disk.")
 REMOVE = FaultPoint("journal.remove", "A segment that every reader has released is removed.")
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _LONGEST_NAME, _LONGEST_HEADER = 255, 65_535
 
 
@@ -194,7 +193,8 @@ class Journal:
                 remedy="Let its readers deliver, or allow more; `penstock journal readers` shows who is behind.",
             )
         for place in self._homes:
-            if self._storage.free_bytes(place) < limits.least_free_bytes + more:
+            is_full = self._storage.free_bytes(place) < limits.least_free_bytes + more
+            if is_full and (not self.remove_released() or self._storage.free_bytes(place) < limits.least_free_bytes + more):
                 raise JournalFull(
                     f"The disk of {place} has less than {limits.least_free_bytes} bytes free.", remedy="Make room on it."
                 )
@@ -319,7 +319,7 @@ class Journal:
     def _error_for(self, error: OSError) -> PenstockError:
         problem = problem_of(error)
         message = f"The journal {self._home} could not be written: {problem.reason}. What was waiting is not acknowledged."
-        if error.errno in _FULL:
+        if error.errno in FULL_DISK:
             return JournalFull(message, remedy=f"{problem.advice}; events are taken again then.")
         return Failed(message, remedy=f"{problem.advice}, then start again: the start reads what is there.")
 

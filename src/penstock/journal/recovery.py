@@ -29,7 +29,7 @@ from penstock.journal.segment import (
     scan,
     segment_firsts,
 )
-from penstock.journal.storage import Storage
+from penstock.journal.storage import FULL_DISK, Storage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +148,18 @@ def _seal(storage: Storage, segment: Segment, behind: Segment) -> None:
 
 
 def write_index(storage: Storage, segment: Segment, index: SegmentIndex) -> None:
-    """Write a segment's index. It is not forced to the disk: one that is lost or torn is made again from the frames."""
+    """Write a segment's index. It is not forced to the disk: one that is lost or torn is made again from the frames.
+
+    So it is passed over on a full disk: the journal must open, or what is released could not be removed.
+    """
+    try:
+        _replace_index(storage, segment, index)
+    except OSError as error:
+        if error.errno not in FULL_DISK:
+            raise
+
+
+def _replace_index(storage: Storage, segment: Segment, index: SegmentIndex) -> None:
     path = index_path(segment.path)
     if path.name in storage.names(path.parent):
         storage.remove(path)
