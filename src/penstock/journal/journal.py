@@ -119,7 +119,8 @@ class Journal:
         for event in events:
             _require_fit(event)
         found = self._producers.judge(events, now_us=self._now_us())
-        self._require_room(events)
+        if new := [event for event, receipt in zip(events, found, strict=True) if receipt is None]:
+            self._require_room(new)
         return tuple(self._append(event) if receipt is None else receipt for event, receipt in zip(events, found, strict=True))
 
     def commit(self) -> None:

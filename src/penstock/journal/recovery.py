@@ -102,16 +102,21 @@ def read_note(storage: Storage, home: Path) -> DurableNote | None:
         return None
 
 
+def is_unborn(storage: Storage, home: Path, first: int) -> bool:
+    """Whether the newest segment has no whole header and no frame: its creation did not end, or goes on at this moment."""
+    try:
+        open_segment(storage, home, first)
+    except LedgerMismatch:
+        return MAGIC not in storage.read(segment_path(home, first))
+    return False
+
+
 def _without_unborn(storage: Storage, home: Path, firsts: list[int]) -> list[int]:
     """Remove a last segment whose creation did not end: no event is written before the header is on the disk."""
     if not firsts:
         return firsts
-    path = segment_path(home, firsts[-1])
-    try:
-        open_segment(storage, home, firsts[-1])
-    except LedgerMismatch:
-        if MAGIC in storage.read(path):
-            raise
+    if is_unborn(storage, home, firsts[-1]):
+        path = segment_path(home, firsts[-1])
         storage.remove(path)
         storage.sync_directory(path.parent)
         return firsts[:-1]
