@@ -15,7 +15,7 @@ from tests.unit.forgetful_disk import ForgetfulDisk
 from tests.unit.journal_clients import HOME, SMALL, pushed, registered, released
 
 from penstock.core.model import SourceName
-from penstock.errors import InputLost, JournalDamaged, LedgerMismatch, Retryable, Usage
+from penstock.errors import InputLost, JournalDamaged, LedgerMismatch, Retryable
 from penstock.journal.event import Event
 from penstock.journal.journal import Journal
 from penstock.journal.readers import forget, registration_of
@@ -26,7 +26,6 @@ from penstock.source.journal.journals import Journals, describe_lag, journals_of
 from penstock.source.journal.settings import JournalSettings, settings_in
 from penstock.source.journal.stream import JournalStream, Offset
 from penstock.spec.load import load
-from penstock.spec.source import Source
 
 STORAGE = LocalStorage()
 WEB = SourceName("web")
@@ -237,23 +236,6 @@ def test_the_reader_has_the_name_of_pipeline_and_source(tmp_path: Path) -> None:
     assert settings_in({"PENSTOCK.SOURCE": "s", "penstock.Reader": "r", "penstock.path": "p", "startingoffsets": "LATEST"}) == (
         JournalSettings(name="s", reader="r", pattern="p", begins_at_end=True)
     )
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({}, "reads a journal but has no path"),
-        ({"path": "s3://b/j"}, "path should be a directory on this machine or mounted on it"),
-        ({"path": "j", "schema": "a INT"}, "schema does not go with format: journal"),
-        ({"path": "j", "options": {"maxFilesPerTrigger": 1}}, "maxFilesPerTrigger is not an option of a journal"),
-        ({"path": "j", "options": {"startingOffsets": "first"}}, "startingOffsets should be earliest or latest, found 'first'"),
-        ({"path": "j", "options": {"maxBytesPerTrigger": "1MB"}}, "maxBytesPerTrigger should be a whole number"),
-        ({"path": "j", "reader": "python"}, "reader is for format: kafka only"),
-    ],
-)
-def test_a_wrong_source_is_told(given: dict[str, Any], message: str) -> None:
-    with pytest.raises((Usage, ValueError), match=message):
-        Source(format="journal", **given)
 
 
 def test_the_events_of_a_large_journal_come_in_several_arrow_batches(root: Path) -> None:
