@@ -92,5 +92,5 @@ def pushed(disk: Storage, count: int, *, limits: JournalLimits = SMALL, copy: Pa
 
 def push_many(journal: Journal, count: int) -> None:
     for _ in range(count):
-        journal.append([event("a", journal.next)])
+        journal.append([event("a", journal.next + 1)])
         journal.commit()
