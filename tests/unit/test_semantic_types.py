@@ -1,6 +1,7 @@
 """What values of Debezium's semantic types become in columns of Spark, and what no column holds."""
 
 import datetime as dt
+import math
 from base64 import b64encode
 from collections.abc import Mapping
 from decimal import Decimal
@@ -79,6 +80,7 @@ CONVERTED = [
     ("double", "double", 1e300, 1e300),
     ("double", "double", "NaN", None),
     ("double", "double", 5, 5.0),
+    ("double", "double", -0.0, -0.0),
     ("float", "float", 0.5, 0.5),
     ("boolean", "boolean", False, False),
     ({"type": "array", "items": named("int64", f"{TIME}.MicroTimestamp")}, array("timestamp_ntz"), [MICROS, None], [NOON, None]),
@@ -90,6 +92,7 @@ CONVERTED = [
 def test_a_value_becomes_what_it_stands_for(schema: Any, spark: Any, value: Any, expected: Any) -> None:
     [found] = rows(with_schema(schema, value), row=row_of(x=spark))
     assert found["x"] == expected or (value == "NaN" and found["x"] != found["x"])
+    assert not isinstance(expected, float) or math.copysign(1, found["x"]) == math.copysign(1, expected)
     assert rows(with_schema(schema, None), row=row_of(x=spark))[0]["x"] is None
 
 
@@ -100,6 +103,9 @@ def test_a_value_becomes_what_it_stands_for(schema: Any, spark: Any, value: Any,
         (named("string", f"{TIME}.ZonedTimestamp"), "timestamp", "2024-01-31T12:00:00.0000001Z", "STRING can"),
         (named("string", f"{TIME}.ZonedTimestamp"), "timestamp_ntz", "2024-01-31T12:00:00Z", "without a zone"),
         (named("string", f"{TIME}.ZonedTimestamp"), "timestamp", "2024-02-31T12:00:00Z", "x should be a time like"),
+        (named("string", f"{TIME}.ZonedTimestamp"), "timestamp", "2024-01-31T12:00:00+25:99", "x should be a time like"),
+        ("string", "decimal(10,2)", " 1_0.5", "x should be a number"),
+        ("string", "decimal(10,2)", "١٢", "x should be a number"),
         ("string", "timestamp", "2024-01-31T12:00:00", "x should be a time like 2026-01-31T12:30:00.5Z"),
         ("int64", "timestamp_ntz", MICROS, "is a number without a unit"),
         (named("int32", f"{TIME}.Time"), "timestamp_ntz", 5, "is a number without a unit"),
@@ -114,6 +120,7 @@ def test_a_value_becomes_what_it_stands_for(schema: Any, spark: Any, value: Any,
         ("double", "decimal(10,2)", 0.30000000000000004, "a number that DECIMAL(10,2) holds"),
         ("string", "decimal(10,2)", "NaN", "a number that DECIMAL(10,2) holds"),
         ("string", "decimal(10,2)", "1e999999", "a number that DECIMAL(10,2) holds"),
+        ("string", "decimal(10,2)", "1e99999999999999999999", "x should be a number"),
         ("string", "decimal(10,2)", "twelve", "x should be a number"),
         (VARIABLE, "decimal(10,2)", {"value": base64(1)}, "x.scale should be a whole number"),
         (named("struct", "io.debezium.data.geometry.Point"), "string", {"x": 1}, "is a io.debezium.data.geometry.Point"),

@@ -45,8 +45,9 @@ AMBIGUOUS: Mapping[str, tuple[str, ...]] = {
 }
 """Semantic types that a user can name for a column, by its kind. Other columns hold what their values are."""
 
-_MOMENT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d)?)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?")
-_DAY = re.compile(r"(\d{4}-\d\d-\d\d)Z?")
+_MOMENT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d)?)(?:\.(\d{1,9}))?(Z|[+-](?:0\d|1[0-8]):[0-5]\d)?", re.ASCII)
+_DAY = re.compile(r"(\d{4}-\d\d-\d\d)Z?", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|NaN|[+-]?Infinity", re.ASCII)
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - without a zone, as the texts are parsed
 _INTEGRALS: Mapping[str, int] = {"byte": 2**7, "short": 2**15, "integer": 2**31, "long": 2**63}
 _NOT_FINITE = frozenset({"NaN", "Infinity", "-Infinity"})
@@ -153,7 +154,9 @@ def _plain(value: Any) -> Any:
 
 
 def _floating(value: Any, place: str) -> float:
-    return float(value) if isinstance(value, str) and value in _NOT_FINITE else number(_plain(value), place)
+    if isinstance(value, Decimal):
+        return number(float(value), place)  # by way of a whole number -0.0 would lose its sign
+    return float(value) if isinstance(value, str) and value in _NOT_FINITE else number(value, place)
 
 
 def _boolean(value: Any, place: str) -> Any:
@@ -274,9 +277,11 @@ def _number_of(semantic: SemanticType, scale: int, value: Any, place: str) -> De
     if isinstance(value, str) and semantic.name is None:
         raise Misfit(f"{place} is a text that can be a number or base64, found {value[:60]!r}: {_NAME_IT} {DECIMAL} or {TEXT}")
     try:
-        return Decimal(taken(value, str, "a number", place))
-    except InvalidOperation as error:
-        raise misfit(value, "a number", place) from error
+        if _NUMBER.fullmatch(taken(value, str, "a number", place)):
+            return Decimal(value)
+    except InvalidOperation:  # an exponent that no decimal has
+        pass
+    raise misfit(value, "a number", place)
 
 
 def _variable(value: Any, place: str) -> Decimal:
