@@ -189,7 +189,9 @@ class TcpReceiver:
 
     def _submitted(self, event: Event) -> "asyncio.Future[Receipts]":
         """Submit an event now, so that events keep their order."""
-        return asyncio.wrap_future(self._writer.submit([event]))
+        submitted = asyncio.wrap_future(self._writer.submit([event]))
+        submitted.add_done_callback(_seen)
+        return submitted
 
     async def _answer(
         self, read: "_Read[asyncio.Future[Receipts]]", room: asyncio.Semaphore, writer: asyncio.StreamWriter
@@ -217,6 +219,12 @@ class TcpReceiver:
                         room.release()
             except PenstockError:
                 return  # nobody reads why
+
+
+def _seen(submitted: "asyncio.Future[Receipts]") -> None:
+    """Look at its refusal, which asyncio would report: behind another refusal nobody answers it."""
+    if not submitted.cancelled():
+        submitted.exception()
 
 
 def _as_it_is(event: Event) -> Event:
