@@ -31,7 +31,7 @@ MUTANTS_OF_STORES = (
         file=SPOOL,
         find="        create_durably(Path(self.directory), make_private_directory)\n",
         replace="        make_private_directory(Path(self.directory))\n",
-        tests=("tests/unit/test_spool.py::test_a_new_place_is_on_the_disk_up_to_the_first_directory_that_was_there",),
+        tests=("tests/unit/test_spool.py::test_a_new_place_is_on_the_disk_with_the_directories_above_it",),
     ),
     Mutant(
         bug=10,

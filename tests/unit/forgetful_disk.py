@@ -57,12 +57,16 @@ class ForgetfulDisk:
         """Restart the machine: only what was forced to the disk is sure to be there."""
         for path, node in self._renamings[: generator.randint(0, len(self._renamings))]:
             self._durable_names[path] = node
-        self._names = {path: node for path, node in self._durable_names.items() if node is not None}
+        self._names = {path: node for path, node in self._durable_names.items() if node is not None and self._is_reached(path)}
         self._durable_names = dict(self._names)
         self._renamings.clear()
         for node in {id(node): node for node in self._names.values() if node is not None}.values():
             node.forget(generator)
         self.end_process()
+
+    def _is_reached(self, path: Path) -> bool:
+        """Whether the names of all directories above are on the disk: without them nobody finds what is inside."""
+        return all(self._durable_names.get(each) is not None for each in _above(path))
 
     def forget_renamings(self) -> None:
         """Let the next crash undo every change of names that is not on the disk yet."""
@@ -78,7 +82,14 @@ class ForgetfulDisk:
         if self.operations == self.crash_at:
             raise Crashed
 
-    def make_directory(self, path: Path) -> None: ...
+    def make_directory(self, path: Path) -> None:
+        every = [*reversed(_above(path)), path]
+        for each in every:
+            if self._names.get(each) is None:
+                self.step()
+                self._rename(each, Node())
+        for each in every:
+            self.sync_directory(each.parent)
 
     def names(self, directory: Path) -> list[str]:
         inside = [
@@ -95,6 +106,8 @@ class ForgetfulDisk:
 
     def create(self, path: Path) -> "DiskFile":
         self.step()
+        for each in _above(path):
+            self.node(each)
         if self._names.get(path) is not None:
             raise FileExistsError(path)
         self._rename(path, Node())
@@ -139,6 +152,11 @@ class ForgetfulDisk:
     def _rename(self, path: Path, node: Node | None) -> None:
         self._names[path] = node
         self._renamings.append((path, node))
+
+
+def _above(path: Path) -> list[Path]:
+    """Return the directories above `path`, but for the root."""
+    return list(path.parents)[:-1]
 
 
 class DiskFile:

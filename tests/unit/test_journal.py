@@ -292,6 +292,16 @@ def test_an_index_that_is_lost_or_torn_is_made_again(disk: ForgetfulDisk) -> Non
     assert [disk.read(path) for path in paths] == before
 
 
+def test_a_header_that_is_damaged_is_an_alarm(disk: ForgetfulDisk) -> None:
+    """Its numbers say which events of a producer are repeats: one that is wrong would take new events for them."""
+    Clients().push(opened(disk, limits=ROOMY), until=1)
+    disk.end_process()
+    node = disk.node(segment_path(HOME, 0))
+    node.change(node.data.index(b'"created_at_us":1') + 16, b"2")
+    with pytest.raises(LedgerMismatch, match="expected a whole first line"):
+        opened(disk, limits=ROOMY)
+
+
 def test_segments_of_two_journals_are_refused(disk: ForgetfulDisk) -> None:
     pushed(disk, 40)
     path = segment_path(HOME, segment_firsts(disk, HOME)[-1])

@@ -4,15 +4,18 @@ import os
 import random
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.seed import SEED
 from tests.unit.forgetful_disk import Crashed, ForgetfulDisk
-from tests.unit.journal_clients import COPY, HOME, Clients, Pipeline, expected, opened
+from tests.unit.journal_clients import COPY, HOME, Clients, Pipeline, content, expected, opened, pushed
 
 from penstock.errors import Failed, PenstockError
+from penstock.journal.format import SEGMENTS, SegmentHeader, encode_header, segment_path
 from penstock.journal.journal import JournalFull
+from penstock.journal.segment import open_segment
 
 ROUNDS = 4
 UNTIL = 2 * ROUNDS
@@ -145,6 +148,23 @@ def test_a_new_segment_has_its_name_on_the_disk() -> None:
     assert Counter(_all_of(disk)) == expected(8)
 
 
+@pytest.mark.parametrize("missing", [1, 2, 60])
+@pytest.mark.parametrize("events", [0, 3])
+def test_a_header_that_is_not_whole_is_begun_anew(missing: int, events: int) -> None:
+    """A line feed that is missing too: what comes behind it would stand a byte further than whoever reads expects."""
+    disk = ForgetfulDisk()
+    if events:
+        pushed(disk, events)
+        header = open_segment(disk, HOME, 0).header
+    else:
+        header = SegmentHeader(journal_id="0" * 16, first=0, created_at_us=0, producers={})
+        disk.make_directory(HOME / SEGMENTS)
+    disk.create(segment_path(HOME, events)).write(encode_header(replace(header, first=events))[:-missing])
+    pushed(disk, 2)
+    pushed(disk, 2)
+    assert content(disk) == [b"%d" % number for number in range(events + 4)]
+
+
 def _all_of(disk: ForgetfulDisk) -> list[bytes]:
     disk.crash(random.Random(0))
     pipeline = Pipeline()
@@ -155,6 +175,7 @@ def _all_of(disk: ForgetfulDisk) -> list[bytes]:
 
 def test_the_disk_of_these_tests_forgets() -> None:
     disk = ForgetfulDisk()
+    disk.make_directory(HOME)
     file = disk.create(HOME / "a")
     file.write(b"x")
     disk.crash(random.Random(1))
@@ -165,3 +186,10 @@ def test_the_disk_of_these_tests_forgets() -> None:
     disk.sync_directory(HOME)
     disk.crash(random.Random(1))
     assert disk.read(HOME / "b") == b"x"
+    disk = ForgetfulDisk(crash_at=2)
+    with pytest.raises(Crashed):
+        disk.make_directory(HOME)
+    disk.crash(random.Random(1))
+    assert disk.names(HOME.parent) in ([], [HOME.name]), "its name was not on the disk"
+    with pytest.raises(FileNotFoundError):
+        ForgetfulDisk().create(HOME / "a")

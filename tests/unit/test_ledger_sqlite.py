@@ -75,7 +75,7 @@ def test_the_folders_of_a_new_file_are_on_the_disk(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(os, "fsync", noting)
     with closing(SqliteLedger(tmp_path / "state/flights/ledger.db", pipeline=PIPELINE)) as ledger:
         ledger.append(opened_entry())
-    assert synced == {tmp_path, tmp_path / "state"}
+    assert synced >= {tmp_path, tmp_path / "state"}
 
 
 def test_a_rider_that_fails_leaves_neither_rows_nor_entry(ledger: SqliteLedger, path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.support.private_files import create_private, make_private_directory, open_private
+from penstock.support.private_files import create_durably, create_private, make_private_directory, open_private
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +47,30 @@ def test_what_is_there_keeps_its_mode(tmp_path: Path) -> None:
     open_private(tmp_path / "there/log", "ab").close()
     create_private(tmp_path / "there/log")
     assert [mode(tmp_path / "there"), mode(tmp_path / "there/log")] == ["755", "644"]
+
+
+def test_names_of_directories_are_durable_though_who_made_them_died_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced, sync = set[Path](), os.fsync
+
+    def noting(handle: int) -> None:
+        synced.add(Path(f"/proc/self/fd/{handle}").readlink())
+        sync(handle)
+
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/journal").mkdir()  # nobody forced these to the disk
+    monkeypatch.setattr(os, "fsync", noting)
+    create_durably(tmp_path / "a/journal/segments")
+    assert synced >= {tmp_path, tmp_path / "a", tmp_path / "a/journal"}
+    (tmp_path / "a/journal").rename(tmp_path / "a/other")  # another directory gets its name
+    (tmp_path / "a/journal/segments").mkdir(parents=True)
+    synced.clear()
+    create_durably(tmp_path / "a/journal/segments")
+    assert synced >= {tmp_path, tmp_path / "a", tmp_path / "a/journal"}
+    synced.clear()
+    create_durably(tmp_path / "a/journal/segments")
+    assert not synced, "once in a process"
 
 
 def test_a_file_is_no_directory(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from penstock.core.codec.document import decode, encode_document
+from penstock.core.codec.document import decode, encode_document, mismatch
 from penstock.core.codec.fields import INTEGER, TEXT, DamagedError, Field, Record
 
 SEGMENTS, READERS, LOCK, NOTE = "segments", "readers", "lock", "durable"
@@ -14,7 +14,7 @@ SEGMENTS, READERS, LOCK, NOTE = "segments", "readers", "lock", "durable"
 LOG, INDEX = ".log", ".index"
 HEADER_BYTES = 32 << 20
 """A segment's header, its first line, is shorter."""
-_NOTE_BYTES = 160
+_NOTE_BYTES = 169
 _VERSION = 1
 
 
@@ -86,13 +86,16 @@ _READER_FORMAT, _NOTE_FORMAT = "penstock.journal.reader", "penstock.journal.dura
 
 
 def encode_header(header: SegmentHeader) -> bytes:
-    """Return the first line of a segment."""
-    return encode_document(_SEGMENT_FORMAT, _VERSION, _SEGMENT.fields_of(header)) + b"\n"
+    """Return the first line of a segment, with its checksum and its line feed: without both it is not whole."""
+    return _checked(encode_document(_SEGMENT_FORMAT, _VERSION, _SEGMENT.fields_of(header))) + b"\n"
 
 
 def decode_header(line: bytes, *, where: str) -> SegmentHeader:
-    """Return the header in a segment's first line. Raises LedgerMismatch, FormatTooNew."""
-    return decode(line, kind=_SEGMENT_FORMAT, where=where, readers={_VERSION: _SEGMENT.read})
+    """Return the header in a segment's first line, line feed and all. Raises LedgerMismatch, FormatTooNew."""
+    document = _document_in(line) if line.endswith(b"\n") else None
+    if document is None:
+        raise mismatch(where, DamagedError("expected a whole first line"))
+    return decode(document, kind=_SEGMENT_FORMAT, where=where, readers={_VERSION: _SEGMENT.read})
 
 
 def encode_index(index: SegmentIndex) -> bytes:
@@ -118,16 +121,24 @@ def decode_registration(data: bytes, *, where: str) -> Registration:
 def encode_note(note: DurableNote) -> bytes:
     """Return the note as one write, which always has the same length."""
     document = encode_document(_NOTE_FORMAT, _VERSION, _NOTE.fields_of(note))
-    return b"%08x %s" % (zlib.crc32(document), document.ljust(_NOTE_BYTES)) + b"\n"
+    return _checked(document).ljust(_NOTE_BYTES) + b"\n"
 
 
 def decode_note(data: bytes, *, where: str) -> DurableNote | None:
     """Return the note in `data`, None where it is not whole: it is written over and over, and never forced to the disk."""
+    document = _document_in(data)
+    return None if document is None else decode(document, kind=_NOTE_FORMAT, where=where, readers={_VERSION: _NOTE.read})
+
+
+def _checked(document: bytes) -> bytes:
+    return b"%08x %s" % (zlib.crc32(document), document)
+
+
+def _document_in(data: bytes) -> bytes | None:
+    """Return what `_checked` was given, None where it is not whole."""
     checksum, _, rest = data.partition(b" ")
     document = rest.rstrip()
-    if not document or checksum != b"%08x" % zlib.crc32(document):
-        return None
-    return decode(document, kind=_NOTE_FORMAT, where=where, readers={_VERSION: _NOTE.read})
+    return document if document and checksum == b"%08x" % zlib.crc32(document) else None
 
 
 def segment_path(home: Path, first: int) -> Path:

@@ -71,14 +71,14 @@ def open_segment(storage: Storage, home: Path, first: int) -> Segment:
     line = storage.read(path, 0, _FIRST_READ)
     if b"\n" not in line:
         line = storage.read(path, 0, HEADER_BYTES)
-    line = line.partition(b"\n")[0]
+    line = line[: line.find(b"\n") + 1]
     header = decode_header(line, where=str(path))
     if header.first != first:
         raise LedgerMismatch(
             f"The segment {path} begins with event {header.first} by its header, and with {first} by its name.",
             remedy="Give it back the name that it had.",
         )
-    return Segment(path=path, header=header, begin=len(line) + 1)
+    return Segment(path=path, header=header, begin=len(line))
 
 
 def read_index(storage: Storage, segment: Segment) -> SegmentIndex | None:

@@ -10,12 +10,14 @@ import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import BinaryIO, Literal
 
 _FILE, _SHARED_FILE = 0o600, 0o660
 _DIRECTORY, _SHARED_DIRECTORY = 0o700, 0o2770
 _STDERR = 2
+_durable = set[tuple[Path, int, int]]()
 
 
 def make_private_directory(directory: Path) -> None:
@@ -32,14 +34,21 @@ def make_private_directory(directory: Path) -> None:
 
 
 def create_durably(directory: Path, make: Callable[[Path], None] | None = None) -> None:
-    """Create a directory (with `make`) and its parents, and make the new names durable. Do nothing if it exists."""
-    missing = []
-    while not directory.is_dir():
-        missing.append(directory)
-        directory = directory.parent
+    """Create a directory (with `make`) and its parents unless they exist, and make their names durable. Raises OSError.
+
+    Those that exist too: who made them may have died before it forced their names to the disk. Up to the file system's root, as
+    far as this user may have made names; once in a process for a directory that stays.
+    """
+    missing = [path for path in (directory, *directory.parents) if not path.is_dir()]
     for path in reversed(missing):
-        make(path) if make is not None and path == missing[0] else path.mkdir(exist_ok=True)
-        sync_directory(path.parent)
+        make(path) if make is not None and path == directory else path.mkdir(exist_ok=True)
+    found, real, made = directory.stat(), directory.resolve(), {path.resolve() for path in missing}
+    if (real, found.st_dev, found.st_ino) in _durable:
+        return
+    for path in takewhile(lambda path: not path.is_mount(), (real, *real.parents)):
+        if path in made or os.access(path.parent, os.R_OK | os.W_OK):
+            sync_directory(path.parent)
+    _durable.add((real, found.st_dev, found.st_ino))
 
 
 def open_private(path: Path, mode: Literal["xb", "ab"]) -> BinaryIO:
