@@ -293,7 +293,7 @@ MUTANTS_OF_THE_JOURNAL = (
         file="src/penstock/receive/storing.py",
         find="isinstance(refused, Retryable) and not gives_up()",
         replace="isinstance(refused, Retryable) and gives_up()",
-        tests=("tests/unit/test_receive_tcp.py::test_what_has_no_room_waits_when_its_client_reads_no_answers",),
+        tests=("tests/unit/test_receive_tcp.py::test_what_is_behind_an_event_without_room_waits_too",),
     ),
     Mutant(
         bug=26,

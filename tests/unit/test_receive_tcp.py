@@ -20,7 +20,6 @@ def serve(
     client: Client,
     *,
     linger_s: float,
-    waiting_bytes: int = 1 << 20,
     storage: LocalStorage | None = None,
     **more: bool,
 ) -> tuple[int, list[bytes]]:
@@ -40,7 +39,7 @@ def serve(
         stream.close()
         return first + rest
 
-    writer = GroupWriter(opened, GroupLimits(linger_s=linger_s, waiting_bytes=waiting_bytes))
+    writer = GroupWriter(opened, GroupLimits(linger_s=linger_s))
     try:
         answers = asyncio.run(served())
     finally:
@@ -70,18 +69,6 @@ def test_a_stop_answers_all_that_was_taken(tmp_path: Path) -> None:
 
     durable, answers = serve(tmp_path, client, linger_s=0.1)
     assert answers == [b"OK %d" % number for number in range(durable)]
-
-
-def test_what_has_no_room_waits_when_its_client_reads_no_answers(tmp_path: Path) -> None:
-    """Most of the lines are refused at first, as more wait for the disk than may: nobody would send them again."""
-    lines = 300
-
-    async def client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
-        writer.write(b"x\n" * lines)
-        writer.write_eof()
-        return await asyncio.wait_for(reader.read(), 30)
-
-    assert serve(tmp_path, client, linger_s=0.05, waiting_bytes=100 * 100, acknowledge=False) == (lines, [])
 
 
 class FullDisk(LocalStorage):
