@@ -124,7 +124,8 @@ class ForgetfulDisk:
 
     def remove(self, path: Path) -> None:
         self.step()
-        self.node(path)
+        if self.room is not None:
+            self.room += self.size(path)
         self._rename(path, None)
 
     def sync_directory(self, directory: Path) -> None:
@@ -167,8 +168,8 @@ class DiskFile:
         self._at = at
 
     def write(self, data: bytes, /) -> None:
-        if self._disk.room is not None and len(data) > self._disk.room:
-            self._write(data[: self._disk.room])
+        if self._disk.room is not None and self._growth(data) > self._disk.room:
+            self._write(data[: len(data) - self._growth(data) + self._disk.room])
             raise OSError(errno.ENOSPC, "No space left on device")
         try:
             self._disk.step()
@@ -177,11 +178,15 @@ class DiskFile:
             raise
         self._write(data)
 
+    def _growth(self, data: bytes) -> int:
+        """Return the room that `data` needs: what is written over needs none."""
+        return max(0, self._at + len(data) - len(self._node.data))
+
     def _write(self, data: bytes) -> None:
+        if self._disk.room is not None:
+            self._disk.room -= self._growth(data)
         self._node.change(self._at, bytes(data))
         self._at += len(data)
-        if self._disk.room is not None:
-            self._disk.room -= len(data)
 
     def flush(self) -> None: ...
 

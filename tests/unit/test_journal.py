@@ -1,6 +1,7 @@
 """The journal's writer: frames, repeats, what it does about damage, and its second copy."""
 
 from collections import Counter
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,8 +27,9 @@ from penstock.journal.event import Event, Receipt
 from penstock.journal.format import SEGMENTS, Numbered, encode_header, segment_path
 from penstock.journal.frame import BadFrame, decode_frame, encode_frame, size_of
 from penstock.journal.inspection import verify_journal
-from penstock.journal.journal import Journal
+from penstock.journal.journal import Journal, JournalFull
 from penstock.journal.producers import FORGET_AFTER_US, MOST_PRODUCERS, NumberOutOfOrder, Producers
+from penstock.journal.readers import forget
 from penstock.journal.segment import open_segment, segment_firsts
 
 
@@ -346,6 +348,93 @@ def test_a_journal_that_lost_its_end_gets_it_from_the_copy(disk: ForgetfulDisk) 
     node.change(len(node.data) - 1, None)
     opened(disk, limits=ROOMY, copy=COPY)
     assert content(disk) == [b"%d" % number for number in range(5)]
+
+
+@pytest.mark.parametrize("sealed", [0, 40])
+@pytest.mark.parametrize("other", [b"other", b"x", b"longer than the one"])
+def test_a_copy_that_has_other_events_than_the_journal_is_an_alarm(disk: ForgetfulDisk, sealed: int, other: bytes) -> None:
+    """The journal's disk forgot a group that only the copy has, and the receiver went on without the copy."""
+    pushed(disk, 1, copy=COPY)
+    path = segment_path(COPY, 0)
+    seed = open_segment(disk, COPY, 0).seed
+    disk.node(path).change(disk.size(path), encode_frame(Event(value=other), sequence=1, durable=1, received_at_us=0, seed=seed))
+    journal = opened(disk)
+    journal.append([Event(value=b"taken")])
+    journal.commit()
+    journal.close()
+    pushed(disk, sealed)
+    with pytest.raises(JournalDamaged, match="should begin alike, and do not") as refused:
+        opened(disk, copy=COPY)
+    assert "keep the copy elsewhere" in refused.value.remedy
+    disk.remove(path)
+    pushed(disk, 1, copy=COPY)
+    assert disk.read(path) == disk.read(segment_path(HOME, 0))
+
+
+def removed_alone(disk: ForgetfulDisk, released_to: int) -> list[int]:
+    """Remove in the journal what its only reader released, as `penstock journal trim` does, and return the copy's segments."""
+    pushed(disk, 40, copy=COPY)
+    released(disk, "r", released_to)
+    with closing(opened(disk)) as journal:
+        assert journal.remove_released() > 0
+    return segment_firsts(disk, COPY)
+
+
+def test_what_was_removed_in_the_journal_alone_goes_in_the_copy(disk: ForgetfulDisk) -> None:
+    removed_alone(disk, 40)
+    opened(disk, copy=COPY)
+    assert segment_firsts(disk, COPY) == segment_firsts(disk, HOME)
+
+
+def test_what_was_removed_before_the_last_reader_was_forgotten_is_no_damage(disk: ForgetfulDisk) -> None:
+    before = removed_alone(disk, 40)
+    forget(disk, HOME, "r")
+    opened(disk, copy=COPY)
+    assert segment_firsts(disk, COPY) == segment_firsts(disk, HOME) == before, "nobody knows that they may go"
+    assert len(content(disk)) == 40
+
+
+def test_the_copy_keeps_a_segment_of_which_a_reader_needs_a_part(disk: ForgetfulDisk) -> None:
+    pushed(disk, 40, copy=COPY)
+    before = segment_firsts(disk, COPY)
+    released(disk, "r", before[2] + 1)
+    for first in before[:3]:
+        disk.remove(segment_path(HOME, first))  # lost
+    opened(disk, copy=COPY)
+    assert segment_firsts(disk, COPY) == segment_firsts(disk, HOME) == before[2:]
+    assert content(disk, first=before[2] + 1)[0] == b"%d" % (before[2] + 1)
+
+
+def test_an_old_copy_that_does_not_join_the_journal_is_an_alarm(disk: ForgetfulDisk) -> None:
+    pushed(disk, 2, copy=COPY)
+    pushed(disk, 40)
+    released(disk, "r", 40)
+    with closing(opened(disk)) as journal:
+        journal.remove_released()
+    forget(disk, HOME, "r")
+    with pytest.raises(JournalDamaged, match=r"some before it that were not released by every reader, and ends before it"):
+        opened(disk, copy=COPY)
+
+
+def test_a_repeat_needs_no_room(disk: ForgetfulDisk) -> None:
+    with closing(opened(disk)) as journal:
+        journal.append([event("a", 1)])
+        journal.commit()
+    full = opened(disk, limits=replace(SMALL, most_bytes=1))
+    with pytest.raises(JournalFull):
+        full.append([event("a", 1), event("a", 2)])
+    assert full.append([event("a", 1)]) == (Receipt(0, is_repeat=True),)
+
+
+def test_sealed_segments_are_compared_by_their_checksums(disk: ForgetfulDisk) -> None:
+    pushed(disk, 40, copy=COPY)
+    assert segment_firsts(disk, COPY)[1] > 0
+    segment = open_segment(disk, COPY, 0)
+    frame = encode_frame(Event(value=b"x"), sequence=0, durable=0, received_at_us=0, seed=segment.seed)
+    disk.node(segment.path).change(segment.begin, frame)
+    disk.remove(segment.path.with_suffix(".index"))
+    with pytest.raises(JournalDamaged, match="should begin alike, and do not"):
+        opened(disk, copy=COPY)
 
 
 def test_a_journal_that_is_gone_is_not_begun_anew_beside_its_copy(disk: ForgetfulDisk) -> None:

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from tests.seed import SEED
 from tests.unit.forgetful_disk import Crashed, ForgetfulDisk
-from tests.unit.journal_clients import COPY, HOME, Clients, Pipeline, content, expected, opened, pushed
+from tests.unit.journal_clients import COPY, HOME, PLAIN, Clients, Pipeline, content, expected, opened, pushed, released
 
 from penstock.errors import Failed, PenstockError
 from penstock.journal.format import SEGMENTS, SegmentHeader, encode_header, segment_path
+from penstock.journal.group import GroupLimits, GroupWriter
 from penstock.journal.journal import JournalFull
 from penstock.journal.segment import open_segment
 
@@ -121,6 +122,23 @@ def test_a_full_disk_acknowledges_nothing_and_loses_nothing(room: int) -> None:
     clients.push(again, until=UNTIL, again=True)
     pipeline.deliver(disk)
     assert Counter(pipeline.read) == expected(UNTIL)
+
+
+@pytest.mark.parametrize("room", range(0, 900, 60))
+def test_what_is_released_makes_room_on_a_full_disk(room: int) -> None:
+    """Also where it was full while a segment or its index began, and where the disk tells no free bytes."""
+    disk = ForgetfulDisk()
+    pushed(disk, 40)
+    disk.room = room
+    writer = GroupWriter(lambda: opened(disk), GroupLimits(look_s=3600))  # it is never time to look at readers
+    while not isinstance(writer.submit([PLAIN]).exception(), JournalFull):
+        pass
+    assert disk.room < 900
+    disk.room = None  # readers have a disk of their own
+    released(disk, "sink", 40)
+    disk.room = 0
+    assert [receipt.sequence for receipt in writer.submit([PLAIN]).result()]
+    writer.close()
 
 
 def test_every_operation_may_be_the_last_before_the_process_ends() -> None:

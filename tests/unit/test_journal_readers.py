@@ -2,6 +2,7 @@
 
 import threading
 from collections import Counter
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +27,7 @@ from tests.unit.journal_clients import (
 from penstock.core import faults
 from penstock.errors import LedgerMismatch, Retryable
 from penstock.journal.event import Event, Receipt
-from penstock.journal.format import NOTE, Registration
+from penstock.journal.format import NOTE, Registration, segment_path
 from penstock.journal.frame import size_of
 from penstock.journal.group import GroupLimits, GroupWriter, TooManyWaiting
 from penstock.journal.inspection import inspect_journal, verify_journal
@@ -312,3 +313,54 @@ def test_the_thread_removes_what_is_released(disk: ForgetfulDisk) -> None:
     assert writer.submit([PLAIN]).result(30)
     writer.close()
     assert segment_firsts(disk, HOME)[0] > 0
+
+
+class Beside(ForgetfulDisk):
+    """Lets somebody else act before one of the next readings of a file."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.acts: list[Callable[[], object]] = []
+
+    def after(self, readings: int, act: Callable[[], object]) -> None:
+        self.acts = [act, *[lambda: None] * readings]
+
+    def read(self, path: Path, start: int = 0, size: int = -1) -> bytes:
+        if self.acts:
+            self.acts.pop()()
+        return super().read(path, start, size)
+
+
+def test_a_reader_that_is_forgotten_at_this_moment_is_none() -> None:
+    disk = Beside()
+    pushed(disk, 1)
+    released(disk, "r", 0)
+    disk.after(0, lambda: forget(disk, HOME, "r"))
+    assert registrations(disk, HOME) == ()
+
+
+@pytest.mark.parametrize("reads", range(16))
+def test_verify_and_inspect_find_no_damage_beside_the_writer(reads: int) -> None:
+    """It takes events, seals and begins segments, and removes some, between any two reads."""
+    disk = Beside()
+    pushed(disk, 20)
+    released(disk, "r", 20)
+    journal = opened(disk)
+
+    def act() -> None:
+        push_many(journal, 6)
+        journal.remove_released()
+
+    disk.after(reads, act)
+    assert verify_journal(disk, HOME).problems == ()
+    disk.after(reads, act)
+    assert inspect_journal(disk, HOME).segments
+
+
+def test_a_segment_that_begins_at_this_moment_is_no_damage(disk: ForgetfulDisk) -> None:
+    pushed(disk, 3)
+    path = segment_path(HOME, 3)
+    disk.create(path).write(disk.read(segment_path(HOME, 0), 0, 50))
+    assert verify_journal(disk, HOME).unacknowledged == 50
+    assert verify_journal(disk, HOME).ok
+    assert [each.first for each in inspect_journal(disk, HOME).segments] == [0]

@@ -64,7 +64,7 @@ def test_a_segment_of_version_1_is_read_and_written_as_ever() -> None:
 
 
 def test_the_documents_of_version_1_are_read_and_written_as_ever() -> None:
-    index = SegmentIndex(journal_id=ID, first=7, end=9, size_bytes=456, places=((7, 200), (8, 330)))
+    index = SegmentIndex(journal_id=ID, first=7, end=9, size_bytes=456, checksum=0xFFFFFFFF, places=((7, 200), (8, 330)))
     registration = Registration(reader="clicks/web", journal_id=ID, next=8, released_at_us=1_700_000_000_000_002)
     note = DurableNote(next=9, segment=7, offset=456)
     golden = {path.stem: path.read_bytes() for path in GOLDEN.iterdir()}

@@ -68,7 +68,10 @@ def readers(*, directory: Directory, forget: Forgotten = None, yes: Yes = False,
 
 
 def trim(*, directory: Directory, yes: Yes = False, as_json: Json = False) -> None:
-    """Remove segments that every reader has released. A receiver that runs does so by itself."""
+    """Remove segments that every reader has released, also those that the receiver's `keep` would spare for a while.
+
+    A receiver that runs does so by itself. Its second copy follows when it starts.
+    """
     from penstock.journal.inspection import releasable
     from penstock.journal.journal import Journal
     from penstock.journal.storage import LocalStorage

@@ -39,12 +39,16 @@ class SegmentHeader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentIndex:
-    """The file beside a sealed segment: its events are `first` to `end` - 1. `places` maps some of them to their byte."""
+    """The file beside a sealed segment: its events are `first` to `end` - 1. `places` maps some of them to their byte.
+
+    `checksum` is the CRC-32 of the segment's bytes.
+    """
 
     journal_id: str
     first: int
     end: int
     size_bytes: int
+    checksum: int
     places: tuple[tuple[int, int], ...]
 
 
@@ -77,7 +81,8 @@ _PLACE: Field[tuple[int, int]] = Field(list, _pair)
 _NUMBERED = Record(Numbered, {"number": INTEGER, "sequence": INTEGER, "received_at_us": INTEGER})
 _SEGMENT = Record(SegmentHeader, {"journal_id": TEXT, "first": INTEGER, "created_at_us": INTEGER, "producers": _NUMBERED.by_name})
 _INDEX = Record(
-    SegmentIndex, {"journal_id": TEXT, "first": INTEGER, "end": INTEGER, "size_bytes": INTEGER, "places": _PLACE.listed}
+    SegmentIndex,
+    {"journal_id": TEXT, "first": INTEGER, "end": INTEGER, "size_bytes": INTEGER, "checksum": INTEGER, "places": _PLACE.listed},
 )
 _REGISTRATION = Record(Registration, {"reader": TEXT, "journal_id": TEXT, "next": INTEGER, "released_at_us": INTEGER})
 _NOTE = Record(DurableNote, {"next": INTEGER, "segment": INTEGER, "offset": INTEGER})

@@ -142,15 +142,20 @@ class GroupWriter:
             return
         self._next_look_s = now_s + self._limits.look_s
         try:
+            self._remove_released(journal)
+        except PenstockError as error:
+            self._fail(error, [])
+
+    def _remove_released(self, journal: Journal) -> None:
+        try:
             journal.remove_released()
         except LedgerMismatch as unreadable:
             _log.warning("no segment is removed: %s", unreadable)
-        except PenstockError as error:
-            self._fail(error, [])
 
     def _opened(self) -> Journal:
         if self._journal is None:
             self._journal = self._open_journal()
+            self._remove_released(self._journal)  # after a full disk: it may need the room
         return self._journal
 
     def _fail(self, error: PenstockError, futures: "Sequence[Future[Receipts]]") -> None:

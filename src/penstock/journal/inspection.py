@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.errors import PenstockError, Usage
-from penstock.journal.format import SEGMENTS, Registration
+from penstock.errors import LedgerMismatch, PenstockError, Usage
+from penstock.journal.format import SEGMENTS, Registration, segment_path
 from penstock.journal.readers import registrations
-from penstock.journal.recovery import read_note
-from penstock.journal.segment import TornFrame, open_segment, read_index, scan, segment_firsts
+from penstock.journal.recovery import is_unborn, read_note
+from penstock.journal.segment import Segment, TornFrame, open_segment, read_index, scan, segment_firsts
 from penstock.journal.storage import Storage
 
 
@@ -60,16 +60,8 @@ class Verified:
 def inspect_journal(storage: Storage, home: Path) -> JournalFacts:
     """Return what the journal holds, by its headers and notes. Raises Usage where there is none."""
     require_journal(storage, home)
-    segments = [open_segment(storage, home, first) for first in segment_firsts(storage, home)]
-    facts = tuple(
-        SegmentFacts(
-            first=each.first,
-            size_bytes=storage.size(each.path),
-            created_at_us=each.header.created_at_us,
-            is_sealed=read_index(storage, each) is not None,
-        )
-        for each in segments
-    )
+    found = [each for first in segment_firsts(storage, home) if (each := _segment(storage, home, first)) is not None]
+    segments, facts = [segment for segment, _ in found], tuple(facts for _, facts in found)
     note = read_note(storage, home)
     return JournalFacts(
         journal=str(home),
@@ -92,22 +84,36 @@ def readers_of(storage: Storage, home: Path) -> tuple[ReaderFacts, ...]:
 
 
 def verify_journal(storage: Storage, home: Path) -> Verified:
-    """Read every frame and compare it with headers, indexes, the durable note and the readers. Changes nothing."""
+    """Read every frame and compare it with headers, indexes, the durable note and the readers. Changes nothing.
+
+    May be run beside the writer: what it notes, seals, begins and removes meanwhile is no damage.
+    """
     require_journal(storage, home)
     problems: list[str] = []
+    claims = _claims(storage, home)  # before the frames: each of these events was there by then
     firsts = segment_firsts(storage, home)
     events, expected, torn_bytes = 0, firsts[0] if firsts else 0, 0
-    for first in firsts:
+    for first, behind in zip(firsts, [*firsts[1:], None], strict=True):
         if first != expected:
             problems.append(f"Events {expected} to {first - 1} are missing before segment {first}.")
-        end, torn = _frames(storage, home, first, problems)
+        try:
+            end, torn = _frames(storage, home, first, problems, is_last=behind is None)
+        except FileNotFoundError:
+            if behind is None or first >= segment_firsts(storage, home)[0]:
+                raise
+            events, expected = 0, behind  # it was released and removed meanwhile, and so were those before it
+            continue
         events += end - first
         expected = end
-        if torn is not None and first == firsts[-1]:
+        if torn is not None and behind is None:
             torn_bytes = torn
         elif torn is not None:
             problems.append(f"Segment {first} has {torn} bytes that are no frame behind event {end - 1}.")
-    problems += _claims_beyond(storage, home, expected)
+    problems += [
+        f"Events up to {next_ - 1} were {what}, and {expected - 1} is the last that is whole."
+        for what, next_ in claims
+        if next_ > expected
+    ]
     return Verified(
         journal=str(home),
         ok=not problems,
@@ -138,30 +144,45 @@ def _reader(each: Registration, end: int) -> ReaderFacts:
     return ReaderFacts(reader=each.reader, next=each.next, waiting=max(0, end - each.next), released_at_us=each.released_at_us)
 
 
-def _frames(storage: Storage, home: Path, first: int, problems: list[str]) -> tuple[int, int | None]:
+def _segment(storage: Storage, home: Path, first: int) -> tuple[Segment, SegmentFacts] | None:
+    """Return a segment and what is told of it, None if it is removed, or not begun yet."""
+    try:
+        segment = open_segment(storage, home, first)
+        size = storage.size(segment.path)
+    except FileNotFoundError:
+        return None
+    except LedgerMismatch:
+        if is_unborn(storage, home, first):
+            return None
+        raise
+    is_sealed = read_index(storage, segment) is not None
+    created_at_us = segment.header.created_at_us
+    return segment, SegmentFacts(first=first, size_bytes=size, created_at_us=created_at_us, is_sealed=is_sealed)
+
+
+def _frames(storage: Storage, home: Path, first: int, problems: list[str], *, is_last: bool) -> tuple[int, int | None]:
     """Return the event behind the last whole one of a segment, and the bytes behind it if they are no frame."""
     try:
         segment = open_segment(storage, home, first)
     except PenstockError as error:
+        if is_last and is_unborn(storage, home, first):
+            return first, storage.size(segment_path(home, first))
         problems.append(error.message)
         return first, None
+    index = read_index(storage, segment)  # before the frames: one that is written meanwhile says more than was read
     end, size = segment.first, segment.begin
     try:
         for located in scan(storage, segment):
             end, size = located.frame.record.sequence + 1, located.offset + located.frame.size
     except TornFrame as torn:
         return end, storage.size(segment.path) - torn.offset
-    index = read_index(storage, segment)
     if index is not None and (index.end, index.size_bytes) != (end, size):
         problems.append(f"Segment {first} should end before event {index.end} by its index, and ends before {end}.")
     return end, None
 
 
-def _claims_beyond(storage: Storage, home: Path, end: int) -> list[str]:
-    """Return who says that there are events from `end` on."""
+def _claims(storage: Storage, home: Path) -> list[tuple[str, int]]:
+    """Return who says that there are events, and up to which one."""
     note = read_note(storage, home)
     claims = [("acknowledged", note.next)] if note is not None else []
-    claims += [(f"read by {each.reader!r}", each.next) for each in registrations(storage, home)]
-    return [
-        f"Events up to {next_ - 1} were {what}, and {end - 1} is the last that is whole." for what, next_ in claims if next_ > end
-    ]
+    return claims + [(f"read by {each.reader!r}", each.next) for each in registrations(storage, home)]

@@ -5,6 +5,7 @@ Not for several threads: `penstock.journal.group` gives it one. After an error i
 
 import errno
 import os
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ from penstock.journal.readers import registrations
 from penstock.journal.recovery import Recovered, add_place, recover, write_index
 from penstock.journal.second_copy import level
 from penstock.journal.segment import Segment
-from penstock.journal.storage import JournalFile, LocalStorage, Lock, Storage
+from penstock.journal.storage import FULL_DISK, JournalFile, LocalStorage, Lock, Storage
 from penstock.support.filesystem_errors import problem_of
 from penstock.support.private_files import io_error
 
@@ -44,7 +45,6 @@ NOTE_DURABLE = FaultPoint("journal.note", "The note of what is durable, by which
 CREATE = FaultPoint("journal.create", "A new segment gets its header and its name, both forced to the disk.")
 REMOVE = FaultPoint("journal.remove", "A segment that every reader has released is removed.")
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _LONGEST_NAME, _LONGEST_HEADER = 255, 65_535
 
 
@@ -88,7 +88,7 @@ class Journal:
         self._storage: Storage = LocalStorage() if storage is None else storage
         self._segments: list[Segment] = []
         self._places: list[tuple[int, int]] = []
-        self._next = self._durable = self._offset = self._size = 0
+        self._next = self._durable = self._offset = self._size = self._checksum = 0
         self._producers = Producers({})
         self._files: list[JournalFile] = []
         self._note_file: JournalFile | None = None
@@ -119,7 +119,8 @@ class Journal:
         for event in events:
             _require_fit(event)
         found = self._producers.judge(events, now_us=self._now_us())
-        self._require_room(events)
+        if new := [event for event, receipt in zip(events, found, strict=True) if receipt is None]:
+            self._require_room(new)
         return tuple(self._append(event) if receipt is None else receipt for event, receipt in zip(events, found, strict=True))
 
     def commit(self) -> None:
@@ -129,7 +130,9 @@ class Journal:
         with self._explained():
             if self._offset >= self._limits.segment_bytes and self._durable > self._segments[-1].first:
                 self._begin_segment()
-            self._write(b"".join(self._pending))
+            data = b"".join(self._pending)
+            self._write(data)
+        self._checksum = zlib.crc32(data, self._checksum)
         for sequence, frame in enumerate(self._pending, self._durable):
             add_place(self._places, sequence, self._offset)
             self._offset += len(frame)
@@ -191,7 +194,8 @@ class Journal:
                 remedy="Let its readers deliver, or allow more; `penstock journal readers` shows who is behind.",
             )
         for place in self._homes:
-            if self._storage.free_bytes(place) < limits.least_free_bytes + more:
+            is_full = self._storage.free_bytes(place) < limits.least_free_bytes + more
+            if is_full and (not self.remove_released() or self._storage.free_bytes(place) < limits.least_free_bytes + more):
                 raise JournalFull(
                     f"The disk of {place} has less than {limits.least_free_bytes} bytes free.", remedy="Make room on it."
                 )
@@ -230,7 +234,7 @@ class Journal:
     def _continue(self, found: Recovered) -> None:
         self._segments, self._producers = list(found.segments), found.producers
         self._next = self._durable = found.next
-        self._offset, self._places = found.size, list(found.places)
+        self._offset, self._checksum, self._places = found.size, found.checksum, list(found.places)
         self._size = sum(self._storage.size(segment.path) for segment in self._segments)
         for place in self._homes:
             file = self._storage.open(segment_path(place, self._segments[-1].first))
@@ -265,7 +269,7 @@ class Journal:
         if sealed is not None:
             self._write_index(sealed)
         self._segments.append(Segment(path=segment_path(self._home, header.first), header=header, begin=len(data)))
-        self._offset, self._places = len(data), []
+        self._offset, self._checksum, self._places = len(data), zlib.crc32(data), []
         self._size += len(data)
 
     def _created(self, path: Path, header: bytes) -> JournalFile:
@@ -282,6 +286,7 @@ class Journal:
             first=sealed.first,
             end=self._durable,
             size_bytes=self._offset,
+            checksum=self._checksum,
             places=tuple(self._places),
         )
         for place in self._homes:
@@ -315,7 +320,7 @@ class Journal:
     def _error_for(self, error: OSError) -> PenstockError:
         problem = problem_of(error)
         message = f"The journal {self._home} could not be written: {problem.reason}. What was waiting is not acknowledged."
-        if error.errno in _FULL:
+        if error.errno in FULL_DISK:
             return JournalFull(message, remedy=f"{problem.advice}; events are taken again then.")
         return Failed(message, remedy=f"{problem.advice}, then start again: the start reads what is there.")
 

@@ -17,15 +17,13 @@ _TEMPORARY = "~"
 def registrations(storage: Storage, home: Path) -> tuple[Registration, ...]:
     """Return the registered readers, by name. Raises LedgerMismatch where a file is damaged: nothing is removed then."""
     directory = home / READERS
-    return tuple(_read(storage, directory / name) for name in storage.names(directory) if not name.endswith(_TEMPORARY))
+    found = (_found(storage, directory / name) for name in storage.names(directory) if not name.endswith(_TEMPORARY))
+    return tuple(filter(None, found))
 
 
 def registration_of(storage: Storage, home: Path, reader: str) -> Registration | None:
     """Return the registration of `reader`, None without one."""
-    try:
-        return _read(storage, reader_path(home, reader))
-    except FileNotFoundError:
-        return None
+    return _found(storage, reader_path(home, reader))
 
 
 def register(storage: Storage, home: Path, registration: Registration) -> None:
@@ -59,5 +57,9 @@ def forget(storage: Storage, home: Path, reader: str) -> None:
     storage.sync_directory(home / READERS)
 
 
-def _read(storage: Storage, path: Path) -> Registration:
-    return decode_registration(storage.read(path), where=str(path))
+def _found(storage: Storage, path: Path) -> Registration | None:
+    """Return the registration in a file, None if it is not there (any more)."""
+    try:
+        return decode_registration(storage.read(path), where=str(path))
+    except FileNotFoundError:
+        return None

@@ -1,5 +1,6 @@
 """Opens what an earlier writer left: cuts what was never acknowledged, and raises where an acknowledged event is missing."""
 
+import zlib
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -28,16 +29,17 @@ from penstock.journal.segment import (
     scan,
     segment_firsts,
 )
-from penstock.journal.storage import Storage
+from penstock.journal.storage import FULL_DISK, Storage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """A journal as its last writer left it. `next` is its next sequence number, `size` the bytes of the last segment."""
+    """A journal as its last writer left it. `next` is its next sequence number; `size` and `checksum` are of the last segment."""
 
     segments: tuple[Segment, ...]
     next: int
     size: int
+    checksum: int
     places: tuple[tuple[int, int], ...]
     producers: Producers
 
@@ -67,7 +69,14 @@ def sealed_index(storage: Storage, segment: Segment) -> SegmentIndex:
             end, size = located.frame.record.sequence + 1, located.offset + located.frame.size
     except TornFrame as torn:
         raise damaged(segment, torn) from torn
-    return SegmentIndex(journal_id=segment.header.journal_id, first=segment.first, end=end, size_bytes=size, places=tuple(places))
+    return SegmentIndex(
+        journal_id=segment.header.journal_id,
+        first=segment.first,
+        end=end,
+        size_bytes=size,
+        checksum=zlib.crc32(storage.read(segment.path, 0, size)),
+        places=tuple(places),
+    )
 
 
 def add_place(places: list[tuple[int, int]], sequence: int, offset: int) -> None:
@@ -93,16 +102,21 @@ def read_note(storage: Storage, home: Path) -> DurableNote | None:
         return None
 
 
+def is_unborn(storage: Storage, home: Path, first: int) -> bool:
+    """Whether the newest segment has no whole header and no frame: its creation did not end, or goes on at this moment."""
+    try:
+        open_segment(storage, home, first)
+    except LedgerMismatch:
+        return MAGIC not in storage.read(segment_path(home, first))
+    return False
+
+
 def _without_unborn(storage: Storage, home: Path, firsts: list[int]) -> list[int]:
     """Remove a last segment whose creation did not end: no event is written before the header is on the disk."""
     if not firsts:
         return firsts
-    path = segment_path(home, firsts[-1])
-    try:
-        open_segment(storage, home, firsts[-1])
-    except LedgerMismatch:
-        if MAGIC in storage.read(path):
-            raise
+    if is_unborn(storage, home, firsts[-1]):
+        path = segment_path(home, firsts[-1])
         storage.remove(path)
         storage.sync_directory(path.parent)
         return firsts[:-1]
@@ -139,7 +153,18 @@ def _seal(storage: Storage, segment: Segment, behind: Segment) -> None:
 
 
 def write_index(storage: Storage, segment: Segment, index: SegmentIndex) -> None:
-    """Write a segment's index. It is not forced to the disk: one that is lost or torn is made again from the frames."""
+    """Write a segment's index. It is not forced to the disk: one that is lost or torn is made again from the frames.
+
+    So it is passed over on a full disk: the journal must open, or what is released could not be removed.
+    """
+    try:
+        _replace_index(storage, segment, index)
+    except OSError as error:
+        if error.errno not in FULL_DISK:
+            raise
+
+
+def _replace_index(storage: Storage, segment: Segment, index: SegmentIndex) -> None:
     path = index_path(segment.path)
     if path.name in storage.names(path.parent):
         storage.remove(path)
@@ -167,9 +192,9 @@ def _opened_last(storage: Storage, home: Path, segments: tuple[Segment, ...]) ->
             f"The journal {home} acknowledged events up to {note.next - 1}, and {last.path.name} ends before event {end}.",
             remedy="Restore its files from the copy of the journal or a backup.",
         )
-    _make_durable(storage, last, size)
+    checksum = _make_durable(storage, last, size)
     producers.settle()
-    return Recovered(segments=segments, next=end, size=size, places=tuple(places), producers=producers)
+    return Recovered(segments=segments, next=end, size=size, checksum=checksum, places=tuple(places), producers=producers)
 
 
 def _take(located: Located, producers: Producers, places: list[tuple[int, int]]) -> None:
@@ -189,8 +214,8 @@ def _require_never_acknowledged(storage: Storage, last: Segment, torn: TornFrame
         raise damaged(last, torn)
 
 
-def _make_durable(storage: Storage, last: Segment, size: int) -> None:
-    """Cut the last segment at `size` and force it to the disk, all of it written anew.
+def _make_durable(storage: Storage, last: Segment, size: int) -> int:
+    """Cut the last segment at `size` and force it to the disk, all of it written anew. Return the checksum of its bytes.
 
     An fsync that failed under the last writer can leave pages that the kernel takes for clean and that are not on the disk.
     """
@@ -203,3 +228,4 @@ def _make_durable(storage: Storage, last: Segment, size: int) -> None:
     finally:
         file.close()
     storage.sync_directory(last.path.parent)
+    return zlib.crc32(data)

@@ -4,6 +4,7 @@
 and on the disk when `sync` has returned.
 """
 
+import errno
 import fcntl
 import os
 from contextlib import suppress
@@ -12,6 +13,9 @@ from typing import Protocol
 
 from penstock.errors import Retryable
 from penstock.support.private_files import create_durably, create_private, make_private_directory, open_private, sync_directory
+
+FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""Numbers of the errors that say that there is no room."""
 
 
 class JournalFile(Protocol):
@@ -179,8 +183,10 @@ class FileLock:
                 f"The journal {path.parent} has a writer already: process {holder}.",
                 remedy="Give each receiver a journal of its own, or stop the other one.",
             ) from error
-        self._file.truncate(0)
-        self._file.write(f"{os.getpid()}\n".encode())
+        text = f"{os.getpid()}\n".encode()
+        with suppress(OSError):  # a full disk must not keep away who would make room on it
+            self._file.write(text)
+            self._file.truncate(len(text))
 
     def release(self) -> None:
         self._file.close()
