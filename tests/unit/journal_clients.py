@@ -109,6 +109,9 @@ def pushed(disk: Storage, count: int, *, limits: JournalLimits = SMALL, copy: Pa
 
 
 def push_many(journal: Journal, count: int) -> None:
-    for _ in range(count):
-        journal.append([event("a", journal.next)])
+    """Push as a producer that the journal does not know yet: `a` if it is empty."""
+    before = journal.next
+    name = "a" if before == 0 else f"a{before}"
+    for number in range(1, count + 1):
+        journal.append([event(name, number)])
         journal.commit()

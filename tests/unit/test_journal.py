@@ -24,11 +24,11 @@ from tests.unit.journal_clients import (
 
 from penstock.errors import InputLost, JournalDamaged, LedgerMismatch, Retryable, Usage
 from penstock.journal.event import Event, Receipt
-from penstock.journal.format import SEGMENTS, encode_header, segment_path
+from penstock.journal.format import SEGMENTS, Numbered, encode_header, segment_path
 from penstock.journal.frame import BadFrame, decode_frame, encode_frame, size_of
 from penstock.journal.inspection import verify_journal
 from penstock.journal.journal import Journal, JournalFull
-from penstock.journal.producers import FORGET_AFTER_US, MOST_PRODUCERS, NumberOutOfOrder
+from penstock.journal.producers import FORGET_AFTER_US, MOST_PRODUCERS, NumberOutOfOrder, Producers
 from penstock.journal.readers import forget
 from penstock.journal.segment import open_segment, segment_firsts
 
@@ -100,13 +100,26 @@ def test_a_repeat_is_recognised_after_a_start_and_after_its_segment_is_gone(disk
 
 def test_a_number_that_leaves_a_gap_is_refused_and_nothing_of_its_request_is_taken(disk: ForgetfulDisk) -> None:
     journal = opened(disk)
-    journal.append([event("a", 5)])
-    with pytest.raises(NumberOutOfOrder, match="sent number 8, and its last one here is 6") as refused:
-        journal.append([event("a", 6), event("a", 8)])
-    assert refused.value.remedy.startswith("Send 7 first")
-    journal.append([event("a", 6)])
+    journal.append([event("a", 1)])
+    with pytest.raises(NumberOutOfOrder, match="sent number 4, and its last one here is 2") as refused:
+        journal.append([event("a", 2), event("a", 4)])
+    assert refused.value.remedy.startswith("Send 3 first")
+    journal.append([event("a", 2)])
     journal.commit()
-    assert content(disk) == [b"a 5", b"a 6"]
+    assert content(disk) == [b"a 1", b"a 2"]
+
+
+def test_a_producer_begins_with_1_so_that_none_of_its_numbers_becomes_a_repeat_unseen(disk: ForgetfulDisk) -> None:
+    """A later number may come before an earlier one: by another connection, or because the earlier one was refused."""
+    journal = opened(disk)
+    with pytest.raises(NumberOutOfOrder, match="sent number 2, and the journal knows none of its numbers") as refused:
+        journal.append([PLAIN, event("a", 2)])
+    assert refused.value.remedy.startswith("Send 1 first")
+    assert journal.append([event("a", 1), event("a", 2)]) == (Receipt(0), Receipt(1))
+    with pytest.raises(Usage, match="one that is not 1 to"):
+        journal.append([event("a", 0)])
+    journal.commit()
+    assert content(disk) == [b"a 1", b"a 2"]
 
 
 def test_events_that_were_lost_with_their_group_are_no_repeats(disk: ForgetfulDisk) -> None:
@@ -137,6 +150,21 @@ def test_a_silent_producer_is_forgotten_and_too_many_are_refused(disk: Forgetful
     assert journal.append([event("new", 1)]) == (Receipt(MOST_PRODUCERS + 1),)
 
 
+def test_only_as_many_producers_are_forgotten_as_places_are_needed_the_silent_longest_first() -> None:
+    """A clock that jumps must not make 10,000 producers forgotten for one that is new."""
+    known = {
+        f"p{at}": Numbered(number=7, sequence=MOST_PRODUCERS - at, received_at_us=at)  # a clock went backwards meanwhile
+        for at in range(MOST_PRODUCERS)
+    }
+    producers = Producers(known)
+    producers.note("p9999", Numbered(number=8, sequence=MOST_PRODUCERS + 1, received_at_us=1))
+    with pytest.raises(Exception, match=f"remembers {MOST_PRODUCERS} producers"):
+        producers.judge([event("x", 1), event("y", 1)], now_us=FORGET_AFTER_US)  # of which only p0 is silent
+    assert len(producers.durable) == MOST_PRODUCERS
+    producers.judge([event("x", 1), event("y", 1), event("p9998", 8)], now_us=2 * FORGET_AFTER_US)
+    assert known.keys() - producers.durable.keys() == {"p9997", "p9996"}, "neither what is new nor what sends at this moment"
+
+
 def test_no_clock_alone_makes_a_producer_forgotten(disk: ForgetfulDisk) -> None:
     """A clock that jumps while a client waits for its answer must not make what it sends again a new event."""
     now = [0]
@@ -160,6 +188,7 @@ def test_no_clock_alone_makes_a_producer_forgotten(disk: ForgetfulDisk) -> None:
         Event(value=b"", headers=(("h" * 65_536, b""),)),
         Event(value=b"", number=1),
         Event(value=b"", producer="p", number=-1),
+        Event(value=b"", producer="p", number=0),
         Event(value=b"", producer="p", number=2**63),
         Event(value=bytes(64 << 20)),
     ],

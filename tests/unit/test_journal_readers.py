@@ -112,7 +112,7 @@ def test_a_full_journal_refuses_events_and_removes_none_that_is_unread(disk: For
     taken = journal.next
     assert len(content(disk)) == taken
     released(disk, "r", taken)
-    journal.append([event("a", taken)])
+    journal.append([event("a", taken + 1)])
     journal.commit()
     assert journal.next == taken + 1
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from penstock.journal.group import GroupLimits, GroupWriter
 from penstock.journal.journal import Journal, JournalLimits
+from penstock.journal.reading import JournalReader
+from penstock.journal.storage import LocalStorage
 from penstock.receive.tcp import _UNANSWERED, receiver_of_lines
 from penstock.spec.receive import TcpListener
 
@@ -14,12 +16,18 @@ Client = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[bytes]
 
 
 def serve(
-    directory: Path, client: Client, *, linger_s: float, waiting_bytes: int = 1 << 20, **more: bool
+    directory: Path,
+    client: Client,
+    *,
+    linger_s: float,
+    storage: LocalStorage | None = None,
+    **more: bool,
 ) -> tuple[int, list[bytes]]:
     """Serve one client and stop as an operator does. How many events are durable then, and all answers that it got."""
 
     def opened() -> Journal:
-        return Journal(directory, now_us=lambda: time.time_ns() // 1_000, limits=JournalLimits(least_free_bytes=1))
+        limits = JournalLimits(least_free_bytes=1)
+        return Journal(directory, now_us=lambda: time.time_ns() // 1_000, limits=limits, storage=storage)
 
     async def served() -> bytes:
         receiver = receiver_of_lines(TcpListener(listen="127.0.0.1:0", **more), writer)
@@ -31,7 +39,7 @@ def serve(
         stream.close()
         return first + rest
 
-    writer = GroupWriter(opened, GroupLimits(linger_s=linger_s, waiting_bytes=waiting_bytes))
+    writer = GroupWriter(opened, GroupLimits(linger_s=linger_s))
     try:
         answers = asyncio.run(served())
     finally:
@@ -63,13 +71,39 @@ def test_a_stop_answers_all_that_was_taken(tmp_path: Path) -> None:
     assert answers == [b"OK %d" % number for number in range(durable)]
 
 
-def test_what_has_no_room_waits_when_its_client_reads_no_answers(tmp_path: Path) -> None:
-    """Most of the lines are refused at first, as more wait for the disk than may: nobody would send them again."""
-    lines = 300
+class FullDisk(LocalStorage):
+    """It has no room for as many looks at it as `refusals`."""
+
+    def __init__(self, refusals: int) -> None:
+        self._refusals = refusals
+
+    def free_bytes(self, directory: Path) -> int:
+        self._refusals -= 1
+        return 0 if self._refusals >= 0 else super().free_bytes(directory)
+
+
+def test_what_is_behind_an_event_without_room_waits_too(tmp_path: Path) -> None:
+    """Events of a connection keep their order though the disk is full for a moment, and those with numbers leave no gap then."""
+    lines = [b"p %d x%d" % (number, number) for number in range(1, 301)]
 
     async def client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
-        writer.write(b"x\n" * lines)
-        writer.write_eof()
+        writer.write(b"\n".join(lines) + b"\nno number\np 301 behind it\n")
         return await asyncio.wait_for(reader.read(), 30)
 
-    assert serve(tmp_path, client, linger_s=0.05, waiting_bytes=100 * 100, acknowledge=False) == (lines, [])
+    disk = FullDisk(refusals=2)
+    assert serve(tmp_path, client, linger_s=0.0, storage=disk, acknowledge=False, numbered=True) == (len(lines), [])
+    reader = JournalReader(LocalStorage(), tmp_path)
+    extent = reader.extent()
+    assert extent is not None
+    found = reader.read(0, extent.next, journal_id=extent.journal_id)
+    assert [b"p %d %s" % (each.event.number, each.event.value) for each in found] == lines
+
+
+def test_behind_a_line_that_is_refused_none_is_taken(tmp_path: Path) -> None:
+    async def client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        writer.write(b"p 1 a\np %s b\nq 1 c\n" % (b"9" * 5_000))
+        return await asyncio.wait_for(reader.read(), 30)
+
+    durable, answers = serve(tmp_path, client, linger_s=0.0, numbered=True)
+    assert (durable, answers[0], len(answers)) == (1, b"OK 0", 2)
+    assert answers[1].startswith(b"ERR The number of an event is '99")

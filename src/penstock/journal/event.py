@@ -8,7 +8,7 @@ LARGEST_EVENT = 64 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One pushed event. `number` is the producer's own, which rises by one from event to event; None where it does not count.
+    """One pushed event. `number` is the producer's own: 1, 2, 3, without gaps; None where it does not count.
 
     `producer` and `remote` (the client's address) are names of at most 255 bytes.
     """

@@ -30,7 +30,7 @@ from penstock.journal.format import (
     segment_path,
 )
 from penstock.journal.frame import encode_frame, size_of
-from penstock.journal.producers import Producers
+from penstock.journal.producers import FIRST_NUMBER, Producers
 from penstock.journal.readers import registrations, settled
 from penstock.journal.recovery import Recovered, add_place, recover, write_index
 from penstock.journal.second_copy import level
@@ -337,8 +337,11 @@ def _require_fit(event: Event) -> None:
         raise Usage(f"The name of a producer has more than {_LONGEST_NAME} bytes.", remedy="Give it a shorter name.")
     if any(len(name.encode()) > _LONGEST_HEADER for name, _ in event.headers):
         raise Usage(f"The name of a header has more than {_LONGEST_HEADER} bytes.", remedy="Give it a shorter name.")
-    if event.number is not None and not (event.producer and 0 <= event.number < 1 << 63):
-        raise Usage("An event has a number of no producer, or one below 0.", remedy="Name the producer, and count from 0 or 1.")
+    if event.number is not None and not (event.producer and FIRST_NUMBER <= event.number < 1 << 63):
+        raise Usage(
+            f"An event has a number of no producer, or one that is not {FIRST_NUMBER} to 2^63 - 1.",
+            remedy=f"Name the producer, and count from {FIRST_NUMBER}.",
+        )
 
 
 def _full_disk(point: str) -> OSError:

@@ -11,7 +11,9 @@ import ssl
 import sys
 import threading
 import time
-from typing import Any
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags, MQTTMessage
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
@@ -24,7 +26,7 @@ from penstock.errors import PenstockError, Usage
 from penstock.journal.event import Event
 from penstock.journal.group import GroupWriter
 from penstock.receive.rate import RateLimit
-from penstock.receive.storing import store
+from penstock.receive.storing import GROUP_BYTES, stored
 from penstock.spec.receive import ClientTls, MqttSubscription
 from penstock.support.listening import host_and_port
 
@@ -46,6 +48,12 @@ _PROPERTIES = {
 }
 
 
+class _Arrived(NamedTuple):
+    message: MQTTMessage
+    event: Event
+    connection: int
+
+
 class MqttReceiver:
     """Subscribes while it is started. A connection that ends is made again, 1 to 60 seconds later, with the broker's session.
 
@@ -58,8 +66,8 @@ class MqttReceiver:
         self._rate = RateLimit(settings.max_rate or math.inf, now_s=time.monotonic)
         self._lock, self._connection, self._is_stopping = threading.Lock(), 0, False
         self._has_subscribed = False
-        self._arrived: asyncio.Queue[tuple[MQTTMessage, int]] = asyncio.Queue()
-        self._pending: set[asyncio.Task[None]] = set()
+        self._arrived: asyncio.Queue[_Arrived] = asyncio.Queue()
+        self._keeping: asyncio.Task[None] | None = None
         self._working: asyncio.Task[None] | None = None
         self._client = _client(settings)
 
@@ -83,7 +91,8 @@ class MqttReceiver:
         self._is_stopping = True
         if self._working is not None:
             self._working.cancel()
-            await asyncio.gather(*self._pending, return_exceptions=True)
+            if self._keeping is not None:
+                await self._keeping
             self._client.disable_logger()  # of the connection that ends now
             self._client.disconnect()
             await asyncio.to_thread(self._client.loop_stop)
@@ -91,28 +100,45 @@ class MqttReceiver:
     # --- the event loop
 
     async def _work(self) -> None:
+        """Keep what has arrived, a group at a time: what waits for room keeps what is behind it waiting."""
         while True:
-            message, connection = await self._arrived.get()
+            arrived = [await self._arrived.get()]
+            size = len(arrived[0].event.value)
+            while size < GROUP_BYTES and not self._arrived.empty():
+                arrived.append(self._arrived.get_nowait())
+                size += len(arrived[-1].event.value)
             if delay_s := self._rate.delay_s():
                 await asyncio.sleep(delay_s)
-            if message.qos and connection != self._connection:
-                continue  # it comes again by the next one
-            self._rate.count(1)
-            task = asyncio.create_task(self._keep(message, connection))
-            self._pending.add(task)
-            task.add_done_callback(self._pending.discard)
+            self._rate.count(len(arrived))
+            for connection, group in groupby(arrived, key=attrgetter("connection")):
+                self._keeping = asyncio.create_task(self._keep(list(group), connection))
+                await asyncio.shield(self._keeping)  # a stop lets it end
 
-    async def _keep(self, message: MQTTMessage, connection: int) -> None:
-        """Make a message durable, then acknowledge it. Given up when its connection has ended: it will come again."""
-        try:
-            event = event_of(message, remote=self._settings.broker)
-            await store(event, self._writer, gives_up=lambda: self._is_stopping or connection != self._connection)
-        except PenstockError as error:
-            _log.warning("mqtt: a message of %s was not taken: %s", message.topic, error)
-            return
+    async def _keep(self, arrived: list[_Arrived], connection: int) -> None:
+        """Make messages durable, and acknowledge each then. Given up when their connection has ended: they will come again."""
+        if connection != self._connection:
+            arrived = [each for each in arrived if not each.message.qos]
+        while arrived:
+            try:
+                async for count in stored(
+                    [each.event for each in arrived],
+                    self._writer,
+                    gives_up=lambda: self._is_stopping or connection != self._connection,
+                ):
+                    self._acknowledge(arrived[:count], connection)
+                    arrived = arrived[count:]
+            except Usage as error:
+                _log.warning("mqtt: a message of %s was not taken: %s", arrived[0].message.topic, error)
+                arrived = arrived[1:]
+            except PenstockError as error:
+                _log.warning("mqtt: %d messages were not taken: %s", len(arrived), error)
+                return
+
+    def _acknowledge(self, durable: list[_Arrived], connection: int) -> None:
         with self._lock:
             if connection == self._connection:
-                self._client.ack(message.mid, message.qos)
+                for each in durable:
+                    self._client.ack(each.message.mid, each.message.qos)
 
     def _settle(self, error: PenstockError | None) -> None:
         """End the start, if it has not ended; afterwards what is wrong is written to the log."""
@@ -127,7 +153,8 @@ class MqttReceiver:
         if message.qos == 0 and self._arrived.qsize() >= _WAITING:
             _log.warning("mqtt: a message of QoS 0 was dropped: %d wait", _WAITING)
         else:
-            self._loop.call_soon_threadsafe(self._arrived.put_nowait, (message, self._connection))
+            arrived = _Arrived(message, event_of(message, remote=self._settings.broker), self._connection)
+            self._loop.call_soon_threadsafe(self._arrived.put_nowait, arrived)
 
     def _connected(
         self, client: Client, _userdata: object, flags: ConnectFlags, reason: ReasonCode, _properties: Properties | None

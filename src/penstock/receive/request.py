@@ -11,6 +11,8 @@ from penstock.journal.event import Event
 
 KEY, PRODUCER, NUMBER, HEADER = "Penstock-Key", "Penstock-Producer", "Penstock-Sequence", "Penstock-Header-"
 _GZIP = 31
+_MOST_DIGITS = 19
+"""Of a producer's number, which is below 2^63."""
 LINES, ARRAY = "application/x-ndjson", "application/json"
 
 
@@ -55,18 +57,17 @@ def request_of(headers: Iterable[tuple[str, str]], body: bytes, *, content_type:
     named = {name.lower(): value for name, value in given}
     key = named.get(KEY.lower())
     number = named.get(NUMBER.lower())
-    if number is not None and not (number.isdecimal() and number.isascii() and PRODUCER.lower() in named):
-        raise Usage(
-            f"{NUMBER} should be a whole number beside {PRODUCER}.", remedy="Number the events of a producer 1, 2, 3, and so on."
-        )
+    producer = named.get(PRODUCER.lower())
+    if number is not None and producer is None:
+        raise Usage(f"{NUMBER} needs {PRODUCER} beside it.", remedy="Name the producer.")
     own = [(name[len(HEADER) :], value) for name, value in given if name.lower().startswith(HEADER.lower())]
     return Request(
         content_type=content_type.lower(),
         body=body,
         key=None if key is None else _bytes(key),
         headers=tuple((name, _bytes(value)) for name, value in own),
-        producer=named.get(PRODUCER.lower()),
-        number=None if number is None else int(number),
+        producer=None if producer is None else _text(_bytes(producer)),
+        number=None if number is None else _number(_bytes(number)),
         remote=remote,
     )
 
@@ -93,9 +94,9 @@ def numbered_event(line: bytes, *, remote: str | None) -> Event:
     """Return the event in a line `PRODUCER NUMBER VALUE`. Raises Usage."""
     producer, _, rest = line.partition(b" ")
     number, _, value = rest.partition(b" ")
-    if not producer or not number.isdigit():
+    if not producer or not number:
         raise Usage("A line should be PRODUCER NUMBER VALUE.", remedy="Number the lines of a producer 1, 2, 3, and so on.")
-    return Event(value=value, producer=_text(producer), number=int(number), remote=remote)
+    return Event(value=value, producer=_text(producer), number=_number(number), remote=remote)
 
 
 def _values(request: Request) -> list[bytes]:
@@ -114,7 +115,7 @@ _BLANKS = re.compile(r"[ \t\n\r]*")
 
 def _elements(text: str) -> Iterator[str]:
     """Yield the elements of a JSON array as they stand there: written anew, numbers could be others. Raises ValueError."""
-    decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+    decoder = json.JSONDecoder(parse_constant=_refuse_constant, parse_int=str, parse_float=str)  # of any length
     at = _behind_blanks(text, _behind_blanks(text, 0) + 1)
     if text[at : at + 1] == "]":
         at += 1
@@ -146,6 +147,17 @@ def _refuse_constant(name: str) -> None:
 def _bytes(text: str) -> bytes:
     """Return the bytes of a header, which HTTP servers decode as UTF-8 with what is not escaped."""
     return text.encode("utf-8", "surrogateescape")
+
+
+def _number(digits: bytes) -> int:
+    """Return a producer's number; how many digits Python would take is a setting of its own."""
+    if not digits.isdigit() or len(digits) > _MOST_DIGITS:
+        raise Usage(
+            f"The number of an event is {digits[: 2 * _MOST_DIGITS].decode('ascii', 'backslashreplace')!r}, and should have 1 to "
+            f"{_MOST_DIGITS} digits.",
+            remedy="Number the events of a producer 1, 2, 3, and so on.",
+        )
+    return int(digits)
 
 
 def _text(data: bytes) -> str:

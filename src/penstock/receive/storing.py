@@ -1,23 +1,35 @@
-"""Keeps an event for a client that would not send it again on a refusal."""
+"""Keeps events for clients that would not send them again on a refusal."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
-from penstock.errors import Retryable
+from penstock.errors import PenstockError, Retryable
 from penstock.journal.event import Event
 from penstock.journal.group import GroupWriter
 
+GROUP_BYTES = 1 << 20
+"""Of events that wait, and are to be submitted together."""
 _AGAIN_S = 0.5
 
 
-async def store(event: Event, writer: GroupWriter, *, gives_up: Callable[[], bool]) -> None:
-    """Submit `event` again and again until it is durable. Raises the last refusal once `gives_up()`, and what does not pass."""
-    while True:
+async def stored(events: Sequence[Event], writer: GroupWriter, *, gives_up: Callable[[], bool]) -> AsyncIterator[int]:
+    """Make `events` durable in their order, and yield how many more are, again and again.
+
+    What has no room waits, and what is behind it, too. Raises the last refusal once `gives_up()`, and what does not pass: none of
+    that event and of those behind it was taken.
+    """
+    at, size = 0, len(events)
+    while at < len(events):
+        group = events[at : at + size]
         try:
-            await asyncio.wrap_future(writer.submit([event]))
-        except Retryable:
-            if gives_up():
+            await asyncio.wrap_future(writer.submit(group))
+        except PenstockError as refused:
+            if len(group) > 1:
+                size = 1  # of a group all or none are taken: those in front of the one that is refused are to be
+            elif isinstance(refused, Retryable) and not gives_up():
+                await asyncio.sleep(_AGAIN_S)
+            else:
                 raise
-            await asyncio.sleep(_AGAIN_S)
         else:
-            return
+            yield len(group)
+            at, size = at + len(group), 2 * size

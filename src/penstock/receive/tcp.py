@@ -1,31 +1,35 @@
 """Events over TCP, as lines or as messages of syslog.
 
 A line is answered, in order, with the sequence number that it has once it is durable. Where clients read no answers, nothing is
-written, and an event for which there is no room waits, so that its connection stands still.
+written, and an event for which there is no room waits, and those behind it, so that their connection stands still.
 """
 
 import asyncio
 import hmac
 import math
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 from penstock.errors import PenstockError, Usage
 from penstock.journal.event import Event
+from penstock.journal.frame import size_of
 from penstock.journal.group import GroupWriter, Receipts
 from penstock.receive.rate import RateLimit
 from penstock.receive.request import numbered_event
-from penstock.receive.storing import store
+from penstock.receive.storing import GROUP_BYTES, stored
 from penstock.receive.syslog import SyslogFraming
 from penstock.spec.receive import SyslogListener, TcpListener
 from penstock.support.listening import host_and_port, server_context
 
 _UNANSWERED = 1_000
-"""Lines of one client that may wait for their answers; then no more are read."""
+"""Lines of one client that may wait for their answers, or for room; then no more are read."""
 _LOGIN_S = 10.0
 
-_Answers: TypeAlias = "asyncio.Queue[asyncio.Future[bytes] | None]"
+_T = TypeVar("_T")
+_Read: TypeAlias = "asyncio.Queue[_T | PenstockError | None]"
+"""What was read, then the error that ended it, if one did, then None."""
 
 
 class Framing(Protocol):
@@ -139,27 +143,35 @@ class TcpReceiver:
         return hmac.compare_digest(line.strip(), f"AUTH {self._token}".encode())
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Read lines and answer them; reading goes on while earlier lines are made durable."""
-        answers: _Answers = asyncio.Queue()
+        """Read events and answer or keep them; reading goes on while earlier ones are made durable."""
         room = asyncio.Semaphore(_UNANSWERED)
         peer = writer.get_extra_info("peername")
-        reading = asyncio.create_task(self._read(reader, answers, room, remote=f"{peer[0]}:{peer[1]}"))
+        remote = f"{peer[0]}:{peer[1]}"
+        if self._acknowledges:
+            answers: _Read[asyncio.Future[Receipts]] = asyncio.Queue()
+            reading = asyncio.create_task(self._read(reader, answers, room, self._submitted, remote=remote))
+            working = self._answer(answers, room, writer)
+        else:
+            events: _Read[Event] = asyncio.Queue()
+            reading = asyncio.create_task(self._read(reader, events, room, _as_it_is, remote=remote))
+            working = self._keep(events, room)
         self._reading.add(reading)
         try:
-            while (answer := await answers.get()) is not None:
-                text = await answer
-                room.release()
-                if self._acknowledges:
-                    writer.write(text)
-                    await writer.drain()
-                if text.startswith(b"ERR"):
-                    return
+            await working
         finally:
             reading.cancel()
             self._reading.discard(reading)
 
-    async def _read(self, reader: asyncio.StreamReader, answers: _Answers, room: asyncio.Semaphore, *, remote: str) -> None:
-        """Submit line after line and hand over its answer, None at the end: what was submitted is answered, however it ends."""
+    async def _read(
+        self,
+        reader: asyncio.StreamReader,
+        read: "_Read[_T]",
+        room: asyncio.Semaphore,
+        take: Callable[[Event], _T],
+        *,
+        remote: str,
+    ) -> None:
+        """Hand over event after event, and what ends them: behind one that is refused none is taken."""
         try:
             while True:
                 await room.acquire()
@@ -168,39 +180,65 @@ class TcpReceiver:
                 data = await self._framing.read(reader)
                 if data is None:
                     break
-                answers.put_nowait(self._taken(data, remote))
-        except Usage as error:
-            answers.put_nowait(asyncio.ensure_future(_error(str(error))))
+                self._rate.count(1)
+                read.put_nowait(take(self._framing.event(data, remote=remote)))
+        except PenstockError as error:
+            read.put_nowait(error)
         finally:
-            answers.put_nowait(None)
+            read.put_nowait(None)
 
-    def _taken(self, data: bytes, remote: str) -> "asyncio.Future[bytes]":
-        """Submit an event now, so that events keep their order; return the future of its answer."""
-        self._rate.count(1)
+    def _submitted(self, event: Event) -> "asyncio.Future[Receipts]":
+        """Submit an event now, so that events keep their order."""
+        submitted = asyncio.wrap_future(self._writer.submit([event]))
+        submitted.add_done_callback(_seen)
+        return submitted
+
+    async def _answer(
+        self, read: "_Read[asyncio.Future[Receipts]]", room: asyncio.Semaphore, writer: asyncio.StreamWriter
+    ) -> None:
+        """Answer what was submitted, in its order, up to the first refusal."""
         try:
-            event = self._framing.event(data, remote=remote)
-            if not self._acknowledges:
-                return asyncio.ensure_future(self._stored(event))
-            submitted = self._writer.submit([event])
+            while (submitted := await read.get()) is not None:
+                if isinstance(submitted, PenstockError):
+                    raise submitted
+                [receipt] = await submitted
+                room.release()
+                writer.write(b"OK\n" if receipt.sequence is None else b"OK %d\n" % receipt.sequence)
+                await writer.drain()
         except PenstockError as error:
-            return asyncio.ensure_future(_error(str(error)))
-        return asyncio.ensure_future(_answer(asyncio.wrap_future(submitted)))
+            writer.write(f"ERR {' '.join(str(error).split())}\n".encode())
 
-    async def _stored(self, event: Event) -> bytes:
-        try:
-            await store(event, self._writer, gives_up=lambda: self._is_stopping)
-        except PenstockError as error:
-            return await _error(str(error))
-        return b"OK\n"
-
-
-async def _answer(receipts: "asyncio.Future[Receipts]") -> bytes:
-    try:
-        [receipt] = await receipts
-    except PenstockError as error:
-        return await _error(str(error))
-    return b"OK\n" if receipt.sequence is None else b"OK %d\n" % receipt.sequence
+    async def _keep(self, read: "_Read[Event]", room: asyncio.Semaphore) -> None:
+        """Make what was read durable, in its order, up to the first event that is wrong."""
+        ends = False
+        while not ends:
+            events, ends = await _group(read)
+            try:
+                async for count in stored(events, self._writer, gives_up=lambda: self._is_stopping):
+                    for _ in range(count):
+                        room.release()
+            except PenstockError:
+                return  # nobody reads why
 
 
-async def _error(text: str) -> bytes:
-    return f"ERR {' '.join(text.split())}\n".encode()
+def _seen(submitted: "asyncio.Future[Receipts]") -> None:
+    """Look at its refusal, which asyncio would report: behind another refusal nobody answers it."""
+    if not submitted.cancelled():
+        submitted.exception()
+
+
+def _as_it_is(event: Event) -> Event:
+    return event
+
+
+async def _group(read: "_Read[Event]") -> tuple[list[Event], bool]:
+    """Return what waits, one event at least, and whether it is all that comes."""
+    events: list[Event] = []
+    size = 0
+    while size < GROUP_BYTES and not (events and read.empty()):
+        event = await read.get()
+        if not isinstance(event, Event):
+            return events, True
+        events.append(event)
+        size += size_of(event)
+    return events, False
