@@ -9,6 +9,7 @@ SOURCE = "tests/unit/test_journal_source.py"
 RECEIVER = "tests/live/test_receiver.py"
 LATER = "tests/live/test_mqtt.py::test_what_is_not_durable_or_comes_while_nobody_is_there_is_delivered_later"
 UNIT = "tests/unit/test_journal.py"
+OF_PRODUCERS = "tests/unit/test_journal_producers.py"
 READERS = "tests/unit/test_journal_readers.py"
 CRASHES = "tests/unit/test_journal_crashes.py"
 ANY_CRASH = f"{CRASHES}::test_a_crash_of_the_machine_at_any_operation_loses_nothing_and_doubles_nothing[alone]"
@@ -148,7 +149,7 @@ MUTANTS_OF_THE_JOURNAL = (
         file="src/penstock/journal/producers.py",
         find="        if number == following:\n",
         replace="        if number <= following:\n",
-        tests=(f"{UNIT}::test_a_repeat_of_a_numbered_event_is_recognised_and_has_the_same_place",),
+        tests=(f"{OF_PRODUCERS}::test_a_repeat_of_a_numbered_event_is_recognised_and_has_the_same_place",),
     ),
     Mutant(
         bug=26,
@@ -156,7 +157,7 @@ MUTANTS_OF_THE_JOURNAL = (
         file="src/penstock/journal/producers.py",
         find="        if number > following:\n",
         replace="        if number > following + 1_000:\n",
-        tests=(f"{UNIT}::test_a_number_that_leaves_a_gap_is_refused_and_nothing_of_its_request_is_taken",),
+        tests=(f"{OF_PRODUCERS}::test_a_number_that_leaves_a_gap_is_refused_and_nothing_of_its_request_is_taken",),
     ),
     Mutant(
         bug=26,
@@ -164,7 +165,7 @@ MUTANTS_OF_THE_JOURNAL = (
         file="src/penstock/journal/producers.py",
         find="        if (missing := self._count_with(newest) - MOST_PRODUCERS) > 0:\n",
         replace="        if missing := 1:\n",
-        tests=(f"{UNIT}::test_no_clock_alone_makes_a_producer_forgotten",),
+        tests=(f"{OF_PRODUCERS}::test_no_clock_alone_makes_a_producer_forgotten",),
     ),
     Mutant(
         bug=26,
@@ -172,7 +173,7 @@ MUTANTS_OF_THE_JOURNAL = (
         file="src/penstock/journal/producers.py",
         find="nsmallest(places, silent,",
         replace="nsmallest(len(silent), silent,",
-        tests=(f"{UNIT}::test_only_as_many_producers_are_forgotten_as_places_are_needed_the_silent_longest_first",),
+        tests=(f"{OF_PRODUCERS}::test_only_as_many_producers_are_forgotten_as_places_are_needed_the_silent_longest_first",),
     ),
     Mutant(
         bug=26,
@@ -180,7 +181,7 @@ MUTANTS_OF_THE_JOURNAL = (
         file="src/penstock/journal/producers.py",
         find="        following = FIRST_NUMBER if last is None else last + 1\n",
         replace="        following = number if last is None else last + 1\n",
-        tests=(f"{UNIT}::test_a_producer_begins_with_1_so_that_none_of_its_numbers_becomes_a_repeat_unseen",),
+        tests=(f"{OF_PRODUCERS}::test_a_producer_begins_with_1_so_that_none_of_its_numbers_becomes_a_repeat_unseen",),
     ),
     Mutant(
         bug=26,
@@ -188,7 +189,7 @@ MUTANTS_OF_THE_JOURNAL = (
         file=RECOVERY,
         find="    producers = Producers(last.header.producers)\n",
         replace="    producers = Producers({})\n",
-        tests=(f"{UNIT}::test_a_repeat_is_recognised_after_a_start_and_after_its_segment_is_gone",),
+        tests=(f"{OF_PRODUCERS}::test_a_repeat_is_recognised_after_a_start_and_after_its_segment_is_gone",),
     ),
     Mutant(
         bug=26,
@@ -196,7 +197,7 @@ MUTANTS_OF_THE_JOURNAL = (
         file="src/penstock/journal/producers.py",
         find="        return dict(self._durable)\n",
         replace="        return {**self._durable, **self._pending}\n",
-        tests=(f"{UNIT}::test_events_that_were_lost_with_their_group_are_no_repeats",),
+        tests=(f"{OF_PRODUCERS}::test_events_that_were_lost_with_their_group_are_no_repeats",),
     ),
     Mutant(
         bug=26,
