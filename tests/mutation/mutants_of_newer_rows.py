@@ -55,7 +55,7 @@ MUTANTS_OF_NEWER_ROWS = (
             tests=(f"{WRITES}::test_an_older_penstock_publishes_nothing_that_may_be_decided_with_a_sequence",),
         )
         for when, file, find, replace in (
-            ("later", "preparation", "marker.is_in_sequence or target.sequence_by is not None)", "marker.is_in_sequence)"),
+            ("later", "preparation", "marker.is_in_sequence or is_in_sequence)", "marker.is_in_sequence)"),
             ("by-an-earlier-run", "publication", "if target.has_staged and publication.staged and", "if publication.staged and"),
         )
     ),

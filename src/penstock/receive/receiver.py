@@ -3,7 +3,8 @@
 import asyncio
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -106,22 +107,24 @@ async def _started(name: str, listener: "Listener") -> str:
 
 
 def _http(settings: HttpListener, writer: GroupWriter) -> "Listener":
-    try:
+    with _needs("receive.http", package="aiohttp", extra="receive"):
         from penstock.receive.http import HttpReceiver  # noqa: PLC0415 - whether its package is installed is the question
-    except ImportError as cause:
-        raise DependencyMissing(
-            "receive.http needs the package aiohttp, which is not installed.",
-            remedy="Install it: pip install 'penstock[receive]'.",
-        ) from cause
     return HttpReceiver(settings, writer)
 
 
 def _mqtt(settings: MqttSubscription, writer: GroupWriter) -> "Listener":
-    try:
+    with _needs("receive.mqtt", package="paho-mqtt", extra="mqtt"):
         from penstock.receive.mqtt import MqttReceiver  # noqa: PLC0415 - whether its package is installed is the question
+    return MqttReceiver(settings, writer)
+
+
+@contextmanager
+def _needs(listener: str, *, package: str, extra: str) -> Iterator[None]:
+    """Raise DependencyMissing if an import in the body fails."""
+    try:
+        yield
     except ImportError as cause:
         raise DependencyMissing(
-            "receive.mqtt needs the package paho-mqtt, which is not installed.",
-            remedy="Install it: pip install 'penstock[mqtt]'.",
+            f"{listener} needs the package {package}, which is not installed.",
+            remedy=f"Install it: pip install 'penstock[{extra}]'.",
         ) from cause
-    return MqttReceiver(settings, writer)

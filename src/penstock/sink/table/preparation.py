@@ -60,14 +60,22 @@ def prepare_marker(
     `content` counts what the table holds in the columns of a schema, or raises NotStoredError.
     """
     found = marker = markers.read(pipeline, sink)
+    is_in_sequence = target.sequence_by is not None
     if marker is None:
         _require_unowned(markers, pipeline, sink, target.table)
         _require_never_marked(markers, pipeline, sink, target.table)
         before = Totals() if target.write in {"replace", MERGE} else _before(partial(content, schema), target)
-        fresh = TableMarker(
-            pipeline=pipeline, sink=sink, table_name=target.table, write=target.write, schema=schema, before=before
+        markers.write(
+            TableMarker(
+                pipeline=pipeline,
+                sink=sink,
+                table_name=target.table,
+                write=target.write,
+                schema=schema,
+                before=before,
+                is_in_sequence=is_in_sequence,
+            )
         )
-        markers.write(replace(fresh, is_in_sequence=target.sequence_by is not None))
         return
     if not target.is_table(marker.table_name):
         raise other_table(marker, target.table)
@@ -81,7 +89,7 @@ def prepare_marker(
         if wider:
             _require_unchanged(marker, partial(content, marker.schema))
             marker = replace(marker, is_widening=True)
-    now = replace(marker, schema=marker.schema or schema, is_in_sequence=marker.is_in_sequence or target.sequence_by is not None)
+    now = replace(marker, schema=marker.schema or schema, is_in_sequence=marker.is_in_sequence or is_in_sequence)
     if now != found:
         markers.write(now)
 
