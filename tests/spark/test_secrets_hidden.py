@@ -37,7 +37,10 @@ sources:
     format: csv
     path: incoming
     schema: "id INT, text STRING"
-    options: {header: true, maxFilesPerTrigger: 1, nullValue: "${SOURCE_OPTION}", password: mArKeR-literal-of-source}
+    options: {header: true, maxFilesPerTrigger: 1, nullValue: "${SOURCE_OPTION}"}
+  ticks:
+    format: rate
+    options: {rowsPerSecond: 1, password: mArKeR-literal-of-source}
 transform:
   python: job:checked
 sinks:
@@ -69,7 +72,7 @@ def checked(spark, sources):
     assert found == '  pre=mArKeR-SQL_SETTING: \u00fc\\\\n"x', found
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     assert hadoop.get("fs.s3a.secret.key") == "mArKeR-SECRET_OF_CONF"
-    return sources["rows"]
+    return sources["rows"].union(sources["ticks"].where("value < 0").selectExpr("int(value)", "string(value)"))
 """
 SECRETS = {name: f"mArKeR-{name}" for name in ("SECRET_OF_CONF", "PLAIN_NAME", "SQL_SETTING", "SOURCE_OPTION", "SINK_OPTION")}
 MARKER = "mArKeR"

@@ -110,7 +110,7 @@ def run(*, decides: bool = True, fault: str = "", is_alive: bool = True) -> None
 def everything_from(start: str) -> OffsetRange:
     extent = JournalReader(LocalStorage(), Path("web")).extent()
     assert extent is not None
-    return OffsetRange(source=SourceName("web"), start=start, end=json.dumps({extent.journal_id: extent.next}))
+    return OffsetRange(source=SourceName("web"), start=start, end=json.dumps({extent.journal_id: [0, extent.next]}))
 
 
 def spark_logged(folder: str, batch_id: int) -> None:
