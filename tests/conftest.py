@@ -97,8 +97,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item):
-    """Collect no garbage within a test that may use Kafka clients.
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None):
+    """Stop idle servers after a file of tests, and collect no garbage within a test that may use Kafka clients.
 
     A client that collects itself, in the thread that runs its callbacks, aborts the process: confluent-kafka-python, #2131.
     """
@@ -108,6 +108,9 @@ def pytest_runtest_protocol(item: pytest.Item):
     try:
         return (yield)
     finally:
+        fixtures = sys.modules.get("tests.servers.fixtures")
+        if fixtures is not None and nextitem is not None and nextitem.path != item.path:
+            fixtures.stop_idle_servers()
         if collects:
             gc.collect(1)  # in this thread, before another one may
             gc.enable()

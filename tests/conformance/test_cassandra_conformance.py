@@ -15,7 +15,7 @@ from tests.conformance.beside_driver import looks_of
 from tests.conformance.table_rig import Deleting, ForgottenSpool, Spooled, TableRig, TruncatedSpool, named
 from tests.seed import SEED
 from tests.servers.cassandra import PASSWORD, ROLE, connected
-from tests.servers.fixtures import open_until_servers_stop, server, unique
+from tests.servers.fixtures import open_until_stopped, server, unique
 
 from penstock.core.model import SinkName
 from penstock.sink.cassandra.sink import CassandraSink
@@ -111,13 +111,17 @@ class DeleteRig(Deleting, CassandraRig):
 def session_of(url: str) -> Any:
     """Another client than the product's settings make, open until the end."""
     port = int(url.rpartition(":")[2].partition("/")[0])
-    return open_until_servers_stop(connected(port, ROLE, PASSWORD, KEYSPACE))
+    return open_until_stopped("cassandra", connected(port, ROLE, PASSWORD, KEYSPACE))
+
+
+def keyspace() -> str:
+    """Its URL; one for all, since a table of its own is enough for a rig."""
+    return database_of(server("cassandra"))
 
 
 @cache
-def keyspace() -> str:
-    """Its URL; one for all, since a table of its own is enough for a rig."""
-    return server("cassandra").database(KEYSPACE)
+def database_of(running: Any) -> str:
+    return str(running.database(KEYSPACE))
 
 
 def in_milliseconds(moment: dt.datetime | None) -> dt.datetime | None:

@@ -1,9 +1,14 @@
-"""Servers for the whole test run, each started when a test first asks for it."""
+"""Servers that tests share, each started when a test first asks for it. Most run until the end of the test run.
+
+A broker and a Cassandra node cost as much in a few idle minutes as starting them does, so they are stopped between two files of
+tests once nobody has asked for them for so long, and started anew for whoever asks again.
+"""
 
 import atexit
+import math
 import os
+import time
 from contextlib import AbstractContextManager, ExitStack
-from functools import cache
 from itertools import count
 from typing import Any, TypeVar
 
@@ -18,12 +23,41 @@ T = TypeVar("T")
 DATA_VARIABLE = "PENSTOCK_SERVERS_DATA"
 """Where the servers keep their data, if not among the temporary files: what is measured has them on the disk."""
 
-_running = ExitStack()
+IDLE_S = {"cassandra": 420.0, "kafka": 180.0}
+"""For how long nobody may have asked for one that is stopped then: about what its start costs."""
+
+
+class _Shared:
+    """A server that runs, and what is to be closed before it is stopped."""
+
+    def __init__(self, kind: str) -> None:
+        self.asked_s = time.monotonic()
+        with ExitStack() as opened:
+            directory = opened.enter_context(held_directory(f"{kind}-", parent=os.environ.get(DATA_VARIABLE)))
+            self.running = opened.enter_context(KINDS[kind].running(directory))
+            self._open = opened.pop_all()
+
+    def keep(self, connection: AbstractContextManager[T]) -> T:
+        return self._open.enter_context(connection)
+
+    def stop(self) -> None:
+        self._open.close()
+
+
+_shared: dict[str, _Shared] = {}
 
 
 def stop_servers() -> None:
     """All that were started here; may be called again."""
-    _running.close()
+    while _shared:
+        _shared.popitem()[1].stop()
+
+
+def stop_idle_servers() -> None:
+    """Between two files of tests, so that no fixture of a module holds one."""
+    now_s = time.monotonic()
+    for kind in [kind for kind, shared in _shared.items() if now_s - shared.asked_s > IDLE_S.get(kind, math.inf)]:
+        _shared.pop(kind).stop()
 
 
 atexit.register(stop_servers)
@@ -43,19 +77,20 @@ def accounts_on(**kinds: str) -> dict[str, tuple[Place, Outside]]:
     return {name: (place, running.outside(place)) for name, (running, place) in places.items()}
 
 
-def open_until_servers_stop(connection: AbstractContextManager[T]) -> T:
-    """Enter `connection`, which is closed before its server is stopped.
+def open_until_stopped(kind: str, connection: AbstractContextManager[T]) -> T:
+    """Enter `connection`, which is closed before the server of that kind is stopped.
 
     Closed only when Python exits, a driver's threads meet one another half ended.
     """
-    return _running.enter_context(connection)
+    return _shared[kind].keep(connection)
 
 
-@cache
 def server(kind: str) -> Any:
     """The running server of that kind. Without it the test is skipped; in CI that is a failure (tests/conftest.py)."""
-    try:
-        directory = _running.enter_context(held_directory(f"{kind}-", parent=os.environ.get(DATA_VARIABLE)))
-        return _running.enter_context(KINDS[kind].running(directory))
-    except NotInstalledError as missing:
-        pytest.skip(str(missing))
+    if kind not in _shared:
+        try:
+            _shared[kind] = _Shared(kind)
+        except NotInstalledError as missing:
+            pytest.skip(str(missing))
+    _shared[kind].asked_s = time.monotonic()
+    return _shared[kind].running

@@ -16,10 +16,13 @@ from penstock.testing.conformance import SinkRig
 KEYSPACE = "unit"
 
 
-@cache
 def keyspace() -> Any:
     """The running node, which has it from now on."""
-    running = server("cassandra")
+    return _with_keyspace(server("cassandra"))
+
+
+@cache
+def _with_keyspace(running: Any) -> Any:
     running.database(KEYSPACE)
     return running
 
