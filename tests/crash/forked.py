@@ -7,6 +7,7 @@ umask and secret of `hash`; what users do is seen in processes that are `unforke
 so has the campaign of random kills.
 """
 
+import faulthandler
 import gc
 import json
 import os
@@ -214,6 +215,7 @@ def _begin(client: socket.socket, out: int, err: int, *, new_session: bool) -> N
 def _become(words: Sequence[str], *, cwd: str, env: Mapping[str, str]) -> None:
     """Run the program as Python does."""
     signal.signal(signal.SIGINT, _USUAL_AT_SIGINT)
+    faulthandler.register(signal.SIGUSR2)  # for tests/crash/awaited.py
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)

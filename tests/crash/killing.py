@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from tests.crash.awaited import ended
 from tests.crash.world import World
 
 DEADLINE_S = 120
@@ -151,7 +152,7 @@ def kill_often(world: World, generator: random.Random, *, wanted: int, files: in
     while len(killed) < wanted:
         process = world.start("run", str(world.file), "--available-now", "--json")
         victim = kill_at_random(process, generator)
-        out, err = process.communicate(timeout=300)
+        out, err = ended(process)
         if victim is None:
             assert process.returncode == 0, out + err
             world.feed(generator, files=files, rows_per_file=rows_per_file)

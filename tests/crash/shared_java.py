@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from py4j.java_gateway import JavaGateway
 from pyspark import SparkConf
@@ -65,6 +66,19 @@ def end_application() -> None:
         left.get().sparkContext().stop()
     sessions.clearDefaultSession()
     sessions.clearActiveSession()
+
+
+def stacks() -> str:
+    """What every thread of it does at this moment."""
+    if not _gateway.cache_info().currsize:
+        return "none"
+    threads = _gateway().jvm.java.lang.management.ManagementFactory.getThreadMXBean().dumpAllThreads(True, True)  # noqa: FBT003 - Java takes them so
+    return "\n".join(_stack(thread) for thread in threads)
+
+
+def _stack(thread: Any) -> str:
+    at = (f"\tat {frame.toString()}" for frame in thread.getStackTrace())
+    return "\n".join([f"{thread.getThreadName()} {thread.getThreadState().toString()} {thread.getLockName() or ''}", *at])
 
 
 def stop() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash import shared_java
+from tests.crash.awaited import ended
 from tests.crash.commandline import penstock
 from tests.crash.killing import await_session_end, kill_at_random, kill_server
 from tests.crash.probe import Probe
@@ -58,7 +59,7 @@ def test_a_cluster_that_is_down_keeps_nobody_else_back(tmp_path: Path) -> None:
     process.stdout.readline()
     cluster.kill()
     try:
-        out, err = process.communicate(timeout=300)
+        out, err = ended(process)
     finally:
         cluster.start()
     assert process.returncode == 75, out + err
@@ -89,7 +90,7 @@ def _kill_often(world: World, victim: str, generator: random.Random) -> "Counter
             hit, allowed = kill_at_random(process, generator) is not None, {*TOLD, -signal.SIGKILL}
         else:
             hit, allowed = kill_server(process, server(victim), generator), TOLD
-        out, err = process.communicate(timeout=300)
+        out, err = ended(process)
         assert process.returncode in (allowed if hit else {0}), out + err
         if hit:
             ends[process.returncode] += 1

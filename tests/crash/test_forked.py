@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.crash.awaited import ended as awaited
 from tests.crash.forked import Forked
 from tests.crash.killing import await_gone
 
@@ -118,6 +119,7 @@ def test_it_is_killed_when_the_tests_process_is(tmp_path: Path, *, new_session: 
     tests = f"""
 import os, sys
 from pathlib import Path
+from tests.crash.awaited import ended as awaited
 from tests.crash.forked import Forked
 from tests.crash.killing import await_gone
 process = Forked({started!r}, cwd=Path({str(tmp_path)!r}), env=os.environ, new_session={new_session})
@@ -140,3 +142,12 @@ def sleeps(before: str = "") -> list[str]:
 
 def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+
+
+def test_one_that_hangs_says_where(tmp_path: Path) -> None:
+    program = "import pathlib, time\ndef hangs():\n    time.sleep(600)\npathlib.Path('there').touch()\nhangs()"
+    process = Forked(["-c", program], cwd=tmp_path, env=environment({}), new_session=True)
+    while not (tmp_path / "there").exists():
+        threading.Event().wait(0.01)
+    with pytest.raises(AssertionError, match=r"(?s)did not end in 0 s:.*line 3 in hangs.*The shared Java process:\nnone"):
+        awaited(process, within_s=0.01)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash import shared_java
+from tests.crash.awaited import ended
 from tests.crash.kafka_watch import Watch
 from tests.crash.killing import await_session_end, let_pass
 from tests.seed import SEED
@@ -56,7 +57,7 @@ def test_the_leader_is_killed_and_the_run_goes_on(tmp_path: Path, cluster: Clust
                 victim = cluster.leader_of(topic, partition)
                 victim.kill()
                 killed += 1
-            out, err = process.communicate(timeout=300)
+            out, err = ended(process)
             for broker in cluster.brokers.values():
                 broker.start_again()
             assert process.returncode == 0, out + err

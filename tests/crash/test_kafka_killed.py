@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash import shared_java
+from tests.crash.awaited import ended
 from tests.crash.commandline import penstock
 from tests.crash.kafka_watch import Watch
 from tests.crash.killing import await_session_end, kill_at_random, let_pass
@@ -93,7 +94,7 @@ def _kill_often(place: Place, victim: str, *, more: Callable[[], object]) -> Non
         place.environment.update({} if victim == "driver" else shared_java.environment())
         process = place.start()
         hit = kill_at_random(process, generator) is not None if victim == "driver" else _kill_broker(place, process, generator)
-        out, err = process.communicate(timeout=300)
+        out, err = ended(process)
         assert process.returncode in ({*TOLD, -signal.SIGKILL} if hit else {0}), out + err
         await_session_end(process.pid)
         ends[process.returncode] += hit

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash import shared_java
+from tests.crash.awaited import ended
 from tests.crash.commandline import penstock
 from tests.crash.kafka_watch import Watch
 from tests.crash.kafka_world import (
@@ -91,7 +92,7 @@ def _kill_often(world: World, topic: str, victim: str, generator: random.Random)
             hit, allowed = kill_at_random(process, generator) is not None, {*TOLD, -signal.SIGKILL}
         else:
             hit, allowed = kill_server(process, server("kafka"), generator), TOLD
-        out, err = process.communicate(timeout=300)
+        out, err = ended(process)
         assert process.returncode in (allowed if hit else {0}), out + err
         if hit:
             ends[process.returncode] += 1

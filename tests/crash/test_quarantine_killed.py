@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import Producer
 
 from penstock.registry.wire import framed
+from tests.crash.awaited import ended
 from tests.crash.kafka_world import PARTITIONS, expect, make_kafka_world, new_topic, rows_of
 from tests.crash.killing import await_session_end, kill_at_random
 from tests.crash.probe import Probe
@@ -130,7 +131,7 @@ def test_kills_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
         while killed < KILLS:
             process = town.world.start("run", str(town.world.file), "--available-now", "--json")
             hit = kill_at_random(process, generator) is not None
-            out, err = process.communicate(timeout=300)
+            out, err = ended(process)
             assert process.returncode in (TOLD if hit else {0}), out + err
             await_session_end(process.pid)
             killed += hit

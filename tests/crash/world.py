@@ -19,6 +19,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from tests.crash import shared_java
+from tests.crash.awaited import ended
 from tests.crash.commandline import Ended, penstock
 from tests.crash.forked import Forked, unforked
 from tests.servers.server import Outside, Place
@@ -121,13 +122,13 @@ class World:
     def run(self, *arguments: str, faults: str = "", once: Path | None = None) -> "subprocess.CompletedProcess[str]":
         """`penstock ARGUMENTS`, awaited."""
         process = self.start(*arguments, faults=faults, once=once)
-        out, err = process.communicate(timeout=300)
+        out, err = ended(process)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def run_with(self, fault: str, *, once: Path | None = None) -> Ended:
         """`penstock run` in a process of its own, on the shared Java process: the fault may kill it."""
         process = self.start("run", str(self.file), "--json", faults=fault, once=once, java=shared_java.environment())
-        out, err = process.communicate(timeout=300)
+        out, err = ended(process)
         shared_java.end_application()
         return Ended(process.returncode, out, err)
 
