@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && { echo $$python; break; }; done)
 PYTEST := $(BIN)/python -m pytest
+INSTALL ?= $(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517
 ARGS ?=
 WORKERS ?= 3
 KILLS ?= 100
@@ -58,7 +59,7 @@ clean: ## Removes everything that make made: .venv, demo/work, caches and build 
 # A stamp per extra, so that a finished set-up is not repeated until pyproject.toml changes.
 $(VENV)/.installed-%: pyproject.toml $(VENV)/.made
 	@echo "Installing Penstock with its [$*] packages into $(VENV). This happens once and fetches some 500 MB."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 --editable '.[$*]'
+	@$(INSTALL) --editable '.[$*]'
 	@touch $@
 
 # `python -m venv` leaves half a directory behind where ensurepip is missing; it must not pass for a whole one.

@@ -15,7 +15,7 @@ else:
     import tomli as tomllib
 
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-EVERYWHERE = {"penstock", "pyarrow", "numpy", "typing_extensions", "tenacity"}
+EVERYWHERE = {"penstock", "pyarrow", "numpy", "typing_extensions", "tenacity", "xxhash"}
 """What the core installs and any module may use."""
 
 

@@ -70,7 +70,8 @@ def build(module: str, binary: Path) -> None:
         go = shutil.which("go")
         if go is None:
             raise NotInstalledError(f"{binary.name} is built by Go, which is not on PATH")
-        subprocess.run([go, "install", module], env={**os.environ, "GOBIN": str(binary.parent)}, check=True)
+        without_debugging = ["-gcflags=all=-dwarf=false", "-ldflags=-s -w"]  # which takes a fifth of the time
+        subprocess.run([go, "install", *without_debugging, module], env={**os.environ, "GOBIN": str(binary.parent)}, check=True)
 
 
 def free_port() -> int:

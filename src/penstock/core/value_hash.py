@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from xxhash import xxh64_intdigest
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
@@ -185,7 +186,25 @@ def _fold_bytes(column: "pa.Array", seeds: Words) -> Words:
 
 
 def _hash_bytes(data: Bytes, starts: Places, lengths: Places, seeds: Words) -> Words:
-    """Return XXH64 of `data[start : start + length]` for each row: each step runs once, for all rows that are long enough."""
+    """Return XXH64 of `data[start : start + length]` for each row."""
+    return (_hash_one_by_one if _are_few_or_long(lengths) else _hash_together)(data, starts, lengths, seeds)
+
+
+def _are_few_or_long(lengths: Places) -> bool:
+    """Whether a call of the library for each row takes less time than NumPy's steps for all of them.
+
+    There are as many steps as the longest row needs. The factors were measured with 60 to 16,384 rows of 3 to 2,000 bytes.
+    """
+    return len(lengths) < 256 + 4 * int(lengths.max(initial=0)) + int(lengths.sum()) // 128
+
+
+def _hash_one_by_one(data: Bytes, starts: Places, lengths: Places, seeds: Words) -> Words:
+    view, ranges = data.data, zip(starts.tolist(), (starts + lengths).tolist(), seeds.tolist(), strict=True)
+    return np.array([xxh64_intdigest(view[start:end], seed) for start, end, seed in ranges], np.uint64)
+
+
+def _hash_together(data: Bytes, starts: Places, lengths: Places, seeds: Words) -> Words:
+    """Each step runs once, for all rows that are long enough."""
     order = np.argsort(-lengths, kind="stable") if len(lengths) and int(lengths.max()) >= 8 else None
     if order is not None:
         starts, lengths, seeds = starts[order], lengths[order], seeds[order]
