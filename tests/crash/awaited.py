@@ -3,7 +3,7 @@
 import os
 import signal
 import subprocess
-import time
+from contextlib import suppress
 
 from tests.crash import shared_java
 
@@ -17,7 +17,8 @@ def ended(process: "subprocess.Popen[str]", *, within_s: float = ENDS_WITHIN_S) 
         return process.communicate(timeout=within_s)
     except subprocess.TimeoutExpired:
         os.kill(process.pid, signal.SIGUSR2)  # tests/crash/forked.py has it write its stacks; another one ends
-        time.sleep(_WRITES_WITHIN_S)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_WRITES_WITHIN_S)
         java = shared_java.stacks()
         os.killpg(process.pid, signal.SIGKILL)
         out, err = process.communicate(timeout=ENDS_WITHIN_S)
