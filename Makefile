@@ -10,11 +10,12 @@ INSTALL ?= $(BIN)/python -m pip install --quiet --disable-pip-version-check --us
 ARGS ?=
 WORKERS ?= 3
 KILLS ?= 100
+DIST ?= dist
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test check style bench soak docs servers clean
+.PHONY: help demo test check style bench soak docs servers wheel clean
 
 help: ## Shows these sentences.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -50,6 +51,10 @@ docs: $(VENV)/.installed-dev ## Writes the pages of docs/ that are made from the
 	@$(BIN)/python docs/monitoring.py
 	@$(PYTEST) tests/architecture -q -k docs
 	@$(BIN)/sphinx-build --quiet --fail-on-warning docs build/site
+
+wheel: $(VENV)/.made ## Builds Penstock's wheel in DIST (dist); with `export PIP_FIND_LINKS=$PWD/dist`, pip finds it there.
+	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir $(DIST) .
+	@ls $(DIST)/penstock-*.whl
 
 clean: ## Removes everything that make made: .venv, demo/work, caches and build results.
 	rm -rf $(VENV) .servers demo/work build dist spark-warehouse metastore_db derby.log

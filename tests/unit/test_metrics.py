@@ -315,7 +315,7 @@ def test_a_missing_library_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     monkeypatch.setitem(sys.modules, "penstock.observe.endpoint", None)
     with pytest.raises(SystemExit) as ended:
         main(["metrics", "f.yaml"])
-    assert (ended.value.code, "pip install 'penstock[metrics]'" in capsys.readouterr().err) == (1, True)
+    assert (ended.value.code, "pip install 'prometheus-client<" in capsys.readouterr().err) == (1, True)
 
 
 def test_the_url_of_an_address_of_ipv6() -> None:

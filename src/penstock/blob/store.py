@@ -13,6 +13,7 @@ from penstock.blob.client import Failure, asking, error_for, requests_to, requir
 from penstock.blob.url import BlobUrl, parse
 from penstock.core.model import new_nonce
 from penstock.errors import DependencyMissing, Usage
+from penstock.support.extras import install_command
 from penstock.support.secret import remember_options, scrub
 
 _T = TypeVar("_T")
@@ -279,6 +280,6 @@ def open_store(url: str, *, options: Mapping[str, Any] | None = None) -> BlobSto
     except ImportError as cause:
         raise DependencyMissing(
             f"{place} needs the package {cause.name}, which is not installed.",
-            remedy=f"Install it on the driver and on every executor: pip install 'penstock[{extra}]'.",
+            remedy=f"Install it on the driver and on every executor: {install_command(extra)}.",
         ) from cause
     return kind.at(place, {name: str(value) for name, value in (options or {}).items()})

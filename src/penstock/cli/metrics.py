@@ -13,6 +13,7 @@ import typer
 from penstock.cli.opening import Json, pipeline
 from penstock.cli.output import print_line
 from penstock.errors import DependencyMissing, Usage
+from penstock.support.extras import install_command
 
 if TYPE_CHECKING:
     from penstock.observe.listening import Listening
@@ -59,7 +60,7 @@ def metrics(
     except ImportError as missing:
         raise DependencyMissing(
             "`penstock metrics` needs the client library of Prometheus, which is not installed.",
-            remedy="Install it with pip install 'penstock[metrics]', or from a clone with '.[metrics]'.",
+            remedy=f"Install it: {install_command('metrics')}.",
         ) from missing
     from dataclasses import replace
 

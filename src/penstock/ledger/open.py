@@ -14,6 +14,7 @@ from penstock.ledger.log import LogLedger
 from penstock.ledger.sqlite import SqliteLedger
 from penstock.ledger.store import BlobLedgerStore
 from penstock.protocols import Ledger
+from penstock.support.extras import install_command
 from penstock.support.secret import scheme_only
 
 SUPPORTED = "sqlite:///FILE, postgresql://…, mysql://…, file:///DIRECTORY, the path of a directory or a URL of s3, az, gs or hdfs"
@@ -55,5 +56,5 @@ def _installed_by(extra: str, database: str) -> Iterator[None]:
     except ImportError as cause:
         raise DependencyMissing(
             f"A ledger in {database} needs the package {cause.name}, which is not installed.",
-            remedy=f"Install it on the driver: pip install 'penstock[{extra}]'.",
+            remedy=f"Install it on the driver: {install_command(extra)}.",
         ) from cause

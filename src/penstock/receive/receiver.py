@@ -15,6 +15,7 @@ from penstock.journal.journal import Journal, JournalLimits
 from penstock.receive.tcp import receiver_of_lines, receiver_of_syslog
 from penstock.receive.udp import SyslogUdpReceiver
 from penstock.spec.receive import HttpListener, MqttSubscription, Receive
+from penstock.support.extras import install_command
 from penstock.support.filesystem_errors import problem_of
 
 _LOOK_S = 0.2
@@ -126,5 +127,5 @@ def _needs(listener: str, *, package: str, extra: str) -> Iterator[None]:
     except ImportError as cause:
         raise DependencyMissing(
             f"{listener} needs the package {package}, which is not installed.",
-            remedy=f"Install it: pip install 'penstock[{extra}]'.",
+            remedy=f"Install it: {install_command(extra)}.",
         ) from cause

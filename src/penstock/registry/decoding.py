@@ -21,6 +21,7 @@ from penstock.registry.unavailable import PLACEHOLDER
 from penstock.registry.wire import Registered, RegistryPlace, Undecodable, first_line, schema_id_of
 from penstock.spark.schema import arrow_schema
 from penstock.support.error_transport import errors_through_spark
+from penstock.support.extras import install_command
 
 
 class Reader(Protocol):
@@ -47,7 +48,7 @@ def _protobuf(schema: Registered, *, subject: str) -> Reader:
     except ImportError as cause:
         raise DependencyMissing(
             f"Values of Protobuf are decoded with the package {cause.name}, which is not installed.",
-            remedy="Install it on the driver and on every executor: pip install 'penstock[protobuf]'.",
+            remedy=f"Install it on the driver and on every executor: {install_command('protobuf')}.",
         ) from cause
     return ProtobufReader(schema, subject=subject)
 

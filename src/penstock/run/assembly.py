@@ -30,6 +30,7 @@ from penstock.spec.selection import TakesRows, UpsertsNewest
 from penstock.spec.sink import Console, Memory, Parquet, PythonSink
 from penstock.spec.table import DBAPI, Cassandra, DuckDB, MySQL, PostgreSQL, Redshift, ServedTable, SQLite, SQLServer, Table
 from penstock.stage.quarantine import QuarantineMember
+from penstock.support.extras import install_command
 
 if TYPE_CHECKING:
     from penstock.registry.decoding import DecodePass
@@ -136,7 +137,7 @@ def _built(name: SinkName, settings: Any, plan: DeliveryPlan) -> Sink:
     except ImportError as cause:
         raise DependencyMissing(
             f"Sink {name!r} needs the package {cause.name}, which is not installed.",
-            remedy=f"Install it on the driver: pip install 'penstock[{settings.type}]'.",
+            remedy=f"Install it on the driver: {install_command(settings.type)}.",
         ) from cause
 
 

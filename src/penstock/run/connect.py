@@ -21,6 +21,7 @@ from penstock.observe.history import history
 from penstock.observe.progress import BatchProgress, RunSummary, SinkProgress
 from penstock.protocols import Ledger
 from penstock.source.guarantee import OpenedSource
+from penstock.support.extras import install_command
 from penstock.support.secret import scheme_only, scrub
 from penstock.transform.plan import PlanNode, plan_of
 
@@ -101,7 +102,8 @@ def connect_session(conf: Mapping[str, str], packages: Sequence[str]) -> SparkSe
     except ImportError as missing:
         reason = str(missing).splitlines()[0].rstrip(".")
         raise DependencyMissing(
-            f"Spark Connect needs packages that are not installed here: {reason}.", remedy="pip install 'penstock[connect]'."
+            f"Spark Connect needs packages that are not installed here: {reason}.",
+            remedy=f"Install them: {install_command('connect')}.",
         ) from missing
     except PySparkException as error:
         raise Failed(

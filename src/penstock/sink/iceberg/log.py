@@ -65,6 +65,7 @@ from penstock.sink.lake.log import Change, KeyRange, TableFile, TableLog, TableS
 from penstock.sink.lake.write_mode import APPEND, OVERWRITE_PARTITIONS, TableContent, WriteMode
 from penstock.sink.parquet.layout import texts_of
 from penstock.spark.schema import arrow_schema
+from penstock.support.extras import install_command
 
 PREPARE = FaultPoint("iceberg.prepare", "The table is looked at, and created if it is missing.")
 LOOK = FaultPoint("iceberg.look", "The catalog is asked for the table's newest metadata, with the marker.")
@@ -383,7 +384,7 @@ def require_known_library() -> None:
     if missing:
         raise Failed(
             f"pyiceberg {pyiceberg.__version__} has no {', '.join(missing)}, by which a batch is committed exactly once.",
-            remedy="Install pyiceberg 0.12: pip install 'penstock[iceberg]'.",
+            remedy=f"Install pyiceberg 0.12: {install_command('iceberg')}.",
         )
 
 

@@ -15,6 +15,7 @@ from penstock.source.schema import parsed_schema
 from penstock.spec.kafka_options import single_topic
 from penstock.spec.registry import ByRegistry, Decode, DecodedValue, Registry
 from penstock.spec.source import Source
+from penstock.support.extras import install_command
 from penstock.support.secret import shown_text
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def coded_columns(settings: ByRegistry, topic: str | None, *, who: str) -> "tupl
     except ImportError as cause:
         raise DependencyMissing(
             f"{who} with the package {cause.name}, which is not installed.",
-            remedy="Install it on the driver and on every executor: pip install 'penstock[registry]'.",
+            remedy=f"Install it on the driver and on every executor: {install_command('registry')}.",
         ) from cause
     if settings.registry is None:
         return ()

@@ -9,6 +9,7 @@ from penstock.source.kafka.decode import place_of, subjects_of
 from penstock.spec.kafka_options import single_topic
 from penstock.spec.registry import Decode
 from penstock.spec.source import Source
+from penstock.support.extras import install_command
 from penstock.support.secret import shown_text
 
 
@@ -33,7 +34,7 @@ class RegistryCheck:
             from penstock.registry import decoding  # noqa: F401, PLC0415 - an extra
             from penstock.registry.client import Registry  # noqa: PLC0415
         except ImportError as missing:
-            return False, f"the package {missing.name} is not installed: pip install 'penstock[registry]'"
+            return False, f"the package {missing.name} is not installed: {install_command('registry')}"
         if self.decode.registry is None:
             return True, "its packages are installed"
         try:
@@ -60,6 +61,6 @@ class ClientCheck:
         try:
             import confluent_kafka  # noqa: PLC0415 - whether that works is the question
         except ImportError as missing:
-            message = f"{missing}: Penstock's own reader needs confluent-kafka on every executor: pip install 'penstock[kafka]'."
+            message = f"{missing}: Penstock's own reader needs confluent-kafka on every executor: {install_command('kafka')}."
             return [Finding(subject="Kafka's client", ok=False, message=message)]
         return [Finding(subject="Kafka's client", ok=True, message=f"confluent-kafka {confluent_kafka.__version__}")]

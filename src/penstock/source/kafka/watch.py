@@ -12,6 +12,7 @@ from penstock.source.kafka.gaps import NowOf, TopicNow, gaps_of, truncated
 from penstock.source.kafka.options import client_options, is_kafka
 from penstock.spec.pipeline import DeliverySettings
 from penstock.spec.source import Source
+from penstock.support.extras import install_command
 
 if TYPE_CHECKING:
     from penstock.source.kafka.broker import Broker
@@ -112,6 +113,6 @@ def brokers_of(name: SourceName, source: Source) -> "Broker":
     except ImportError as cause:
         raise DependencyMissing(
             f"Source {name!r} reads Kafka, and Penstock looks at it with the package confluent-kafka, which is not installed.",
-            remedy="Install it on the driver: pip install 'penstock[kafka]'.",
+            remedy=f"Install it on the driver: {install_command('kafka')}.",
         ) from cause
     return Broker(name, client_options(name, source))

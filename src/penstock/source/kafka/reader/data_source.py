@@ -16,6 +16,7 @@ from penstock.errors import DependencyMissing
 from penstock.source.kafka.reader.settings import FORMAT, ReaderSettings, settings_in
 from penstock.source.kafka.reader.stream import OffsetStream
 from penstock.source.piece_reader import PieceReader, carry_errors
+from penstock.support.extras import install_command
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,5 +80,5 @@ def _connect(settings: ReaderSettings) -> "Broker":
 def _no_client(cause: ImportError) -> DependencyMissing:
     return DependencyMissing(
         f"Penstock's own reader of Kafka needs the package confluent-kafka, which is not installed there: {cause}.",
-        remedy="Install it on the driver and on every executor: pip install 'penstock[kafka]'.",
+        remedy=f"Install it on the driver and on every executor: {install_command('kafka')}.",
     )
