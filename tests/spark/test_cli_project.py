@@ -27,6 +27,7 @@ from tests.spark.page import run, run_beside
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 FEW_CORES = ("--set", "spark.master=local[2]")
+EVERY_SECOND = ("--set", "trigger={processing_time: 1s}")
 
 
 def penstock(project: Path, *words: str, code: int = 0, faults: str = "") -> list[dict[str, Any]]:
@@ -162,18 +163,20 @@ def records(topic: str) -> Iterator[tuple[int, bytes]]:
 
 def test_the_rate_project_stops_after_as_many_batches_as_it_is_told(tmp_path: Path) -> None:
     project = made(tmp_path, "rate")
-    *batches, summary = penstock(project, "run", *FEW_CORES, "--batches", "2")
-    assert [(batch["batch_id"], batch["rows_in"]) for batch in batches] == [(0, 1000), (1, 1000)]
-    assert (summary["batches"], summary["rows_in"], summary["last_batch_id"]) == (2, 2000, 1)
+    *batches, summary = penstock(project, "run", *FEW_CORES, *EVERY_SECOND, "--batches", "2")
+    assert [(batch["batch_id"], batch["rows_in"]) for batch in batches] == [(0, 10_000), (1, 10_000)]
+    assert (summary["batches"], summary["rows_in"], summary["last_batch_id"]) == (2, 20_000, 1)
     (verified,) = penstock(project, "verify")
     assert verified["ok"]
-    assert verified["sinks"]["lake"]["rows_found"] == 2000
+    assert verified["sinks"]["lake"]["rows_found"] == 20_000
     assert all(account["rows_found"] for account in verified["sinks"]["lake"]["accounts"].values())
+    files = [file.name for file in (project / "lake").rglob("*.parquet")]
+    assert len(files) == 2 * 3, "a file for each batch and account"
 
 
 def test_verify_status_and_doctor_beside_a_run_and_a_stop_signal_that_ends_it_well(tmp_path: Path) -> None:
     project = made(tmp_path, "rate")
-    command = [sys.executable, "-m", "penstock", "run", "pipeline.yaml", *FEW_CORES]
+    command = [sys.executable, "-m", "penstock", "run", "pipeline.yaml", *FEW_CORES, *EVERY_SECOND]
     with subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as running:
         assert running.stdout is not None
         lines = [running.stdout.readline()]

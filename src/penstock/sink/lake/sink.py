@@ -121,12 +121,8 @@ class LakeSink:
         self._settings = replace(self._settings, row_digest=row_digest)
 
     def describe(self) -> Mapping[str, str]:
-        settings = self._settings
-        parts = f", partitioned by {', '.join(settings.partition_by)}" if settings.partition_by else ""
-        size_mb = settings.target_file_size_bytes / 1e6
-        files = f"Parquet ({settings.compression}) files of about {size_mb:.0f} MB{parts}"
         return {
-            "stage": f"{files}, invisible: {self._account.staging}",
+            "stage": f"{self._settings.shown}; invisible: {self._account.staging}",
             "publish": f"{self._account.publishing}; then one commit to the {self._log.title}: files "
             f"({self._mode.write}) and marker",
             **self._rounds(),

@@ -105,13 +105,10 @@ class ParquetSink:
         return list(self._accounts)
 
     def describe(self) -> Mapping[str, str]:
-        settings = self._settings
         places = ", ".join(f"{name} in {account.staging}" for name, account in self._accounts.items())
         published = [f"{account.publishing} in {account.url}" for account in self._accounts.values()]
-        parts = f", partitioned by {', '.join(settings.partition_by)}" if settings.partition_by else ""
-        size_mb = settings.target_file_size_bytes / 1e6
         return {
-            "stage": f"Parquet ({settings.compression}) files of about {size_mb:.0f} MB{parts}, invisible: {places}",
+            "stage": f"{self._settings.shown}; invisible: {places}",
             "publish": f"{'; '.join(published)}; then the marker of each account",
         }
 

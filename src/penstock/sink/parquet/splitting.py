@@ -58,6 +58,17 @@ class WriteSettings:
     field_ids: Mapping[str, int] | None = None
     prefix: str = DECIDED_PREFIX
 
+    @property
+    def shown(self) -> str:
+        """What becomes of a batch, for `explain`: how many files depends on its rows, and on the tasks that have them."""
+        parts = f", partitioned by {', '.join(self.partition_by)}" if self.partition_by else ""
+        places = [
+            name for name, several in (("account", len(self.accounts) > 1), ("partition", bool(self.partition_by))) if several
+        ]
+        each = f" for each {' and '.join(places)} that it has rows of" if places else ""
+        size_mb = self.target_file_size_bytes / 1e6
+        return f"Parquet ({self.compression}){parts}: each task writes one file{each}, and another one after {size_mb:.0f} MB"
+
 
 _OWN_SHARE = 16
 _REMEMBERED_NAMES = 10_000
