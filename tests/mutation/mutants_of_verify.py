@@ -20,8 +20,8 @@ MUTANTS_OF_VERIFY = (
         bug=33,
         name="a-value-may-move-into-a-null-column",
         file=ROWHASH,
-        find="    return hash_long(present if somewhere is None else somewhere ^ present, seeds)",
-        replace="    return seeds",
+        find="        return hash_long(present, seeds)",
+        replace="        return seeds",
         tests=(
             f"{OF_ROWHASH}::test_a_value_that_moves_into_a_null_column_counts",
             f"{OF_MEMORY}::test_damage_is_found[swapped-MemoryRig]",
@@ -47,8 +47,8 @@ MUTANTS_OF_VERIFY = (
         bug=33,
         name="a-null-number-in-an-array-is-hashed",
         file=ROWHASH,
-        find="np.where(valid[places], hash_words(words[places], seeds), seeds)",
-        replace="hash_words(words[places], seeds)",
+        find="np.where(valid[places], fold(places, seeds), seeds)",
+        replace="fold(places, seeds)",
         tests=(f"{OF_ROWHASH}::test_a_null_in_an_array_leaves_the_seed_and_a_slice_has_its_own_elements",),
     ),
     Mutant(

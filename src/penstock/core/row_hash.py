@@ -15,7 +15,7 @@ NaN as the same one. A map is hashed as `map_entries(map)`, the array of its key
 import hashlib
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.core.model import DIGEST_MODULUS, NEWEST_ROW_DIGEST, RowDigest
-from penstock.core.value_hash import Places, Words, hash_int, hash_long, hash_values, numbers_of
+from penstock.core.value_hash import Fold, Places, Selected, Words, fold_of_values, hash_int, hash_long
 
 Valid: TypeAlias = npt.NDArray[np.bool_]
 
@@ -35,12 +35,13 @@ NULL_ELEMENT = 0x50656E73746F636B
 """A number unlike usual values, so that the index of a null does not collide with a value."""
 
 _SKIPPED = RowDigest.XXHASH64
+_ALL = slice(None)
 
 
 def row_hashes(rows: "pa.RecordBatch | pa.Table", row_digest: RowDigest = NEWEST_ROW_DIGEST) -> "pa.UInt64Array":
     """Return the 64-bit hash of each row, columns from left to right. Raises TypeError for an Arrow type that Spark lacks."""
     chunks = [
-        _fold_all(part.columns, tuple(part.schema.names), np.full(part.num_rows, SEED, np.uint64), row_digest)
+        _fold_of_fields(part.columns, tuple(part.schema.names), row_digest)(_ALL, np.full(part.num_rows, SEED, np.uint64))
         for part in _parts(rows)
     ]
     return pa.array(np.concatenate(chunks) if chunks else np.empty(0, np.uint64), pa.uint64())
@@ -73,48 +74,58 @@ def _parts(rows: "pa.RecordBatch | pa.Table") -> "list[pa.RecordBatch]":
     return [rows.slice(start, CHUNK_ROWS) for start in range(0, rows.num_rows, CHUNK_ROWS)]
 
 
-def _fold_all(columns: "Sequence[pa.Array]", names: tuple[str, ...], seeds: Words, row_digest: RowDigest) -> Words:
-    """Fold in the columns of a row or the fields of a struct, then which of them are not null."""
-    if row_digest is _SKIPPED:
-        for column in columns:
-            seeds = _fold(column, seeds, row_digest)[0]
-        return seeds
-    everywhere, somewhere = 0, None
+def _fold_of_fields(columns: "Sequence[pa.Array]", names: tuple[str, ...], row_digest: RowDigest) -> Fold:
+    """Return what folds in the columns of a row or the fields of a struct, then which of them are not null."""
+    folds, everywhere, somewhere = list[Fold](), 0, list[tuple[Valid, np.uint64]]()
     for column, word in zip(columns, presence_masks(names), strict=True):
-        seeds, valid = _fold(column, seeds, row_digest)
+        fold, valid = _fold_of_column(column, row_digest)
+        folds.append(fold)
         if valid is None:
             everywhere ^= word
         else:
-            words = valid * np.uint64(word)
-            somewhere = words if somewhere is None else np.bitwise_xor(somewhere, words, out=somewhere)
-    present = np.array([everywhere], np.uint64)
-    return hash_long(present if somewhere is None else somewhere ^ present, seeds)
+            somewhere.append((valid, np.uint64(word)))
+
+    def fold_in(places: Selected, seeds: Words) -> Words:
+        for fold in folds:
+            seeds = fold(places, seeds)
+        if row_digest is _SKIPPED:
+            return seeds
+        present = np.array([everywhere], np.uint64)
+        for valid, word in somewhere:
+            present = present ^ (valid[places] * word)
+        return hash_long(present, seeds)
+
+    return fold_in
 
 
-def _fold(column: "pa.Array", seeds: Words, row_digest: RowDigest) -> tuple[Words, Valid | None]:
-    """Return the hash of each value with its row's seed (a null keeps the seed), and which values are valid (None: all)."""
+def _fold_of_column(column: "pa.Array", row_digest: RowDigest) -> tuple[Fold, Valid | None]:
+    """Return what hashes each value with its row's seed (a null keeps the seed), and which values are valid (None: all)."""
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     if pa.types.is_null(column.type):
-        return seeds, np.zeros(len(column), np.bool_)
-    hashed = _hashed(column, seeds, row_digest)
+        return lambda _, seeds: seeds, np.zeros(len(column), np.bool_)
+    fold = _fold_of_valid(column, row_digest)
     if column.null_count == 0:
-        return hashed, None
+        return fold, None
     valid: Valid = np.asarray(column.is_valid())
-    return np.where(valid, hashed, seeds), valid
+    return lambda places, seeds: np.where(valid[places], fold(places, seeds), seeds), valid
 
 
-def _hashed(column: "pa.Array", seeds: Words, row_digest: RowDigest) -> Words:
+def _fold_of_valid(column: "pa.Array", row_digest: RowDigest) -> Fold:
     if pa.types.is_struct(column.type):
         names = tuple(field.name for field in column.type)
-        return _fold_all([column.field(place) for place in range(len(names))], names, seeds, row_digest)
+        return _fold_of_fields([column.field(place) for place in range(len(names))], names, row_digest)
     if pa.types.is_map(column.type):
-        return _fold_map(column, seeds, row_digest)
+        return _fold_of_selected(column, lambda maps, seeds: _fold_map(maps, seeds, row_digest))
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type) or pa.types.is_fixed_size_list(column.type):
-        return _fold_elements(column, [column.values], seeds, row_digest)
-    return hash_values(column, seeds)
+        return _fold_of_selected(column, lambda lists, seeds: _fold_elements(lists, [lists.values], seeds, row_digest))
+    return fold_of_values(column)
+
+
+def _fold_of_selected(column: "pa.Array", fold: Callable[[Any, Words], Words]) -> Fold:
+    return lambda places, seeds: fold(column if isinstance(places, slice) else column.take(pa.array(places)), seeds)
 
 
 # --- lists and maps
@@ -142,7 +153,7 @@ def _fold_elements(column: "pa.ListArray", parts: "Sequence[pa.Array]", seeds: W
     starts, parts = _own_elements(column, lengths, parts)
     order = np.argsort(-lengths, kind="stable")
     first, falling, folded = starts[order], lengths[order], seeds[order]
-    folds = [_fold_of_elements(part, row_digest) for part in parts]
+    folds = [_fold_of_column(part, row_digest)[0] for part in parts]
     for step, active in enumerate(_lists_longer_than(falling)):
         places = first[:active] + step
         for fold in folds:
@@ -157,18 +168,6 @@ def _lists_longer_than(falling: Places) -> Sequence[int]:
     longest = int(falling[0]) if len(falling) else 0
     counts: list[int] = (len(falling) - np.searchsorted(falling[::-1], np.arange(longest), side="right")).tolist()
     return counts
-
-
-def _fold_of_elements(elements: "pa.Array", row_digest: RowDigest) -> Callable[[Places, Words], Words]:
-    """Return what folds in the elements at some places. It is called for each place in a list: of numbers it asks no Arrow."""
-    numbers = numbers_of(elements)
-    if numbers is None:
-        return lambda places, seeds: _fold(elements.take(pa.array(places)), seeds, row_digest)[0]
-    words, hash_words = numbers
-    if elements.null_count == 0:
-        return lambda places, seeds: hash_words(words[places], seeds)
-    valid: Valid = np.asarray(elements.is_valid())
-    return lambda places, seeds: np.where(valid[places], hash_words(words[places], seeds), seeds)
 
 
 def _fold_marks(elements: "pa.Array", starts: Places, lengths: Places, folded: Words) -> Words:

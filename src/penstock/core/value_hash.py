@@ -1,4 +1,4 @@
-"""Spark's `xxhash64` of columns without nested values, vectorised: each row's seed becomes the hash of its value.
+"""Spark's `xxhash64` of values that are not nested, vectorised: each row's seed becomes the hash of its value.
 
 The result for a null is arbitrary; `penstock.core.row_hash` restores the seed there.
 """
@@ -14,6 +14,9 @@ from xxhash import xxh64_intdigest
 Words: TypeAlias = npt.NDArray[np.uint64]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Places: TypeAlias = npt.NDArray[np.int64]
+Selected: TypeAlias = "Places | slice"
+"""Which values of a column, one for each seed."""
+Fold: TypeAlias = Callable[[Selected, Words], Words]
 WordHash: TypeAlias = Callable[[Any, Words], Words]
 
 _P1, _P2 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F)
@@ -25,28 +28,23 @@ _MAX_LONG_DIGITS = 18
 _TWO_WORDS = np.dtype((np.uint64, 2))
 
 
-def hash_values(column: "pa.Array", seeds: Words) -> Words:
-    """Return the hash of each value with its row's seed. Raises TypeError for nested types and for types that Spark lacks."""
-    numbers = numbers_of(column)
-    if numbers is not None:
-        words, hash_words = numbers
-        return hash_words(words, seeds)
-    for is_kind, fold in _OF_BYTES:
+def fold_of_values(column: "pa.Array") -> Fold:
+    """Return what hashes the values at some places, each with its own seed; it asks Arrow nothing, however often it is called.
+
+    Raises TypeError for nested types and for types that Spark lacks.
+    """
+    for kinds, hash_words in ((_LONGS, hash_long), (_INTS, hash_int)):
+        for is_kind, words_of in kinds:
+            if is_kind(column.type):
+                return _fold_of_words(words_of(column), hash_words)
+    for is_kind, fold_of in _OTHERS:
         if is_kind(column.type):
-            return fold(column, seeds)
+            return fold_of(column)
     raise TypeError(f"Spark has no type for Arrow's {column.type}, so its hash is not defined")
 
 
-def numbers_of(column: "pa.Array") -> tuple[npt.NDArray[Any], WordHash] | None:
-    """Return the values as Spark hashes them, and `hash_long` or `hash_int`; None if it does not hash them as one number each.
-
-    For who hashes some of the values at a time, as of lists: what is done for a column is done once.
-    """
-    for kinds, hash_words in ((_LONGS, hash_long), (_INTS, hash_int)):
-        for is_kind, words in kinds:
-            if is_kind(column.type):
-                return words(column), hash_words
-    return None
+def _fold_of_words(words: npt.NDArray[Any], hash_words: WordHash) -> Fold:
+    return lambda places, seeds: hash_words(words[places], seeds)
 
 
 def hash_long(values: Words, seeds: Words) -> Words:
@@ -145,8 +143,11 @@ def _halves(column: "pa.Array") -> Words:
 _INTERVAL = np.dtype([("months", "<u4"), ("days", "<u4"), ("nanoseconds", "<i8")])
 
 
-def _fold_interval(column: "pa.Array", seeds: Words) -> Words:
-    values = _values(column, _INTERVAL)
+def _fold_of_intervals(column: "pa.Array") -> Fold:
+    return _fold_of_words(_values(column, _INTERVAL), _hash_intervals)
+
+
+def _hash_intervals(values: npt.NDArray[Any], seeds: Words) -> Words:
     microseconds = (values["nanoseconds"] // 1000).view(np.uint64)
     return hash_int(values["months"], hash_int(values["days"], hash_long(microseconds, seeds)))
 
@@ -154,11 +155,11 @@ def _fold_interval(column: "pa.Array", seeds: Words) -> Words:
 # --- decimals of more than 18 digits
 
 
-def _fold_decimal(column: "pa.Array", seeds: Words) -> Words:
-    return _fold_big(_halves(column), seeds)
+def _fold_of_decimals(column: "pa.Array") -> Fold:
+    return _fold_of_words(_halves(column), _hash_decimals)
 
 
-def _fold_big(halves: npt.NDArray[np.uint64], seeds: Words) -> Words:
+def _hash_decimals(halves: npt.NDArray[np.uint64], seeds: Words) -> Words:
     """Hash the shortest two's complement of each 128-bit number, most significant byte first, as Java writes it."""
     big_endian = halves[:, ::-1].astype(">u8").view(np.uint8)
     signs = np.where(big_endian[:, :1] & 0x80, np.uint8(0xFF), np.uint8(0))
@@ -173,7 +174,7 @@ def _fold_big(halves: npt.NDArray[np.uint64], seeds: Words) -> Words:
 # --- bytes of any length
 
 
-def _fold_bytes(column: "pa.Array", seeds: Words) -> Words:
+def _fold_of_bytes(column: "pa.Array") -> Fold:
     _, offsets, data = column.buffers()
     data_type = np.int64 if pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type) else np.int32
     if offsets is None or data is None:
@@ -182,7 +183,8 @@ def _fold_bytes(column: "pa.Array", seeds: Words) -> Words:
     lengths = np.diff(ends)
     if column.null_count:
         lengths = np.where(np.asarray(column.is_valid()), lengths, 0)
-    return _hash_bytes(np.frombuffer(data, np.uint8), ends[:-1], lengths, seeds)
+    values, starts = np.frombuffer(data, np.uint8), ends[:-1]
+    return lambda places, seeds: _hash_bytes(values, starts[places], lengths[places], seeds)
 
 
 def _hash_bytes(data: Bytes, starts: Places, lengths: Places, seeds: Words) -> Words:
@@ -294,10 +296,10 @@ _INTS: "tuple[tuple[_IsKind, Callable[[Any], npt.NDArray[np.uint32]]], ...]" = (
     (_types.is_float32, _floats),
     (_types.is_boolean, _booleans),
 )
-_OF_BYTES: "tuple[tuple[_IsKind, WordHash], ...]" = (
-    (lambda data_type: _types.is_string(data_type) or _types.is_binary(data_type), _fold_bytes),
-    (lambda data_type: _types.is_large_string(data_type) or _types.is_large_binary(data_type), _fold_bytes),
-    (_types.is_decimal, _fold_decimal),
-    (_types.is_interval, _fold_interval),
-    (_types.is_fixed_size_binary, lambda column, seeds: _fold_bytes(column.cast(pa.binary()), seeds)),
+_OTHERS: "tuple[tuple[_IsKind, Callable[[Any], Fold]], ...]" = (
+    (lambda data_type: _types.is_string(data_type) or _types.is_binary(data_type), _fold_of_bytes),
+    (lambda data_type: _types.is_large_string(data_type) or _types.is_large_binary(data_type), _fold_of_bytes),
+    (_types.is_decimal, _fold_of_decimals),
+    (_types.is_interval, _fold_of_intervals),
+    (_types.is_fixed_size_binary, lambda column: _fold_of_bytes(column.cast(pa.binary()))),
 )
