@@ -8,6 +8,7 @@ from typing import Any, Final
 from penstock.spec.delta import Delta
 from penstock.spec.iceberg import Iceberg
 from penstock.spec.kafka import Kafka, RecordValue
+from penstock.spec.listening import MetricsEndpoint, ServerTls
 from penstock.spec.location import Account, Checkpoint, LedgerPlace, Quarantine, Route, SpoolPlace
 from penstock.spec.maintenance import Compact, DeltaMaintenance, IcebergMaintenance
 from penstock.spec.pipeline import PipelineSettings, Spark, Transform, Trigger
@@ -16,7 +17,6 @@ from penstock.spec.receive import (
     HttpListener,
     MqttSubscription,
     Receive,
-    ServerTls,
     SyslogListener,
     SyslogUdpListener,
     TcpListener,
@@ -48,7 +48,8 @@ _SECTIONS: Final[tuple[tuple[str, type[Settings]], ...]] = (
     ("`receive.syslog_udp`", SyslogUdpListener),
     ("`receive.mqtt`", MqttSubscription),
     ("`receive.mqtt.tls`", ClientTls),
-    ("`receive.http.tls`, `receive.tcp.tls`, `receive.syslog.tls`", ServerTls),
+    ("`metrics`", MetricsEndpoint),
+    ("`metrics.tls`, `receive.http.tls`, `receive.tcp.tls`, `receive.syslog.tls`", ServerTls),
     ("`transform`", Transform),
     ("`sinks.<name>` with `type: parquet`", Parquet),
     ("`sinks.<name>.accounts.<name>`", Account),

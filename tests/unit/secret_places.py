@@ -94,6 +94,7 @@ RECEIVE = "journal: ./journal, http: {listen: '127.0.0.1:0'"
 
 PLACES = {
     "token of a receiver": top(f"receive: {{{RECEIVE}, token: SECRET}}}}", "_Listener.token"),
+    "token of metrics": top("metrics: {listen: '127.0.0.1:0', token: SECRET}", "MetricsEndpoint.token"),
     "password of a receiver": top(f"receive: {{{RECEIVE}, user: u, password: SECRET}}}}", "HttpListener.password"),
     "password of a broker of MQTT": top(
         f"receive: {{journal: ./journal, {MQTT}, user: u, password: SECRET}}}}", "MqttSubscription.password"
@@ -251,7 +252,7 @@ NAMES = frozenset({
     *("Source.format", "Source.table", "Source.mirror_offsets_to", "Watermark.column", "Coded.subject"),
     *("DecodedValue.semantic_types", "DecodedValue.unavailable_value"),
     *("Receive.journal", "Receive.copy_to", "_Server.listen", "SyslogUdpListener.listen", "HttpListener.user"),
-    *("ServerTls.certificate_file", "ServerTls.key_file"),
+    *("ServerTls.certificate_file", "ServerTls.key_file", "MetricsEndpoint.listen"),
     *("ClientTls.ca_file", "ClientTls.certificate_file", "ClientTls.key_file"),
     *("MqttSubscription.broker", "MqttSubscription.topics", "MqttSubscription.client_id", "MqttSubscription.user"),
     *("Registry.user", "Registry.ca_file", "Registry.certificate_file", "Registry.key_file"),

@@ -12,13 +12,11 @@ import typer
 
 from penstock.cli.opening import Json, pipeline
 from penstock.cli.output import print_line
-from penstock.errors import DependencyMissing, Usage
-from penstock.support.extras import install_command
+from penstock.errors import Usage
 
 if TYPE_CHECKING:
     from penstock.observe.listening import Listening
     from penstock.observe.status_reader import StatusReader
-    from penstock.run.pipeline import Pipeline
 
 DEFAULT = "127.0.0.1:9464"
 
@@ -55,16 +53,11 @@ def metrics(
         raise Usage("Missing argument 'FILE...'.", remedy="See `penstock metrics --help`.")
     where = _listening(listen, token_file=token_file, open_to_all=without_token, certificate=tls_cert, key=tls_key)
     readers = _readers(files)
-    try:
-        from penstock.observe.endpoint import server_of
-    except ImportError as missing:
-        raise DependencyMissing(
-            "`penstock metrics` needs the client library of Prometheus, which is not installed.",
-            remedy=f"Install it: {install_command('metrics')}.",
-        ) from missing
     from dataclasses import replace
 
-    with server_of(where, readers) as server:
+    from penstock.observe.listening import listen as listening_server
+
+    with listening_server(where, readers) as server:
         url = replace(where, port=server.server_port).url
         for number in (signal.SIGTERM, signal.SIGINT):
             # `shutdown` waits for the loop that this handler interrupts.
@@ -135,13 +128,7 @@ def _readers(files: Sequence[str]) -> "list[StatusReader]":
             f"{times} files are of the pipeline {name!r}, whose metrics nobody could tell apart.",
             remedy="Name each pipeline once, or serve them on two ports.",
         )
-    return [_reader(found) for found in pipelines]
-
-
-def _reader(watched: "Pipeline") -> "StatusReader":
-    from penstock.observe.status_reader import StatusReader
-
-    return StatusReader(lambda known: watched.status(known=known), pipeline=watched.settings.pipeline)
+    return [found.status_reader() for found in pipelines]
 
 
 def _say(url: str, pipelines: Sequence[str], *, as_json: bool) -> None:

@@ -67,6 +67,13 @@ def run(
 
 def _deliver(chosen: "Pipeline", shown: "Progress", *, batches: int | None, grace_s: float) -> None:
     chosen.require_startable()
+    with chosen.metrics_served() as url:
+        if url is not None:
+            shown.serving(url)
+        _run_query(chosen, shown, batches=batches, grace_s=grace_s)
+
+
+def _run_query(chosen: "Pipeline", shown: "Progress", *, batches: int | None, grace_s: float) -> None:
     spark = quiet_session(chosen.session)  # before StopSignals: a new SparkContext installs a signal handler of its own
     with StopSignals(shown.stopping) as stop, _told_if_spark_was_stopped(stop):
         query = chosen.start(spark, observers=[shown.batch], batches=batches, stop_wanted=lambda: stop.wanted)
@@ -145,6 +152,9 @@ class Progress:
     def __exit__(self, *raised: object) -> None:
         return None
 
+    def serving(self, url: str) -> None:
+        """Metrics are served there."""
+
     def started(self) -> None:
         """The query runs; batches follow once there is input."""
 
@@ -185,6 +195,9 @@ class Terminal(Progress):
 
     def __exit__(self, *raised: object) -> None:
         self._live.stop()
+
+    def serving(self, url: str) -> None:
+        self._live.console.print(f"metrics at {url}/metrics", highlight=False)
 
     def started(self) -> None:
         """Show that the query runs, unless the first batch was faster."""

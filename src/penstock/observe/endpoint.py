@@ -61,7 +61,7 @@ def server_of(listening: Listening, readers: Sequence[StatusReader]) -> WSGIServ
     except OSError as cause:
         raise Failed(
             f"Cannot listen on {listening.host}:{listening.port}: {cause.strerror}.",
-            remedy="Give another address with --listen, or end what listens there (`ss -ltnp` names it).",
+            remedy="Give another one to listen on, or end what listens there (`ss -ltnp` names it).",
         ) from cause
     server.set_app(application(readers, token=listening.token))
     if listening.certificate is not None:

@@ -1,6 +1,7 @@
 """`Pipeline`: a pipeline file (or the same settings in code) and everything one can do with it, one method per command."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,9 @@ from penstock.core.model import BatchId, SinkName, SourceName
 from penstock.core.topics import OpenTransaction
 from penstock.observe.history import HistoryRow
 from penstock.observe.last_error import noting_error
+from penstock.observe.listening import Listening, answering
 from penstock.observe.status import Status
+from penstock.observe.status_reader import StatusReader
 from penstock.run import operations
 from penstock.run.assembly import DeliveryPlan
 from penstock.run.continuation import Adoption
@@ -18,6 +21,7 @@ from penstock.run.operations import Verification
 from penstock.run.startable import require_continued, require_parts
 from penstock.run.status import status_of
 from penstock.spec.pipeline import PipelineSettings
+from penstock.support.listening import host_and_port
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -120,6 +124,26 @@ class Pipeline:
         `known`: an earlier status, whose places and waiting files are used instead of another look at them.
         """
         return status_of(self.plan, known=known)
+
+    def status_reader(self) -> StatusReader:
+        """Return what reads `status` again and again, and looks at places and waiting files less often."""
+        return StatusReader(lambda known: self.status(known=known), pipeline=self.settings.pipeline)
+
+    @contextmanager
+    def metrics_served(self) -> Iterator[str | None]:
+        """Serve metrics and health while the body runs, where `metrics` of the settings says. Yields the URL; None without it.
+
+        `penstock run` does so around everything, before Spark starts. Raises DependencyMissing, Usage, Failed (address in use).
+        """
+        given = self.settings.metrics
+        if given is None:
+            yield None
+            return
+        (host, port), tls = host_and_port(given.listen), given.tls
+        certificate, key = (None, None) if tls is None else (Path(tls.certificate_file), Path(tls.key_file))
+        where = Listening(host=host, port=port, token=given.token, certificate=certificate, key=key)
+        with answering(where, [self.status_reader()]) as url:
+            yield url
 
     def history(self, *, batch_id: int | None = None, limit: int | None = None) -> Sequence[HistoryRow]:
         """Return the ledger's entries, newest first: at most `limit`, and with `batch_id` only the decisions of that batch."""

@@ -13,6 +13,7 @@ from penstock.core.model import Guarantee
 from penstock.spec.combinations import mode_complaints, own_output_complaints, place_complaints
 from penstock.spec.complaint import Complaint, complaint_error, complaints_error
 from penstock.spec.kafka import Kafka
+from penstock.spec.listening import MetricsEndpoint
 from penstock.spec.location import (
     Checkpoint,
     LedgerPlace,
@@ -33,7 +34,7 @@ from penstock.spec.sql import SQL
 
 _ORDER = (
     "pipeline", "home", "guarantee", "spark", "receive", "sources", "transform", "sinks", "quarantine",
-    "output_mode", "trigger", "checkpoint", "ledger", "spool", "publish_behind", "retry_timeout",
+    "output_mode", "trigger", "checkpoint", "ledger", "spool", "publish_behind", "retry_timeout", "metrics",
 )  # fmt: skip
 OutputMode = Literal["append", "update", "complete"]
 _Place: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
@@ -211,6 +212,9 @@ class PipelineSettings(DeliverySettings):
         default_factory=lambda: Trigger(processing_time=0),
         description="When the next batch starts; left out, as soon as the last is done.",
     )
+    metrics: MetricsEndpoint | None = Field(
+        default=None, description="Where `run` serves metrics and health of the pipeline while it runs; left out, nowhere."
+    )
 
     if TYPE_CHECKING:
 
@@ -233,6 +237,7 @@ class PipelineSettings(DeliverySettings):
             spool: _Place = ...,
             publish_behind: bool = False,
             retry_timeout: int | str = "1m",
+            metrics: MetricsEndpoint | Mapping[str, Any] | None = None,
         ) -> None: ...
 
     @property

@@ -8,36 +8,13 @@ from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 from typing_extensions import Self
 
 from penstock.spec.complaint import Complaint, complaint_error, complaints_error
+from penstock.spec.listening import Listen, ServerTls
 from penstock.spec.place import Directory, FilePath
 from penstock.spec.scalar import Duration, Size
 from penstock.spec.settings import Settings
-from penstock.support.listening import host_and_port
 from penstock.support.secret import Secret, remember
 
 _MB = 1_000_000
-
-
-def _listen(value: str) -> str:
-    try:
-        host_and_port(value)
-    except ValueError:
-        raise complaint_error("should be HOST:PORT", remedy="Write 127.0.0.1:8080, or 0.0.0.0:8080 for every address.") from None
-    return value
-
-
-Listen = Annotated[str, AfterValidator(_listen), WithJsonSchema({"type": "string", "examples": ["127.0.0.1:8080"]})]
-"""An address and a port; port 0 takes a free one."""
-
-
-class ServerTls(Settings):
-    """The certificate that clients see."""
-
-    certificate_file: FilePath = Field(description="PEM file with the certificate, and those between it and its authority.")
-    key_file: FilePath = Field(description="PEM file with its key, without a password.")
-
-    if TYPE_CHECKING:
-
-        def __init__(self, *, certificate_file: str | PathLike[str], key_file: str | PathLike[str]) -> None: ...
 
 
 class _Server(Settings):
