@@ -137,6 +137,7 @@ def test_a_run_on_a_terminal_ends_with_its_totals(capsys: pytest.CaptureFixture[
     shown = Terminal("flights")
     with shown:
         assert "starting Spark" in printed(shown._now())[0]
+        shown.serving("http://127.0.0.1:9464")
         shown.started()
         assert "running  0 batches" in printed(shown._now())[0]
         shown.batch(batch())
@@ -145,6 +146,7 @@ def test_a_run_on_a_terminal_ends_with_its_totals(capsys: pytest.CaptureFixture[
         assert "stopping after the current batch" in printed(shown._now())[0]
         shown.end(RunSummary(pipeline="flights", sinks={LAKE: SinkProgress()}).plus(batch()))
     out = capsys.readouterr().out
+    assert "metrics at http://127.0.0.1:9464/metrics" in out
     assert "batch    7" in out
     assert "stopped after 1 batch with 1,500 rows" in out
 
