@@ -50,4 +50,4 @@ def test_code_that_was_sent_without_being_installed_names_the_extra(monkeypatch:
         raise PackageNotFoundError(name)
 
     monkeypatch.setattr("penstock.support.extras.requires", requires)
-    assert install_command("kafka") == "pip install 'penstock[kafka]'"
+    assert install_command("kafka") == "pip install 'penstock[kafka]', from Penstock's wheel"

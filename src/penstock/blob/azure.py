@@ -243,7 +243,7 @@ def _credential(host: str, options: Mapping[str, str]) -> Any:
     except ImportError as cause:
         raise DependencyMissing(
             f"{host} has neither account_key, sas_token nor connection_string, and azure-identity is not installed.",
-            remedy=f"Give one of the options, or install it on the driver and on every executor: {install_command('azure')}.",
+            remedy=f"Give one of the options, or install it on the driver and on every executor: {install_command('azure')}",
         ) from cause
     return DefaultAzureCredential()
 

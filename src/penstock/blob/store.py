@@ -280,6 +280,6 @@ def open_store(url: str, *, options: Mapping[str, Any] | None = None) -> BlobSto
     except ImportError as cause:
         raise DependencyMissing(
             f"{place} needs the package {cause.name}, which is not installed.",
-            remedy=f"Install it on the driver and on every executor: {install_command(extra)}.",
+            remedy=f"Install it on the driver and on every executor: {install_command(extra)}",
         ) from cause
     return kind.at(place, {name: str(value) for name, value in (options or {}).items()})

@@ -27,7 +27,7 @@ _IDENTITY = frozenset({"ledger", "checkpoint", "delivered offsets"})
 
 
 def check(*, context: typer.Context, file: File, overrides: Overrides = None, as_json: Json = False) -> None:
-    """Print what is guaranteed for every source, operator and sink, why, and what is wrong; nothing is run or changed.
+    """Print what is guaranteed for every source, operator and sink, why, and what is wrong; no batch is run.
 
     Exit code 3 if a guarantee is too weak, or ledger, checkpoint or delivered offsets do not fit; 1 if anything else is wrong.
     """

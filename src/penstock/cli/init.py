@@ -99,5 +99,5 @@ def init(
     ] = Template.FILES,
     as_json: Json = False,
 ) -> None:
-    """Make a project that runs: pipeline file, sample data, Makefile, container and Kubernetes recipes."""
+    """Make a project that runs: pipeline file, a generator of sample data, Makefile, container and Kubernetes recipes."""
     show(make_project(directory, template), as_json=as_json, text=_text)

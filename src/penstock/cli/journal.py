@@ -57,8 +57,11 @@ def readers(*, directory: Directory, forget: Forgotten = None, yes: Yes = False,
     found = readers_of(storage, home)
     if forget is not None:
         if forget not in {each.reader for each in found}:
-            names = ", ".join(each.reader for each in found) or "none"
-            raise Usage(f"The journal has no reader {forget!r}, it has {names}.", remedy="Name one of these.")
+            names = ", ".join(each.reader for each in found)
+            raise Usage(
+                f"The journal has no reader {forget!r}.",
+                remedy=f"It has {names}: name one of these." if names else "No reader is registered, so there is none to forget.",
+            )
         if not yes:
             show(found, as_json=as_json, text=lambda _: f"Would forget {forget}. Nothing was changed. Do it with --yes.")
             return

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.observe.status_reader import StatusReader
 
 DEFAULT = "127.0.0.1:9464"
+_MAKE_ONE = "Write one, such as: openssl rand -hex 32 > {}"
 
 
 def metrics(
@@ -110,11 +111,11 @@ def _token(path: Path) -> str:
     try:
         token = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as cause:
-        raise Usage(f"The token cannot be read from {path}: {cause}.", remedy="Give a text file with the token in it.") from cause
+        raise Usage(f"The token cannot be read from {path}: {cause}.", remedy=_MAKE_ONE.format(path)) from cause
     if not token.isascii() or not token.isprintable() or not token or " " in token:
         raise Usage(
             f"{path} holds no token: one word of ASCII characters is expected.",
-            remedy=f"Write one, such as: openssl rand -hex 32 > {path}",
+            remedy=_MAKE_ONE.format(path),
         )
     return token
 

@@ -56,5 +56,5 @@ def _installed_by(extra: str, database: str) -> Iterator[None]:
     except ImportError as cause:
         raise DependencyMissing(
             f"A ledger in {database} needs the package {cause.name}, which is not installed.",
-            remedy=f"Install it on the driver: {install_command(extra)}.",
+            remedy=f"Install it on the driver: {install_command(extra)}",
         ) from cause

@@ -39,7 +39,7 @@ def listen(listening: Listening, readers: Sequence[StatusReader]) -> "WSGIServer
     except ImportError as missing:
         raise DependencyMissing(
             "Metrics are served with the client library of Prometheus, which is not installed.",
-            remedy=f"Install it: {install_command('metrics')}.",
+            remedy=f"Install it: {install_command('metrics')}",
         ) from missing
     return server_of(listening, readers)
 

@@ -39,7 +39,9 @@ class Look:
     @property
     def text(self) -> str:
         """What was found, in a sentence."""
-        return self.error or ("" if self.status is None else self.status.text)
+        if self.status is None:
+            return self.error or ""
+        return " ".join([self.status.text, *(place.trouble for place in self.status.places if place.trouble is not None)])
 
 
 def looks(readers: Sequence[StatusReader]) -> list[Look]:

@@ -1,6 +1,7 @@
 """Runs a receiver: its journal, its listeners, and their end, at which nothing that was read is left without an answer."""
 
 import asyncio
+import logging
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +19,7 @@ from penstock.spec.receive import HttpListener, MqttSubscription, Receive
 from penstock.support.extras import install_command
 from penstock.support.filesystem_errors import problem_of
 
+_log = logging.getLogger(__name__)
 _LOOK_S = 0.2
 _US_PER_MS = 1_000
 
@@ -84,6 +86,9 @@ async def _serve(settings: Receive, writer: GroupWriter, ready: Callable[[Mappin
         **({} if settings.syslog_udp is None else {"syslog_udp": SyslogUdpReceiver(settings.syslog_udp, writer)}),
         **({} if settings.mqtt is None else {"mqtt": _mqtt(settings.mqtt, writer)}),
     }
+    for name, given in (("http", settings.http), ("tcp", settings.tcp)):
+        if given is not None and given.is_open_to_the_network:
+            _log.warning("receive.%s listens on %s without a token: everyone who reaches it can write.", name, given.listen)
     try:
         ready({name: await _started(name, listener) for name, listener in listeners.items()})
         while not wanted.is_set() and writer.failure is None:
@@ -127,5 +132,5 @@ def _needs(listener: str, *, package: str, extra: str) -> Iterator[None]:
     except ImportError as cause:
         raise DependencyMissing(
             f"{listener} needs the package {package}, which is not installed.",
-            remedy=f"Install it: {install_command(extra)}.",
+            remedy=f"Install it: {install_command(extra)}",
         ) from cause

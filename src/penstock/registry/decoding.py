@@ -48,7 +48,7 @@ def _protobuf(schema: Registered, *, subject: str) -> Reader:
     except ImportError as cause:
         raise DependencyMissing(
             f"Values of Protobuf are decoded with the package {cause.name}, which is not installed.",
-            remedy=f"Install it on the driver and on every executor: {install_command('protobuf')}.",
+            remedy=f"Install it on the driver and on every executor: {install_command('protobuf')}",
         ) from cause
     return ProtobufReader(schema, subject=subject)
 

@@ -121,7 +121,7 @@ def checkpoint_of(plan: DeliveryPlan) -> SparkCheckpoint:
 
 def sinks_of(plan: DeliveryPlan) -> tuple[Sink, ...]:
     """Return the pipeline's sinks in the order of the file, the quarantine last. Nothing is connected or written yet."""
-    given = tuple(_built(SinkName(name), each, plan) for name, each in plan.settings.sinks.items())
+    given = tuple(sink_of(SinkName(name), plan) for name in plan.settings.sinks)
     quarantine = quarantine_of(plan)
     return given if quarantine is None else (*given, quarantine)
 
@@ -131,13 +131,15 @@ def selections_of(settings: DeliverySettings) -> Mapping[SinkName, TakesRows]:
     return {SinkName(name): sink for name, sink in settings.sinks.items() if not sink.takes_all}
 
 
-def _built(name: SinkName, settings: Any, plan: DeliveryPlan) -> Sink:
+def sink_of(name: SinkName, plan: DeliveryPlan) -> Sink:
+    """Return one sink of the file. Nothing is connected or written yet. Raises DependencyMissing if its package is."""
+    settings: Any = plan.settings.sinks[name]
     try:
         return _BUILDERS[type(settings)](name, settings, plan)
     except ImportError as cause:
         raise DependencyMissing(
             f"Sink {name!r} needs the package {cause.name}, which is not installed.",
-            remedy=f"Install it on the driver: {install_command(settings.type)}.",
+            remedy=f"Install it on the driver: {install_command(settings.type)}",
         ) from cause
 
 

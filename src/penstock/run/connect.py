@@ -103,7 +103,7 @@ def connect_session(conf: Mapping[str, str], packages: Sequence[str]) -> SparkSe
         reason = str(missing).splitlines()[0].rstrip(".")
         raise DependencyMissing(
             f"Spark Connect needs packages that are not installed here: {reason}.",
-            remedy=f"Install them: {install_command('connect')}.",
+            remedy=f"Install them: {install_command('connect')}",
         ) from missing
     except PySparkException as error:
         raise Failed(

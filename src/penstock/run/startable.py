@@ -2,15 +2,17 @@
 
 import os
 from contextlib import closing
+from importlib.util import find_spec
 
 from penstock.core.guarantee import too_weak
 from penstock.core.model import Guarantee
-from penstock.errors import Refused
+from penstock.errors import DependencyMissing, Refused
 from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of, sinks_of
 from penstock.run.continuation import require_continuation
 from penstock.source.guarantee import source_claims
 from penstock.source.input_path import require_any, require_paths
 from penstock.spec.pipeline import PipelineSettings, without_ledger
+from penstock.support.extras import install_command
 
 _SPARK_IS_SET_UP = ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT", "SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
 """Environment variables by which Spark can be elsewhere, or have another default file system than this machine's."""
@@ -19,11 +21,15 @@ _DEFAULT_FILES = ("spark.hadoop.fs.defaultFS", "spark.hadoop.fs.default.name")
 
 
 def require_parts(settings: PipelineSettings, plan: DeliveryPlan) -> None:
-    """Raise Usage without sources and for an input directory that is not there, DependencyMissing for a sink's missing package.
+    """Raise Usage without sources or for an input directory that is not there, DependencyMissing without PySpark or for a sink.
 
     Directories are looked at where Spark will see the same: not at a server of Spark Connect, or with a default file system.
     """
     require_any(settings.sources)
+    if find_spec("pyspark") is None:
+        raise DependencyMissing(
+            "A pipeline runs on PySpark, which is not installed.", remedy=f"Install it: {install_command('spark')}"
+        )
     for sink in sinks_of(plan):
         sink.close()
     if not any(name in os.environ for name in _SPARK_IS_SET_UP) and not any(key in settings.spark.conf for key in _DEFAULT_FILES):

@@ -4,16 +4,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from threading import Thread
 
 from penstock.commit.publication import continued_decision, decision_in
+from penstock.core.bad_record import NAME as QUARANTINE
 from penstock.core.high_water_mark import HighWaterMark
 from penstock.core.model import Finding, PipelineName, Position, SinkName, Summary
 from penstock.errors import PenstockError, Refused
 from penstock.observe.last_error import last_error
 from penstock.observe.status import PlaceState, Status, status
 from penstock.protocols import HasMarker, Ledger, Sink
-from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of, sinks_of
+from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of, quarantine_of, sink_of
 from penstock.run.continuation import position_of
 from penstock.run.kafka_input import known_topics
 from penstock.run.ledger_match import Place, ledger_mismatch, published_rows, require_marker_not_older
@@ -164,18 +166,32 @@ def places_of(plan: DeliveryPlan, ledger: Ledger, *, within_s: float = LOOK_S) -
     """
     if all(isinstance(sink, Memory | Console) for sink in plan.settings.sinks.values()):
         return ()
-    try:
-        sinks = [sink for sink in sinks_of(plan) if isinstance(sink, HasMarker)]
-    except PenstockError as error:  # such as a client library that is not installed on this machine
-        names = map(SinkName, plan.settings.sinks)
-        return tuple(PlaceState(sink=name, account=None, state="unreachable", trouble=scrub(str(error))) for name in names)
+    sinks, not_made = _with_markers(plan)
     rows = published_rows(ledger, sinks)
     found = _marks(sinks, plan.pipeline, within_s=within_s)
     places = [(sink.name, account) for sink in sinks for account in sink.accounts]
-    return tuple(
+    states = (
         _state(place, found[place], ledger, rows.get(place, 0)) if place in found else _silent(place, within_s)
         for place in places
     )
+    return (*states, *not_made)
+
+
+def _with_markers(plan: DeliveryPlan) -> tuple[Sequence[Sink], Sequence[PlaceState]]:
+    """Return the sinks that have markers, and the states of those whose package is not installed on this machine."""
+    makers: dict[SinkName, Callable[[], Sink | None]] = {
+        name: partial(sink_of, name, plan) for name in map(SinkName, plan.settings.sinks)
+    }
+    makers[QUARANTINE] = partial(quarantine_of, plan)
+    sinks, not_made = list[Sink](), list[PlaceState]()
+    for name, make in makers.items():
+        try:
+            sink = make()
+        except PenstockError as error:
+            not_made.append(PlaceState(sink=name, account=None, state="unreachable", trouble=scrub(str(error))))
+        else:
+            sinks += [] if sink is None else [sink]
+    return [sink for sink in sinks if isinstance(sink, HasMarker)], not_made
 
 
 def _marks(sinks: Sequence[Sink], pipeline: PipelineName, *, within_s: float) -> _Answers:

@@ -38,7 +38,7 @@ def open_python_source(
         if lacks_penstock(str(error)):
             raise DependencyMissing(
                 f"Source {name!r} {is_read}, and Penstock is not installed where Spark's driver runs.",
-                remedy=f"Install it there and on every executor: pip install {package}.",
+                remedy=f"Install it there and on every executor: pip install {package}",
             ) from error
         raise
     return frame

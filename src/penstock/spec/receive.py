@@ -12,6 +12,7 @@ from penstock.spec.listening import Listen, ServerTls
 from penstock.spec.place import Directory, FilePath
 from penstock.spec.scalar import Duration, Size
 from penstock.spec.settings import Settings
+from penstock.support.listening import host_and_port, is_loopback
 from penstock.support.secret import Secret, remember
 
 _MB = 1_000_000
@@ -30,6 +31,11 @@ class _Server(Settings):
 
 class _Listener(_Server):
     token: str | None = Field(default=None, min_length=1, description="What clients must show, as `${VARIABLE}`.")
+
+    @property
+    def is_open_to_the_network(self) -> bool:
+        """Whether others than those of this machine can write without showing who they are."""
+        return self.token is None and not is_loopback(host_and_port(self.listen)[0])
 
     @model_validator(mode="after")
     def _secrets_are_remembered(self) -> Self:
@@ -66,6 +72,10 @@ class HttpListener(_Listener):
             max_body: int | str = ...,
             body_timeout: int | str = ...,
         ) -> None: ...
+
+    @property
+    def is_open_to_the_network(self) -> bool:
+        return self.user is None and super().is_open_to_the_network
 
     @model_validator(mode="after")
     def _whole_login(self) -> Self:

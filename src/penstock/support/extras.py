@@ -14,10 +14,10 @@ def install_command(extra: str) -> str:
     It names them and not Penstock: so it works on every machine, whether Penstock came from a package index, a wheel or a clone.
     """
     try:
-        needed = sorted(set(_packages(extra, requires("penstock") or [])))
+        requirements = requires("penstock") or []
     except PackageNotFoundError:  # its code was sent to this executor without being installed
-        needed = []
-    return f"pip install {' '.join(map(repr, needed or [f'penstock[{extra}]']))}"
+        return f"pip install 'penstock[{extra}]', from Penstock's wheel"
+    return f"pip install {' '.join(map(repr, sorted(set(_packages(extra, requirements)))))}"
 
 
 def _packages(extra: str, requirements: list[str]) -> Iterator[str]:

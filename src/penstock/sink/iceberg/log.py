@@ -384,7 +384,7 @@ def require_known_library() -> None:
     if missing:
         raise Failed(
             f"pyiceberg {pyiceberg.__version__} has no {', '.join(missing)}, by which a batch is committed exactly once.",
-            remedy=f"Install pyiceberg 0.12: {install_command('iceberg')}.",
+            remedy=f"Install pyiceberg 0.12: {install_command('iceberg')}",
         )
 
 

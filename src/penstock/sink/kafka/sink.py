@@ -135,7 +135,7 @@ class KafkaSink(SpooledSink):
         if self._wanted.keyed:
             publish = f"records with the header {HEADER}, then the marker, {where}; after a crash a record may come again"
         return {
-            "stage": f"inline in the decision up to {limit} bytes a task, else Arrow files in {self._spool.root.url}",
+            "stage": f"in the ledger's entry up to {limit} bytes a task, else Arrow files in {self._spool.root.url}",
             "publish": publish,
         }
 

@@ -33,7 +33,7 @@ class KeyedLakeSink(LakeSink):
         key, limit = ", ".join(self._mode.key), self._rows.inline_limit_bytes
         newest = "" if self._mode.sequence_by is None else f", the newest by {self._mode.sequence_by}"
         return {
-            "stage": f"inline in the decision up to {limit} bytes a task, else Arrow files in {self._rows.root.url}",
+            "stage": f"in the ledger's entry up to {limit} bytes a task, else Arrow files in {self._rows.root.url}",
             "publish": f"files with rows ({how} by {key}{newest}) are rewritten; then one commit to the "
             f"{self._log.title}: files and marker",
             **self._rounds(),

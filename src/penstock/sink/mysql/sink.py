@@ -51,7 +51,7 @@ class MysqlSink(ServedSink[Connection, TableSchema]):
         return (
             "one transaction on one connection: LOAD DATA LOCAL, or INSERT where the server has local_infile off, "
             f"through a temporary table unless LOAD appends, {rows} table {self._target.table} of {self._database.place}; "
-            "the ledger's own if it has the same URL"
+            "that of the ledger if it has the same URL"
         )
 
     def _existing_table(self, connection: Connection) -> tuple[str, bool] | None:

@@ -50,7 +50,7 @@ class PostgresSink(ServedSink[Connection, TableSchema]):
         return (
             "one transaction on one connection: binary COPY, through a temporary table if there is a key or a column has "
             f"another type, {rows} "
-            f"table {self._target.table} of {self._database.place}; the ledger's own if it has the same URL"
+            f"table {self._target.table} of {self._database.place}; that of the ledger if it has the same URL"
         )
 
     # --- PostgreSQL's way of preparing: all of it in one transaction

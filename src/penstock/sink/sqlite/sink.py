@@ -54,7 +54,7 @@ class SqliteSink(FileSink[sqlite3.Connection, TableSchema]):
 
     def _described(self, rows: str) -> str:
         table = f"table {self._target.table} of {self._database.path}"
-        return f"one transaction: {rows} {table}; the ledger's own if it is in the same file"
+        return f"one transaction: {rows} {table}; that of the ledger if it is in the same file"
 
     def _existing_table(self, connection: sqlite3.Connection) -> tuple[str, bool] | None:
         found = super()._existing_table(connection)

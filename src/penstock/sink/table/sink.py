@@ -125,7 +125,7 @@ class TableSink(SpooledSink):
             how = f"{MERGE} by {len(self._target.merge.statements)} of your own statements"
         limit = self._spool.inline_limit_bytes
         return {
-            "stage": f"inline in the decision up to {limit} bytes a task, else Arrow files in {self._spool.root.url}",
+            "stage": f"in the ledger's entry up to {limit} bytes a task, else Arrow files in {self._spool.root.url}",
             "publish": self._described(f"rows ({how}) and marker into"),
         }
 

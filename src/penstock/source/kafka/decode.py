@@ -57,7 +57,7 @@ def coded_columns(settings: ByRegistry, topic: str | None, *, who: str) -> "tupl
     except ImportError as cause:
         raise DependencyMissing(
             f"{who} with the package {cause.name}, which is not installed.",
-            remedy=f"Install it on the driver and on every executor: {install_command('registry')}.",
+            remedy=f"Install it on the driver and on every executor: {install_command('registry')}",
         ) from cause
     if settings.registry is None:
         return ()

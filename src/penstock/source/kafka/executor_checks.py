@@ -61,6 +61,6 @@ class ClientCheck:
         try:
             import confluent_kafka  # noqa: PLC0415 - whether that works is the question
         except ImportError as missing:
-            message = f"{missing}: Penstock's own reader needs confluent-kafka on every executor: {install_command('kafka')}."
+            message = f"{missing}: Penstock's own reader needs confluent-kafka on every executor: {install_command('kafka')}"
             return [Finding(subject="Kafka's client", ok=False, message=message)]
         return [Finding(subject="Kafka's client", ok=True, message=f"confluent-kafka {confluent_kafka.__version__}")]

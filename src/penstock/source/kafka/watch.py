@@ -113,6 +113,6 @@ def brokers_of(name: SourceName, source: Source) -> "Broker":
     except ImportError as cause:
         raise DependencyMissing(
             f"Source {name!r} reads Kafka, and Penstock looks at it with the package confluent-kafka, which is not installed.",
-            remedy=f"Install it on the driver: {install_command('kafka')}.",
+            remedy=f"Install it on the driver: {install_command('kafka')}",
         ) from cause
     return Broker(name, client_options(name, source))

@@ -12,7 +12,7 @@ def main() -> int:
     if find_spec("greenlet") is None:
         missing = DependencyMissing(
             "The simulator needs the package greenlet, which is not installed.",
-            remedy=f"Install it: {install_command('testing')}.",
+            remedy=f"Install it: {install_command('testing')}",
         )
         sys.stderr.write(f"{missing}\n")
         return missing.exit_code

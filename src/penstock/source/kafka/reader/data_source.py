@@ -80,5 +80,5 @@ def _connect(settings: ReaderSettings) -> "Broker":
 def _no_client(cause: ImportError) -> DependencyMissing:
     return DependencyMissing(
         f"Penstock's own reader of Kafka needs the package confluent-kafka, which is not installed there: {cause}.",
-        remedy=f"Install it on the driver and on every executor: {install_command('kafka')}.",
+        remedy=f"Install it on the driver and on every executor: {install_command('kafka')}",
     )
