@@ -47,7 +47,7 @@ def test_the_pipeline_file_from_kafka_is_valid(tmp_path: Path) -> None:
     sales = settings.sinks["sales"]
     assert isinstance(sales, Delta)
     assert (sales.directory, sales.write) == (tmp_path / "shop" / "tables" / "sales", "upsert")
-    assert "penstock[spark,java,kafka,delta,metrics]" in (tmp_path / "shop" / "Dockerfile").read_text()
+    assert "[spark,java,kafka,delta,metrics]" in (tmp_path / "shop" / "Dockerfile").read_text()
 
 
 @pytest.mark.parametrize("template", INTO_ACCOUNTS)

@@ -110,8 +110,8 @@ def _path(*, stateful: bool) -> str:
     if stateful:
         return "tasks stage every batch (the query keeps state)"
     return (
-        f"a batch after a small one (at most {DRIVER_ROWS:,} rows and {DRIVER_BYTES >> 20} MiB) is staged by the driver, which saves "
-        "starting Python workers; the others, and the first, by tasks"
+        f"a batch after a small one (at most {DRIVER_ROWS:,} rows and {DRIVER_BYTES >> 20} MiB) is staged by the driver, which "
+        "saves starting Python workers; the others, and the first, by tasks"
     )
 
 
