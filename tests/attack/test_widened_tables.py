@@ -309,6 +309,18 @@ def test_a_column_that_has_more_than_its_type_is_left_to_a_person(widening, kind
     assert table.verify().ok
 
 
+@pytest.mark.parametrize("kind", ["mysql"], indirect=True)
+@pytest.mark.parametrize("has", ["COMMENT 'do not lose'", "CHECK (n < 1000)", "INVISIBLE"])
+def test_what_modify_would_drop_is_left_to_a_person(widening, has):
+    table = widening("integer")
+    table.deliver((1, "a", 7))
+    table.alter(f"MODIFY n int {has}")
+    table.columns["n"] = "long"
+    with pytest.raises(Refused, match=r"Column 'n' of table .* is int, which is too narrow .* a comment or a CHECK"):
+        table.start()
+    assert has.partition(" ")[0] in table.bench.rig.sql(f"SHOW CREATE TABLE {table.name}")[0][1]
+
+
 @pytest.mark.parametrize("kind", ALTERED, indirect=True)
 def test_a_column_of_the_key_is_left_to_a_person(widening):
     table = widening("integer", write="upsert", key=["n"])

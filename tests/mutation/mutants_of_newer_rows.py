@@ -82,13 +82,29 @@ MUTANTS_OF_NEWER_ROWS = (
             file=f"src/penstock/sink/{kind}/table_schema.py",
             find=find,
             replace=replace,
-            tests=(f"{SERVED}::test_texts_are_newer_by_their_code_points_whatever_the_collation[{kind}]",),
+            tests=(f"{SERVED}::test_texts_are_newer_by_their_code_points_whatever_the_collation[{kind}-{collation}]",),
         )
-        for kind, find, replace in (
-            ("duckdb", '"encode({})"', '"{}"'),
-            ("mysql", 'text_order = "{}"', 'text_order = "{} COLLATE utf8mb4_general_ci"'),
-            ("postgres", """'{}::text COLLATE "C"'""", '"{}"'),
+        for kind, collation, find, replace in (
+            ("duckdb", "NOCASE", '"encode({})"', '"{}"'),
+            ("mysql", "utf8mb4_general_ci", '"CAST({} AS BINARY)"', '"{} COLLATE utf8mb4_general_ci"'),
+            ("postgres", "en-x-icu", """'{}::text COLLATE "C"'""", '"{}"'),
         )
+    ),
+    Mutant(
+        bug=22,
+        name="mysql-takes-texts-of-which-a-sort-compares-a-part",
+        file="src/penstock/sink/mysql/table_schema.py",
+        find="name: min(SORTED_BYTES, sizes.get(name, SORTED_BYTES))",
+        replace="name: sizes.get(name, 1 << 30)",
+        tests=(f"{SERVED}::test_a_text_of_which_a_sort_compares_only_a_part_is_refused[mysql]",),
+    ),
+    Mutant(
+        bug=17,
+        name="sqlite-counts-what-a-trigger-of-the-user-sets-as-replaced",
+        file=SQLITE,
+        find="AFTER UPDATE OF {self._list(self.columns)} ON",
+        replace="AFTER UPDATE ON",
+        tests=(f"{WRITES}::test_a_trigger_of_the_user_that_sets_another_column_does_not_count[INSERT]",),
     ),
     Mutant(
         bug=22,

@@ -120,6 +120,23 @@ def test_keys_differ_by_case_whatever_the_column_thinks_of_it(existing):
     assert table.verify(sink).ok
 
 
+@pytest.mark.parametrize("when", ["UPDATE OF name", "INSERT"])
+def test_a_trigger_of_the_user_that_sets_another_column_does_not_count(existing, when):
+    """It would count a row as replaced that was written once."""
+    table = existing(
+        "CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT, touched TEXT)",
+        f"CREATE TRIGGER touch AFTER {when} ON t BEGIN UPDATE t SET touched = NEW.name WHERE id = NEW.id; END",
+        write="upsert",
+        key=["id"],
+    )
+    sink = table.sink()
+    table.put(sink, [(1, "a"), (2, "b")], batch_id=0)
+    table.put(sink, [(2, "B"), (3, "c")], batch_id=1)
+    assert Counter(table.sql("SELECT id, name FROM t")) == Counter([(1, "a"), (2, "B"), (3, "c")])
+    assert table.sql("SELECT rows_after FROM penstock_marker") == [(3,)]
+    assert table.verify(sink).ok
+
+
 @pytest.mark.parametrize("what", ["REPLACE", "IGNORE"])
 def test_a_table_that_would_drop_rows_at_a_conflict_does_not(existing, what):
     table = existing(f"CREATE TABLE t (id INTEGER UNIQUE ON CONFLICT {what}, name TEXT)")

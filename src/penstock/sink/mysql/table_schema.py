@@ -19,11 +19,11 @@ from penstock.sink.mysql.storage import KEY_TYPES, STORAGES, most_bytes, most_ch
 from penstock.sink.table.columns import Alter, CatalogTable, Lengths, TableColumn
 from penstock.sink.table.served import ServedTables
 from penstock.sink.table.target import Target, not_a_table
-from penstock.sql.mysql.catalog import ENGINE, kind_of, uniques_of
+from penstock.sql.mysql.catalog import ENGINE, has_more_than_type, kind_of, uniques_of
 from penstock.sql.mysql.connection import CHARSET, Connection
 from penstock.sql.mysql.errors import DENIED, code_of, reason_of
 from penstock.sql.mysql.server import Server
-from penstock.sql.mysql.statements import quoted, require_name, require_table_name
+from penstock.sql.mysql.statements import SORTED_BYTES, quoted, require_name, require_table_name
 
 _ALTER = Alter(
     nullable="ALTER TABLE {table} MODIFY {column} {declared} NULL",
@@ -101,7 +101,7 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
     storages = STORAGES
     key_types = KEY_TYPES
     collated = ("varchar",)
-    text_order = "{}"  # a staged column has the exact collation, which as a binary one wins over that of the table's
+    text_order = "CAST({} AS BINARY)"  # bytes of UTF-8 have the order of code points; two binary collations do not compare
     unit = "characters"
     require_name, fold = staticmethod(require_name), staticmethod(str.lower)
     length_of, measure = staticmethod(most_characters), staticmethod(pc.utf8_length)
@@ -155,14 +155,35 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
             table=target.table,
             required=frozenset() if tried else table_schema.required | filled,
             characters=checked.sizes(most_characters),
-            octets=checked.sizes(most_bytes),
+            octets=_octets(checked, target),
             since_1970=frozenset(name for name, column in checked.by_name.items() if column.declared.startswith("timestamp")),
             max_value_bytes=connection.server.max_packet,
             max_insert_bytes=connection.server.max_insert_bytes,
         )
 
+    def wider_columns(
+        self, connection: Connection, table_schema: TableSchema, rows: "pa.Schema", filled: "pa.Schema", target: Target
+    ) -> Mapping[str, str]:
+        """Do as the base class. Raise Refused where a column has more than its type: MODIFY would drop that."""
+        found = super().wider_columns(connection, table_schema, rows, filled, target)
+        for name in found:
+            if has_more_than_type(connection, target.table, name):
+                column = table_schema.by_name[name.lower()]
+                declared = self.storages.of(rows.field(name).type).declared(rows.field(name).type)
+                raise self.columns(target, decided=False).not_plain(column.name, column.declared, declared=declared)
+        return found
+
 
 TABLES = Tables()
+
+
+def _octets(table_schema: TableSchema, target: Target) -> Mapping[str, int]:
+    """Return the most bytes that columns take. Of a text by which rows of a key are sorted the server compares no more."""
+    sizes = table_schema.sizes(most_bytes)
+    if target.sequence_by is None:
+        return sizes
+    name = target.sequence_by.lower()
+    return {**sizes, name: min(SORTED_BYTES, sizes.get(name, SORTED_BYTES))}
 
 
 def _require_exact_key(table_schema: TableSchema, target: Target, server: Server) -> None:

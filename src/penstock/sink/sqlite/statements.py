@@ -114,9 +114,12 @@ class TableStatements(table_statements.TableStatements):
         return [f"CREATE TEMP TABLE {table} AS {empty}" for table in ("penstock_displaced", "penstock_outdated")]
 
     def note_replaced(self) -> str:
-        """Create a trigger of this connection that saves each row that an upsert replaces."""
+        """Create a trigger of this connection that saves each row that an upsert replaces, once.
+
+        It sets columns of the rows; a trigger of the user's may set others afterwards.
+        """
         return f"""
-            CREATE TEMP TRIGGER penstock_displacing AFTER UPDATE ON {self.name}
+            CREATE TEMP TRIGGER penstock_displacing AFTER UPDATE OF {self._list(self.columns)} ON {self.name}
             BEGIN INSERT INTO penstock_displaced SELECT {self._list(self.columns, "OLD")}; END
         """
 

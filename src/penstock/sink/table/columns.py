@@ -169,7 +169,7 @@ class Columns:
         change = self._run(self.alter.retype, column, declared, otherwise=f"as {declared}")
         return Refused(
             f"Column {column!r} of table {self.table!r} is {found}, which is too narrow for the rows. `schema_changes: widen` "
-            "alters only columns as Penstock makes them, without NOT NULL and without a default.",
+            "alters only columns as Penstock makes them: without NOT NULL, a default, a comment or a CHECK.",
             remedy=f"Cast the column in the transform; or {change}, with what the column has besides, and start again.",
         )
 

@@ -1,5 +1,6 @@
 """Kind, engine and unique indexes of a table, as the server's catalog describes them."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -10,6 +11,8 @@ from penstock.sql.mysql.connection import Connection
 
 ENGINE = "InnoDB"
 """The engine whose tables a transaction covers."""
+
+_TYPE_ALONE = re.compile(r"\w+(\([\d,]+\))?( unsigned)?( CHARACTER SET \w+)?( COLLATE \w+)?( NULL)?( DEFAULT NULL)?")
 
 
 def kind_of(connection: Connection, table: str) -> tuple[str, str] | None:
@@ -24,6 +27,14 @@ def kind_of(connection: Connection, table: str) -> tuple[str, str] | None:
 def uniques_of(connection: Connection, table: str) -> Mapping[str, frozenset[str]]:
     """Return the columns, in lower case, of each unique index by name. Indexes on prefixes or expressions are left out."""
     return _whole(connection.execute(sql.TABLE_UNIQUES, (table,)).fetchall())
+
+
+def has_more_than_type(connection: Connection, table: str, column: str) -> bool:
+    """Return whether the column's definition has more than a type, such as a comment, a CHECK or INVISIBLE; so if in doubt."""
+    _, created = connection.execute(f"SHOW CREATE TABLE {sql.quoted(table)}").fetchone()
+    begins = f"  {sql.quoted(column)} ".lower()
+    [line, *_] = [*(line for line in created.splitlines() if line.lower().startswith(begins)), ""]
+    return _TYPE_ALONE.fullmatch(line[len(begins) :].removesuffix(",")) is None
 
 
 def _whole(rows: Iterable[Sequence[Any]]) -> dict[str, frozenset[str]]:

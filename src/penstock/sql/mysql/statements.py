@@ -7,17 +7,22 @@ BEGIN_READ = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
 COMMIT = "COMMIT"
 ROLLBACK = "ROLLBACK"
 
-SESSION = """
+SORTED_BYTES = 4096
+"""How much of a text is compared for certain, by a sort and by a server that groups by sorting. Keys have at most 3072 bytes.
+
+The setting counts the length of a binary text, too, which some servers compare as a part of it.
+"""
+
+SESSION = f"""
 SET SESSION sql_mode = 'STRICT_ALL_TABLES,STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,\
 NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO',
     autocommit = 1, time_zone = '+00:00', completion_type = 'NO_CHAIN', unique_checks = 1, foreign_key_checks = 1,
     sql_safe_updates = 0, sql_select_limit = 18446744073709551615, sql_big_selects = 1, max_error_count = 64, sql_notes = 1,
-    max_sort_length = 4096
+    max_sort_length = {SORTED_BYTES + 64}
 """
 """Overrides settings of server, user and init_connect that would change values, rows or the moment of a commit.
 
-The client requests autocommit before `init_connect` runs. A server that groups by sorting treats texts as equal if they begin
-with the same `max_sort_length` bytes; keys have at most 3072.
+The client requests autocommit before `init_connect` runs.
 """
 
 NO_STATEMENT_TIMEOUT = {
