@@ -22,7 +22,11 @@ def receive(*, file: File, overrides: Overrides = None, as_json: Json = False) -
 
     settings = load(file, overrides or ()).receive
     if settings is None:
-        raise Usage(f"{file} has no `receive`.", remedy="Add receive: {journal: ./journal, http: {listen: 127.0.0.1:8080}}")
+        raise Usage(
+            f"{file} has no `receive`.",
+            remedy="Add a source with format: journal and path: ./journal, and "
+            "receive: {journal: ./journal, http: {listen: 127.0.0.1:8080}}",
+        )
     run(settings, ready=lambda listening: _ready(listening, as_json=as_json))
 
 
