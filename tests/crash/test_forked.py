@@ -149,5 +149,5 @@ def test_one_that_hangs_says_where(tmp_path: Path) -> None:
     process = Forked(["-c", program], cwd=tmp_path, env=environment({}), new_session=True)
     while not (tmp_path / "there").exists():
         threading.Event().wait(0.01)
-    with pytest.raises(AssertionError, match=r"(?s)did not end in 0 s:.*line 3 in hangs.*The shared Java process:\nnone"):
+    with pytest.raises(AssertionError, match=r"(?s)did not end in 0 s:.*line 3 in hangs.*The shared Java process:\n"):
         awaited(process, within_s=0.01)
