@@ -309,6 +309,28 @@ def test_a_column_that_has_more_than_its_type_is_left_to_a_person(widening, kind
     assert table.verify().ok
 
 
+@pytest.mark.parametrize(
+    ("kind", "depends", "take_away"),
+    [
+        ("postgres", "CREATE VIEW depends AS SELECT n FROM {}", "DROP VIEW depends"),
+        ("duckdb", "CREATE INDEX depends ON {} (n)", "DROP INDEX depends"),
+    ],
+    indirect=["kind"],
+)
+def test_what_depends_on_the_column_is_told_with_the_statement_that_failed(widening, depends, take_away):
+    table = widening("integer")
+    table.deliver((1, "a", 7))
+    table.bench.rig.sql(depends.format(table.name))
+    table.columns["n"] = "long"
+    with pytest.raises(Refused, match=r"too narrow, and `ALTER TABLE .* ALTER .*n.* TYPE .*` fails: .*depend.*") as refused:
+        table.start()
+    assert refused.value.remedy.startswith("Take away what depends on the column")
+    table.bench.rig.sql(take_away)
+    table.deliver((2, "b", 1 << 40))
+    assert table.content("id", "n") == Counter([(1, 7), (2, 1 << 40)])
+    assert table.verify().ok
+
+
 @pytest.mark.parametrize("kind", ["mysql"], indirect=True)
 @pytest.mark.parametrize("has", ["COMMENT 'do not lose'", "CHECK (n < 1000)", "INVISIBLE"])
 def test_what_modify_would_drop_is_left_to_a_person(widening, has):

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.core.faults import FaultPoint
 from penstock.core.model import PipelineName, Publication, Totals
-from penstock.errors import Refused
+from penstock.errors import Failed, PenstockError, Refused
 from penstock.sink.spool.writer import RowCheck
 from penstock.sink.table.columns import CatalogTable, as_code
 from penstock.sink.table.database_sink import DatabaseSink, TransactionalSink
@@ -300,18 +300,31 @@ class SqlSink(CatalogSink[C, T], TransactionalSink[C]):
         """Raise Refused for an existing table of Penstock's own that would lose or hide what is written into it."""
 
     def _alter(self, connection: C, statement: str) -> None:
-        """Run `statement`. Raise Refused where the role may not alter the table, other errors of the driver as they are."""
-        codes = self._codes
+        """Run `statement`. Raise Refused where role or table do not let it, the driver's error where another run was faster."""
         try:
             super()._alter(connection, statement)
         except self._database.errors as cause:
-            if codes.code_of(cause) not in codes.forbidden:
+            if self._codes.code_of(cause) in self._codes.made:
                 raise
-            raise Refused(
-                f"Table {self._target.table!r} lacks a column of the rows, or is too narrow, and the role cannot alter it: "
-                f"{codes.reason_of(cause)}.",
+            raise self._not_altered(cause, statement) from cause
+
+    def _not_altered(self, cause: Exception, statement: str) -> PenstockError:
+        lacks = f"Table {self._target.table!r} lacks a column of the rows, or is too narrow, and"
+        if self._codes.code_of(cause) in self._codes.forbidden:
+            return Refused(
+                f"{lacks} the role cannot alter it: {self._codes.reason_of(cause)}.",
                 remedy=f"Have the table's owner run {as_code(statement)}, and start again.",
-            ) from cause
+            )
+        try:
+            with self._database.translate_errors(Failed):
+                raise cause
+        except Failed as error:
+            return Refused(
+                f"{lacks} {as_code(statement)} fails: {error.message}",
+                remedy="Take away what depends on the column, run the statement and put it back, then start again.",
+            )
+        except PenstockError as error:
+            return error
 
     def _lacks_ledger_id(self, connection: C) -> bool:
         """Return whether an older Penstock created the table of markers, without the column `ledger_id`."""
