@@ -45,6 +45,10 @@ def test_every_remedy_names_an_extra() -> None:
     assert {"java", "kafka", "metrics"} <= set(NAMED)
 
 
+def test_without_such_an_extra_the_package_itself_is_named() -> None:
+    assert install_command("dbapi", package="oracledb") == "pip install 'oracledb'"
+
+
 def test_code_that_was_sent_without_being_installed_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     def requires(name: str) -> None:
         raise PackageNotFoundError(name)

@@ -139,7 +139,7 @@ def sink_of(name: SinkName, plan: DeliveryPlan) -> Sink:
     except ImportError as cause:
         raise DependencyMissing(
             f"Sink {name!r} needs the package {cause.name}, which is not installed.",
-            remedy=f"Install it on the driver: {install_command(settings.type)}",
+            remedy=f"Install it on the driver: {install_command(settings.type, package=cause.name)}",
         ) from cause
 
 
