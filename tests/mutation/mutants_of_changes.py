@@ -5,6 +5,7 @@ from tests.mutation.mutant import Mutant
 EVENT, READER = "src/penstock/registry/change_event.py", "src/penstock/registry/change_reader.py"
 TYPES, DECODING = "src/penstock/registry/semantic_type.py", "src/penstock/registry/decoding.py"
 OF_EVENTS, OF_TYPES = "tests/unit/test_change_events.py", "tests/unit/test_semantic_types.py"
+CONVERSION = "src/penstock/registry/column_conversion.py"
 OF_AVRO = "tests/unit/test_avro_change_events.py"
 
 MUTANTS_OF_CHANGES = (
@@ -68,16 +69,16 @@ MUTANTS_OF_CHANGES = (
         bug=43,
         name="a-number-without-a-unit-counts-microseconds",
         file=TYPES,
-        find='    unit = MICROS.get(semantic.name or "")\n',
-        replace='    unit = MICROS.get(semantic.name or "", Decimal(1))\n',
+        find='    unit = UNITS[0].get(semantic.name or "")\n',
+        replace='    unit = UNITS[0].get(semantic.name or "", 1000)\n',
         tests=(f"{OF_TYPES}::test_what_a_column_cannot_hold_is_no_value",),
     ),
     Mutant(
         bug=43,
         name="nanoseconds-are-cut-off",
         file=TYPES,
-        find="        if micros != micros.to_integral_value():\n",
-        replace="        if micros != micros:\n",
+        find="        if rest:\n",
+        replace="        if rest < 0:\n",
         tests=(f"{OF_TYPES}::test_what_a_column_cannot_hold_is_no_value",),
     ),
     Mutant(
@@ -99,9 +100,33 @@ MUTANTS_OF_CHANGES = (
     Mutant(
         bug=43,
         name="avro-is-read-by-what-its-columns-stand-for-now",
-        file=READER,
-        find="{**self._semantics, **written.semantics()}",
-        replace="{**written.semantics(), **self._semantics}",
+        file="src/penstock/registry/envelope_schema.py",
+        find="written.semantics[found[name]] if name in found else kind",
+        replace="kind",
         tests=(f"{OF_AVRO}::test_a_value_is_converted_by_what_it_stood_for_when_it_was_written",),
+    ),
+    Mutant(
+        bug=43,
+        name="avro-converts-a-value-before-it-is-known-what-it-stood-for",
+        file="src/penstock/registry/avro.py",
+        find='if key != "logicalType"}',
+        replace="if key}",
+        tests=(f"{OF_AVRO}::test_a_record_from_before_a_setting_changed_has_the_same_value",),
+    ),
+    Mutant(
+        bug=43,
+        name="older-records-leave-another-unit-of-time-in-a-column",
+        file=CONVERSION,
+        find="divmod(whole(value, place) * unit, other)",
+        replace="divmod(whole(value, place), 1)",
+        tests=(f"{OF_AVRO}::test_a_record_from_before_a_setting_changed_has_the_same_value",),
+    ),
+    Mutant(
+        bug=43,
+        name="older-values-are-converted-though-nothing-says-what-they-are-now",
+        file=CONVERSION,
+        find="if known(written, column) else _changed(written, column)",
+        replace="",
+        tests=(f"{OF_AVRO}::test_a_record_from_before_a_change_that_says_nothing_of_its_value_is_refused",),
     ),
 )

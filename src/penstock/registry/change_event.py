@@ -62,8 +62,10 @@ class ChangeEvent:
         return bool(self.change["op"] == _DELETE)
 
 
-def change_event(found: Mapping[str, Any]) -> ChangeEvent | None:
+def change_event(found: Any) -> ChangeEvent | None:
     """Return the change that a value describes, None for a heartbeat, which describes none. Raises Undecodable for all others."""
+    if not isinstance(found, dict):
+        raise Undecodable(f"it is no change event: it should be an object, found {type(found).__name__}")
     if "op" not in found or "source" not in found:
         _require_heartbeat(found)
         return None

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 from penstock.core.codec.document import refuse_constant
@@ -201,7 +202,7 @@ def _as_json(value: Any, place: str) -> str:
 
 def misfit(value: Any, expected: str, place: str) -> Misfit:
     """Return the error that `value` is not what was expected at its place."""
-    found = json.dumps(value, default=str)
+    found = str(value) if isinstance(value, Decimal) else json.dumps(value, default=str)
     shown = found if len(found) <= 60 else f"{found[:59]}…"
     return Misfit(f"{place or 'it'} should be {expected}, found {shown}")
 

@@ -28,19 +28,42 @@ TEXT: Final = "string"
 """Connect's type of texts, for a field without a name: a decimal that is written as text."""
 _GEOMETRY = "io.debezium.data.geometry."
 
-MICROS: Mapping[str, Decimal] = {
-    f"{_TIME}Timestamp": Decimal(1000),
-    f"{_TIME}MicroTimestamp": Decimal(1),
-    NANO_TIMESTAMP: Decimal("0.001"),
-    f"{_CONNECT}Timestamp": Decimal(1000),
+POINTS: Mapping[str, int] = {
+    f"{_TIME}Timestamp": 1_000_000,
+    f"{_TIME}MicroTimestamp": 1000,
+    NANO_TIMESTAMP: 1,
+    f"{_CONNECT}Timestamp": 1_000_000,
 }
-"""Microseconds in one unit of the types that count since 1970."""
-_DATES = frozenset({DATE, f"{_CONNECT}Date", f"{_TIME}IsoDate", "int32", TEXT, None})
+"""Nanoseconds in one unit of the types that count since 1970, and that a user can name."""
+_OF_AVRO: Mapping[str, int] = {
+    f"{zone}timestamp-{unit}s": nanos
+    for zone in ("", "local-")
+    for unit, nanos in (("milli", 1_000_000), ("micro", 1000), ("nano", 1))
+}
+"""The same for Avro's logical types, which count since 1970 where Connect's name is missing."""
+UNITS: tuple[Mapping[str, int], ...] = (
+    {**POINTS, **_OF_AVRO},
+    {
+        f"{_TIME}Time": 1_000_000,
+        f"{_TIME}MicroTime": 1000,
+        f"{_TIME}NanoTime": 1,
+        f"{_CONNECT}Time": 1_000_000,
+        "time-millis": 1_000_000,
+        "time-micros": 1000,
+    },
+    {f"{_TIME}MicroDuration": 1000, f"{_TIME}NanoDuration": 1},
+)
+"""Nanoseconds in one unit of the types of points in time, times of a day, and durations: types of one group differ in it only."""
+DATE_NAMES = frozenset({DATE, f"{_CONNECT}Date", f"{_TIME}IsoDate", "date", TEXT})
+WHOLE_NUMBERS = frozenset({"int8", "int16", "int32", "int64"})
+NUMBERS = WHOLE_NUMBERS | {"float", "double"}
+"""Connect's plain types of numbers."""
+_DATES = frozenset({*DATE_NAMES, "int32", None})
 
 AMBIGUOUS: Mapping[str, tuple[str, ...]] = {
     "date": (DATE,),
-    "timestamp": (*MICROS, ZONED_TIMESTAMP),
-    "timestamp_ntz": tuple(MICROS),
+    "timestamp": (*POINTS, ZONED_TIMESTAMP),
+    "timestamp_ntz": tuple(POINTS),
     "decimal": (DECIMAL, VARIABLE_DECIMAL, TEXT),
 }
 """Semantic types that a user can name for a column, by its kind. Other columns hold what their values are."""
@@ -59,12 +82,20 @@ _LONGEST_EXPONENT = 400
 class SemanticType:
     """The semantic type of a field: the `name` of its schema, else Connect's plain type, None if neither is known.
 
-    `scale`: that of a decimal. `element`: the semantic type of an array's elements.
+    `scale`: that of a decimal. `element`: the semantic type of an array's elements, or of a map's values. `kind`: Connect's plain
+    type, None if it is not known. `fields`: those of a struct.
     """
 
     name: str | None = None
     scale: int | None = None
     element: "SemanticType | None" = None
+    kind: str | None = None
+    fields: "tuple[tuple[str, SemanticType], ...]" = ()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it has no other name than that of its values' type."""
+        return self.name is None or self.name == self.kind
 
     @property
     def is_geometry(self) -> bool:
@@ -73,12 +104,14 @@ class SemanticType:
 
 
 UNKNOWN = SemanticType()
+Semantics: TypeAlias = Mapping[str, SemanticType]
+"""Semantic types by column."""
 
 
 def converter(semantic: SemanticType, spark: Json) -> Convert:
     """Return the conversion of values of `semantic` to the Spark type `spark`, one of those that `is_convertible` takes.
 
-    Values are those of JSON, with decimals in place of floating numbers, or those that `AvroReader` reads.
+    Values are those of JSON, with decimals in place of floating numbers, or those that `WrittenReader` reads.
     """
     if semantic.is_geometry:
         return _refused(semantic, "leave its column out of `schema`")
@@ -87,10 +120,8 @@ def converter(semantic: SemanticType, spark: Json) -> Convert:
 
 def _of_nested(semantic: SemanticType, spark: Any) -> Convert:
     kind = spark["type"]
-    if kind == "struct":
-        return _refused(semantic, "it is another one by now, so name the `version` of the schema with the older one")
     inner = converter(semantic.element or UNKNOWN, spark["elementType" if kind == "array" else "valueType"])
-    return _array(inner) if kind == "array" else _map(inner)
+    return array_of(inner) if kind == "array" else map_of(inner)
 
 
 def _of_plain(semantic: SemanticType, spark: str) -> Convert:
@@ -113,7 +144,9 @@ def is_convertible(spark: Json) -> bool:
     return kind["type"] == "map" and kind["keyType"] == "string" and is_convertible(kind["valueType"])
 
 
-def _array(inner: Convert) -> Convert:
+def array_of(inner: Convert) -> Convert:
+    """Return the conversion of arrays, of whose elements `inner` is that of one."""
+
     def made(value: Any, place: str) -> Any:
         items = enumerate(taken(value, list, "an array", place))
         return [None if one is None else inner(one, f"{place}[{index}]") for index, one in items]
@@ -121,7 +154,9 @@ def _array(inner: Convert) -> Convert:
     return made
 
 
-def _map(inner: Convert) -> Convert:
+def map_of(inner: Convert) -> Convert:
+    """Return the conversion of maps to pairs, of whose values `inner` is that of one."""
+
     def made(value: Any, place: str) -> Any:
         pairs = taken(value, dict, "an object", place).items()
         return [(key, None if one is None else inner(one, f"{place}.{key}")) for key, one in pairs]
@@ -207,17 +242,17 @@ def _day(text: str, place: str) -> date:
 
 
 def _timestamp(semantic: SemanticType, *, zoned: bool) -> Convert:
-    unit = MICROS.get(semantic.name or "")
+    unit = UNITS[0].get(semantic.name or "")
 
     def made(value: Any, place: str) -> int:
         if isinstance(value, str):
             return _moment(value, place, zoned=zoned)
         if unit is None:
             raise Misfit(f"{place} is a number without a unit, found {value}: {_NAME_IT} {AMBIGUOUS['timestamp_ntz'][0]}, say")
-        micros = whole(value, place) * unit
-        if micros != micros.to_integral_value():
+        micros, rest = divmod(whole(value, place) * unit, 1000)
+        if rest:
             raise Misfit(f"{place} has nanoseconds, which a timestamp cannot hold, found {value}: BIGINT can")
-        return whole(int(micros), place)
+        return whole(micros, place)
 
     return made
 
@@ -259,7 +294,7 @@ def _decimal(semantic: SemanticType, *, precision: int, scale: int) -> Convert:
                 return found.quantize(unit, context=exact)
         except (InvalidOperation, Inexact):
             pass
-        raise misfit(value, f"a number that DECIMAL({precision},{scale}) holds", place)
+        raise misfit(found, f"a number that DECIMAL({precision},{scale}) holds", place)
 
     return made
 
