@@ -27,6 +27,14 @@ MUTANTS_OF_CHANGES = (
     ),
     Mutant(
         bug=17,
+        name="an-object-in-the-place-of-a-text-says-something",
+        file=EVENT,
+        find='        raise Undecodable(f"its `source.snapshot`',
+        replace='        return True\n        raise Undecodable(f"its `source.snapshot`',
+        tests=(f"{OF_EVENTS}::test_what_has_objects_in_the_place_of_texts_is_put_aside",),
+    ),
+    Mutant(
+        bug=17,
         name="tombstones-are-rows-of-nulls",
         file=DECODING,
         find="if row not in found.bad and row not in found.dropped]",

@@ -146,10 +146,14 @@ def _of_connect(schema: Mapping[str, Any]) -> SemanticType:
     """Return the semantic type of a field of Connect's schema, in JSON."""
     inner = schema.get("items") or schema.get("values")
     scale = (schema.get("parameters") or {}).get("scale")
+    kind, name = schema["type"], schema.get("name")
+    if not isinstance(kind, str) or not isinstance(name, str | None) or not isinstance(scale, str | int | None):
+        raise TypeError(f"type, name and scale should be texts, found {kind!r}, {name!r} and {scale!r}")
     return SemanticType(
-        schema.get("name") or schema["type"],
+        name or kind,
         None if scale is None else int(scale),
         _of_connect(inner) if isinstance(inner, Mapping) else None,
+        kind,
     )
 
 
