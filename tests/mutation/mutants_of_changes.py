@@ -6,6 +6,7 @@ EVENT, READER = "src/penstock/registry/change_event.py", "src/penstock/registry/
 TYPES, DECODING = "src/penstock/registry/semantic_type.py", "src/penstock/registry/decoding.py"
 OF_EVENTS, OF_TYPES = "tests/unit/test_change_events.py", "tests/unit/test_semantic_types.py"
 CONVERSION = "src/penstock/registry/column_conversion.py"
+SCHEMA_OF_JSON = "src/penstock/registry/json_schema.py"
 OF_AVRO = "tests/unit/test_avro_change_events.py"
 
 MUTANTS_OF_CHANGES = (
@@ -88,6 +89,46 @@ MUTANTS_OF_CHANGES = (
         find="        if rest:\n",
         replace="        if rest < 0:\n",
         tests=(f"{OF_TYPES}::test_what_a_column_cannot_hold_is_no_value",),
+    ),
+    Mutant(
+        bug=43,
+        name="whole-numbers-with-a-point-are-rounded-first",
+        file=SCHEMA_OF_JSON,
+        find="    exact = _decimal_of(value.text) if isinstance(value, WrittenFloat) else value\n",
+        replace="    exact = value\n",
+        tests=("tests/unit/test_registry_json.py::test_what_is_no_whole_number_is_not_made_one",),
+    ),
+    Mutant(
+        bug=43,
+        name="whole-numbers-are-compared-as-floating-ones",
+        file=SCHEMA_OF_JSON,
+        find="value != value.to_integral_value())",
+        replace="not float(value).is_integer())",
+        tests=(f"{OF_TYPES}::TestNumbers::test_what_is_no_whole_number_is_not_made_one",),
+    ),
+    Mutant(
+        bug=43,
+        name="floating-columns-round-whole-numbers",
+        file=TYPES,
+        find="isinstance(value, int) and found != value)",
+        replace="False)",
+        tests=(f"{OF_TYPES}::TestNumbers::test_a_whole_number_is_never_rounded",),
+    ),
+    Mutant(
+        bug=43,
+        name="a-finite-number-becomes-infinite",
+        file=TYPES,
+        find="        if not isfinite(found) or (",
+        replace="        if (",
+        tests=(f"{OF_TYPES}::TestNumbers::test_a_finite_number_stays_finite",),
+    ),
+    Mutant(
+        bug=43,
+        name="times-depend-on-the-decimals-of-the-process",
+        file=TYPES,
+        find="divmod(whole(value, place) * unit, 1000)",
+        replace="divmod(int(Decimal(whole(value, place)) * unit), 1000)",
+        tests=(f"{OF_TYPES}::TestNumbers::test_what_the_process_does_with_decimals_makes_no_difference",),
     ),
     Mutant(
         bug=43,

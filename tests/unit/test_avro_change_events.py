@@ -1,10 +1,12 @@
 """Debezium's change events in Avro: the columns that a registry's schema gives, and their values."""
 
 import datetime as dt
+import math
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from tests.unit.change_events import POSTGRES, avro_column, avro_envelope, event
@@ -215,6 +217,15 @@ def test_a_unit_that_the_column_has_not_is_refused_where_something_would_be_cut_
         changed(time("NanoTimestamp"), time("MicroTimestamp"), MICROS * 1000 + 1)
     with pytest.raises(Undecodable, match=r"found 12\.3456"):
         changed(WIDE, DECIMAL, Decimal("12.3456"))
+
+
+def test_a_whole_number_that_a_floating_column_does_not_hold_is_refused() -> None:
+    for kind, number in (("double", 2**53), ("float", 2**24)):
+        assert changed("long", kind, number) == number
+        with pytest.raises(Undecodable, match=f"x should be a number that {kind.upper()} holds, found {number + 1}"):
+            changed("long", kind, number + 1)
+    assert changed("float", "double", math.inf) == math.inf
+    assert changed("double", "float", 0.1) == float(np.float32(0.1))
 
 
 class TestColumnsThatOlderRecordsLack:

@@ -1,17 +1,20 @@
 """What values of Debezium's semantic types become in columns of Spark, and what no column holds."""
 
 import datetime as dt
+import json
 import math
 from base64 import b64encode
 from collections.abc import Mapping
-from decimal import Decimal
+from decimal import Context, Decimal, localcontext
 from typing import Any
 
+import numpy as np
 import pytest
-from tests.unit.change_events import connect_schema, event
+from tests.unit.change_events import connect_schema, event, json_pass, records, rows_of
 from tests.unit.change_events import spark_row as row_of
 from tests.unit.test_change_events import refused, rows
 
+from penstock.registry.decoding import Decoder
 from penstock.registry.semantic_type import AMBIGUOUS, is_convertible
 
 TIME, CONNECT = "io.debezium.time", "org.apache.kafka.connect.data"
@@ -135,6 +138,70 @@ def test_a_value_becomes_what_it_stands_for(schema: Any, spark: Any, value: Any,
 )
 def test_what_a_column_cannot_hold_is_no_value(schema: Any, spark: Any, value: Any, told: str) -> None:
     assert told in refused(with_schema(schema, value), row=row_of(x=spark)).message
+
+
+def written(number: str, schema: str | None = None) -> bytes:
+    """An event with a number as a text of JSON has it."""
+    given = event("c", {"x": "@"}) if schema is None else with_schema(schema, "@")
+    return json.dumps(given).replace('"@"', number).encode()
+
+
+def of_number(number: str, spark: str, schema: str | None = None) -> Any:
+    return rows_of(json_pass(row_of(x=spark)), records([written(number, schema)]))[0]["x"]
+
+
+def is_refused(number: str, spark: str, schema: str | None = None) -> bool:
+    found = Decoder(json_pass(row_of(x=spark))).decoded(records([written(number, schema)]))
+    return [str(bad.reason).startswith("it does not fit its columns: x should be") for bad in found.bad.values()] == [True]
+
+
+class TestNumbers:
+    """Whole numbers are exact in every column, and other numbers the nearest that FLOAT and DOUBLE hold."""
+
+    @pytest.mark.parametrize(
+        "number",
+        ["9007199254740993.25", "0.99999999999999999999", "1.00000000000000000001", "1e-400", "-1e-999999", "1e99", "9.5"],
+    )
+    def test_what_is_no_whole_number_is_not_made_one(self, number: str) -> None:
+        assert is_refused(number, "long")
+
+    @pytest.mark.parametrize(
+        ("number", "expected"),
+        [("9007199254740993.0", 2**53 + 1), ("1.5e1", 15), ("9223372036854775807.00", 2**63 - 1), ("-0.0", 0), ("0e9999", 0)],
+    )
+    def test_a_whole_number_may_have_a_point(self, number: str, expected: int) -> None:
+        assert of_number(number, "long") == expected
+
+    @pytest.mark.parametrize("schema", ["int64", None])
+    def test_a_whole_number_is_never_rounded(self, schema: str | None) -> None:
+        assert is_refused("16777217", "float", schema)
+        assert is_refused("9007199254740993", "double", schema)
+        assert of_number("16777216", "float", schema) == 2.0**24
+        assert of_number("9007199254740992", "double", schema) == 2.0**53
+
+    @pytest.mark.parametrize("number", ["1e39", "-3.5e38", "3.4028236e38"])
+    def test_a_finite_number_stays_finite(self, number: str) -> None:
+        assert is_refused(number, "float")
+        assert is_refused(number, "float", "double")
+        assert of_number(number, "double") == float(number)
+
+    def test_other_numbers_are_the_nearest(self) -> None:
+        assert of_number("3.4028235e38", "float", "float") == float(np.finfo(np.float32).max)
+        assert of_number("0.1", "float") == float(np.float32(0.1))
+        assert of_number("123456789.123456789012345", "double") == 123456789.12345679
+        assert of_number("1e-400", "double") == 0
+        assert of_number("9007199254740993", "double", "double") == 2.0**53, "a double that another program wrote so"
+
+    def test_what_the_process_does_with_decimals_makes_no_difference(self) -> None:
+        cases = [
+            (named("int64", f"{TIME}.Timestamp"), "timestamp_ntz", MICROS // 1000, NOON),
+            (named("int64", f"{TIME}.NanoTimestamp"), "timestamp_ntz", MICROS * 1000, NOON),
+            (DECIMAL, "decimal(20,2)", base64(123_456_789_012_345), Decimal("1234567890123.45")),
+            ("double", "long", 1234567890.0, 1_234_567_890),
+        ]
+        with localcontext(Context(prec=6)):
+            for schema, spark, value, expected in cases:
+                assert rows(with_schema(schema, value), row=row_of(x=spark))[0]["x"] == expected
 
 
 class TestWithoutSchema:

@@ -8,11 +8,13 @@ https://debezium.io/documentation/reference/stable/connectors/postgresql.html#po
 
 import binascii
 import re
+import struct
 from base64 import b64decode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Context, Decimal, Inexact, InvalidOperation
+from math import inf, isfinite
 from typing import Any, Final, TypeAlias
 
 from penstock.core.model import Json
@@ -75,7 +77,7 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - without a zone, as the texts are
 _INTEGRALS: Mapping[str, int] = {"byte": 2**7, "short": 2**15, "integer": 2**31, "long": 2**63}
 _NOT_FINITE = frozenset({"NaN", "Infinity", "-Infinity"})
 _DECIMAL_TYPE = re.compile(r"decimal\((\d+),(\d+)\)")
-_LONGEST_EXPONENT = 400
+_SINGLE = struct.Struct("<f")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,8 @@ def _of_plain(semantic: SemanticType, spark: str) -> Convert:
         return _integral(_INTEGRALS[spark])
     if spark in {"timestamp", "timestamp_ntz"}:
         return _timestamp(semantic, zoned=spark == "timestamp")
+    if spark in {"float", "double"}:
+        return _floating(semantic, spark)
     return {"date": _date(semantic), "string": _text(semantic)}.get(spark) or _PLAIN[spark]
 
 
@@ -173,7 +177,7 @@ def _refused(semantic: SemanticType, remedy: str) -> Convert:
 
 def _integral(limit: int) -> Convert:
     def made(value: Any, place: str) -> int:
-        found = whole(_plain(value), place)
+        found = whole(value, place)
         if not -limit <= found < limit:
             raise misfit(value, f"a whole number of {limit.bit_length()} bits", place)
         return found
@@ -181,17 +185,31 @@ def _integral(limit: int) -> Convert:
     return made
 
 
-def _plain(value: Any) -> Any:
-    """Return a decimal of JSON as a number of Python's: a whole one if it is, unless it is far too long."""
-    if not isinstance(value, Decimal):
-        return value
-    return int(value) if abs(value.adjusted()) < _LONGEST_EXPONENT and value == value.to_integral_value() else float(value)
+def _floating(semantic: SemanticType, spark: str) -> Convert:
+    """Return the conversion to FLOAT or DOUBLE: exact for whole numbers, else the nearest. What is finite stays so."""
+    held = _float32 if spark == "float" else float
+    whole_ones = semantic.kind not in {"float", "double"}
+
+    def made(value: Any, place: str) -> float:
+        if isinstance(value, str) and value in _NOT_FINITE:
+            return float(value)
+        if isinstance(value, float) and not isfinite(value):  # only Avro has such
+            return value
+        near = number(float(value) if isinstance(value, Decimal) else value, place)
+        found = held(near)
+        if not isfinite(found) or (whole_ones and isinstance(value, int) and found != value):
+            raise misfit(value, f"a number that {spark.upper()} holds", place)
+        return near
+
+    return made
 
 
-def _floating(value: Any, place: str) -> float:
-    if isinstance(value, Decimal):
-        return number(float(value), place)  # by way of a whole number -0.0 would lose its sign
-    return float(value) if isinstance(value, str) and value in _NOT_FINITE else number(value, place)
+def _float32(value: float) -> float:
+    """Return the nearest number of 32 bits, an infinite one if it is beyond them."""
+    try:
+        return float(_SINGLE.unpack(_SINGLE.pack(value))[0])
+    except OverflowError:
+        return inf
 
 
 def _boolean(value: Any, place: str) -> Any:
@@ -330,5 +348,5 @@ def _unscaled(value: Any, scale: int, place: str) -> Decimal:
     return Decimal((int(digits < 0), tuple(map(int, str(abs(digits)))), -scale))
 
 
-_PLAIN: Mapping[str, Convert] = {"boolean": _boolean, "binary": _bytes, "float": _floating, "double": _floating}
-_KINDS = frozenset({*_PLAIN, *_INTEGRALS, "string", "date", "timestamp", "timestamp_ntz"})
+_PLAIN: Mapping[str, Convert] = {"boolean": _boolean, "binary": _bytes}
+_KINDS = frozenset({*_PLAIN, *_INTEGRALS, "float", "double", "string", "date", "timestamp", "timestamp_ntz"})
