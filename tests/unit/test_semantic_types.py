@@ -15,7 +15,7 @@ from tests.unit.change_events import spark_row as row_of
 from tests.unit.test_change_events import refused, rows
 
 from penstock.registry.decoding import Decoder
-from penstock.registry.semantic_type import AMBIGUOUS, is_convertible
+from penstock.registry.semantic_type import AMBIGUOUS, is_convertible, nameable
 
 TIME, CONNECT = "io.debezium.time", "org.apache.kafka.connect.data"
 UTC = dt.timezone.utc
@@ -111,7 +111,19 @@ def test_a_value_becomes_what_it_stands_for(schema: Any, spark: Any, value: Any,
         ("string", "decimal(10,2)", "١٢", "x should be a number"),
         ("string", "timestamp", "2024-01-31T12:00:00", "x should be a time like 2026-01-31T12:30:00.5Z"),
         ("int64", "timestamp_ntz", MICROS, "is a number without a unit"),
-        (named("int32", f"{TIME}.Time"), "timestamp_ntz", 5, "is a number without a unit"),
+        (named("int32", f"{TIME}.Time"), "timestamp_ntz", 5, "x is a io.debezium.time.Time, and no point in time"),
+        ("int32", "timestamp_ntz", 5, "x is a int32, and no point in time"),
+        ("int32", "date", 2024, f"x is a int32, and no date: name its semantic type in `semantic_types`, {TIME}.Date"),
+        (named("int32", f"{TIME}.Year"), "date", 2024, f"x is a {TIME}.Year, and no date"),
+        ("string", "binary", "deadbeef", "x has the type string by its schema, and is no bytes: set binary.handling.mode"),
+        ("bytes", "string", "3q2+7w==", "x has the type bytes by its schema, and is no text: take BINARY"),
+        (named("bytes", "io.debezium.data.Bits"), "string", "/wE=", "x has the type io.debezium.data.Bits (bytes) by its schema"),
+        ("bytes", "decimal(10,2)", "1234", "x has the type bytes by its schema, and is no decimal"),
+        ({"type": "array", "items": {"type": "bytes"}}, array("string"), ["3q2+7w=="], "x[0] has the type bytes"),
+        (DECIMAL, "decimal(10,2)", "", "x should be the bytes of a number"),
+        (DECIMAL, "string", "", "x should be the bytes of a number"),
+        (VARIABLE, "string", {"scale": 0, "value": ""}, "x.value should be the bytes of a number"),
+        (named("bytes", f"{CONNECT}.Decimal"), "string", base64(1234), "Decimal without a scale: take DECIMAL"),
         (named("int64", f"{TIME}.Timestamp"), "timestamp_ntz", 2**62, "whole number of 64 bits"),
         (named("int64", f"{TIME}.MicroTimestamp"), "date", MICROS, f"x is a {TIME}.MicroTimestamp, and no date"),
         (named("int32", f"{TIME}.Date"), "date", 2**31, "a whole number of 32 bits"),
@@ -231,6 +243,35 @@ class TestWithoutSchema:
         given = with_schema(named("int64", f"{TIME}.MicroTimestamp"), MICROS)
         settings = {"x": f"{TIME}.Timestamp"}
         assert rows(given, row=row_of(x="timestamp_ntz"), semantic_types=settings)[0]["x"] == NOON
+
+    @pytest.mark.parametrize(
+        ("kind", "name", "spark", "value", "expected"),
+        [
+            ("int64", f"{TIME}.MicroTimestamp", "timestamp_ntz", MICROS, NOON),
+            ("int32", f"{TIME}.Date", "date", 19_753, dt.date(2024, 1, 31)),
+            ("bytes", f"{CONNECT}.Decimal", "decimal(10,2)", base64(1234), Decimal("12.34")),
+            ("string", f"{CONNECT}.Decimal", "decimal(10,2)", "1234", Decimal(1234)),
+        ],
+    )
+    def test_a_name_counts_where_the_schema_has_the_plain_type_of_such_values(
+        self, kind: str, name: str, spark: str, value: Any, expected: Any
+    ) -> None:
+        assert rows(with_schema(kind, value), row=row_of(x=spark), semantic_types={"x": name})[0]["x"] == expected
+
+    @pytest.mark.parametrize("schema", [None, {"type": "array", "items": {"type": "int64"}}])
+    def test_a_name_counts_for_the_elements_of_a_column(self, schema: Any) -> None:
+        settings, spark = {"x": f"{TIME}.MicroTimestamp"}, array("timestamp_ntz")
+        given = event("c", {"x": [MICROS]}) if schema is None else with_schema(schema, [MICROS])
+        assert "x[0] is a number without a unit" in refused(given, row=row_of(x=spark)).message
+        assert rows(given, row=row_of(x=spark), semantic_types=settings)[0]["x"] == [NOON]
+        assert f"{TIME}.MicroTimestamp" in nameable(spark)
+
+    def test_a_decimal_that_says_its_scale_can_become_a_text(self) -> None:
+        given, row = event("c", {"x": {"scale": 2, "value": base64(1234)}}), row_of(x="string")
+        assert rows(given, row=row, semantic_types={"x": VARIABLE["name"]})[0]["x"] == "12.34"
+        assert nameable("string") == (VARIABLE["name"],)
+        assert nameable({"type": "map", "keyType": "string", "valueType": "decimal(5,1)"}) == AMBIGUOUS["decimal"]
+        assert nameable("long") == ()
 
     def test_two_schemas_in_one_batch(self) -> None:
         one = with_schema(named("int64", f"{TIME}.MicroTimestamp"), MICROS)

@@ -104,7 +104,8 @@ class JsonChangeReader:
     def __init__(self, row: Mapping[str, Any], *, named: Mapping[str, str], placeholder: str) -> None:
         self.spark = spark_type(dict(row))
         self._rows = RowReader(row, Placeholder(placeholder))
-        self._named: Semantics = {column: SemanticType(name) for column, name in named.items()}
+        columns = {each["name"]: each["type"] for each in row["fields"]}
+        self._named: Semantics = {column: _named(name, columns.get(column)) for column, name in named.items()}
         self._without_schema = self._rows.conversions(self._named)
         self._known: tuple[Any, Conversions] = (None, self._without_schema)
 
@@ -127,11 +128,22 @@ class JsonChangeReader:
                 row: Mapping[str, Any] = next(
                     (one for one in (schema or {}).get("fields", ()) if one.get("field") == "after"), {}
                 )
-                found = {one["field"]: _of_connect(one) for one in row.get("fields", ())}
+                found = {one["field"]: self._called(one["field"], _of_connect(one)) for one in row.get("fields", ())}
             except (AttributeError, KeyError, TypeError, ValueError) as error:
                 raise Undecodable(f"its `schema` is none of Connect's: {first_line(error)}") from error
             self._known = (schema, self._rows.conversions({**self._named, **found}))
         return self._known[1]
+
+    def _called(self, column: str, found: SemanticType) -> SemanticType:
+        return found.called(self._named[column]) if column in self._named else found
+
+
+def _named(name: str, spark: Json) -> SemanticType:
+    """Return the semantic type that is named for a column, which is that of its elements if it has some."""
+    kind: Any = spark
+    if not isinstance(kind, dict):
+        return SemanticType(name)
+    return SemanticType(element=_named(name, kind.get("elementType") or kind.get("valueType")))
 
 
 def _decimal(text: str) -> Decimal:

@@ -106,8 +106,7 @@ def _changed(written: SemanticType, column: SemanticType) -> Convert:
     """Return the refusal of values that stood for something else."""
 
     def made(value: Any, place: str) -> Any:  # noqa: ARG001 - no value is taken
-        found, expected = _described(written), _described(column)
-        raise Undecodable(f"{place} was written as {found}, and its column is {expected}", remedy=_CHANGED)
+        raise Undecodable(f"{place} was written as {written.described}, and its column is {column.described}", remedy=_CHANGED)
 
     return made
 
@@ -116,10 +115,6 @@ _CHANGED = (
     "The connector's settings or the table's column changed. Put such records aside by `undecodable: quarantine`, or have the "
     "connector write the table into a new topic by a snapshot."
 )
-
-
-def _described(semantic: SemanticType) -> str:
-    return str(semantic.name) if semantic.is_plain else f"{semantic.name} ({semantic.kind})"
 
 
 def _is_number(kinds: frozenset[str]) -> Callable[[SemanticType, SemanticType], bool]:

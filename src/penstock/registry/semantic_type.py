@@ -11,7 +11,7 @@ import re
 import struct
 from base64 import b64decode
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from math import inf, isfinite
@@ -60,15 +60,24 @@ DATE_NAMES = frozenset({DATE, f"{_CONNECT}Date", f"{_TIME}IsoDate", "date", TEXT
 WHOLE_NUMBERS = frozenset({"int8", "int16", "int32", "int64"})
 NUMBERS = WHOLE_NUMBERS | {"float", "double"}
 """Connect's plain types of numbers."""
-_DATES = frozenset({*DATE_NAMES, "int32", None})
 
 AMBIGUOUS: Mapping[str, tuple[str, ...]] = {
     "date": (DATE,),
     "timestamp": (*POINTS, ZONED_TIMESTAMP),
     "timestamp_ntz": tuple(POINTS),
     "decimal": (DECIMAL, VARIABLE_DECIMAL, TEXT),
+    "string": (VARIABLE_DECIMAL,),
 }
 """Semantic types that a user can name for a column, by its kind. Other columns hold what their values are."""
+_WRITTEN_AS: Mapping[str, str] = {
+    **dict.fromkeys(POINTS, "int64"),
+    DATE: "int32",
+    ZONED_TIMESTAMP: "string",
+    DECIMAL: "bytes",
+    VARIABLE_DECIMAL: "struct",
+    TEXT: "string",
+}
+"""Connect's plain type of their values."""
 
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d)?)(?:\.(\d{1,9}))?(Z|[+-](?:0\d|1[0-8]):[0-5]\d)?", re.ASCII)
 _DAY = re.compile(r"(\d{4}-\d\d-\d\d)Z?", re.ASCII)
@@ -100,6 +109,18 @@ class SemanticType:
         return self.name is None or self.name == self.kind
 
     @property
+    def described(self) -> str:
+        """Its name, and the type of its values."""
+        return str(self.name) if self.is_plain else f"{self.name} ({self.kind})"
+
+    def called(self, named: "SemanticType") -> "SemanticType":
+        """Return what a user `named`, where the schema says no more than the plain type of such values, else itself."""
+        if self.element is not None and named.element is not None:
+            return replace(self, element=self.element.called(named.element))
+        fits = self.is_plain and named.name is not None and self.kind == _WRITTEN_AS.get(named.name)
+        return replace(self, name=named.name) if fits else self
+
+    @property
     def is_geometry(self) -> bool:
         """Whether it is a shape, for which Spark has no type that sinks take."""
         return self.name is not None and self.name.startswith(_GEOMETRY)
@@ -116,7 +137,7 @@ def converter(semantic: SemanticType, spark: Json) -> Convert:
     Values are those of JSON, with decimals in place of floating numbers, or those that `WrittenReader` reads.
     """
     if semantic.is_geometry:
-        return _refused(semantic, "leave its column out of `schema`")
+        return _never(f"is a {semantic.name}, for which there is no type: leave its column out of `schema`")
     return _of_plain(semantic, spark) if isinstance(spark, str) else _of_nested(semantic, spark)
 
 
@@ -127,6 +148,9 @@ def _of_nested(semantic: SemanticType, spark: Any) -> Convert:
 
 
 def _of_plain(semantic: SemanticType, spark: str) -> Convert:
+    misplaced = _MISPLACED.get((semantic.kind, spark.partition("(")[0]))
+    if misplaced is not None and semantic.name != DECIMAL:
+        return _never(f"has the type {semantic.described} by its schema, and is {misplaced}")
     if found := _DECIMAL_TYPE.fullmatch(spark):
         return _decimal(semantic, precision=int(found[1]), scale=int(found[2]))
     if spark in _INTEGRALS:
@@ -136,6 +160,31 @@ def _of_plain(semantic: SemanticType, spark: str) -> Convert:
     if spark in {"float", "double"}:
         return _floating(semantic, spark)
     return {"date": _date(semantic), "string": _text(semantic)}.get(spark) or _PLAIN[spark]
+
+
+_MISPLACED: Mapping[tuple[str | None, str], str] = {
+    ("string", "binary"): "no bytes: set binary.handling.mode of the connector to bytes, or take STRING",
+    ("bytes", "string"): "no text: take BINARY, or set binary.handling.mode of the connector to base64 or hex",
+    ("bytes", "decimal"): "no decimal: take BINARY",
+}
+"""What is wrong with values of a plain type in a column: bytes that are written as text may be in base64 or in hex."""
+
+
+def _never(reason: str) -> Convert:
+    """Return the refusal of all values, of which `reason` says what they are."""
+
+    def made(value: Any, place: str) -> Any:  # noqa: ARG001 - no value is taken
+        raise Misfit(f"{place} {reason}")
+
+    return made
+
+
+def nameable(spark: Json) -> tuple[str, ...]:
+    """Return the semantic types that a user can name for a column, which are those of its elements if it has some."""
+    kind: Any = spark
+    while isinstance(kind, dict):
+        kind = kind.get("elementType") or kind.get("valueType") or ""
+    return AMBIGUOUS.get(kind.partition("(")[0], ())
 
 
 def is_convertible(spark: Json) -> bool:
@@ -164,13 +213,6 @@ def map_of(inner: Convert) -> Convert:
     def made(value: Any, place: str) -> Any:
         pairs = taken(value, dict, "an object", place).items()
         return [(key, None if one is None else inner(one, f"{place}.{key}")) for key, one in pairs]
-
-    return made
-
-
-def _refused(semantic: SemanticType, remedy: str) -> Convert:
-    def made(value: Any, place: str) -> Any:  # noqa: ARG001 - no value is taken
-        raise Misfit(f"{place} is a {semantic.name}, for which there is no type: {remedy}")
 
     return made
 
@@ -230,7 +272,9 @@ def _text(semantic: SemanticType) -> Convert:
         if semantic.name == VARIABLE_DECIMAL:
             return format(_variable(value, place), "f")
         if semantic.name == DECIMAL:
-            return format(_number_of(semantic, semantic.scale or 0, value, place), "f")
+            if semantic.scale is None:
+                raise Misfit(f"{place} is a {DECIMAL} without a scale: take DECIMAL")
+            return format(_number_of(semantic, semantic.scale, value, place), "f")
         return str(taken(value, str, "a text", place))
 
     return made
@@ -238,8 +282,9 @@ def _text(semantic: SemanticType) -> Convert:
 
 def _date(semantic: SemanticType) -> Convert:
     def made(value: Any, place: str) -> int:
-        if semantic.name not in _DATES:
-            raise Misfit(f"{place} is a {semantic.name}, and no date")
+        if semantic.name is not None and semantic.name not in DATE_NAMES:
+            remedy = f": {_NAME_IT} {DATE}" if semantic.name == "int32" else ""
+            raise Misfit(f"{place} is a {semantic.name}, and no date{remedy}")
         if isinstance(value, date):
             return (value - _EPOCH.date()).days
         if isinstance(value, str):
@@ -265,6 +310,8 @@ def _timestamp(semantic: SemanticType, *, zoned: bool) -> Convert:
     def made(value: Any, place: str) -> int:
         if isinstance(value, str):
             return _moment(value, place, zoned=zoned)
+        if unit is None and not (semantic.name is None or semantic.name == "int64"):
+            raise Misfit(f"{place} is a {semantic.name}, and no point in time")
         if unit is None:
             raise Misfit(f"{place} is a number without a unit, found {value}: {_NAME_IT} {AMBIGUOUS['timestamp_ntz'][0]}, say")
         micros, rest = divmod(whole(value, place) * unit, 1000)
@@ -344,7 +391,10 @@ def _variable(value: Any, place: str) -> Decimal:
 
 
 def _unscaled(value: Any, scale: int, place: str) -> Decimal:
-    digits = int.from_bytes(_bytes(value, place), "big", signed=True)
+    raw = _bytes(value, place)
+    if not raw:
+        raise misfit(value, "the bytes of a number", place)
+    digits = int.from_bytes(raw, "big", signed=True)
     return Decimal((int(digits < 0), tuple(map(int, str(abs(digits)))), -scale))
 
 
