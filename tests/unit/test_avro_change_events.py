@@ -292,6 +292,9 @@ def test_an_unavailable_value_is_none(column: Any) -> None:
     value = text if column["name"] == "name" else text.encode()
     with pytest.raises(Undecodable, match="is unavailable"):
         read(avro_envelope(column), event("u", {column["name"]: value}, source=SOURCE))
+    [gone] = read(avro_envelope(column), event("d", {column["name"]: value}, source=SOURCE))
+    assert gone is not None
+    assert gone["value"] == {column["name"]: None}
 
 
 POINT = {**VARIABLE, "name": "Point", "namespace": "io.debezium.data.geometry", "connect.name": "io.debezium.data.geometry.Point"}

@@ -220,8 +220,23 @@ class TestUnavailable:
         given = {**event("u", {"id": 1, "text": PLACEHOLDER}), "before": {"id": 1, "text": "long"}}
         assert rows(given, row=self.ROW)[0]["text"] == "long"
 
-    def test_a_row_that_is_gone_needs_none(self) -> None:
-        assert rows(event("d", {"id": 1, "text": PLACEHOLDER}), row=self.ROW)[0]["id"] == 1
+    @pytest.mark.parametrize(("column", "value"), FORMS)
+    def test_a_row_that_is_gone_needs_none(self, column: str, value: Any) -> None:
+        [found] = rows(event("d", {"id": 1, column: value}), row=self.ROW)
+        assert (found["id"], found[column]) == (1, None)
+
+    def test_a_number_of_a_row_that_is_gone(self) -> None:
+        decimal = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "2"}}
+        given = {"schema": connect_schema(amount=decimal), "payload": event("d", {"amount": self.FORMS[2][1]})}
+        assert rows(given, row=spark_row(amount="decimal(10,2)"))[0]["amount"] is None
+
+    @pytest.mark.parametrize(("column", "value"), FORMS)
+    def test_it_can_be_set_in_hex_as_in_the_connector(self, column: str, value: Any) -> None:
+        placeholder = f"hex:{PLACEHOLDER.encode().hex().upper()}"
+        found = refused(event("u", {"id": 1, column: value}), row=self.ROW, placeholder=placeholder)
+        assert "is unavailable" in found.message
+        raw = event("u", {"id": 1, "raw": "/wE="})
+        assert "is unavailable" in refused(raw, row=self.ROW, placeholder="hex:ff01").message
 
     def test_another_one_can_be_set(self) -> None:
         assert rows(event("u", {"id": 1, "text": PLACEHOLDER}), row=self.ROW, placeholder="?")[0]["text"] == PLACEHOLDER

@@ -64,7 +64,9 @@ class RowReader:
         if value is None:
             _require_absent(name, event.row)
             return None
-        if not event.deletes and self.placeholder.stands_for(value):
+        if self.placeholder.stands_for(value):
+            if event.deletes:
+                return None
             value = self._from_before(name, event)
         return convert(value, name)
 
