@@ -6,6 +6,7 @@ import math
 from base64 import b64encode
 from collections.abc import Mapping
 from decimal import Context, Decimal, localcontext
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,12 @@ from tests.unit.change_events import connect_schema, event, json_pass, records, 
 from tests.unit.change_events import spark_row as row_of
 from tests.unit.test_change_events import refused, rows
 
+from penstock.errors import Usage
 from penstock.registry.decoding import Decoder
 from penstock.registry.semantic_type import AMBIGUOUS, is_convertible, nameable
+from penstock.source.kafka.decode import decode_passes
+from penstock.spec.registry import Decode
+from penstock.spec.source import Source
 
 TIME, CONNECT = "io.debezium.time", "org.apache.kafka.connect.data"
 UTC = dt.timezone.utc
@@ -289,6 +294,41 @@ class TestWithoutSchema:
     )
     def test_what_can_be_one_thing_only_is_that(self, spark: str, value: Any, expected: Any) -> None:
         assert rows(event("c", {"x": value}), row=row_of(x=spark))[0]["x"] == expected
+
+
+class TestNames:
+    """What `semantic_types` of a source may say of a column, before anything is read."""
+
+    def passes(self, spark: Any, name: str) -> Any:
+        session: Any = SimpleNamespace(createDataFrame=lambda _, schema: SimpleNamespace(schema=schema))
+        value = {"format": "json", "envelope": "debezium", "schema": row_of(x=spark), "semantic_types": {"x": name}}
+        options = {"kafka.bootstrap.servers": "host:9092", "subscribe": "orders"}
+        return decode_passes(session, {"changes": Source(format="kafka", options=options, decode=Decode(value=value))})
+
+    @pytest.mark.parametrize(
+        ("spark", "name"),
+        [
+            ("string", "io.debezium.data.VariableScaleDecimal"),
+            (array("timestamp_ntz"), f"{TIME}.MicroTimestamp"),
+            ({"type": "map", "keyType": "string", "valueType": "date", "valueContainsNull": True}, f"{TIME}.Date"),
+        ],
+    )
+    def test_a_name_that_values_can_have(self, spark: Any, name: str) -> None:
+        [made] = self.passes(spark, name).values()
+        assert made.coded[0].semantic_types == {"x": name}
+
+    @pytest.mark.parametrize(
+        ("spark", "told"),
+        [
+            ("string", "the column has the type string. Write one of io.debezium.data.VariableScaleDecimal."),
+            (array("date"), f"the column has the type array<date>. Write one of {TIME}.Date."),
+            (array("long"), "the column has the type array<bigint>. Take it out"),
+        ],
+    )
+    def test_a_name_that_they_cannot_have(self, spark: Any, told: str) -> None:
+        with pytest.raises(Usage) as raised:
+            self.passes(spark, f"{CONNECT}.Decimal")
+        assert f"sources.changes.decode.value.semantic_types.x is {CONNECT}.Decimal, and {told}" in str(raised.value)
 
 
 def test_types_that_no_column_of_a_database_is_are_told() -> None:
