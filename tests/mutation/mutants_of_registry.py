@@ -67,8 +67,8 @@ MUTANTS_OF_REGISTRY = (
         bug=17,
         name="bytes-behind-a-value-are-passed-over",
         file="src/penstock/registry/avro.py",
-        find="        if left:\n",
-        replace="        if left > 1:\n",
+        find="    if left:\n",
+        replace="    if left > 1:\n",
         tests=("tests/unit/test_registry_avro.py::test_what_is_no_value_of_its_schema_is_told",),
     ),
     Mutant(

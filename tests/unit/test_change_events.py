@@ -20,7 +20,7 @@ from tests.unit.change_events import (
 )
 
 from penstock.errors import PenstockError, StageFailed
-from penstock.registry.decoding import QuarantinePass, unpacked
+from penstock.registry.decoding import Decoder, QuarantinePass, unpacked
 from penstock.support.error_transport import TaskFailed, decode_error
 
 ORDER = spark_row(id="long", name="string")
@@ -124,6 +124,26 @@ def test_what_changes_nothing_is_left_out() -> None:
         (event("x", ANN), "its op is 'x'", "undecodable: quarantine"),
         (event("d", None), "its op is d, and `before` is null", "REPLICA IDENTITY"),
         (event("u", None), "its op is u, and `after` is null", "REPLICA IDENTITY"),
+        ({**event("c", ANN), "op": ["c"]}, "its `op` should be a text, found list", "undecodable: quarantine"),
+        (
+            event("c", ANN, source={**POSTGRES, "snapshot": ["x"]}),
+            "its `source.snapshot` should be a text, found list",
+            "undecodable: quarantine",
+        ),
+        (event("c", ANN, source={**POSTGRES, "snapshot": {"a": 1}}), "found dict", "undecodable: quarantine"),
+        ({"status": {"a": 1}, "id": 1}, "it is no change event: it has no fields op and source", "ExtractNewRecordState"),
+        *(
+            (
+                {"schema": connect_schema(id=wrong), "payload": event("c", ANN)},
+                "its `schema` is none of Connect's: type, name and scale should be texts",
+                "undecodable: quarantine",
+            )
+            for wrong in (
+                {"type": ["int64"]},
+                {"type": "int64", "name": {"a": 1}},
+                {"type": "bytes", "parameters": {"scale": 1.5}},
+            )
+        ),
         ({**event("c", ANN), "source": "x"}, "its `source` should be an object", "undecodable: quarantine"),
         ({**event("c", ANN), "after": "{}"}, "its `after` should be an object", "undecodable: quarantine"),
         ({"schema": {"fields": [5]}, "payload": event("c", ANN)}, "its `schema` is none of Connect's", "undecodable: quarantine"),
@@ -160,6 +180,15 @@ def test_what_is_put_aside_is_kept_as_it_came() -> None:
     ]
 
 
+def test_what_has_objects_in_the_place_of_texts_is_put_aside() -> None:
+    """Whether as records that are left out, or those that are collected: neither fails the task."""
+    wrong = ({**event("c", ANN), "op": ["c"]}, event("c", ANN, source={"snapshot": {}}), {"status": [1], "id": 1})
+    given = records(encoded(event("c", ANN), *wrong))
+    quarantine = json_pass(ORDER, passes_over=True)
+    assert [row["id"] for row in rows_of(quarantine, given)] == [1]
+    assert list(Decoder(quarantine).decoded(given).bad) == [1, 2, 3]
+
+
 def test_columns_are_found_by_name_and_those_of_another_case_are_no_nulls() -> None:
     assert rows(event("c", {"more": [1], "name": "ann"}))[0]["id"] is None
     assert "it has no column id, but ID" in refused(event("c", {"ID": 1, "name": "ann"})).message
@@ -191,8 +220,23 @@ class TestUnavailable:
         given = {**event("u", {"id": 1, "text": PLACEHOLDER}), "before": {"id": 1, "text": "long"}}
         assert rows(given, row=self.ROW)[0]["text"] == "long"
 
-    def test_a_row_that_is_gone_needs_none(self) -> None:
-        assert rows(event("d", {"id": 1, "text": PLACEHOLDER}), row=self.ROW)[0]["id"] == 1
+    @pytest.mark.parametrize(("column", "value"), FORMS)
+    def test_a_row_that_is_gone_needs_none(self, column: str, value: Any) -> None:
+        [found] = rows(event("d", {"id": 1, column: value}), row=self.ROW)
+        assert (found["id"], found[column]) == (1, None)
+
+    def test_a_number_of_a_row_that_is_gone(self) -> None:
+        decimal = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "2"}}
+        given = {"schema": connect_schema(amount=decimal), "payload": event("d", {"amount": self.FORMS[2][1]})}
+        assert rows(given, row=spark_row(amount="decimal(10,2)"))[0]["amount"] is None
+
+    @pytest.mark.parametrize(("column", "value"), FORMS)
+    def test_it_can_be_set_in_hex_as_in_the_connector(self, column: str, value: Any) -> None:
+        placeholder = f"hex:{PLACEHOLDER.encode().hex().upper()}"
+        found = refused(event("u", {"id": 1, column: value}), row=self.ROW, placeholder=placeholder)
+        assert "is unavailable" in found.message
+        raw = event("u", {"id": 1, "raw": "/wE="})
+        assert "is unavailable" in refused(raw, row=self.ROW, placeholder="hex:ff01").message
 
     def test_another_one_can_be_set(self) -> None:
         assert rows(event("u", {"id": 1, "text": PLACEHOLDER}), row=self.ROW, placeholder="?")[0]["text"] == PLACEHOLDER

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import math
 import sys
 
 import pyarrow as pa
@@ -159,6 +160,19 @@ def test_json_in_utf_16_is_read():
 @pytest.mark.parametrize(("value", "expected"), [(sys.float_info.max, sys.float_info.max), (10**300, 1e300)])
 def test_what_a_double_holds_is_a_number(value, expected):
     assert read({"type": "number"}, value)[1] == expected
+
+
+@pytest.mark.parametrize("number", [b"9007199254740993.25", b"0.99999999999999999999", b"1e-400", b"1e-99999999999999999999"])
+def test_what_is_no_whole_number_is_not_made_one(number):
+    with pytest.raises(Undecodable, match="it should be a whole number"):
+        read({"type": "integer"}, number)
+
+
+def test_a_number_with_a_point_is_read_as_before_where_it_need_not_be_whole():
+    assert read({"type": "integer"}, b"9007199254740993.0")[1] == 2**53 + 1
+    assert read({"type": "number"}, b"9007199254740993.0")[1] == 2.0**53
+    assert math.copysign(1, read({"type": "number"}, b"-0.0")[1]) == -1
+    assert read({}, b'{"a":[2.0,1e3,0.5]}')[1] == '{"a":[2.0,1000.0,0.5]}'
 
 
 def test_half_of_a_character_can_be_told_and_kept():

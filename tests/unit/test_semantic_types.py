@@ -1,18 +1,26 @@
 """What values of Debezium's semantic types become in columns of Spark, and what no column holds."""
 
 import datetime as dt
+import json
 import math
 from base64 import b64encode
 from collections.abc import Mapping
-from decimal import Decimal
+from decimal import Context, Decimal, localcontext
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
-from tests.unit.change_events import connect_schema, event
+from tests.unit.change_events import connect_schema, event, json_pass, records, rows_of
 from tests.unit.change_events import spark_row as row_of
 from tests.unit.test_change_events import refused, rows
 
-from penstock.registry.semantic_type import AMBIGUOUS, is_convertible
+from penstock.errors import Usage
+from penstock.registry.decoding import Decoder
+from penstock.registry.semantic_type import AMBIGUOUS, is_convertible, nameable
+from penstock.source.kafka.decode import decode_passes
+from penstock.spec.registry import Decode
+from penstock.spec.source import Source
 
 TIME, CONNECT = "io.debezium.time", "org.apache.kafka.connect.data"
 UTC = dt.timezone.utc
@@ -108,7 +116,19 @@ def test_a_value_becomes_what_it_stands_for(schema: Any, spark: Any, value: Any,
         ("string", "decimal(10,2)", "١٢", "x should be a number"),
         ("string", "timestamp", "2024-01-31T12:00:00", "x should be a time like 2026-01-31T12:30:00.5Z"),
         ("int64", "timestamp_ntz", MICROS, "is a number without a unit"),
-        (named("int32", f"{TIME}.Time"), "timestamp_ntz", 5, "is a number without a unit"),
+        (named("int32", f"{TIME}.Time"), "timestamp_ntz", 5, "x is a io.debezium.time.Time, and no point in time"),
+        ("int32", "timestamp_ntz", 5, "x is a int32, and no point in time"),
+        ("int32", "date", 2024, f"x is a int32, and no date: name its semantic type in `semantic_types`, {TIME}.Date"),
+        (named("int32", f"{TIME}.Year"), "date", 2024, f"x is a {TIME}.Year, and no date"),
+        ("string", "binary", "deadbeef", "x has the type string by its schema, and is no bytes: set binary.handling.mode"),
+        ("bytes", "string", "3q2+7w==", "x has the type bytes by its schema, and is no text: take BINARY"),
+        (named("bytes", "io.debezium.data.Bits"), "string", "/wE=", "x has the type io.debezium.data.Bits (bytes) by its schema"),
+        ("bytes", "decimal(10,2)", "1234", "x has the type bytes by its schema, and is no decimal"),
+        ({"type": "array", "items": {"type": "bytes"}}, array("string"), ["3q2+7w=="], "x[0] has the type bytes"),
+        (DECIMAL, "decimal(10,2)", "", "x should be the bytes of a number"),
+        (DECIMAL, "string", "", "x should be the bytes of a number"),
+        (VARIABLE, "string", {"scale": 0, "value": ""}, "x.value should be the bytes of a number"),
+        (named("bytes", f"{CONNECT}.Decimal"), "string", base64(1234), "Decimal without a scale: take DECIMAL"),
         (named("int64", f"{TIME}.Timestamp"), "timestamp_ntz", 2**62, "whole number of 64 bits"),
         (named("int64", f"{TIME}.MicroTimestamp"), "date", MICROS, f"x is a {TIME}.MicroTimestamp, and no date"),
         (named("int32", f"{TIME}.Date"), "date", 2**31, "a whole number of 32 bits"),
@@ -135,6 +155,70 @@ def test_a_value_becomes_what_it_stands_for(schema: Any, spark: Any, value: Any,
 )
 def test_what_a_column_cannot_hold_is_no_value(schema: Any, spark: Any, value: Any, told: str) -> None:
     assert told in refused(with_schema(schema, value), row=row_of(x=spark)).message
+
+
+def written(number: str, schema: str | None = None) -> bytes:
+    """An event with a number as a text of JSON has it."""
+    given = event("c", {"x": "@"}) if schema is None else with_schema(schema, "@")
+    return json.dumps(given).replace('"@"', number).encode()
+
+
+def of_number(number: str, spark: str, schema: str | None = None) -> Any:
+    return rows_of(json_pass(row_of(x=spark)), records([written(number, schema)]))[0]["x"]
+
+
+def is_refused(number: str, spark: str, schema: str | None = None) -> bool:
+    found = Decoder(json_pass(row_of(x=spark))).decoded(records([written(number, schema)]))
+    return [str(bad.reason).startswith("it does not fit its columns: x should be") for bad in found.bad.values()] == [True]
+
+
+class TestNumbers:
+    """Whole numbers are exact in every column, and other numbers the nearest that FLOAT and DOUBLE hold."""
+
+    @pytest.mark.parametrize(
+        "number",
+        ["9007199254740993.25", "0.99999999999999999999", "1.00000000000000000001", "1e-400", "-1e-999999", "1e99", "9.5"],
+    )
+    def test_what_is_no_whole_number_is_not_made_one(self, number: str) -> None:
+        assert is_refused(number, "long")
+
+    @pytest.mark.parametrize(
+        ("number", "expected"),
+        [("9007199254740993.0", 2**53 + 1), ("1.5e1", 15), ("9223372036854775807.00", 2**63 - 1), ("-0.0", 0), ("0e9999", 0)],
+    )
+    def test_a_whole_number_may_have_a_point(self, number: str, expected: int) -> None:
+        assert of_number(number, "long") == expected
+
+    @pytest.mark.parametrize("schema", ["int64", None])
+    def test_a_whole_number_is_never_rounded(self, schema: str | None) -> None:
+        assert is_refused("16777217", "float", schema)
+        assert is_refused("9007199254740993", "double", schema)
+        assert of_number("16777216", "float", schema) == 2.0**24
+        assert of_number("9007199254740992", "double", schema) == 2.0**53
+
+    @pytest.mark.parametrize("number", ["1e39", "-3.5e38", "3.4028236e38"])
+    def test_a_finite_number_stays_finite(self, number: str) -> None:
+        assert is_refused(number, "float")
+        assert is_refused(number, "float", "double")
+        assert of_number(number, "double") == float(number)
+
+    def test_other_numbers_are_the_nearest(self) -> None:
+        assert of_number("3.4028235e38", "float", "float") == float(np.finfo(np.float32).max)
+        assert of_number("0.1", "float") == float(np.float32(0.1))
+        assert of_number("123456789.123456789012345", "double") == 123456789.12345679
+        assert of_number("1e-400", "double") == 0
+        assert of_number("9007199254740993", "double", "double") == 2.0**53, "a double that another program wrote so"
+
+    def test_what_the_process_does_with_decimals_makes_no_difference(self) -> None:
+        cases = [
+            (named("int64", f"{TIME}.Timestamp"), "timestamp_ntz", MICROS // 1000, NOON),
+            (named("int64", f"{TIME}.NanoTimestamp"), "timestamp_ntz", MICROS * 1000, NOON),
+            (DECIMAL, "decimal(20,2)", base64(123_456_789_012_345), Decimal("1234567890123.45")),
+            ("double", "long", 1234567890.0, 1_234_567_890),
+        ]
+        with localcontext(Context(prec=6)):
+            for schema, spark, value, expected in cases:
+                assert rows(with_schema(schema, value), row=row_of(x=spark))[0]["x"] == expected
 
 
 class TestWithoutSchema:
@@ -165,6 +249,35 @@ class TestWithoutSchema:
         settings = {"x": f"{TIME}.Timestamp"}
         assert rows(given, row=row_of(x="timestamp_ntz"), semantic_types=settings)[0]["x"] == NOON
 
+    @pytest.mark.parametrize(
+        ("kind", "name", "spark", "value", "expected"),
+        [
+            ("int64", f"{TIME}.MicroTimestamp", "timestamp_ntz", MICROS, NOON),
+            ("int32", f"{TIME}.Date", "date", 19_753, dt.date(2024, 1, 31)),
+            ("bytes", f"{CONNECT}.Decimal", "decimal(10,2)", base64(1234), Decimal("12.34")),
+            ("string", f"{CONNECT}.Decimal", "decimal(10,2)", "1234", Decimal(1234)),
+        ],
+    )
+    def test_a_name_counts_where_the_schema_has_the_plain_type_of_such_values(
+        self, kind: str, name: str, spark: str, value: Any, expected: Any
+    ) -> None:
+        assert rows(with_schema(kind, value), row=row_of(x=spark), semantic_types={"x": name})[0]["x"] == expected
+
+    @pytest.mark.parametrize("schema", [None, {"type": "array", "items": {"type": "int64"}}])
+    def test_a_name_counts_for_the_elements_of_a_column(self, schema: Any) -> None:
+        settings, spark = {"x": f"{TIME}.MicroTimestamp"}, array("timestamp_ntz")
+        given = event("c", {"x": [MICROS]}) if schema is None else with_schema(schema, [MICROS])
+        assert "x[0] is a number without a unit" in refused(given, row=row_of(x=spark)).message
+        assert rows(given, row=row_of(x=spark), semantic_types=settings)[0]["x"] == [NOON]
+        assert f"{TIME}.MicroTimestamp" in nameable(spark)
+
+    def test_a_decimal_that_says_its_scale_can_become_a_text(self) -> None:
+        given, row = event("c", {"x": {"scale": 2, "value": base64(1234)}}), row_of(x="string")
+        assert rows(given, row=row, semantic_types={"x": VARIABLE["name"]})[0]["x"] == "12.34"
+        assert nameable("string") == (VARIABLE["name"],)
+        assert nameable({"type": "map", "keyType": "string", "valueType": "decimal(5,1)"}) == AMBIGUOUS["decimal"]
+        assert nameable("long") == ()
+
     def test_two_schemas_in_one_batch(self) -> None:
         one = with_schema(named("int64", f"{TIME}.MicroTimestamp"), MICROS)
         other = with_schema(named("int64", f"{TIME}.Timestamp"), MICROS // 1000)
@@ -181,6 +294,41 @@ class TestWithoutSchema:
     )
     def test_what_can_be_one_thing_only_is_that(self, spark: str, value: Any, expected: Any) -> None:
         assert rows(event("c", {"x": value}), row=row_of(x=spark))[0]["x"] == expected
+
+
+class TestNames:
+    """What `semantic_types` of a source may say of a column, before anything is read."""
+
+    def passes(self, spark: Any, name: str) -> Any:
+        session: Any = SimpleNamespace(createDataFrame=lambda _, schema: SimpleNamespace(schema=schema))
+        value = {"format": "json", "envelope": "debezium", "schema": row_of(x=spark), "semantic_types": {"x": name}}
+        options = {"kafka.bootstrap.servers": "host:9092", "subscribe": "orders"}
+        return decode_passes(session, {"changes": Source(format="kafka", options=options, decode=Decode(value=value))})
+
+    @pytest.mark.parametrize(
+        ("spark", "name"),
+        [
+            ("string", "io.debezium.data.VariableScaleDecimal"),
+            (array("timestamp_ntz"), f"{TIME}.MicroTimestamp"),
+            ({"type": "map", "keyType": "string", "valueType": "date", "valueContainsNull": True}, f"{TIME}.Date"),
+        ],
+    )
+    def test_a_name_that_values_can_have(self, spark: Any, name: str) -> None:
+        [made] = self.passes(spark, name).values()
+        assert made.coded[0].semantic_types == {"x": name}
+
+    @pytest.mark.parametrize(
+        ("spark", "told"),
+        [
+            ("string", "the column has the type string. Write one of io.debezium.data.VariableScaleDecimal."),
+            (array("date"), f"the column has the type array<date>. Write one of {TIME}.Date."),
+            (array("long"), "the column has the type array<bigint>. Take it out"),
+        ],
+    )
+    def test_a_name_that_they_cannot_have(self, spark: Any, told: str) -> None:
+        with pytest.raises(Usage) as raised:
+            self.passes(spark, f"{CONNECT}.Decimal")
+        assert f"sources.changes.decode.value.semantic_types.x is {CONNECT}.Decimal, and {told}" in str(raised.value)
 
 
 def test_types_that_no_column_of_a_database_is_are_told() -> None:

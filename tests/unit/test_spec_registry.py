@@ -155,6 +155,8 @@ def test_change_events_in_json_need_no_registry():
         (changes(subject="orders"), "value.subject is given, and change events in json are read by `schema`"),
         (changes(format="protobuf", schema=None), "value.format is protobuf, and change events are read as json or avro"),
         (changes(format="avro"), "value.schema is given, and Avro's schema has it"),
+        (changes(unavailable_value="hex:5f5"), "value.unavailable_value should have pairs of hexadecimal digits behind hex:"),
+        (changes(unavailable_value="hex:"), "value.unavailable_value should have pairs of hexadecimal digits behind hex:"),
         (changes(envelope="canal"), "envelope should be debezium"),
         (changes(envelope=None), "value.schema is there without envelope"),
         (changes(semantic_types={"id": "io.debezium.time.Microtimestamp"}), "Did you mean io.debezium.time.MicroTimestamp?"),

@@ -28,7 +28,8 @@ _PLAIN: Mapping[str, str] = {
     "int": "integer",
     "bytes": "binary",
 }
-_WIDER = (("int", "long"), ("float", "double"))
+WIDER = (("int", "long"), ("float", "double"))
+"""Unions of two types of numbers, which are read as the second one."""
 _RECORDS = frozenset({"record", "error"})
 
 
@@ -44,18 +45,26 @@ class AvroType:
     unmake: Make | None = None
 
 
-def parsed(schema: Registered, named: dict[str, Schema] | None = None) -> Schema:
-    """Return the schema as parsed by fastavro, and add its named types to `named`. Raises Usage."""
+def parsed(schema: Registered, named: dict[str, Schema] | None = None, *, logical: bool = True) -> Schema:
+    """Return the schema as parsed by fastavro, and add its named types to `named`. Raises Usage.
+
+    Without `logical` it has no logical types: its values are the numbers, texts and bytes that were written.
+    """
     names = {} if named is None else named
+    loaded: Callable[[str], Any] = json.loads if logical else lambda text: json.loads(text, object_hook=_without_logical_type)
     try:
         for reference in schema.references:
-            fastavro.parse_schema(json.loads(reference.text), named_schemas=names)
-        return fastavro.parse_schema(json.loads(schema.text), named_schemas=names)
+            fastavro.parse_schema(loaded(reference.text), named_schemas=names)
+        return fastavro.parse_schema(loaded(schema.text), named_schemas=names)
     except (ValueError, fastavro.schema.SchemaParseException, fastavro.schema.UnknownType) as error:
         raise Usage(
             f"The schema with id {schema.schema_id} is no schema of Avro: {first_line(error)}.",
             remedy="Name another `subject` or `version`, or its real `format`.",
         ) from error
+
+
+def _without_logical_type(found: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in found.items() if key != "logicalType"}
 
 
 class AvroReader:
@@ -88,9 +97,7 @@ class AvroReader:
             raise
         except Exception as error:
             raise Undecodable(self._reason(error), schema_id=writer.schema_id) from error
-        left = len(value) - source.tell()
-        if left:
-            raise Undecodable(f"{left} bytes are left over behind it", schema_id=writer.schema_id)
+        _require_end(source, value, writer)
         return made
 
     def write(self, value: Any) -> bytes:
@@ -104,15 +111,45 @@ class AvroReader:
             try:
                 self._writers[writer.schema_id] = parsed(writer)
             except Usage as error:
-                raise Undecodable(self._reason(error), schema_id=writer.schema_id) from error
+                raise Undecodable(_reason(error), schema_id=writer.schema_id) from error
         return self._writers[writer.schema_id]
 
     def _reason(self, error: Exception) -> str:
         if isinstance(error, fastavro.read.SchemaResolutionError):
             return f"it cannot be read by the schema with id {self._reader.schema_id}: {first_line(error)}"
-        if isinstance(error, EOFError | IndexError):
-            return f"it ends too early for its schema: {first_line(error)}"
-        return f"it is no value of its schema: {first_line(error)}"
+        return _reason(error)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, EOFError | IndexError):
+        return f"it ends too early for its schema: {first_line(error)}"
+    return f"it is no value of its schema: {first_line(error)}"
+
+
+def _require_end(source: BytesIO, value: bytes, writer: Registered) -> None:
+    left = len(value) - source.tell()
+    if left:
+        raise Undecodable(f"{left} bytes are left over behind it", schema_id=writer.schema_id)
+
+
+class WrittenReader:
+    """Reads values by the schema that wrote them alone, without its logical types, and so without any conversion."""
+
+    def __init__(self, writer: Registered) -> None:
+        self._writer, self._schema = writer, parsed(writer, logical=False)
+
+    def read(self, value: bytes) -> Any:
+        """Return the value of the wire format, as numbers, texts, bytes, lists and dicts. Raises Undecodable."""
+        source = BytesIO(value)
+        source.seek(HEAD)
+        try:  # malformed bytes can raise any exception
+            found = fastavro.schemaless_reader(source, self._schema)
+        except (MemoryError, OSError):  # a failure of the machine says nothing about the value
+            raise
+        except Exception as error:
+            raise Undecodable(_reason(error), schema_id=self._writer.schema_id) from error
+        _require_end(source, value, self._writer)
+        return found
 
 
 class _Types:
@@ -163,7 +200,7 @@ class _Types:
 
     def _union(self, branches: Sequence[Schema], path: str, above: tuple[str, ...]) -> AvroType:
         others = [branch for branch in branches if branch != "null"]
-        for wider in _WIDER:
+        for wider in WIDER:
             if sorted(map(str, others)) == sorted(wider):
                 return AvroType(wider[1])
         if len(others) != 1:

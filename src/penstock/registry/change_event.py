@@ -62,12 +62,14 @@ class ChangeEvent:
         return bool(self.change["op"] == _DELETE)
 
 
-def change_event(found: Mapping[str, Any]) -> ChangeEvent | None:
+def change_event(found: Any) -> ChangeEvent | None:
     """Return the change that a value describes, None for a heartbeat, which describes none. Raises Undecodable for all others."""
+    if not isinstance(found, dict):
+        raise Undecodable(f"it is no change event: it should be an object, found {type(found).__name__}")
     if "op" not in found or "source" not in found:
         _require_heartbeat(found)
         return None
-    op, source = found["op"], _object(found["source"], "source")
+    op, source = _text(found["op"], "op"), _object(found["source"], "source")
     if source.get("connector") == "mongodb":
         raise Undecodable("it is a change of MongoDB, whose documents have no columns", remedy="Read the values as text.")
     if op == _TRUNCATE:
@@ -98,13 +100,19 @@ def _object(value: Any, name: str) -> Mapping[str, Any]:
     return value
 
 
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str):
+        raise Undecodable(f"its `{name}` should be a text, found {type(value).__name__}")
+    return value
+
+
 def _require_heartbeat(found: Mapping[str, Any]) -> None:
     """Raise Undecodable for a record that is no change, unless it is a heartbeat."""
     if found and found.keys() <= _HEARTBEAT_FIELDS:
         return
     if "databaseName" in found and found.keys() & {"ddl", "tableChanges"}:
         raise Undecodable("it is a change of a schema, and no change of a row", remedy=OF_TABLE)
-    if found.keys() >= {"status", "id"} and found["status"] in {"BEGIN", "END"}:
+    if found.keys() >= {"status", "id"} and found["status"] in ("BEGIN", "END"):  # which may be no text
         raise Undecodable(f"it is the {found['status']} of a transaction, and no change of a row", remedy=OF_TABLE)
     fields = ", ".join(sorted(found)[:5])
     raise Undecodable(f"it is no change event: it has no fields op and source, found {fields or 'none'}", remedy=_FLATTENED)
@@ -117,8 +125,14 @@ def _change(found: Mapping[str, Any], source: Mapping[str, Any]) -> Iterator[tup
     yield "op", found["op"]
     yield "position", _position(source)
     yield "timestamp", _microseconds(source)
-    yield "snapshot", source.get("snapshot") not in _NO_SNAPSHOT
+    yield "snapshot", _is_snapshot(source.get("snapshot"))
     yield "transaction", _transaction(found, source)
+
+
+def _is_snapshot(value: Any) -> bool:
+    if value is not None and not isinstance(value, bool | str):
+        raise Undecodable(f"its `source.snapshot` should be a text, found {type(value).__name__}")
+    return value not in _NO_SNAPSHOT
 
 
 def _microseconds(source: Mapping[str, Any]) -> int | None:

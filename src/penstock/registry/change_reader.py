@@ -1,23 +1,26 @@
 """Readers of change events in Debezium's envelope: the row with the types of its columns, and how it changed."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeAlias
 
 from penstock.core.model import Json
 from penstock.errors import Usage
-from penstock.registry.avro import AvroReader, parsed
-from penstock.registry.change_event import CHANGE, CHANGE_TYPE, ENVELOPE_FIELDS, OF_TABLE, ChangeEvent, change_event
+from penstock.registry.avro import AvroReader
+from penstock.registry.change_event import CHANGE, CHANGE_TYPE, OF_TABLE, ChangeEvent, change_event
+from penstock.registry.column_conversion import column_converter
+from penstock.registry.envelope_schema import Columns, EnvelopeSchema
 from penstock.registry.json_schema import Misfit, loaded
 from penstock.registry.semantic_type import (
     DATE,
-    MICROS,
     NANO_TIMESTAMP,
+    POINTS,
     UNKNOWN,
     VARIABLE_DECIMAL,
     ZONED_TIMESTAMP,
     Convert,
+    Semantics,
     SemanticType,
     converter,
 )
@@ -26,9 +29,8 @@ from penstock.registry.wire import Registered, Undecodable, first_line
 
 ROW = "value"
 """The column of the row, which takes the place of the bytes."""
-Semantics: TypeAlias = Mapping[str, SemanticType]
-_HEARTBEAT = "io.debezium.connector.common.Heartbeat"
-_NAMES_OF_OTHERS = {"TransactionMetadataValue": "boundaries of transactions", "SchemaChangeValue": "changes of schemas"}
+Conversions: TypeAlias = Mapping[str, Convert]
+"""Conversions of values to those of columns, by column."""
 _REPLICA_IDENTITY = (
     "The database did not log it: ALTER TABLE … REPLICA IDENTITY FULL. Updates that lack it already stay so: take a new snapshot "
     "of such rows, and put the records aside by `undecodable: quarantine`."
@@ -43,30 +45,30 @@ class RowReader:
     placeholder: Placeholder
     conversion: "Callable[[SemanticType, Json, str], Convert]" = lambda semantic, spark, _: converter(semantic, spark)
     """How values of a semantic type become values of a column, which is named."""
-    _converters: dict[tuple[str, SemanticType], Convert] = field(default_factory=dict)
 
-    def values(self, event: ChangeEvent, semantics: Semantics) -> dict[str, Any]:
-        """Return the row and the change as the struct `spark_type`. `semantics`: the semantic types that are known, by column."""
+    def conversions(self, semantics: Semantics) -> Conversions:
+        """Return how values become those of each column. `semantics`: the semantic types that are known, by column."""
+        columns = ((each["name"], each["type"]) for each in self.row["fields"])
+        return {name: self.conversion(semantics.get(name, UNKNOWN), kind, name) for name, kind in columns}
+
+    def values(self, event: ChangeEvent, conversions: Conversions) -> dict[str, Any]:
+        """Return the row and the change as the struct `spark_type`."""
         try:
-            row = {name: self._value(name, kind, event, semantics) for name, kind in self._columns()}
+            row = {name: self._value(name, event, convert) for name, convert in conversions.items()}
         except (ValueError, ArithmeticError) as error:
             raise Undecodable(f"it does not fit its columns: {first_line(error)}") from error
         return {ROW: row, CHANGE: event.change}
 
-    def _columns(self) -> Iterator[tuple[str, Json]]:
-        return ((each["name"], each["type"]) for each in self.row["fields"])
-
-    def _value(self, name: str, kind: Json, event: ChangeEvent, semantics: Semantics) -> Any:
+    def _value(self, name: str, event: ChangeEvent, convert: Convert) -> Any:
         value = event.row.get(name)
         if value is None:
             _require_absent(name, event.row)
             return None
-        if not event.deletes and self.placeholder.stands_for(value):
+        if self.placeholder.stands_for(value):
+            if event.deletes:
+                return None
             value = self._from_before(name, event)
-        semantic = semantics.get(name, UNKNOWN)
-        if (name, semantic) not in self._converters:
-            self._converters[name, semantic] = self.conversion(semantic, kind, name)
-        return self._converters[name, semantic](value, name)
+        return convert(value, name)
 
     def _from_before(self, name: str, event: ChangeEvent) -> Any:
         """Return the value before the change, which an unavailable one still has. Null says nothing: others may be left out."""
@@ -104,35 +106,46 @@ class JsonChangeReader:
     def __init__(self, row: Mapping[str, Any], *, named: Mapping[str, str], placeholder: str) -> None:
         self.spark = spark_type(dict(row))
         self._rows = RowReader(row, Placeholder(placeholder))
-        self._named: Semantics = {column: SemanticType(name) for column, name in named.items()}
-        self._known: tuple[Any, Semantics] = (None, self._named)
+        columns = {each["name"]: each["type"] for each in row["fields"]}
+        self._named: Semantics = {column: _named(name, columns.get(column)) for column, name in named.items()}
+        self._without_schema = self._rows.conversions(self._named)
+        self._known: tuple[Any, Conversions] = (None, self._without_schema)
 
     def read(self, value: bytes) -> dict[str, Any] | None:
         """Return the row and its change, None for a record that changes nothing. Raises Undecodable."""
         found = loaded(value, parse_float=_decimal)
-        semantics = self._named
+        conversions = self._without_schema
         if isinstance(found, dict) and found.keys() == {"schema", "payload"}:
-            semantics = self._semantics(found["schema"])
+            conversions = self._by_schema(found["schema"])
             found = found["payload"]
         if found is None:
             return None
-        if not isinstance(found, dict):
-            raise Undecodable(f"it is no change event: it should be an object, found {type(found).__name__}")
         event = change_event(found)
-        return None if event is None else self._rows.values(event, semantics)
+        return None if event is None else self._rows.values(event, conversions)
 
-    def _semantics(self, schema: Any) -> Semantics:
-        """Return the semantic types that the schema names. Those of the latest schema are kept."""
+    def _by_schema(self, schema: Any) -> Conversions:
+        """Return the conversions of what the schema names. Those of the latest schema are kept."""
         if schema != self._known[0]:
             try:
                 row: Mapping[str, Any] = next(
                     (one for one in (schema or {}).get("fields", ()) if one.get("field") == "after"), {}
                 )
-                found = {one["field"]: _of_connect(one) for one in row.get("fields", ())}
+                found = {one["field"]: self._called(one["field"], _of_connect(one)) for one in row.get("fields", ())}
             except (AttributeError, KeyError, TypeError, ValueError) as error:
                 raise Undecodable(f"its `schema` is none of Connect's: {first_line(error)}") from error
-            self._known = (schema, {**self._named, **found})
+            self._known = (schema, self._rows.conversions({**self._named, **found}))
         return self._known[1]
+
+    def _called(self, column: str, found: SemanticType) -> SemanticType:
+        return found.called(self._named[column]) if column in self._named else found
+
+
+def _named(name: str, spark: Json) -> SemanticType:
+    """Return the semantic type that is named for a column, which is that of its elements if it has some."""
+    kind: Any = spark
+    if not isinstance(kind, dict):
+        return SemanticType(name)
+    return SemanticType(element=_named(name, kind.get("elementType") or kind.get("valueType")))
 
 
 def _decimal(text: str) -> Decimal:
@@ -147,62 +160,82 @@ def _of_connect(schema: Mapping[str, Any]) -> SemanticType:
     """Return the semantic type of a field of Connect's schema, in JSON."""
     inner = schema.get("items") or schema.get("values")
     scale = (schema.get("parameters") or {}).get("scale")
+    kind, name = schema["type"], schema.get("name")
+    if not isinstance(kind, str) or not isinstance(name, str | None) or not isinstance(scale, str | int | None):
+        raise TypeError(f"type, name and scale should be texts, found {kind!r}, {name!r} and {scale!r}")
     return SemanticType(
-        schema.get("name") or schema["type"],
+        name or kind,
         None if scale is None else int(scale),
         _of_connect(inner) if isinstance(inner, Mapping) else None,
+        kind,
     )
 
 
 class AvroChangeReader:
     """Reads change events that were written by schemas of a registry. The constructor raises Usage, naming the field.
 
-    Each value is converted by what its semantic type was when it was written.
+    A record is read by the schema that wrote it alone. Each value is converted once: from what it was when it was written to
+    the column's type, and refused where that is not known to be right.
     """
 
     kind = "AVRO"
 
     def __init__(self, reader: Registered, *, subject: str, placeholder: str) -> None:
-        self._avro, schema = AvroReader(reader, subject=subject), EnvelopeSchema(reader)
+        envelope: Any = AvroReader(reader, subject=subject).spark
+        schema = EnvelopeSchema(reader)
         schema.require_envelope(subject)
-        self._semantics = schema.semantics()
-        envelope: Any = self._avro.spark
+        self._columns = schema.columns
         [after] = (each["type"] for each in envelope["fields"] if each["name"] == "after")
-        typed = {each["name"]: _typed(self._semantics[each["name"]], each["type"]) for each in after["fields"]}
-        row: dict[str, Any] = {**after, "fields": [{**each, "type": typed[each["name"]]} for each in after["fields"]]}
+        typed = [{**each, "type": _typed(self._columns.semantics[each["name"]], each["type"])} for each in after["fields"]]
+        row: dict[str, Any] = {**after, "fields": typed}
         self.spark = spark_type(row)
-        self._as_read = frozenset(each["name"] for each in after["fields"] if each["type"] == typed[each["name"]])
         self._rows = RowReader(row, Placeholder(placeholder), self._conversion)
-        self._writers: dict[int, EnvelopeSchema] = {}
+        self._writers: dict[int, _Writer] = {}
 
     def read(self, value: bytes, writer: Registered) -> dict[str, Any] | None:
         """Return the row and its change, None for a record that changes nothing. Raises Undecodable."""
         try:
             written = self._written_by(writer)
-            if written.is_heartbeat:
+            if written.schema.is_heartbeat:
                 return None
-            event = change_event(self._avro.read(value, writer))
-            return None if event is None else self._rows.values(event, {**self._semantics, **written.semantics()})
+            event = change_event(written.schema.read(value))
+            return None if event is None else self._rows.values(written.completed(event), written.conversions)
         except Undecodable as error:
             error.schema_id = writer.schema_id
             raise
 
-    def _written_by(self, writer: Registered) -> "EnvelopeSchema":
+    def _written_by(self, writer: Registered) -> "_Writer":
         """Return the writer's schema. Raises Undecodable if it is that of other records than changes of rows."""
         if writer.schema_id not in self._writers:
             try:
-                self._writers[writer.schema_id] = EnvelopeSchema(writer)
+                schema = EnvelopeSchema(writer)
             except Usage as error:
                 raise Undecodable(first_line(error)) from error
+            columns = self._columns.read_from(schema.columns)
+            self._writers[writer.schema_id] = _Writer(schema, columns, self._rows.conversions(columns.semantics))
         found = self._writers[writer.schema_id]
-        if found.others is not None:
-            raise Undecodable(f"it tells {found.others}, and no change of a row", remedy=OF_TABLE)
+        if found.schema.others is not None:
+            raise Undecodable(f"it tells {found.schema.others}, and no change of a row", remedy=OF_TABLE)
         return found
 
     def _conversion(self, semantic: SemanticType, spark: Json, name: str) -> Convert:
-        if name in self._as_read and semantic == self._semantics[name]:
-            return lambda value, _: value
-        return converter(semantic, spark)
+        return column_converter(semantic, self._columns.semantics[name], spark)
+
+
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    """A schema that wrote records, how the reader's `columns` are found in their rows, and the conversions of their values."""
+
+    schema: EnvelopeSchema
+    columns: Columns
+    conversions: Conversions
+
+    def completed(self, event: ChangeEvent) -> ChangeEvent:
+        """Return the event with the columns that its rows have by another name, or not at all. Raises Undecodable."""
+        if not self.columns.renamed and not self.columns.defaults:
+            return event
+        before = None if event.before is None else self.columns.completed(event.before)
+        return replace(event, row=self.columns.completed(event.row), before=before)
 
 
 def _typed(semantic: SemanticType, spark: Json) -> Json:
@@ -217,72 +250,7 @@ def _typed(semantic: SemanticType, spark: Json) -> Json:
 
 _SPARK: Mapping[str, Json] = {
     DATE: "date",
-    **{name: "timestamp_ntz" for name in MICROS if name.startswith("io.debezium.") and name != NANO_TIMESTAMP},
+    **{name: "timestamp_ntz" for name in POINTS if name.startswith("io.debezium.") and name != NANO_TIMESTAMP},
     ZONED_TIMESTAMP: "timestamp",
 }
 """Types of columns by semantic type, where they differ from that of the plain value. Nanoseconds stay a number."""
-_CONNECT = {"int": "int32", "long": "int64", "float": "float32", "double": "float64"}
-
-
-class EnvelopeSchema:
-    """An Avro schema of a topic of change events: what its records are, and the semantic types of the row's columns."""
-
-    def __init__(self, schema: Registered) -> None:
-        self._named: dict[str, Any] = {}
-        self._root: Any = parsed(schema, self._named)
-        root = self._root if isinstance(self._root, dict) else {}
-        self._name = str(root.get("connect.name") or root.get("name"))
-        self._fields = {each["name"]: each["type"] for each in root.get("fields", ())}
-        self._semantics: Semantics | None = None
-
-    @property
-    def is_heartbeat(self) -> bool:
-        return self._name == _HEARTBEAT
-
-    @property
-    def others(self) -> str | None:
-        """What its records tell instead of changes of rows, None for an envelope."""
-        return _NAMES_OF_OTHERS.get(self._name.rpartition(".")[2])
-
-    def require_envelope(self, subject: str) -> None:
-        """Raise Usage unless it is an envelope whose rows have columns that Spark has types for."""
-        if not self._fields.keys() >= ENVELOPE_FIELDS or self._row() is None:
-            raise Usage(
-                f"The schema of subject {subject!r} is {self._name}, and no envelope of Debezium: expected fields before, after, "
-                f"source and op, found {', '.join(self._fields) or 'none'}.",
-                remedy="Name the `subject` of the table's topic, or take `envelope` out.",
-            )
-        shape = next((name for name, semantic in self.semantics().items() if semantic.is_geometry), None)
-        if shape is not None:
-            raise Usage(
-                f"Field {shape!r} of subject {subject!r} has no Spark type: it is a {self.semantics()[shape].name}.",
-                remedy="Have the connector leave the column out by column.exclude.list.",
-            )
-
-    def semantics(self) -> Semantics:
-        """Return the semantic types of the row's columns."""
-        if self._semantics is None:
-            row = self._row() or {"fields": ()}
-            self._semantics = {each["name"]: self._semantic(each["type"]) for each in row["fields"]}
-        return self._semantics
-
-    def _row(self) -> Any:
-        """Return the record that `after` is, None if there is none."""
-        found = self._one(self._fields.get("after"))
-        return found if isinstance(found, dict) and "fields" in found else None
-
-    def _one(self, schema: Any) -> Any:
-        """Return the type beside null in a union, and the type that a name stands for."""
-        if isinstance(schema, list):
-            others = [each for each in schema if each != "null"]
-            return self._one(others[0]) if len(others) == 1 else None
-        return self._named.get(schema, schema) if isinstance(schema, str) else schema
-
-    def _semantic(self, schema: Any) -> SemanticType:
-        found = self._one(schema)
-        if not isinstance(found, dict):
-            return SemanticType(_CONNECT.get(str(found), str(found)))
-        kind = found["type"]
-        name = found.get("connect.name") or found.get("logicalType") or found.get("name") or _CONNECT.get(str(kind), str(kind))
-        element = self._semantic(found["items"]) if kind == "array" else None
-        return SemanticType(name, found.get("scale"), element)

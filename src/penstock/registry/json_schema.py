@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from typing import Any, TypeAlias
 
 from penstock.core.codec.document import refuse_constant
@@ -20,6 +21,8 @@ Make: TypeAlias = Callable[[Any, str], Any]
 Schema: TypeAlias = Mapping[str, Any]
 
 _LONGEST = 2**63
+_DIGITS = 40
+"""More than any whole number of 64 bits has."""
 _LARGEST = sys.float_info.max
 _DEEPEST = 64
 _DEEPEST_VALUE = 200
@@ -55,7 +58,7 @@ class JsonReader:
 
     def read(self, value: bytes, writer: Registered) -> Any:
         try:
-            found = loaded(value[HEAD:], schema_id=writer.schema_id)
+            found = loaded(value[HEAD:], schema_id=writer.schema_id, parse_float=_float)
             return None if found is None else self._type.make(found, "")
         except Misfit as error:
             reason = f"it does not fit the schema with id {self._reader.schema_id}: {error}"
@@ -174,17 +177,57 @@ def taken(value: Any, kind: type, expected: str, place: str) -> Any:
     return value
 
 
+class WrittenFloat(float):
+    """A double that is a whole number, with the `text` of JSON, which may have been another number."""
+
+    __slots__ = ("text",)
+    text: str
+
+
+def _float(text: str) -> float:
+    """Return the nearest double. Where that is a whole number, the text stays with it."""
+    found = float(text)
+    if not found.is_integer():
+        return found
+    written = WrittenFloat(found)
+    written.text = text
+    return written
+
+
 def whole(value: Any, place: str) -> int:
-    """Return a whole number of 64 bits. JSON Schema counts 1.0 among the whole numbers. Raises Misfit."""
-    if isinstance(value, bool) or not (isinstance(value, int) or (isinstance(value, float) and value.is_integer())):
-        raise misfit(value, "a whole number", place)
-    if not -_LONGEST <= value < _LONGEST:
-        raise misfit(value, "a whole number of 64 bits", place)
-    return int(value)
+    """Return a whole number of 64 bits. JSON Schema counts 1.0 among the whole numbers, as it is written. Raises Misfit."""
+    exact = _decimal_of(value.text) if isinstance(value, WrittenFloat) else value
+    found = _exactly(exact)
+    if found is None:
+        raise misfit(exact, "a whole number", place)
+    if not -_LONGEST <= found < _LONGEST:
+        raise misfit(exact, "a whole number of 64 bits", place)
+    return found
+
+
+def _decimal_of(text: str) -> Decimal:
+    """Return a number as it is written, NaN for an exponent that no decimal has."""
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        return Decimal("NaN")
+
+
+def _exactly(value: Any) -> int | None:
+    """Return a number as a whole one, None if it is none. A decimal beyond 64 bits becomes some number beyond them."""
+    if isinstance(value, Decimal):
+        if not value:
+            return 0
+        if not value.is_finite() or (value.adjusted() < _DIGITS and value != value.to_integral_value()):
+            return None
+        return int(value) if value.adjusted() < _DIGITS else _LONGEST
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def number(value: Any, place: str) -> float:
-    """Return a number as a double. Raises Misfit."""
+    """Return the double that is nearest to a number. Raises Misfit."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise misfit(value, "a number", place)
     if not -_LARGEST <= value <= _LARGEST:
@@ -201,7 +244,7 @@ def _as_json(value: Any, place: str) -> str:
 
 def misfit(value: Any, expected: str, place: str) -> Misfit:
     """Return the error that `value` is not what was expected at its place."""
-    found = json.dumps(value, default=str)
+    found = str(value) if isinstance(value, Decimal) else json.dumps(value, default=str)
     shown = found if len(found) <= 60 else f"{found[:59]}…"
     return Misfit(f"{place or 'it'} should be {expected}, found {shown}")
 

@@ -8,11 +8,13 @@ https://debezium.io/documentation/reference/stable/connectors/postgresql.html#po
 
 import binascii
 import re
+import struct
 from base64 import b64decode
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from decimal import Context, Decimal, Inexact, InvalidOperation
+from math import inf, isfinite
 from typing import Any, Final, TypeAlias
 
 from penstock.core.model import Json
@@ -28,22 +30,54 @@ TEXT: Final = "string"
 """Connect's type of texts, for a field without a name: a decimal that is written as text."""
 _GEOMETRY = "io.debezium.data.geometry."
 
-MICROS: Mapping[str, Decimal] = {
-    f"{_TIME}Timestamp": Decimal(1000),
-    f"{_TIME}MicroTimestamp": Decimal(1),
-    NANO_TIMESTAMP: Decimal("0.001"),
-    f"{_CONNECT}Timestamp": Decimal(1000),
+POINTS: Mapping[str, int] = {
+    f"{_TIME}Timestamp": 1_000_000,
+    f"{_TIME}MicroTimestamp": 1000,
+    NANO_TIMESTAMP: 1,
+    f"{_CONNECT}Timestamp": 1_000_000,
 }
-"""Microseconds in one unit of the types that count since 1970."""
-_DATES = frozenset({DATE, f"{_CONNECT}Date", f"{_TIME}IsoDate", "int32", TEXT, None})
+"""Nanoseconds in one unit of the types that count since 1970, and that a user can name."""
+_OF_AVRO: Mapping[str, int] = {
+    f"{zone}timestamp-{unit}s": nanos
+    for zone in ("", "local-")
+    for unit, nanos in (("milli", 1_000_000), ("micro", 1000), ("nano", 1))
+}
+"""The same for Avro's logical types, which count since 1970 where Connect's name is missing."""
+UNITS: tuple[Mapping[str, int], ...] = (
+    {**POINTS, **_OF_AVRO},
+    {
+        f"{_TIME}Time": 1_000_000,
+        f"{_TIME}MicroTime": 1000,
+        f"{_TIME}NanoTime": 1,
+        f"{_CONNECT}Time": 1_000_000,
+        "time-millis": 1_000_000,
+        "time-micros": 1000,
+    },
+    {f"{_TIME}MicroDuration": 1000, f"{_TIME}NanoDuration": 1},
+)
+"""Nanoseconds in one unit of the types of points in time, times of a day, and durations: types of one group differ in it only."""
+DATE_NAMES = frozenset({DATE, f"{_CONNECT}Date", f"{_TIME}IsoDate", "date", TEXT})
+WHOLE_NUMBERS = frozenset({"int8", "int16", "int32", "int64"})
+NUMBERS = WHOLE_NUMBERS | {"float", "double"}
+"""Connect's plain types of numbers."""
 
 AMBIGUOUS: Mapping[str, tuple[str, ...]] = {
     "date": (DATE,),
-    "timestamp": (*MICROS, ZONED_TIMESTAMP),
-    "timestamp_ntz": tuple(MICROS),
+    "timestamp": (*POINTS, ZONED_TIMESTAMP),
+    "timestamp_ntz": tuple(POINTS),
     "decimal": (DECIMAL, VARIABLE_DECIMAL, TEXT),
+    "string": (VARIABLE_DECIMAL,),
 }
 """Semantic types that a user can name for a column, by its kind. Other columns hold what their values are."""
+_WRITTEN_AS: Mapping[str, str] = {
+    **dict.fromkeys(POINTS, "int64"),
+    DATE: "int32",
+    ZONED_TIMESTAMP: "string",
+    DECIMAL: "bytes",
+    VARIABLE_DECIMAL: "struct",
+    TEXT: "string",
+}
+"""Connect's plain type of their values."""
 
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d)?)(?:\.(\d{1,9}))?(Z|[+-](?:0\d|1[0-8]):[0-5]\d)?", re.ASCII)
 _DAY = re.compile(r"(\d{4}-\d\d-\d\d)Z?", re.ASCII)
@@ -52,19 +86,39 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - without a zone, as the texts are
 _INTEGRALS: Mapping[str, int] = {"byte": 2**7, "short": 2**15, "integer": 2**31, "long": 2**63}
 _NOT_FINITE = frozenset({"NaN", "Infinity", "-Infinity"})
 _DECIMAL_TYPE = re.compile(r"decimal\((\d+),(\d+)\)")
-_LONGEST_EXPONENT = 400
+_SINGLE = struct.Struct("<f")
 
 
 @dataclass(frozen=True, slots=True)
 class SemanticType:
     """The semantic type of a field: the `name` of its schema, else Connect's plain type, None if neither is known.
 
-    `scale`: that of a decimal. `element`: the semantic type of an array's elements.
+    `scale`: that of a decimal. `element`: the semantic type of an array's elements, or of a map's values. `kind`: Connect's plain
+    type, None if it is not known. `fields`: those of a struct.
     """
 
     name: str | None = None
     scale: int | None = None
     element: "SemanticType | None" = None
+    kind: str | None = None
+    fields: "tuple[tuple[str, SemanticType], ...]" = ()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it has no other name than that of its values' type."""
+        return self.name is None or self.name == self.kind
+
+    @property
+    def described(self) -> str:
+        """Its name, and the type of its values."""
+        return str(self.name) if self.is_plain else f"{self.name} ({self.kind})"
+
+    def called(self, named: "SemanticType") -> "SemanticType":
+        """Return what a user `named`, where the schema says no more than the plain type of such values, else itself."""
+        if self.element is not None and named.element is not None:
+            return replace(self, element=self.element.called(named.element))
+        fits = self.is_plain and named.name is not None and self.kind == _WRITTEN_AS.get(named.name)
+        return replace(self, name=named.name) if fits else self
 
     @property
     def is_geometry(self) -> bool:
@@ -73,34 +127,64 @@ class SemanticType:
 
 
 UNKNOWN = SemanticType()
+Semantics: TypeAlias = Mapping[str, SemanticType]
+"""Semantic types by column."""
 
 
 def converter(semantic: SemanticType, spark: Json) -> Convert:
     """Return the conversion of values of `semantic` to the Spark type `spark`, one of those that `is_convertible` takes.
 
-    Values are those of JSON, with decimals in place of floating numbers, or those that `AvroReader` reads.
+    Values are those of JSON, with decimals in place of floating numbers, or those that `WrittenReader` reads.
     """
     if semantic.is_geometry:
-        return _refused(semantic, "leave its column out of `schema`")
+        return _never(f"is a {semantic.name}, for which there is no type: leave its column out of `schema`")
     return _of_plain(semantic, spark) if isinstance(spark, str) else _of_nested(semantic, spark)
 
 
 def _of_nested(semantic: SemanticType, spark: Any) -> Convert:
     kind = spark["type"]
-    if kind == "struct":
-        return _refused(semantic, "it is another one by now, so name the `version` of the schema with the older one")
     inner = converter(semantic.element or UNKNOWN, spark["elementType" if kind == "array" else "valueType"])
-    return _array(inner) if kind == "array" else _map(inner)
+    return array_of(inner) if kind == "array" else map_of(inner)
 
 
 def _of_plain(semantic: SemanticType, spark: str) -> Convert:
+    misplaced = _MISPLACED.get((semantic.kind, spark.partition("(")[0]))
+    if misplaced is not None and semantic.name != DECIMAL:
+        return _never(f"has the type {semantic.described} by its schema, and is {misplaced}")
     if found := _DECIMAL_TYPE.fullmatch(spark):
         return _decimal(semantic, precision=int(found[1]), scale=int(found[2]))
     if spark in _INTEGRALS:
         return _integral(_INTEGRALS[spark])
     if spark in {"timestamp", "timestamp_ntz"}:
         return _timestamp(semantic, zoned=spark == "timestamp")
+    if spark in {"float", "double"}:
+        return _floating(semantic, spark)
     return {"date": _date(semantic), "string": _text(semantic)}.get(spark) or _PLAIN[spark]
+
+
+_MISPLACED: Mapping[tuple[str | None, str], str] = {
+    ("string", "binary"): "no bytes: set binary.handling.mode of the connector to bytes, or take STRING",
+    ("bytes", "string"): "no text: take BINARY, or set binary.handling.mode of the connector to base64 or hex",
+    ("bytes", "decimal"): "no decimal: take BINARY",
+}
+"""What is wrong with values of a plain type in a column: bytes that are written as text may be in base64 or in hex."""
+
+
+def _never(reason: str) -> Convert:
+    """Return the refusal of all values, of which `reason` says what they are."""
+
+    def made(value: Any, place: str) -> Any:  # noqa: ARG001 - no value is taken
+        raise Misfit(f"{place} {reason}")
+
+    return made
+
+
+def nameable(spark: Json) -> tuple[str, ...]:
+    """Return the semantic types that a user can name for a column, which are those of its elements if it has some."""
+    kind: Any = spark
+    while isinstance(kind, dict):
+        kind = kind.get("elementType") or kind.get("valueType") or ""
+    return AMBIGUOUS.get(kind.partition("(")[0], ())
 
 
 def is_convertible(spark: Json) -> bool:
@@ -113,7 +197,9 @@ def is_convertible(spark: Json) -> bool:
     return kind["type"] == "map" and kind["keyType"] == "string" and is_convertible(kind["valueType"])
 
 
-def _array(inner: Convert) -> Convert:
+def array_of(inner: Convert) -> Convert:
+    """Return the conversion of arrays, of whose elements `inner` is that of one."""
+
     def made(value: Any, place: str) -> Any:
         items = enumerate(taken(value, list, "an array", place))
         return [None if one is None else inner(one, f"{place}[{index}]") for index, one in items]
@@ -121,7 +207,9 @@ def _array(inner: Convert) -> Convert:
     return made
 
 
-def _map(inner: Convert) -> Convert:
+def map_of(inner: Convert) -> Convert:
+    """Return the conversion of maps to pairs, of whose values `inner` is that of one."""
+
     def made(value: Any, place: str) -> Any:
         pairs = taken(value, dict, "an object", place).items()
         return [(key, None if one is None else inner(one, f"{place}.{key}")) for key, one in pairs]
@@ -129,16 +217,9 @@ def _map(inner: Convert) -> Convert:
     return made
 
 
-def _refused(semantic: SemanticType, remedy: str) -> Convert:
-    def made(value: Any, place: str) -> Any:  # noqa: ARG001 - no value is taken
-        raise Misfit(f"{place} is a {semantic.name}, for which there is no type: {remedy}")
-
-    return made
-
-
 def _integral(limit: int) -> Convert:
     def made(value: Any, place: str) -> int:
-        found = whole(_plain(value), place)
+        found = whole(value, place)
         if not -limit <= found < limit:
             raise misfit(value, f"a whole number of {limit.bit_length()} bits", place)
         return found
@@ -146,17 +227,31 @@ def _integral(limit: int) -> Convert:
     return made
 
 
-def _plain(value: Any) -> Any:
-    """Return a decimal of JSON as a number of Python's: a whole one if it is, unless it is far too long."""
-    if not isinstance(value, Decimal):
-        return value
-    return int(value) if abs(value.adjusted()) < _LONGEST_EXPONENT and value == value.to_integral_value() else float(value)
+def _floating(semantic: SemanticType, spark: str) -> Convert:
+    """Return the conversion to FLOAT or DOUBLE: exact for whole numbers, else the nearest. What is finite stays so."""
+    held = _float32 if spark == "float" else float
+    whole_ones = semantic.kind not in {"float", "double"}
+
+    def made(value: Any, place: str) -> float:
+        if isinstance(value, str) and value in _NOT_FINITE:
+            return float(value)
+        if isinstance(value, float) and not isfinite(value):  # only Avro has such
+            return value
+        near = number(float(value) if isinstance(value, Decimal) else value, place)
+        found = held(near)
+        if not isfinite(found) or (whole_ones and isinstance(value, int) and found != value):
+            raise misfit(value, f"a number that {spark.upper()} holds", place)
+        return near
+
+    return made
 
 
-def _floating(value: Any, place: str) -> float:
-    if isinstance(value, Decimal):
-        return number(float(value), place)  # by way of a whole number -0.0 would lose its sign
-    return float(value) if isinstance(value, str) and value in _NOT_FINITE else number(value, place)
+def _float32(value: float) -> float:
+    """Return the nearest number of 32 bits, an infinite one if it is beyond them."""
+    try:
+        return float(_SINGLE.unpack(_SINGLE.pack(value))[0])
+    except OverflowError:
+        return inf
 
 
 def _boolean(value: Any, place: str) -> Any:
@@ -177,7 +272,9 @@ def _text(semantic: SemanticType) -> Convert:
         if semantic.name == VARIABLE_DECIMAL:
             return format(_variable(value, place), "f")
         if semantic.name == DECIMAL:
-            return format(_number_of(semantic, semantic.scale or 0, value, place), "f")
+            if semantic.scale is None:
+                raise Misfit(f"{place} is a {DECIMAL} without a scale: take DECIMAL")
+            return format(_number_of(semantic, semantic.scale, value, place), "f")
         return str(taken(value, str, "a text", place))
 
     return made
@@ -185,8 +282,9 @@ def _text(semantic: SemanticType) -> Convert:
 
 def _date(semantic: SemanticType) -> Convert:
     def made(value: Any, place: str) -> int:
-        if semantic.name not in _DATES:
-            raise Misfit(f"{place} is a {semantic.name}, and no date")
+        if semantic.name is not None and semantic.name not in DATE_NAMES:
+            remedy = f": {_NAME_IT} {DATE}" if semantic.name == "int32" else ""
+            raise Misfit(f"{place} is a {semantic.name}, and no date{remedy}")
         if isinstance(value, date):
             return (value - _EPOCH.date()).days
         if isinstance(value, str):
@@ -207,17 +305,19 @@ def _day(text: str, place: str) -> date:
 
 
 def _timestamp(semantic: SemanticType, *, zoned: bool) -> Convert:
-    unit = MICROS.get(semantic.name or "")
+    unit = UNITS[0].get(semantic.name or "")
 
     def made(value: Any, place: str) -> int:
         if isinstance(value, str):
             return _moment(value, place, zoned=zoned)
+        if unit is None and not (semantic.name is None or semantic.name == "int64"):
+            raise Misfit(f"{place} is a {semantic.name}, and no point in time")
         if unit is None:
             raise Misfit(f"{place} is a number without a unit, found {value}: {_NAME_IT} {AMBIGUOUS['timestamp_ntz'][0]}, say")
-        micros = whole(value, place) * unit
-        if micros != micros.to_integral_value():
+        micros, rest = divmod(whole(value, place) * unit, 1000)
+        if rest:
             raise Misfit(f"{place} has nanoseconds, which a timestamp cannot hold, found {value}: BIGINT can")
-        return whole(int(micros), place)
+        return whole(micros, place)
 
     return made
 
@@ -259,7 +359,7 @@ def _decimal(semantic: SemanticType, *, precision: int, scale: int) -> Convert:
                 return found.quantize(unit, context=exact)
         except (InvalidOperation, Inexact):
             pass
-        raise misfit(value, f"a number that DECIMAL({precision},{scale}) holds", place)
+        raise misfit(found, f"a number that DECIMAL({precision},{scale}) holds", place)
 
     return made
 
@@ -291,9 +391,12 @@ def _variable(value: Any, place: str) -> Decimal:
 
 
 def _unscaled(value: Any, scale: int, place: str) -> Decimal:
-    digits = int.from_bytes(_bytes(value, place), "big", signed=True)
+    raw = _bytes(value, place)
+    if not raw:
+        raise misfit(value, "the bytes of a number", place)
+    digits = int.from_bytes(raw, "big", signed=True)
     return Decimal((int(digits < 0), tuple(map(int, str(abs(digits)))), -scale))
 
 
-_PLAIN: Mapping[str, Convert] = {"boolean": _boolean, "binary": _bytes, "float": _floating, "double": _floating}
-_KINDS = frozenset({*_PLAIN, *_INTEGRALS, "string", "date", "timestamp", "timestamp_ntz"})
+_PLAIN: Mapping[str, Convert] = {"boolean": _boolean, "binary": _bytes}
+_KINDS = frozenset({*_PLAIN, *_INTEGRALS, "float", "double", "string", "date", "timestamp", "timestamp_ntz"})

@@ -12,13 +12,25 @@ from uuid import UUID
 PLACEHOLDER: Final = "__debezium_unavailable_value"
 """The connector's default of `unavailable.value.placeholder`."""
 _OF_A_NAME = 3
+_HEX: Final = "hex:"
+
+
+def octets(setting: str) -> bytes:
+    """Return the bytes of `unavailable.value.placeholder`, which are given in hex behind `hex:`. Raises ValueError."""
+    if not setting.startswith(_HEX):
+        return setting.encode()
+    return bytes.fromhex(setting.removeprefix(_HEX))
 
 
 class Placeholder:
-    """Recognises the placeholder in every form that the connector gives it: of texts, bytes, arrays and maps."""
+    """Recognises the placeholder in every form that the connector gives it: of texts, bytes, arrays and maps.
 
-    def __init__(self, text: str) -> None:
-        raw = text.encode()
+    The constructor takes the connector's setting.
+    """
+
+    def __init__(self, setting: str) -> None:
+        raw = octets(setting)
+        text = raw.decode(errors="replace")
         encoded, named = b64encode(raw).decode(), str(UUID(bytes=md5(raw, usedforsecurity=False).digest(), version=_OF_A_NAME))
         self._plain = frozenset({text, raw, encoded, json.dumps({text: text}, ensure_ascii=False, separators=(",", ":"))})
         self._lists: tuple[list[Any], ...] = ([text], [encoded], [raw], [named], [(text, text)], list(memoryview(raw).cast("b")))

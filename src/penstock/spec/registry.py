@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, mod
 from typing_extensions import Self
 
 from penstock.registry.semantic_type import AMBIGUOUS
-from penstock.registry.unavailable import PLACEHOLDER
+from penstock.registry.unavailable import PLACEHOLDER, octets
 from penstock.spec.complaint import Complaint, complaint_error, complaints_error, described
 from penstock.spec.place import FilePath
 from penstock.spec.scalar import Duration
@@ -38,6 +38,21 @@ def _urls(value: str) -> str:
 
 Urls = Annotated[str, AfterValidator(_urls), WithJsonSchema({"type": "string", "pattern": "^https?://"})]
 """One or several URLs of one registry."""
+
+
+def _unavailable(value: str) -> str:
+    try:
+        found = octets(value)
+    except ValueError:
+        found = b""
+    if not found:
+        remedy = "Copy unavailable.value.placeholder of the connector."
+        raise complaint_error(f"should have pairs of hexadecimal digits behind hex:, found {described(value)}", remedy=remedy)
+    return value
+
+
+UnavailableValue = Annotated[str, AfterValidator(_unavailable)]
+"""A text, or bytes in hex behind `hex:`."""
 
 
 class Registry(Settings):
@@ -132,7 +147,7 @@ class DecodedValue(Coded):
         description="With `envelope` and `json`: the semantic types of columns that the values do not name by a `schema` of "
         "their own, such as `{created: io.debezium.time.MicroTimestamp}`.",
     )
-    unavailable_value: str = Field(
+    unavailable_value: UnavailableValue = Field(
         default=PLACEHOLDER,
         min_length=1,
         description="With `envelope`: the connector's `unavailable.value.placeholder`, which no row gets as a value.",

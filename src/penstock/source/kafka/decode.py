@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from penstock.core.model import SourceName
 from penstock.errors import DependencyMissing, Usage
-from penstock.registry.semantic_type import AMBIGUOUS, is_convertible
+from penstock.registry.semantic_type import is_convertible, nameable
 from penstock.registry.wire import RegistryPlace
 from penstock.source.schema import parsed_schema
 from penstock.spec.kafka_options import single_topic
@@ -126,9 +126,11 @@ def _require_ambiguous(where: str, column: str, semantic: str, columns: Mapping[
         raise Usage(
             f"{where}.semantic_types names {column!r}, and `schema` has {', '.join(columns)}.", remedy="Name one of its columns."
         )
-    allowed = AMBIGUOUS.get(str(columns[column]).partition("(")[0], ())
+    allowed = nameable(columns[column])
     if semantic not in allowed:
+        field = {"name": column, "type": columns[column], "nullable": True, "metadata": {}}
         raise Usage(
-            f"{where}.semantic_types.{column} is {semantic}, and the column has the type {columns[column]}.",
+            f"{where}.semantic_types.{column} is {semantic}, and the column has the type "
+            f"{StructField.fromJson(field).dataType.simpleString()}.",
             remedy=f"Write one of {', '.join(allowed)}." if allowed else "Take it out: such a column is read as its values are.",
         )
