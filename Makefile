@@ -52,10 +52,10 @@ docs: $(VENV)/.installed-dev ## Writes the pages of docs/ that are made from the
 	@$(PYTEST) tests/architecture -q -k docs
 	@$(BIN)/sphinx-build --quiet --fail-on-warning docs build/site
 
-wheel: $(VENV)/.made ## Builds Penstock's wheel in DIST (dist); with `export PIP_CONSTRAINT=$PWD/dist/constraints.txt`, pip takes that one.
+wheel: $(VENV)/.made ## Builds Penstock's wheel in DIST (dist), to be installed by `pip install "$(ls dist/penstock-*.whl)[spark]"`.
 	@rm -f $(DIST)/penstock-*.whl
 	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir $(DIST) .
-	@echo "penstock @ file://$$(realpath $(DIST)/penstock-*.whl)" | tee $(DIST)/constraints.txt
+	@ls $(DIST)/penstock-*.whl
 
 clean: ## Removes everything that make made: .venv, demo/work, caches and build results.
 	rm -rf $(VENV) .servers demo/work build dist spark-warehouse metastore_db derby.log

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -31,10 +30,10 @@ def done(words: list[str], **environment: str) -> str:
     return ended.stdout
 
 
-def installed(words: Sequence[str], target: Path, **environment: str) -> None:
+def installed(words: Sequence[str], target: Path) -> None:
     """As pip is told by `words` to install Penstock, without the packages that it needs, and into `target`."""
     alone = ["--no-deps", "--no-index", "--quiet", "--target", str(target)]
-    done([sys.executable, "-m", *words, *alone], **environment)
+    done([sys.executable, "-m", *words, *alone])
     code = "import penstock, sys; print(penstock.__file__); from penstock.cli.init import make_project, Template, Path"
     code += "; print(make_project(Path(sys.argv[1]), Template.KAFKA).files)"
     said = done([sys.executable, "-c", code, str(target / "project")], PYTHONPATH=str(target))
@@ -42,15 +41,18 @@ def installed(words: Sequence[str], target: Path, **environment: str) -> None:
     assert "Dockerfile" in said
 
 
+def words_of_pip(command: str, *, wheels: str, dist: Path) -> list[str]:
+    """What the shell makes of a command of pip that finds the wheel in `wheels`."""
+    return done(["sh", "-c", f"printf '%s\\n' {command.replace(wheels, str(dist))}"]).splitlines()
+
+
 def test_the_command_of_the_readme_installs_it(dist: Path, tmp_path: Path) -> None:
-    [(name, file)] = re.findall(r'^export (PIP_\w+)="\$PWD/dist/(\S+)"', README, re.MULTILINE)
-    [command] = re.findall(r"^(pip install \S+)", README, re.MULTILINE)
-    installed(shlex.split(command), tmp_path / "site", **{name: str(dist / file)})
+    [command] = re.findall(r'^(pip install "[^"]+")', README, re.MULTILINE)
+    installed(words_of_pip(command, wheels="dist", dist=dist), tmp_path / "site")
 
 
 def test_an_image_installs_it_from_the_folder_of_wheels(dist: Path, tmp_path: Path) -> None:
     text = (ROOT / "src" / "penstock" / "cli" / "templates" / "shared" / "Dockerfile").read_text().replace("{{extras}}", "spark")
     assert re.search(r"^COPY wheels /wheels$", text, re.MULTILINE)
     [command] = re.findall(r"^RUN (pip install .*)", text, re.MULTILINE)
-    words = done(["sh", "-c", f"printf '%s\\n' {command.replace('/wheels', str(dist))}"]).splitlines()
-    installed(words, tmp_path / "image")
+    installed(words_of_pip(command, wheels="/wheels", dist=dist), tmp_path / "image")

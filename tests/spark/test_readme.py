@@ -18,7 +18,8 @@ from tests.architecture.reading import ROOT
 from tests.crash import shared_java
 from tests.seed import SEED
 
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 AROUND_PYTHON = """
 from pyspark.sql import SparkSession
 spark = SparkSession.builder.master("local[2]").getOrCreate()
@@ -85,7 +86,7 @@ def test_the_make_targets_exist(line: str) -> None:
 
 
 def test_the_extras_exist() -> None:
-    named = {name for extras in re.findall(r"penstock\[([\w,]+)\]", "".join(blocks("sh"))) for name in extras.split(",")}
+    named = {name for extras in re.findall(r"(?:penstock|whl\))\[([\w,]+)\]", README) for name in extras.split(",")}
     declared = re.findall(
         r"^(\w+) = \[", (ROOT / "pyproject.toml").read_text().partition("[project.optional-dependencies]")[2], re.M
     )

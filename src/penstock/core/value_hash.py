@@ -34,9 +34,9 @@ def fold_of_values(column: "pa.Array") -> Fold:
     Raises TypeError for nested types and for types that Spark lacks.
     """
     for kinds, hash_words in ((_LONGS, hash_long), (_INTS, hash_int)):
-        for is_kind, words_of in kinds:
+        for is_kind, words in kinds:
             if is_kind(column.type):
-                return _fold_of_words(words_of(column), hash_words)
+                return _fold_of_words(words(column), hash_words)
     for is_kind, fold_of in _OTHERS:
         if is_kind(column.type):
             return fold_of(column)
