@@ -70,7 +70,7 @@ def test_trim_removes_what_is_released_when_told_to(home: Path, capsys: pytest.C
 
 def test_a_reader_is_forgotten_when_told_to(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = ran(capsys, "journal", "readers", str(home), "--forget", "clicks")
-    assert (code, "it has clicks/web" in err) == (2, True)
+    assert (code, "It has clicks/web: name one of these" in err) == (2, True)
     code, out, _ = ran(capsys, "journal", "readers", str(home), "--forget", "clicks/web")
     assert "Nothing was changed" in out
     code, out, _ = ran(capsys, "journal", "readers", str(home))

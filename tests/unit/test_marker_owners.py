@@ -24,13 +24,15 @@ from penstock.core.model import (
     Generation,
     OffsetRange,
     QueryId,
+    SinkName,
     SourceName,
     new_nonce,
 )
 from penstock.core.row_hash import row_hashes
 from penstock.errors import LedgerMismatch, Refused, Retryable, Usage
+from penstock.protocols import Sink
 from penstock.run import status
-from penstock.run.assembly import DeliveryPlan, assemble
+from penstock.run.assembly import DeliveryPlan, assemble, sink_of
 from penstock.run.operations import recover
 from penstock.run.runtime import coordinator_of, opened_by_this_process, prepare
 from penstock.run.status import status_of
@@ -192,9 +194,14 @@ def test_a_client_that_is_not_installed_where_somebody_looks_is_told(
 ) -> None:
     plan = plan_at("own")
 
-    def lacks(_: DeliveryPlan) -> None:
-        raise Usage("Its client is missing.", remedy="Install it.")
+    def lacks(name: SinkName, plan: DeliveryPlan) -> Sink:
+        if name == "db":
+            raise Usage("Its client is missing.", remedy="Install it.")
+        return sink_of(name, plan)
 
-    monkeypatch.setattr(status, "sinks_of", lacks)
+    monkeypatch.setattr(status, "sink_of", lacks)
     found = status_of(plan).places
-    assert [(one.sink, one.account, one.state) for one in found] == [("db", None, "unreachable"), ("lake", None, "unreachable")]
+    assert {(one.sink, one.state, one.trouble) for one in found} == {
+        ("lake", "empty", None),
+        ("db", "unreachable", "Its client is missing. Install it."),
+    }

@@ -25,5 +25,5 @@ def test_a_package_that_is_missing_is_told(monkeypatch: pytest.MonkeyPatch, tmp_
     given = Receive.model_validate({"journal": str(tmp_path / "journal"), name: settings})
     with pytest.raises(DependencyMissing, match=rf"receive\.{name} needs the package {package}, which is not installed") as told:
         receive(given, ready=lambda _: None)
-    assert told.value.remedy == f"Install it: {install_command(extra)}."
+    assert told.value.remedy == f"Install it: {install_command(extra)}"
     assert re.search(rf'^{extra} = \[.*"{package}\W', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)

@@ -177,6 +177,13 @@ def test_lists_without_elements_need_no_buffer_of_them(kind: pa.DataType) -> Non
     assert hashes_of(lists) == [42, 42]
 
 
+@pytest.mark.parametrize("kind", [pa.int32(), pa.float64(), pa.string(), pa.large_binary(), pa.decimal128(30, 2)], ids=str)
+def test_lists_without_elements_may_have_a_buffer_of_any_size(kind: pa.DataType) -> None:
+    buffers = [None, *[pa.py_buffer(bytes(9))] * (kind.num_buffers - 1)]
+    lists = pa.ListArray.from_arrays(pa.array([0, 0, 0], pa.int32()), pa.Array.from_buffers(kind, 0, buffers))
+    assert hashes_of(lists) == [42, 42]
+
+
 def test_what_lies_under_a_null_list_is_not_looked_at() -> None:
     """Here a time that is no whole number of microseconds, which Spark has no value for."""
     elements = pa.array([1, 2_000, 5_000], pa.timestamp("ns"))

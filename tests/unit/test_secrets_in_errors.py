@@ -117,7 +117,7 @@ def test_findings_and_states_of_places_hold_no_secret(monkeypatch: pytest.Monkey
     assert Finding(subject="s", ok=False, message=f"No login with {SECRET}.").message == "No login with ***."
     place = (SinkName("s"), ONLY_ACCOUNT)
     states = [status._state(place, Failed(f"No login with {SECRET}.", remedy="-"), None, 0)]
-    monkeypatch.setattr(status, "sinks_of", refused)
+    monkeypatch.setattr(status, "sink_of", refused)
     states += status.places_of(SimpleNamespace(settings=SimpleNamespace(sinks={"s": 1})), None)
     monkeypatch.setattr(doctor, "_state", refused)
     states += doctor._states(SimpleNamespace(name="s", accounts=[ONLY_ACCOUNT], close=lambda: None), None)

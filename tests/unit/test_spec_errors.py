@@ -20,7 +20,7 @@ ENCODINGS = "dictionary, plain, delta_binary_packed, delta_byte_array, delta_len
 EVERY_KEY = (
     "pipeline, home, guarantee, spark, receive, sources, transform, sinks, quarantine, output_mode, trigger, checkpoint, ledger"
 )
-TOP_KEYS = f"The keys here are: {EVERY_KEY}, spool, publish_behind, retry_timeout."
+TOP_KEYS = f"The keys here are: {EVERY_KEY}, spool, publish_behind, retry_timeout, metrics."
 NAME = "a name of at most 100 letters, digits, hyphens, dots and underscores"
 VIEW = "a name of at most 100 letters, digits and underscores, since SQL reads it"
 WHOLE = "in complete mode every batch is the whole result"

@@ -95,9 +95,9 @@ def _mix_int(state: Words, values: Words) -> Words:
 def _values(column: "pa.Array", data_type: npt.DTypeLike) -> npt.NDArray[Any]:
     """Return the values of a fixed-width column as they lie in memory; those at nulls are arbitrary."""
     _, data = column.buffers()
-    if data is None:
+    if data is None or len(column) == 0:  # of which Arrow may keep a buffer of any size
         return np.zeros(len(column), data_type)
-    return np.frombuffer(data, data_type)[column.offset : column.offset + len(column)]
+    return np.frombuffer(data, data_type, count=column.offset + len(column))[column.offset :]
 
 
 def _longs(column: "pa.Array") -> Words:
@@ -175,15 +175,15 @@ def _hash_decimals(halves: npt.NDArray[np.uint64], seeds: Words) -> Words:
 
 
 def _fold_of_bytes(column: "pa.Array") -> Fold:
+    if len(column) == 0:
+        return lambda _, seeds: seeds
     _, offsets, data = column.buffers()
     data_type = np.int64 if pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type) else np.int32
-    if offsets is None or data is None:
-        data = pa.py_buffer(b"")
     ends = np.frombuffer(offsets, data_type)[column.offset : column.offset + len(column) + 1].astype(np.int64)
     lengths = np.diff(ends)
     if column.null_count:
         lengths = np.where(np.asarray(column.is_valid()), lengths, 0)
-    values, starts = np.frombuffer(data, np.uint8), ends[:-1]
+    values, starts = np.frombuffer(data or b"", np.uint8), ends[:-1]
     return lambda places, seeds: _hash_bytes(values, starts[places], lengths[places], seeds)
 
 

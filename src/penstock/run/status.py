@@ -167,6 +167,8 @@ def places_of(plan: DeliveryPlan, ledger: Ledger, *, within_s: float = LOOK_S) -
     if all(isinstance(sink, Memory | Console) for sink in plan.settings.sinks.values()):
         return ()
     sinks, not_made = _with_markers(plan)
+    if not sinks:
+        return tuple(not_made)
     rows = published_rows(ledger, sinks)
     found = _marks(sinks, plan.pipeline, within_s=within_s)
     places = [(sink.name, account) for sink in sinks for account in sink.accounts]
