@@ -118,7 +118,7 @@ MUTANTS_OF_MYSQL = (
         bug=17,
         name="keys-of-mysql-are-grouped-by-how-they-begin",
         file=SESSION_STATEMENTS,
-        find=",\n    max_sort_length = 4096",
+        find=",\n    max_sort_length = {SORTED_BYTES + 64}",
         replace="",
         tests=(f"{OF_TABLES}::test_long_keys_that_end_differently_are_two_however_the_server_groups_them",),
     ),
