@@ -1,7 +1,7 @@
 """Servers that tests share, each started when a test first asks for it. Most run until the end of the test run.
 
-A broker and a Cassandra node cost as much in a few idle minutes as starting them does, so they are stopped between two files of
-tests once nobody has asked for them for so long, and started anew for whoever asks again.
+A Cassandra node costs as much in seven idle minutes as starting it does, so it is stopped between two files of tests once nobody
+has asked for it for so long, and started anew for whoever asks again. A broker stays: clients of tests that have ended look for it.
 """
 
 import atexit
@@ -23,7 +23,7 @@ T = TypeVar("T")
 DATA_VARIABLE = "PENSTOCK_SERVERS_DATA"
 """Where the servers keep their data, if not among the temporary files: what is measured has them on the disk."""
 
-IDLE_S = {"cassandra": 420.0, "kafka": 180.0}
+IDLE_S = {"cassandra": 420.0}
 """For how long nobody may have asked for one that is stopped then: about what its start costs."""
 
 
