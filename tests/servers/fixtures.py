@@ -1,7 +1,7 @@
 """Servers that tests share, each started when a test first asks for it. Most run until the end of the test run.
 
 A Cassandra node costs as much in seven idle minutes as starting it does, so it is stopped between two files of tests once nobody
-has asked for it for so long, and started anew for whoever asks again. A broker stays: clients of tests that have ended look for it.
+has asked for it for so long, and started anew for whoever asks again. A broker stays: clients of ended tests still look for it.
 """
 
 import atexit
