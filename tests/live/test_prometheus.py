@@ -41,7 +41,7 @@ def reader_of(directory: Path, name: str, *, batches: int) -> StatusReader:
             entry = decided_entry(after=entry)
             ledger.append(entry)
     pipeline = Pipeline.from_file(file)
-    return StatusReader(lambda known: pipeline.status(known=known), pipeline=name)
+    return pipeline.status_reader()
 
 
 @pytest.fixture(name="prometheus")

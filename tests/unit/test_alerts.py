@@ -72,8 +72,7 @@ def _scrapes() -> Scrapes:
 
 
 def reader() -> StatusReader:
-    pipeline = Pipeline.from_file("shop.yaml")
-    return StatusReader(lambda known: pipeline.status(known=known), pipeline="shop")
+    return Pipeline.from_file("shop.yaml").status_reader()
 
 
 def push(count: int) -> None:

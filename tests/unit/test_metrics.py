@@ -63,8 +63,7 @@ def _file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def reader_of(path: Path) -> StatusReader:
-    pipeline = Pipeline.from_file(path)
-    return StatusReader(lambda known: pipeline.status(known=known), pipeline=pipeline.settings.pipeline)
+    return Pipeline.from_file(path).status_reader()
 
 
 def reader_that_fails(error: Exception, *, pipeline: str = "away") -> StatusReader:

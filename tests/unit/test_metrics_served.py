@@ -7,18 +7,10 @@ from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 import pytest
+from tests.unit.test_metrics import FILE, PAGE, TOKEN
 
 from penstock.errors import DependencyMissing, Failed, Usage
 from penstock.run.pipeline import Pipeline
-
-PAGE = Path(__file__).parents[2] / "docs/howto/metrics.md"
-FILE = """\
-pipeline: shop
-home: ./state
-sources: {orders: {format: rate}}
-sinks: {lake: {type: parquet, accounts: {EWR: ./lake}}}
-"""
-TOKEN = "not-for-everyone"
 
 
 @pytest.fixture(autouse=True)

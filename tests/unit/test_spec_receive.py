@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import Usage
-from penstock.spec.receive import ClientTls, MqttSubscription
+from penstock.spec.receive import ClientTls, HttpListener, MqttSubscription, TcpListener
 
 
 def subscription(**more: Any) -> MqttSubscription:
@@ -41,3 +41,17 @@ def test_what_a_subscription_cannot_be(more: dict[str, Any], message: str) -> No
 def test_a_key_needs_its_certificate() -> None:
     with pytest.raises(Usage, match="is there without certificate_file"):
         ClientTls(key_file="/k.pem")
+
+
+@pytest.mark.parametrize(
+    ("listener", "open_to"),
+    [
+        (TcpListener(listen="0.0.0.0:1"), "all"),
+        (TcpListener(listen="0.0.0.0:1", token="t0ken"), "those who know"),
+        (TcpListener(listen="127.0.0.1:1"), "this machine"),
+        (HttpListener(listen="[::]:1"), "all"),
+        (HttpListener(listen="[::]:1", user="u", password="s3cret"), "those who know"),
+    ],
+)
+def test_who_can_write_without_saying_who_they_are(listener: HttpListener | TcpListener, open_to: str) -> None:
+    assert listener.is_open_to_the_network is (open_to == "all")

@@ -15,7 +15,6 @@ from penstock.cli import formatting
 from penstock.cli.opening import File, Json, Overrides, pipeline
 from penstock.cli.output import console, json_line, show
 from penstock.cli.table import Fitting, facts
-from penstock.observe.status_reader import StatusReader
 
 if TYPE_CHECKING:
     from penstock.observe.status import PlaceState, Status, WaitingFiles
@@ -55,7 +54,7 @@ def watch(
 
 def _looks(watched: "Pipeline", *, interval_s: float) -> "Iterator[Status]":
     """Yield a status per interval."""
-    reader = StatusReader(lambda known: watched.status(known=known), pipeline=watched.settings.pipeline)
+    reader = watched.status_reader()
     while True:
         yield reader.status()
         time.sleep(interval_s)
