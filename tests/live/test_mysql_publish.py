@@ -222,18 +222,75 @@ def test_a_key_that_another_session_inserts_meanwhile_is_waited_for(target, writ
     assert content(table) == Counter([(5, shown), (6, "c")])
 
 
-def test_a_key_that_comes_in_after_the_look_is_counted_anew(target, monkeypatch):
-    table, insert = target(write="upsert", key=["id"]), load._insert_chosen
+@pytest.mark.parametrize("keys", [(5, 6), (5, 6, 6)], ids=["distinct", "repeated"])
+def test_a_key_that_comes_in_after_the_look_is_counted_anew(target, monkeypatch, keys):
+    table, insert = target(write="upsert", key=["id"]), load._insert
     sink = table.sink()
-    publication = table.decided_but_not_published(sink, [(5, "b"), (6, "c")], batch_id=0)
+    publication = table.decided_but_not_published(sink, [(key, "b") for key in keys], batch_id=0)
 
-    def after_another(*arguments):
+    def after_another(*arguments, **absent):
         if not sink.conflicts:
             table.sql("INSERT INTO t VALUES (5, 'theirs')")
-        return insert(*arguments)
+        return insert(*arguments, **absent)
 
-    monkeypatch.setattr(load, "_insert_chosen", after_another)
+    monkeypatch.setattr(load, "_insert", after_another)
     assert not sink.publish(publication).already
     assert sink.conflicts == 1
-    assert content(table) == Counter([(5, "b"), (6, "c")])
-    assert table.sql("SELECT rows_decided, rows_after FROM penstock_marker") == [(2, 1)]
+    assert content(table) == Counter([(5, "b"), (6, "b")])
+    assert table.sql("SELECT rows_decided, rows_after FROM penstock_marker") == [(len(keys), 1)]
+
+
+# --- which rows of a batch may be inserted before it is known whether their keys are there
+
+
+@pytest.fixture
+def statements(monkeypatch):
+    """What writes rows into the user's table, in order."""
+    run, sent = load._execute_strictly, []
+    monkeypatch.setattr(load, "_execute_strictly", lambda on, sql: (sent.append(sql.split()[0:2]), run(on, sql))[1])
+    return lambda: [" ".join(words) for words in sent]
+
+
+def test_rows_of_different_keys_are_written_without_a_look_at_each(target, statements):
+    table = target(write="upsert", key=["id"])
+    sink = table.sink()
+    for batch_id, names in enumerate(["ab", "bb", "ca"]):
+        table.put(sink, [(batch_id + place, name) for place, name in enumerate(names)], batch_id=batch_id)
+    assert content(table) == Counter([(0, "a"), (1, "b"), (2, "c"), (3, "a")])
+    assert statements() == ["INSERT INTO"] * 5
+    assert table.verify(sink).ok
+
+
+ONE_BY_ONE = {
+    "another index": ["ALTER TABLE t ADD UNIQUE theirs (name(3))"],
+    "a column of theirs": [
+        "ALTER TABLE t ADD theirs int DEFAULT 1",
+        "ALTER TABLE t ALTER theirs SET DEFAULT 0, ADD CHECK (theirs > 0 OR id > 1)",
+    ],
+    "a trigger": ["CREATE TRIGGER theirs BEFORE INSERT ON t FOR EACH ROW IF NEW.id = 1 THEN SIGNAL SQLSTATE '45000'; END IF"],
+}
+
+
+@pytest.mark.parametrize("theirs", ONE_BY_ONE)
+def test_a_row_that_is_there_is_never_inserted_where_that_does_more(target, statements, theirs):
+    """ON DUPLICATE KEY UPDATE inserts first: with triggers, with the defaults of other columns, by every unique index."""
+    table = target(write="upsert", key=["id"])
+    sink = table.sink()
+    table.put(sink, [(1, "a")], batch_id=0)
+    for statement in ONE_BY_ONE[theirs]:
+        table.sql(statement)
+    table.put(sink, [(1, "b"), (2, "c")], batch_id=1)
+    assert Counter(table.sql("SELECT id, name FROM t")) == Counter([(1, "b"), (2, "c")])
+    assert "UPDATE penstock_chosen" in statements()
+
+
+def test_a_row_under_another_index_is_never_taken_for_that_of_the_key(target):
+    """ON DUPLICATE KEY UPDATE changes the row that the first index finds: here that of the name."""
+    table = target(write="upsert", key=["id"])
+    sink = table.sink()
+    table.put(sink, [(1, "a"), (2, "b")], batch_id=0)
+    table.sql("ALTER TABLE t DROP PRIMARY KEY, MODIFY name varchar(9) NOT NULL, ADD PRIMARY KEY (name), ADD UNIQUE (id)")
+    publication = table.decided_but_not_published(sink, [(1, "b")], batch_id=1)
+    with pytest.raises(PublishFailed, match="Duplicate entry for key 'PRIMARY'"):
+        sink.publish(publication)
+    assert content(table) == Counter([(1, "a"), (2, "b")])

@@ -16,10 +16,12 @@ from penstock.sink.mysql.statements import TableStatements
 from penstock.sink.mysql.storage import STORAGES
 from penstock.sink.mysql.table_schema import TABLES, TableSchema, decided_rows
 from penstock.sink.mysql.wire import LOAD_OPTIONS, lines, numbered_lines, rows_of_insert
+from penstock.sink.table.batch_keys import BatchKeys
 from penstock.sink.table.publication import Loaded
 from penstock.sink.table.script import Script
 from penstock.sink.table.sequence import require_none_outdated, take_out_outdated
 from penstock.sink.table.target import BY_KEY, Target, merge_fails
+from penstock.sql.mysql.catalog import has_triggers
 from penstock.sql.mysql.connection import Connection, LoadAnswer
 from penstock.sql.mysql.errors import (
     CONSTRAINTS,
@@ -48,9 +50,10 @@ def load(
     """Write rows into the table, as `write` does but without its checks of values."""
     statements, totals = TABLES.statements_of(schema, target), TABLES.totals(connection, schema, target)
     directly, staged = connection.server.loads and _goes_directly(table_schema, target), 0
+    keys = BatchKeys(target.key)
     if not directly:
         create_stage(connection, statements, TABLES.staged(schema, target))
-        staged = _sent(lambda: fill_stage(connection, statements, batches))
+        staged = _sent(lambda: fill_stage(connection, statements, keys.seen(batches) if target.write == "upsert" else batches))
     with MOVE.around(error=connection_lost, lost=connection_lost):
         if directly:
             return _load_in(connection, statements, batches, target.write)
@@ -60,6 +63,8 @@ def load(
         if target.write not in BY_KEY:
             return _insert_all(connection, statements, target.write)
         key_indexes = table_schema.tells_apart_by(target.key)
+        if _may_insert_over(connection, table_schema, schema, target) and keys.are_distinct():
+            return _insert_over(connection, statements, totals, staged=staged, key_indexes=key_indexes)
         return _load_by_key(connection, statements, totals, write=target.write, staged=staged, key_indexes=key_indexes)
 
 
@@ -156,19 +161,51 @@ def _load_by_key(
     else:
         there = totals(statements.read_skipped())
     connection.execute(statements.forget_there())
-    inserted, absent = _insert_chosen(connection, statements, key_indexes), staged - unchosen.rows - (there.rows - deleted)
-    if inserted != absent:
-        raise Conflict(f"{inserted} rows were inserted where {absent} had a key that was not there")
+    _insert(connection, statements.insert_chosen(), key_indexes, absent=staged - unchosen.rows - (there.rows - deleted))
     return Loaded(rows=staged, displaced=there + unchosen)
 
 
-def _insert_chosen(connection: Connection, statements: TableStatements, key_indexes: frozenset[str]) -> int:
+def _may_insert_over(connection: Connection, table_schema: TableSchema, rows: "pa.Schema", target: Target) -> bool:
+    """Return whether INSERT … ON DUPLICATE KEY UPDATE does to the table what UPDATE does, in less than half of the time.
+
+    It tries to insert each row before it updates one: by any unique index, with defaults in other columns, and with triggers.
+    """
+    return (
+        target.write == "upsert"
+        and not target.deletes
+        and target.sequence_by is None
+        and table_schema.is_only_told_apart_by(target.key)
+        and table_schema.is_filled_by(rows)
+        and not has_triggers(connection, target.table)
+    )
+
+
+def _insert_over(
+    connection: Connection,
+    statements: TableStatements,
+    totals: Callable[[str], Totals],
+    *,
+    staged: int,
+    key_indexes: frozenset[str],
+) -> Loaded:
+    """Load staged rows of which no two have the same key, as `_load_by_key` does."""
+    there = totals(statements.lock_there())
+    _insert(connection, statements.insert_absent(), key_indexes, absent=staged - there.rows)
+    if there.rows:  # which nobody else can delete any more, so that none of them is inserted
+        _execute_strictly(connection, statements.insert_over())
+    return Loaded(rows=staged, displaced=there)
+
+
+def _insert(connection: Connection, statement: str, key_indexes: frozenset[str], *, absent: int) -> None:
+    """Insert rows whose keys are not there. Raise Conflict unless they are `absent`: others have changed the table."""
     try:
-        return _execute_strictly(connection, statements.insert_chosen())
+        inserted = _execute_strictly(connection, statement)
     except pymysql.err.Error as cause:
         if code_of(cause) == DUPLICATE and index_of(cause) in key_indexes:
             raise Conflict(reason_of(cause)) from cause
         raise
+    if inserted != absent:
+        raise Conflict(f"{inserted} rows were inserted where {absent} had a key that was not there")
 
 
 def _execute_strictly(connection: Connection, statement: "str | bytes") -> int:

@@ -193,6 +193,25 @@ class TableStatements(StagedTableStatements):
         columns = self._list(self.columns, "s")
         return f"INSERT INTO {self.name} ({self._list(self.columns)}) SELECT {columns} FROM {self._staged_chosen}"
 
+    # --- writing by key where every key of the batch is there once
+
+    def lock_there(self) -> str:
+        """Select and lock the table's rows that have the key of a staged row."""
+        return f"SELECT {self._selected('t')} FROM {STAGE} s STRAIGHT_JOIN {self.name} t ON {self._same('t', 's')} FOR UPDATE"
+
+    def insert_absent(self) -> str:
+        """Insert the staged rows whose key the table lacks."""
+        columns, absent = self._list(self.columns, "s"), f"t.{self.quoted(self.key[0])} IS NULL"
+        there = f"LEFT JOIN {self.name} t ON {self._same('t', 's')}"
+        return f"INSERT INTO {self.name} ({self._list(self.columns)}) SELECT {columns} FROM {STAGE} s {there} WHERE {absent}"
+
+    def insert_over(self) -> str:
+        """Update the other columns of the table's rows with the key of a staged row; each staged row has such a row by now."""
+        columns, changed = self._list(self.columns, "s"), self.others or self.key[:1]
+        changes = ", ".join(f"{self.name}.{self.quoted(name)} = s.{self.quoted(name)}" for name in changed)
+        insert = f"INSERT INTO {self.name} ({self._list(self.columns)}) SELECT {columns} FROM {STAGE} s"
+        return f"{insert} ON DUPLICATE KEY UPDATE {changes}"
+
     @property
     def _staged_chosen(self) -> str:
         return f"{CHOSEN} c STRAIGHT_JOIN {STAGE} s ON s.{self.number} = c.penstock_row"

@@ -49,7 +49,10 @@ class Column(TableColumn):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSchema(CatalogTable):
-    """An existing table as the catalog describes it. `uniques`: the columns of each index that identifies a row, by name."""
+    """An existing table as the catalog describes it.
+
+    `uniques`: the columns of each index that identifies a row, by name; none for an index on prefixes or expressions.
+    """
 
     engine: str
     columns: tuple[Column, ...]
@@ -61,6 +64,15 @@ class TableSchema(CatalogTable):
         """Return the names of the unique indexes on exactly these columns."""
         wanted = frozenset(name.lower() for name in key)
         return frozenset(index for index, columns in self.uniques.items() if columns == wanted)
+
+    def is_only_told_apart_by(self, key: Sequence[str]) -> bool:
+        """Return whether no unique index is on anything but these columns."""
+        return len(self.tells_apart_by(key)) == len(self.uniques)
+
+    def is_filled_by(self, rows: "pa.Schema") -> bool:
+        """Return whether `rows` have all columns but those that the server computes."""
+        names = {name.lower() for name in rows.names}
+        return all(column.generated or name in names for name, column in self.by_name.items())
 
 
 def table_schema_of(connection: Connection, _: str, table: str) -> TableSchema | None:

@@ -25,7 +25,7 @@ def kind_of(connection: Connection, table: str) -> tuple[str, str] | None:
 
 
 def uniques_of(connection: Connection, table: str) -> Mapping[str, frozenset[str]]:
-    """Return the columns, in lower case, of each unique index by name. Indexes on prefixes or expressions are left out."""
+    """Return the columns, in lower case, of each unique index by name; of indexes on prefixes or expressions, none."""
     return _whole(connection.execute(sql.TABLE_UNIQUES, (table,)).fetchall())
 
 
@@ -37,10 +37,15 @@ def has_more_than_type(connection: Connection, table: str, column: str) -> bool:
     return _TYPE_ALONE.fullmatch(line[len(begins) :].removesuffix(",")) is None
 
 
+def has_triggers(connection: Connection, table: str) -> bool:
+    """Return whether the table has triggers that the user may see."""
+    return connection.execute(sql.TABLE_TRIGGER, (table,)).fetchone() is not None
+
+
 def _whole(rows: Iterable[Sequence[Any]]) -> dict[str, frozenset[str]]:
     whole = {}
     for index, parts in groupby(rows, key=itemgetter(0)):
         columns = [(name, part) for _, name, part in parts]
-        if all(name is not None and part is None for name, part in columns):
-            whole[index] = frozenset(name.lower() for name, _ in columns)
+        are_whole = all(name is not None and part is None for name, part in columns)
+        whole[index] = frozenset(name.lower() for name, _ in columns) if are_whole else frozenset()
     return whole
