@@ -149,7 +149,7 @@ RULES = (
             "src/penstock/checkpoint/repair.py": "an entry of Spark's, of which a copy was kept, by the one fenced run",
             "src/penstock/cli/templates/": "a feed of the user's drops a whole file",
             "src/penstock/cli/opening.py": "a log for people, of the run before",
-            "src/penstock/observe/last_error.py": "a note for people, on which nothing depends",
+            "src/penstock/observe/note.py": "a note for people, on which nothing depends",
             "src/penstock/journal/storage.py": "a reader's registration that only goes forward, and a segment of the same bytes",
         },
     ),

@@ -23,6 +23,7 @@ from penstock.cli import (
     receive,
     run,
     status,
+    supervise,
     verify,
 )
 from penstock.cli.output import show_error, traceback_of
@@ -90,7 +91,7 @@ _journal.command()(journal.trim)
 
 for _panel, _verbs in (
     ("Begin", (init.init, check.check, check.explain)),
-    ("Run", (run.run, receive.receive)),
+    ("Run", (run.run, supervise.supervise, receive.receive)),
     ("Look", (status.status, status.watch, contents.files, history.history, history.offsets, verify.verify, doctor.doctor)),
     ("Observe", (metrics.metrics,)),
     ("Repair", (operate.recover, operate.adopt, operate.sweep)),

@@ -27,6 +27,7 @@ from penstock.cli.table import OneLine, table
 from penstock.errors import Failed, Retryable
 from penstock.observe.last_error import noting_error
 from penstock.observe.progress import RunSummary
+from penstock.supervise.heartbeat import Heartbeat
 
 if TYPE_CHECKING:
     from penstock.observe.progress import BatchProgress, SinkProgress
@@ -52,33 +53,34 @@ def run(
     SIGTERM or Ctrl-C finish the current batch and stop; a second one stops at once. Where stdout is no terminal, or with --json,
     a JSON object per batch is printed and one for the run at the end.
     """
+    heartbeat = Heartbeat.of_environment()
     chosen = pipeline(file, [*(overrides or ()), *([_EVERYTHING_NOW] if available_now else [])])
     on_terminal = sys.stdout.isatty() and not as_json
     shown: Progress = Terminal(chosen.settings.pipeline) if on_terminal else JsonLines()
     log = SparkLog(chosen.settings.home) if on_terminal and not debugging(context) else None
     try:
         with shown, log or nullcontext(), noting_error(chosen.settings.home):
-            _deliver(chosen, shown, batches=batches, grace_s=grace)
+            _deliver(chosen, shown, heartbeat, batches=batches, grace_s=grace)
     except (Failed, Retryable) as error:
         if log is not None and log.location():
             error.remedy = f"{error.remedy} Spark's own messages are in {log.location()}."
         raise
 
 
-def _deliver(chosen: "Pipeline", shown: "Progress", *, batches: int | None, grace_s: float) -> None:
+def _deliver(chosen: "Pipeline", shown: "Progress", heartbeat: Heartbeat, *, batches: int | None, grace_s: float) -> None:
     chosen.require_startable()
     with chosen.metrics_served() as url:
         if url is not None:
             shown.serving(url)
-        _run_query(chosen, shown, batches=batches, grace_s=grace_s)
+        _run_query(chosen, shown, heartbeat, batches=batches, grace_s=grace_s)
 
 
-def _run_query(chosen: "Pipeline", shown: "Progress", *, batches: int | None, grace_s: float) -> None:
+def _run_query(chosen: "Pipeline", shown: "Progress", heartbeat: Heartbeat, *, batches: int | None, grace_s: float) -> None:
     spark = quiet_session(chosen.session)  # before StopSignals: a new SparkContext installs a signal handler of its own
     with StopSignals(shown.stopping) as stop, _told_if_spark_was_stopped(stop):
         query = chosen.start(spark, observers=[shown.batch], batches=batches, stop_wanted=lambda: stop.wanted)
         shown.started()
-        query.run_until(lambda: stop.wanted, grace_s=grace_s)
+        query.run_until(lambda: stop.wanted or not heartbeat.beat(), grace_s=grace_s)
         summary = query.summary()
         if summary is not None:
             shown.end(summary)

@@ -98,6 +98,7 @@ def text_of(found: "Status", *, now_ms: int | None = None) -> RenderableType:
 def _answers(found: "Status", *, now_ms: int) -> "list[tuple[str, object]]":
     return [
         ("driver", _driver(found, now_ms=now_ms)),
+        ("supervisor", _supervisor(found, now_ms=now_ms)),
         ("delivered", _delivered(found)),
         ("published", _published(found)),
         ("waiting", _waiting(found, now_ms=now_ms)),
@@ -113,6 +114,19 @@ def _driver(found: "Status", *, now_ms: int) -> Text:
     if found.driver.pid is not None and found.opened_at_ms is not None:
         text += f"; it opened the pipeline {formatting.ago(found.opened_at_ms, now_ms=now_ms)}"
     return Text(text, "green" if found.is_running else "")
+
+
+def _supervisor(found: "Status", *, now_ms: int) -> Text | None:
+    """Return how the driver is looked after, None if no supervisor noted anything."""
+    noted = found.supervision
+    if noted is None:
+        return None
+    text = f"{noted.state}, {formatting.counted(noted.restarts, 'restart')}"
+    if noted.ended is not None:
+        text += f"; the last driver {noted.ended} {formatting.ago(noted.at_ms, now_ms=now_ms)}"
+    if noted.next_start_ms is not None and noted.state == "waiting":
+        text += f", the next one starts in {max(0, noted.next_start_ms - now_ms) / 1000:.0f} s"
+    return Text(f"{text}; see {noted.log}", "red" if noted.state in {"given up", "gone"} else "")
 
 
 def _delivered(found: "Status") -> str:

@@ -1,24 +1,17 @@
-"""The error that ended the newest run: a small file in the pipeline's home, for `penstock status`.
+"""The error that ended the newest run, noted in the pipeline's home."""
 
-Nothing relies on it: it is written if that is possible, and read if it is there.
-"""
-
-import json
 import os
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from contextlib import contextmanager
+from dataclasses import dataclass
 
-from penstock.core.model import new_nonce
 from penstock.errors import Fenced, PenstockError
-from penstock.support.private_files import open_private
+from penstock.observe.note import read_note, write_note
 from penstock.support.secret import scrub
 
-_NAME = "last-error.json"
-_HEAD = {"format": "penstock.last_error", "version": 1}
+_KIND = "last_error"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,19 +48,9 @@ def note_error(home: str, error: PenstockError) -> None:
         remedy=scrub(error.remedy),
         exit_code=error.exit_code,
     )
-    fresh = Path(home) / f".{_NAME}-{new_nonce()}"
-    with suppress(OSError):
-        with open_private(fresh, "xb") as file:
-            file.write(json.dumps({**_HEAD, **asdict(noted)}).encode())
-        fresh.replace(fresh.with_name(_NAME))
+    write_note(home, _KIND, noted)
 
 
 def last_error(home: str) -> LastError | None:
     """Return what the newest run that failed noted in `home`; None if there is nothing that this version can read."""
-    try:
-        noted = json.loads((Path(home) / _NAME).read_text())
-        if noted.pop("format") != _HEAD["format"] or noted.pop("version") != _HEAD["version"]:
-            return None
-        return LastError(**noted)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
+    return read_note(home, _KIND, LastError)

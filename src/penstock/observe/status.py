@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from penstock.core.model import AccountName, BatchId, Entry, Generation, Opened, Position, QueryId, SinkName, SourceName, Totals
 from penstock.observe.driver import Driver, driver_of
 from penstock.observe.last_error import LastError
+from penstock.observe.supervision import Supervision
 from penstock.protocols import Ledger
 from penstock.source.journal.journals import JournalLag
 from penstock.source.kafka.lag import TopicLag
@@ -84,6 +85,7 @@ class Status:
     batches: int | None = None
     lacking: tuple[str, ...] | None = None
     last_error: LastError | None = None
+    supervision: Supervision | None = None
     waiting: tuple[WaitingFiles, ...] = ()
     waiting_unknown: tuple[str, ...] = ()
     lag: tuple[TopicLag, ...] = ()

@@ -1,0 +1,66 @@
+"""`penstock supervise`: runs pipelines, each in a process of its own, and starts them again by policy."""
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.opening import Json
+from penstock.cli.output import print_line
+from penstock.errors import Usage
+
+if TYPE_CHECKING:
+    from penstock.supervise.supervisor import Event, Supervised
+
+_GRACE_S, _HUNG_AFTER_S, _FAILURES = 30.0, 600.0, 5
+
+
+def supervise(
+    *,
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="The pipeline files.", show_default=False)],
+    grace: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="How long a stop waits for a batch.")] = _GRACE_S,
+    hung_after: Annotated[
+        float, typer.Option(min=1, metavar="SECONDS", help="How long a driver may give no sign of life before it is killed.")
+    ] = _HUNG_AFTER_S,
+    failures: Annotated[
+        int, typer.Option(min=1, metavar="N", help="After how many failures in a row a pipeline is given up.")
+    ] = _FAILURES,
+    as_json: Json = False,
+) -> None:
+    """Run pipelines, each in a process of its own, and start one again that fails: after 75 always, after 1 some times.
+
+    Exit codes 2, 3 and 4 end it for a pipeline. SIGTERM or Ctrl-C let the batches end; a second one kills the drivers.
+    What the drivers say is in `run.log` of each home.
+    """
+    import asyncio
+
+    from penstock.supervise.driver import Limits
+    from penstock.supervise.supervisor import supervise as look_after
+
+    supervised = _supervised(files, grace_s=grace)
+    limits = Limits(grace_s=grace, hung_after_s=hung_after)
+    code = asyncio.run(look_after(supervised, limits, most_failures=failures, report=lambda event: _say(event, as_json=as_json)))
+    if code:
+        raise typer.Exit(code)
+
+
+def _supervised(files: Sequence[str], *, grace_s: float) -> "list[Supervised]":
+    from penstock.spec.load import load
+    from penstock.supervise.supervisor import Supervised
+
+    settings = {file: load(file, ()) for file in files}
+    home, times = Counter(each.home for each in settings.values()).most_common(1)[0]
+    if times > 1 or len(settings) < len(files):
+        raise Usage(f"Two files have the home {home}: each driver would fence the other.", remedy="Name each pipeline once.")
+    run = [sys.executable, "-m", "penstock", "run", "--json", f"--grace={grace_s}"]
+    return [Supervised(pipeline=each.pipeline, home=each.home, command=[*run, file]) for file, each in settings.items()]
+
+
+def _say(event: "Event", *, as_json: bool) -> None:
+    if as_json:
+        print_line(event)
+        return
+    sys.stdout.write(f"{event.pipeline}: {event.text}\n")
+    sys.stdout.flush()

@@ -1,0 +1,62 @@
+"""Whether a driver that ended is started again, and when: by its exit code, with growing pauses, and not for ever."""
+
+import math
+import random
+from dataclasses import dataclass, field
+
+DONE = 0
+_TRY_AGAIN = 75
+_NEVER = frozenset({2, 3, 4, 5})
+"""Exit codes after which the next start would end in the same way: a wrong file, a refusal, a newer run, a difference."""
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a driver ended. `exit_code` is negative where a signal ended it, and None where it hung and was killed."""
+
+    exit_code: int | None
+    ran_s: float
+
+    @property
+    def text(self) -> str:
+        """How it ended, as a part of a sentence about the driver."""
+        if self.exit_code is None:
+            return "hung and was killed"
+        if self.exit_code < 0:
+            return f"was killed by signal {-self.exit_code}"
+        return f"ended with exit code {self.exit_code}"
+
+
+@dataclass(slots=True, kw_only=True)
+class Restarts:
+    """Counts how often one pipeline's driver failed in a row.
+
+    `most_failures`: how many failures in a row give the pipeline up. Exit code 75 is none: a place that does not answer may take
+    long to come back. A driver that ran for `healthy_s` begins the row anew.
+    """
+
+    most_failures: int
+    healthy_s: float = 600.0
+    chance: random.Random = field(default_factory=random.Random)
+    failures: int = 0
+    tries: int = 0
+
+    def pause_s(self, ended: Ended) -> float | None:
+        """Return the seconds until the next start, None if there is none: the pipeline is done, or is given up.
+
+        The pauses double up to a minute. Each is drawn from its upper half, so that drivers that failed together do not come back
+        together.
+        """
+        if ended.exit_code == DONE or ended.exit_code in _NEVER:
+            return None
+        if ended.ran_s >= self.healthy_s:
+            self.failures = self.tries = 0
+        self.tries += 1
+        if ended.exit_code != _TRY_AGAIN:
+            self.failures += 1
+        if self.failures >= self.most_failures:
+            return None
+        longest = min(_LONGEST_PAUSE_S, math.ldexp(_FIRST_PAUSE_S, self.tries - 1))
+        return longest * self.chance.uniform(0.5, 1)

@@ -1,0 +1,113 @@
+"""The supervisor: one process that looks after the drivers of many pipelines."""
+
+import asyncio
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.observe.supervision import Supervision, note_supervision
+from penstock.supervise.driver import DriverLog, Limits, Stop, run_driver
+from penstock.supervise.restarts import DONE, Ended, Restarts
+
+_LOG = "run.log"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Supervised:
+    """A pipeline to be looked after. `command` runs it, as `penstock run` does."""
+
+    pipeline: str
+    home: str
+    command: Sequence[str]
+
+    @property
+    def log(self) -> Path:
+        return Path(self.home) / _LOG
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """What happened to the driver of a pipeline, in words."""
+
+    pipeline: str
+    state: str
+    text: str
+
+
+Report = Callable[[Event], None]
+
+
+async def supervise(supervised: Sequence[Supervised], limits: Limits, *, most_failures: int, report: Report) -> int:
+    """Run every pipeline until each is done or given up, or until SIGTERM or SIGINT. Return the exit code.
+
+    That is the exit code of the first pipeline that was given up, 1 where a signal or a hang ended its driver; else 0. At a
+    signal the drivers finish their batches, at a second one they are killed.
+    """
+    stop = Stop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.want)
+    carers = [_Carer(one, limits, stop, Restarts(most_failures=most_failures), report) for one in supervised]
+    codes = await asyncio.gather(*(carer.look_after() for carer in carers))
+    return next((code for code in codes if code != DONE), DONE)
+
+
+class _Carer:
+    """Looks after one pipeline."""
+
+    def __init__(self, supervised: Supervised, limits: Limits, stop: Stop, restarts: Restarts, report: Report) -> None:
+        self._supervised, self._limits, self._stop = supervised, limits, stop
+        self._restarts, self._report = restarts, report
+        self._starts = 0
+        self._ended: Ended | None = None
+
+    async def look_after(self) -> int:
+        """Start the driver again and again. Return the exit code with which it was given up, 0 if it was not."""
+        log = DriverLog(self._supervised.log)
+        while True:
+            self._starts += 1
+            ended = self._ended = await run_driver(
+                self._supervised.command, log, self._limits, self._stop, lambda text: self._note("running", text)
+            )
+            if self._stop.wanted.is_set():
+                self._note("stopped", ended.text)
+                return DONE
+            pause_s = self._restarts.pause_s(ended)
+            if pause_s is None:
+                return self._give_up(ended)
+            self._note("waiting", f"{ended.text}; starts again in {pause_s:.0f} s", pause_s=pause_s)
+            if await self._is_stopped_within(pause_s):
+                self._note("stopped", "is not started again")
+                return DONE
+
+    def _give_up(self, ended: Ended) -> int:
+        if ended.exit_code == DONE:
+            self._note("done", "has delivered what was there")
+            return DONE
+        times = f" {self._restarts.failures} times in a row" if self._restarts.failures > 1 else ""
+        self._note("given up", f"{ended.text}{times} and is not started again; see {self._supervised.log}")
+        return ended.exit_code if ended.exit_code is not None and ended.exit_code > 0 else 1
+
+    async def _is_stopped_within(self, pause_s: float) -> bool:
+        try:
+            await asyncio.wait_for(self._stop.wanted.wait(), pause_s)
+        except asyncio.TimeoutError:
+            return False
+        return True
+
+    def _note(self, state: str, text: str, *, pause_s: float | None = None) -> None:
+        now_ms = time.time_ns() // 1_000_000
+        found = Supervision(
+            owner=f"{socket.gethostname()} process {os.getpid()}",
+            at_ms=now_ms,
+            state=state,
+            restarts=self._starts - 1,
+            ended=None if self._ended is None else self._ended.text,
+            next_start_ms=None if pause_s is None else now_ms + round(1000 * pause_s),
+            log=str(self._supervised.log),
+        )
+        note_supervision(self._supervised.home, found)
+        self._report(Event(pipeline=self._supervised.pipeline, state=state, text=text))

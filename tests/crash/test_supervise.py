@@ -1,0 +1,248 @@
+"""A supervisor and real processes: what ends is started again by policy, what hangs is killed, and no process is left."""
+
+import asyncio
+import json
+import os
+import re
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.supervise import _say
+from penstock.observe.supervision import supervision
+from penstock.supervise import driver as driver_module
+from penstock.supervise.driver import DriverLog, Limits, Stop, run_driver
+from penstock.supervise.heartbeat import Heartbeat, environment
+from penstock.supervise.supervisor import Supervised, supervise
+from tests.crash import awaited, shared_java
+from tests.crash.killing import await_gone
+from tests.crash.world import make_world
+from tests.seed import SEED
+
+ROOT = Path(__file__).parents[2]
+LIMITS = Limits(grace_s=30, hung_after_s=60)
+BEATS = "from penstock.supervise.heartbeat import Heartbeat; beat = Heartbeat.of_environment().beat; beat()"
+FAILS_TWICE = """
+import pathlib, sys
+runs = pathlib.Path("runs")
+runs.write_text(runs.read_text() + "x" if runs.exists() else "x")
+print("run", len(runs.read_text()), flush=True)
+sys.exit(75 if len(runs.read_text()) < 3 else 0)
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def driver(here, script):
+    return Supervised(pipeline="shop", home=str(here), command=[sys.executable, "-S", "-c", script])
+
+
+def supervised(*drivers, most_failures=2, limits=LIMITS):
+    events = []
+    code = asyncio.run(supervise(drivers, limits, most_failures=most_failures, report=events.append))
+    return code, [(event.state, event.text) for event in events]
+
+
+def test_what_has_to_be_tried_again_is_started_until_it_is_done(here):
+    code, events = supervised(driver(here, FAILS_TWICE))
+    assert code == 0
+    assert [state for state, _ in events] == ["running", "waiting", "running", "waiting", "running", "done"]
+    assert (here / "run.log").read_text() == "run 1\nrun 2\nrun 3\n"
+    noted = supervision(str(here))
+    assert (noted.state, noted.restarts, noted.ended) == ("done", 2, "ended with exit code 0")
+
+
+@pytest.mark.parametrize(("exit_code", "runs"), [(1, 2), (2, 1), (3, 1), (4, 1)])
+def test_a_pipeline_is_given_up_with_its_exit_code(here, exit_code, runs):
+    code, events = supervised(driver(here, f"import sys; print('it fails'); sys.exit({exit_code})"))
+    assert code == exit_code
+    assert [state for state, _ in events].count("running") == runs
+    times = " 2 times in a row" if runs == 2 else ""
+    log = here / "run.log"
+    assert events[-1] == ("given up", f"ended with exit code {exit_code}{times} and is not started again; see {log}")
+    assert log.read_text() == "it fails\n" * runs
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_others_go_on_where_one_is_given_up(here):
+    (here / "other").mkdir()
+    other = Supervised(
+        pipeline="other", home=str(here / "other"), command=[sys.executable, "-S", "-c", "import sys; sys.exit(3)"]
+    )
+    code, events = supervised(driver(here, FAILS_TWICE), other)
+    assert code == 3
+    assert {state for state, _ in events} == {"running", "waiting", "done", "given up"}
+
+
+IS_KILLED_ONCE = """
+import os, pathlib, signal
+if not pathlib.Path("once").exists():
+    pathlib.Path("once").touch()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_the_page_shows_what_is_printed(here, capsys):
+    (here / "orders").mkdir()
+    drivers = [
+        replace(driver(here, IS_KILLED_ONCE), pipeline="flights"),
+        replace(driver(here, "import sys; sys.exit(3)"), pipeline="orders", home=str(here / "orders")),
+    ]
+    report = partial(_say, as_json=False)
+    assert asyncio.run(supervise(drivers, LIMITS, most_failures=2, report=report)) == 3
+    page = (ROOT / "docs" / "howto" / "supervise.md").read_text()
+    shown = page.partition("$ penstock supervise flights.yaml orders.yaml\n")[2].partition("```")[0]
+    printed = capsys.readouterr().out.replace(str(here / "orders"), "/srv/orders/state")
+    assert shape(shown) == shape(printed) - {"flights: has delivered what was there"}
+
+
+def shape(text):
+    return {re.sub(r"(process|in) \d+", r"\1 N", line) for line in text.splitlines()}
+
+
+class Begun(DriverLog):
+    """The log of a driver; `then` is called once it has said something."""
+
+    def __init__(self, path, then):
+        super().__init__(path)
+        self._then = then
+
+    async def keep(self, messages):
+        await messages.readline()
+        self._then()
+        await super().keep(messages)
+
+
+def run_once(here, script, *, limits=LIMITS, wanted=0):
+    """How a driver ended that was asked to end `wanted` times once it had begun, and what was said of it."""
+
+    async def run():
+        said, stop = [], Stop()
+        log = Begun(here / "run.log", lambda: [stop.want() for _ in range(wanted)])
+        ended = await run_driver([sys.executable, "-c", script], log, limits, stop, said.append)
+        return ended.exit_code, [text for text in said if not text.startswith("started as process")]
+
+    return asyncio.run(run())
+
+
+BATCH = """
+import signal, sys, threading
+wanted = threading.Event()
+signal.signal(signal.SIGTERM, lambda *_: wanted.set())
+print("begun", flush=True)
+wanted.wait()
+print("batch is over", flush=True)
+"""
+
+
+def test_a_driver_that_is_to_end_finishes_its_batch(here):
+    assert run_once(here, BATCH, wanted=1) == (0, [])
+    assert (here / "run.log").read_text() == "batch is over\n"
+
+
+NEVER_ENDS = """
+import signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("begun", flush=True)
+while True:
+    signal.pause()
+"""
+
+
+def test_a_driver_that_does_not_end_is_killed(here, monkeypatch):
+    monkeypatch.setattr(driver_module, "_BEYOND_GRACE_S", 0.1)
+    limits = Limits(grace_s=0.1, hung_after_s=60)
+    assert run_once(here, NEVER_ENDS, limits=limits, wanted=1) == (-9, ["did not end within 0.1 s and is killed"])
+    assert run_once(here, NEVER_ENDS, wanted=2) == (-9, ["is killed, as nobody waits for it"])
+
+
+HANGS = f"""
+{BEATS}
+print("begun", flush=True)
+import threading
+threading.Event().wait()
+"""
+STOPPED = f"""
+{BEATS}
+print("begun", flush=True)
+import os, signal
+os.kill(os.getpid(), signal.SIGSTOP)
+"""
+SILENT = ["gave no sign of life for 0.5 s and is killed"]
+
+
+def test_a_driver_that_hangs_is_killed_after_it_wrote_where_it_stands(here):
+    assert run_once(here, HANGS, limits=Limits(grace_s=30, hung_after_s=0.5)) == (None, SILENT)
+    assert 'File "<string>", line 5 in <module>' in (here / "run.log").read_text()
+
+
+def test_a_driver_that_was_stopped_is_killed(here, monkeypatch):
+    monkeypatch.setattr(driver_module, "_TO_SHOW_STACKS_S", 0.1)
+    assert run_once(here, STOPPED, limits=Limits(grace_s=30, hung_after_s=0.5)) == (None, SILENT)
+
+
+LEAVES_A_CHILD = """
+import subprocess, sys
+command = [sys.executable, "-S", "-c", "import signal; signal.pause()"]
+child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+open("child", "w").write(str(child.pid))
+print("begun", flush=True)
+sys.exit(1)
+"""
+
+
+def test_what_a_failed_driver_has_started_ends_with_it(here):
+    """As Spark's Java process, which can outlive its driver."""
+    assert run_once(here, LEAVES_A_CHILD) == (1, [])
+    await_gone(int((here / "child").read_text()))
+
+
+def test_a_driver_whose_supervisor_is_gone_is_told(here):
+    reading, writing = os.pipe()
+    os.environ.update(environment(writing))
+    heartbeat = Heartbeat.of_environment()
+    assert heartbeat.beat()
+    assert os.read(reading, 9) == b"."
+    os.close(reading)
+    assert not heartbeat.beat()
+    assert Heartbeat.of_environment().beat(), "nobody else has it"
+    os.close(writing)
+
+
+def test_a_supervisor_that_reads_nothing_holds_no_driver_up():
+    reading, writing = os.pipe()
+    os.environ.update(environment(writing))
+    heartbeat = Heartbeat.of_environment()
+    assert all(heartbeat.beat() for _ in range(1 << 17))
+    os.close(reading)
+    os.close(writing)
+
+
+def test_a_pipeline_is_delivered_exactly_though_its_driver_is_killed(tmp_path):
+    world = make_world(tmp_path / "world", files=3, rows_per_file=20, seed=SEED, per_trigger=1)
+    once = tmp_path / "once"
+    once.mkdir()
+    process = world.start(
+        "supervise", str(world.file), "--json", faults="rename.move=kill@2", once=once, java=shared_java.environment()
+    )
+    events = []
+    for line in process.stdout:
+        events.append(json.loads(line))
+        if events[-1]["state"] == "waiting":
+            shared_java.end_application()  # the next driver's, if it was there too soon: then it fails and is started once more
+    awaited.ended(process)
+    shared_java.end_application()
+    assert process.returncode == 0, (world.root / "state" / "run.log").read_text()
+    assert [event["state"] for event in (*events[:3], events[-1])] == ["running", "waiting", "running", "done"]
+    assert events[1]["text"].startswith("was killed by signal 9; starts again in ")
+    world.assert_exact()
+    shown = world.run("status", str(world.file)).stdout
+    assert "supervisor" in shown
+    assert "; the last driver ended with exit code 0" in shown
