@@ -231,4 +231,20 @@ MUTANTS_OF_RUN = (
         replace="            raise kind(",
         tests=("tests/conformance/test_own_sinks.py::test_a_target_that_does_not_answer_a_start_is_to_be_tried_again",),
     ),
+    Mutant(
+        bug=51,
+        name="a-driver-that-was-fenced-is-started-again",
+        file="src/penstock/supervise/restarts.py",
+        find="_NEVER = frozenset({2, 3, 4, 5})\n",
+        replace="_NEVER = frozenset({2, 3, 5})\n",
+        tests=("tests/unit/test_supervise_restarts.py::test_what_would_end_in_the_same_way_is_not_started_again[4]",),
+    ),
+    Mutant(
+        bug=51,
+        name="what-a-failed-driver-has-started-goes-on",
+        file="src/penstock/supervise/driver.py",
+        find="    if process.returncode != DONE:\n",
+        replace="    if False:\n",
+        tests=("tests/crash/test_supervise.py::test_what_a_failed_driver_has_started_ends_with_it",),
+    ),
 )
