@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from docs import modules, python_api
+from docs import modules, pictures, python_api
 
 import penstock
 from tests.architecture.reading import PACKAGE, ROOT, dotted, markdown_files, name_of, python_files, tree_of
@@ -74,6 +74,13 @@ def test_docs_list_every_module_as_it_is_now() -> None:
 def test_docs_have_every_exported_name_as_it_is_now() -> None:
     assert python_api.PAGE.read_text(encoding="utf-8") == python_api.page(), "run `make docs`"
     assert python_api.listed() == set(penstock.__all__)
+
+
+@pytest.mark.parametrize("path", markdown_files(), ids=name_of)
+def test_docs_show_pictures_that_are_there_and_as_they_are_now(path: Path) -> None:
+    for shown in re.findall(r"!\[[^\]]+\]\(([^)]+)\)", FENCED.sub("", path.read_text(encoding="utf-8"))):
+        picture = (path.parent / shown).resolve()
+        assert picture.read_text(encoding="utf-8") == pictures.svg(pictures.PICTURES[picture.stem]), "run `make docs`"
 
 
 def named_lines() -> list[tuple[str, str]]:
