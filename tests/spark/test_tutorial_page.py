@@ -77,6 +77,9 @@ def test_a_job_by_hand_repeats_rows_and_penstock_does_not(follower: Follower) ->
 
 def test_what_is_asked_on_the_first_day_is_answered_as_shown(follower: Follower) -> None:
     follower.follow(INDEX)
+    [reading] = INDEX.blocks("python")
+    read = follower.run(Shown("", {}, ("python", "-c", reading), None))
+    assert (read.stdout, read.stderr) == ("7 orders, as of batch 2\n", "")
 
 
 def test_a_job_is_taken_over_with_its_checkpoint(follower: Follower) -> None:

@@ -7,6 +7,7 @@ import logging
 import re
 import shlex
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -89,10 +90,10 @@ def test_a_batch_is_logged_as_shown(tmp_path: Path, caplog: pytest.LogCaptureFix
     assert lines == re.findall(r"^(?:INFO|WARNING) .*", LOGGING, re.MULTILINE)
 
 
-def test_an_observer_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
-    space: dict[str, object] = {}
-    exec(blocks(LOGGING, "python")[1], space)
-    space["print_json"](BATCH)  # type: ignore[operator]
+def test_an_observer_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "shown_observer.py").write_text(blocks(LOGGING, "python")[1])
+    monkeypatch.syspath_prepend(tmp_path)
+    import_module("shown_observer").print_json(BATCH)
     printed = json.loads(capsys.readouterr().out)
     assert (printed["batch_id"], printed["sinks"]["lake"]["rows"]) == (7, 1500)
     shown = json.loads(blocks(LOGGING, "json")[0])
