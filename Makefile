@@ -44,8 +44,10 @@ soak: $(VENV)/.installed-dev ## Kills the pipeline KILLS (100) times at random m
 servers: $(VENV)/.installed-dev ## Fetches and builds the servers that tests start (needs Node.js, Go, Maven, and PostgreSQL, MariaDB, Mosquitto and Prometheus or apt-get); without them these tests are skipped.
 	@$(BIN)/python -m tests.servers.install $(ARGS)
 
-docs: $(VENV)/.installed-dev ## Writes the pages of docs/ that are made from the code (pipeline file, modules, alerts), checks every link, and makes a site of them all in build/site.
+docs: $(VENV)/.installed-dev ## Writes the pages of docs/ that are made from the code (pipeline file, Python API, modules, alerts, pictures), checks every link, and makes a site of them all in build/site.
 	@$(BIN)/python docs/pipeline_file.py
+	@$(BIN)/python docs/pictures.py
+	@$(BIN)/python -m docs.python_api
 	@$(BIN)/python docs/modules.py
 	@$(BIN)/python docs/type_tables.py
 	@$(BIN)/python docs/monitoring.py

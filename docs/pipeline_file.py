@@ -32,7 +32,7 @@ REFERENCE: Final = PROJECT / "docs/reference/pipeline-file.md"
 SCHEMA_FILE: Final = "pipeline.schema.json"
 SCHEMA: Final = PROJECT / "src/penstock/spec" / SCHEMA_FILE
 
-_SECTIONS: Final[tuple[tuple[str, type[Settings]], ...]] = (
+SECTIONS: Final[tuple[tuple[str, type[Settings]], ...]] = (
     ("The file", PipelineSettings),
     ("`spark`", Spark),
     ("`sources.<name>`", Source),
@@ -112,7 +112,7 @@ and `penstock init` puts a copy beside the file it makes.
 
 def reference_text() -> str:
     """Return the text of the reference page."""
-    return "\n".join([_HEAD, *(line for title, kind in _SECTIONS for line in _section(title, kind)), *_sink_types()]) + "\n"
+    return "\n".join([_HEAD, *(line for title, kind in SECTIONS for line in _section(title, kind)), *_sink_types()]) + "\n"
 
 
 def _section(title: str, kind: type[Settings]) -> Iterator[str]:

@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from docs import modules
+from docs import modules, pictures, python_api
 
+import penstock
 from tests.architecture.reading import PACKAGE, ROOT, dotted, markdown_files, name_of, python_files, tree_of
 
 LINK = re.compile(r"(?<!!)\[[^\]\n]+\]\(([^)\s]+)\)")
@@ -68,6 +69,18 @@ def test_docs_list_every_module_as_it_is_now() -> None:
     assert sorted(listed) == sorted(
         path.relative_to(PACKAGE).as_posix() for folder in folders() for path in modules.modules(folder)
     ), "a folder is missing in docs/modules.py"
+
+
+def test_docs_have_every_exported_name_as_it_is_now() -> None:
+    assert python_api.PAGE.read_text(encoding="utf-8") == python_api.page(), "run `make docs`"
+    assert python_api.listed() == set(penstock.__all__)
+
+
+@pytest.mark.parametrize("path", markdown_files(), ids=name_of)
+def test_docs_show_pictures_that_are_there_and_as_they_are_now(path: Path) -> None:
+    for shown in re.findall(r"!\[[^\]]+\]\(([^)]+)\)", FENCED.sub("", path.read_text(encoding="utf-8"))):
+        picture = (path.parent / shown).resolve()
+        assert picture.read_text(encoding="utf-8") == pictures.svg(pictures.PICTURES[picture.stem]), "run `make docs`"
 
 
 def named_lines() -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""The recipe of docs/howto/kafka_source.md that takes over the offsets of a consumer group, on a real broker."""
+"""The recipe of docs/howto/take_over.md that takes over the offsets of a consumer group, on a real broker."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from tests.servers.fixtures import server, unique
 
 from penstock.spec.source import Source
 
-PAGE = Path(__file__).parents[2] / "docs" / "howto" / "kafka_source.md"
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "take_over.md"
 
 
 def test_it_prints_where_a_group_stopped() -> None:

@@ -22,8 +22,8 @@ Done = subprocess.CompletedProcess[str]
 class Page:
     """What one page shows."""
 
-    def __init__(self, name: str) -> None:
-        self.name, self.text = name, (ROOT / "docs" / "howto" / f"{name}.md").read_text()
+    def __init__(self, name: str, *, folder: str = "docs/howto") -> None:
+        self.name, self.text = name, (ROOT / folder / f"{name}.md").read_text()
         self.commands = [line.split("#")[0] for line in re.findall(r"^penstock .*$", self.text, re.MULTILINE)]
 
     def blocks(self, language: str) -> list[str]:

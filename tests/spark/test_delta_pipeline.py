@@ -21,7 +21,7 @@ from tests.spark.test_readme import feed
 
 pytestmark = pytest.mark.usefixtures("spark")
 
-PAGE = Page("delta")
+PAGE, TAKE_OVER = Page("delta"), Page("take_over")
 COLUMNS = ("id", "origin", "month", "delay")
 UNPARTITIONED = ("    partition_by: [month]\n", "")
 KILLS = (
@@ -177,7 +177,7 @@ def job(directory: Path, *, dies_in: int | None = None) -> None:
 
 def test_a_job_with_foreach_batch_is_taken_over_as_the_page_says(tmp_path: Path) -> None:
     """What it delivered before it died is not delivered again, though Spark would run that batch again."""
-    [text] = [block for block in PAGE.blocks("yaml") if "existing_rows" in block]
+    [text] = [block for block in TAKE_OVER.blocks("yaml") if "existing_rows" in block]
     (tmp_path / "orders.yaml").write_text(text)
     sent = feed(tmp_path / "orders")
     job(tmp_path, dies_in=1)

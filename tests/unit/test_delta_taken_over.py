@@ -92,6 +92,14 @@ class TestAdopting:
         job._log("commits/5", "v1\n{}")
         assert adopt(job.plan, reason="a test", yes=True, txn_app_id=JOB).next_batch_id == 6
 
+    def test_what_was_adopted_is_not_to_be_adopted_again(self, tmp_path: Path) -> None:
+        """The ledger holds no decision of the job's last batch, and needs none."""
+        job = Job(tmp_path, committed=4, planned=4)
+        assert adopt(job.plan, reason="a test", yes=True).done
+        said = adopt(job.plan, reason="", yes=False)
+        assert (said.needed, said.next_batch_id) == (False, 5)
+        assert said.consequences == ("The checkpoint continues the ledger: there is nothing to adopt.",)
+
     @pytest.mark.parametrize("planned", [-1, 0])
     def test_the_first_batch(self, tmp_path: Path, planned: int) -> None:
         """To the ledger the checkpoint is new."""

@@ -197,9 +197,15 @@ def _conflict(runtime: Runtime, summary: Summary, position: CheckpointPosition) 
         return None
     try:
         recognise(batch, summary=summary, decision_of=lambda batch_id: decision_of(runtime.ledger, batch_id))
-    except (CheckpointReplaced, OffsetsConflict, BatchGap, BatchForgotten) as refusal:
+    except BatchForgotten as refusal:  # adopted, and nothing decided since: Spark does not run that batch again
+        return None if _goes_on(summary, position) else refusal
+    except (CheckpointReplaced, OffsetsConflict, BatchGap) as refusal:
         return refusal
     return None
+
+
+def _goes_on(summary: Summary, position: CheckpointPosition) -> bool:
+    return position.query_id == summary.query_id and position.next_batch_id == summary.next_batch_id
 
 
 def _planned_batch(runtime: Runtime, summary: Summary, position: CheckpointPosition) -> Batch | None:
