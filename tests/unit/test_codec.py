@@ -79,6 +79,7 @@ removal = st.builds(
     decided=st.lists(st.tuples(number, number), max_size=3).map(tuple),
     files=st.lists(text, max_size=3).map(tuple),
     totals=totals,
+    unchecked=totals,
 )
 removal_accepted = st.builds(RemovalAccepted, removals=st.lists(removal, max_size=3).map(tuple), reason=text, operator=text)
 summary = st.builds(
@@ -189,7 +190,7 @@ def _damaged() -> list[bytes]:
     decode_entry(json.dumps(reading([topic], [gap])).encode())
 
     sums = {"rows": 1, "files": 1, "size_bytes": 1, "digest": "0000000000000001"}
-    one = {"sink": "lake", "account": "a", "decided": [[1, 2]], "files": ["x"], "totals": sums}
+    one = {"sink": "lake", "account": "a", "decided": [[1, 2]], "files": ["x"], "totals": sums, "unchecked": sums}
     identity = {"ledger_id": "5e" * 16, "row_digest": "xxhash64", "removed": {"lake": {"a": sums}}, "removed_at": 3}
 
     def removing(**changes: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from tests.unit.parquet_target import SCHEMA, rows, stage
@@ -100,8 +101,8 @@ class World:
             path.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(self.root / path.name, path)
 
-    def accept(self, *, yes: bool = True, before: str | None = None) -> Acceptance:
-        return accept_removed(self.plan, sink=None, before=before, reason="kept for 90 days", yes=yes)
+    def accept(self, *, yes: bool = True, before: str | None = None, forgotten: bool = False) -> Acceptance:
+        return accept_removed(self.plan, sink=None, before=before, forgotten=forgotten, reason="kept for 90 days", yes=yes)
 
     def acts(self) -> list[RemovalAccepted]:
         with closing(ledger_of(self.plan)) as ledger:
@@ -384,12 +385,49 @@ def prune(world: World, *, below_batch: int) -> None:
         ledger.prune(below=at)
 
 
-def test_all_files_of_forgotten_batches_are_accepted_and_not_some_of_them(world: World) -> None:
+def test_all_files_of_forgotten_batches_are_accepted_and_some_of_them_only_on_request(world: World) -> None:
     """Of forgotten batches only the sum is known."""
     prune(world, below_batch=2)
-    world.remove(0)
-    assert world.accept().files == ()
+    world.remove(0, 2)
+    asked = world.accept(yes=False)
+    [[_, withheld]] = asked.withheld
+    assert (withheld.older.rows, withheld.older.files) == (3, 2)
+    assert (withheld.unchecked.rows, withheld.unchecked.files) == (3, 2)
+    assert [files.totals.rows for files in asked.files] == [3], "of the batch that is retained"
+    assert " ".join(printed(acceptance_text(asked))).count("--forgotten accepts what is missing") == 1
+    done = world.accept()
+    assert not done.verification.ok
+    assert not verify(world.plan).ok
+    nothing = world.accept()
+    assert nothing.files == ()
+    assert printed(acceptance_text(nothing))[-1].endswith("takes what is left as it is.")
+    asked = world.accept(yes=False, forgotten=True)
+    assert any("are left, and are taken as they are" in line for line in printed(acceptance_text(asked)))
+    done = world.accept(forgotten=True)
+    assert done.verification.ok
+    newest = world.acts()[0].removals[0]
+    assert (newest.decided, newest.files, newest.totals.rows, newest.unchecked.rows) == ((), (), 3, 3)
+    assert verify(world.plan).ok
+    with closing(ledger_of(world.plan)) as ledger:
+        assert "2 files of forgotten batches were taken as they were" in next(history(ledger.newest_first())).text
     world.remove(1)
+    assert not verify(world.plan).ok
+    assert world.accept().verification.ok
+
+
+def test_forgotten_files_with_other_rows_but_not_fewer_are_never_accepted(world: World) -> None:
+    prune(world, below_batch=2)
+    victim = world.files("a", 0)[0]
+    table = pq.ParquetFile(victim).read()
+    pq.write_table(table.set_column(0, table.schema.field(0), [pc.add(table.column(0), 1)]), victim)
+    found = world.accept(forgotten=True)
+    assert not found.verification.ok
+    assert (found.files, found.withheld) == ((), ())
+
+
+def test_all_files_of_forgotten_batches_are_accepted_at_once(world: World) -> None:
+    prune(world, below_batch=2)
+    world.remove(0, 1)
     done = world.accept()
     assert done.verification.ok
     [missing] = done.files

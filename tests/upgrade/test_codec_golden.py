@@ -150,6 +150,7 @@ REMOVAL_BODY = RemovalAccepted(
             decided=((Position(1), Position(5)), (Position(7), Position(7))),
             files=(f"origin=EWR/part-{TOKEN}.parquet",),
             totals=TOTALS,
+            unchecked=Totals(rows=3, files=1, size_bytes=400),
         ),
     ),
     reason="older than 90 days",

@@ -16,6 +16,7 @@ from penstock.core.model import (
     AccountReport,
     Decided,
     Entry,
+    MissingFiles,
     Position,
     Problem,
     RowDigest,
@@ -42,7 +43,7 @@ _REMEDY = "Put back what is missing or was changed, from a backup, and take away
 _ON_PURPOSE = "If whole files were removed on purpose: `penstock verify FILE --accept-removed`."
 _NEVER_ACCEPTED = (
     "What else differs cannot be accepted: rows of a table or topic, files that were changed, and accounts that hold files which "
-    "are foreign or were rewritten. Of batches that the ledger has forgotten only all files of an account can, not some."
+    "are foreign or were rewritten."
 )
 
 
@@ -120,12 +121,23 @@ def acceptance_fields(found: "Acceptance") -> dict[str, object]:
             "rows": each.totals.rows,
             "size_bytes": each.totals.size_bytes,
             "digest": hexadecimal(each.totals.digest),
+            "unchecked": {"files": each.unchecked.files, "rows": each.unchecked.rows},
             "oldest": _entry_fields(each.oldest),
             "newest": _entry_fields(each.newest),
         }
         for each in found.files
     ]
-    return {**fields_of(found.verification), "removal": {"done": found.done, "positions": found.positions, "missing": missing}}
+    withheld = [
+        {
+            "sink": sink,
+            "account": each.account,
+            "rows": each.older.rows,
+            "unchecked": {"files": each.unchecked.files, "rows": each.unchecked.rows},
+        }
+        for sink, each in found.withheld
+    ]
+    removal = {"done": found.done, "positions": found.positions, "missing": missing, "withheld": withheld}
+    return {**fields_of(found.verification), "removal": removal}
 
 
 def _entry_fields(entry: Entry | None) -> dict[str, object] | None:
@@ -151,6 +163,13 @@ def verify(
             show_default=False,
         ),
     ] = None,
+    forgotten: Annotated[
+        bool,
+        typer.Option(
+            "--forgotten",
+            help="With --accept-removed: also some files of batches that the ledger has forgotten; others are taken as they are.",
+        ),
+    ] = False,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; kept in the ledger. Needed with --yes.")] = "",
     yes: Yes = False,
     overrides: Overrides = None,
@@ -160,10 +179,10 @@ def verify(
 
     Works beside a running driver: each sink is compared as of one position of the ledger, and what is newer is left out.
     """
-    _require_fitting(before, reason, accepting=accept_removed, yes=yes)
+    _require_fitting(reason, accepting=accept_removed, yes=yes, other=forgotten or before is not None)
     opened = pipeline(file, overrides)
     if accept_removed:
-        accepted = opened.accept_removed(sink, before=before, reason=reason, yes=yes)
+        accepted = opened.accept_removed(sink, before=before, forgotten=forgotten, reason=reason, yes=yes)
         show(accepted, as_json=as_json, text=acceptance_text, fields=acceptance_fields)
         found = accepted.verification
     else:
@@ -173,39 +192,60 @@ def verify(
         raise typer.Exit(DIFFERENCE)
 
 
-def _require_fitting(before: str | None, reason: str, *, accepting: bool, yes: bool) -> None:
-    if not accepting and (yes or before is not None or reason):
-        raise Usage("--yes, --before and --reason belong to --accept-removed.", remedy="Add --accept-removed, or leave them out.")
+def _require_fitting(reason: str, *, accepting: bool, yes: bool, other: bool) -> None:
+    if not accepting and (yes or other or reason):
+        raise Usage(
+            "--yes, --before, --forgotten and --reason belong to --accept-removed.",
+            remedy="Add --accept-removed, or leave them out.",
+        )
     if yes and not reason.strip():
         raise Usage("--yes without --reason.", remedy="Say why with --reason; the ledger keeps it.")
 
 
 def acceptance_text(found: "Acceptance") -> RenderableType:
     """Render what `verify` found, then what is missing and whether that was accepted."""
-    compared = _text(found.verification)
+    compared, withheld = _text(found.verification), [_withheld(sink, each) for sink, each in found.withheld]
     if not found.files:
-        parts = [Text("No file is missing that can be accepted as removed on purpose.")]
-        return Group(compared, Text(), *parts, *([] if found.verification.ok else [Text(_NEVER_ACCEPTED)]))
+        none = Text("No file is missing that can be accepted as removed on purpose.")
+        never = [] if found.verification.ok or withheld else [Text(_NEVER_ACCEPTED)]
+        return Group(compared, Text(), *withheld, *([] if withheld else [none]), *never)
     columns = ("sink", "account", "batches", "files", "rows", "size", "decided")
     listed = table(columns, [_missing_row(each) for each in found.files])
     files = formatting.counted(sum(each.totals.files for each in found.files), "file")
     rows = formatting.counted(sum(each.totals.rows for each in found.files), "row")
+    unchecked = [_unchecked(each) for each in found.files if each.unchecked.files]
     if found.done:
         at = ", ".join(map(str, found.positions))
         done = Text(f"Accepted as removed on purpose, at position {at} of the ledger: {files} with {rows}.", "green")
-        return Group(listed, done, Text(), compared)
+        return Group(listed, *unchecked, done, *withheld, Text(), compared)
     asked = Text(f"Missing, with nothing else wrong there: {files} with {rows}. Nothing was changed.", "yellow")
     told = Text("If all of it was removed on purpose, record that with --yes --reason TEXT.", "yellow")
-    return Group(compared, Text(), listed, asked, told)
+    return Group(compared, Text(), listed, *unchecked, *withheld, asked, told)
+
+
+def _unchecked(each: "RemovedFiles") -> Text:
+    files, rows = formatting.counted(each.unchecked.files, "file"), formatting.counted(each.unchecked.rows, "row")
+    return Text(f"{each.sink} {each.account}: {files} with {rows} of forgotten batches are left, and are taken as they are.")
+
+
+def _withheld(sink: SinkName, each: MissingFiles) -> Text:
+    missing = formatting.counted(each.older.rows, "row")
+    files, rows = formatting.counted(each.unchecked.files, "file"), formatting.counted(each.unchecked.rows, "row")
+    return Text(
+        f"{sink} {each.account}: {missing} of batches that the ledger has forgotten are missing, and {files} with {rows} of such "
+        "batches are left. The ledger cannot check these one by one any more: --forgotten accepts what is missing, and takes "
+        "what is left as it is.",
+        "yellow",
+    )
 
 
 def _missing_row(each: "RemovedFiles") -> tuple[object, ...]:
-    older = each.oldest is None
+    older = "some forgotten" if each.unchecked.files else "all forgotten"
     batches = formatting.count(each.batches)
     return (
         each.sink,
         each.account,
-        (f"all forgotten + {batches}" if each.batches else "all forgotten") if older else batches,
+        batches if each.oldest is not None else f"{older} + {batches}" if each.batches else older,
         formatting.count(each.totals.files),
         formatting.count(each.totals.rows),
         formatting.size(each.totals.size_bytes),

@@ -5,7 +5,7 @@ The act fences nobody. A driver that finds it at its next position takes it for 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tenacity import Retrying
 
@@ -48,7 +48,8 @@ class RemovedFiles:
     """What is missing from one account: `removals` to record, and for people of which decisions it was.
 
     `batches` counts decisions whose files in the account are gone, all or some. `oldest` and `newest` are of these; `oldest` is
-    None where files of forgotten decisions are gone, too. Then `batches` does not count these.
+    None where files of forgotten decisions are gone, too. Then `batches` does not count these, and `unchecked` are files of such
+    decisions that are left.
     """
 
     sink: SinkName
@@ -56,6 +57,7 @@ class RemovedFiles:
     removals: tuple[Removal, ...]
     names: frozenset[str]
     totals: Totals
+    unchecked: Totals = field(default_factory=Totals)
     batches: int = 0
     oldest: Entry | None = None
     newest: Entry | None = None
@@ -96,6 +98,9 @@ class _Account:
         removals = []
         if self.ranges:
             removals.append(self._removal(tuple(self.ranges), (), self.whole))
+        if self.missing.unchecked.files:
+            by_sum = self._removal((), (), self.missing.older)
+            removals.append(replace(by_sum, unchecked=self.missing.unchecked))
         for start in range(0, len(self.files), FILES_PER_ENTRY):
             part = self.files[start : start + FILES_PER_ENTRY]
             totals = sum((of_file for _, of_file in part), Totals())
@@ -106,6 +111,7 @@ class _Account:
             removals=tuple(removals),
             names=frozenset(self.names),
             totals=sum((removal.totals for removal in removals), Totals()),
+            unchecked=self.missing.unchecked,
             batches=len(self.affected),
             oldest=None if self.missing.older.rows or not self.affected else self.affected[0],
             newest=self.affected[-1] if self.affected else None,
@@ -121,7 +127,7 @@ def removed_files(sink: SinkName, missing: MissingFiles, retained: Sequence[Entr
     `retained` are the entries of the ledger, oldest first. What forgotten decisions had is older than all of them.
     """
     account = _Account(sink=sink, missing=missing)
-    if missing.older.rows:
+    if missing.older.rows and not missing.unchecked.files:
         account.ranges.append((Position(1), Position(retained[0].position - 1)))
         account.whole, account.goes_on = missing.older, True
     for entry in retained:

@@ -206,7 +206,7 @@ class Removal:
     """Files of one account that were removed on purpose, with their totals as decided.
 
     `decided`: ranges of positions, both ends included: every file that the account got there. `files`: single ones of other
-    decisions, by name.
+    decisions, by name. `unchecked` counts files of forgotten decisions that were left: `totals` is then the difference to these.
     """
 
     sink: SinkName
@@ -214,6 +214,7 @@ class Removal:
     decided: tuple[tuple[Position, Position], ...]
     files: tuple[str, ...]
     totals: Totals
+    unchecked: Totals = field(default_factory=Totals)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -412,12 +413,14 @@ class AccountReport:
 class MissingFiles:
     """Decided files of an account that are gone, where nothing else differs there.
 
-    `names`: of decisions that the ledger retains. `older`: what all older decisions had there, if no file of them is left.
+    `names`: of decisions that the ledger retains. `older`: what is missing of older decisions. Of these only the sum is known, so
+    their files that are left, `unchecked`, cannot be checked one by one.
     """
 
     account: AccountName
     names: frozenset[str]
     older: Totals = field(default_factory=Totals)
+    unchecked: Totals = field(default_factory=Totals)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -99,7 +99,9 @@ def _removed(entry: Entry, body: RemovalAccepted) -> HistoryRow:
         of_sink[removal.account] = of_sink.get(removal.account, Totals()) + removal.totals
     sinks = {sink: sum(of_sink.values(), Totals()) for sink, of_sink in accounts.items()}
     removed = ", ".join(f"{totals.rows} rows of {sink}" for sink, totals in sinks.items())
-    text = f"{removed} were removed on purpose, by {body.operator}: {body.reason}"
+    unchecked = sum((removal.unchecked for removal in body.removals), Totals())
+    left = f", {unchecked.files} files of forgotten batches were taken as they were" if unchecked.files else ""
+    text = f"{removed} were removed on purpose{left}, by {body.operator}: {body.reason}"
     return replace(_acted(entry, "removal_accepted", text), sinks=sinks, accounts=accounts)
 
 

@@ -159,18 +159,25 @@ class Pipeline:
         return operations.verify(self.plan, sink=None if sink is None else SinkName(sink))
 
     def accept_removed(
-        self, sink: str | None = None, *, before: str | None = None, reason: str = "", yes: bool = False
+        self,
+        sink: str | None = None,
+        *,
+        before: str | None = None,
+        forgotten: bool = False,
+        reason: str = "",
+        yes: bool = False,
     ) -> "Acceptance":
         """Compare every sink, or `sink`, with the ledger, and state which whole files are missing where nothing else differs.
 
         With `yes` the ledger records them as removed on purpose; `verify` then expects them no more. `before`: only those of
-        batches before this number, or decided before this date or time (ISO 8601). A driver that runs goes on. Raises Refused for
+        batches before this number, or decided before this date or time (ISO 8601). `forgotten`: also some of the files of batches
+        that the ledger has forgotten; those that are left are taken as they are. A driver that runs goes on. Raises Refused for
         a place without its marker, Retryable while a decided batch is not in every sink.
         """
         from penstock.run.removal import accept_removed
 
         name = None if sink is None else SinkName(sink)
-        return accept_removed(self.plan, sink=name, before=before, reason=reason, yes=yes)
+        return accept_removed(self.plan, sink=name, before=before, forgotten=forgotten, reason=reason, yes=yes)
 
     def read(
         self,

@@ -2,7 +2,7 @@
 
 import getpass
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -10,7 +10,7 @@ from datetime import datetime
 from penstock.commit.append import RETRY_TIMEOUT_S, stop_after_time, with_backoff
 from penstock.commit.publication import decided_entry
 from penstock.commit.removal import RemovedFiles, acts_of, append_removal, removed_files
-from penstock.core.model import BatchId, Entry, Position, SinkName, SinkReport
+from penstock.core.model import BatchId, Entry, MissingFiles, Position, SinkName, SinkReport, Totals
 from penstock.errors import BatchForgotten, Refused, Retryable, Usage
 from penstock.protocols import Ledger
 from penstock.run.assembly import DeliveryPlan, ledger_of
@@ -23,21 +23,26 @@ from penstock.run.runtime import now_ms
 class Acceptance:
     """What is missing from accounts in which nothing else differs. If `done`, the ledger has it, at `positions`.
 
-    `verification` is what was found. If `done`, it is without what was accepted.
+    `verification` is what was found. If `done`, it is without what was accepted. `withheld`: accounts that also lack files of
+    forgotten batches, but not all: only `forgotten` accepts these.
     """
 
     verification: Verification
     files: tuple[RemovedFiles, ...]
+    withheld: tuple[tuple[SinkName, MissingFiles], ...] = ()
     done: bool = False
     positions: tuple[Position, ...] = ()
 
 
-def accept_removed(plan: DeliveryPlan, *, sink: SinkName | None, before: str | None, reason: str, yes: bool) -> Acceptance:
+def accept_removed(
+    plan: DeliveryPlan, *, sink: SinkName | None, before: str | None, forgotten: bool, reason: str, yes: bool
+) -> Acceptance:
     """Compare the sinks with the ledger, and state which whole files are missing; with `yes` record them as removed on purpose.
 
-    `before`: only files of batches before this one (a number), or decided before this time (ISO 8601). Fences nobody. Raises
-    Refused for a place that is not this ledger's, or lost its marker: it is not mounted, say. Raises Retryable, with `yes`, while
-    a decided batch is not in every sink.
+    `before`: only files of batches before this one (a number), or decided before this time (ISO 8601). `forgotten`: also where
+    only some files of batches are gone that the ledger has forgotten; what is left of them is taken as it is. Fences nobody.
+    Raises Refused for a place that is not this ledger's, or lost its marker: it is not mounted, say. With `yes` raises Retryable
+    while a decided batch is not in every sink.
     """
     with closing(ledger_of(plan)) as ledger:
         tail = ledger.tail()
@@ -45,14 +50,16 @@ def accept_removed(plan: DeliveryPlan, *, sink: SinkName | None, before: str | N
         limit = None if before is None else _position_of(ledger, before)
     found = verify(plan, sink=sink)
     with closing(ledger_of(plan)) as ledger:
-        files = _missing(ledger, found, limit)
+        withheld = () if forgotten else tuple(_partly_forgotten(found))
+        files = _missing(ledger, found, limit, withheld)
         if not yes or not files or tail is None:
-            return Acceptance(verification=found, files=files)
+            return Acceptance(verification=found, files=files, withheld=withheld)
         _require_recordable(tail, found)
         positions = _record(ledger, files, reason=reason, after=tail.summary.removed_at)
         return Acceptance(
             verification=replace(_accepted(found, files), removed=Removed.of(ledger, ledger.tail())),
             files=files,
+            withheld=withheld,
             done=True,
             positions=positions,
         )
@@ -105,14 +112,28 @@ def _time_ms(text: str) -> int:
     return round(moment.timestamp() * 1000)
 
 
-def _missing(ledger: Ledger, found: Verification, limit: Position | None) -> tuple[RemovedFiles, ...]:
+def _partly_forgotten(found: Verification) -> Iterator[tuple[SinkName, MissingFiles]]:
+    """Yield accounts that lack some files of forgotten batches, but not all."""
+    for name, report in found.sinks.items():
+        yield from ((name, missing) for missing in report.missing if missing.unchecked.files)
+
+
+def _missing(
+    ledger: Ledger, found: Verification, limit: Position | None, withheld: Sequence[tuple[SinkName, MissingFiles]]
+) -> tuple[RemovedFiles, ...]:
     if not any(report.missing for report in found.sinks.values()):
         return ()
     retained = list(ledger.newest_first())[::-1]
     each = (
-        removed_files(name, missing, retained, before=limit) for name, report in found.sinks.items() for missing in report.missing
+        removed_files(name, _without_older(missing) if (name, missing) in withheld else missing, retained, before=limit)
+        for name, report in found.sinks.items()
+        for missing in report.missing
     )
     return tuple(files for files in each if files.totals.files)
+
+
+def _without_older(missing: MissingFiles) -> MissingFiles:
+    return replace(missing, older=Totals(), unchecked=Totals())
 
 
 def _require_recordable(tail: Entry, found: Verification) -> None:

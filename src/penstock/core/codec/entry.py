@@ -114,7 +114,14 @@ def _range(value: object) -> tuple[Position, Position]:
 
 _REMOVAL = Record(
     Removal,
-    {"sink": TEXT, "account": TEXT, "decided": Field(list, _range).listed, "files": TEXT.listed, "totals": _TOTALS},
+    {
+        "sink": TEXT,
+        "account": TEXT,
+        "decided": Field(list, _range).listed,
+        "files": TEXT.listed,
+        "totals": _TOTALS,
+        "unchecked": _TOTALS,
+    },
 )
 _REMOVAL_ACCEPTED = Record(
     RemovalAccepted, {"removals": _REMOVAL.listed, "reason": TEXT, "operator": TEXT}, kind="removal_accepted"

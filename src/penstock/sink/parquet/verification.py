@@ -245,24 +245,20 @@ class _Examination:
         return found or [self._sums()]
 
     def missing(self) -> MissingFiles | None:
-        """Return the files that are gone if they explain the whole difference; None if none are, or anything else differs.
-
-        Of decisions that the ledger has forgotten only the sum is known. They are told from one another only if no file of them
-        is left: what is missing is then all that they had.
-        """
+        """Return the files that are gone if they explain the whole difference; None if none are, or anything else differs."""
         if self.report.ok or self._wrong():
             return None
         gone = self._gone()
-        there = (self.ledger.by_name.get((self.account, one.file.name)) for one in self.seen)
-        known = sum((decided.piece.totals for decided in (*there, *gone) if decided is not None), Totals())
-        older = self.report.expected - known
-        if older.rows or older.digest:
-            forgotten = any((self.account, one.file.name) not in self.ledger.by_name for one in self.seen)
-            if forgotten or older.rows < 1:
-                return None
-        else:
-            older = Totals()
-        return MissingFiles(account=self.account, names=frozenset(decided.piece.name for decided in gone), older=older)
+        there = [(one, self.ledger.by_name.get((self.account, one.file.name))) for one in self.seen]
+        forgotten = _totals([one for one, decided in there if decided is None])
+        known = sum((each.piece.totals for each in (*(decided for _, decided in there), *gone) if each is not None), Totals())
+        older = self.report.expected - known - forgotten
+        if (older.rows, older.digest) == (0, 0):
+            older, forgotten = Totals(), Totals()
+        elif older.rows < 1:
+            return None
+        names = frozenset(decided.piece.name for decided in gone)
+        return MissingFiles(account=self.account, names=names, older=older, unchecked=forgotten)
 
     def _wrong(self) -> list[Problem]:
         """Return unreadable, changed and returned files always; if sums differ, also copied and foreign ones."""
