@@ -3,17 +3,20 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from tests.unit.commit_bench import OPENED, PIPELINE, Bench
 
 from penstock.commit.removal import append_removal, removal_acts
+from penstock.commit.summary import after_removal
 from penstock.core.model import (
     AccountName,
     Adopted,
     BatchId,
     Decided,
     Entry,
+    Generation,
     Opened,
     Position,
     Publication,
@@ -76,12 +79,14 @@ def test_a_driver_decides_behind_the_act_and_knows_what_it_has_published(bench: 
     assert coordinator.summary.removed["files"][AccountName("")].rows == 3
 
 
-def test_an_adoption_goes_behind_it_too(bench: Bench) -> None:
+def test_an_adoption_goes_behind_it_too_and_records_what_is_published(bench: Bench) -> None:
+    bench.deliver(bench.opened(), 0)
     coordinator = bench.opened()
     accept(bench)
     coordinator.adopt(Adopted(query_id=None, next_batch_id=BatchId(0), reason="new", operator="ann"))
-    assert kinds(bench) == [Opened, RemovalAccepted, Adopted]
-    assert (coordinator.summary.adopted_at, coordinator.summary.removed_at) == (3, 2)
+    assert kinds(bench) == [Opened, Decided, Opened, RemovalAccepted, Adopted]
+    summary = next(bench.ledger().newest_first()).summary
+    assert (summary.adopted_at, summary.removed_at, summary.published_at) == (5, 4, 2)
 
 
 def test_an_act_behind_the_fence_of_a_newer_run_does_not_let_the_older_one_go_on(bench: Bench) -> None:
@@ -92,6 +97,15 @@ def test_an_act_behind_the_fence_of_a_newer_run_does_not_let_the_older_one_go_on
     with pytest.raises(Fenced):
         bench.deliver(older, 1)
     assert kinds(bench) == [Opened, Decided, Opened, RemovalAccepted]
+
+
+def test_an_act_at_the_position_of_an_older_run_fences_it(bench: Bench) -> None:
+    """Only the generation tells it: a newer run has opened, and the older one meets the act of its generation."""
+    older, taken = bench.opened(), bench.ledger()
+    entry = older._entry(ACT, summary=after_removal(older.summary, ACT, position=Position(2)), after=older._open_tail())
+    taken.append(replace(entry, generation=Generation(2)))
+    with pytest.raises(Fenced, match="This run is generation 1, but position 2"):
+        bench.deliver(older, 0)
 
 
 def test_the_next_start_opens_behind_it(bench: Bench) -> None:
