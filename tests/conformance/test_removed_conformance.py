@@ -1,64 +1,72 @@
-"""`verify --accept-removed` on directories and on stores, by the command line, killed at the append and told that it failed."""
+"""`verify --accept-removed` on a directory and on a store, killed at the append and told that it failed."""
 
-import json
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.servers.fixtures import accounts_on
-from tests.unit.lake import ACCOUNTS, Lake
+from tests.unit.lake import Lake
 
-ACCEPT = ("--accept-removed", "--yes", "--reason", "kept for 90 days")
+from penstock.core.faults import arm
 
 
-def verify(lake: Lake, *words: str, code: int, faults: str = "") -> dict[str, Any]:
-    command = [sys.executable, "-m", "penstock", "verify", str(lake.file), "--json", *words]
+@pytest.fixture(autouse=True)
+def _disarmed() -> Iterator[None]:
+    yield
+    arm("")
+
+
+def killed(lake: Lake, fault: str) -> None:
+    words = ("verify", str(lake.file), "--accept-removed", "--yes", "--reason", "kept for 90 days")
     ended = subprocess.run(
-        command, env={**os.environ, "PENSTOCK_FAULTS": faults}, capture_output=True, text=True, check=False, cwd=lake.directory
+        [sys.executable, "-m", "penstock", *words],
+        env={**os.environ, "PENSTOCK_FAULTS": fault},
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert ended.returncode == code, ended.stdout + ended.stderr
-    return json.loads(ended.stdout) if ended.stdout else {}
+    assert ended.returncode == -signal.SIGKILL, ended.stdout + ended.stderr
 
 
-@pytest.mark.parametrize("kind", ["directory", "s3"])
-def test_what_was_removed_is_accepted_once_whatever_happens_to_the_act(tmp_path: Path, kind: str) -> None:
-    """A killed act is not there, or there once; a lost answer is read back; nothing is resurrected, and a zombie is reported."""
-    stores = {} if kind == "directory" else accounts_on(**dict.fromkeys(ACCOUNTS, kind))
-    lake = Lake(tmp_path, places={name: place for name, (place, _) in stores.items()})
+def acts(lake: Lake) -> int:
+    return sum(row.kind == "removal_accepted" for row in lake.pipeline.history())
+
+
+def test_an_act_that_was_killed_is_not_there_or_there_once(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.run([0, 1])
+    lake.listed("a")[0].unlink()
+    killed(lake, "ledger.sqlite_insert=kill")
+    killed(lake, "ledger.sqlite_commit=kill")
+    assert acts(lake) == 0
+    assert not lake.pipeline.verify().ok
+    arm("ledger.sqlite_commit=lost")
+    assert lake.pipeline.accept_removed(reason="kept for 90 days", yes=True).verification.ok
+    assert acts(lake) == 1
+    assert lake.pipeline.verify().ok
+
+
+@pytest.mark.parametrize("kind", ["az", "s3"])
+def test_objects_that_were_removed_are_accepted_and_stay_so(tmp_path: Path, kind: str) -> None:
+    """Nothing is published again, and an object that comes back is reported."""
+    [(place, outside)] = accounts_on(lake=kind).values()
+    lake = Lake(tmp_path, places={"a": place})
     lake.run([0, 1, 2])
-    batches = {file.batch_id: file.name for file in lake.pipeline.read("lake", ["a"]).files}
-
-    def remove(number: int) -> bytes:
-        name = batches[number]
-        if kind == "directory":
-            data = (tmp_path / "a" / name).read_bytes()
-            (tmp_path / "a" / name).unlink()
-            return data
-        _, outside = stores["a"]
-        data = outside.get(name)
-        outside.delete(name)
-        return data
-
-    first = remove(0)
-    assert verify(lake, code=5)["ok"] is False
-    verify(lake, *ACCEPT, code=-9, faults="ledger.sqlite_insert=kill")
-    assert verify(lake, code=5)["removed_at"] is None
-    verify(lake, *ACCEPT, code=-9, faults="ledger.sqlite_commit=kill")
-    done = verify(lake, *ACCEPT, code=0, faults="ledger.sqlite_commit=lost")
-    assert [each["rows"] for each in done["removal"]["missing"]] == [2]
-    after = verify(lake, code=0)
-    assert after["sinks"]["lake"]["rows_removed"] == 2
-    assert sum(row.kind == "removal_accepted" for row in lake.pipeline.history()) == 1
-    remove(2)
+    names = {file.batch_id: file.name for file in lake.pipeline.read("lake", ["a"]).files}
+    first = outside.get(names[0])
+    for batch in (0, 2):
+        outside.delete(names[batch])
     lake.pipeline.recover()
-    assert {file.batch_id for file in lake.pipeline.read("lake", ["a"]).files} == {1}, "nothing is published again"
-    assert verify(lake, *ACCEPT, code=0)["sinks"]["lake"]["rows_removed"] == 4
-    if kind == "directory":
-        (tmp_path / "a" / batches[0]).write_bytes(first)
-    else:
-        stores["a"][1].put(batches[0], first)
-    [problem] = verify(lake, code=5)["sinks"]["lake"]["problems"]
-    assert problem["message"].endswith("was accepted as removed on purpose, and is there again.")
+    assert [file.batch_id for file in lake.pipeline.read("lake", ["a"]).files] == [1]
+    done = lake.pipeline.accept_removed(reason="kept for 90 days", yes=True)
+    assert done.verification.ok
+    assert [(files.account, files.totals.rows) for files in done.files] == [("a", 4)]
+    lake.pipeline.recover()
+    assert lake.pipeline.verify().ok
+    outside.put(names[0], first)
+    [problem] = lake.pipeline.verify().sinks[done.files[0].sink].problems
+    assert problem.message.endswith("was accepted as removed on purpose, and is there again.")

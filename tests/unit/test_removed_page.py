@@ -1,4 +1,4 @@
-"""The section of docs/howto/trouble.md about data that was removed on purpose: its commands, and what it shows of their answers."""
+"""What docs/howto/trouble.md shows of data that was removed on purpose: its commands, and their answers."""
 
 import re
 import shlex
