@@ -29,6 +29,7 @@ from penstock.core.model import (
     Position,
     Publication,
     Published,
+    Removal,
     RequestEstimate,
     RowDigest,
     SinkKind,
@@ -144,11 +145,15 @@ class SinkDecisions(Protocol):
         ...
 
     def totals(self, position: Position) -> Mapping[AccountName, Totals]:
-        """Return rows and digest of all decisions for the sink up to `position`, by account."""
+        """Return rows and digest of all decisions for the sink up to `position`, by account, less what was removed on purpose."""
         ...
 
     def publications(self, position: Position | None = None) -> Iterator[Publication]:
         """Yield the retained publications up to `position` (None: up to the ledger's tail as it is now), newest first."""
+        ...
+
+    def removals(self) -> Iterator[Removal]:
+        """Yield what operators accepted as removed on purpose, newest first, as far as its entries are retained."""
         ...
 
 

@@ -27,6 +27,7 @@ from tests.mutation.mutants_of_newer_rows import MUTANTS_OF_NEWER_ROWS
 from tests.mutation.mutants_of_postgres import MUTANTS_OF_POSTGRES
 from tests.mutation.mutants_of_quoted_secrets import MUTANTS_OF_QUOTED_SECRETS
 from tests.mutation.mutants_of_registry import MUTANTS_OF_REGISTRY
+from tests.mutation.mutants_of_removal import MUTANTS_OF_REMOVAL
 from tests.mutation.mutants_of_run import MUTANTS_OF_RUN
 from tests.mutation.mutants_of_secrets import MUTANTS_OF_SECRETS
 from tests.mutation.mutants_of_settings import MUTANTS_OF_SETTINGS
@@ -55,7 +56,15 @@ _KINDS = (
     *(MUTANTS_OF_THE_JOURNAL, MUTANTS_OF_JOURNAL_READERS),
     *(MUTANTS_OF_STORES, MUTANTS_OF_CASSANDRA, MUTANTS_OF_KIT, MUTANTS_OF_WAREHOUSES),
     *(MUTANTS_OF_KAFKA, MUTANTS_OF_KAFKA_ENDS, MUTANTS_OF_KAFKA_SOURCE),
-    *(MUTANTS_OF_CHANGES, MUTANTS_OF_REGISTRY, MUTANTS_OF_RUN, MUTANTS_OF_DOORS, MUTANTS_OF_SETTINGS, MUTANTS_OF_VERIFY),
+    *(
+        MUTANTS_OF_REMOVAL,
+        MUTANTS_OF_CHANGES,
+        MUTANTS_OF_REGISTRY,
+        MUTANTS_OF_RUN,
+        MUTANTS_OF_DOORS,
+        MUTANTS_OF_SETTINGS,
+        MUTANTS_OF_VERIFY,
+    ),
     *(MUTANTS_OF_SECRETS, MUTANTS_OF_QUOTED_SECRETS, MUTANTS_OF_ALERTS),
 )
 

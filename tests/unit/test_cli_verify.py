@@ -9,7 +9,7 @@ from penstock.cli.output import json_line
 from penstock.cli.verify import _text as verify_text
 from penstock.cli.verify import fields_of
 from penstock.core.model import AccountName, AccountReport, BatchId, Position, Problem, SinkReport, Totals
-from penstock.run.operations import Verification
+from penstock.run.operations import Removed, Verification
 
 
 def report(*, found_rows: int, problems: tuple[Problem, ...] = ()) -> SinkReport:
@@ -28,8 +28,14 @@ def report(*, found_rows: int, problems: tuple[Problem, ...] = ()) -> SinkReport
 
 def test_verify_in_the_shape_of_the_interface() -> None:
     lost = Problem(message="The file is missing.", account=AccountName("EWR"), file="month=1/x.parquet", batch_id=BatchId(3))
+    removed = Removed(
+        totals={LAKE: {AccountName("EWR"): Totals(rows=4, files=2)}}, position=Position(30), accepted_at_ms=1_767_225_600_000
+    )
     found = Verification(
-        sinks={LAKE: report(found_rows=9, problems=(lost,))}, batches={Position(41): BatchId(7)}, unsettled=BatchId(8)
+        sinks={LAKE: report(found_rows=9, problems=(lost,))},
+        batches={Position(41): BatchId(7)},
+        unsettled=BatchId(8),
+        removed=removed,
     )
     assert json.loads(json_line(fields_of(found))) == {
         "ok": False,
@@ -38,6 +44,7 @@ def test_verify_in_the_shape_of_the_interface() -> None:
                 "ok": False,
                 "rows_expected": 14,
                 "rows_found": 13,
+                "rows_removed": 4,
                 "digest_expected": "0000000000000002",
                 "digest_found": "0000000000000008",
                 "accounts": {
@@ -45,6 +52,7 @@ def test_verify_in_the_shape_of_the_interface() -> None:
                         "ok": False,
                         "rows_expected": 10,
                         "rows_found": 9,
+                        "rows_removed": 4,
                         "digest_expected": "ffffffffffffffff",
                         "digest_found": "0000000000000005",
                     },
@@ -52,6 +60,7 @@ def test_verify_in_the_shape_of_the_interface() -> None:
                         "ok": True,
                         "rows_expected": 4,
                         "rows_found": 4,
+                        "rows_removed": 0,
                         "digest_expected": "0000000000000003",
                         "digest_found": "0000000000000003",
                     },
@@ -63,11 +72,13 @@ def test_verify_in_the_shape_of_the_interface() -> None:
         },
         "unsettled": 8,
         "adopted_at": None,
+        "removed_at": 30,
         "digest": "xxhash64+nulls",
         "unseen": None,
     }
     text = printed(verify_text(found))
     assert "lake: The file is missing. (account EWR file month=1/x.parquet batch 3)" in text
+    assert any(line.startswith("lake: 4 rows of 2 files were removed on purpose and are not expected") for line in text)
     assert text[-2] == "The sinks do not hold what the ledger says."
     assert text[-1].startswith("Put back what is missing")
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +20,10 @@ from penstock.core.model import (
     Entry,
     OffsetRange,
     Opened,
+    Position,
+    Removal,
+    RemovalAccepted,
+    RowDigest,
     Staged,
     Summary,
     Totals,
@@ -66,6 +71,17 @@ opened = st.builds(
     versions=st.dictionaries(text, text, max_size=3),
 )
 adopted = st.builds(Adopted, query_id=st.none() | text, next_batch_id=number, reason=text, operator=text)
+sums = st.dictionaries(text, st.dictionaries(text, totals, max_size=2), max_size=2)
+removal = st.builds(
+    Removal,
+    sink=text,
+    account=text,
+    decided=st.lists(st.tuples(number, number), max_size=3).map(tuple),
+    files=st.lists(text, max_size=3).map(tuple),
+    totals=totals,
+    unchecked=totals,
+)
+removal_accepted = st.builds(RemovalAccepted, removals=st.lists(removal, max_size=3).map(tuple), reason=text, operator=text)
 summary = st.builds(
     Summary,
     query_id=st.none() | text,
@@ -73,8 +89,9 @@ summary = st.builds(
     decided_at=st.none() | number,
     published_at=st.none() | number,
     adopted_at=st.none() | number,
-    totals=st.dictionaries(text, st.dictionaries(text, totals, max_size=2), max_size=2),
+    totals=sums,
 )
+named = st.builds(replace, summary, ledger_id=text, row_digest=st.sampled_from(RowDigest))
 entry_value = st.builds(
     Entry,
     pipeline=text,
@@ -84,6 +101,16 @@ entry_value = st.builds(
     written_at_ms=number,
     body=st.builds(Decided, decision=decision) | opened | adopted,
     summary=summary,
+)
+removal_entry = st.builds(
+    lambda entry, body, summary, removed, at: replace(
+        entry, body=body, summary=replace(summary, removed=removed, removed_at=Position(at))
+    ),
+    entry_value,
+    removal_accepted | opened | adopted | st.builds(Decided, decision=decision),
+    named,
+    sums,
+    number,
 )
 marker_value = st.builds(
     Marker,
@@ -99,7 +126,7 @@ marker_value = st.builds(
 
 
 @settings(deadline=None)
-@given(entry_value)
+@given(entry_value | removal_entry)
 def test_an_entry_comes_back_as_it_was(value: Entry) -> None:
     data = encode_entry(value)
     assert decode_entry(data) == value
@@ -162,6 +189,16 @@ def _damaged() -> list[bytes]:
     gap = {"kind": "expired", "source": "s", "topic": "t", "topic_id": "id", "partition": 0, "first": 0, "end": 1}
     decode_entry(json.dumps(reading([topic], [gap])).encode())
 
+    sums = {"rows": 1, "files": 1, "size_bytes": 1, "digest": "0000000000000001"}
+    one = {"sink": "lake", "account": "a", "decided": [[1, 2]], "files": ["x"], "totals": sums, "unchecked": sums}
+    identity = {"ledger_id": "5e" * 16, "row_digest": "xxhash64", "removed": {"lake": {"a": sums}}, "removed_at": 3}
+
+    def removing(**changes: Any) -> dict[str, Any]:
+        body = {"kind": "removal_accepted", "removals": [{**one, **changes}], "reason": "old", "operator": "ann"}
+        return {**fields, "version": 6, "body": body, "summary": {**fields["summary"], **identity}}
+
+    decode_entry(json.dumps(removing()).encode())
+
     def with_piece(**changes: Any) -> dict[str, Any]:
         return {**fields, "body": {"kind": "decided", "decision": {**decided, "staged": [{**piece, **changes}]}}}
 
@@ -190,6 +227,11 @@ def _damaged() -> list[bytes]:
         {**fields, "body": None},
         {**fields, "body": {**fields["body"], "foreign": 1}},
         {**fields, "body": {"kind": "decided", "decision": {**decided, "staged": {}}}},
+        removing(decided=[[1]]),
+        removing(decided=[1, 2]),
+        removing(decided=[[1, "2"]]),
+        removing(files=[None]),
+        {**removing(), "version": 5},
         with_piece(inline="not base64!"),
         with_piece(inline=7),
         with_piece(ref=[]),
@@ -209,8 +251,8 @@ def test_damage_is_refused_with_the_place(data: bytes) -> None:
 
 
 def test_a_newer_version_is_told_apart_from_damage_whatever_its_fields_are() -> None:
-    data = json.dumps({"format": "penstock.entry", "version": 6, "all": "new"}).encode()
-    with pytest.raises(FormatTooNew, match=r"version 6 of format penstock\.entry, but this Penstock reads versions up to 5"):
+    data = json.dumps({"format": "penstock.entry", "version": 7, "all": "new"}).encode()
+    with pytest.raises(FormatTooNew, match=r"version 7 of format penstock\.entry, but this Penstock reads versions up to 6"):
         decode_entry(data)
 
 

@@ -24,6 +24,7 @@ from penstock.core.model import (
     Adopted,
     Batch,
     BatchId,
+    Body,
     Decided,
     Decision,
     Entry,
@@ -35,6 +36,8 @@ from penstock.core.model import (
     PipelineName,
     Position,
     QueryId,
+    Removal,
+    RemovalAccepted,
     RowDigest,
     SinkName,
     SourceName,
@@ -139,8 +142,23 @@ OPENED_BODY = Opened(
 ADOPTED_BODY = Adopted(query_id=QUERY, next_batch_id=BatchId(3), reason="checkpoint lost", operator="ann")
 ADOPTED_ANY_BODY = Adopted(query_id=None, next_batch_id=BatchId(0), reason="a new one", operator="ann")
 
+REMOVAL_BODY = RemovalAccepted(
+    removals=(
+        Removal(
+            sink=LAKE,
+            account=NEWARK,
+            decided=((Position(1), Position(5)), (Position(7), Position(7))),
+            files=(f"origin=EWR/part-{TOKEN}.parquet",),
+            totals=TOTALS,
+            unchecked=Totals(rows=3, files=1, size_bytes=400),
+        ),
+    ),
+    reason="older than 90 days",
+    operator="ann",
+)
 
-def entry(body: Opened | Decided | Adopted, summary: Summary) -> Entry:
+
+def entry(body: Body, summary: Summary) -> Entry:
     return Entry(
         pipeline=FLIGHTS,
         position=Position(12),
@@ -160,6 +178,7 @@ SUMMARY = Summary(
     adopted_at=Position(9),
     totals={LAKE: {NEWARK: TOTALS}},
 )
+REMOVED_SUMMARY = replace(SUMMARY, ledger_id=LEDGER_ID, removed={LAKE: {NEWARK: TOTALS}}, removed_at=Position(10))
 MARKER = Marker(
     pipeline=FLIGHTS,
     sink=LAKE,
@@ -206,6 +225,10 @@ ENTRIES = {
     "entry-4-decided": entry(DECIDED_BODY, replace(SUMMARY, ledger_id=LEDGER_ID, row_digest=RowDigest.XXHASH64_NULLS)),
     "entry-4-adopted": entry(ADOPTED_BODY, replace(SUMMARY, ledger_id=LEDGER_ID)),
     "entry-5-decided": entry(SELECTED_BODY, replace(SUMMARY, ledger_id=LEDGER_ID, row_digest=RowDigest.XXHASH64_NULLS)),
+    "entry-6-removal": entry(REMOVAL_BODY, REMOVED_SUMMARY),
+    "entry-6-decided": entry(SELECTED_BODY, REMOVED_SUMMARY),
+    "entry-6-opened": entry(OPENED_BODY, REMOVED_SUMMARY),
+    "entry-6-adopted": entry(ADOPTED_BODY, REMOVED_SUMMARY),
 }
 
 

@@ -100,6 +100,7 @@ def _answers(found: "Status", *, now_ms: int) -> "list[tuple[str, object]]":
         ("driver", _driver(found, now_ms=now_ms)),
         ("supervisor", _supervisor(found, now_ms=now_ms)),
         ("delivered", _delivered(found)),
+        ("removed", _removed(found)),
         ("published", _published(found)),
         ("waiting", _waiting(found, now_ms=now_ms)),
         ("last error", _last_error(found, now_ms=now_ms)),
@@ -136,6 +137,13 @@ def _delivered(found: "Status") -> str:
     rows = {sink: sum(totals.rows for totals in accounts.values()) for sink, accounts in found.totals.items()}
     shares = ", ".join(f"{formatting.counted(count, 'row')} in {sink}" for sink, count in rows.items())
     return f"{number}the last one is batch {found.last_batch_id}{f'; {shares}' if shares else ''}"
+
+
+def _removed(found: "Status") -> str | None:
+    """Return what was removed on purpose of the rows that were delivered, None if nothing was."""
+    rows = {sink: sum(totals.rows for totals in accounts.values()) for sink, accounts in found.removed.items()}
+    shares = ", ".join(f"{formatting.counted(count, 'row')} in {sink}" for sink, count in rows.items())
+    return f"on purpose: {shares}" if shares else None
 
 
 def _published(found: "Status") -> Text | None:

@@ -1,4 +1,4 @@
-"""`penstock verify`: compares every sink's content with the ledger."""
+"""`penstock verify`: compares every sink's content with the ledger, and records what was removed on purpose."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
@@ -8,13 +8,28 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from penstock.cli import formatting
-from penstock.cli.opening import File, Json, Overrides, pipeline
+from penstock.cli.opening import File, Json, Overrides, Yes, pipeline
 from penstock.cli.output import hexadecimal, show
 from penstock.cli.table import table
-from penstock.core.model import AccountName, AccountReport, Position, Problem, RowDigest, SinkReport, Totals
+from penstock.core.model import (
+    AccountName,
+    AccountReport,
+    Decided,
+    Entry,
+    MissingFiles,
+    Position,
+    Problem,
+    RowDigest,
+    SinkName,
+    SinkReport,
+    Totals,
+)
+from penstock.errors import Usage
 
 if TYPE_CHECKING:
+    from penstock.commit.removal import RemovedFiles
     from penstock.run.operations import Verification
+    from penstock.run.removal import Acceptance
 
 DIFFERENCE = 5
 """Exit code if a difference was found."""
@@ -25,6 +40,11 @@ _NULLS_UNSEEN = (
     "empty array in place of NULL, is not seen."
 )
 _REMEDY = "Put back what is missing or was changed, from a backup, and take away what is foreign or twice; then verify again."
+_ON_PURPOSE = "If whole files were removed on purpose: `penstock verify FILE --accept-removed`."
+_NEVER_ACCEPTED = (
+    "What else differs cannot be accepted: rows of a table or topic, files that were changed, and accounts that hold files which "
+    "are foreign or were rewritten."
+)
 
 
 def fields_of(found: "Verification") -> dict[str, object]:
@@ -33,23 +53,29 @@ def fields_of(found: "Verification") -> dict[str, object]:
     `unsettled`: number of a decided batch that some sink did not show yet. `adopted_at`: position of the last adoption of another
     checkpoint; rows decided before it can exist twice. `digest`: how rows are hashed. `unseen`: what digests of that kind cannot
     detect, None for the newest kind. Of a sink, `unread`: only what was published was compared, and no row was read; `as_of` is
-    None where nothing is retained to compare.
+    None where nothing is retained to compare. `rows_removed`: rows whose files were removed on purpose, so that they are not
+    expected; `removed_at` is the position where that was accepted last.
     """
     return {
         "ok": found.ok,
-        "sinks": {name: _sink(report, found) for name, report in found.sinks.items()},
+        "sinks": {name: _sink(name, report, found) for name, report in found.sinks.items()},
         "unsettled": found.unsettled,
         "adopted_at": found.adopted_at,
+        "removed_at": None if found.removed is None else found.removed.position,
         "digest": found.row_digest.value,
         "unseen": _unseen(found),
     }
 
 
-def _sink(report: SinkReport, whole: "Verification") -> dict[str, object]:
+def _sink(sink: SinkName, report: SinkReport, whole: "Verification") -> dict[str, object]:
     at = report.as_of
+    removed = {} if whole.removed is None else whole.removed.totals.get(sink, {})
     return {
-        **_compared(_total(report), ok=report.ok),
-        "accounts": {name: _compared(each, ok=_is_good(name, each, report)) for name, each in report.accounts.items()},
+        **_compared(_total(report), sum(removed.values(), Totals()), ok=report.ok),
+        "accounts": {
+            name: _compared(each, removed.get(name, Totals()), ok=_is_good(name, each, report))
+            for name, each in report.accounts.items()
+        },
         "problems": report.problems,
         "unread": report.unread,
         "as_of": None if at is None else {"position": at, "batch_id": whole.batches.get(at)},
@@ -62,11 +88,12 @@ def _total(report: SinkReport) -> AccountReport:
     return AccountReport(expected=expected, found=found)
 
 
-def _compared(report: AccountReport, *, ok: bool) -> dict[str, object]:
+def _compared(report: AccountReport, removed: Totals, *, ok: bool) -> dict[str, object]:
     return {
         "ok": ok,
         "rows_expected": report.expected.rows,
         "rows_found": report.found.rows,
+        "rows_removed": removed.rows,
         "digest_expected": hexadecimal(report.expected.digest),
         "digest_found": hexadecimal(report.found.digest),
     }
@@ -83,10 +110,68 @@ def _unseen(found: "Verification") -> str | None:
     return _NULLS_UNSEEN if found.row_digest is RowDigest.XXHASH64 else None
 
 
+def acceptance_fields(found: "Acceptance") -> dict[str, object]:
+    """Return what `verify --accept-removed --json` prints: what `verify` finds, if `done` without what was accepted."""
+    missing = [
+        {
+            "sink": each.sink,
+            "account": each.account,
+            "batches": each.batches,
+            "files": each.totals.files,
+            "rows": each.totals.rows,
+            "size_bytes": each.totals.size_bytes,
+            "digest": hexadecimal(each.totals.digest),
+            "unchecked": {"files": each.unchecked.files, "rows": each.unchecked.rows},
+            "oldest": _entry_fields(each.oldest),
+            "newest": _entry_fields(each.newest),
+        }
+        for each in found.files
+    ]
+    withheld = [
+        {
+            "sink": sink,
+            "account": each.account,
+            "rows": each.older.rows,
+            "unchecked": {"files": each.unchecked.files, "rows": each.unchecked.rows},
+        }
+        for sink, each in found.withheld
+    ]
+    removal = {"done": found.done, "positions": found.positions, "missing": missing, "withheld": withheld}
+    return {**fields_of(found.verification), "removal": removal}
+
+
+def _entry_fields(entry: Entry | None) -> dict[str, object] | None:
+    return (
+        None
+        if entry is None
+        else {"position": entry.position, "batch_id": _batch_of(entry), "written_at_ms": entry.written_at_ms}
+    )
+
+
 def verify(
     *,
     file: File,
     sink: Annotated[str | None, typer.Option(metavar="NAME", help="Only this sink.")] = None,
+    accept_removed: Annotated[
+        bool, typer.Option("--accept-removed", help="Show which whole files are missing; with --yes expect them no more.")
+    ] = False,
+    before: Annotated[
+        str | None,
+        typer.Option(
+            metavar="BATCH|DATE",
+            help="With --accept-removed: only files of batches before this one, or decided before this date or time.",
+            show_default=False,
+        ),
+    ] = None,
+    forgotten: Annotated[
+        bool,
+        typer.Option(
+            "--forgotten",
+            help="With --accept-removed: also some files of batches that the ledger has forgotten; others are taken as they are.",
+        ),
+    ] = False,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; kept in the ledger. Needed with --yes.")] = "",
+    yes: Yes = False,
     overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:
@@ -94,10 +179,94 @@ def verify(
 
     Works beside a running driver: each sink is compared as of one position of the ledger, and what is newer is left out.
     """
-    found = pipeline(file, overrides).verify(sink)
-    show(found, as_json=as_json, text=_text, fields=fields_of)
+    _require_fitting(reason, accepting=accept_removed, yes=yes, other=forgotten or before is not None)
+    opened = pipeline(file, overrides)
+    if accept_removed:
+        accepted = opened.accept_removed(sink, before=before, forgotten=forgotten, reason=reason, yes=yes)
+        show(accepted, as_json=as_json, text=acceptance_text, fields=acceptance_fields)
+        found = accepted.verification
+    else:
+        found = opened.verify(sink)
+        show(found, as_json=as_json, text=_text, fields=fields_of)
     if not found.ok:
         raise typer.Exit(DIFFERENCE)
+
+
+def _require_fitting(reason: str, *, accepting: bool, yes: bool, other: bool) -> None:
+    if not accepting and (yes or other or reason):
+        raise Usage(
+            "--yes, --before, --forgotten and --reason belong to --accept-removed.",
+            remedy="Add --accept-removed, or leave them out.",
+        )
+    if yes and not reason.strip():
+        raise Usage("--yes without --reason.", remedy="Say why with --reason; the ledger keeps it.")
+
+
+def acceptance_text(found: "Acceptance") -> RenderableType:
+    """Render what `verify` found, then what is missing and whether that was accepted."""
+    compared, withheld = _text(found.verification), [_withheld(sink, each) for sink, each in found.withheld]
+    if not found.files:
+        none = Text("No file is missing that can be accepted as removed on purpose.")
+        never = [] if found.verification.ok or withheld else [Text(_NEVER_ACCEPTED)]
+        return Group(compared, Text(), *withheld, *([] if withheld else [none]), *never)
+    columns = ("sink", "account", "batches", "files", "rows", "size", "decided")
+    listed = table(columns, [_missing_row(each) for each in found.files])
+    files = formatting.counted(sum(each.totals.files for each in found.files), "file")
+    rows = formatting.counted(sum(each.totals.rows for each in found.files), "row")
+    unchecked = [_unchecked(each) for each in found.files if each.unchecked.files]
+    if found.done:
+        at = ", ".join(map(str, found.positions))
+        done = Text(f"Accepted as removed on purpose, at position {at} of the ledger: {files} with {rows}.", "green")
+        return Group(listed, *unchecked, done, *withheld, Text(), compared)
+    asked = Text(f"Missing, with nothing else wrong there: {files} with {rows}. Nothing was changed.", "yellow")
+    told = Text("If all of it was removed on purpose, record that with --yes --reason TEXT.", "yellow")
+    return Group(compared, Text(), listed, *unchecked, *withheld, asked, told)
+
+
+def _unchecked(each: "RemovedFiles") -> Text:
+    files, rows = formatting.counted(each.unchecked.files, "file"), formatting.counted(each.unchecked.rows, "row")
+    return Text(f"{each.sink} {each.account}: {files} with {rows} of forgotten batches are left, and are taken as they are.")
+
+
+def _withheld(sink: SinkName, each: MissingFiles) -> Text:
+    missing = formatting.counted(each.older.rows, "row")
+    files, rows = formatting.counted(each.unchecked.files, "file"), formatting.counted(each.unchecked.rows, "row")
+    return Text(
+        f"{sink} {each.account}: {missing} of batches that the ledger has forgotten are missing, and {files} with {rows} of such "
+        "batches are left. The ledger cannot check these one by one any more: --forgotten accepts what is missing, and takes "
+        "what is left as it is.",
+        "yellow",
+    )
+
+
+def _missing_row(each: "RemovedFiles") -> tuple[object, ...]:
+    older = "some forgotten" if each.unchecked.files else "all forgotten"
+    batches = formatting.count(each.batches)
+    return (
+        each.sink,
+        each.account,
+        batches if each.oldest is not None else f"{older} + {batches}" if each.batches else older,
+        formatting.count(each.totals.files),
+        formatting.count(each.totals.rows),
+        formatting.size(each.totals.size_bytes),
+        _decided_between(each.oldest, each.newest),
+    )
+
+
+def _decided_between(oldest: Entry | None, newest: Entry | None) -> str:
+    if newest is None:
+        return "before all that the ledger retains"
+    end = f"batch {_batch_of(newest)}, {formatting.moment_of_year(newest.written_at_ms)}"
+    if oldest is None:
+        return f"up to {end}"
+    if oldest.position == newest.position:
+        return end
+    return f"batch {_batch_of(oldest)}, {formatting.moment_of_year(oldest.written_at_ms)} to {end}"
+
+
+def _batch_of(entry: Entry) -> int:
+    assert isinstance(entry.body, Decided)
+    return entry.body.decision.batch.batch_id
 
 
 def _text(found: "Verification") -> RenderableType:
@@ -115,7 +284,7 @@ def _text(found: "Verification") -> RenderableType:
     ]
     problems = [(name, problem) for name, sink in found.sinks.items() for problem in sink.problems]
     parts: list[RenderableType] = [table(("sink", "account", "expected", "found", "content digest", ""), lines), Text()]
-    parts += [Text(line) for line in _compared_at(found)]
+    parts += [Text(line) for line in (*_compared_at(found), *_removed(found))]
     parts += [_problem(name, problem) for name, problem in problems[:_PROBLEMS_SHOWN]]
     if len(problems) > _PROBLEMS_SHOWN:
         parts.append(Text(f"… and {formatting.counted(len(problems) - _PROBLEMS_SHOWN, 'problem')} more; --json lists all."))
@@ -156,15 +325,32 @@ def _compared_at(found: "Verification") -> Iterator[str]:
         )
 
 
+def _removed(found: "Verification") -> Iterator[str]:
+    """Yield one line per sink of which rows were removed on purpose."""
+    removed = found.removed
+    if removed is None:
+        return
+    when = "" if removed.accepted_at_ms is None else f", {formatting.moment_of_year(removed.accepted_at_ms)}"
+    for name in found.sinks:
+        totals = sum(removed.totals.get(name, {}).values(), Totals())
+        if totals.files:
+            yield (
+                f"{name}: {formatting.counted(totals.rows, 'row')} of {formatting.counted(totals.files, 'file')} were removed on "
+                f"purpose and are not expected (accepted last at position {removed.position}{when})."
+            )
+
+
 def _conclusion(found: "Verification") -> RenderableType:
     if not found.ok:
-        return Text.assemble(("The sinks do not hold what the ledger says.\n", "bold red"), _REMEDY)
+        on_purpose = f"\n{_ON_PURPOSE}" if any(sink.missing for sink in found.sinks.values()) else ""
+        return Text.assemble(("The sinks do not hold what the ledger says.\n", "bold red"), _REMEDY + on_purpose)
     if all(sink.as_of is None for sink in found.sinks.values()):
         return Text("Nothing was compared: no sink keeps its rows where this command can read them.", "yellow")
+    but = "" if found.removed is None else ", but for what was removed on purpose,"
     if found.adopted_at is None:
-        return Text("Every row of the ledger is in its place once, and nothing else is.", "green")
+        return Text(f"Every row of the ledger{but} is in its place once, and nothing else is.", "green")
     return Text.assemble(
-        ("Every row that the ledger decided is in its place, and nothing else is.\n", "green"),
+        (f"Every row that the ledger decided{but} is in its place, and nothing else is.\n", "green"),
         f"Each record is there once since the adoption at position {found.adopted_at}; "
         "records that were delivered before it may be there twice.",
     )

@@ -8,12 +8,13 @@ Where to look:
   and after it every driver publishes the same content.
 - **A lost answer** is resolved in `append.py`: the entry at that position is read, and its nonce says whose it is.
 - **A crash** after the decision is repaired in `open`: the newest decision is published again, before Spark runs anything.
+- **An operator's act that fences nobody** takes a position like any entry. This run then appends behind it: `_go_behind`.
 
 Source: docs/PROTOCOL.md.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 
@@ -46,6 +47,7 @@ from penstock.core.model import (
     PipelineName,
     Position,
     Published,
+    RemovalAccepted,
     SinkName,
     Summary,
     Totals,
@@ -57,6 +59,10 @@ from penstock.protocols import HasStaging, InTransaction, Ledger, Sink
 OnDelivered = Callable[[Delivered], None]
 _OPENINGS = 5
 """How often a start tries to append its fence while other drivers start, too."""
+
+
+class _ActAheadError(Exception):
+    """The position holds an operator's act of this run's generation. It is the tail now: append behind it."""
 
 
 class Coordinator:
@@ -169,13 +175,16 @@ class Coordinator:
             raise Failed(
                 "This run has delivered batches of the checkpoint that it opened with.", remedy="Open the pipeline again."
             )
-        summary = after_adoption(tail.summary, adopted, position=Position(tail.position + 1))
-        return self._append(self._entry(adopted, summary=summary, after=tail))
+
+        def entry_after(tail: Entry) -> Entry:
+            summary = after_adoption(tail.summary, adopted, position=Position(tail.position + 1))
+            return self._entry(adopted, summary=summary, after=tail)
+
+        return self._append_behind(entry_after)
 
     def settle(self, opened: Opened) -> Entry:
         """Record by one more `Opened` that everything decided is published, so that sinks may be taken out of the pipeline."""
-        tail = self._open_tail()
-        return self._append(self._entry(opened, summary=tail.summary, after=tail))
+        return self._append_behind(lambda tail: self._entry(opened, summary=tail.summary, after=tail))
 
     def require_newest(self) -> None:
         """Raise Fenced if a newer run has opened the ledger. An entry of this run whose answer was lost does not count.
@@ -291,6 +300,11 @@ class Coordinator:
 
     def _decide(self, decision: Decision) -> dict[SinkName, Published]:
         """Append the decision; sinks in the ledger's own database are published by the same transaction."""
+        while True:
+            with suppress(_ActAheadError):
+                return self._try_decide(decision)
+
+    def _try_decide(self, decision: Decision) -> dict[SinkName, Published]:
         tail = self._open_tail()
         summary = after_decision(tail.summary, decision, position=Position(tail.position + 1))
         entry = self._entry(Decided(decision=decision), summary=summary, after=tail)
@@ -326,12 +340,29 @@ class Coordinator:
         newest = None if self._newest is None or self.summary.continued_from is None else decision_in(self._newest)
         return newest if newest is not None and newest.batch.batch_id == batch_id else decision_of(self._ledger, batch_id)
 
+    def _append_behind(self, entry_after: Callable[[Entry], Entry]) -> Entry:
+        """Append what `entry_after` returns for the tail."""
+        while True:
+            with suppress(_ActAheadError):
+                return self._append(entry_after(self._open_tail()))
+
     def _append(self, entry: Entry, *, within: InTransaction | None = None) -> Entry:
         taken = append_once(self._ledger, entry, within=within, retrying=self._retrying)
         if taken is not None:
+            self._go_behind(taken.by, entry)
             raise fenced_by(taken, generation=entry.generation, position=entry.position)  # I9
         self._tail = entry
         return entry
+
+    def _go_behind(self, found: Entry | None, entry: Entry) -> None:
+        """Take `found`, which has the position of `entry`, for the tail and raise _ActAheadError if it fences nobody (I9).
+
+        Only this run decides in its generation. So nothing else happened since, and `entry` was not written.
+        """
+        if found is not None and isinstance(found.body, RemovalAccepted) and found.generation == entry.generation:
+            published_at = self.summary.published_at  # the act knows only what the ledger says
+            self._tail = replace(found, summary=replace(found.summary, published_at=published_at))
+            raise _ActAheadError
 
     @contextmanager
     def _spent_if_it_fails(self) -> Iterator[None]:

@@ -1,5 +1,6 @@
 """The summary that every ledger entry carries, computed from the one before it at constant cost."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from penstock.core.model import (
@@ -9,8 +10,9 @@ from penstock.core.model import (
     BatchId,
     Decision,
     Position,
+    RemovalAccepted,
     SinkName,
-    Staged,
+    SinkTotals,
     Summary,
     Totals,
     new_ledger_id,
@@ -35,7 +37,7 @@ def after_decision(before: Summary, decision: Decision, *, position: Position) -
         next_batch_id=BatchId(decision.batch.batch_id + 1),
         decided_at=position,
         published_at=before.decided_at,
-        totals=_with_pieces(before, decision.staged),
+        totals=_added(before.totals, ((piece.sink, piece.account, piece.totals) for piece in decision.staged)),
     )
 
 
@@ -44,9 +46,17 @@ def after_adoption(before: Summary, adopted: Adopted, *, position: Position) -> 
     return replace(before, query_id=adopted.query_id, next_batch_id=adopted.next_batch_id, adopted_at=position)
 
 
-def _with_pieces(before: Summary, pieces: tuple[Staged, ...]) -> dict[SinkName, dict[AccountName, Totals]]:
-    totals = {sink: dict(accounts) for sink, accounts in before.totals.items()}
-    for piece in pieces:
-        accounts = totals.setdefault(piece.sink, {})
-        accounts[piece.account] = accounts.get(piece.account, Totals()) + piece.totals
-    return totals
+def after_removal(before: Summary, accepted: RemovalAccepted, *, position: Position) -> Summary:
+    """Return the summary of the entry at `position` that accepts files as removed on purpose."""
+    removed = _added(before.removed, ((each.sink, each.account, each.totals) for each in accepted.removals))
+    return replace(before, removed=removed, removed_at=position)
+
+
+def _added(
+    before: SinkTotals, parts: Iterable[tuple[SinkName, AccountName, Totals]]
+) -> dict[SinkName, dict[AccountName, Totals]]:
+    sums = {sink: dict(accounts) for sink, accounts in before.items()}
+    for sink, account, totals in parts:
+        accounts = sums.setdefault(sink, {})
+        accounts[account] = accounts.get(account, Totals()) + totals
+    return sums

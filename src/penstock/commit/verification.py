@@ -10,7 +10,17 @@ from tenacity import stop_after_attempt
 
 from penstock.commit.append import Sleep, with_backoff
 from penstock.commit.publication import publications
-from penstock.core.model import AccountName, Entry, Position, Publication, SinkName, SinkReport, Totals
+from penstock.commit.removal import removal_acts
+from penstock.core.model import (
+    AccountName,
+    Entry,
+    Position,
+    Publication,
+    Removal,
+    SinkName,
+    SinkReport,
+    Totals,
+)
 from penstock.errors import Retryable
 from penstock.protocols import Ledger, Sink, SinkDecisions
 
@@ -69,8 +79,13 @@ class LedgerDecisions:
                 f"The ledger's entry at position {position} was pruned while sink {self._sink!r} was verified.",
                 remedy="Verify again.",
             )
-        return entry.summary.totals.get(self._sink, {})
+        removed = tail.summary.removed.get(self._sink, {})
+        decided = entry.summary.totals.get(self._sink, {})
+        return {account: totals - removed.get(account, Totals()) for account, totals in decided.items()}
 
     def publications(self, position: Position | None = None) -> Iterator[Publication]:
         entries = (entry for entry in self._ledger.newest_first() if position is None or entry.position <= position)
         return publications(entries, self._sink)
+
+    def removals(self) -> Iterator[Removal]:
+        return (removal for act in removal_acts(self._ledger) for removal in act.removals if removal.sink == self._sink)

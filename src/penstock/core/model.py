@@ -15,6 +15,10 @@ from typing import NewType, TypeAlias
 
 from penstock.core.topics import NO_EVIDENCE, Evidence, GapAccepted
 from penstock.core.topics import SourceName as SourceName  # noqa: PLC0414 - one of the names below
+from penstock.core.totals import DIGEST_MODULUS as DIGEST_MODULUS  # noqa: PLC0414 - these four, too
+from penstock.core.totals import NEWEST_ROW_DIGEST as NEWEST_ROW_DIGEST  # noqa: PLC0414
+from penstock.core.totals import RowDigest as RowDigest  # noqa: PLC0414
+from penstock.core.totals import Totals as Totals  # noqa: PLC0414
 from penstock.support.secret import scrub
 
 PipelineName = NewType("PipelineName", str)
@@ -29,7 +33,6 @@ Nonce = NewType("Nonce", str)
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
-DIGEST_MODULUS = 1 << 64
 ONLY_ACCOUNT = AccountName("")
 """The account of a sink with a single place to write to."""
 
@@ -42,20 +45,6 @@ def new_nonce() -> Nonce:
 def new_ledger_id() -> LedgerId:
     """Return the identity of a new ledger: 128 random bits in hexadecimal."""
     return LedgerId(secrets.token_hex(16))
-
-
-class RowDigest(str, Enum):
-    """How the 64-bit hash of a row is computed. Fixed when a ledger begins: digests of two kinds cannot be compared.
-
-    `XXHASH64` is Spark's function over all columns, which skips NULLs. `XXHASH64_NULLS` also covers which values are NULL.
-    """
-
-    XXHASH64 = "xxhash64"
-    XXHASH64_NULLS = "xxhash64+nulls"
-
-
-NEWEST_ROW_DIGEST = RowDigest.XXHASH64_NULLS
-"""The kind of digest of a ledger that begins now."""
 
 
 class Guarantee(str, Enum):
@@ -127,24 +116,6 @@ class Attempt:
             partition=partition,
             task_attempt=task_attempt,
             nonce=Nonce(found[5]),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
-    """Rows, files, bytes and content digest of a set of rows. Addition is exact, because the digest does not depend on order."""
-
-    rows: int = 0
-    files: int = 0
-    size_bytes: int = 0
-    digest: int = 0
-
-    def __add__(self, other: "Totals") -> "Totals":
-        return Totals(
-            rows=self.rows + other.rows,
-            files=self.files + other.files,
-            size_bytes=self.size_bytes + other.size_bytes,
-            digest=(self.digest + other.digest) % DIGEST_MODULUS,
         )
 
 
@@ -230,7 +201,32 @@ class Adopted:
     gaps: tuple[GapAccepted, ...] = ()
 
 
-Body: TypeAlias = Opened | Decided | Adopted
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """Files of one account that were removed on purpose, with their totals as decided.
+
+    `decided`: ranges of positions, both ends included: every file that the account got there. `files`: single ones of other
+    decisions, by name. `unchecked` counts files of forgotten decisions that were left: `totals` is then the difference to these.
+    """
+
+    sink: SinkName
+    account: AccountName
+    decided: tuple[tuple[Position, Position], ...]
+    files: tuple[str, ...]
+    totals: Totals
+    unchecked: Totals = field(default_factory=Totals)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovalAccepted:
+    """An operator stated that files were removed on purpose. From here on `verify` reports them only if they are there again."""
+
+    removals: tuple[Removal, ...]
+    reason: str
+    operator: str
+
+
+Body: TypeAlias = Opened | Decided | Adopted | RemovalAccepted
 
 SinkTotals: TypeAlias = Mapping[SinkName, Mapping[AccountName, Totals]]
 
@@ -244,6 +240,7 @@ class Summary:
     up to `published_at` was published in every sink. `totals` count every decided row ever, by sink and account. `ledger_id` is
     the ledger's identity: of two ledgers of one pipeline name, at most one may move a sink's marker. The first entry of a ledger
     sets it; in an older Penstock's ledger (None) the next opening does. `row_digest` is the kind of every digest in the ledger.
+    `removed` counts the rows in `totals` whose files were removed on purpose; `removed_at` is where the newest such act stands.
     """
 
     ledger_id: LedgerId | None = None
@@ -254,6 +251,8 @@ class Summary:
     published_at: Position | None = None
     adopted_at: Position | None = None
     totals: SinkTotals = field(default_factory=dict)
+    removed: SinkTotals = field(default_factory=dict)
+    removed_at: Position | None = None
 
     @property
     def continued_from(self) -> Position | None:
@@ -411,6 +410,20 @@ class AccountReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MissingFiles:
+    """Decided files of an account that are gone, where nothing else differs there.
+
+    `names`: of decisions that the ledger retains. `older`: what is missing of older decisions. Of these only the sum is known, so
+    their files that are left, `unchecked`, cannot be checked one by one.
+    """
+
+    account: AccountName
+    names: frozenset[str]
+    older: Totals = field(default_factory=Totals)
+    unchecked: Totals = field(default_factory=Totals)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SinkReport:
     """A sink's content compared with the ledger `as_of` a position. `unread`: publications were compared, but no row was read."""
 
@@ -419,6 +432,8 @@ class SinkReport:
     unread: bool = False
     as_of: Position | None = None
     """The oldest position of all accounts; None for a sink that has nothing to compare."""
+    missing: tuple[MissingFiles, ...] = ()
+    """What an operator can accept as removed on purpose."""
 
     @property
     def ok(self) -> bool:

@@ -1,7 +1,7 @@
 """The ledger as rows for people: one row per retained entry, newest first."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from penstock.core.model import (
     AccountName,
@@ -14,6 +14,7 @@ from penstock.core.model import (
     Opened,
     Position,
     QueryId,
+    RemovalAccepted,
     SinkName,
     Totals,
 )
@@ -33,7 +34,9 @@ class PieceCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryRow:
-    """One entry of the ledger. `kind` is `opened`, `decided` or `adopted`; fields that do not apply are None or empty.
+    """One entry of the ledger. `kind` is `opened`, `decided`, `adopted` or `removal_accepted`.
+
+    Fields that do not apply are None or empty. Of a `removal_accepted`, `sinks` and `accounts` count what was removed.
 
     A decision is written before it is published. So `publish_ms` and `publish_requests` come from the decision after it, and the
     last decision of each run has none. `publish_requests` includes the decision itself. Requests are None where no place bills
@@ -74,6 +77,8 @@ def history(newest_first: Iterable[Entry], *, batch_id: BatchId | None = None) -
             row, after = _decided(entry, body.decision, after), body.decision
         elif isinstance(body, Opened):
             row = _acted(entry, "opened", f"by {body.owner} on checkpoint {body.checkpoint}")
+        elif isinstance(body, RemovalAccepted):
+            row = _removed(entry, body)
         else:
             query = "a new query" if body.query_id is None else f"query {body.query_id}"
             text = f"{query} from batch {body.next_batch_id} by {body.operator}: {body.reason}"
@@ -85,6 +90,19 @@ def history(newest_first: Iterable[Entry], *, batch_id: BatchId | None = None) -
 def _acted(entry: Entry, kind: str, text: str, gaps: tuple[GapAccepted, ...] = ()) -> HistoryRow:
     at = entry.written_at_ms
     return HistoryRow(position=entry.position, generation=entry.generation, kind=kind, written_at_ms=at, text=text, gaps=gaps)
+
+
+def _removed(entry: Entry, body: RemovalAccepted) -> HistoryRow:
+    accounts: dict[SinkName, dict[AccountName, Totals]] = {}
+    for removal in body.removals:
+        of_sink = accounts.setdefault(removal.sink, {})
+        of_sink[removal.account] = of_sink.get(removal.account, Totals()) + removal.totals
+    sinks = {sink: sum(of_sink.values(), Totals()) for sink, of_sink in accounts.items()}
+    removed = ", ".join(f"{totals.rows} rows of {sink}" for sink, totals in sinks.items())
+    unchecked = sum((removal.unchecked for removal in body.removals), Totals())
+    left = f", {unchecked.files} files of forgotten batches were taken as they were" if unchecked.files else ""
+    text = f"{removed} were removed on purpose{left}, by {body.operator}: {body.reason}"
+    return replace(_acted(entry, "removal_accepted", text), sinks=sinks, accounts=accounts)
 
 
 def _decided(entry: Entry, decision: Decision, after: Decision | None) -> HistoryRow:

@@ -1,9 +1,21 @@
 """The status of a pipeline, read at constant cost from its ledger's tail and, if possible, Spark's checkpoint."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from penstock.core.model import AccountName, BatchId, Entry, Generation, Opened, Position, QueryId, SinkName, SourceName, Totals
+from penstock.core.model import (
+    AccountName,
+    BatchId,
+    Entry,
+    Generation,
+    Opened,
+    Position,
+    QueryId,
+    SinkName,
+    SinkTotals,
+    SourceName,
+    Totals,
+)
 from penstock.observe.driver import Driver, driver_of
 from penstock.observe.last_error import LastError
 from penstock.observe.supervision import Supervision
@@ -93,6 +105,8 @@ class Status:
     lag_unknown: tuple[str, ...] = ()
     """The reason for each source whose lag could not be found out."""
     places: tuple[PlaceState, ...] = ()
+    removed: SinkTotals = field(default_factory=dict)
+    """The part of `totals` whose files an operator accepted as removed on purpose."""
 
     @property
     def published(self) -> bool | None:
@@ -135,6 +149,7 @@ def status(*, pipeline: str, ledger: Ledger, checkpoint: CheckpointPosition | No
         last_written_at_ms=None if tail is None else tail.written_at_ms,
         tail=None if tail is None else tail.position,
         totals={} if tail is None else tail.summary.totals,
+        removed={} if tail is None else tail.summary.removed,
         checkpoint=checkpoint,
         driver=driver,
         opened_at_ms=None if opened is None else opened.written_at_ms,

@@ -9,13 +9,13 @@ import os
 import re
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import takewhile
+from itertools import dropwhile, takewhile
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.core.model import Nonce, SinkName
+from penstock.core.model import Nonce, RemovalAccepted, SinkName
 from penstock.errors import DependencyMissing, Failed, Fenced, LedgerMismatch, Retryable, Usage
 from penstock.observe.history import history
 from penstock.observe.progress import BatchProgress, RunSummary, SinkProgress
@@ -61,10 +61,13 @@ def require_no_limit(batches: int | None) -> None:
 
 
 def require_left(ledger: Ledger, left: Nonce | None) -> None:
-    """Raise LedgerMismatch or Fenced unless the newest entry is what the client left. Called at the server."""
+    """Raise LedgerMismatch or Fenced unless the newest entry is what the client left. Called at the server.
+
+    Acts that fence nobody do not count.
+    """
     if left is None:
         return
-    newest_first = ledger.newest_first()
+    newest_first = dropwhile(lambda entry: isinstance(entry.body, RemovalAccepted) and entry.nonce != left, ledger.newest_first())
     newest = next(newest_first, None)
     if newest is not None and newest.nonce == left:
         return

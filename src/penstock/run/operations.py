@@ -22,6 +22,7 @@ from penstock.core.model import (
     RowDigest,
     SinkName,
     SinkReport,
+    SinkTotals,
     Summary,
 )
 from penstock.errors import Failed, Usage
@@ -48,11 +49,31 @@ class Verification:
 
     row_digest: RowDigest = NEWEST_ROW_DIGEST
     """How rows were hashed: by the kind of digest that was fixed when the ledger began."""
+    removed: "Removed | None" = None
+    """What operators accepted as removed on purpose: it was not expected. None if nothing was."""
 
     @property
     def ok(self) -> bool:
         """Whether every sink shows exactly what the ledger decided."""
         return all(report.ok for report in self.sinks.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removed:
+    """What was removed on purpose from each account; the newest act is at `position`, its time None if no longer retained."""
+
+    totals: SinkTotals
+    position: Position
+    accepted_at_ms: int | None
+
+    @staticmethod
+    def of(ledger: Ledger, tail: Entry | None) -> "Removed | None":
+        """Return what the ledger up to `tail` says, None if nothing was removed on purpose."""
+        position = None if tail is None else tail.summary.removed_at
+        if tail is None or position is None:
+            return None
+        act = ledger.read(position)
+        return Removed(totals=tail.summary.removed, position=position, accepted_at_ms=None if act is None else act.written_at_ms)
 
 
 def history_of(plan: DeliveryPlan, *, batch_id: BatchId | None = None, limit: int | None = None) -> Sequence[HistoryRow]:
@@ -78,7 +99,7 @@ def verify(plan: DeliveryPlan, *, sink: SinkName | None = None) -> Verification:
     Each sink is compared as of one position of the ledger; what is newer than that is left out.
     """
     with closing(ledger_of(plan)) as ledger:
-        chosen = _chosen(sinks_of(plan), sink)
+        chosen = chosen_sinks(plan, sink)
         tail = ledger.tail()
         use_row_digest(chosen, tail)
         found = dict[SinkName, SinkReport]()
@@ -95,6 +116,7 @@ def verify(plan: DeliveryPlan, *, sink: SinkName | None = None) -> Verification:
             unsettled=_left_out(ledger, tail, found),
             adopted_at=_adopted_at(ledger, tail),
             row_digest=NEWEST_ROW_DIGEST if tail is None else tail.summary.row_digest,
+            removed=Removed.of(ledger, tail),
         )
 
 
@@ -119,7 +141,9 @@ def _adopted_at(ledger: Ledger, tail: Entry | None) -> Position | None:
     return next((entry.position for entry in adoptions), None)
 
 
-def _chosen(sinks: Sequence[Sink], name: SinkName | None) -> Sequence[Sink]:
+def chosen_sinks(plan: DeliveryPlan, name: SinkName | None) -> Sequence[Sink]:
+    """Return the pipeline's sinks, or the one of that name. Raises Usage if there is none."""
+    sinks = sinks_of(plan)
     chosen = [sink for sink in sinks if name in {None, sink.name}]
     if not chosen:
         raise Usage(f"The pipeline has no sink {name!r}.", remedy=f"It has {', '.join(sink.name for sink in sinks)}.")

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from penstock.run.open_delivery import Observer
     from penstock.run.query import Query
     from penstock.run.reading import QuarantinedRecord, Reading
+    from penstock.run.removal import Acceptance
 
 
 class Pipeline:
@@ -156,6 +157,27 @@ class Pipeline:
     def verify(self, sink: str | None = None) -> Verification:
         """Compare every sink's content, or that of `sink`, with the ledger."""
         return operations.verify(self.plan, sink=None if sink is None else SinkName(sink))
+
+    def accept_removed(
+        self,
+        sink: str | None = None,
+        *,
+        before: str | None = None,
+        forgotten: bool = False,
+        reason: str = "",
+        yes: bool = False,
+    ) -> "Acceptance":
+        """Compare every sink, or `sink`, with the ledger, and state which whole files are missing where nothing else differs.
+
+        With `yes` the ledger records them as removed on purpose; `verify` then expects them no more. `before`: only those of
+        batches before this number, or decided before this date or time (ISO 8601). `forgotten`: also some of the files of batches
+        that the ledger has forgotten; those that are left are taken as they are. A driver that runs goes on. Raises Refused for
+        a place without its marker, Retryable while a decided batch is not in every sink.
+        """
+        from penstock.run.removal import accept_removed
+
+        name = None if sink is None else SinkName(sink)
+        return accept_removed(self.plan, sink=name, before=before, forgotten=forgotten, reason=reason, yes=yes)
 
     def read(
         self,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.core.codec.document import decode, encode_document
-from penstock.core.codec.fields import BLOB, INTEGER, OBJECT, TEXT, DamagedError, Field, Record, choice, text
+from penstock.core.codec.fields import BLOB, INTEGER, OBJECT, TEXT, DamagedError, Field, Record, choice, integer, items, text
 from penstock.core.codec.topics import GAP, TOPIC
 from penstock.core.model import (
     Adopted,
@@ -16,6 +16,9 @@ from penstock.core.model import (
     Entry,
     OffsetRange,
     Opened,
+    Position,
+    Removal,
+    RemovalAccepted,
     RowDigest,
     Staged,
     Summary,
@@ -24,12 +27,12 @@ from penstock.core.model import (
 from penstock.core.topics import NO_EVIDENCE, Evidence
 
 FORMAT = "penstock.entry"
-_PLAIN, _COUNTED, _TOPICS, _NAMED, _SELECTED = 1, 2, 3, 4, 5
+_PLAIN, _COUNTED, _TOPICS, _NAMED, _SELECTED, _REMOVED = 1, 2, 3, 4, 5, 6
 """Version 2 adds request counts; 3 topics read from Kafka, and gaps; 4 the ledger's identity; 5 the schemas of sinks that take a
-selection of the rows.
+selection of the rows; 6 what was removed on purpose.
 
 Older Penstocks wrote each entry in the oldest version that can hold it. An entry of a ledger with an identity has version 4, or
-5 if a sink takes a selection.
+5 if a sink takes a selection, or 6 from the first `removal_accepted` on.
 """
 
 
@@ -46,10 +49,14 @@ def decode_entry(data: bytes, *, where: str = "A ledger entry") -> Entry:
 
 def _version_of(entry: Entry) -> int:
     body = entry.body
+    if isinstance(body, RemovalAccepted) or entry.summary.removed_at is not None:
+        return _REMOVED
     if isinstance(body, Decided) and body.decision.schemas:
         return _SELECTED
-    if entry.summary.ledger_id is not None:
-        return _NAMED
+    return _version_without_identity(body) if entry.summary.ledger_id is None else _NAMED
+
+
+def _version_without_identity(body: Opened | Decided | Adopted) -> int:
     if isinstance(body, Opened):
         return _PLAIN
     if isinstance(body, Adopted):
@@ -98,13 +105,38 @@ _ADOPTED_FIELDS: Mapping[str, Field[Any]] = {
 }
 
 
+def _range(value: object) -> tuple[Position, Position]:
+    ends = [Position(integer(end)) for end in items(value)]
+    if len(ends) != 2:
+        raise DamagedError(f"expected the first and the last position of a range, found {len(ends)} numbers")
+    return ends[0], ends[1]
+
+
+_REMOVAL = Record(
+    Removal,
+    {
+        "sink": TEXT,
+        "account": TEXT,
+        "decided": Field(list, _range).listed,
+        "files": TEXT.listed,
+        "totals": _TOTALS,
+        "unchecked": _TOTALS,
+    },
+)
+_REMOVAL_ACCEPTED = Record(
+    RemovalAccepted, {"removals": _REMOVAL.listed, "reason": TEXT, "operator": TEXT}, kind="removal_accepted"
+)
+
+
 def _entry_of(version: int) -> Record[Entry]:
     """Return the record that reads and writes an entry in a document of `version`."""
     gaps = {"gaps": GAP.listed} if version >= _TOPICS else {}
+    removal: Mapping[type[Body], Record[Any]] = {RemovalAccepted: _REMOVAL_ACCEPTED} if version >= _REMOVED else {}
     bodies: Mapping[type[Body], Record[Any]] = {
-        Decided: _decided_of(version, gaps),
         Opened: _OPENED,
+        Decided: _decided_of(version, gaps),
         Adopted: Record(Adopted, {**_ADOPTED_FIELDS, **gaps}, kind="adopted"),
+        **removal,
     }
     return Record(
         Entry,
@@ -147,7 +179,8 @@ def _one_of(records: Mapping[type[Body], Record[Any]]) -> Field[Body]:
         kind = value.get("kind") if isinstance(value, dict) else None
         found = next((each for each in records.values() if each.kind == kind), None)
         if found is None:
-            raise DamagedError(f"expected an entry of kind opened, decided or adopted, found {kind!r}")
+            *kinds, last = (str(each.kind) for each in records.values())
+            raise DamagedError(f"expected an entry of kind {', '.join(kinds)} or {last}, found {kind!r}")
         body: Body = found.read(value)
         return body
 
@@ -157,11 +190,13 @@ def _one_of(records: Mapping[type[Body], Record[Any]]) -> Field[Body]:
 def _summary_of(version: int) -> Record[Summary]:
     row_digest = choice(RowDigest, f"a kind of digest among {', '.join(RowDigest)}")
     named: Mapping[str, Field[Any]] = {"ledger_id": TEXT, "row_digest": row_digest} if version >= _NAMED else {}
+    sums = _TOTALS.by_name.by_name
+    removed: Mapping[str, Field[Any]] = {"removed": sums, "removed_at": INTEGER.optional} if version >= _REMOVED else {}
     positions = dict.fromkeys(("next_batch_id", "decided_at", "published_at", "adopted_at"), INTEGER.optional)
-    return Record(Summary, {"query_id": TEXT.optional, **positions, "totals": _TOTALS.by_name.by_name, **named})
+    return Record(Summary, {"query_id": TEXT.optional, **positions, "totals": sums, **named, **removed})
 
 
-_ENTRIES = {version: _entry_of(version) for version in (_PLAIN, _COUNTED, _TOPICS, _NAMED, _SELECTED)}
+_ENTRIES = {version: _entry_of(version) for version in (_PLAIN, _COUNTED, _TOPICS, _NAMED, _SELECTED, _REMOVED)}
 
 
 _KIND, _VERSION = "penstock.message", 2

@@ -9,7 +9,19 @@ from typing import BinaryIO, Protocol
 
 import pyarrow as pa
 
-from penstock.core.model import AccountName, AccountReport, Position, Problem, Publication, RowDigest, SinkReport, Staged, Totals
+from penstock.core.model import (
+    AccountName,
+    AccountReport,
+    MissingFiles,
+    Position,
+    Problem,
+    Publication,
+    Removal,
+    RowDigest,
+    SinkReport,
+    Staged,
+    Totals,
+)
 from penstock.errors import PenstockError, Retryable
 from penstock.protocols import SinkDecisions
 from penstock.sink.parquet.account import StoredFile
@@ -60,17 +72,24 @@ class LedgerFiles:
     by_name: dict[tuple[AccountName, str], DecidedFile] = field(default_factory=dict)
     by_stem: dict[str, DecidedFile] = field(default_factory=dict)
     by_content: dict[tuple[int, int], DecidedFile] = field(default_factory=dict)
+    removed: set[tuple[AccountName, str]] = field(default_factory=set)
+    """Files that an operator accepted as removed on purpose."""
     newest: Publication | None = None
     oldest: Publication | None = None
 
     @staticmethod
-    def of(known: Iterator[Publication]) -> "LedgerFiles":
+    def of(known: Iterator[Publication], removals: Sequence[Removal] = ()) -> "LedgerFiles":
         """Return the index of all files of the publications `known`, which come newest first."""
         files = LedgerFiles()
+        named = {(removal.account, name) for removal in removals for name in removal.files}
+        ranges = [(removal.account, *ends) for removal in removals for ends in removal.decided]
         for publication in known:
             files.newest = files.newest or publication
             files.oldest = publication
+            gone = {account for account, first, last in ranges if first <= publication.position <= last}
             for piece in publication.staged:
+                if piece.account in gone or (piece.account, piece.name) in named:
+                    files.removed.add((piece.account, piece.name))
                 file = DecidedFile(piece=piece, publication=publication)
                 files.by_name[piece.account, piece.name] = file
                 files.by_content[piece.totals.rows, piece.totals.digest] = file
@@ -132,15 +151,20 @@ def verify_accounts(tables: Mapping[AccountName, Verifiable], decisions: SinkDec
     copied or foreign is reported.
     """
     listed = {account: _listed(table, decisions.published_at) for account, table in tables.items()}
-    ledger = LedgerFiles.of(decisions.publications())  # after the listing: whatever is there was decided before
+    removals = list(decisions.removals())
+    ledger = LedgerFiles.of(decisions.publications(), removals)  # after the listing: whatever is there was decided before
     reports: dict[AccountName, AccountReport] = {}
     problems: list[Problem] = []
+    missing: list[MissingFiles] = []
     for account, found in listed.items():
         seen = _look(found, ledger, account, row_digest)
         expected = decisions.totals(found.as_of).get(account, Totals())
         reports[account] = report = AccountReport(expected=expected, found=_totals(seen))
         problems += [found.problem] if found.problem else []
-        problems += _Examination(account=account, seen=seen, ledger=ledger, report=report, as_of=found.as_of).problems()
+        examination = _Examination(account=account, seen=seen, ledger=ledger, report=report, as_of=found.as_of)
+        problems += examination.problems()
+        gone = examination.missing() if found.problem is None else None
+        missing += [gone] if gone else []
     as_of = [ledger.unchanged_until(found.as_of, account) for account, found in listed.items()]
     for account, totals in decisions.totals(decisions.published_at).items():
         if account not in tables and totals.rows:
@@ -149,7 +173,12 @@ def verify_accounts(tables: Mapping[AccountName, Verifiable], decisions: SinkDec
             problems.append(
                 Problem(message=f"{totals.rows} rows were decided for it, but the sink has no such account.", account=account)
             )
-    return SinkReport(accounts=reports, problems=tuple(problems), as_of=min(as_of, default=decisions.published_at))
+    return SinkReport(
+        accounts=reports,
+        problems=tuple(problems),
+        as_of=min(as_of, default=decisions.published_at),
+        missing=tuple(missing),
+    )
 
 
 def _listed(table: Verifiable, published_at: Position) -> _Listed:
@@ -206,13 +235,43 @@ class _Examination:
     as_of: Position
 
     def problems(self) -> list[Problem]:
-        """Return unreadable and changed files always; if sums differ, also others that explain it, or the sums if none does."""
-        found = [problem for one in self.seen if (problem := self._unreadable(one) or self._changed(one)) is not None]
+        """Return files that are wrong always; if sums differ, also others that explain it, or the sums if none does."""
+        found = self._wrong()
         if self.report.ok:
             return found
-        found += [problem for one in self.seen if (problem := self._strange(one)) is not None]
-        found += self._missing()
+        found += [
+            self._problem(decided.piece.name, f"is missing, with {decided.piece.totals.rows} rows.") for decided in self._gone()
+        ]
         return found or [self._sums()]
+
+    def missing(self) -> MissingFiles | None:
+        """Return the files that are gone if they explain the whole difference; None if none are, or anything else differs."""
+        if self.report.ok or self._wrong():
+            return None
+        gone = self._gone()
+        there = [(one, self.ledger.by_name.get((self.account, one.file.name))) for one in self.seen]
+        forgotten = _totals([one for one, decided in there if decided is None])
+        known = sum((each.piece.totals for each in (*(decided for _, decided in there), *gone) if each is not None), Totals())
+        older = self.report.expected - known - forgotten
+        if (older.rows, older.digest) == (0, 0):
+            older, forgotten = Totals(), Totals()
+        elif older.rows < 1:
+            return None
+        names = frozenset(decided.piece.name for decided in gone)
+        return MissingFiles(account=self.account, names=names, older=older, unchecked=forgotten)
+
+    def _wrong(self) -> list[Problem]:
+        """Return unreadable, changed and returned files always; if sums differ, also copied and foreign ones."""
+        looks = (self._returned(one) or self._unreadable(one) or self._changed(one) for one in self.seen)
+        found = [problem for problem in looks if problem is not None]
+        if self.report.ok:
+            return found
+        return found + [problem for one in self.seen if (problem := self._strange(one)) is not None]
+
+    def _returned(self, one: FileContent) -> Problem | None:
+        if (self.account, one.file.name) not in self.ledger.removed:
+            return None
+        return self._problem(one.file.name, "was accepted as removed on purpose, and is there again.")
 
     def _unreadable(self, one: FileContent) -> Problem | None:
         if one.problem is None:
@@ -249,12 +308,14 @@ class _Examination:
         moved = " The account holds every decided row, so rows moved from one file to another." if self.report.ok else ""
         return self._problem(one.file.name, what + moved)
 
-    def _missing(self) -> list[Problem]:
+    def _gone(self) -> list[DecidedFile]:
+        """Return the decided files that are not there, without those that were accepted as removed."""
         there = {one.file.name for one in self.seen}
         return [
-            self._problem(name, f"is missing, with {decided.piece.totals.rows} rows.")
+            decided
             for (account, name), decided in self.ledger.by_name.items()
             if account == self.account and name not in there and decided.publication.position <= self.as_of
+            if (account, name) not in self.ledger.removed
         ]
 
     def _sums(self) -> Problem:

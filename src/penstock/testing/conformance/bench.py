@@ -19,6 +19,7 @@ from penstock.core.model import (
     Publication,
     Published,
     QueryId,
+    Removal,
     SinkReport,
     SourceName,
     Staged,
@@ -58,6 +59,9 @@ class DecidedBatches:
 
     def publications(self, position: Position | None = None) -> Iterator[Publication]:
         return (one for one in reversed(self._decided) if position is None or one.position <= position)
+
+    def removals(self) -> Iterator[Removal]:
+        return iter(())
 
 
 class Bench:
