@@ -1,17 +1,20 @@
 """Publishing into stores, step by step: late drivers, foreign objects, lost uploads, and what may travel in a decision."""
 
+import io
 from dataclasses import replace
 from urllib.parse import urlsplit
 
+import pyarrow.parquet as pq
 import pytest
 from tests.servers.fixtures import accounts_on
 from tests.servers.proxy import before
 from tests.servers.server import Outside, Place
-from tests.unit.parquet_target import PIPELINE, SCHEMA, SINK, decide, rows, stage
+from tests.unit.parquet_target import PIPELINE, SCHEMA, SINK, attempt, decide, expected, rows, stage
 
 from penstock.core.model import AccountName, Publication
 from penstock.errors import ContentConflict, LedgerMismatch, Refused, Retryable, StagedDataLost
 from penstock.sink.parquet import ParquetSink, object_account
+from penstock.testing.conformance.bench import DecidedBatches
 
 KINDS = ("az", "gs", "hdfs", "s3")
 DATING = ("az", "s3")
@@ -94,6 +97,23 @@ def test_nothing_travels_in_a_decision_where_a_put_is_taken_however_late(account
 def test_small_files_travel_in_a_decision_up_to_the_limit(account: Account) -> None:
     assert [piece.inline is None for piece in decided(sink_of(account, inline_limit_bytes=100_000)).staged] == [False]
     assert [piece.inline is None for piece in decided(sink_of(account, inline_limit_bytes=100)).staged] == [True]
+
+
+@pytest.mark.parametrize("account", DATING, indirect=True)
+def test_small_files_of_several_tasks_are_one_object_which_is_verified(account: Account) -> None:
+    sink = sink_of(account, inline_limit_bytes=100_000)
+    pieces = [piece for task in range(3) for piece in stage(sink, rows(task, task + 10), batch_id=0)]
+    stager = sink.stager()
+    before = stager.requests_sent()
+    publication = decide(stager.combine(pieces, attempt()))
+    assert stager.requests_sent() == before
+    assert not sink.publish(publication).already
+    assert sink.publish(publication).already
+    [name] = shown(account)
+    assert pq.ParquetFile(io.BytesIO(account[1].get(name))).read()["id"].to_pylist() == [0, 10, 1, 11, 2, 12]
+    report = sink.verify(DecidedBatches([publication], totals=expected(publication)))
+    assert report.ok, report.problems
+    assert not report.unread
 
 
 @pytest.mark.parametrize("account", KINDS, indirect=True)

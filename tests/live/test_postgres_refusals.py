@@ -41,6 +41,8 @@ def test_a_server_that_will_not_let_us_in_is_told_without_the_password(target):
         sink = table.rig.make(url=url)
         with pytest.raises(error, match=said) as told:
             sink.prepare(pipeline=PIPELINE, schema=table.rig.schema)
+        with pytest.raises(error, match=said):
+            sink.require_login()
         [finding] = sink.check()
         assert not finding.ok
         assert said in finding.message

@@ -7,6 +7,7 @@ AREA = "src/penstock/sink/parquet/object/area.py"
 GCS = "src/penstock/blob/gcs.py"
 HDFS = "src/penstock/blob/hdfs.py"
 S3 = "src/penstock/blob/s3.py"
+COMBINING = "src/penstock/sink/parquet/combining.py"
 SPOOL = "src/penstock/sink/spool/root.py"
 
 OF_OBJECTS = "tests/conformance/test_object_conformance.py::TestObjects"
@@ -14,9 +15,50 @@ OF_PUBLISHING = "tests/conformance/test_object_publishing.py"
 OF_SWEEPING = "tests/conformance/test_object_sweep.py"
 OF_SPOOL = "tests/conformance/test_spool_places.py"
 OF_OPTIONS = "tests/unit/test_blob_options.py"
+OF_COMBINING = "tests/unit/test_parquet_combining.py"
 OF_STORES = "tests/conformance/test_blob_conformance.py::TestBlob"
 
 MUTANTS_OF_STORES = (
+    Mutant(
+        bug=17,
+        name="a-small-file-is-left-out-when-files-are-combined",
+        file=COMBINING,
+        find="    for piece in pieces:\n        rows =",
+        replace="    for piece in pieces[1:]:\n        rows =",
+        tests=(f"{OF_COMBINING}::test_the_file_is_as_a_task_writes_it",),
+    ),
+    Mutant(
+        bug=17,
+        name="small-files-stay-beside-the-one-that-has-their-rows",
+        file="src/penstock/sink/parquet/stager.py",
+        find="*(piece for piece in pieces if piece.name not in gone)",
+        replace="*pieces",
+        tests=(f"{OF_COMBINING}::test_the_name_is_of_an_attempt_of_its_own",),
+    ),
+    Mutant(
+        bug=17,
+        name="digests-of-combined-files-are-not-added",
+        file=COMBINING,
+        find="digest=piece.totals.digest,",
+        replace="digest=pieces[0].totals.digest,",
+        tests=(f"{OF_COMBINING}::test_the_digest_is_that_of_the_rows_that_the_file_holds",),
+    ),
+    Mutant(
+        bug=17,
+        name="combined-files-may-hold-other-rows",
+        file="src/penstock/stage/combining.py",
+        find="    if then != now:",
+        replace="    if False:",
+        tests=(f"{OF_COMBINING}::test_what_would_lose_rows_is_not_decided",),
+    ),
+    Mutant(
+        bug=17,
+        name="small-files-of-several-partitions-become-one",
+        file=COMBINING,
+        find='piece.name.rpartition("/")[0]',
+        replace='""',
+        tests=(f"{OF_COMBINING}::test_random_parts_keep_every_row_in_its_place",),
+    ),
     Mutant(
         bug=61,
         name="every-thread-makes-a-client-of-the-store",

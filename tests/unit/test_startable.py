@@ -92,6 +92,17 @@ def test_a_package_that_is_not_installed(capsys: pytest.CaptureFixture[str], mon
     assert "pip install 'duckdb<" in err
 
 
+def test_a_database_that_does_not_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    """One that refuses the login is told the same way: see the sinks' own tests. What an account lacks is left to the start."""
+    Path("incoming").mkdir()
+    lake, nobody = "{type: parquet, accounts: {all: ./lake}}", "{type: postgres, url: 'postgresql://me@127.0.0.1:1/db', table: t}"
+    Path("flights.yaml").write_text(f"{FILE.partition('sinks:')[0]}sinks: {{lake: {lake}, nobody: {nobody}}}\n")
+    code, err = ended(capsys, "run")
+    assert code == 75, err
+    assert "error: 127.0.0.1:1/db does not answer" in err
+    assert not Path("lake").exists()
+
+
 def deliver() -> Pipeline:
     """One batch of a query whose checkpoint is not there."""
     Path("incoming").mkdir()

@@ -1,14 +1,16 @@
 """What keeps a pipeline from starting and can be seen without Spark, whose start takes most of a minute on a small machine."""
 
 import os
-from contextlib import closing
+from contextlib import ExitStack, closing
 from importlib.util import find_spec
+from typing import Protocol, runtime_checkable
 
 from penstock.core.guarantee import too_weak
 from penstock.core.model import Guarantee
 from penstock.errors import DependencyMissing, Refused
 from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of, sinks_of
 from penstock.run.continuation import require_continuation
+from penstock.sink.concurrent import map_concurrently
 from penstock.source.guarantee import source_claims
 from penstock.source.input_path import require_any, require_paths
 from penstock.spec.pipeline import PipelineSettings, without_ledger
@@ -18,6 +20,15 @@ _SPARK_IS_SET_UP = ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT", "SPARK_HOME", "SPARK
 """Environment variables by which Spark can be elsewhere, or have another default file system than this machine's."""
 
 _DEFAULT_FILES = ("spark.hadoop.fs.defaultFS", "spark.hadoop.fs.default.name")
+
+
+@runtime_checkable
+class LogsIn(Protocol):
+    """A sink on a server that says at once whether it lets this user in."""
+
+    def require_login(self) -> None:
+        """Raise what `prepare` would raise: Failed if the server refuses the login, Retryable if none answers."""
+        ...
 
 
 def require_parts(settings: PipelineSettings, plan: DeliveryPlan) -> None:
@@ -53,3 +64,10 @@ def require_continued(settings: PipelineSettings, plan: DeliveryPlan) -> None:
         except Refused:
             if ledger.tail() == tail:
                 raise
+
+
+def require_logins(plan: DeliveryPlan) -> None:
+    """Raise what a start would raise for databases that refuse a login or do not answer. Waits for the slowest of them."""
+    with ExitStack() as opened:
+        sinks = [opened.enter_context(closing(sink)) for sink in sinks_of(plan)]
+        map_concurrently(lambda sink: sink.require_login(), [sink for sink in sinks if isinstance(sink, LogsIn)])

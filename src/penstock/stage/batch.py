@@ -13,6 +13,7 @@ from penstock.core.faults import FaultPoint
 from penstock.core.model import BatchId, Generation, OffsetRange, RowDigest, SinkName, Staged
 from penstock.protocols import ALL_ROWS, Sink, Taken
 from penstock.spark.session_settings import applied
+from penstock.stage.combining import combined
 from penstock.stage.path import DRIVER_PARTITIONS, BatchSize, StagePath, driver_rows_per_partition, settings_for
 from penstock.stage.projection import TOO_MANY_ROWS, Projection, deletes_of, route_of
 from penstock.stage.quarantine import BadRecords, QuarantineMember
@@ -84,7 +85,8 @@ def _stage(
             message = stage_pass.run(fetched, partition=0, task_attempt=0)
             return _staged([decode_message(message)], StagePath.DRIVER)
     with applied(rows.sparkSession, settings_for(rows.schema, previous)):
-        return _staged(_run_tasks(rows, projection, stage_pass), StagePath.DISTRIBUTED)
+        staged = _staged(_run_tasks(rows, projection, stage_pass), StagePath.DISTRIBUTED)
+    return replace(staged, pieces=combined(staged.pieces, stage_pass))
 
 
 def stage_bad_records(

@@ -1,24 +1,21 @@
 """The task side of the Parquet sink: writes an attempt's rows as files, one or more per account and partition directory."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.core.model import AccountName, Attempt, Staged
 from penstock.sink.parquet.account import Allowance, Upload, UploadArea
+from penstock.sink.parquet.combining import Place, groups_of, rows_schema, small_files
 from penstock.sink.parquet.encoding import Encodings, choose_encodings
 from penstock.sink.parquet.field_ids import with_field_ids
 from penstock.sink.parquet.layout import file_name
 from penstock.sink.parquet.part_file import PartFile, notes_for, stored_schema
 from penstock.sink.parquet.splitting import Chunk, Group, Splitter, WriteSettings
 from penstock.sink.valid_text import require_valid
-
-Place: TypeAlias = tuple[AccountName, str]
-"""An account, and the partition directories below its root."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +95,28 @@ class ParquetStager:
     def open(self, attempt: Attempt, schema: "pa.Schema") -> "ParquetStageWriter":
         return ParquetStageWriter(self, attempt, schema)
 
+    def combine(self, pieces: Sequence[Staged], attempt: Attempt) -> Sequence[Staged]:
+        """Write small files that several tasks staged for one place as one file, which travels in the decision as they would.
+
+        `attempt`: the driver's own. Returns the other pieces as they are. Raises StageFailed, Retryable.
+        """
+        places = small_files(pieces)
+        if not places:
+            return pieces
+        small = [piece for own in places.values() for piece in own]
+        size_bytes = sum(piece.totals.size_bytes for piece in small)
+        settings = replace(self.settings, partition_by=(), inline_limit_bytes=size_bytes)  # partition columns are in no file
+        writer = replace(self, settings=settings).open(attempt, rows_schema(small[0]))
+        try:
+            for place, own in places.items():
+                writer.append(groups_of(place, own))
+            written = writer.finish()
+        except BaseException:
+            writer.abandon()
+            raise
+        gone = {piece.name for piece in small}
+        return [*(piece for piece in pieces if piece.name not in gone), *written]
+
     def requests_sent(self) -> Mapping[str, int]:
         return {place: sent for area in self.areas.values() for place, sent in area.requests_sent().items()}
 
@@ -131,6 +150,18 @@ class ParquetStageWriter:
         if self._chunk.rows >= CHUNK_ROWS or self._chunk.size_bytes >= CHUNK_BYTES:
             self._split()
 
+    def append(self, groups: Iterable[Group]) -> None:
+        """Take rows of one place, which are split and hashed already. Raises StageFailed, Retryable."""
+        waiting = list[Group]()
+        rows, size_bytes = 0, 0
+        for group in groups:
+            waiting.append(group)
+            rows, size_bytes = rows + len(group.rows), size_bytes + group.size_bytes
+            if rows >= CHUNK_ROWS or size_bytes >= CHUNK_BYTES:
+                self._take_all(waiting)
+                waiting, rows, size_bytes = [], 0, 0
+        self._take_all(waiting)
+
     def finish(self) -> Sequence[Staged]:
         """Write the buffered rows, and make files and names durable. Return a piece per file. Raises StageFailed, Retryable."""
         if self._chunk.rows:
@@ -153,9 +184,17 @@ class ParquetStageWriter:
 
     def _split(self) -> None:
         chunk = self._chunk.take()
+        self._take(chunk.rows, self._splitter.split(chunk))
+
+    def _take_all(self, groups: Sequence[Group]) -> None:
+        if groups:
+            self._take(pa.concat_tables(group.rows for group in groups), groups)
+
+    def _take(self, rows: "pa.Table", groups: Sequence[Group]) -> None:
+        """Take `rows`, split into `groups`."""
         if self._encodings is None:
-            self._encodings = choose_encodings(chunk.rows.select(self._stored.names), self._settings.encoding)
-        for group in self._splitter.split(chunk):
+            self._encodings = choose_encodings(rows.select(self._stored.names), self._settings.encoding)
+        for group in groups:
             self._buffer.add(group)
         for row_group in self._buffer.due():
             self._write(row_group)

@@ -53,6 +53,11 @@ class SqlserverSink(SqlSink[Connection, TableSchema]):
         super().__init__(**filling)
         self._database = Database(url, application=f"penstock:{self._name}", lock_timeout_s=lock_timeout_s, connect=connect)
 
+    def require_login(self) -> None:
+        """Open a session, and close it. Raises Failed if the server refuses it, Retryable if none answers."""
+        with self._database.reader():
+            pass
+
     def _described(self, rows: str) -> str:
         return (
             f"one transaction on one connection: bulk load into a temporary table, {rows} table {self._target.table} of "

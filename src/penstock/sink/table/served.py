@@ -119,6 +119,11 @@ class ServedSink(SqlSink[C, T]):
         super().__init__(**filling)
         self._database = self._database_type(url, application=f"penstock:{self._name}", lock_timeout_s=lock_timeout_s)
 
+    def require_login(self) -> None:
+        """Open a session, and close it. Raises Failed if the server refuses it, Retryable if none answers."""
+        with self._database.reader():
+            pass
+
     @property
     def home(self) -> str | None:
         return self._database.home

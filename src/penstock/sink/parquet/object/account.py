@@ -42,7 +42,8 @@ class ObjectAccount:
 
     @property
     def staging(self) -> str:
-        return f"uploads to {self.store.url} that are not completed"
+        small = "; small files in the decision, those of all tasks as one" if self.store.dates_requests else ""
+        return f"uploads to {self.store.url} that are not completed{small}"
 
     @property
     def publishing(self) -> str:
