@@ -175,6 +175,20 @@ def _fields(data: bytes) -> dict[str, Any]:
     return dict(json.loads(data))
 
 
+def _damaged_removals(fields: dict[str, Any]) -> list[dict[str, Any]]:
+    sums = {"rows": 1, "files": 1, "size_bytes": 1, "digest": "0000000000000001"}
+    one = {"sink": "lake", "account": "a", "decided": [[1, 2]], "files": ["x"], "totals": sums, "unchecked": sums}
+    identity = {"ledger_id": "5e" * 16, "row_digest": "xxhash64", "removed": {"lake": {"a": sums}}, "removed_at": 3}
+
+    def removing(**changes: Any) -> dict[str, Any]:
+        body = {"kind": "removal_accepted", "removals": [{**one, **changes}], "reason": "old", "operator": "ann"}
+        return {**fields, "version": 6, "body": body, "summary": {**fields["summary"], **identity}}
+
+    decode_entry(json.dumps(removing()).encode())
+    broken = ({"decided": [[1]]}, {"decided": [1, 2]}, {"decided": [[1, "2"]]}, {"files": [None]})
+    return [*(removing(**changes) for changes in broken), {**removing(), "version": 5}]
+
+
 def _damaged() -> list[bytes]:
     good = encode_entry(decided_entry(after=opened_entry()))
     fields = _fields(good)
@@ -188,16 +202,6 @@ def _damaged() -> list[bytes]:
     topic = {"source": "s", "topic": "t", "topic_id": "id", "partitions": {"0": [0, 1, 0, 1]}}
     gap = {"kind": "expired", "source": "s", "topic": "t", "topic_id": "id", "partition": 0, "first": 0, "end": 1}
     decode_entry(json.dumps(reading([topic], [gap])).encode())
-
-    sums = {"rows": 1, "files": 1, "size_bytes": 1, "digest": "0000000000000001"}
-    one = {"sink": "lake", "account": "a", "decided": [[1, 2]], "files": ["x"], "totals": sums, "unchecked": sums}
-    identity = {"ledger_id": "5e" * 16, "row_digest": "xxhash64", "removed": {"lake": {"a": sums}}, "removed_at": 3}
-
-    def removing(**changes: Any) -> dict[str, Any]:
-        body = {"kind": "removal_accepted", "removals": [{**one, **changes}], "reason": "old", "operator": "ann"}
-        return {**fields, "version": 6, "body": body, "summary": {**fields["summary"], **identity}}
-
-    decode_entry(json.dumps(removing()).encode())
 
     def with_piece(**changes: Any) -> dict[str, Any]:
         return {**fields, "body": {"kind": "decided", "decision": {**decided, "staged": [{**piece, **changes}]}}}
@@ -227,11 +231,7 @@ def _damaged() -> list[bytes]:
         {**fields, "body": None},
         {**fields, "body": {**fields["body"], "foreign": 1}},
         {**fields, "body": {"kind": "decided", "decision": {**decided, "staged": {}}}},
-        removing(decided=[[1]]),
-        removing(decided=[1, 2]),
-        removing(decided=[[1, "2"]]),
-        removing(files=[None]),
-        {**removing(), "version": 5},
+        *_damaged_removals(fields),
         with_piece(inline="not base64!"),
         with_piece(inline=7),
         with_piece(ref=[]),

@@ -219,8 +219,8 @@ def acceptance_text(found: "Acceptance") -> RenderableType:
         done = Text(f"Accepted as removed on purpose, at position {at} of the ledger: {files} with {rows}.", "green")
         return Group(listed, *unchecked, done, *withheld, Text(), compared)
     asked = Text(f"Missing, with nothing else wrong there: {files} with {rows}. Nothing was changed.", "yellow")
-    told = Text("If all of it was removed on purpose, record that with --yes --reason TEXT.", "yellow")
-    return Group(compared, Text(), listed, *unchecked, *withheld, asked, told)
+    how = Text("If all of it was removed on purpose, record that with --yes --reason TEXT.", "yellow")
+    return Group(compared, Text(), listed, *unchecked, *withheld, asked, how)
 
 
 def _unchecked(each: "RemovedFiles") -> Text:
