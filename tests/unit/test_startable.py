@@ -52,10 +52,15 @@ def ended(capsys: pytest.CaptureFixture[str], verb: str) -> tuple[object, str]:
 
 
 @pytest.mark.parametrize("verb", ["run", "check", "explain"])
-def test_a_directory_that_is_not_there(capsys: pytest.CaptureFixture[str], verb: str) -> None:
+def test_a_directory_that_is_not_there_or_is_a_file(capsys: pytest.CaptureFixture[str], verb: str) -> None:
     code, err = ended(capsys, verb)
     assert code == 2
     assert f"sources.events.path {Path('incoming').resolve()} does not exist." in err
+    Path("incoming").write_text("1\n")
+    code, err = ended(capsys, verb)
+    assert code == 2
+    assert f"sources.events.path {Path('incoming').resolve()} is a file, expected a directory." in err
+    Path("incoming").unlink()
     Path("incoming").mkdir()
     assert "Spark starts" in ended(capsys, verb)[1]
 

@@ -87,6 +87,15 @@ def spark_planned(batch_id: int, *, committed: int) -> None:
     (checkpoint / "metadata").write_text(json.dumps({"id": "query"}))
 
 
+def test_a_plan_of_spark_that_is_cut_off_is_a_conflict(capsys: pytest.CaptureFixture[str]) -> None:
+    deliver(last_fails=False)
+    Path("state/checkpoint/offsets/1").write_text("v1\n{")
+    found = status(capsys)
+    assert found["health"] == "conflict"
+    assert "offsets/1 line 2 is not JSON" in found["text"]
+    assert found["text"].endswith("A start would be refused.")
+
+
 def ended_process() -> int:
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()

@@ -38,7 +38,7 @@ def doctor(*, file: File, overrides: Overrides = None, end: End = None, as_json:
     """What is staged and not published, which account lacks the newest decision, what a store would delete by itself.
 
     Also which transactions keep readers of Kafka's topics waiting. Only looks, but for `--end`; Spark is not started. Exit code 1
-    if a decision is outstanding, an account is lost, another ledger's or cannot be looked at or written, or a transaction hangs.
+    if a decision is outstanding, an account is lost, another ledger's or cannot be looked at or written, a transaction hangs, or a start would refuse the checkpoint.
     A running driver publishes what it decided in the next moment: look again before you do anything.
     """
     opened = pipeline(file, overrides)
@@ -113,6 +113,8 @@ def _advice(found: "Diagnosis", *, pending: bool) -> Iterator[Text]:
         yield Text(f"{sentence}. Put the newest ledger in its place; a start with this one is refused.", "red")
     if any(one.dead.pieces for one in found.accounts):
         yield Text("What is dead can never be published: the next start collects it, or `penstock sweep --yes`.")
+    if found.refused is not None:
+        yield Text(f"A start would be refused: {found.refused}", "red")
     for name in dict.fromkeys(one.name for one in found.transactions if one.hangs):
         sentence = f"Transaction {name} hangs: readers of committed records wait there for ever"
         own = "The next start ends one of this pipeline, with its own outcome"
