@@ -22,7 +22,7 @@ from penstock.run.assembly import assemble
 from penstock.run.failure import error_from_query, is_spark_gone
 from penstock.run.pipeline import Pipeline
 from penstock.run.runtime import coordinator_of, opened_by_this_process
-from penstock.run.session import require_master
+from penstock.run.session import require_master, why_java_ended
 
 FILE = """\
 pipeline: flights
@@ -198,3 +198,19 @@ def test_a_thread_of_spark_without_stack_is_told_with_the_setting_that_helps(tmp
     text = "[STREAM_FAILED] java.lang.StackOverflowError\n\tat java.base/java.util.regex.Pattern$GroupTail.match(Unknown Source)"
     error = error_from_query(text, checkpoint=SparkCheckpoint(tmp_path))
     assert "-Xss16m" in error.remedy
+
+
+@pytest.mark.parametrize(
+    ("log", "told"),
+    [
+        (
+            "26/11/29 WARN Utils: x\nException in thread \"main\" org.apache.spark.SparkException: Master must either be yarn or "
+            "start with spark, k8s, or local\n\tat org.apache\n",
+            "Master must either be yarn or start with spark, k8s, or local.",
+        ),
+        ("Invalid maximum heap size: -Xmx1xyz\nError: Could not create the Java Virtual Machine.\n", "Invalid maximum heap size: -Xmx1xyz."),
+        ("26/11/29 WARN Utils: x\n", None),
+    ],
+)
+def test_what_ended_java_before_spark_started_is_told_from_its_log(log: str, told: str | None) -> None:
+    assert why_java_ended(log) == told

@@ -82,7 +82,7 @@ def text_of(found: "Status", *, now_ms: int | None = None) -> RenderableType:
     if rows:
         parts += [Text(), Fitting(("sink", "account", "decided", "files", "size", "position", ""), rows, ("size", "files"))]
     for place in found.places:
-        if place.trouble is not None:
+        if place.trouble is not None and not found.text.startswith(place.trouble):
             name = " ".join(filter(None, (place.sink, place.account)))
             parts.append(Text(f"{name}: {place.trouble}", _PLACE_STYLES.get(place.state, "")))
     if found.lag:
