@@ -146,7 +146,7 @@ def test_an_outstanding_decision_wants_a_hand(capsys: pytest.CaptureFixture[str]
     assert (found["entries"], found["generation"], found["position"], found["batch_id"]) == (3, 1, 3, 1)
     assert (account["state"], account["mark"], account["batch_id"]) == ("outstanding", 2, 0)
     assert heaps(account) == [(1, 1), (1, 2), (2, 1)]
-    assert "`penstock recover` publishes it" in said(capsys, code=1)
+    assert "`penstock recover flights.yaml` publishes it" in " ".join(said(capsys, code=1).split())
     assert sorted(Path().rglob("*.staged")) == staged
     assert len(Pipeline.from_file("flights.yaml").sweep(yes=False)) == account["dead"]["pieces"]
     Pipeline.from_file("flights.yaml").recover()
@@ -196,7 +196,7 @@ def test_a_checkpoint_that_a_start_would_refuse_wants_a_hand(capsys: pytest.Capt
     shutil.rmtree("state/checkpoint")
     told = " ".join(said(capsys, code=1).split())
     assert "A start would be refused: The ledger continues query query with batch 2, but the checkpoint" in told
-    assert "read what `penstock adopt` says" in told
+    assert "read what `penstock adopt flights.yaml` says" in told
 
 
 def test_spool_files_of_a_database_are_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -200,15 +200,17 @@ def test_a_thread_of_spark_without_stack_is_told_with_the_setting_that_helps(tmp
     assert "-Xss16m" in error.remedy
 
 
+THROWN = "org.apache.spark.SparkException: Master must either be yarn or start with spark, k8s, or local"
+
+
 @pytest.mark.parametrize(
     ("log", "told"),
     [
         (
-            "26/11/29 WARN Utils: x\nException in thread \"main\" org.apache.spark.SparkException: Master must either be yarn or "
-            "start with spark, k8s, or local\n\tat org.apache\n",
+            f'26/11/29 WARN Utils: x\nException in thread "main" {THROWN}\n\tat org.apache\n',
             "Master must either be yarn or start with spark, k8s, or local.",
         ),
-        ("Invalid maximum heap size: -Xmx1xyz\nError: Could not create the Java Virtual Machine.\n", "Invalid maximum heap size: -Xmx1xyz."),
+        ("Invalid maximum heap size: -Xmx1xyz\nError: no machine.\n", "Invalid maximum heap size: -Xmx1xyz."),
         ("26/11/29 WARN Utils: x\n", None),
     ],
 )

@@ -160,7 +160,7 @@ def test_a_batch_that_no_driver_publishes_any_more_wants_a_hand(
     assert status(capsys)["health"] == "replay"
     text = " ".join(said(capsys).split())
     assert "driver none runs: process" in text
-    assert "NO: batch 1 is not in lake only yet; `penstock recover` publishes it, or the next start" in text
+    assert "NO: batch 1 is not in lake only yet; `penstock recover flights.yaml` publishes it, or the next start" in text
     Pipeline.from_file("flights.yaml").recover()
     assert "published everything" in " ".join(said(capsys).split())
 

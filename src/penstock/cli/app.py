@@ -25,7 +25,7 @@ from penstock.cli import (
     status,
     verify,
 )
-from penstock.cli.output import show_error, traceback_of
+from penstock.cli.output import name_file, show_error, traceback_of
 from penstock.errors import PenstockError, Usage
 from penstock.support.printable import printable
 from penstock.support.secret import scrub
@@ -112,7 +112,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     debug = values or "--debug" in options
     rest = [word for word in options if word not in {"--debug", "--show-values"}] + words[len(options) :]
     detail = _Detail(tracebacks=debug, values=values)
-    sys.exit(_run(["--debug", *rest] if debug and rest else rest or ["--help"], detail=detail, as_json=as_json))
+    code = _run(["--debug", *rest] if debug and rest else rest or ["--help"], detail=detail, as_json=as_json)
+    name_file(None)
+    sys.exit(code)
 
 
 class _Detail(NamedTuple):

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from penstock.cli import formatting
 from penstock.cli.opening import Json
-from penstock.cli.output import show
+from penstock.cli.output import name_file, show, with_file
 from penstock.cli.table import facts, table
 from penstock.cli.verify import DIFFERENCE
 from penstock.errors import Usage
@@ -63,6 +63,7 @@ def _inspected(path: str, given: Sequence[str] | None) -> "Inspection":
         raise Usage("`--option` should be KEY=VALUE, found a text without KEY or =.", remedy="Write --option region=eu-west-1.")
     options = {key: value for key, _, value in pairs}
     if path.endswith(_PIPELINE_FILES):
+        name_file(path)
         place = load(path).checkpoint
         return inspect_checkpoint(place.url, options={**place.options, **options})
     if "://" in path:
@@ -94,7 +95,7 @@ def _inspection(found: "Inspection") -> RenderableType:
     parts.append(Text() if found.anomalies else Text("\nNo anomalies.", "green"))
     for odd in found.anomalies:
         head = (f"{odd.severity.value}  ", _STYLES[odd.severity.value])
-        parts.append(Text.assemble(head, (odd.place, "bold"), f"  {odd.message} {odd.remedy}"))
+        parts.append(Text.assemble(head, (odd.place, "bold"), f"  {odd.message} {with_file(odd.remedy)}"))
     return Group(*parts)
 
 
@@ -125,5 +126,5 @@ def _explanation(found: "Explanation") -> RenderableType:
     for title, lines in sections:
         if lines:
             parts.append(Text(f"\n{title}", "bold red" if title == "Problems" else "dim"))
-            parts.extend(Text(f"- {line}") for line in lines)
+            parts.extend(Text(f"- {with_file(line)}") for line in lines)
     return Group(*parts)

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from penstock.cli import formatting
 from penstock.cli.opening import File, Json, Overrides, pipeline
-from penstock.cli.output import console, json_line, show
+from penstock.cli.output import console, json_line, show, with_file
 from penstock.cli.table import Fitting, facts
 
 if TYPE_CHECKING:
@@ -132,11 +132,11 @@ def _published(found: "Status") -> Text | None:
         return Text("everything", "green")
     if found.lacking is None:
         tells = "the driver publishes it" if found.is_running else "`penstock doctor` shows the state of that one"
-        return Text(f"everything before batch {found.unsettled}; {tells}")
+        return Text(with_file(f"everything before batch {found.unsettled}; {tells}"))
     missing = f"batch {found.unsettled} is not in {', '.join(found.lacking)} yet"
     if found.is_running:
         return Text(f"{missing}; the driver publishes it", "yellow")
-    return Text(f"NO: {missing}; `penstock recover` publishes it, or the next start", "bold red")
+    return Text(with_file(f"NO: {missing}; `penstock recover` publishes it, or the next start"), "bold red")
 
 
 def _waiting(found: "Status", *, now_ms: int) -> str | None:
@@ -164,7 +164,7 @@ def _last_error(found: "Status", *, now_ms: int) -> Text:
         return Text("none noted")
     is_over = found.last_written_at_ms is not None and found.last_written_at_ms > error.at_ms
     when = f"{formatting.ago(error.at_ms, now_ms=now_ms)}{', before the newest entry of the ledger' if is_over else ''}"
-    return Text(f"{when}: {error.message} {error.remedy}", "dim" if is_over else "red")
+    return Text(with_file(f"{when}: {error.message} {error.remedy}"), "dim" if is_over else "red")
 
 
 def _accounts(found: "Status") -> "Iterator[tuple[object, ...]]":
