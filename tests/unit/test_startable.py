@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JNetworkError
+from tests.unit.parquet_target import SCHEMA, rows, stage
 
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.cli.app import main
@@ -23,6 +24,7 @@ from penstock.run.failure import error_from_query, is_spark_gone
 from penstock.run.pipeline import Pipeline
 from penstock.run.runtime import coordinator_of, opened_by_this_process
 from penstock.run.session import require_master, why_java_ended
+from penstock.sink.parquet import ParquetSink
 
 FILE = """\
 pipeline: flights
@@ -122,6 +124,33 @@ def test_a_checkpoint_that_is_not_there_any_more(capsys: pytest.CaptureFixture[s
         (checkpoint / folder / "0").write_text("v1\n{}\n-")
     (checkpoint / "metadata").write_text(json.dumps({"id": "query"}))
     assert "Spark starts" in ended(capsys, "run")[1]
+
+
+def test_a_sink_that_left_before_its_rows_were_noted_as_published(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("incoming").mkdir()
+    lake = FILE.partition("sinks:")[0] + "sinks: {NAME: {type: parquet, accounts: {only: ./lake}}}\n"
+    Path("flights.yaml").write_text(lake.replace("NAME", "lake"))
+    offsets = (OffsetRange(source=SourceName("events"), start=None, end="1"),)
+    with closing(assemble(Pipeline.from_file("flights.yaml").plan)) as runtime:
+        (sink,) = runtime.sinks
+        assert isinstance(sink, ParquetSink)
+        coordinator = coordinator_of(runtime)
+        sink.prepare(pipeline=runtime.pipeline, schema=SCHEMA)
+        coordinator.open(opened_by_this_process(runtime))
+        staged = StagedBatch(pieces=stage(sink, rows(0), batch_id=0), rows_in=1, schema=SCHEMA)
+        coordinator.deliver(Batch(query_id=QueryId("query"), batch_id=BatchId(0), offsets=offsets), lambda _: staged)
+    for folder in ("offsets", "commits"):
+        Path("state/checkpoint", folder).mkdir(parents=True)
+        Path("state/checkpoint", folder, "0").write_text("v1\n{}\n-")
+    Path("state/checkpoint/metadata").write_text(json.dumps({"id": "query"}))
+    Path("flights.yaml").write_text(lake.replace("NAME", "other"))
+    code, err = ended(capsys, "run")
+    assert code == 3
+    assert "Batch 0 holds rows for sink 'lake', which the pipeline file no longer has." in err
+    Path("flights.yaml").write_text(lake.replace("NAME", "lake"))
+    Pipeline.from_file("flights.yaml").recover()
+    Path("flights.yaml").write_text(lake.replace("NAME", "other").replace("./lake", "./other"))
+    assert "Spark starts" in ended(capsys, "run")[1], "the remedy helps"
 
 
 def test_a_checkpoint_and_a_ledger_that_a_running_driver_moves_are_left_to_the_start(monkeypatch: pytest.MonkeyPatch) -> None:

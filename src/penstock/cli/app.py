@@ -153,7 +153,7 @@ def _ended(error: PenstockError, *, detail: _Detail, as_json: bool) -> int:
 def _usage(error: BaseException) -> PenstockError:
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "penstock"
-    message = str(getattr(error, "format_message", error.__str__)())
+    message = str(getattr(error, "format_message", error.__str__)()).replace(": Value error, ", ": ")
     return Usage(message[:1].upper() + message[1:], remedy=f"See `{command} --help`.")
 
 

@@ -30,6 +30,8 @@ Options = Annotated[
     typer.Option("--option", metavar="KEY=VALUE", help="An option of the store that the URL is in; may be repeated."),
 ]
 _PIPELINE_FILES = (".yaml", ".yml")
+_OF_CHECKPOINTS = frozenset({"metadata", "offsets", "commits", "sources", "state"})
+_NAME_ONE = "Name a checkpoint directory or a pipeline file."
 _STYLES = {"stops": "bold red", "loses": "bold yellow", "harmless": "dim"}
 
 
@@ -70,7 +72,10 @@ def _inspected(path: str, given: Sequence[str] | None) -> "Inspection":
         place = Checkpoint(url=path, options=options)
         return inspect_checkpoint(place.url, options=place.options)
     if not Path(path).is_dir():
-        raise Usage(f"There is no directory {path}.", remedy="Name a checkpoint directory or a pipeline file.")
+        raise Usage(f"There is no directory {path}.", remedy=_NAME_ONE)
+    names = {entry.name for entry in Path(path).iterdir() if not entry.name.startswith(".")}
+    if names and not names & _OF_CHECKPOINTS:
+        raise Usage(f"{path} is no checkpoint: it has none of {', '.join(sorted(_OF_CHECKPOINTS))}.", remedy=_NAME_ONE)
     return inspect_checkpoint(path)
 
 
@@ -101,7 +106,7 @@ def _inspection(found: "Inspection") -> RenderableType:
 
 def _facts(found: "Inspection") -> list[tuple[str, object]]:
     def extent(ids: tuple[int, int] | None, version: int | None) -> str | None:
-        return None if ids is None else f"{ids[0]} to {ids[1]} (format v{version})"
+        return None if ids is None else f"{ids[0]} to {ids[1]} (format {'unknown' if version is None else f'v{version}'})"
 
     return [
         ("query id", found.query_id or "missing"),

@@ -91,7 +91,6 @@ def text_of(found: "Status", *, now_ms: int | None = None) -> RenderableType:
     if found.journals:
         of_journals = ("source", "journal", "events behind", "oldest", "lost")
         parts += [Text(), Fitting(of_journals, [_journal_lag(lag) for lag in found.journals], ())]
-    parts += [Text(f"not known how far behind: {why}", "yellow") for why in found.lag_unknown]
     return Group(*parts, Text(), facts(_notes(found, now_ms=now_ms)))
 
 
@@ -147,7 +146,7 @@ def _waiting(found: "Status", *, now_ms: int) -> str | None:
     parts = [f"{source}: {formatting.counted(number, 'record')}" for source, number in records.items()]
     parts += [f"{lag.source}: {formatting.counted(lag.records, 'event')} of {lag.journal}" for lag in found.journals]
     parts += [_waiting_files(each, now_ms=now_ms) for each in found.waiting]
-    return "; ".join([*parts, *found.waiting_unknown]) or None
+    return "; ".join([*parts, *found.waiting_unknown, *(f"not known: {why}" for why in found.lag_unknown)]) or None
 
 
 def _waiting_files(each: "WaitingFiles", *, now_ms: int) -> str:
