@@ -23,8 +23,9 @@ from penstock.run.assembly import assemble
 from penstock.run.failure import error_from_query, is_spark_gone
 from penstock.run.pipeline import Pipeline
 from penstock.run.runtime import coordinator_of, opened_by_this_process
-from penstock.run.session import require_master, why_java_ended
+from penstock.run.session import require_master, session_of, why_java_ended
 from penstock.sink.parquet import ParquetSink
+from penstock.source.kafka.connector import ConnectorMissing
 
 FILE = """\
 pipeline: flights
@@ -245,3 +246,21 @@ THROWN = "org.apache.spark.SparkException: Master must either be yarn or start w
 )
 def test_what_ended_java_before_spark_started_is_told_from_its_log(log: str, told: str | None) -> None:
     assert why_java_ended(log) == told
+
+
+@pytest.mark.parametrize("verb", ["run", "check"])
+def test_a_reader_without_its_client_is_told_before_spark_starts_for_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    def missing(**_: object) -> dict[str, str]:
+        raise ConnectorMissing("No connector is here.", remedy="None.")
+
+    monkeypatch.setattr(Pipeline, "session", lambda pipeline: session_of(pipeline.settings))
+    monkeypatch.setattr("penstock.run.session.connector_settings", missing)
+    monkeypatch.setattr("penstock.run.session._started", lambda *_, **__: pytest.fail("Spark starts"))
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    events = "{events: {format: kafka, options: {kafka.bootstrap.servers: 'localhost:1', subscribe: orders}}}"
+    Path("flights.yaml").write_text(FILE.replace("{events: {format: csv, path: ./incoming, schema: id INT}}", events))
+    code, err = ended(capsys, verb)
+    assert code == 1
+    assert "Penstock's own reader of Kafka needs the package confluent-kafka, which is not installed" in err

@@ -22,6 +22,7 @@ from penstock.run.java import use_java
 from penstock.run.jvm import QuerySecrets, redactions, secrets_of, start_jvm
 from penstock.source.kafka.connector import PACKAGES, ConnectorMissing, connector_settings, not_found
 from penstock.source.kafka.options import is_kafka
+from penstock.source.kafka.reader.settings import require_client
 from penstock.spark.error import read_spark_failure
 from penstock.spec.pipeline import PipelineSettings
 from penstock.support.filesystem_errors import problem_of
@@ -69,6 +70,7 @@ def session_of(settings: PipelineSettings) -> SparkSession:
     except ConnectorMissing as missing:
         if "spark" in readers:
             raise
+        require_client()
         _log.warning("%s Kafka is read by Penstock's own reader.", missing.message)
         return start({**named, **plain})
 
