@@ -94,7 +94,7 @@ def test_there_is_no_such_directory(checkpoint: Path, capsys: pytest.CaptureFixt
 def test_another_directory_is_no_checkpoint(checkpoint: Path, capsys: pytest.CaptureFixture[str], verb: str) -> None:
     code, _, err = ran(capsys, "checkpoint", verb, str(checkpoint.parent))
     assert code == 2
-    assert "state is no checkpoint: it has none of commits, metadata, offsets, sources, state." in err
+    assert "state is no checkpoint: it has none of commits, metadata, offsets, sources." in err
     (checkpoint.parent.parent / "new").mkdir()
     assert ran(capsys, "checkpoint", verb, "new")[0] == 0, "one that Spark fills at its first start"
 

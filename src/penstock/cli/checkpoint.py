@@ -30,7 +30,7 @@ Options = Annotated[
     typer.Option("--option", metavar="KEY=VALUE", help="An option of the store that the URL is in; may be repeated."),
 ]
 _PIPELINE_FILES = (".yaml", ".yml")
-_OF_CHECKPOINTS = frozenset({"metadata", "offsets", "commits", "sources", "state"})
+_OF_CHECKPOINTS = frozenset({"metadata", "offsets", "commits", "sources"})
 _NAME_ONE = "Name a checkpoint directory or a pipeline file."
 _STYLES = {"stops": "bold red", "loses": "bold yellow", "harmless": "dim"}
 

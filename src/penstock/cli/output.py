@@ -23,10 +23,10 @@ Value = TypeVar("Value")
 _WIDTH_ELSEWHERE = 120
 
 
-_of_a_file = (
+_VERBS = (
     "run|check|explain|status|watch|files|history|offsets|verify|doctor|recover|adopt|sweep|checkpoint inspect|checkpoint explain"
 )
-_COMMAND = re.compile(rf"`penstock ({_of_a_file})(?: FILE)?((?: --(?!help)[^`]*)?)`")
+_COMMAND = re.compile(rf"`penstock ({_VERBS})(?: FILE)?((?: --(?!help)[^`]*)?)`")
 _named: list[str] = []
 
 
