@@ -56,7 +56,7 @@ def test_what_was_decided_is_shown_and_nothing_is_changed_by_looking(world: Worl
     missing = act(world, "offsets", "--batch", "7", code=1)
     assert missing.err.splitlines() == [
         "error: The ledger of 'crash' holds no decision of batch 7.",
-        "`penstock history` lists what it holds.",
+        f"`penstock history {world.file}` lists what it holds.",
     ]
     verified = act(world, "verify", "--json").last
     assert (verified["ok"], verified["unsettled"]) == (True, 1)

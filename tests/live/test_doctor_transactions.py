@@ -82,6 +82,6 @@ def test_one_that_hangs_needs_a_hand(capsys: pytest.CaptureFixture[str], topic: 
         assert found["transactional_id"] is None
         assert code_of() == 1
         name = f"{topic}/0/{known.producer_id}"
-        assert f"`penstock doctor FILE --end {name}` aborts it" in " ".join(capsys.readouterr().out.split())
+        assert f"`penstock doctor orders.yaml --end {name}` aborts it" in " ".join(capsys.readouterr().out.split())
         assert doctor(capsys, "--end", name)["transactions"] == []
         producer.abort_transaction(60)

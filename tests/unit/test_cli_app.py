@@ -59,7 +59,7 @@ def test_an_option_out_of_range(ran: Ran) -> None:
 def test_help_fills_its_lines(ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERMINAL_WIDTH", "80")
     _, out, _ = ran("doctor", "--help")
-    assert "an account is lost, another ledger's or cannot be looked at or written, or a" in out
+    assert "an account is lost, another ledger's or cannot be looked at or written, a" in out
 
 
 def test_help_and_version(ran: Ran) -> None:

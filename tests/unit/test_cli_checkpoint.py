@@ -90,6 +90,20 @@ def test_there_is_no_such_directory(checkpoint: Path, capsys: pytest.CaptureFixt
     )
 
 
+@pytest.mark.parametrize("verb", ["inspect", "explain"])
+def test_another_directory_is_no_checkpoint(checkpoint: Path, capsys: pytest.CaptureFixture[str], verb: str) -> None:
+    code, _, err = ran(capsys, "checkpoint", verb, str(checkpoint.parent))
+    assert code == 2
+    assert "state is no checkpoint: it has none of commits, metadata, offsets, sources." in err
+    (checkpoint.parent.parent / "new").mkdir()
+    assert ran(capsys, "checkpoint", verb, "new")[0] == 0, "one that Spark fills at its first start"
+
+
+def test_the_format_of_a_plan_that_cannot_be_read_is_unknown(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (checkpoint / "offsets" / "2").write_text("v1\n{")
+    assert "planned batches    0 to 2 (format unknown)" in ran(capsys, "checkpoint", "inspect", str(checkpoint))[1]
+
+
 def test_options_of_a_store_are_key_and_value(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words in (
         ["s3://b/x", "--option", "region"],

@@ -41,6 +41,15 @@ def test_the_pipeline_file_of_a_template_is_valid(tmp_path: Path, template: Temp
     assert all(account.directory.is_relative_to(tmp_path / "my shop" / "lake") for account in lake.accounts.values())
 
 
+def test_what_comes_next_with_kafka_begins_with_a_broker_and_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["init", str(tmp_path / "shop"), "--template", "kafka"])
+    steps = [line.split()[:2] for line in capsys.readouterr().out.partition("Next:\n")[2].splitlines()]
+    assert steps == [["cd", str(tmp_path / "shop")], ["make", "kafka"], ["make", "data"], ["make", "run"], ["make", "verify"]]
+    targets = (tmp_path / "shop" / "Makefile").read_text()
+    assert all(f"\n{target}:" in targets for verb, target in steps if verb == "make")
+
+
 def test_the_pipeline_file_from_kafka_is_valid(tmp_path: Path) -> None:
     make_project(tmp_path / "shop", Template.KAFKA)
     settings = load(tmp_path / "shop" / "pipeline.yaml")

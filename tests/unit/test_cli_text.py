@@ -14,7 +14,7 @@ from penstock.cli.check import _costs as costs_text
 from penstock.cli.check import _explanation as explain_text
 from penstock.cli.check import _report as check_text
 from penstock.cli.operate import _adoption_text, _recovery_text, _swept_text
-from penstock.cli.output import plain
+from penstock.cli.output import name_file, plain, with_file
 from penstock.cli.run import JsonLines, Terminal, batch_line, summary_text
 from penstock.cli.table import Fitting
 from penstock.commit.outcome import Recovered
@@ -344,3 +344,24 @@ def test_what_has_no_json_form_is_refused() -> None:
 )
 def test_numbers_for_people(said: str, expected: str) -> None:
     assert said == expected
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "shown"),
+    [
+        ("flights.yaml", "run `penstock recover`, then start", "run `penstock recover flights.yaml`, then start"),
+        ("flights.yaml", "`penstock sweep --yes`", "`penstock sweep flights.yaml --yes`"),
+        ("flights.yaml", "`penstock doctor FILE --end x`", "`penstock doctor flights.yaml --end x`"),
+        ("my flights.yaml", "(`penstock checkpoint inspect`)", "(`penstock checkpoint inspect 'my flights.yaml'`)"),
+        ("flights.yaml", "See `penstock history --help`.", "See `penstock history --help`."),
+        ("flights.yaml", "`penstock init`", "`penstock init`"),
+        ("flights.yaml", "`penstock verify other.yaml`", "`penstock verify other.yaml`"),
+        (None, "`penstock recover`", "`penstock recover`"),
+    ],
+)
+def test_a_command_in_a_message_has_the_file_that_was_given(file: str | None, text: str, shown: str) -> None:
+    name_file(file)
+    try:
+        assert with_file(text) == shown
+    finally:
+        name_file(None)

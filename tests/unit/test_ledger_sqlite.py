@@ -155,6 +155,17 @@ def test_a_file_that_is_no_database_is_refused(path: Path, ledger: SqliteLedger)
         ledger.append(opened_entry())
 
 
+def test_an_entry_of_damaged_bytes_is_refused_and_not_shown(path: Path, ledger: SqliteLedger) -> None:
+    ledger.append(next(iter(chain())))
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("UPDATE penstock_ledger SET entry = CAST(CAST(entry AS BLOB) || x'ff' AS TEXT)")
+        other.commit()
+    with pytest.raises(LedgerMismatch, match="an entry is damaged: it is no UTF-8") as refused:
+        ledger.tail()
+    assert "generation" not in refused.value.message
+    assert refused.value.remedy == "Restore the file from a backup."
+
+
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(Failed, match="could not be created"):

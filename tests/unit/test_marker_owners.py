@@ -117,7 +117,7 @@ def test_a_home_that_did_not_fill_the_sinks_says_so(
     assert [one[:3] for one in states(plan)] == expected
     found = status_of(plan)
     assert found.health == "conflict"
-    assert found.text.startswith("Account '' of sink 'db' shows ")
+    assert found.text.startswith("Sink 'db' shows ")
     assert found.text.endswith("another ledger, or an older copy, is in its place. A start would be refused.")
     with pytest.raises(LedgerMismatch):
         recover(plan)
@@ -160,7 +160,7 @@ def test_an_emptied_database_and_a_place_that_is_not_mounted_are_lost(plan_at: C
     found = status_of(plan)
     assert [(one.sink, one.state) for one in found.places] == [("db", "lost"), ("lake", "own")]
     assert found.health == "conflict"
-    said = "Account '' of sink 'db' shows no trace of the 2 rows that were published there: it was removed, or something else"
+    said = "Sink 'db' shows no trace of the 2 rows that were published there: it was removed, or something else"
     assert found.text.startswith(said)
     for act in (recover, lambda plan: deliver(plan, batches=4)):
         with pytest.raises(Refused, match="shows no trace of the 2 rows") as told:

@@ -69,6 +69,15 @@ def run(*, last_fails: bool, leaves: int = 0) -> None:
             except PublishFailed:
                 assert last_fails
         stage(sink, rows(3), batch_id=2)
+    spark_planned(1)
+
+
+def spark_planned(batch_id: int) -> None:
+    """Write what Spark's checkpoint has then, as far as `doctor` reads it."""
+    for folder in ("offsets", "commits"):
+        Path("state/checkpoint", folder).mkdir(parents=True, exist_ok=True)
+        Path("state/checkpoint", folder, str(batch_id)).write_text("v1\n{}\n-")
+    Path("state/checkpoint/metadata").write_text(json.dumps({"id": "query"}))
 
 
 def doctor(capsys: pytest.CaptureFixture[str], *, code: int) -> dict[str, Any]:
@@ -137,7 +146,7 @@ def test_an_outstanding_decision_wants_a_hand(capsys: pytest.CaptureFixture[str]
     assert (found["entries"], found["generation"], found["position"], found["batch_id"]) == (3, 1, 3, 1)
     assert (account["state"], account["mark"], account["batch_id"]) == ("outstanding", 2, 0)
     assert heaps(account) == [(1, 1), (1, 2), (2, 1)]
-    assert "`penstock recover` publishes it" in said(capsys, code=1)
+    assert "`penstock recover flights.yaml` publishes it" in " ".join(said(capsys, code=1).split())
     assert sorted(Path().rglob("*.staged")) == staged
     assert len(Pipeline.from_file("flights.yaml").sweep(yes=False)) == account["dead"]["pieces"]
     Pipeline.from_file("flights.yaml").recover()
@@ -174,6 +183,20 @@ def test_an_account_that_is_not_mounted_any_more_is_no_published_one(capsys: pyt
     assert doctor(capsys, code=1)["accounts"][0]["state"] == "lost"
     told = " ".join(said(capsys, code=1).split())
     assert "What was published in lake only is not there, or an older copy is: mount that place" in told
+
+
+def test_a_checkpoint_that_a_start_would_refuse_wants_a_hand(capsys: pytest.CaptureFixture[str]) -> None:
+    run(last_fails=False)
+    assert doctor(capsys, code=0)["refused"] is None
+    Path("state/checkpoint/offsets/1").write_text("v1\n{")
+    told = " ".join(said(capsys, code=1).split())
+    assert "A start would be refused: In the checkpoint" in told
+    assert "offsets/1 line 2 is not JSON (cut off?)." in told
+    assert "Nothing is pending" not in told
+    shutil.rmtree("state/checkpoint")
+    told = " ".join(said(capsys, code=1).split())
+    assert "A start would be refused: The ledger continues query query with batch 2, but the checkpoint" in told
+    assert "read what `penstock adopt flights.yaml` says" in told
 
 
 def test_spool_files_of_a_database_are_told(capsys: pytest.CaptureFixture[str]) -> None:

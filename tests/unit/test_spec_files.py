@@ -10,7 +10,7 @@ from penstock.spec.source import Source
     ("kind", "options"),
     [
         ("csv", {"header": True, "MAXFILESPERTRIGGER": 2, "mode": "failfast", "nullValue": "", "fs.s3a.endpoint": "http://here"}),
-        ("JSON", {"multiLine": True, "maxBytesPerTrigger": "1000", "cleanSource": "archive", "sourceArchiveDir": "/done"}),
+        ("JSON", {"multiLine": "TRUE", "maxBytesPerTrigger": "1000", "cleanSource": "archive", "sourceArchiveDir": "/done"}),
         ("xml", {"rowTag": "flight", "rowValidationXSDPath": "flight.xsd", "columnNameOfCorruptRecord": "bad"}),
         ("parquet", {"mergeSchema": True, "pathGlobFilter": "*.parquet", "parquet.crypto.factory.class": "x"}),
         ("avro", {"avroSchema": "{}", "mode": "PERMISSIVE"}),
@@ -41,6 +41,7 @@ def test_what_spark_knows_is_taken(kind: str, options: dict[str, object]) -> Non
         ),
         ("csv", "maxFilesPerTrigger", 0, "maxFilesPerTrigger should be a whole number above 0, found the text '0'."),
         ("csv", "maxBytesPerTrigger", "1MB", "For example maxBytesPerTrigger: 100."),
+        ("csv", "header", "yes", "header should be true or false, found the text 'yes'. For example header: true."),
         ("csv", "modifiedAfter", "2026-01-01", "modifiedAfter is for queries that are no streams. Take it out."),
     ],
 )
@@ -48,3 +49,9 @@ def test_what_it_does_not_know_is_refused_with_the_nearest(kind: str, option: st
     with pytest.raises(Usage) as raised:
         Source(format=kind, path="/in", options={option: value})
     assert told in str(raised.value)
+
+
+def test_where_there_are_many_keys_only_the_nearest_is_named() -> None:
+    with pytest.raises(Usage) as raised:
+        Source(format="csv", path="/in", options={"maxFilesPerTriger": 1})
+    assert raised.value.remedy == "Did you mean maxFilesPerTrigger?"

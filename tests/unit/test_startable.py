@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JNetworkError
+from tests.unit.parquet_target import SCHEMA, rows, stage
 
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.cli.app import main
@@ -22,7 +23,9 @@ from penstock.run.assembly import assemble
 from penstock.run.failure import error_from_query, is_spark_gone
 from penstock.run.pipeline import Pipeline
 from penstock.run.runtime import coordinator_of, opened_by_this_process
-from penstock.run.session import require_master
+from penstock.run.session import require_master, session_of, why_java_ended
+from penstock.sink.parquet import ParquetSink
+from penstock.source.kafka.connector import ConnectorMissing
 
 FILE = """\
 pipeline: flights
@@ -52,10 +55,15 @@ def ended(capsys: pytest.CaptureFixture[str], verb: str) -> tuple[object, str]:
 
 
 @pytest.mark.parametrize("verb", ["run", "check", "explain"])
-def test_a_directory_that_is_not_there(capsys: pytest.CaptureFixture[str], verb: str) -> None:
+def test_a_directory_that_is_not_there_or_is_a_file(capsys: pytest.CaptureFixture[str], verb: str) -> None:
     code, err = ended(capsys, verb)
     assert code == 2
     assert f"sources.events.path {Path('incoming').resolve()} does not exist." in err
+    Path("incoming").write_text("1\n")
+    code, err = ended(capsys, verb)
+    assert code == 2
+    assert f"sources.events.path {Path('incoming').resolve()} is a file, expected a directory." in err
+    Path("incoming").unlink()
     Path("incoming").mkdir()
     assert "Spark starts" in ended(capsys, verb)[1]
 
@@ -128,6 +136,33 @@ def test_a_checkpoint_that_is_not_there_any_more(capsys: pytest.CaptureFixture[s
         (checkpoint / folder / "0").write_text("v1\n{}\n-")
     (checkpoint / "metadata").write_text(json.dumps({"id": "query"}))
     assert "Spark starts" in ended(capsys, "run")[1]
+
+
+def test_a_sink_that_left_before_its_rows_were_noted_as_published(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("incoming").mkdir()
+    lake = FILE.partition("sinks:")[0] + "sinks: {NAME: {type: parquet, accounts: {only: ./lake}}}\n"
+    Path("flights.yaml").write_text(lake.replace("NAME", "lake"))
+    offsets = (OffsetRange(source=SourceName("events"), start=None, end="1"),)
+    with closing(assemble(Pipeline.from_file("flights.yaml").plan)) as runtime:
+        (sink,) = runtime.sinks
+        assert isinstance(sink, ParquetSink)
+        coordinator = coordinator_of(runtime)
+        sink.prepare(pipeline=runtime.pipeline, schema=SCHEMA)
+        coordinator.open(opened_by_this_process(runtime))
+        staged = StagedBatch(pieces=stage(sink, rows(0), batch_id=0), rows_in=1, schema=SCHEMA)
+        coordinator.deliver(Batch(query_id=QueryId("query"), batch_id=BatchId(0), offsets=offsets), lambda _: staged)
+    for folder in ("offsets", "commits"):
+        Path("state/checkpoint", folder).mkdir(parents=True)
+        Path("state/checkpoint", folder, "0").write_text("v1\n{}\n-")
+    Path("state/checkpoint/metadata").write_text(json.dumps({"id": "query"}))
+    Path("flights.yaml").write_text(lake.replace("NAME", "other"))
+    code, err = ended(capsys, "run")
+    assert code == 3
+    assert "Batch 0 holds rows for sink 'lake', which the pipeline file no longer has." in err
+    Path("flights.yaml").write_text(lake.replace("NAME", "lake"))
+    Pipeline.from_file("flights.yaml").recover()
+    Path("flights.yaml").write_text(lake.replace("NAME", "other").replace("./lake", "./other"))
+    assert "Spark starts" in ended(capsys, "run")[1], "the remedy helps"
 
 
 def test_a_checkpoint_and_a_ledger_that_a_running_driver_moves_are_left_to_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,3 +239,39 @@ def test_a_thread_of_spark_without_stack_is_told_with_the_setting_that_helps(tmp
     text = "[STREAM_FAILED] java.lang.StackOverflowError\n\tat java.base/java.util.regex.Pattern$GroupTail.match(Unknown Source)"
     error = error_from_query(text, checkpoint=SparkCheckpoint(tmp_path))
     assert "-Xss16m" in error.remedy
+
+
+THROWN = "org.apache.spark.SparkException: Master must either be yarn or start with spark, k8s, or local"
+
+
+@pytest.mark.parametrize(
+    ("log", "told"),
+    [
+        (
+            f'26/11/29 WARN Utils: x\nException in thread "main" {THROWN}\n\tat org.apache\n',
+            "Master must either be yarn or start with spark, k8s, or local.",
+        ),
+        ("Invalid maximum heap size: -Xmx1xyz\nError: no machine.\n", "Invalid maximum heap size: -Xmx1xyz."),
+        ("26/11/29 WARN Utils: x\n", None),
+    ],
+)
+def test_what_ended_java_before_spark_started_is_told_from_its_log(log: str, told: str | None) -> None:
+    assert why_java_ended(log) == told
+
+
+@pytest.mark.parametrize("verb", ["run", "check"])
+def test_a_reader_without_its_client_is_told_before_spark_starts_for_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    def missing(**_: object) -> dict[str, str]:
+        raise ConnectorMissing("No connector is here.", remedy="None.")
+
+    monkeypatch.setattr(Pipeline, "session", lambda pipeline: session_of(pipeline.settings))
+    monkeypatch.setattr("penstock.run.session.connector_settings", missing)
+    monkeypatch.setattr("penstock.run.session._started", lambda *_, **__: pytest.fail("Spark starts"))
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    events = "{events: {format: kafka, options: {kafka.bootstrap.servers: 'localhost:1', subscribe: orders}}}"
+    Path("flights.yaml").write_text(FILE.replace("{events: {format: csv, path: ./incoming, schema: id INT}}", events))
+    code, err = ended(capsys, verb)
+    assert code == 1
+    assert "Penstock's own reader of Kafka needs the package confluent-kafka, which is not installed" in err

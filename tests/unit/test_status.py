@@ -87,6 +87,15 @@ def spark_planned(batch_id: int, *, committed: int) -> None:
     (checkpoint / "metadata").write_text(json.dumps({"id": "query"}))
 
 
+def test_a_plan_of_spark_that_is_cut_off_is_a_conflict(capsys: pytest.CaptureFixture[str]) -> None:
+    deliver(last_fails=False)
+    Path("state/checkpoint/offsets/1").write_text("v1\n{")
+    found = status(capsys)
+    assert found["health"] == "conflict"
+    assert "offsets/1 line 2 is not JSON" in found["text"]
+    assert found["text"].endswith("A start would be refused.")
+
+
 def ended_process() -> int:
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
@@ -151,7 +160,7 @@ def test_a_batch_that_no_driver_publishes_any_more_wants_a_hand(
     assert status(capsys)["health"] == "replay"
     text = " ".join(said(capsys).split())
     assert "driver none runs: process" in text
-    assert "NO: batch 1 is not in lake only yet; `penstock recover` publishes it, or the next start" in text
+    assert "NO: batch 1 is not in lake only yet; `penstock recover flights.yaml` publishes it, or the next start" in text
     Pipeline.from_file("flights.yaml").recover()
     assert "published everything" in " ".join(said(capsys).split())
 

@@ -26,7 +26,7 @@ from penstock.cli import (
     supervise,
     verify,
 )
-from penstock.cli.output import show_error, traceback_of
+from penstock.cli.output import name_file, show_error, traceback_of
 from penstock.errors import PenstockError, Usage
 from penstock.support.printable import printable
 from penstock.support.secret import scrub
@@ -113,7 +113,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     debug = values or "--debug" in options
     rest = [word for word in options if word not in {"--debug", "--show-values"}] + words[len(options) :]
     detail = _Detail(tracebacks=debug, values=values)
-    sys.exit(_run(["--debug", *rest] if debug and rest else rest or ["--help"], detail=detail, as_json=as_json))
+    code = _run(["--debug", *rest] if debug and rest else rest or ["--help"], detail=detail, as_json=as_json)
+    name_file(None)
+    sys.exit(code)
 
 
 class _Detail(NamedTuple):
@@ -152,7 +154,7 @@ def _ended(error: PenstockError, *, detail: _Detail, as_json: bool) -> int:
 def _usage(error: BaseException) -> PenstockError:
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "penstock"
-    message = str(getattr(error, "format_message", error.__str__)())
+    message = str(getattr(error, "format_message", error.__str__)()).replace(": Value error, ", ": ")
     return Usage(message[:1].upper() + message[1:], remedy=f"See `{command} --help`.")
 
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from penstock.cli import formatting
 from penstock.cli.opening import Json
-from penstock.cli.output import show
+from penstock.cli.output import name_file, show, with_file
 from penstock.cli.table import facts, table
 from penstock.cli.verify import DIFFERENCE
 from penstock.errors import Usage
@@ -30,6 +30,8 @@ Options = Annotated[
     typer.Option("--option", metavar="KEY=VALUE", help="An option of the store that the URL is in; may be repeated."),
 ]
 _PIPELINE_FILES = (".yaml", ".yml")
+_OF_CHECKPOINTS = frozenset({"metadata", "offsets", "commits", "sources"})
+_NAME_ONE = "Name a checkpoint directory or a pipeline file."
 _STYLES = {"stops": "bold red", "loses": "bold yellow", "harmless": "dim"}
 
 
@@ -63,13 +65,17 @@ def _inspected(path: str, given: Sequence[str] | None) -> "Inspection":
         raise Usage("`--option` should be KEY=VALUE, found a text without KEY or =.", remedy="Write --option region=eu-west-1.")
     options = {key: value for key, _, value in pairs}
     if path.endswith(_PIPELINE_FILES):
+        name_file(path)
         place = load(path).checkpoint
         return inspect_checkpoint(place.url, options={**place.options, **options})
     if "://" in path:
         place = Checkpoint(url=path, options=options)
         return inspect_checkpoint(place.url, options=place.options)
     if not Path(path).is_dir():
-        raise Usage(f"There is no directory {path}.", remedy="Name a checkpoint directory or a pipeline file.")
+        raise Usage(f"There is no directory {path}.", remedy=_NAME_ONE)
+    names = {entry.name for entry in Path(path).iterdir() if not entry.name.startswith(".")}
+    if names and not names & _OF_CHECKPOINTS:
+        raise Usage(f"{path} is no checkpoint: it has none of {', '.join(sorted(_OF_CHECKPOINTS))}.", remedy=_NAME_ONE)
     return inspect_checkpoint(path)
 
 
@@ -94,13 +100,13 @@ def _inspection(found: "Inspection") -> RenderableType:
     parts.append(Text() if found.anomalies else Text("\nNo anomalies.", "green"))
     for odd in found.anomalies:
         head = (f"{odd.severity.value}  ", _STYLES[odd.severity.value])
-        parts.append(Text.assemble(head, (odd.place, "bold"), f"  {odd.message} {odd.remedy}"))
+        parts.append(Text.assemble(head, (odd.place, "bold"), f"  {odd.message} {with_file(odd.remedy)}"))
     return Group(*parts)
 
 
 def _facts(found: "Inspection") -> list[tuple[str, object]]:
     def extent(ids: tuple[int, int] | None, version: int | None) -> str | None:
-        return None if ids is None else f"{ids[0]} to {ids[1]} (format v{version})"
+        return None if ids is None else f"{ids[0]} to {ids[1]} (format {'unknown' if version is None else f'v{version}'})"
 
     return [
         ("query id", found.query_id or "missing"),
@@ -125,5 +131,5 @@ def _explanation(found: "Explanation") -> RenderableType:
     for title, lines in sections:
         if lines:
             parts.append(Text(f"\n{title}", "bold red" if title == "Problems" else "dim"))
-            parts.extend(Text(f"- {line}") for line in lines)
+            parts.extend(Text(f"- {with_file(line)}") for line in lines)
     return Group(*parts)

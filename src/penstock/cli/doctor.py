@@ -9,7 +9,7 @@ from rich.text import Text
 
 from penstock.cli import formatting
 from penstock.cli.opening import File, Json, Overrides, pipeline
-from penstock.cli.output import show
+from penstock.cli.output import show, with_file
 from penstock.cli.table import facts, table
 from penstock.errors import Failed
 
@@ -38,7 +38,8 @@ def doctor(*, file: File, overrides: Overrides = None, end: End = None, as_json:
     """What is staged and not published, which account lacks the newest decision, what a store would delete by itself.
 
     Also which transactions keep readers of Kafka's topics waiting. Only looks, but for `--end`; Spark is not started. Exit code 1
-    if a decision is outstanding, an account is lost, another ledger's or cannot be looked at or written, or a transaction hangs.
+    if a decision is outstanding, an account is lost, another ledger's or cannot be looked at or written, a transaction hangs, or
+    a start would refuse the checkpoint.
     A running driver publishes what it decided in the next moment: look again before you do anything.
     """
     opened = pipeline(file, overrides)
@@ -101,7 +102,7 @@ def _heaps(found: "Diagnosis") -> Iterator[tuple[object, ...]]:
 def _advice(found: "Diagnosis", *, pending: bool) -> Iterator[Text]:
     if waiting := _in_state(found, "outstanding"):
         sentence = f"Batch {found.batch_id} is decided and not published in {waiting}"
-        yield Text(f"{sentence}: unless a driver runs, `penstock recover` publishes it, or the next start.", "yellow")
+        yield Text(with_file(f"{sentence}: unless a driver runs, `penstock recover` publishes it, or the next start."), "yellow")
     if gone := _in_state(found, "lost"):
         sentence = f"What was published in {gone} is not there, or an older copy is"
         yield Text(f"{sentence}: mount that place, or restore its newest copy, before the next start.", "red")
@@ -112,12 +113,14 @@ def _advice(found: "Diagnosis", *, pending: bool) -> Iterator[Text]:
         sentence = f"{found.ledger} is an older copy: {behind} shows batches that it does not hold"
         yield Text(f"{sentence}. Put the newest ledger in its place; a start with this one is refused.", "red")
     if any(one.dead.pieces for one in found.accounts):
-        yield Text("What is dead can never be published: the next start collects it, or `penstock sweep --yes`.")
+        yield Text(with_file("What is dead can never be published: the next start collects it, or `penstock sweep --yes`."))
+    if found.refused is not None:
+        yield Text(with_file(f"A start would be refused: {found.refused}"), "red")
     for name in dict.fromkeys(one.name for one in found.transactions if one.hangs):
         sentence = f"Transaction {name} hangs: readers of committed records wait there for ever"
         own = "The next start ends one of this pipeline, with its own outcome"
         by_hand = f"If it stays, and its writer is gone, `penstock doctor FILE --end {name}` aborts it"
-        yield Text(f"{sentence}. {own}. {by_hand}.", "red")
+        yield Text(with_file(f"{sentence}. {own}. {by_hand}."), "red")
     for finding in found.findings:
         yield Text(
             f"{'warning: ' if finding.warns else ''}{finding.subject}: {finding.message}", "yellow" if finding.warns else "dim"

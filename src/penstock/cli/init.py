@@ -83,8 +83,9 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
 
 def _text(project: Project) -> str:
     made = "\n".join(f"  {Path(project.directory) / file}" for file in project.files)
+    first = "  make kafka    # or: export KAFKA=host:9092\n  make data\n" if project.template is Template.KAFKA else ""
     enter = "" if project.directory == "." else f"  cd {project.directory}\n"
-    return f"Made the pipeline {project.pipeline}:\n{made}\n\nNext:\n{enter}  make run\n  make verify"
+    return f"Made the pipeline {project.pipeline}:\n{made}\n\nNext:\n{enter}{first}  make run\n  make verify"
 
 
 def init(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 from typing_extensions import Self
 
+from penstock.cli.output import name_file
 from penstock.support.private_files import make_private_directory, open_private, stderr_to
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do it. Without this only what 
 
 def pipeline(file: str, overrides: Sequence[str] | None = None) -> "Pipeline":
     """Return the pipeline of a file. Raises Usage. Imports late: `--help` and `--version` need none of it."""
+    name_file(None if overrides else file)  # a command without what `--set` replaced could do harm
     from penstock.run.pipeline import Pipeline
 
     return Pipeline.from_file(file, overrides or ())

@@ -1,6 +1,8 @@
 """Prints results on stdout as text or JSON, and errors on stderr in one style."""
 
 import json
+import re
+import shlex
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Set
@@ -19,6 +21,26 @@ from penstock.support.secret import scrub
 
 Value = TypeVar("Value")
 _WIDTH_ELSEWHERE = 120
+
+
+_VERBS = (
+    "run|check|explain|status|watch|files|history|offsets|verify|doctor|recover|adopt|sweep|checkpoint inspect|checkpoint explain"
+)
+_COMMAND = re.compile(rf"`penstock ({_VERBS})(?: FILE)?((?: --(?!help)[^`]*)?)`")
+_named: list[str] = []
+
+
+def name_file(file: str | None) -> None:
+    """Keep the name of the pipeline file that the command line gave, for `with_file`; None forgets it."""
+    _named[:] = [] if file is None else [file]
+
+
+def with_file(text: str) -> str:
+    """Return `text` with the pipeline file in each command that it names and that lacks it, so that it works as it stands."""
+    if not _named:
+        return text
+    file = shlex.quote(_named[0])
+    return _COMMAND.sub(lambda found: f"`penstock {found[1]} {file}{found[2]}`", text)
 
 
 def console() -> Console:
@@ -45,7 +67,7 @@ def show(
 
 def show_error(error: PenstockError, *, as_json: bool) -> None:
     """Print what happened and what to do on stderr; with `as_json` also as the last object on stdout."""
-    message, remedy = scrub(error.message), scrub(error.remedy)
+    message, remedy = with_file(scrub(error.message)), with_file(scrub(error.remedy))
     if as_json:
         by_sink = {sink: _scrubbed(fields) for sink, fields in error.by_sink.items()}
         print_line({"error": {**_scrubbed(error.as_fields()), **({"sinks": by_sink} if by_sink else {})}})

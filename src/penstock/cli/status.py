@@ -13,7 +13,7 @@ from rich.text import Text
 
 from penstock.cli import formatting
 from penstock.cli.opening import File, Json, Overrides, pipeline
-from penstock.cli.output import console, json_line, show
+from penstock.cli.output import console, json_line, show, with_file
 from penstock.cli.table import Fitting, facts
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def text_of(found: "Status", *, now_ms: int | None = None) -> RenderableType:
     if rows:
         parts += [Text(), Fitting(("sink", "account", "decided", "files", "size", "position", ""), rows, ("size", "files"))]
     for place in found.places:
-        if place.trouble is not None:
+        if place.trouble is not None and not found.text.startswith(place.trouble):
             name = " ".join(filter(None, (place.sink, place.account)))
             parts.append(Text(f"{name}: {place.trouble}", _PLACE_STYLES.get(place.state, "")))
     if found.lag:
@@ -91,7 +91,6 @@ def text_of(found: "Status", *, now_ms: int | None = None) -> RenderableType:
     if found.journals:
         of_journals = ("source", "journal", "events behind", "oldest", "lost")
         parts += [Text(), Fitting(of_journals, [_journal_lag(lag) for lag in found.journals], ())]
-    parts += [Text(f"not known how far behind: {why}", "yellow") for why in found.lag_unknown]
     return Group(*parts, Text(), facts(_notes(found, now_ms=now_ms)))
 
 
@@ -154,11 +153,11 @@ def _published(found: "Status") -> Text | None:
         return Text("everything", "green")
     if found.lacking is None:
         tells = "the driver publishes it" if found.is_running else "`penstock doctor` shows the state of that one"
-        return Text(f"everything before batch {found.unsettled}; {tells}")
+        return Text(with_file(f"everything before batch {found.unsettled}; {tells}"))
     missing = f"batch {found.unsettled} is not in {', '.join(found.lacking)} yet"
     if found.is_running:
         return Text(f"{missing}; the driver publishes it", "yellow")
-    return Text(f"NO: {missing}; `penstock recover` publishes it, or the next start", "bold red")
+    return Text(with_file(f"NO: {missing}; `penstock recover` publishes it, or the next start"), "bold red")
 
 
 def _waiting(found: "Status", *, now_ms: int) -> str | None:
@@ -169,7 +168,7 @@ def _waiting(found: "Status", *, now_ms: int) -> str | None:
     parts = [f"{source}: {formatting.counted(number, 'record')}" for source, number in records.items()]
     parts += [f"{lag.source}: {formatting.counted(lag.records, 'event')} of {lag.journal}" for lag in found.journals]
     parts += [_waiting_files(each, now_ms=now_ms) for each in found.waiting]
-    return "; ".join([*parts, *found.waiting_unknown]) or None
+    return "; ".join([*parts, *found.waiting_unknown, *(f"not known: {why}" for why in found.lag_unknown)]) or None
 
 
 def _waiting_files(each: "WaitingFiles", *, now_ms: int) -> str:
@@ -186,7 +185,7 @@ def _last_error(found: "Status", *, now_ms: int) -> Text:
         return Text("none noted")
     is_over = found.last_written_at_ms is not None and found.last_written_at_ms > error.at_ms
     when = f"{formatting.ago(error.at_ms, now_ms=now_ms)}{', before the newest entry of the ledger' if is_over else ''}"
-    return Text(f"{when}: {error.message} {error.remedy}", "dim" if is_over else "red")
+    return Text(with_file(f"{when}: {error.message} {error.remedy}"), "dim" if is_over else "red")
 
 
 def _accounts(found: "Status") -> "Iterator[tuple[object, ...]]":

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from penstock.cli import formatting
 from penstock.cli.opening import File, Json, Overrides, Yes, pipeline
-from penstock.cli.output import hexadecimal, show
+from penstock.cli.output import hexadecimal, show, with_file
 from penstock.cli.table import table
 from penstock.core.model import (
     AccountName,
@@ -319,7 +319,7 @@ def _compared_at(found: "Verification") -> Iterator[str]:
         batch = f" (batch {found.batches[at]})" if at in found.batches else ""
         yield f"{', '.join(sinks)}: as of position {at} of the ledger{batch}."
     if found.unsettled is not None:
-        yield (
+        yield with_file(
             f"Batch {found.unsettled} is decided, was not published everywhere, and is left out: a running driver publishes it, "
             "else `penstock recover` does."
         )

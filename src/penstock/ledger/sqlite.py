@@ -53,6 +53,7 @@ _KINDS: tuple[tuple[str, type[PenstockError], str], ...] = (
     ("no such table: penstock_ledger_proof", Retryable, "Another driver starts at the same time: start just one."),
     ("not a database", LedgerMismatch, "Name another file, or restore this one from a backup."),
     ("malformed", LedgerMismatch, "Restore the file from a backup."),
+    ("no UTF-8", LedgerMismatch, "Restore the file from a backup."),
 )
 _THEN = ", then start again: nothing that was decided is lost."
 _OTHER = f"Mend the disk or the file{_THEN}"
@@ -163,7 +164,7 @@ class SqliteLedger(BaseLedger, ServerConnection):
     # --- the connection
 
     def _translate_error(self, cause: sqlite3.Error, kind: type[Failed]) -> PenstockError:
-        text = str(cause)
+        text = _without_content(str(cause))
         for part, meaning, remedy in _KINDS:
             if part in text:
                 return meaning(f"The ledger {self._path} cannot be used: {text}.", remedy=remedy)
@@ -227,6 +228,11 @@ class SqliteLedger(BaseLedger, ServerConnection):
                 connection.rollback()
             with suppress(sqlite3.Error):
                 connection.close()
+
+
+def _without_content(text: str) -> str:
+    """Return what SQLite said. Python quotes a whole entry that is no UTF-8, which is long, binary, and can hold rows."""
+    return "an entry is damaged: it is no UTF-8" if text.startswith("Could not decode to UTF-8") else text
 
 
 def _has_table(connection: sqlite3.Connection) -> bool:

@@ -17,6 +17,7 @@ from penstock.core.model import (
     Entry,
     Finding,
     Generation,
+    Guarantee,
     Position,
     SinkName,
     SourceName,
@@ -28,13 +29,15 @@ from penstock.core.topics import OpenTransaction
 from penstock.errors import PenstockError, Usage
 from penstock.observe.status import status
 from penstock.protocols import HasMarker, HasStaging, Ledger, ListsOpenTransactions, Sink
-from penstock.run.assembly import DeliveryPlan, ledger_of, sinks_of, spool_of
+from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of, sinks_of, spool_of
+from penstock.run.continuation import require_continuation
 from penstock.run.kafka_input import known_topics
 from penstock.run.ledger_match import Place, ledger_mismatch, published_rows
 from penstock.run.operations import newest_decision
 from penstock.run.status import topics_named
 from penstock.source.kafka.options import client_options
 from penstock.source.kafka.watch import kafka_sources
+from penstock.spec.pipeline import without_ledger
 from penstock.spec.source import Source
 from penstock.support.secret import scrub
 
@@ -78,7 +81,10 @@ class AccountState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """All accounts compared with the ledger, which got `entries` entries. `position` and `batch_id`: of the newest decision."""
+    """All accounts compared with the ledger, which got `entries` entries. `position` and `batch_id`: of the newest decision.
+
+    `refused`: why a start would refuse Spark's checkpoint, or cannot look at it, and what to do; None if it would not.
+    """
 
     pipeline: str
     ledger: str
@@ -90,12 +96,13 @@ class Diagnosis:
     accounts: tuple[AccountState, ...]
     findings: tuple[Finding, ...]
     transactions: tuple[OpenTransaction, ...] = ()
+    refused: str | None = None
 
     @property
     def ok(self) -> bool:
         """Whether nobody has to act. Warnings, what the next start collects, and what Kafka ends by itself need no action."""
         hangs = any(one.hangs for one in self.transactions)
-        return not hangs and all(account.state in _FINE for account in self.accounts)
+        return not hangs and self.refused is None and all(account.state in _FINE for account in self.accounts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +156,24 @@ def doctor_of(plan: DeliveryPlan) -> Diagnosis:
                 *silent,
             ),
             transactions=tuple(transactions),
+            refused=_refusal(plan, ledger, tail),
         )
+
+
+def _refusal(plan: DeliveryPlan, ledger: Ledger, tail: Entry | None) -> str | None:
+    """Return why a start would refuse the checkpoint. None if a running driver moved ledger and checkpoint between the looks."""
+    exactly_once = plan.settings.guarantee is Guarantee.EXACTLY_ONCE
+    if tail is None or not exactly_once or without_ledger(plan.settings) is not None:
+        return None
+    try:
+        checkpoint = checkpoint_of(plan)
+        require_continuation(tail.summary, checkpoint)
+        planned = checkpoint.latest_offsets_id()
+        if planned is not None:
+            checkpoint.offsets(planned)
+    except PenstockError as error:
+        return scrub(f"{error.message} {error.remedy}") if ledger.tail() == tail else None
+    return None
 
 
 def _look(sinks: Sequence[Sink], case: _Case) -> tuple[AccountState, ...]:

@@ -94,11 +94,16 @@ def _require_own(
     if difference is not None:
         shown, found = difference
         raise LedgerMismatch(
-            f"Account {account!r} of sink {sink!r} shows {shown}, but the ledger at {location} {found}: another ledger, or an "
+            f"{_named(sink, account)} shows {shown}, but the ledger at {location} {found}: another ledger, or an "
             "older copy, is in its place.",
             remedy="Put that ledger back and start again: what it decided would be delivered a second time. If it is lost, give "
             "the sink another name and an empty place: new accounts, another table or topic.",
         )
+
+
+def _named(sink: SinkName, account: AccountName) -> str:
+    """Return an account as the begin of a sentence. A sink that has only one place, such as a table, has no name for it."""
+    return f"Account {account!r} of sink {sink!r}" if account else f"Sink {sink!r}"
 
 
 def _difference(mark: HighWaterMark, tail: Entry | None, entry_at: Callable[[Position], Entry | None]) -> tuple[str, str] | None:
@@ -155,14 +160,14 @@ def require_marker_not_older(
     """Raise Refused if `found`, the marker's position in an account with `rows` rows, is None or before `shown`."""
     if found is None:
         raise Refused(
-            f"Account {account!r} of sink {sink!r} shows no trace of the {rows:,} rows that were published there: "
+            f"{_named(sink, account)} shows no trace of the {rows:,} rows that were published there: "
             "it was removed, or something else is mounted in its place.",
             remedy="Mount it or restore it, with its marker, and start again. To go on without those rows, "
             "give the sink another name and an empty place: new accounts, another table or topic.",
         )
     if shown is not None and found < shown:
         raise Refused(
-            f"Account {account!r} of sink {sink!r} stands at position {found} of the ledger, but rows were published there up to "
+            f"{_named(sink, account)} stands at position {found} of the ledger, but rows were published there up to "
             f"position {shown}: an older copy is in its place.",
             remedy="Put the newest copy back, with its marker, and start again. To go on without the rows that are missing, "
             "give the sink another name and an empty place: new accounts, another table or topic.",

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import socket
 import sys
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ from penstock.run.java import use_java
 from penstock.run.jvm import QuerySecrets, redactions, secrets_of, start_jvm
 from penstock.source.kafka.connector import PACKAGES, ConnectorMissing, connector_settings, not_found
 from penstock.source.kafka.options import is_kafka
+from penstock.source.kafka.reader.settings import require_client
 from penstock.spark.error import read_spark_failure
 from penstock.spec.pipeline import PipelineSettings
 from penstock.support.filesystem_errors import problem_of
@@ -68,6 +70,7 @@ def session_of(settings: PipelineSettings) -> SparkSession:
     except ConnectorMissing as missing:
         if "spark" in readers:
             raise
+        require_client()
         _log.warning("%s Kafka is read by Penstock's own reader.", missing.message)
         return start({**named, **plain})
 
@@ -103,8 +106,21 @@ def _started(settings: Mapping[str, str], *, log: Path, secrets: QuerySecrets) -
             raise missing from error
         if _UNRESPONSIVE in log.read_bytes()[before:].decode(errors="replace"):
             raise _no_master(adding.get("spark.master", ""), "it did not answer to Spark") from error
+        reason = why_java_ended(log.read_bytes()[before:].decode(errors="replace"))
+        if reason is not None:
+            raise Failed(f"Spark did not start: {scrub(reason)}", remedy=_CORRECT.format(log)) from error
         reason = read_spark_failure(scrub(str(error))).sentence
         raise Failed(f"Spark did not start: {reason}", remedy=f"Its log {log} says why.") from error
+
+
+_CORRECT = "Correct `spark` in the pipeline file; all that Spark said is in {}."
+_JAVA_ENDED = re.compile(r'^(?:Exception in thread "main" [\w.$]+: (.+)|(Invalid .+|Error: .+))$', re.MULTILINE)
+
+
+def why_java_ended(log: str) -> str | None:
+    """Return what ended Spark's Java process before a driver could reach it, by its log; None if the log does not tell."""
+    found = _JAVA_ENDED.search(log)
+    return None if found is None else f"{(found[1] or found[2]).rstrip('. ')}."
 
 
 _MASTER = "spark://"

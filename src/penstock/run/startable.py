@@ -5,11 +5,14 @@ from contextlib import ExitStack, closing
 from importlib.util import find_spec
 from typing import Protocol, runtime_checkable
 
+from penstock.commit.publication import require_sinks_of
 from penstock.core.guarantee import too_weak
-from penstock.core.model import Guarantee
+from penstock.core.model import Entry, Guarantee
 from penstock.errors import DependencyMissing, Refused
+from penstock.protocols import Ledger
 from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of, sinks_of
 from penstock.run.continuation import require_continuation
+from penstock.run.operations import newest_decision
 from penstock.sink.concurrent import map_concurrently
 from penstock.source.guarantee import source_claims
 from penstock.source.input_path import require_any, require_paths
@@ -50,6 +53,8 @@ def require_parts(settings: PipelineSettings, plan: DeliveryPlan) -> None:
 def require_continued(settings: PipelineSettings, plan: DeliveryPlan) -> None:
     """Raise what a start would raise for a checkpoint that does not continue the ledger, and for a ledger that cannot be read.
 
+    Also for a sink that left the pipeline file before its rows were published.
+
     A driver that still runs moves both between two reads: then the start itself decides, which fences it first.
     """
     replayable = not too_weak(source_claims(settings.sources, {}), Guarantee.EXACTLY_ONCE)
@@ -61,6 +66,7 @@ def require_continued(settings: PipelineSettings, plan: DeliveryPlan) -> None:
             return
         try:
             require_continuation(tail.summary, checkpoint_of(plan))
+            _require_sinks(plan, ledger, tail)
         except Refused:
             if ledger.tail() == tail:
                 raise
@@ -71,3 +77,13 @@ def require_logins(plan: DeliveryPlan) -> None:
     with ExitStack() as opened:
         sinks = [opened.enter_context(closing(sink)) for sink in sinks_of(plan)]
         map_concurrently(lambda sink: sink.require_login(), [sink for sink in sinks if isinstance(sink, LogsIn)])
+
+
+def _require_sinks(plan: DeliveryPlan, ledger: Ledger, tail: Entry) -> None:
+    newest = newest_decision(ledger, tail)
+    if newest is None:
+        return
+    sinks = sinks_of(plan)
+    for sink in sinks:
+        sink.close()
+    require_sinks_of(newest, sinks, tail.summary)

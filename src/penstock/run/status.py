@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from threading import Thread
 
+from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.commit.publication import continued_decision, decision_in
 from penstock.core.bad_record import NAME as QUARANTINE
 from penstock.core.high_water_mark import HighWaterMark
 from penstock.core.model import Finding, PipelineName, Position, SinkName, Summary
-from penstock.errors import PenstockError, Refused
+from penstock.errors import CheckpointDamaged, PenstockError, Refused
 from penstock.observe.last_error import last_error
 from penstock.observe.status import PlaceState, Status, status
 from penstock.observe.supervision import supervision
@@ -46,6 +47,7 @@ def status_of(plan: DeliveryPlan, *, known: Status | None = None) -> Status:
         before = ledger.tail()
         checkpoint = checkpoint_of(plan)
         found = status(pipeline=plan.pipeline, ledger=ledger, checkpoint=position_of(checkpoint), before=before)
+        found = _with_torn_plan(found, checkpoint)
         found = replace(found, last_error=last_error(plan.settings.home), supervision=supervision(plan.settings.home))
         if (text := without_ledger(plan.settings)) is not None:
             return replace(found, health="ok", text=text)
@@ -60,6 +62,18 @@ def status_of(plan: DeliveryPlan, *, known: Status | None = None) -> Status:
         places = places_of(plan, ledger)
         lacking = None if found.unsettled is None else _lacking(ledger, places)
         return replace(found, waiting=files.waiting, waiting_unknown=files.unknown, lacking=lacking).with_places(places)
+
+
+def _with_torn_plan(found: Status, checkpoint: SparkCheckpoint) -> Status:
+    """Return `found`, as a conflict if the plan of Spark's newest batch cannot be read: the start ends with that."""
+    planned = None if found.checkpoint is None else found.checkpoint.planned
+    if planned is None or found.health == "conflict":
+        return found
+    try:
+        checkpoint.offsets(planned)
+    except CheckpointDamaged as damaged:
+        return replace(found, health="conflict", text=f"{damaged.message} A start would be refused.")
+    return found
 
 
 def _lacking(ledger: Ledger, places: Sequence[PlaceState]) -> tuple[str, ...] | None:

@@ -28,9 +28,16 @@ def require_any(sources: Mapping[str, Source]) -> None:
 
 
 def require_paths(sources: Mapping[str, Source]) -> None:
-    """Raise Usage for a file source whose local path is not there. Patterns and URLs are Spark's to look up."""
+    """Raise Usage for a file source whose local path is no directory. Patterns and URLs are Spark's to look up."""
     for name, source in sources.items():
         place = (source.path or "").removeprefix("file://")
         is_plain = place.startswith("/") and not _PATTERNS & set(place) and "%" not in place
-        if source.format in FILE_FORMATS and is_plain and not Path(place).exists():
+        if source.format not in FILE_FORMATS or not is_plain:
+            continue
+        if not Path(place).exists():
             raise path_missing(name, source)
+        if Path(place).is_file():
+            raise Usage(
+                f"sources.{name}.path {source.path} is a file, expected a directory.",
+                remedy="Name the directory that holds it; options: {pathGlobFilter: PATTERN} takes some of its files only.",
+            )

@@ -19,6 +19,11 @@ _OF_ALL = (
     "sourceArchiveDir", "pathGlobFilter", "recursiveFileLookup", "ignoreMissingFiles", "ignoreCorruptFiles", "basePath",
     "ignoredPathSegmentRegex", "archivePathFilter", "compression",
 )  # fmt: skip
+_FLAGS = (
+    "latestFirst", "fileNameOnly", "recursiveFileLookup", "ignoreMissingFiles", "ignoreCorruptFiles", "multiLine", "header",
+    "inferSchema", "ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace", "escapeQuotes", "quoteAll", "enforceSchema",
+    "mergeSchema", "wholetext",
+)  # fmt: skip
 _OF_BATCH_QUERIES = frozenset({"modifiedbefore", "modifiedafter"})
 _OF_TEXTS = (
     MODE, CORRUPT, "charset", "dateFormat", "encoding", "locale", "multiLine", "samplingRatio",
@@ -81,6 +86,7 @@ _Check = tuple[Callable[[str], bool], str, str]
 _ANY: _Check = (lambda _: True, "", "")
 _CHECKS: Mapping[str, _Check] = {
     **dict.fromkeys(_COUNTS, (lambda value: value.isdecimal() and int(value) > 0, "a whole number above 0", "100")),
+    **dict.fromkeys(_FLAGS, (lambda value: value.lower() in {"true", "false"}, "true or false", "true")),
     MODE: (lambda value: value.upper() in MODES, ", ".join(MODES[:-1]) + f" or {MODES[-1]}", MODES[0]),
 }
 """Whether a value fits, what is expected, and an example. What is not here Spark itself checks, or takes any text of."""

@@ -88,12 +88,16 @@ class OneKey(Settings):
         return complaint_error(message, remedy=f"Give exactly one of {', '.join(type(self).model_fields)}.")
 
 
+_MANY = 20
+
+
 def unknown_key(key: str, valid: Iterable[str]) -> Complaint:
-    """Return the complaint about a key that does not exist."""
+    """Return the complaint about a key that does not exist. Names the nearest one, or all: of many only the nearest."""
     keys = list(valid)
     guess = nearest(key, keys)
     listed = f"The keys here are: {', '.join(keys)}."
-    return Complaint(message="is not a known key", remedy=f"Did you mean {guess}? {listed}" if guess else listed, at=(key,))
+    remedy = listed if guess is None else f"Did you mean {guess}?" if len(keys) > _MANY else f"Did you mean {guess}? {listed}"
+    return Complaint(message="is not a known key", remedy=remedy, at=(key,))
 
 
 def _shown(value: object, name: str) -> Json:

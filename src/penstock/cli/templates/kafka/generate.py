@@ -8,7 +8,10 @@ import os
 import sys
 import time
 
-from confluent_kafka import Producer
+try:
+    from confluent_kafka import KafkaException, Producer
+except ImportError:
+    sys.exit("The package confluent-kafka is not installed: install the extra `kafka` as README.md says.")
 
 REGIONS = ("europe", "america", "asia")
 
@@ -27,7 +30,11 @@ def order(number: int) -> dict[str, object]:
 def main(orders: int = 10_000) -> None:
     """Send so many orders, and wait until the brokers have them. Their numbers go on from those of earlier runs."""
     servers, topic = os.environ.get("KAFKA", "localhost:9092"), os.environ.get("TOPIC", "orders")
-    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
+    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "log_level": 2})
+    try:
+        producer.list_topics(timeout=10)
+    except KafkaException as error:
+        sys.exit(f"Kafka at {servers} does not answer ({error.args[0].str()}): `make kafka`, or export KAFKA=host:9092")
     first = time.time_ns() // 1000
     for number in range(first, first + orders):
         producer.produce(topic, key=str(number), value=json.dumps(order(number)))

@@ -12,11 +12,9 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
 
-from penstock.errors import DependencyMissing
-from penstock.source.kafka.reader.settings import FORMAT, ReaderSettings, settings_in
+from penstock.source.kafka.reader.settings import FORMAT, ReaderSettings, no_client, settings_in
 from penstock.source.kafka.reader.stream import OffsetStream
 from penstock.source.piece_reader import PieceReader, carry_errors
-from penstock.support.extras import install_command
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,7 +63,7 @@ class KafkaStreamReader(PieceReader[OffsetStream]):
         try:
             from penstock.source.kafka.reader.fetch import batches_of  # noqa: PLC0415 - not before a task needs it
         except ImportError as cause:
-            raise _no_client(cause) from cause
+            raise no_client(cause) from cause
         return batches_of(piece, self._settings)
 
 
@@ -73,12 +71,5 @@ def _connect(settings: ReaderSettings) -> "Broker":
     try:
         from penstock.source.kafka.broker import Broker  # noqa: PLC0415 - it may not be installed
     except ImportError as cause:
-        raise _no_client(cause) from cause
+        raise no_client(cause) from cause
     return Broker(settings.name, settings.client)
-
-
-def _no_client(cause: ImportError) -> DependencyMissing:
-    return DependencyMissing(
-        f"Penstock's own reader of Kafka needs the package confluent-kafka, which is not installed there: {cause}.",
-        remedy=f"Install it on the driver and on every executor: {install_command('kafka')}",
-    )

@@ -7,6 +7,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from penstock.errors import DependencyMissing
+from penstock.support.extras import install_command
+
 FORMAT = "penstock_kafka"
 """The data source's name in Spark."""
 NAME, CLIENT = "penstock.source", "client."
@@ -83,3 +86,19 @@ def _by_partition(text: str) -> Mapping[str, Mapping[int, int]]:
 
 def _count(text: str | None) -> int | None:
     return None if text is None else int(text)
+
+
+def require_client() -> None:
+    """Raise DependencyMissing if this machine lacks the client library. Called before Spark starts for this reader alone."""
+    try:
+        import confluent_kafka  # noqa: F401, PLC0415 - whether that works is the question
+    except ImportError as cause:
+        raise no_client(cause) from cause
+
+
+def no_client(cause: ImportError) -> DependencyMissing:
+    """Return the error for a machine without the client library."""
+    return DependencyMissing(
+        f"Penstock's own reader of Kafka needs the package confluent-kafka, which is not installed: {cause}.",
+        remedy=f"Install it on the driver and on every executor: {install_command('kafka')}",
+    )
