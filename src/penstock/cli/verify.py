@@ -24,7 +24,12 @@ _NULLS_UNSEEN = (
     "This pipeline began with an older Penstock, and its digests skip NULLs: a value that moved into a NULL column, or an "
     "empty array in place of NULL, is not seen."
 )
-_REMEDY = "Put back what is missing or was changed, from a backup, and take away what is foreign or twice; then verify again."
+_REMEDY = "Put back what is missing or was changed, from a backup, and take away what is twice; then verify again."
+_REMEDY_FOR_FOREIGN = (
+    "What is foreign, this pipeline did not deliver. Before you take it away, make sure that nobody needs it. Files of a job that "
+    "was taken over stay in a sink of type parquet: set existing_rows: keep there."
+)
+_IS_FOREIGN = "is foreign"
 
 
 def fields_of(found: "Verification") -> dict[str, object]:
@@ -69,6 +74,7 @@ def _compared(report: AccountReport, *, ok: bool) -> dict[str, object]:
         "rows_found": report.found.rows,
         "digest_expected": hexadecimal(report.expected.digest),
         "digest_found": hexadecimal(report.found.digest),
+        **({"files_kept": report.kept.files} if report.kept.files else {}),
     }
 
 
@@ -116,6 +122,7 @@ def _text(found: "Verification") -> RenderableType:
     problems = [(name, problem) for name, sink in found.sinks.items() for problem in sink.problems]
     parts: list[RenderableType] = [table(("sink", "account", "expected", "found", "content digest", ""), lines), Text()]
     parts += [Text(line) for line in _compared_at(found)]
+    parts += [Text(line) for line in _kept(found)]
     parts += [_problem(name, problem) for name, problem in problems[:_PROBLEMS_SHOWN]]
     if len(problems) > _PROBLEMS_SHOWN:
         parts.append(Text(f"… and {formatting.counted(len(problems) - _PROBLEMS_SHOWN, 'problem')} more; --json lists all."))
@@ -156,9 +163,18 @@ def _compared_at(found: "Verification") -> Iterator[str]:
         )
 
 
+def _kept(found: "Verification") -> Iterator[str]:
+    for name, sink in found.sinks.items():
+        kept = sum((account.kept for account in sink.accounts.values()), Totals())
+        if kept.files:
+            yield f"{name}: {formatting.counted(kept.files, 'file')} of others left out, as existing_rows: keep wants it."
+
+
 def _conclusion(found: "Verification") -> RenderableType:
     if not found.ok:
-        return Text.assemble(("The sinks do not hold what the ledger says.\n", "bold red"), _REMEDY)
+        is_foreign = any(_IS_FOREIGN in problem.message for sink in found.sinks.values() for problem in sink.problems)
+        remedies = (_REMEDY, f"\n{_REMEDY_FOR_FOREIGN}") if is_foreign else (_REMEDY,)
+        return Text.assemble(("The sinks do not hold what the ledger says.\n", "bold red"), *remedies)
     if all(sink.as_of is None for sink in found.sinks.values()):
         return Text("Nothing was compared: no sink keeps its rows where this command can read them.", "yellow")
     if found.adopted_at is None:
