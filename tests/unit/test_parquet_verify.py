@@ -340,7 +340,9 @@ def deliver_plain(target: Target, schema: str, arrow: pa.Schema, row: dict[str, 
     return publication
 
 
-def put_file_of_a_job(target: Target, name: str = "place=here/part-00000-3f877a07-87b4-49e7-bf81-bf1260128d4b.c000.snappy.parquet") -> Path:
+def put_file_of_a_job(
+    target: Target, name: str = "place=here/part-00000-3f877a07-87b4-49e7-bf81-bf1260128d4b.c000.snappy.parquet"
+) -> Path:
     """What a `foreachBatch` of plain Spark left in an account, with other rows than any batch of Penstock's."""
     path = target.root("a") / name
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -26,8 +26,8 @@ _NULLS_UNSEEN = (
 )
 _REMEDY = "Put back what is missing or was changed, from a backup, and take away what is twice; then verify again."
 _REMEDY_FOR_FOREIGN = (
-    "What is foreign, this pipeline did not deliver. Before you take it away, make sure that nobody needs it. Files of a job that "
-    "was taken over stay in a sink of type parquet: set existing_rows: keep there."
+    "What is foreign, this pipeline did not deliver. Before you take it away, make sure that nobody needs it. Files of a job "
+    "that was taken over stay in a sink of type parquet: set existing_rows: keep there."
 )
 _IS_FOREIGN = "is foreign"
 

@@ -87,8 +87,8 @@ class Parquet(TakesRows):
     )
     existing_rows: ExistingRows = Field(
         default="refuse",
-        description="What becomes of files of others that are in an account before the first batch: `refuse` them, or `keep` them. "
-        "With `keep`, `verify` and `files` leave out whatever Penstock did not write there.",
+        description="What becomes of files of others that are in an account before the first batch: `refuse` them, or `keep` "
+        "them. With `keep`, `verify` and `files` leave out whatever Penstock did not write there.",
     )
 
     if TYPE_CHECKING:

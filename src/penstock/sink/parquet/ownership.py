@@ -86,8 +86,8 @@ def require_no_others(area: Area, *, url: str) -> None:
     if other is not None:
         raise Refused(
             f"{url} holds files that Penstock did not write, {other} for one.",
-            remedy="If their rows belong to the table, as those of a job that you take over, set existing_rows: keep in the sink. "
-            "Else name an empty account.",
+            remedy="If their rows belong to the table, as those of a job that you take over, set existing_rows: keep in the "
+            "sink. Else name an empty account.",
         )
 
 
