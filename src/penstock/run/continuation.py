@@ -93,8 +93,8 @@ def _not_new(summary: Summary, checkpoint: SparkCheckpoint, position: Checkpoint
     return BatchGap(
         f"The ledger is empty, but the checkpoint {checkpoint.location} goes on with batch {position.next_batch_id}.",
         remedy="Put the ledger back if it is lost, moved or not mounted. If another program delivered the batches before it, "
-        "read what `penstock adopt FILE` says; FILE is a pipeline file with this pipeline, home, checkpoint and sinks. Else start "
-        "with a new checkpoint.",
+        "read what `penstock adopt FILE` says; FILE is a pipeline file with this pipeline, home, checkpoint and sinks. Else "
+        "start with a new checkpoint.",
     )
 
 
@@ -242,7 +242,7 @@ def _taken_over(runtime: Runtime, position: CheckpointPosition) -> Iterator[str]
     if position.is_replay:
         yield (
             f"Batch {upcoming} is planned and not committed, so all of it is delivered here. Rows of it that another program "
-            "wrote before it stopped are then there TWICE in sinks that append (parquet, kafka, write: append): take them out first."
+            "wrote before it stopped are then TWICE in sinks that append (parquet, kafka, write: append): take them out first."
         )
     yield f"`penstock checkpoint inspect {runtime.checkpoint.location}` shows what was read up to there."
 
