@@ -82,13 +82,13 @@ def require_no_others(area: Area, *, url: str) -> None:
     """
     if area.claimed_by() is not None or area.marker() is not None:
         return
-    other = next((file.name for file in area.files() if attempt_of(file.name) is None), None)
-    if other is not None:
-        raise Refused(
-            f"{url} holds files that Penstock did not write, {other} for one.",
-            remedy="If their rows belong to the table, as those of a job that you take over, set existing_rows: keep in the "
-            "sink. Else name an empty account.",
-        )
+    for file in area.files():
+        if attempt_of(file.name) is None:
+            raise Refused(
+                f"{url} holds files that Penstock did not write, {file.name} for one.",
+                remedy="If their rows belong to the table, as those of a job that you take over, set existing_rows: keep in the "
+                "sink. Else name an empty account.",
+            )
 
 
 def claim_account(area: Area, owner: AccountOwner, *, url: str) -> None:
