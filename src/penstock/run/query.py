@@ -74,8 +74,8 @@ class Query:
 
     def exception(self) -> StreamingQueryException | None:
         """Return what ended the query, as Spark tells it; None while it runs, and after a stop that somebody asked for."""
-        told = self._streaming.exception()
-        return None if told is None or f"{Undelivered.__name__}: {STOPPED}" in str(told) else told
+        ended_by = self._streaming.exception()
+        return None if ended_by is None or f"{Undelivered.__name__}: {STOPPED}" in str(ended_by) else ended_by
 
     def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802 - Spark's name
         """Wait for the end, at most `timeout` seconds. Return whether the query has ended. Raises what ended it.
