@@ -79,8 +79,8 @@ MUTANTS_OF_VERIFY = (
         bug=33,
         name="accounts-may-exchange-rows",
         file=PARQUET,
-        find="found=_totals(seen))",
-        replace="found=expected if _totals(seen).rows == expected.rows else _totals(seen))",
+        find="found=_totals(seen),",
+        replace="found=expected if _totals(seen).rows == expected.rows else _totals(seen),",
         tests=(f"{OF_ACCOUNTS}::test_rows_that_two_accounts_exchanged_in_files_of_other_names_are_found",),
     ),
     Mutant(

@@ -130,3 +130,12 @@ def test_verify_says_whose_rows_it_did_not_read() -> None:
     assert text[-1] == "Of lake only publications were compared, not rows: your SQL decides which are there."
     assert any("not read" in line for line in text)
     assert found.sinks[LAKE].unread
+
+
+def test_verify_never_tells_to_delete_files_of_others_without_a_warning() -> None:
+    """They may be all that a job delivered before it was taken over."""
+    foreign = Problem(message="x.parquet is foreign: no batch decided its 99 rows.", account=AccountName("EWR"), file="x.parquet")
+    text = " ".join(printed(verify_text(Verification(sinks={LAKE: report(found_rows=109, problems=(foreign,))}))))
+    assert "take away what is foreign" not in text
+    assert "Before you take it away, make sure that nobody needs it." in text
+    assert "existing_rows: keep" in text

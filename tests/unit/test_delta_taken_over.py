@@ -239,3 +239,19 @@ class TestKeepingRows:
         with pytest.raises(Refused, match="did not deliver") as refused:
             bench.sink()
         assert "set existing_rows: keep" in refused.value.remedy
+
+
+def test_a_job_that_did_not_write_into_delta_alone(tmp_path: Path) -> None:
+    """Which batch comes next is said once, and of a batch that the job was killed in, that its rows may be there."""
+    sinks = {"lake": penstock.Parquet(accounts={"all": tmp_path / "lake"}, existing_rows="keep")}
+    job = Job(tmp_path, committed=4, planned=4)
+    plan = penstock.Delivery("orders", home=tmp_path / "home", sinks=sinks).plan
+    said = " ".join(adopt(plan, reason="", yes=False).consequences)
+    assert "goes on with batch 5: batches before it are taken as delivered" in said
+    assert "goes on with batch 4" not in said
+    assert "TWICE" not in said
+    assert f"`penstock checkpoint inspect {job.checkpoint}`" in said
+    Job(tmp_path, committed=4, planned=5)
+    said = " ".join(adopt(plan, reason="", yes=False).consequences)
+    assert "Batch 5 is planned and not committed" in said
+    assert "TWICE" in said

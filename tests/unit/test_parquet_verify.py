@@ -10,11 +10,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.unit.parquet_target import ARROW, SCHEMA, Target, decide, expected, rows, stage
+from tests.unit.parquet_target import ARROW, LEDGER_ID, SCHEMA, Target, decide, expected, rows, stage
 
 from penstock.core import faults
 from penstock.core.model import Generation, Problem, Publication, SinkReport
-from penstock.errors import PublishFailed
+from penstock.errors import PublishFailed, Refused
 from penstock.protocols import SCHEMA_KEY
 from penstock.sink.parquet import ParquetSink
 from penstock.testing.conformance.bench import DecidedBatches
@@ -338,3 +338,49 @@ def deliver_plain(target: Target, schema: str, arrow: pa.Schema, row: dict[str, 
     publication = replace(publication, generation=Generation(1))
     sink.publish(publication)
     return publication
+
+
+def put_file_of_a_job(
+    target: Target, name: str = "place=here/part-00000-3f877a07-87b4-49e7-bf81-bf1260128d4b.c000.snappy.parquet"
+) -> Path:
+    """What a `foreachBatch` of plain Spark left in an account, with other rows than any batch of Penstock's."""
+    path = target.root("a") / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({"id": pa.array([901, 902], pa.int64()), "day": pa.array([None, None], pa.date32())}), path)
+    return path
+
+
+def test_files_of_a_job_are_refused_before_anything_is_staged_unless_they_are_kept(tmp_path: Path, target: Target) -> None:
+    put_file_of_a_job(target)
+    for start in (target.sink, lambda: target.sink(schema=None).claim(LEDGER_ID)):  # the second one is what `adopt` does
+        with pytest.raises(Refused, match="holds files that Penstock did not write") as refused:
+            start()
+        assert "existing_rows: keep" in refused.value.remedy
+    assert not target.staged()
+    kept = Target(tmp_path, "a", "b", partition_by=["place"], keeps_files=True)
+    kept.sink().claim(LEDGER_ID)
+
+
+def test_files_of_a_job_that_are_kept_are_left_out_and_counted(tmp_path: Path) -> None:
+    target = Target(tmp_path, "a", "b", partition_by=["place"], keeps_files=True)
+    put_file_of_a_job(target)
+    (target.root("a") / "place=here/notes.txt").write_text("of the team")
+    sink = target.sink()
+    decided = deliver(sink)
+    report = verify(sink, decided)
+    assert report.ok, report.problems
+    assert {name: each.kept.files for name, each in report.accounts.items()} == {"a": 2, "b": 0}
+    victim = file_of(target, decided[1])
+    shutil.copy(victim, victim.with_name("x.parquet"))
+    assert "is a copy of" in only(verify(sink, decided)).message
+    victim.with_name("x.parquet").unlink()
+    victim.unlink()
+    assert only(verify(sink, decided)).message.endswith("is missing, with 3 rows.")
+
+
+def test_an_account_that_is_filled_already_is_not_refused_for_files_that_came_later(target: Target) -> None:
+    sink = target.sink()
+    sink.claim(LEDGER_ID)
+    decided = deliver(sink)
+    put_file_of_a_job(target)
+    assert "is foreign" in only(verify(target.sink(), decided)).message

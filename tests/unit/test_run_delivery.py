@@ -113,12 +113,16 @@ def test_a_batch_is_logged_in_one_line(tmp_path: Path, caplog: pytest.LogCapture
         opened._report(batch)
         opened._report(replace(batch, already=True, warnings=()))
         opened._report(replace(batch, recovered=True, warnings=()))
+        opened._report(
+            replace(batch, rows_out=0, rows_read=0, sinks={SinkName("table"): SinkProgress(already_committed=1)}, warnings=())
+        )
     shares = "(lake: 1,500 rows in 3 files, table: already committed)."
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         ("INFO", f"Pipeline flights: batch 7 delivered in 2.3 s: 1,600 read, 1,500 rows {shares}"),
         ("WARNING", "Pipeline flights, batch 7: Slow."),
         ("INFO", f"Pipeline flights: batch 7 was committed already; nothing written {shares}"),
         ("INFO", f"Pipeline flights: batch 7, which an earlier run decided, was published {shares}"),
+        ("INFO", "Pipeline flights: batch 7 delivered in 2.3 s: 0 read, 0 rows (table: 0 rows)."),
     ]
     assert (opened.summary.rows_read, opened.summary.rows_out, opened.summary.rows_in) == (1600, 1500, 1500)
     opened._report(replace(batch, rows_read=None))

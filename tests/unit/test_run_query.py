@@ -203,3 +203,16 @@ def test_what_stops_a_query_is_not_hidden_by_the_batch_that_spark_cancels_then(
     with pytest.raises(RuntimeError, match="The target is gone"):
         delivery(None, 0)  # type: ignore[arg-type]
     assert delivery.failure is GONE
+
+
+def test_a_stop_that_was_asked_for_is_no_exception() -> None:
+    """Spark says that its batch failed: a query is stopped by an exception in its batch."""
+    query, streaming, opened = made()
+    opened.published.set()
+    streaming.interrupted = RuntimeError(
+        "Traceback:\npenstock.run.failure.Undelivered: stopped on request\n\n=== Streaming Query ==="
+    )
+    query.stop()
+    assert query.exception() is None
+    streaming.interrupted = RuntimeError("Undelivered: PublishFailed: The target is gone.")
+    assert query.exception() is streaming.interrupted

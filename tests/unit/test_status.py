@@ -142,6 +142,12 @@ def test_before_the_first_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert status(capsys)["driver"] is None
 
 
+def test_a_checkpoint_of_a_job_that_nobody_adopted_refuses_the_start(capsys: pytest.CaptureFixture[str]) -> None:
+    spark_planned(0, committed=0)
+    assert status(capsys)["health"] == "conflict"
+    assert "The ledger is empty, but Spark's checkpoint goes on with batch 1. A start would be refused" in said(capsys)
+
+
 def test_a_batch_that_a_running_driver_publishes_is_no_replay(capsys: pytest.CaptureFixture[str]) -> None:
     deliver(last_fails=True)
     found = status(capsys)

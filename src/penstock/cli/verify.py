@@ -39,12 +39,17 @@ _NULLS_UNSEEN = (
     "This pipeline began with an older Penstock, and its digests skip NULLs: a value that moved into a NULL column, or an "
     "empty array in place of NULL, is not seen."
 )
-_REMEDY = "Put back what is missing or was changed, from a backup, and take away what is foreign or twice; then verify again."
+_REMEDY = "Put back what is missing or was changed, from a backup, and take away what is twice; then verify again."
+_REMEDY_FOR_FOREIGN = (
+    "What is foreign, this pipeline did not deliver. Before you take it away, make sure that nobody needs it. Files of a job "
+    "that was taken over stay in a sink of type parquet: set existing_rows: keep there."
+)
 _ON_PURPOSE = "If whole files were removed on purpose: `penstock verify FILE --accept-removed`."
 _NEVER_ACCEPTED = (
     "What else differs cannot be accepted: rows of a table or topic, files that were changed, and accounts that hold files which "
     "are foreign or were rewritten."
 )
+_IS_FOREIGN = "is foreign"
 
 
 def fields_of(found: "Verification") -> dict[str, object]:
@@ -96,6 +101,7 @@ def _compared(report: AccountReport, removed: Totals, *, ok: bool) -> dict[str, 
         "rows_removed": removed.rows,
         "digest_expected": hexadecimal(report.expected.digest),
         "digest_found": hexadecimal(report.found.digest),
+        **({"files_kept": report.kept.files} if report.kept.files else {}),
     }
 
 
@@ -284,7 +290,7 @@ def _text(found: "Verification") -> RenderableType:
     ]
     problems = [(name, problem) for name, sink in found.sinks.items() for problem in sink.problems]
     parts: list[RenderableType] = [table(("sink", "account", "expected", "found", "content digest", ""), lines), Text()]
-    parts += [Text(line) for line in (*_compared_at(found), *_removed(found))]
+    parts += [Text(line) for line in (*_compared_at(found), *_removed(found), *_kept(found))]
     parts += [_problem(name, problem) for name, problem in problems[:_PROBLEMS_SHOWN]]
     if len(problems) > _PROBLEMS_SHOWN:
         parts.append(Text(f"… and {formatting.counted(len(problems) - _PROBLEMS_SHOWN, 'problem')} more; --json lists all."))
@@ -340,10 +346,19 @@ def _removed(found: "Verification") -> Iterator[str]:
             )
 
 
+def _kept(found: "Verification") -> Iterator[str]:
+    for name, sink in found.sinks.items():
+        kept = sum((account.kept for account in sink.accounts.values()), Totals())
+        if kept.files:
+            yield f"{name}: {formatting.counted(kept.files, 'file')} of others left out, as existing_rows: keep wants it."
+
+
 def _conclusion(found: "Verification") -> RenderableType:
     if not found.ok:
         on_purpose = f"\n{_ON_PURPOSE}" if any(sink.missing for sink in found.sinks.values()) else ""
-        return Text.assemble(("The sinks do not hold what the ledger says.\n", "bold red"), _REMEDY + on_purpose)
+        is_foreign = any(_IS_FOREIGN in problem.message for sink in found.sinks.values() for problem in sink.problems)
+        foreign = f"\n{_REMEDY_FOR_FOREIGN}" if is_foreign else ""
+        return Text.assemble(("The sinks do not hold what the ledger says.\n", "bold red"), _REMEDY, foreign, on_purpose)
     if all(sink.as_of is None for sink in found.sinks.values()):
         return Text("Nothing was compared: no sink keeps its rows where this command can read them.", "yellow")
     but = "" if found.removed is None else ", but for what was removed on purpose,"

@@ -48,7 +48,7 @@ def _require_first(batch: Batch, *, is_adopted: bool) -> None:
     raise BatchGap(
         f"The ledger is empty, but Spark's checkpoint goes on with batch {batch.batch_id}: the ledger does not show whether "
         "the batches before were delivered.",
-        remedy="Start with a new checkpoint, or state with `penstock adopt` that they are delivered.",
+        remedy="Start with a new checkpoint; or read what `penstock adopt FILE` says, if they are delivered.",
     )
 
 

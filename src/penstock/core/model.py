@@ -402,6 +402,8 @@ class AccountReport:
 
     expected: Totals
     found: Totals
+    kept: Totals = Totals()
+    """Files of others, which are there by choice and are not compared."""
 
     @property
     def ok(self) -> bool:

@@ -113,6 +113,8 @@ def describe(progress: BatchProgress) -> str:
     if progress.recovered:
         return f"batch {progress.batch_id}, which an earlier run decided, was published ({shares})"
     spent_s = (progress.stage_ms + progress.decide_ms + progress.publish_ms) / 1000
+    if not progress.rows_out:  # nothing is published, which is not "already committed"
+        shares = ", ".join(f"{name}: 0 rows" for name in progress.sinks)
     read = "" if progress.rows_read is None else f"{progress.rows_read:,} read, "
     return f"batch {progress.batch_id} delivered in {spent_s:.1f} s: {read}{progress.rows_out:,} rows ({shares})"
 

@@ -192,6 +192,13 @@ def _judge(tail: Entry | None, checkpoint: CheckpointPosition | None, *, driver:
     expected = None if tail is None else tail.summary.next_batch_id
     if tail is None or expected is None or tail.summary.query_id is None:
         is_adopted = tail is not None and tail.summary.adopted_at is not None
+        upcoming = 0 if checkpoint is None else checkpoint.next_batch_id
+        if upcoming > 0 and (tail is None or driver == "stopped"):  # a driver may have committed its first batch since
+            since = "A new checkpoint was adopted" if is_adopted else "The ledger is empty"
+            return "conflict", (
+                f"{since}, but Spark's checkpoint goes on with batch {upcoming}. A start would be refused: "
+                "read what `penstock adopt FILE` says."
+            )
         return "new", f"Nothing was delivered {'since a new checkpoint was adopted' if is_adopted else 'yet'}."
     if checkpoint is None or checkpoint.query_id is None:
         return "conflict", f"The ledger expects batch {expected}, but there is no checkpoint. A start would be refused."

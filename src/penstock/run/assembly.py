@@ -205,6 +205,7 @@ def _parquet(name: SinkName, settings: Parquet, plan: DeliveryPlan) -> "ParquetS
         column_encoding=settings.column_encoding,
         dictionary_pagesize_limit_bytes=settings.dictionary_pagesize_limit,
         target_file_size_bytes=settings.target_file_size,
+        keeps_files=settings.existing_rows == "keep",
     )
 
 

@@ -1,6 +1,6 @@
 """Whether a checkpoint continues what the ledger decided, and what adopting one that does not would mean."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -92,8 +92,9 @@ def _not_new(summary: Summary, checkpoint: SparkCheckpoint, position: Checkpoint
         )
     return BatchGap(
         f"The ledger is empty, but the checkpoint {checkpoint.location} goes on with batch {position.next_batch_id}.",
-        remedy="Put the ledger back if it is lost, moved or not mounted; else start with a new checkpoint, or state with "
-        "`penstock adopt` that the batches before it are delivered.",
+        remedy="Put the ledger back if it is lost, moved or not mounted. If another program delivered the batches before it, "
+        "read what `penstock adopt FILE` says; FILE is a pipeline file with this pipeline, home, checkpoint and sinks. Else "
+        "start with a new checkpoint.",
     )
 
 
@@ -186,7 +187,7 @@ def _judged(runtime: Runtime, summary: Summary, position: CheckpointPosition | N
         done=False,
         query_id=position.query_id,
         next_batch_id=position.next_batch_id,
-        consequences=(stated,) if stated is not None else _consequences(summary, position, conflict),
+        consequences=(stated,) if stated is not None else tuple(_consequences(runtime, summary, position, conflict)),
     )
 
 
@@ -237,7 +238,24 @@ def _continues(summary: Summary, position: CheckpointPosition) -> str | None:
     return None
 
 
-def _consequences(summary: Summary, position: CheckpointPosition, conflict: Refused | None) -> tuple[str, ...]:
+def _taken_over(runtime: Runtime, position: CheckpointPosition) -> Iterator[str]:
+    """Say what going on with another program's checkpoint means for a pipeline that delivered nothing yet."""
+    upcoming = position.next_batch_id
+    yield (
+        f"The ledger is empty, and query {position.query_id} of the checkpoint goes on with batch {upcoming}: batches before it "
+        "are taken as delivered by whoever ran them, and are not read again."
+    )
+    if position.is_replay:
+        yield (
+            f"Batch {upcoming} is planned and not committed, so all of it is delivered here. Rows of it that another program "
+            "wrote before it stopped are then TWICE in sinks that append (parquet, kafka, write: append): take them out first."
+        )
+    yield f"`penstock checkpoint inspect {runtime.checkpoint.location}` shows what was read up to there."
+
+
+def _consequences(runtime: Runtime, summary: Summary, position: CheckpointPosition, conflict: Refused | None) -> Iterable[str]:
+    if summary.next_batch_id is None and summary.adopted_at is None:
+        return _taken_over(runtime, position)
     upcoming, expected = position.next_batch_id, summary.next_batch_id
     stated = () if conflict is None else (conflict.message,)
     if position.query_id == summary.query_id and expected is not None and upcoming > expected:
@@ -249,7 +267,7 @@ def _consequences(summary: Summary, position: CheckpointPosition, conflict: Refu
         *stated,
         f"The pipeline goes on with query {position.query_id} from batch {upcoming}.",
         "What that checkpoint reads again gets TWICE into sinks that append (parquet, write: append); what it skips is lost.",
-        "Compare its offsets (`penstock checkpoint inspect`) with the last ones delivered (`penstock history`).",
+        f"Compare its offsets (`penstock checkpoint inspect {runtime.checkpoint.location}`) with `penstock history FILE`.",
     )
 
 

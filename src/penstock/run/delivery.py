@@ -1,5 +1,6 @@
 """`Delivery`: what a streaming query calls for every micro-batch. Configuration until it runs, and picklable as such."""
 
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -21,12 +22,15 @@ from penstock.run.query_facts import facts_of_batch, facts_of_writer, run_of_bat
 from penstock.run.required_guarantees import require_batches, require_demanded
 from penstock.spec.pipeline import DeliverySettings
 from penstock.support.error_transport import encode_error
+from penstock.support.secret import scrub
 from penstock.transform.selection import taken_of
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from penstock.spec.sink import GivenSink
+
+_log = logging.getLogger(__name__)
 
 
 class Delivery:
@@ -71,6 +75,7 @@ class Delivery:
         self._run: str | None = None
         self._failure: BaseException | None = None
         self._started: Delivery | None = None
+        self._is_started_here = False
         self._turn = threading.Lock()
 
     @classmethod
@@ -132,6 +137,7 @@ class Delivery:
         stop_wanted: Callable[[], bool],
     ) -> Query:
         """Open, then start Spark's query. Called once: the end of an older query must not be taken for that of this one."""
+        self._is_started_here = True
         behind = self.plan.settings.publish_behind and not is_of_client(writer)
         rows = frame_of_writer(writer)
         taken = taken_of(selections_of(self.plan.settings), rows)
@@ -230,6 +236,10 @@ class Delivery:
         if failure is not None:
             error = error_from_exception(failure)
             note_error(self.plan.settings.home, error)
+            if (
+                not self._is_started_here
+            ):  # else `Query` raises it: here only Spark does, below its plan and a traceback of its own
+                _log.error("Pipeline %s ended: %s", self.plan.settings.pipeline, scrub(str(error)))
             raise Undelivered(encode_error(error)) from None
 
     def _follow_run(self, rows: DataFrame) -> None:

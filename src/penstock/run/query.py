@@ -72,6 +72,11 @@ class Query:
     def isActive(self) -> bool:  # noqa: N802 - Spark's name
         return self._streaming.isActive
 
+    def exception(self) -> StreamingQueryException | None:
+        """Return what ended the query, as Spark tells it; None while it runs, and after a stop that somebody asked for."""
+        ended_by = self._streaming.exception()
+        return None if ended_by is None or f"{Undelivered.__name__}: {STOPPED}" in str(ended_by) else ended_by
+
     def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802 - Spark's name
         """Wait for the end, at most `timeout` seconds. Return whether the query has ended. Raises what ended it.
 
@@ -219,8 +224,8 @@ class Query:
     def _finish(self) -> None:
         opened = self._delivery.opened
         failure = self._delivery.failure
-        exception = self._streaming.exception()
-        if failure is None and exception is not None and f"{Undelivered.__name__}: {STOPPED}" not in str(exception):
+        exception = self.exception()
+        if failure is None and exception is not None:
             error = self._delivery.diagnose(error_from_query(str(exception), checkpoint=checkpoint_of(self._delivery.plan)))
             self._delivery.release()
             raise error

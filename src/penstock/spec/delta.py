@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
 
@@ -15,6 +15,8 @@ from penstock.spec.location import GivenColumns
 from penstock.spec.maintenance import DeltaMaintenance
 from penstock.spec.place import AccountUrl, local_path
 from penstock.spec.scalar import SchemaChanges
+
+ExistingRows: TypeAlias = Literal["refuse", "keep"]
 
 _LOST_BY_DELTA = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]|^\\\x00-\x1f\x7f]")
 """What the library for Delta finds under another path, or under none."""
@@ -43,7 +45,7 @@ class Delta(LakeTable):
         description="The table's directory, relative to the pipeline file, which must be mounted at the same path everywhere; or "
         "`s3://bucket/prefix`."
     )
-    existing_rows: Literal["refuse", "keep"] = Field(
+    existing_rows: ExistingRows = Field(
         default="refuse",
         description="What becomes of a table that holds rows of others before the first batch: `refuse` it, or `keep` them; they "
         "are counted with the first batch, for `verify`.",
@@ -68,7 +70,7 @@ class Delta(LakeTable):
             delete_when: str | None = None,
             sequence_by: str | None = None,
             create: bool = True,
-            existing_rows: Literal["refuse", "keep"] = "refuse",
+            existing_rows: ExistingRows = "refuse",
             schema_changes: SchemaChanges = "fail",
             compression: PageCompression = "zstd",
             target_file_size: int | str = "128MB",

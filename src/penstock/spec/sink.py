@@ -9,7 +9,7 @@ from typing_extensions import Self
 
 from penstock.core.model import Json
 from penstock.spec.complaint import complaint_error, described
-from penstock.spec.delta import Delta
+from penstock.spec.delta import Delta, ExistingRows
 from penstock.spec.iceberg import Iceberg
 from penstock.spec.kafka import Kafka
 from penstock.spec.location import FAIL, QUARANTINE, Account, Columns, GivenColumns, Route, ShortAccount
@@ -85,6 +85,11 @@ class Parquet(TakesRows):
         description="A new file is begun when one has about this size.",
         json_schema_extra={"default": "128MB"},
     )
+    existing_rows: ExistingRows = Field(
+        default="refuse",
+        description="What becomes of files of others that are in an account before the first batch: `refuse` them, or `keep` "
+        "them. With `keep`, `verify` and `files` leave out whatever Penstock did not write there.",
+    )
 
     if TYPE_CHECKING:
 
@@ -99,6 +104,7 @@ class Parquet(TakesRows):
             column_encoding: EncodingOfAll | Mapping[str, Encoding] = "auto",
             dictionary_pagesize_limit: int | str = "1MiB",
             target_file_size: int | str = "128MB",
+            existing_rows: ExistingRows = "refuse",
             where: str | None = None,
             select: GivenColumns = (),
             exclude: GivenColumns = (),

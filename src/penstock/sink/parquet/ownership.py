@@ -75,6 +75,22 @@ def require_unfilled(area: Area, *, url: str) -> None:
         )
 
 
+def require_no_others(area: Area, *, url: str) -> None:
+    """Raise Refused if an account without owner and marker holds files of others: `verify` would call them foreign for ever.
+
+    It looks at all files, as `require_unfilled` does.
+    """
+    if area.claimed_by() is not None or area.marker() is not None:
+        return
+    for file in area.files():
+        if attempt_of(file.name) is None:
+            raise Refused(
+                f"{url} holds files that Penstock did not write, {file.name} for one.",
+                remedy="If their rows belong to the table, as those of a job that you take over, set existing_rows: keep in the "
+                "sink. Else name an empty account.",
+            )
+
+
 def claim_account(area: Area, owner: AccountOwner, *, url: str) -> None:
     """Note `owner` in the account unless it is noted already (I2). Raises Refused, LedgerMismatch, Retryable."""
     found = area.claimed_by()

@@ -33,7 +33,14 @@ from penstock.sink.concurrent import map_concurrently
 from penstock.sink.parquet.account import Account, Area, UploadArea
 from penstock.sink.parquet.encoding import AUTO, DICTIONARY_PAGESIZE_LIMIT, Encodings, require_encodable
 from penstock.sink.parquet.layout import owner_of, partition_columns, require_distinct
-from penstock.sink.parquet.ownership import claim_account, require_apart, require_continued, require_own_account, require_unfilled
+from penstock.sink.parquet.ownership import (
+    claim_account,
+    require_apart,
+    require_continued,
+    require_no_others,
+    require_own_account,
+    require_unfilled,
+)
 from penstock.sink.parquet.part_file import stored_schema
 from penstock.sink.parquet.publishing import AccountPublication
 from penstock.sink.parquet.splitting import INLINE_LIMIT_BYTES, WriteSettings
@@ -51,6 +58,7 @@ class ParquetSink:
     `route_sql` yields each row's account; it is None if there is only one. `unrouted` takes rows whose route names no account;
     with None they fail the batch. `partition_by` names columns that become directories. A text that readers would take for null
     there (see `is_lost_as_directory`) fails the batch; with `null_for_lost_texts` it is stored as null, as Spark does silently.
+    With `keeps_files`, files that Penstock did not write may be in the accounts, and `verify` leaves them out.
     """
 
     kind: ClassVar = SinkKind.STAGING  # files wait invisibly beside the table and are moved into it
@@ -71,11 +79,13 @@ class ParquetSink:
         target_file_size_bytes: int = 128_000_000,
         null_for_lost_texts: bool = False,
         inline_limit_bytes: int = INLINE_LIMIT_BYTES,
+        keeps_files: bool = False,
     ) -> None:
         self.name = name
         self._pipeline = pipeline
         self.route_sql = route_sql
         self._accounts = dict(accounts)
+        self._keeps_files = keeps_files
         self._settings = WriteSettings(
             sink=name,
             owner=owner_of(pipeline, name),
@@ -130,6 +140,8 @@ class ParquetSink:
         for name, area in self._areas(pipeline).items():
             self._require_own(area, name, pipeline)
             self._uploads[name] = area.prepare()
+            if schema is not None:
+                self._require_no_others(area, name)
         if schema is not None:
             self._require_continued(schema, pipeline)
 
@@ -144,11 +156,13 @@ class ParquetSink:
         """Record in every account its owner: this sink and `ledger_id`. Raises Refused, LedgerMismatch, Retryable, Failed."""
         for name, area in self._areas(self._pipeline).items():
             require_unfilled(area, url=self._accounts[name].url)
+            self._require_no_others(area, name)
             self._claim(name, area, ledger_id)
 
     def require_schema_accepted(self, *, pipeline: PipelineName, schema: str) -> None:
         for name, area in self._areas(pipeline).items():
             self._require_own(area, name, pipeline)
+            self._require_no_others(area, name)
         self._require_storable(schema)
         self._require_continued(schema, pipeline)
 
@@ -187,7 +201,7 @@ class ParquetSink:
         return [finding for area in self._areas(self._pipeline).values() for finding in area.lifecycle()]
 
     def verify(self, decisions: SinkDecisions) -> SinkReport:
-        return verify_accounts(self.tables(), decisions, self._settings.row_digest)
+        return verify_accounts(self.tables(), decisions, self._settings.row_digest, keeps_files=self._keeps_files)
 
     def tables(self) -> Mapping[AccountName, Table]:
         return {name: self._table(name, area) for name, area in self._areas(self._pipeline).items()}
@@ -212,6 +226,10 @@ class ParquetSink:
         account = self._accounts[name]
         require_own_account(owner, pipeline=pipeline, sink=self.name, account=name, url=account.url)
         require_apart(account, owner)
+
+    def _require_no_others(self, area: Area, name: AccountName) -> None:
+        if not self._keeps_files:
+            require_no_others(area, url=self._accounts[name].url)
 
     def _table(self, name: AccountName, area: Area) -> Table:
         return Table(sink=self.name, name=name, account=self._accounts[name], area=area, owner=self._settings.owner)

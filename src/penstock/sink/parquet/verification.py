@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import BinaryIO, Protocol
 
 import pyarrow as pa
@@ -143,12 +143,15 @@ class _Listed:
     problem: Problem | None = None
 
 
-def verify_accounts(tables: Mapping[AccountName, Verifiable], decisions: SinkDecisions, row_digest: RowDigest) -> SinkReport:
+def verify_accounts(
+    tables: Mapping[AccountName, Verifiable], decisions: SinkDecisions, row_digest: RowDigest, *, keeps_files: bool = False
+) -> SinkReport:
     """Compare the content of all accounts with what was decided.
 
     A file with the name of a retained decision must hold what that decided for it. Maintenance may put rows into files of other
     names: an account whose rows and digest agree has no problem with names. Where they do not agree, every file that is missing,
-    copied or foreign is reported.
+    copied or foreign is reported. With `keeps_files`, files that Penstock did not write are counted and left out, but no copy of
+    a file that it did write.
     """
     listed = {account: _listed(table, decisions.published_at) for account, table in tables.items()}
     removals = list(decisions.removals())
@@ -157,9 +160,11 @@ def verify_accounts(tables: Mapping[AccountName, Verifiable], decisions: SinkDec
     problems: list[Problem] = []
     missing: list[MissingFiles] = []
     for account, found in listed.items():
-        seen = _look(found, ledger, account, row_digest)
+        all_seen = _look(found, ledger, account, row_digest)
+        kept = [one for one in all_seen if keeps_files and _is_of_others(one, ledger)]
+        seen = [one for one in all_seen if one not in kept]
         expected = decisions.totals(found.as_of).get(account, Totals())
-        reports[account] = report = AccountReport(expected=expected, found=_totals(seen))
+        reports[account] = report = AccountReport(expected=expected, found=_totals(seen), kept=_kept(kept))
         problems += [found.problem] if found.problem else []
         examination = _Examination(account=account, seen=seen, ledger=ledger, report=report, as_of=found.as_of)
         problems += examination.problems()
@@ -217,6 +222,19 @@ def _read(area: ListsFiles, file: StoredFile, schema: str, row_digest: RowDigest
     except (pa.ArrowException, PenstockError, OSError, ValueError) as cause:
         reason = str(cause).split("\n", maxsplit=1)[0]
         return FileContent(file=file, content=None, problem=f"cannot be read as rows of this sink: {reason}")
+
+
+def _is_of_others(one: FileContent, ledger: LedgerFiles) -> bool:
+    """Return whether Penstock did not write the file: neither under its name nor with the rows of a decided file."""
+    if attempt_of(one.file.name) is not None:
+        return False
+    return one.content is None or ledger.original_of(one.file.name, (one.content.rows, one.content.digest)) is None
+
+
+def _kept(seen: Sequence[FileContent]) -> Totals:
+    """Return files and bytes of all, and the rows of those that can be read as rows of the sink."""
+    sizes = Totals(files=len(seen), size_bytes=sum(one.file.size_bytes for one in seen))
+    return replace(sizes, rows=sum(one.content.rows for one in seen if one.content is not None))
 
 
 def _totals(seen: Sequence[FileContent]) -> Totals:
