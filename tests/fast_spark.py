@@ -17,6 +17,14 @@ from penstock.errors import DependencyMissing
 from penstock.run.java import find_java
 
 JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xlog:disable", "-Xlog:all=error:stderr")
+
+FILES = "spark.sql.streaming.checkpointFileManagerClass"
+_PACKAGE = "org.apache.spark.sql.execution.streaming.checkpointing"
+USERS_FILE_MANAGER = f"{_PACKAGE}.FileContextBasedCheckpointFileManager"
+"""Spark's default, as users have it: the campaign of random kills and the tests of damaged checkpoints run with it."""
+FILE_MANAGER = f"{_PACKAGE}.FileSystemBasedCheckpointFileManager"
+"""The same files; the default one starts nine processes a batch for them where Hadoop's native library is missing."""
+
 CONF = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -24,6 +32,7 @@ CONF = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",  # not 200 tasks with a file of state each, for a handful of rows
     "spark.python.daemon.module": "preloaded_pyspark_daemon",
+    FILES: FILE_MANAGER,
 }
 WORKERS = Path(__file__).with_name("workers")
 """Where that module is, and what every Python imports that finds it."""

@@ -13,6 +13,7 @@ import pytest
 from tests.crash.killing import kill_often
 from tests.crash.probe import Probe
 from tests.crash.world import STAGED_BY_TASKS, make_world
+from tests.fast_spark import FILES, USERS_FILE_MANAGER
 from tests.seed import SEED
 
 KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "3"))
@@ -36,6 +37,7 @@ def test_random_kills_lose_nothing_and_double_nothing(tmp_path: Path, part: int)
     generator = random.Random(seed)
     files, rows, per_trigger = DRIVER if part % 2 else DISTRIBUTED
     world = make_world(tmp_path, files=files, rows_per_file=rows, seed=seed, per_trigger=per_trigger, wide=True)
+    world.rewrite(("spark.log.level", f"{FILES}: {USERS_FILE_MANAGER}, spark.log.level"))
     world = replace(world, forked=False, **({"program": STAGED_BY_TASKS} if rows == DISTRIBUTED[1] else {}))
     is_behind = generator.random() < 0.5
     if is_behind:

@@ -9,10 +9,6 @@ from pyspark.sql import SparkSession
 
 from tests.servers.kafka import connector
 
-FILES = "spark.sql.streaming.checkpointFileManagerClass"
-FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-"""The same files; Spark's default one starts nine processes a batch for them where Hadoop's native library is missing."""
-
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
@@ -23,7 +19,6 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.streaming.ui.enabled", "false")
-        .config(FILES, FILE_MANAGER)
         .config("spark.log.level", "OFF")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.jars", ",".join(map(str, connector())))

@@ -18,7 +18,6 @@ from tests.architecture.reading import ROOT
 from tests.crash.commandline import Ended
 from tests.servers.server import free_port, started, stop
 from tests.spark.cluster import HOME
-from tests.spark.conftest import FILE_MANAGER, FILES
 
 _MAIN = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _PATIENCE_S = 300
@@ -43,7 +42,6 @@ class ConnectServer:
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.streaming.ui.enabled": "false",
             "spark.log.level": "WARN",
-            FILES: FILE_MANAGER,
         }
         conf = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
         fast = shlex.split(os.environ["PYSPARK_SUBMIT_ARGS"])[:-1]  # its last word is what a process of PySpark is started for

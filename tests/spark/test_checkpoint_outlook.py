@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from penstock.checkpoint.inspection import Next, inspect_checkpoint
-from tests.spark.conftest import FILE_MANAGER, FILES
+from tests.fast_spark import FILE_MANAGER, FILES
 from tests.spark.streams import numbers, put, run
 
 BATCHES = 4
