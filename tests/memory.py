@@ -41,7 +41,7 @@ def held_directory(name: str = "", *, parent: Path | str | None) -> Iterator[Pat
 def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A directory of the test's own, in memory where the machine has such a place; for a `conftest.py` to import.
 
-    `tests/live`, `tests/spark` and `tests/crash` run on the disk.
+    `tests/spark` and `tests/crash` run on the disk.
     """
     memory = in_memory()
     if memory is None:
