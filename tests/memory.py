@@ -13,10 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
+
 _MEMORY = Path("/dev/shm")
 _ROOM_BYTES = 4 * 2**30
 """The servers of a worker take some 1.5 GB; a container often has 64 MB there."""
-_PREFIX = "penstock-test-"
+_PREFIX = "penstock-held-"
 _UNLOCKED_S = 60.0
 """A directory younger than that may be one that its maker is about to lock."""
 
@@ -33,6 +35,20 @@ def held_directory(name: str = "", *, parent: Path | str | None) -> Iterator[Pat
     """A temporary directory, locked by this process as long as it lives."""
     with TemporaryDirectory(prefix=f"{_PREFIX}{name}", dir=parent) as directory, _locked(Path(directory)):
         yield Path(directory)
+
+
+@pytest.fixture
+def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A directory of the test's own, in memory where the machine has such a place; for a `conftest.py` to import.
+
+    `tests/spark` and `tests/crash` run on the disk.
+    """
+    memory = in_memory()
+    if memory is None:
+        yield tmp_path_factory.mktemp("test")
+        return
+    with held_directory(parent=memory) as directory:
+        yield directory
 
 
 def remove_left_directories(parent: Path) -> None:

@@ -1,7 +1,7 @@
 """Directories in memory, as in `tests/conformance`. The rig runs whole: nothing of it is drawn."""
 
 import pytest
-from tests.conformance.conftest import tmp_path
+from tests.memory import tmp_path
 
 __all__ = ["tmp_path"]
 

@@ -4,7 +4,6 @@ A run draws an eighth of each sink's crashes, and half of the cases of what each
 quarter where the engine behind it passes elsewhere. All run with PENSTOCK_SOAK_FAULTS=all, and where a file is named.
 """
 
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -12,11 +11,13 @@ import pytest
 from tests.conformance.lake_rig import FormatContract
 from tests.conformance.table_rig import DialectContract
 from tests.drawing import keep_some
-from tests.memory import held_directory, in_memory
+from tests.memory import tmp_path
 
 from penstock.testing.conformance import CrashContract, VerifyBesideDriverContract
 from penstock.testing.conformance.staging import Examined
 from penstock.testing.conformance.story import preload
+
+__all__ = ["tmp_path"]
 
 CRASHES_ONE_IN = 8
 CASES_ONE_IN = 2
@@ -64,14 +65,3 @@ def _of_contract(item: pytest.Item, *, of_dialects: bool) -> tuple[Path, str] | 
     if issubclass(cls, (DialectContract, FormatContract)) is not of_dialects:
         return None
     return item.path, getattr(item, "originalname", item.name)
-
-
-@pytest.fixture
-def tmp_path(tmp_path: Path) -> Iterator[Path]:
-    """In memory where the machine has such a place; `tests/live`, `tests/spark` and `tests/crash` run on the disk."""
-    memory = in_memory()
-    if memory is None:
-        yield tmp_path
-        return
-    with held_directory(parent=memory) as directory:
-        yield directory

@@ -118,7 +118,8 @@ class PostgresServer:
     def database(self, name: str, *, template: str = "template1") -> str:
         """The URL of an empty database that belongs to the role: with what is in `template`, to which nobody is connected."""
         with self.admin() as connection:
-            connection.execute(f'CREATE DATABASE "{name}" OWNER {ROLE} TEMPLATE "{template}"')
+            copied = "STRATEGY file_copy" if connection.info.server_version >= 150_000 else ""  # by the log takes a third more
+            connection.execute(f'CREATE DATABASE "{name}" OWNER {ROLE} TEMPLATE "{template}" {copied}')
             self._databases.append(name)
             if len(self._databases) > _KEPT:
                 self._drop_oldest(connection)

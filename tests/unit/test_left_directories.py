@@ -8,7 +8,7 @@ from tests import memory
 
 def test_only_what_nobody_holds_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_UNLOCKED_S", -1.0)
-    left = tmp_path / "penstock-test-kafka-left"
+    left = tmp_path / "penstock-held-kafka-left"
     (left / "data").mkdir(parents=True)
     (tmp_path / "somebody-else's").mkdir()
     with memory.held_directory("kafka-", parent=tmp_path) as held:
@@ -17,6 +17,6 @@ def test_only_what_nobody_holds_is_removed(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_what_may_be_about_to_be_held_is_kept(tmp_path: Path) -> None:
-    (tmp_path / "penstock-test-new").mkdir()
+    (tmp_path / "penstock-held-new").mkdir()
     memory.remove_left_directories(tmp_path)
-    assert (tmp_path / "penstock-test-new").exists()
+    assert (tmp_path / "penstock-held-new").exists()

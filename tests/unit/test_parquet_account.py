@@ -48,11 +48,12 @@ def test_accounts_side_by_side_are_fine_also_with_one_staging(tmp_path: Path) ->
 
 
 @pytest.mark.skipif(not OTHER_DISK.is_dir(), reason="needs a second file system")
-def test_staging_on_another_disk_is_refused(tmp_path: Path) -> None:
-    assert OTHER_DISK.stat().st_dev != tmp_path.stat().st_dev
+def test_staging_on_another_disk_is_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
+    disk = tmp_path_factory.mktemp("disk")
+    assert OTHER_DISK.stat().st_dev != disk.stat().st_dev
     staging = OTHER_DISK / f"penstock-test-{os.getpid()}"
     try:
-        sink = sink_of(tmp_path / "lake", staging=staging)
+        sink = sink_of(disk / "lake", staging=staging)
         with pytest.raises(Refused, match="are on different file systems"):
             sink.prepare(pipeline=PIPELINE, schema=SCHEMA)
         assert [finding.ok for finding in sink.check()] == [False]

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -87,20 +88,22 @@ def test_two_columns_of_one_path_have_a_dictionary() -> None:
     assert choose_encodings(both, Encodings()).columns == {"a.b": DICTIONARY}
 
 
-NESTED = {
-    "list": pa.array([None if n % 5 == 0 else [n, None, n + 1] for n in range(ROWS)], pa.list_(pa.int64())),
-    "texts": pa.array([[f"t{n % 9}"] * (n % 3) for n in range(ROWS)], pa.list_(pa.string())),
-    "struct": pa.array([None if n % 7 == 0 else {"i": n, "deep": {"x": n / 7, "s": f"v{n % 5}"}} for n in range(ROWS)]),
-    "map": pa.array([[(n, f"m{n}")] for n in range(ROWS)], pa.map_(pa.int64(), pa.string())),
-    "structs": pa.array([[{"at": n}, None] for n in range(ROWS)]),
-}
-MANY: Mapping[str, pa.Array] = {**{f"flat {number}": values for number, (values, _) in enumerate(SHAPES.values())}, **NESTED}
+@cache
+def nested() -> Mapping[str, pa.Array]:
+    """Made for the test that needs them, not whenever tests are collected."""
+    return {
+        "list": pa.array([None if n % 5 == 0 else [n, None, n + 1] for n in range(ROWS)], pa.list_(pa.int64())),
+        "texts": pa.array([[f"t{n % 9}"] * (n % 3) for n in range(ROWS)], pa.list_(pa.string())),
+        "struct": pa.array([None if n % 7 == 0 else {"i": n, "deep": {"x": n / 7, "s": f"v{n % 5}"}} for n in range(ROWS)]),
+        "map": pa.array([[(n, f"m{n}")] for n in range(ROWS)], pa.map_(pa.int64(), pa.string())),
+        "structs": pa.array([[{"at": n}, None] for n in range(ROWS)]),
+    }
 
 
 def test_nested_columns_are_chosen_for_by_the_paths_that_parquet_has() -> None:
-    chosen = choose_encodings(pa.table(NESTED), Encodings()).columns
+    chosen = choose_encodings(pa.table(nested()), Encodings()).columns
     made = pa.BufferOutputStream()
-    pq.write_table(pa.table(NESTED), made)
+    pq.write_table(pa.table(nested()), made)
     schema = pq.ParquetFile(pa.BufferReader(made.getvalue())).schema
     assert list(chosen) == [schema.column(index).path for index in range(len(schema))]
     assert (chosen["list.list.element"], chosen["texts.list.element"]) == (DELTA, DICTIONARY)
@@ -129,7 +132,8 @@ EVERY_OPTION: Mapping[str, Any] = {
 @pytest.mark.parametrize("given", EVERY_OPTION.values(), ids=EVERY_OPTION)
 def test_staged_files_are_read_as_they_were_by_arrow_duckdb_and_pandas(tmp_path: Path, given: Any) -> None:
     target = Target(tmp_path, column_encoding=given, dictionary_pagesize_limit_bytes=50_000)
-    table = pa.table(MANY)[:5000]
+    flat = {f"flat {number}": values for number, (values, _) in enumerate(SHAPES.values())}
+    table = pa.table({**flat, **nested()})[:5000]
     stage(target.sink(schema=None), table.combine_chunks().to_batches()[0])
     (file,) = target.staged()
     if isinstance(given, dict):
@@ -194,7 +198,7 @@ def test_the_page_is_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     lake = penstock.Pipeline.from_file(tmp_path / "readings.yaml").settings.sinks["lake"]
     limit = lake.dictionary_pagesize_limit
     target = Target(tmp_path, column_encoding=lake.column_encoding, dictionary_pagesize_limit_bytes=limit)
-    columns = {"id": NUMBERS, "sensor": texts(NUMBERS % 9), "value": RANDOM.random(ROWS), "tags": NESTED["texts"]}
+    columns = {"id": NUMBERS, "sensor": texts(NUMBERS % 9), "value": RANDOM.random(ROWS), "tags": nested()["texts"]}
     stage(target.sink(schema=None), pa.table(columns).to_batches()[0])
     (tmp_path / "lake").mkdir(exist_ok=True)
     target.staged()[0].rename(tmp_path / "lake" / "part.parquet")

@@ -171,7 +171,7 @@ def test_a_piece_that_cannot_be_read_now_may_be_read_later_and_no_file_stays_ope
 
 def open_files(directory):
     links = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
-    return [target for target in (os.path.realpath(link) for link in links) if target.startswith(str(directory))]
+    return [target for target in (os.path.realpath(link) for link in links) if target.startswith(f"{directory}/")]
 
 
 def test_a_format_of_the_future_is_not_guessed(tmp_path):

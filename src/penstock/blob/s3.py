@@ -68,7 +68,7 @@ class S3Store(BlobStore):
     def for_delta(self) -> Mapping[str, str]:
         """Return endpoint, region and credentials as this client has them now. Raises Failed."""
         with self._translate_errors("find the credentials for", ""):
-            client, found = self._client, _session(self.options).get_credentials()
+            client, found = self._client, client_of_this_process(_session, self._settings).get_credentials()
             if found is None:
                 raise NoCredentialsError
             keys = found.get_frozen_credentials()
@@ -202,9 +202,8 @@ class S3Store(BlobStore):
 
 
 @lru_cache(maxsize=64)
-def _client(process: int, given: tuple[tuple[str, str], ...]) -> Any:  # noqa: ARG001 - a fork must not share connections
-    options = dict(given)
-    session = _session(options)
+def _client(process: int, given: tuple[tuple[str, str], ...]) -> Any:
+    options, session = dict(given), _session(process, given)
     timeout_s = float(options.get("timeout_s", "60"))
     config = Config(
         retries={"mode": "standard", "total_max_attempts": int(options.get("attempts", "5"))},
@@ -218,7 +217,10 @@ def _client(process: int, given: tuple[tuple[str, str], ...]) -> Any:  # noqa: A
     return client
 
 
-def _session(options: Mapping[str, str]) -> Any:
+@lru_cache(maxsize=64)
+def _session(process: int, given: tuple[tuple[str, str], ...]) -> Any:  # noqa: ARG001 - a fork must not share connections
+    """Return the session of the client. It refreshes credentials that expire; a new one would log in again."""
+    options = dict(given)
     return boto3.session.Session(
         profile_name=options.get("profile"),
         region_name=options.get("region"),

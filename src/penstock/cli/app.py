@@ -5,7 +5,8 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Final, NamedTuple
+from functools import cache
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -125,9 +126,15 @@ class _Detail(NamedTuple):
     values: bool
 
 
+@cache
+def _command() -> Any:
+    """Return all verbs as one command. Making it takes longer than most verbs do, and programs call `main` again and again."""
+    return typer.main.get_command(app)
+
+
 def _run(words: Sequence[str], *, detail: _Detail, as_json: bool) -> int:
     try:
-        return int(app(args=list(words), prog_name="penstock", standalone_mode=False) or 0)
+        return int(_command()(args=list(words), prog_name="penstock", standalone_mode=False) or 0)
     except PenstockError as error:
         return _ended(error, detail=detail, as_json=as_json)
     except _CommandLineError as error:

@@ -5,7 +5,7 @@ The client reports why a handshake failed through `error_cb` only. The request i
 
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -65,4 +65,5 @@ def require_login(admin: AdminClient, heard: Callable[[], KafkaError | None]) ->
 def _await(answer: "Future[Any]", admin: AdminClient, is_over: Callable[[], bool], *, wait_s: float) -> None:
     deadline = time.monotonic() + wait_s
     while not answer.done() and not is_over() and time.monotonic() < deadline:
-        admin.poll(_LOOK_S)
+        wait([answer], _LOOK_S)  # returns with the answer, which `poll` would not
+        admin.poll(0)

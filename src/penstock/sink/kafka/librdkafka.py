@@ -1,7 +1,7 @@
 """librdkafka's C functions, called by ctypes in the library that confluent-kafka ships, for what that package has no call.
 
-Only functions and structures that rdkafka.h makes public are used: those of librdkafka 1.5, and ListOffsets of 2.5. Each call
-releases the GIL, and none calls back.
+Only functions and structures that rdkafka.h makes public are used: those of librdkafka 1.5, DescribeCluster of 2.3, and
+ListOffsets of 2.5. Each call releases the GIL, and none calls back.
 """
 
 import ctypes
@@ -53,8 +53,6 @@ _FUNCTIONS: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
     "topic_destroy": (None, (c_void_p,)),
     "produce_batch": (c_int, (c_void_p, c_int32, c_int, c_void_p, c_int)),
     "produceva": (c_void_p, (c_void_p, c_void_p, c_size_t)),
-    "metadata": (c_int, (c_void_p, c_int, c_void_p, c_void_p, c_int)),
-    "metadata_destroy": (None, (c_void_p,)),
     "init_transactions": (c_void_p, (c_void_p, c_int)),
     "begin_transaction": (c_void_p, (c_void_p,)),
     "commit_transaction": (c_void_p, (c_void_p, c_int)),
@@ -82,6 +80,7 @@ _FUNCTIONS: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
     "AdminOptions_new": (c_void_p, (c_void_p, c_int)),
     "AdminOptions_set_isolation_level": (c_void_p, (c_void_p, c_int)),
     "AdminOptions_destroy": (None, (c_void_p,)),
+    "DescribeCluster": (None, (c_void_p, c_void_p, c_void_p)),
     "ListOffsets": (None, (c_void_p, c_void_p, c_void_p, c_void_p)),
     "event_ListOffsets_result": (c_void_p, (c_void_p,)),
     "ListOffsets_result_infos": (c_void_p, (c_void_p, c_void_p)),
@@ -157,9 +156,12 @@ class Librdkafka:
 
     def await_broker(self, client: int, timeout_ms: int) -> None:
         """Return when a broker has answered the client, or after `timeout_ms`."""
-        answer = c_void_p()
-        if self.metadata(client, 0, None, ctypes.byref(answer), timeout_ms) == KafkaError.NO_ERROR:
-            self.metadata_destroy(answer)
+        queue = self.queue_new(client)
+        self.DescribeCluster(client, None, queue)  # asking for metadata takes 50 ms more where the client is new
+        event = self.queue_poll(queue, timeout_ms)
+        if event:
+            self.event_destroy(event)
+        self.queue_destroy(queue)
 
     def ends(
         self, client: int, places: Sequence[TopicPartition], levels: Sequence[int], *, timeout_ms: int
