@@ -57,8 +57,8 @@ class LocalFiles:
         return self._read(folder, lambda path: tuple(entry.name for entry in path.iterdir())) or ()
 
     def sizes(self, folder: str) -> Mapping[str, int | None]:
-        found = {name: self._root / folder / name for name in self.names(folder)}
-        return {name: None if path.is_dir() else self.size_bytes(str(path)) or 0 for name, path in found.items()}
+        found = {name: f"{folder}/{name}" if folder else name for name in self.names(folder)}
+        return {name: None if (self._root / place).is_dir() else self.size_bytes(place) or 0 for name, place in found.items()}
 
     def size_bytes(self, name: str) -> int | None:
         return self._read(name, lambda path: path.stat().st_size)

@@ -13,6 +13,7 @@ from penstock.checkpoint.entries import (
     ENTRY_ID,
     RESTORE,
     Anomaly,
+    CommitEntry,
     OffsetsEntry,
     Severity,
     Unreadable,
@@ -32,16 +33,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logs:
-    """Content of the two logs and `metadata`. Unreadable entries are among the anomalies and missing from the mappings.
-
-    `commits` holds the versions of the entries.
-    """
+    """Content of the two logs and `metadata`. Unreadable entries are among the anomalies and missing from the mappings."""
 
     query_id: str | None
     planned: frozenset[BatchId]
     committed: frozenset[BatchId]
     offsets: Mapping[BatchId, OffsetsEntry]
-    commits: Mapping[BatchId, int]
+    commits: Mapping[BatchId, CommitEntry]
     anomalies: tuple[Anomaly, ...]
 
 
@@ -89,7 +87,7 @@ class _Reading:
     def entries(
         self, folder: str, ids: frozenset[BatchId], parse: Callable[[bytes], T], *, needed: set[int]
     ) -> Mapping[BatchId, T]:
-        names = self._files.names(folder)
+        names = frozenset(self._files.names(folder))
         with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
             fetched = pool.map(lambda batch_id: self._fetched(f"{folder}/{batch_id}", names), sorted(ids))
             read = {
