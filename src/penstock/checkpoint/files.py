@@ -3,6 +3,7 @@
 Readers name files by relative paths with `/`; everything specific to a store stays behind `Files`.
 """
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -54,7 +55,10 @@ class LocalFiles:
         return str(self._root)
 
     def names(self, folder: str) -> tuple[str, ...]:
-        return self._read(folder, lambda path: tuple(entry.name for entry in path.iterdir())) or ()
+        def listed(path: Path) -> tuple[str, ...]:
+            return tuple(os.listdir(path))  # noqa: PTH208 - a Path for each of 100,000 names takes seconds
+
+        return self._read(folder, listed) or ()
 
     def sizes(self, folder: str) -> Mapping[str, int | None]:
         found = {name: f"{folder}/{name}" if folder else name for name in self.names(folder)}
@@ -65,6 +69,9 @@ class LocalFiles:
 
     def read(self, name: str, *, start: int = 0, size_bytes: int | None = None) -> bytes | None:
         def part(path: Path) -> bytes:
+            if start == 0 and size_bytes is None:
+                with path.open("rb", buffering=0) as whole:
+                    return whole.readall()
             with path.open("rb") as file:
                 file.seek(start)
                 return file.read(-1 if size_bytes is None else size_bytes)

@@ -41,32 +41,38 @@ def _copies(logs: Logs) -> Iterator[tuple[BatchId, str]]:
 
 
 def _steps_back(logs: Logs) -> Iterator[tuple[BatchId, str]]:
-    for (before_id, before), (batch_id, entry) in itertools.pairwise(sorted(logs.offsets.items())):
-        if entry.offsets == before.offsets and entry.watermark_ms == before.watermark_ms:
-            continue
+    ordered = ((batch_id, entry, _positions_by_key(entry)) for batch_id, entry in sorted(logs.offsets.items()))
+    for (before_id, before, earlier), (batch_id, entry, later) in itertools.pairwise(ordered):
         if (entry.watermark_ms or 0) < (before.watermark_ms or 0):
             yield batch_id, f"has an older watermark than offsets/{before_id}"
-        elif (key := _key_that_goes_back(before, entry)) is not None:
+        elif (key := _key_that_goes_back(earlier, later)) is not None:
             yield batch_id, f"has an older offset of source {key} than offsets/{before_id}"
-        elif set(entry.offsets) < set(before.offsets):
+        elif before.offsets.keys() > entry.offsets.keys():
             yield batch_id, f"has fewer sources than offsets/{before_id}"
 
 
-def _key_that_goes_back(before: OffsetsEntry, entry: OffsetsEntry) -> str | None:
-    for key, end in entry.offsets.items():
-        earlier, later = _positions(before.offsets.get(key)), _positions(end)
-        if any(part in later and later[part] < position for part, position in earlier.items()) or (earlier and not later):
+_Positions = Mapping[str, Mapping[str, int]]
+
+
+def _key_that_goes_back(earlier: _Positions, later: _Positions) -> str | None:
+    for key, parts in later.items():
+        before = earlier.get(key, {})
+        if any(part in parts and parts[part] < position for part, position in before.items()) or (before and not parts):
             return key
     return None
 
 
+def _positions_by_key(entry: OffsetsEntry) -> _Positions:
+    return {key: _positions(offset) for key, offset in entry.offsets.items()}
+
+
 def _positions(offset: str | None) -> Mapping[str, int]:
     """Return the positions that an offset consists of, by part of its source; empty for sources whose offsets have no order."""
+    if (log_id := log_offset(offset)) is not None:
+        return {"": log_id}
     kind = kind_of(offset)
     if offset is None or kind in {"none", "other"}:
         return {}
-    if kind == "files":
-        return {"": log_offset(offset) or 0}
     value = json.loads(without_notes(offset) or "{}")
     if kind == "count":
         return {"": value}
@@ -77,11 +83,12 @@ def _positions(offset: str | None) -> Mapping[str, int]:
 
 def _watermarks(logs: Logs, newest: BatchId) -> Iterator[Anomaly]:
     """Yield commits that promise another watermark than the next batch has, or an older one than their own batch."""
+    any_promises = any(commit.next_watermark_ms is not None for commit in logs.commits.values())
     for batch_id, commit in sorted(logs.commits.items()):
         promised, own, after = commit.next_watermark_ms, logs.offsets.get(batch_id), logs.offsets.get(BatchId(batch_id + 1))
-        if promised is None:
+        if promised is None and not any_promises:  # written by something else than Spark
             continue
-        goes_back = own is not None and promised < (own.watermark_ms or 0)
+        goes_back = promised is None or (own is not None and promised < (own.watermark_ms or 0))
         if goes_back or (after is not None and after.watermark_ms is not None and promised != after.watermark_ms):
             needed = batch_id >= newest - 1 and (batch_id == newest or newest not in logs.commits)
             yield Anomaly(

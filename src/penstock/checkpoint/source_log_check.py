@@ -76,8 +76,8 @@ def _require_entries(data: bytes, log_id: int, *, compacted: bool) -> None:
             raise Unreadable(f"is cut off in line {number}, or that is no file entry") from None
         if of_id > log_id or (of_id < log_id and not compacted):
             raise Unreadable(f"names a file of entry {of_id} in line {number}, so it is another entry's content")
-    if compacted and not any(lines):
-        raise Unreadable("names no files, though it repeats all entries before it")
+    if not any(lines):
+        raise Unreadable("names no files, and Spark writes no such entry")
 
 
 def _origin_anomalies(files: Files, folder: str, names: set[str]) -> Iterator[Anomaly]:

@@ -11,7 +11,7 @@ from penstock.checkpoint.state_content import lineage_in, tables_in
 from penstock.core.model import Json
 
 
-class StateMissing(Exception):  # noqa: N818 - it is a finding
+class StateMissing(Exception):
     """A file of a chain is missing or cannot be read. `place` is the file, the message says what is wrong with it."""
 
     def __init__(self, place: str, what: str) -> None:

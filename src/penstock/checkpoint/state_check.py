@@ -149,9 +149,11 @@ def _require_schema(data: bytes) -> None:
 def _text(data: bytes, at: int) -> tuple[str, int]:
     try:
         (size,) = struct.unpack_from(">H", data, at)
-        return data[at + 2 : at + 2 + size].decode("utf-8", "replace"), at + 2 + size
     except struct.error:
         raise Unreadable("is cut off") from None
+    if len(data) < at + 2 + size:
+        raise Unreadable("is cut off")
+    return data[at + 2 : at + 2 + size].decode("utf-8", "replace"), at + 2 + size
 
 
 def _require_json(data: bytes) -> None:

@@ -38,7 +38,8 @@ def require_whole(name: str, data: bytes) -> None:
 
 def decompressed(data: bytes) -> bytes:
     """Return the content of a file in the format of lz4-java. Raises Unreadable."""
-    blocks, at = [], 0
+    blocks: list[bytes] = []
+    at = 0
     while at < len(data):
         if len(data) < at + _BLOCK.size:
             break
@@ -67,13 +68,16 @@ def _block(packed: bytes, token: int, size: int, checksum: int) -> bytes:
     return block
 
 
+_ZIP_FAILURES = (zipfile.BadZipFile, KeyError, OSError, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError)
+
+
 def tables_in(data: bytes) -> Mapping[str, int]:
     """Return the RocksDB tables that a `V.zip` refers to, by name below `SSTs/`, with their sizes. Raises Unreadable."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             damaged = archive.testzip()
             content = archive.read("metadata") if damaged is None else b""
-    except (zipfile.BadZipFile, KeyError, OSError, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError):
+    except _ZIP_FAILURES:
         raise Unreadable("is no whole zip file of a RocksDB snapshot") from None
     if damaged is not None:
         raise Unreadable(f"holds {damaged}, which does not match its checksum")
@@ -85,13 +89,15 @@ def tables_in(data: bytes) -> Mapping[str, int]:
 
 
 def lineage_in(changelog: bytes) -> Mapping[int, str]:
-    """Return the versions that a changelog with unique ids follows, back to a snapshot, with the id of each. Raises Unreadable."""
+    """Return the versions before a changelog with unique ids, back to a snapshot, each with its id. Raises Unreadable."""
     content = decompressed(changelog)
     size = int.from_bytes(content[:2], "big")
     start = 2 + size
     length = int.from_bytes(content[start : start + 2], "big")
     found = _json(content[start + 2 : start + 2 + length])
-    return {int(str(one["version"])): str(one["checkpointUniqueId"]) for one in found or () if isinstance(one, dict)}
+    if not isinstance(found, list):
+        raise Unreadable("does not list the versions before it")
+    return {int(str(one["version"])): str(one["checkpointUniqueId"]) for one in found if isinstance(one, dict)}
 
 
 def require_spark_checksum(data: bytes, checksum: bytes) -> None:

@@ -1,6 +1,6 @@
-"""`penstock checkpoint inspect` and `explain`: show a Spark checkpoint as text, without Java."""
+"""`penstock checkpoint`: shows, verifies, compares and copies a Spark checkpoint, without Java."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +18,7 @@ from penstock.errors import Usage
 if TYPE_CHECKING:
     from penstock.checkpoint.explanation import Explanation
     from penstock.checkpoint.inspection import Inspection
+    from penstock.checkpoint.verification import Verification
 
 CheckpointPath = Annotated[
     str,
@@ -55,6 +56,13 @@ def explain(*, path: CheckpointPath, option: Options = None, as_json: Json = Fal
 
 def _inspected(path: str, given: Sequence[str] | None) -> "Inspection":
     from penstock.checkpoint.inspection import inspect_checkpoint
+
+    place, options = _place(path, given)
+    return inspect_checkpoint(place, options=options)
+
+
+def _place(path: str, given: Sequence[str] | None) -> tuple[str, Mapping[str, str] | None]:
+    """Return where the checkpoint is that a person named, with the options of its store. Raises Usage."""
     from penstock.spec.load import load
     from penstock.spec.location import Checkpoint
 
@@ -64,13 +72,43 @@ def _inspected(path: str, given: Sequence[str] | None) -> "Inspection":
     options = {key: value for key, _, value in pairs}
     if path.endswith(_PIPELINE_FILES):
         place = load(path).checkpoint
-        return inspect_checkpoint(place.url, options={**place.options, **options})
+        return place.url, {**place.options, **options}
     if "://" in path:
         place = Checkpoint(url=path, options=options)
-        return inspect_checkpoint(place.url, options=place.options)
+        return place.url, place.options
     if not Path(path).is_dir():
         raise Usage(f"There is no directory {path}.", remedy="Name a checkpoint directory or a pipeline file.")
-    return inspect_checkpoint(path)
+    return path, None
+
+
+def verify(*, path: CheckpointPath, option: Options = None, as_json: Json = False) -> None:
+    """Whether Spark can go on from the checkpoint exactly: both logs, and every file that the next start reads.
+
+    Exit code 5 if it cannot; every finding is printed with its consequence and remedy.
+    """
+    from penstock.checkpoint.verification import verify_checkpoint
+
+    place, options = _place(path, option)
+    found = verify_checkpoint(place, options=options)
+    show(found, as_json=as_json, text=_verification)
+    if not found.ok:
+        raise typer.Exit(DIFFERENCE)
+
+
+def _verification(found: "Verification") -> RenderableType:
+    from penstock.checkpoint.explanation import headline
+
+    state = "" if found.state_version is None else f", and version {found.state_version} of the state"
+    parts: list[RenderableType] = [
+        Text(found.location, "bold"),
+        Text(headline(found.outlook)),
+        Text(f"Read {found.batches} batches{state}."),
+    ]
+    for one in found.findings:
+        parts.append(Text.assemble("\n", (f"{one.severity.value}  ", _STYLES[one.severity.value]), (one.file, "bold")))
+        parts += [Text(f"  {text}") for text in (one.meaning, one.consequence, one.remedy)]
+    parts.append(Text("\nNothing stands in the way of the next start." if found.ok else "\nNot as Spark wrote it.", "bold"))
+    return Group(*parts)
 
 
 def _inspection(found: "Inspection") -> RenderableType:

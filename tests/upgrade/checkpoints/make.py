@@ -1,4 +1,4 @@
-"""Makes the archives beside this file, real checkpoints of the installed version of Spark: `python tests/upgrade/checkpoints/make.py`.
+"""Makes the archives beside this file, real checkpoints of the installed version of Spark: `python make.py`.
 
 Run it once with each version of Spark; 3.5 to 4.3 work with Python 3.11 and Java 17. Archives of other versions stay as they are.
 Each holds `checkpoint/` and `expected.json`: what Spark itself said about every batch in its progress reports. Query ids, times
@@ -93,7 +93,10 @@ def make(spark: SparkSession, name: str) -> None:
     writer = frame(spark).writeStream.foreachBatch(deliver).option("checkpointLocation", str(place))
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
-    said = [{"batch_id": one["batchId"], "sources": [source["endOffset"] for source in one["sources"]]} for one in query.recentProgress]
+    said = [
+        {"batch_id": one["batchId"], "sources": [source["endOffset"] for source in one["sources"]]}
+        for one in query.recentProgress
+    ]
     expected = {"spark": pyspark.__version__, "query_id": str(query.id), "batches": said}
     (SCRATCH / name / "expected.json").write_text(json.dumps(expected, indent=1) + "\n")
     for key in own:

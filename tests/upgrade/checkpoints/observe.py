@@ -1,7 +1,7 @@
-"""Records in `observed.json` what the installed version of Spark does with damaged state: `python tests/upgrade/checkpoints/observe.py`.
+"""Records in `observed.json` what the installed version of Spark does with damaged state.
 
-Each damage is done to a copy of a checkpoint of eight batches, and the query is started on it with one more input file. Recorded is
-`same` (the rows of an undamaged checkpoint), `other rows`, or the class of the error.
+`python -m tests.upgrade.checkpoints.observe` makes it. Each damage is done to a copy of a checkpoint of eight batches, and the query is started on it with one more input file.
+Recorded is `same` (the rows of an undamaged checkpoint), `other rows`, or the class of the error.
 """
 
 import json
@@ -10,8 +10,8 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from make import BATCHES, CASES, EVERYWHERE, HERE, SCRATCH, VERSION, local_session, put
 from pyspark.sql import SparkSession
+from tests.upgrade.checkpoints.make import BATCHES, CASES, EVERYWHERE, HERE, SCRATCH, VERSION, local_session, put
 
 Damage = Callable[[Path], object]
 
@@ -27,6 +27,11 @@ def with_checksum(path: Path) -> list[Path]:
 def remove(path: Path) -> None:
     for one in with_checksum(path):
         one.unlink(missing_ok=True)
+
+
+def remove_all(folder: Path) -> None:
+    for one in folder.glob("*.sst"):
+        remove(one)
 
 
 def flip(path: Path, *, checked: bool) -> None:
@@ -64,7 +69,7 @@ DAMAGES: dict[str, dict[str, Damage]] = {
         **OF_ALL,
         "remove newest zip": lambda root: remove(newest(root / P, "zip")),
         "flip newest zip, checksum kept": lambda root: flip(newest(root / P, "zip"), checked=True),
-        "remove all tables": lambda root: [remove(one) for one in (root / P / "SSTs").glob("*.sst")],
+        "remove all tables": lambda root: remove_all(root / P / "SSTs"),
         "older zip over the newest": lambda root: rename_over(root / P / "7.zip", newest(root / P, "zip")),
     },
     "changelog": {
@@ -81,7 +86,7 @@ def outcome(spark: SparkSession, case: str, checkpoint: Path) -> object:
     writer = frame.writeStream.foreachBatch(lambda batch, _: rows.extend(list(row) for row in batch.collect()))
     try:
         writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start().awaitTermination()
-    except Exception as error:  # whatever Spark raises is what is recorded
+    except Exception as error:  # noqa: BLE001 - whatever Spark raises is what is recorded
         found = re.findall(r"\[([A-Z_.0-9]+)\]|Caused by: ([\w.]+)|(\w+Exception)", str(error))
         return "fails: " + next((text for texts in found[1:] + found for text in texts if text), "?")
     return sorted(map(str, rows))
