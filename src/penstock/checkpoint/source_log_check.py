@@ -64,9 +64,8 @@ def _require_entries(data: bytes, log_id: int, *, compacted: bool) -> None:
     version, *lines = data.split(b"\n")
     if version != b"v1":
         raise Unreadable("does not start with v1")
+    of_id = -1
     for number, line in enumerate(lines, start=2):
-        if not line:
-            continue
         try:
             value = json.loads(line)
             of_id = int(value["batchId"])
@@ -76,8 +75,8 @@ def _require_entries(data: bytes, log_id: int, *, compacted: bool) -> None:
             raise Unreadable(f"is cut off in line {number}, or that is no file entry") from None
         if of_id > log_id or (of_id < log_id and not compacted):
             raise Unreadable(f"names a file of entry {of_id} in line {number}, so it is another entry's content")
-    if not any(lines):
-        raise Unreadable("names no files, and Spark writes no such entry")
+    if of_id != log_id:
+        raise Unreadable(f"ends before the files of entry {log_id}")
 
 
 def _origin_anomalies(files: Files, folder: str, names: set[str]) -> Iterator[Anomaly]:
