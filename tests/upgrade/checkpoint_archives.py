@@ -19,10 +19,11 @@ def content_of(archive: Path) -> dict[str, bytes]:
 
 
 class MemoryFiles:
-    """`Files` over a mapping that the test changes. It counts the writes and fails after as many as it is told."""
+    """`Files` over a mapping that the test changes. Writes after the first `writes` raise KeyboardInterrupt, as a kill would."""
 
-    def __init__(self, content: dict[str, bytes]) -> None:
+    def __init__(self, content: dict[str, bytes], *, writes: int | None = None) -> None:
         self.content = content
+        self.writes = writes
 
     @property
     def location(self) -> str:
@@ -50,3 +51,10 @@ class MemoryFiles:
 
     def delete(self, name: str) -> None:
         self.content.pop(name, None)
+
+    def write(self, name: str, data: bytes) -> None:
+        if self.writes is not None:
+            if self.writes == 0:
+                raise KeyboardInterrupt
+            self.writes -= 1
+        self.content[name] = data

@@ -12,9 +12,12 @@ from penstock.blob import BlobStore, open_store
 from penstock.blob.url import is_blob
 from penstock.errors import Retryable, Usage
 from penstock.support.filesystem_errors import translate_os_errors
+from penstock.support.private_files import sync_directory
 from penstock.support.secret import scheme_only
 
 T = TypeVar("T")
+_TAG = "checkpoint"
+"""What is noted on copied objects."""
 
 
 class Files(Protocol):
@@ -41,7 +44,10 @@ class Files(Protocol):
         """Return at most `size_bytes` bytes of a file from `start` on; None if the file does not exist."""
 
     def delete(self, name: str) -> None:
-        """Delete one file if it exists. Only `penstock.checkpoint.repair` calls this."""
+        """Delete one file if it exists. Only `penstock.checkpoint.repair` and `copying` call this."""
+
+    def write(self, name: str, data: bytes) -> None:
+        """Create or replace one file as a whole, durably, with its folders. Only `penstock.checkpoint.copying` calls this."""
 
 
 class LocalFiles:
@@ -85,6 +91,18 @@ class LocalFiles:
                 return act(path)
             except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
                 return None
+
+    def write(self, name: str, data: bytes) -> None:
+        path = self._root / name
+        with translate_os_errors(Retryable, f"{path} cannot be written", then=", then try again."):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            hidden = path.parent / f".{path.name}.copying"
+            with hidden.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            hidden.replace(path)
+            sync_directory(path.parent)
 
     def delete(self, name: str) -> None:
         path = self._root / name
@@ -151,6 +169,9 @@ class BlobFiles:
             return self._store.read(name, start=start, length=length) if length > 0 else b""
         except FileNotFoundError:  # deleted after its size was read
             return None
+
+    def write(self, name: str, data: bytes) -> None:
+        self._store.put(name, data, tag=_TAG)
 
     def delete(self, name: str) -> None:
         self._store.delete(name)

@@ -32,7 +32,7 @@ def state_anomalies(files: Files, logs: Logs, version: int) -> Iterator[Anomaly]
                 who = f"partition {store.partition} of operator {store.operator_id}"
                 message = f"{missing.place} {missing}. Version {version} of {who} is loaded from it."
                 yield Anomaly(place=missing.place, severity=Severity.STOPS, message=message, remedy=RESTORE)
-    places += [place for operator_id in operator_ids(files) for place in _descriptions(files, operator_id)]
+    places += [place for operator_id in operator_ids(files) for place in descriptions(files, operator_id)]
     yield from _damaged(files, places)
     yield from _without_schema(files, stores)
 
@@ -94,7 +94,7 @@ def _mismatch(files: Files, place: str, data: bytes, beside: frozenset[str]) -> 
     return None
 
 
-def _descriptions(files: Files, operator_id: int) -> Iterator[str]:
+def descriptions(files: Files, operator_id: int) -> Iterator[str]:
     """Yield the places of metadata and schemas: those of the operator, and those of partition 0, which Spark compares."""
     folder = f"state/{operator_id}"
     for below in (f"{folder}/_metadata", f"{folder}/_metadata/v2", f"{folder}/0/_metadata"):

@@ -83,6 +83,8 @@ _checkpoint = typer.Typer(name="checkpoint", help="Look into a Spark checkpoint,
 _checkpoint.command()(checkpoint.inspect)
 _checkpoint.command()(checkpoint.explain)
 _checkpoint.command()(checkpoint.verify)
+_checkpoint.command()(checkpoint.diff)
+_checkpoint.command()(checkpoint.copy)
 _journal = typer.Typer(name="journal", help="Look after the write-ahead log of a receiver.", no_args_is_help=True)
 _journal.command()(journal.inspect)
 _journal.command()(journal.verify)

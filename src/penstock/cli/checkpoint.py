@@ -16,6 +16,8 @@ from penstock.cli.verify import DIFFERENCE
 from penstock.errors import Usage
 
 if TYPE_CHECKING:
+    from penstock.checkpoint.copying import Copy
+    from penstock.checkpoint.difference import Difference
     from penstock.checkpoint.explanation import Explanation
     from penstock.checkpoint.inspection import Inspection
     from penstock.checkpoint.verification import Verification
@@ -61,7 +63,7 @@ def _inspected(path: str, given: Sequence[str] | None) -> "Inspection":
     return inspect_checkpoint(place, options=options)
 
 
-def _place(path: str, given: Sequence[str] | None) -> tuple[str, Mapping[str, str] | None]:
+def _place(path: str, given: Sequence[str] | None, *, is_new: bool = False) -> tuple[str, Mapping[str, str] | None]:
     """Return where the checkpoint is that a person named, with the options of its store. Raises Usage."""
     from penstock.spec.load import load
     from penstock.spec.location import Checkpoint
@@ -76,9 +78,62 @@ def _place(path: str, given: Sequence[str] | None) -> tuple[str, Mapping[str, st
     if "://" in path:
         place = Checkpoint(url=path, options=options)
         return place.url, place.options
-    if not Path(path).is_dir():
+    if not is_new and not Path(path).is_dir():
         raise Usage(f"There is no directory {path}.", remedy="Name a checkpoint directory or a pipeline file.")
     return path, None
+
+
+OtherPath = Annotated[
+    str, typer.Argument(metavar="OTHER", help="The second checkpoint: a directory, a URL or a pipeline file.", show_default=False)
+]
+OtherOptions = Annotated[
+    list[str] | None,
+    typer.Option("--other-option", metavar="KEY=VALUE", help="An option of the store of OTHER; may be repeated."),
+]
+
+
+def diff(
+    *, path: CheckpointPath, other: OtherPath, option: Options = None, other_option: OtherOptions = None, as_json: Json = False
+) -> None:
+    """What one checkpoint knows that the other does not, batch by batch: offsets, commits, input files, versions of state.
+
+    Exit code 5 if they differ.
+    """
+    from penstock.checkpoint.difference import compare
+    from penstock.checkpoint.files import open_files
+
+    (first, options), (second, other_options) = _place(path, option), _place(other, other_option)
+    found = compare(open_files(first, options=options), open_files(second, options=other_options))
+    show(found, as_json=as_json, text=_difference)
+    if not found.same:
+        raise typer.Exit(DIFFERENCE)
+
+
+def _difference(found: "Difference") -> RenderableType:
+    if found.same:
+        return Text(f"{found.first} and {found.second} know the same.", "bold")
+    rows = [(one.place, one.first or "nothing", one.second or "nothing") for one in found.entries]
+    return table(("place", found.first, found.second), rows)
+
+
+def copy(
+    *, path: CheckpointPath, other: OtherPath, option: Options = None, other_option: OtherOptions = None, as_json: Json = False
+) -> None:
+    """Copy a checkpoint to OTHER, an empty place in any store, also while its query runs; verified before it can be started.
+
+    What was interrupted does not start as a query, and the same command finishes it.
+    """
+    from penstock.checkpoint.copying import copy_checkpoint
+    from penstock.checkpoint.files import open_files
+
+    (first, options), (second, other_options) = _place(path, option), _place(other, other_option, is_new=True)
+    copied = copy_checkpoint(open_files(first, options=options), open_files(second, options=other_options))
+    show(copied, as_json=as_json, text=_copy)
+
+
+def _copy(copied: "Copy") -> RenderableType:
+    what = f"Copied {copied.source} to {copied.target}: {copied.files} files, {formatting.size(copied.size_bytes)}."
+    return Text(f"{what}\nA query that starts there goes on with batch {copied.batch_id + 1}.")
 
 
 def verify(*, path: CheckpointPath, option: Options = None, as_json: Json = False) -> None:

@@ -1,7 +1,8 @@
 """Records in `observed.json` what the installed version of Spark does with damaged state.
 
-`python -m tests.upgrade.checkpoints.observe` makes it. Each damage is done to a copy of a
-checkpoint of eight batches, and the query is started on it with one more input file. Recorded is `same` (the rows of an undamaged checkpoint), `other rows`, or the class of the error.
+`python -m tests.upgrade.checkpoints.observe` makes it. Each damage is done to a copy of a checkpoint of eight batches, and the
+query is started on it with one more input file. Recorded is `same` (the rows of an undamaged checkpoint), `other rows`, or the
+class of the error.
 """
 
 import json
