@@ -113,3 +113,12 @@ def test_verify(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = ran(capsys, "checkpoint", "verify", str(checkpoint))
     for field in ("file", "meaning", "consequence", "remedy"):
         assert finding[field] in " ".join(out.split())
+
+
+def test_an_older_entry_is_no_newer_one(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It names offsets that are not behind those before it, and Spark plans no two batches at the same time."""
+    older = (checkpoint / "offsets" / "1").read_text().replace('"offset": 2000', '"offset": 3000')
+    (checkpoint / "offsets" / "2").write_text(older)
+    code, out, _ = ran(capsys, "checkpoint", "verify", str(checkpoint), "--json")
+    assert code == 5
+    assert "was planned in the same millisecond as offsets/1" in json.loads(out)["findings"][0]["meaning"]
