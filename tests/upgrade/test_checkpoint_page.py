@@ -5,9 +5,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.upgrade.checkpoint_archives import ARCHIVES, content_of
 
 from penstock.cli.app import main
-from tests.upgrade.checkpoint_archives import ARCHIVES, content_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "checkpoint.md"
 SHOWN = re.findall(r"```console\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)

@@ -10,7 +10,7 @@ import os
 import shutil
 import tarfile
 import tempfile
-import time
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -88,7 +88,7 @@ def make(spark: SparkSession, name: str) -> None:
 
     def deliver(rows: DataFrame, batch_id: int) -> None:
         rows.collect()
-        time.sleep(0.5)  # so that the maintenance thread writes snapshots and removes old versions between batches
+        threading.Event().wait(0.5)  # so that the maintenance thread writes snapshots and removes old versions between batches
 
     writer = frame(spark).writeStream.foreachBatch(deliver).option("checkpointLocation", str(place))
     query = writer.trigger(availableNow=True).start()
