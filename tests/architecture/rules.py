@@ -146,6 +146,7 @@ RULES = (
         {
             "src/penstock/run/java.py": "a wrapper script in the cache, the same for every writer",
             "src/penstock/ledger/directory.py": "the hint, on which nothing depends",
+            "src/penstock/checkpoint/files.py": "a file of a copy that is not finished, which its unreadable metadata says",
             "src/penstock/checkpoint/repair.py": "an entry of Spark's, of which a copy was kept, by the one fenced run",
             "src/penstock/cli/templates/": "a feed of the user's drops a whole file",
             "src/penstock/cli/opening.py": "a log for people, of the run before",

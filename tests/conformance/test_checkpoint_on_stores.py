@@ -13,15 +13,18 @@ from tests.servers.server import Outside, Place
 from tests.servers.store_commands import carry_out
 
 from penstock.blob.client import requests_to
-from penstock.checkpoint.entries import entry_ids
+from penstock.checkpoint.copying import copy_checkpoint
+from penstock.checkpoint.difference import compare
+from penstock.checkpoint.entries import Severity, entry_ids
 from penstock.checkpoint.explanation import explain
 from penstock.checkpoint.files import Files, open_files
 from penstock.checkpoint.input_listing import InputListing, require_unchanged
 from penstock.checkpoint.inspection import inspect_checkpoint, inspect_files
 from penstock.checkpoint.source_log import InputFile
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
+from penstock.checkpoint.verification import verify_files
 from penstock.core.model import BatchId, SourceName
-from penstock.errors import Failed, InputChanged, PenstockError
+from penstock.errors import Failed, InputChanged, PenstockError, Refused
 
 GOLDEN = Path(__file__).parents[1] / "unit" / "checkpoints"
 SOURCES = {
@@ -115,6 +118,20 @@ def test_damage_is_seen_alike(tmp_path: Path, account: tuple[Place, Outside], da
     assert answered(SparkCheckpoint(place.url, options=place.options), "aggregation") == answered(
         SparkCheckpoint(local), "aggregation"
     )
+
+
+def test_a_copy_between_a_store_and_a_directory_is_verified(tmp_path: Path, account: tuple[Place, Outside]) -> None:
+    place, _ = account
+    for case in ("files", "rocksdb"):
+        here, there = open_files(GOLDEN / case / "checkpoint"), open_files(f"{place.url}/{case}", options=place.options)
+        copy_checkpoint(here, there)
+        assert [finding for finding in verify_files(there).findings if finding.severity is not Severity.HARMLESS] == []
+        with pytest.raises(Refused, match="holds something already"):
+            copy_checkpoint(here, there)
+        back = open_files(tmp_path / case)
+        copy_checkpoint(there, back)
+        assert compare(there, back).same
+        assert not [one for one in compare(here, back).entries if not one.place.startswith("state/")]
 
 
 def test_where_nothing_is_there_is_no_checkpoint(tmp_path: Path, account: tuple[Place, Outside]) -> None:

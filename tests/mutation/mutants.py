@@ -8,6 +8,7 @@ from tests.mutation.mutants_of_accounts import MUTANTS_OF_ACCOUNTS
 from tests.mutation.mutants_of_alerts import MUTANTS_OF_ALERTS
 from tests.mutation.mutants_of_cassandra import MUTANTS_OF_CASSANDRA
 from tests.mutation.mutants_of_changes import MUTANTS_OF_CHANGES
+from tests.mutation.mutants_of_checkpoints import MUTANTS_OF_CHECKPOINTS
 from tests.mutation.mutants_of_commit import MUTANTS_OF_COMMIT
 from tests.mutation.mutants_of_delta import MUTANTS_OF_DELTA
 from tests.mutation.mutants_of_doors import MUTANTS_OF_DOORS
@@ -41,6 +42,7 @@ from tests.mutation.mutants_of_wider_types import MUTANTS_OF_WIDER_TYPES
 _KINDS = (
     *(MUTANTS_OF_IDENTITY, MUTANTS_OF_ACCOUNTS, MUTANTS_OF_ENCODINGS),
     *(
+        MUTANTS_OF_CHECKPOINTS,
         MUTANTS_OF_COMMIT,
         MUTANTS_OF_DELTA,
         MUTANTS_OF_NEWER_ROWS,

@@ -19,7 +19,8 @@ def _checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (root / "metadata").write_text(json.dumps({"id": QUERY}))
     for batch in range(3):
         offset = {"offset": 1000 * (batch + 1), "timestamp": 1000 * (batch + 1)}
-        (root / "offsets" / str(batch)).write_text(f"v1\n{METADATA}\n{json.dumps(offset)}")
+        metadata = METADATA.replace("1760000000000", str(1760000000000 + batch))
+        (root / "offsets" / str(batch)).write_text(f"v1\n{metadata}\n{json.dumps(offset)}")
     for batch in range(2):
         (root / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')
     return root
@@ -113,3 +114,25 @@ def test_options_of_a_store_are_key_and_value(checkpoint: Path, capsys: pytest.C
         code, _, err = ran(capsys, "checkpoint", "inspect", *words)
         assert code == 2
         assert len(err.splitlines()) == 2
+
+
+def test_verify(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = ran(capsys, "checkpoint", "verify", str(checkpoint), "--json")
+    found = json.loads(out)
+    assert (code, found["ok"], found["batches"], found["findings"]) == (0, True, 3, [])
+    (checkpoint / "offsets" / "2").write_text((checkpoint / "offsets" / "1").read_text())
+    code, out, _ = ran(capsys, "checkpoint", "verify", str(checkpoint), "--json")
+    [finding] = json.loads(out)["findings"]
+    assert (code, finding["file"], finding["severity"]) == (5, "offsets/2", "loses")
+    _, out, _ = ran(capsys, "checkpoint", "verify", str(checkpoint))
+    for field in ("file", "meaning", "consequence", "remedy"):
+        assert finding[field] in " ".join(out.split())
+
+
+def test_an_older_entry_is_no_newer_one(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It names offsets that are not behind those before it, and Spark plans no two batches at the same time."""
+    older = (checkpoint / "offsets" / "1").read_text().replace('"offset": 2000', '"offset": 3000')
+    (checkpoint / "offsets" / "2").write_text(older)
+    code, out, _ = ran(capsys, "checkpoint", "verify", str(checkpoint), "--json")
+    assert code == 5
+    assert "was planned in the same millisecond as offsets/1" in json.loads(out)["findings"][0]["meaning"]

@@ -41,6 +41,12 @@ class OffsetsEntry:
     offsets: Mapping[str, str | None]
 
     @property
+    def shuffle_partitions(self) -> int | None:
+        """The number of partitions that stateful operators of the query have; None if it was not logged."""
+        text = self.confs.get("spark.sql.shuffle.partitions", "")
+        return int(text) if text.isdecimal() else None
+
+    @property
     def named(self) -> bool:
         """Whether sources are identified by given names, not by position."""
         return not all(key.isdecimal() for key in self.offsets)
@@ -73,13 +79,29 @@ def parse_offsets(data: bytes) -> OffsetsEntry:
     )
 
 
-def parse_commit(data: bytes) -> int:
-    """Return the version of the entry `commits/N`, which says that batch N's sink returned. Raises Unreadable."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitEntry:
+    """The entry `commits/N`, which says that batch N's sink returned.
+
+    `next_watermark_ms` is the watermark of the batch that follows. `state_ids` maps each operator, as text, to the unique ids of
+    version N + 1 of its state, by partition and then store; empty unless Spark keeps state checkpoints of version 2.
+    """
+
+    version: int
+    next_watermark_ms: int | None
+    state_ids: Mapping[str, Json]
+
+
+def parse_commit(data: bytes) -> CommitEntry:
+    """Parse the content of `commits/N`. Raises Unreadable."""
     lines = _lines(data)
     version = _version(lines[0], COMMIT_VERSIONS)
-    if len(lines) > 1:
-        _object(lines[1], "line 2")
-    return version
+    fields = _object(lines[1], "line 2") if len(lines) > 1 else {}
+    return CommitEntry(
+        version=version,
+        next_watermark_ms=_integer(fields.get("nextBatchWatermarkMs")),
+        state_ids=_mapping(fields.get("stateUniqueIds")),
+    )
 
 
 def parse_query_id(data: bytes) -> str:

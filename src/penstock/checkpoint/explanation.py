@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from penstock.checkpoint.entries import Severity
-from penstock.checkpoint.inspection import Inspection, Next, SourcePosition
+from penstock.checkpoint.inspection import Inspection, Next, NextStart, SourcePosition
 from penstock.core.model import BatchId
 
 _SOME = 3
@@ -29,7 +29,7 @@ class Explanation:
 def explain(inspection: Inspection) -> Explanation:
     """Explain what the next start of the query does, and why. A pure function."""
     return Explanation(
-        headline=_headline(inspection),
+        headline=headline(inspection.outlook),
         why=_why(inspection),
         input=tuple(_input(inspection)),
         notes=tuple(_notes(inspection)),
@@ -39,8 +39,8 @@ def explain(inspection: Inspection) -> Explanation:
     )
 
 
-def _headline(inspection: Inspection) -> str:
-    ahead = inspection.outlook
+def headline(ahead: NextStart) -> str:
+    """Return in one sentence what the next start does."""
     headlines: Mapping[Next, str] = {
         Next.FRESH: "Nothing was planned here yet: the next start begins with batch 0 and whatever input is there.",
         Next.NEW: f"The next start goes on with batch {ahead.batch_id}. Nothing is repeated.",

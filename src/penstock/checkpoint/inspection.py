@@ -114,7 +114,11 @@ def inspect_checkpoint(path: str, *, options: Mapping[str, str] | None = None) -
 
 def inspect_files(files: Files) -> Inspection:
     """Inspect a checkpoint whose files are already open. Otherwise like `inspect_checkpoint`."""
-    logs = read_logs(files)
+    return inspect_logs(files, read_logs(files))
+
+
+def inspect_logs(files: Files, logs: Logs) -> Inspection:
+    """Inspect a checkpoint whose logs are already read. Otherwise like `inspect_checkpoint`."""
     newest = max(logs.planned, default=None)
     sources, source_anomalies = _sources(files, logs, newest)
     operators: tuple[StateOperator, ...] = ()
@@ -124,8 +128,10 @@ def inspect_files(files: Files) -> Inspection:
     except Unreadable as error:
         state_anomalies = [Anomaly(place="state", severity=Severity.STOPS, message=f"The state's {error}.", remedy=RESTORE)]
     ahead = next_start(planned=logs.planned, committed=logs.committed)
-    behind = missing_state_versions(operators, needed_version=ahead.batch_id or 0)  # batch N reads version N, after batch N - 1
     entry = logs.offsets.get(newest) if newest is not None else None
+    behind = missing_state_versions(  # batch N reads version N, after batch N - 1
+        operators, needed_version=ahead.batch_id or 0, shuffle_partitions=None if entry is None else entry.shuffle_partitions
+    )
     torn = torn_sources(files, {} if entry is None else entry.offsets)
     anomalies = [*logs.anomalies, *source_anomalies, *torn, *state_anomalies, *behind]
     starts = all(anomaly.severity is not Severity.STOPS for anomaly in anomalies)
@@ -137,7 +143,7 @@ def inspect_files(files: Files) -> Inspection:
         outlook=next_start(planned=logs.planned, committed=logs.committed, starts=starts),
         sources=sources,
         offsets_version=None if entry is None else entry.version,
-        commits_version=logs.commits.get(max(logs.commits, default=BatchId(-1))),
+        commits_version=logs.commits[max(logs.commits)].version if logs.commits else None,
         watermark_ms=None if entry is None else entry.watermark_ms,
         planned_at_ms=None if entry is None else entry.batch_at_ms,
         confs={} if entry is None else entry.confs,

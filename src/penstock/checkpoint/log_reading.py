@@ -13,6 +13,7 @@ from penstock.checkpoint.entries import (
     ENTRY_ID,
     RESTORE,
     Anomaly,
+    CommitEntry,
     OffsetsEntry,
     Severity,
     Unreadable,
@@ -32,16 +33,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logs:
-    """Content of the two logs and `metadata`. Unreadable entries are among the anomalies and missing from the mappings.
-
-    `commits` holds the versions of the entries.
-    """
+    """Content of the two logs and `metadata`. Unreadable entries are among the anomalies and missing from the mappings."""
 
     query_id: str | None
     planned: frozenset[BatchId]
     committed: frozenset[BatchId]
     offsets: Mapping[BatchId, OffsetsEntry]
-    commits: Mapping[BatchId, int]
+    commits: Mapping[BatchId, CommitEntry]
     anomalies: tuple[Anomaly, ...]
 
 
@@ -89,14 +87,15 @@ class _Reading:
     def entries(
         self, folder: str, ids: frozenset[BatchId], parse: Callable[[bytes], T], *, needed: set[int]
     ) -> Mapping[BatchId, T]:
-        names = self._files.names(folder)
+        names = frozenset(self._files.names(folder))
+        read: dict[BatchId, T] = {}
         with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
-            fetched = pool.map(lambda batch_id: self._fetched(f"{folder}/{batch_id}", names), sorted(ids))
-            read = {
-                batch_id: self._parsed(f"{folder}/{batch_id}", data, parse, needed=batch_id in needed)
-                for batch_id, data in zip(sorted(ids), fetched, strict=True)
-            }
-        return {batch_id: entry for batch_id, entry in read.items() if entry is not None}
+            for fetched in pool.map(lambda some: [(one, self._fetched(f"{folder}/{one}", names)) for one in some], _shares(ids)):
+                for batch_id, data in fetched:
+                    entry = self._parsed(f"{folder}/{batch_id}", data, parse, needed=batch_id in needed)
+                    if entry is not None:
+                        read[batch_id] = entry
+        return read
 
     def _fetched(self, name: str, beside: Collection[str]) -> tuple[bytes, bytes | None]:
         """Return the file's content, and its checksum if that is one of the names `beside` it."""
@@ -123,6 +122,13 @@ class _Reading:
         remedy = remedy if needed else "Nothing need be done."
         self.anomalies.append(Anomaly(place=name, severity=severity, message=message, remedy=remedy))
         return entry
+
+
+def _shares(ids: Collection[BatchId]) -> list[list[BatchId]]:
+    """Divide ids, in order, into what one thread reads at a time: a single one unless there are thousands."""
+    ordered = sorted(ids)
+    size = max(1, len(ordered) // (_READ_AT_ONCE * 64))
+    return [ordered[start : start + size] for start in range(0, len(ordered), size)]
 
 
 _NO_METADATA = Anomaly(

@@ -7,7 +7,7 @@ default) is `N.compact` and repeats all entries before it, after which the older
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from penstock.checkpoint.entries import ENTRY_ID, RESTORE, Anomaly, Severity
@@ -110,8 +110,7 @@ def logged_files(files: Files) -> Iterator[InputFile]:
     Costs reading the newest compacted entry of each log, which names all files before it, and the few entries after it.
     """
     for folder, size_bytes in files.sizes("sources").items():
-        found = {} if size_bytes is not None else {name: _ENTRY.fullmatch(name) for name in files.names(f"sources/{folder}")}
-        entries = {name: int(match[1]) for name, match in found.items() if match is not None}
+        entries = {} if size_bytes is not None else entries_in(files.names(f"sources/{folder}"))
         compacted = max((log_id for name, log_id in entries.items() if name.endswith(".compact")), default=-1)
         for name, log_id in entries.items():
             if log_id > compacted or (log_id == compacted and name.endswith(".compact")):
@@ -164,6 +163,11 @@ def kind_of(offset: str | None) -> str:
 
 
 _ENTRY = re.compile(rf"({ENTRY_ID.pattern})(\.compact)?")
+
+
+def entries_in(names: Iterable[str]) -> Mapping[str, int]:
+    """Return the entries among the names of files in a source's log, compacted ones included, with their numbers."""
+    return {name: int(match[1]) for name in names if (match := _ENTRY.fullmatch(name)) is not None}
 
 
 def torn_sources(files: Files, planned: Mapping[str, str | None]) -> Iterator[Anomaly]:

@@ -12,8 +12,8 @@ from penstock.core.model import Json
 
 DEFAULT_STORE = "default"
 _NUMBER = re.compile(r"0|[1-9]\d*")
-_VERSION = re.compile(r"([1-9]\d*)(?:_[0-9a-f-]{36})?\.(delta|snapshot|zip|changelog)")
-_SSTS = "SSTs"
+_VERSION = re.compile(r"([1-9]\d*)(?:_([0-9a-f-]{36}))?\.(delta|snapshot|zip|changelog)")
+SSTS = "SSTs"
 _LISTED_AT_ONCE = 16
 _PROVIDERS = {"delta": "HDFS", "snapshot": "HDFS", "zip": "RocksDB", "changelog": "RocksDB"}
 
@@ -48,24 +48,41 @@ class StateOperator:
     stores: tuple[StateStore, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _StateFile:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateFile:
+    """One file of a store of an operator. `kind` is its ending: delta, snapshot, zip or changelog.
+
+    `unique_id` is in the name if Spark keeps state checkpoints of version 2, else None. `size_bytes` of one file in each
+    partition includes the RocksDB tables that its versions share.
+    """
+
+    folder: str
+    name: str
     store: str
     partition: int
     version: int
+    unique_id: str | None
     kind: str
     size_bytes: int
+
+    @property
+    def place(self) -> str:
+        return f"{self.folder}/{self.name}"
 
 
 def state_operators(files: Files) -> tuple[StateOperator, ...]:
     """Return the operators below `state/` by number. Costs a listing per partition and store, in parallel. Raises Unreadable."""
-    ids = sorted(int(name) for name in files.names("state") if _NUMBER.fullmatch(name))
-    return tuple(_operator(files, operator_id) for operator_id in ids)
+    return tuple(_operator(files, operator_id) for operator_id in operator_ids(files))
+
+
+def operator_ids(files: Files) -> list[int]:
+    """Return the numbers of the operators below `state/`."""
+    return sorted(int(name) for name in files.names("state") if _NUMBER.fullmatch(name))
 
 
 def _operator(files: Files, operator_id: int) -> StateOperator:
     metadata = _metadata(files, operator_id)
-    found = list(_state_files(files, f"state/{operator_id}"))
+    found = list(state_files(files, operator_id))
     declared = _declared_stores(metadata)
     names = [*declared, *sorted({file.store for file in found} - set(declared))]
     info = metadata.get("operatorInfo")
@@ -79,7 +96,7 @@ def _operator(files: Files, operator_id: int) -> StateOperator:
     )
 
 
-def _store(name: str, found: list[_StateFile]) -> StateStore:
+def _store(name: str, found: list[StateFile]) -> StateStore:
     newest: dict[int, int] = {}
     for file in found:
         newest[file.partition] = max(file.version, newest.get(file.partition, 0))
@@ -92,29 +109,40 @@ def _store(name: str, found: list[_StateFile]) -> StateStore:
     )
 
 
-def _state_files(files: Files, folder: str) -> Iterator[_StateFile]:
+def state_files(files: Files, operator_id: int) -> Iterator[StateFile]:
+    """Yield the versions of all stores of an operator. Costs a listing per partition and store, in parallel."""
+    folder = f"state/{operator_id}"
     partitions = [int(name) for name in files.names(folder) if _NUMBER.fullmatch(name)]
     with ThreadPoolExecutor(_LISTED_AT_ONCE) as pool:
         for found in pool.map(lambda partition: list(_partition_files(files, folder, partition)), partitions):
             yield from found
 
 
-def _partition_files(files: Files, folder: str, partition: int) -> Iterator[_StateFile]:
+def _partition_files(files: Files, folder: str, partition: int) -> Iterator[StateFile]:
     place = f"{folder}/{partition}"
     sizes = files.sizes(place)
     yield from _versions(files, place, sizes, DEFAULT_STORE, partition)
     for name, size_bytes in sizes.items():
-        if size_bytes is None and not name.startswith((".", "_")) and name != _SSTS:
+        if size_bytes is None and not name.startswith((".", "_")) and name != SSTS:
             store = f"{place}/{name}"
             yield from _versions(files, store, files.sizes(store), name, partition)
 
 
-def _versions(files: Files, place: str, sizes: Mapping[str, int | None], store: str, partition: int) -> Iterator[_StateFile]:
-    shared = sum(size or 0 for size in files.sizes(f"{place}/{_SSTS}").values()) if _SSTS in sizes else 0
+def _versions(files: Files, place: str, sizes: Mapping[str, int | None], store: str, partition: int) -> Iterator[StateFile]:
+    shared = sum(size or 0 for size in files.sizes(f"{place}/{SSTS}").values()) if SSTS in sizes else 0
     for name, size_bytes in sizes.items():
         found = _VERSION.fullmatch(name)
         if found is not None:
-            yield _StateFile(store, partition, int(found[1]), found[2], (size_bytes or 0) + shared)
+            yield StateFile(
+                folder=place,
+                name=name,
+                store=store,
+                partition=partition,
+                version=int(found[1]),
+                unique_id=found[2],
+                kind=found[3],
+                size_bytes=(size_bytes or 0) + shared,
+            )
             shared = 0
 
 
@@ -142,13 +170,18 @@ def _declared_stores(metadata: Mapping[str, Json]) -> dict[str, int]:
     return declared
 
 
-def missing_state_versions(operators: Sequence[StateOperator], *, needed_version: int) -> Iterator[Anomaly]:
-    """Yield one anomaly for each store that lacks `needed_version` in a partition; version 0 is the empty state."""
+def missing_state_versions(
+    operators: Sequence[StateOperator], *, needed_version: int, shuffle_partitions: int | None = None
+) -> Iterator[Anomaly]:
+    """Yield one anomaly for each store that lacks `needed_version` in a partition; version 0 is the empty state.
+
+    `shuffle_partitions` is the query's own number, for operators without metadata: Spark 3.5 writes none.
+    """
     if needed_version == 0:
         return
     for operator in operators:
         for store in operator.stores:
-            partitions = operator.partitions if operator.partitions is not None else store.partitions
+            partitions = operator.partitions or shuffle_partitions or store.partitions
             gap = None
             if store.partitions < partitions:
                 gap = f"{partitions - store.partitions} of {partitions} partitions are missing"

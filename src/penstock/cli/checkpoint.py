@@ -1,6 +1,6 @@
-"""`penstock checkpoint inspect` and `explain`: show a Spark checkpoint as text, without Java."""
+"""`penstock checkpoint`: shows, verifies, compares and copies a Spark checkpoint, without Java."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,8 +16,11 @@ from penstock.cli.verify import DIFFERENCE
 from penstock.errors import Usage
 
 if TYPE_CHECKING:
+    from penstock.checkpoint.copying import Copy
+    from penstock.checkpoint.difference import Difference
     from penstock.checkpoint.explanation import Explanation
     from penstock.checkpoint.inspection import Inspection
+    from penstock.checkpoint.verification import Verification
 
 CheckpointPath = Annotated[
     str,
@@ -57,6 +60,13 @@ def explain(*, path: CheckpointPath, option: Options = None, as_json: Json = Fal
 
 def _inspected(path: str, given: Sequence[str] | None) -> "Inspection":
     from penstock.checkpoint.inspection import inspect_checkpoint
+
+    place, options = _place(path, given)
+    return inspect_checkpoint(place, options=options)
+
+
+def _place(path: str, given: Sequence[str] | None, *, is_new: bool = False) -> tuple[str, Mapping[str, str] | None]:
+    """Return where the checkpoint is that a person named, with the options of its store. Raises Usage."""
     from penstock.spec.load import load
     from penstock.spec.location import Checkpoint
 
@@ -67,16 +77,104 @@ def _inspected(path: str, given: Sequence[str] | None) -> "Inspection":
     if path.endswith(_PIPELINE_FILES):
         name_file(path)
         place = load(path).checkpoint
-        return inspect_checkpoint(place.url, options={**place.options, **options})
+        return place.url, {**place.options, **options}
     if "://" in path:
         place = Checkpoint(url=path, options=options)
-        return inspect_checkpoint(place.url, options=place.options)
-    if not Path(path).is_dir():
-        raise Usage(f"There is no directory {path}.", remedy=_NAME_ONE)
-    names = {entry.name for entry in Path(path).iterdir() if not entry.name.startswith(".")}
+        return place.url, place.options
+    if not is_new:
+        _require_checkpoint(Path(path))
+    return path, None
+
+
+def _require_checkpoint(directory: Path) -> None:
+    if not directory.is_dir():
+        raise Usage(f"There is no directory {directory}.", remedy=_NAME_ONE)
+    names = {entry.name for entry in directory.iterdir() if not entry.name.startswith(".")}
     if names and not names & _OF_CHECKPOINTS:
-        raise Usage(f"{path} is no checkpoint: it has none of {', '.join(sorted(_OF_CHECKPOINTS))}.", remedy=_NAME_ONE)
-    return inspect_checkpoint(path)
+        raise Usage(f"{directory} is no checkpoint: it has none of {', '.join(sorted(_OF_CHECKPOINTS))}.", remedy=_NAME_ONE)
+
+
+OtherPath = Annotated[
+    str, typer.Argument(metavar="OTHER", help="The second checkpoint: a directory, a URL or a pipeline file.", show_default=False)
+]
+OtherOptions = Annotated[
+    list[str] | None,
+    typer.Option("--other-option", metavar="KEY=VALUE", help="An option of the store of OTHER; may be repeated."),
+]
+
+
+def diff(
+    *, path: CheckpointPath, other: OtherPath, option: Options = None, other_option: OtherOptions = None, as_json: Json = False
+) -> None:
+    """What one checkpoint knows that the other does not, batch by batch: offsets, commits, input files, versions of state.
+
+    Exit code 5 if they differ.
+    """
+    from penstock.checkpoint.difference import compare
+    from penstock.checkpoint.files import open_files
+
+    (first, options), (second, other_options) = _place(path, option), _place(other, other_option)
+    found = compare(open_files(first, options=options), open_files(second, options=other_options))
+    show(found, as_json=as_json, text=_difference)
+    if not found.same:
+        raise typer.Exit(DIFFERENCE)
+
+
+def _difference(found: "Difference") -> RenderableType:
+    if found.same:
+        return Text(f"{found.first} and {found.second} know the same.", "bold")
+    rows = [(one.place, one.first or "nothing", one.second or "nothing") for one in found.entries]
+    return table(("place", found.first, found.second), rows)
+
+
+def copy(
+    *, path: CheckpointPath, other: OtherPath, option: Options = None, other_option: OtherOptions = None, as_json: Json = False
+) -> None:
+    """Copy a checkpoint to OTHER, an empty place in any store, also while its query runs; verified before it can be started.
+
+    What was interrupted does not start as a query, and the same command finishes it.
+    """
+    from penstock.checkpoint.copying import copy_checkpoint
+    from penstock.checkpoint.files import open_files
+
+    (first, options), (second, other_options) = _place(path, option), _place(other, other_option, is_new=True)
+    copied = copy_checkpoint(open_files(first, options=options), open_files(second, options=other_options))
+    show(copied, as_json=as_json, text=_copy)
+
+
+def _copy(copied: "Copy") -> RenderableType:
+    what = f"Copied {copied.source} to {copied.target}: {copied.files} files, {formatting.size(copied.size_bytes)}."
+    return Text(f"{what}\nA query that starts there goes on with batch {copied.batch_id + 1}.")
+
+
+def verify(*, path: CheckpointPath, option: Options = None, as_json: Json = False) -> None:
+    """Whether Spark can go on from the checkpoint exactly: both logs, and every file that the next start reads.
+
+    Exit code 5 if it cannot; every finding is printed with its consequence and remedy.
+    """
+    from penstock.checkpoint.verification import verify_checkpoint
+
+    place, options = _place(path, option)
+    found = verify_checkpoint(place, options=options)
+    show(found, as_json=as_json, text=_verification)
+    if not found.ok:
+        raise typer.Exit(DIFFERENCE)
+
+
+def _verification(found: "Verification") -> RenderableType:
+    from penstock.checkpoint.explanation import headline
+
+    state = "" if found.state_version is None else f", and version {found.state_version} of the state"
+    parts: list[RenderableType] = [
+        Text(found.location, "bold"),
+        Text(headline(found.outlook)),
+        Text(f"Read {found.batches} batches{state}."),
+    ]
+    for one in found.findings:
+        parts.append(Text.assemble("\n", (f"{one.severity.value}  ", _STYLES[one.severity.value]), (one.file, "bold")))
+        parts += [Text(f"  {text}") for text in (one.meaning, one.consequence, one.remedy)]
+    parts.append(Text("\nNothing stands in the way of the next start." if found.ok else "\nNot as Spark wrote it.", "bold"))
+    return Group(*parts)
 
 
 def _inspection(found: "Inspection") -> RenderableType:

@@ -402,7 +402,7 @@ class AccountReport:
 
     expected: Totals
     found: Totals
-    kept: Totals = Totals()
+    kept: Totals = field(default_factory=Totals)
     """Files of others, which are there by choice and are not compared."""
 
     @property

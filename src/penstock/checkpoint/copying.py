@@ -1,0 +1,186 @@
+"""Copies a checkpoint from any store to any other, also while its query runs: a cut at the newest committed batch.
+
+The first thing written is a `metadata` that no Spark can read, and the last is the real one. So a copy that was interrupted, at
+any write, does not start as a query, and the same command finishes it.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from penstock.checkpoint.entries import CommitEntry, OffsetsEntry, Unreadable, entry_ids, parse_commit, parse_offsets
+from penstock.checkpoint.files import Files
+from penstock.checkpoint.source_log import entries_in, log_offset
+from penstock.checkpoint.state import operator_ids
+from penstock.checkpoint.state_chain import chains, partition_stores
+from penstock.checkpoint.state_check import descriptions
+from penstock.checkpoint.verification import verify_files
+from penstock.core.model import BatchId
+from penstock.errors import CheckpointDamaged, Refused, Retryable
+
+UNFINISHED = b"This copy of a checkpoint is not finished. Run `penstock checkpoint copy` again.\n"
+_ATTEMPTS = 5
+_MOVED = re.compile(r"moved-[^/]+")
+"""Where `penstock.checkpoint.repair` keeps entries that it replaced."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy:
+    """What `penstock checkpoint copy` wrote: everything that a start after batch `batch_id` needs, and nothing later."""
+
+    source: str
+    target: str
+    batch_id: BatchId
+    files: int
+    size_bytes: int
+
+
+class _Vanished(Exception):
+    pass
+
+
+def copy_checkpoint(source: Files, target: Files) -> Copy:
+    """Copy `source` to the empty place `target`, or finish a copy that was interrupted there; verify it before it can start.
+
+    Raises Refused if `target` holds anything else or nothing is committed yet, CheckpointDamaged, Retryable, Failed.
+    """
+    _require_empty(target)
+    target.write("metadata", UNFINISHED)
+    for _ in range(_ATTEMPTS):
+        try:
+            return _attempt(source, target)
+        except _Vanished:
+            continue
+    raise Retryable(
+        f"The query removed files of the checkpoint {source.location} faster than they could be copied.",
+        remedy="Run the command again, or stop the query first.",
+    )
+
+
+def _require_empty(target: Files) -> None:
+    names = set(target.names(""))
+    if names and target.read("metadata") != UNFINISHED:
+        raise Refused(
+            f"{target.location} holds something already, and a checkpoint is copied only to an empty place.",
+            remedy="Name another place.",
+        )
+
+
+def _attempt(source: Files, target: Files) -> Copy:
+    metadata = source.read("metadata")
+    if metadata is None:
+        raise _damaged(source, "metadata is missing")
+    batch_id = _newest_committed(source)
+    places = list(dict.fromkeys(_places(source, batch_id)))
+    _remove_others(target, {*places, "metadata"})
+    size_bytes = len(metadata)
+    for place in places:
+        data = source.read(place)
+        if data is None:
+            raise _Vanished
+        target.write(place, data)
+        size_bytes += len(data)
+    _require_verified(source, target)
+    target.write("metadata", metadata)  # from here on Spark can start there
+    return Copy(source=source.location, target=target.location, batch_id=batch_id, files=len(places) + 1, size_bytes=size_bytes)
+
+
+def _newest_committed(source: Files) -> BatchId:
+    planned = set(entry_ids(source.names("offsets")))
+    committed = [batch_id for batch_id in entry_ids(source.names("commits")) if batch_id in planned]
+    if not committed:
+        raise Refused(
+            f"The checkpoint {source.location} has no committed batch, so there is nothing to go on from.",
+            remedy="Let the query finish a batch first, or start the other one without a checkpoint.",
+        )
+    return max(committed)
+
+
+def _places(source: Files, batch_id: BatchId) -> Iterator[str]:
+    """Yield what is copied, in the order in which it is written: state, sources, offsets, commits."""
+    try:
+        offsets = parse_offsets(_read(source, f"offsets/{batch_id}"))
+        commit = parse_commit(_read(source, f"commits/{batch_id}"))
+    except Unreadable as error:
+        raise _damaged(source, f"an entry of batch {batch_id} {error}") from None
+    yield from _state_places(source, batch_id, commit)
+    yield from _source_places(source, offsets)
+    for folder in source.names(""):
+        if _MOVED.fullmatch(folder):
+            yield from (f"{folder}/{name}" for name in source.names(folder))
+    for log in ("offsets", "commits"):
+        yield from (f"{log}/{one}" for one in sorted(entry_ids(source.names(log))) if one <= batch_id)
+
+
+def _state_places(source: Files, batch_id: BatchId, commit: CommitEntry) -> Iterator[str]:
+    stores = list(partition_stores(source))
+    for store, places, missing in chains(source, stores, version=batch_id + 1, commit=commit):
+        if missing is not None and batch_id != _newest_committed(source):
+            raise _Vanished
+        if missing is not None:
+            raise _damaged(source, f"{missing.place} {missing}")
+        beside = set(source.names(store.folder))
+        for place in places:
+            yield place
+            if f"{place.rpartition('/')[2]}.crc" in beside:
+                yield f"{place}.crc"
+    for operator_id in operator_ids(source):
+        yield from descriptions(source, operator_id)
+        for partition in source.names(f"state/{operator_id}"):
+            yield from (f"state/{operator_id}/{partition}/_metadata/{name}" for name in _plain(source, operator_id, partition))
+
+
+def _plain(source: Files, operator_id: int, partition: str) -> list[str]:
+    if not partition.isdecimal():
+        return []
+    sizes = source.sizes(f"state/{operator_id}/{partition}/_metadata")
+    return [name for name, size_bytes in sizes.items() if size_bytes is not None and not name.startswith(".")]
+
+
+def _source_places(source: Files, offsets: OffsetsEntry) -> Iterator[str]:
+    """Yield the entries of sources up to the batch. Input that was listed for a later batch, Spark finds again."""
+    ends = {key: log_offset(offset) for key, offset in offsets.offsets.items()}
+    newest = max((end for end in ends.values() if end is not None), default=None)
+    for folder, size_bytes in source.sizes("sources").items():
+        if size_bytes is not None:
+            continue
+        entries = entries_in(source.names(f"sources/{folder}"))
+        is_file_log = newest is not None and ends.get(folder, newest) is not None
+        last = (ends.get(folder) or newest) if is_file_log else None
+        yield from (f"sources/{folder}/{name}" for name, log_id in entries.items() if last is None or log_id <= last)
+
+
+def _read(source: Files, place: str) -> bytes:
+    data = source.read(place)
+    if data is None:
+        raise _Vanished
+    return data
+
+
+def _remove_others(target: Files, places: set[str]) -> None:
+    """Remove what an interrupted copy, or an attempt at an earlier batch, wrote and this one does not."""
+    folders = [""]
+    while folders:
+        folder = folders.pop()
+        for name, size_bytes in target.sizes(folder).items():
+            place = f"{folder}/{name}" if folder else name
+            if size_bytes is None:
+                folders.append(place)
+            elif place not in places:
+                target.delete(place)
+
+
+def _require_verified(source: Files, target: Files) -> None:
+    wrong = [
+        finding
+        for finding in verify_files(target).findings
+        if finding.file != "metadata" and finding.severity.value != "harmless"
+    ]
+    if wrong:
+        raise _damaged(source, f"what was copied cannot be gone on from: {wrong[0].meaning.rstrip('.')}")
+
+
+def _damaged(source: Files, what: str) -> CheckpointDamaged:
+    return CheckpointDamaged(
+        f"In the checkpoint {source.location}, {what}.", remedy="Run `penstock checkpoint verify` on it: it names every remedy."
+    )
