@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from penstock.blob.url import is_blob
 from penstock.checkpoint.entries import (
     ENTRY_ID,
     RESTORE,
@@ -89,7 +90,8 @@ class _Reading:
     ) -> Mapping[BatchId, T]:
         names = frozenset(self._files.names(folder))
         read: dict[BatchId, T] = {}
-        with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
+        at_once = _READ_AT_ONCE if is_blob(self._files.location) else 1  # threads only wait for each other at local files
+        with ThreadPoolExecutor(at_once) as pool:
             for fetched in pool.map(lambda some: [(one, self._fetched(f"{folder}/{one}", names)) for one in some], _shares(ids)):
                 for batch_id, data in fetched:
                     entry = self._parsed(f"{folder}/{batch_id}", data, parse, needed=batch_id in needed)
