@@ -26,6 +26,7 @@ ORDER = (
         "checkpoint",
         "observe",
         "receive",
+        "supervise",
         "run",
         "testing",
         "cli",

@@ -39,10 +39,7 @@ def held_directory(name: str = "", *, parent: Path | str | None) -> Iterator[Pat
 
 @pytest.fixture
 def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A directory of the test's own, in memory where the machine has such a place; for a `conftest.py` to import.
-
-    `tests/spark` and `tests/crash` run on the disk.
-    """
+    """A directory of the test's own, in memory where the machine has such a place; for a `conftest.py` to import."""
     memory = in_memory()
     if memory is None:
         yield tmp_path_factory.mktemp("test")

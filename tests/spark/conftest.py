@@ -7,7 +7,10 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.memory import tmp_path
 from tests.servers.kafka import connector
+
+__all__ = ["spark", "tmp_path"]
 
 
 @pytest.fixture(scope="session")

@@ -1,11 +1,17 @@
 """Running streaming queries to their end and keeping what they delivered."""
 
+import os
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
+
+_MILLISECOND_NS = 1_000_000
+_ages = [0]
+"""When files were modified: Spark reads them in that order, in milliseconds, and a file system may count in longer ticks."""
 
 Deliver = Callable[[DataFrame, int], object]
 
@@ -39,6 +45,8 @@ def put(folder: Path, name: str, *lines: object) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     hidden = folder / f".{name}"
     hidden.write_text("".join(f"{line}\n" for line in lines))
+    _ages.append(max(time.time_ns(), _ages[-1] + _MILLISECOND_NS))
+    os.utime(hidden, ns=(_ages[-1], _ages[-1]))
     return hidden.rename(folder / name)
 
 

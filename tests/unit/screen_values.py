@@ -32,6 +32,7 @@ from penstock.observe.history import HistoryRow
 from penstock.observe.last_error import LastError
 from penstock.observe.progress import BatchProgress, RunSummary, SinkProgress
 from penstock.observe.status import CheckpointPosition, PlaceState, Status, WaitingFiles
+from penstock.observe.supervision import Supervision
 from penstock.run.check import CheckReport
 from penstock.run.doctor import AccountState, Diagnosis, PendingPieces
 from penstock.run.explain import Costs
@@ -136,6 +137,15 @@ def _status() -> Status:
         opened_at_ms=NOW_MS - 7_200_000,
         batches=18,
         lacking=("warehouse",),
+        supervision=Supervision(
+            owner="db01 process 4021",
+            at_ms=NOW_MS - 120_000,
+            state="waiting",
+            restarts=1,
+            ended="was killed by signal 9",
+            next_start_ms=NOW_MS + 12_000,
+            log="/srv/flights/state/run.log",
+        ),
         last_error=LastError(
             at_ms=NOW_MS - 180_000,
             owner="driver-7 process 411",

@@ -92,7 +92,7 @@ def test_the_traceback_of_debug_and_warnings(capsys: Captured, monkeypatch: pyte
         logging.getLogger("penstock.somewhere").warning("beware of %s", HOSTILE)
         raise ValueError(HOSTILE + " postgresql://me:geheim@host/db")
 
-    monkeypatch.setattr(app, "app", fail)
+    monkeypatch.setattr(app, "_command", lambda: fail)
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
     with pytest.raises(SystemExit):
         app.main(["--show-values", "status"])

@@ -14,7 +14,7 @@ SOURCES = "sources:\n  flights: {format: rate}\n"
 SINKS = "sinks:\n  lake:\n    type: parquet\n    accounts: {EWR: ./ewr, JFK: ./jfk}\n    route: {column: origin}\n"
 PARQUET_KEYS = (
     "The keys here are: type, accounts, route, unrouted, partition_by, compression, column_encoding, dictionary_pagesize_limit, "
-    "target_file_size, where, select, exclude."
+    "target_file_size, existing_rows, where, select, exclude."
 )
 ENCODINGS = "dictionary, plain, delta_binary_packed, delta_byte_array, delta_length_byte_array or byte_stream_split"
 EVERY_KEY = (

@@ -127,16 +127,16 @@ def test_variables_are_replaced(loaded: Loader, monkeypatch: pytest.MonkeyPatch)
 
 def test_a_number_from_the_environment_stays_text_where_text_is_expected(loaded: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NUMBER", "0012")
-    settings = loaded(FILE.replace("table: flights", "table: ${NUMBER}").replace("header: true", "header: '${NUMBER}'"))
+    settings = loaded(FILE.replace("table: flights", "table: ${NUMBER}").replace("header: true", "nullValue: '${NUMBER}'"))
     assert isinstance(settings.sinks["warehouse"], SQLite)
     assert settings.sinks["warehouse"].table == "0012"
-    assert settings.sources["flights"].options["header"] == "0012"
+    assert settings.sources["flights"].options["nullValue"] == "0012"
 
 
 def test_secrets_are_in_no_error_and_no_representation(loaded: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET", "geheim-geheim")
-    settings = loaded(FILE.replace("header: true", "header: '${SECRET}'"))
-    assert settings.sources["flights"].options["header"] == "geheim-geheim"
+    settings = loaded(FILE.replace("header: true", "nullValue: '${SECRET}'"))
+    assert settings.sources["flights"].options["nullValue"] == "geheim-geheim"
     assert "geheim" not in repr(settings)
     assert "geheim" not in str(settings.shown())
     for wrong in (
