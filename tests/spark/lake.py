@@ -36,10 +36,10 @@ ONE_GENERATION = Generation(1)
 class Lake:
     """Accounts below `directory`; without names one account and no route."""
 
-    def __init__(self, directory: Path, *accounts: str, route: str | None = None, **settings: Any) -> None:
+    def __init__(self, directory: Path, *accounts: str, route: str | None = None, name: str = "lake", **settings: Any) -> None:
         self.directory, self.names = directory, accounts or ("only",)
         self.sink = ParquetSink(
-            name=SinkName("lake"),
+            name=SinkName(name),
             pipeline=PIPELINE,
             accounts={AccountName(name): directory_account(self.root(name)) for name in self.names},
             route_sql=route,

@@ -185,7 +185,8 @@ def test_one_pass_feeds_all_sinks(spark: SparkSession, tmp_path: Path) -> None:
             yield batch
 
     rows = spark.range(0, 1000, 1, 2).mapInArrow(count, "id long")
-    lakes = [Lake(tmp_path / str(number), "a", "b", "c", route=ROUTE) for number in range(2)] + [Lake(tmp_path / "one")]
+    lakes = [Lake(tmp_path / name, "a", "b", "c", route=ROUTE, name=name) for name in ("north", "south")]
+    lakes.append(Lake(tmp_path / "one"))
     for lake in lakes:
         lake.sink.prepare(pipeline=lake.sink._pipeline, schema=rows.schema.json())
     sinks = [lake.sink for lake in lakes]

@@ -51,6 +51,16 @@ DENIED = (
     "Correct user and password in the URL."
 )
 
+WAITING = Supervision(
+    owner="db01 process 4021",
+    at_ms=NOW_MS - 120_000,
+    state="waiting",
+    restarts=1,
+    ended="was killed by signal 9",
+    next_start_ms=NOW_MS + 12_000,
+    log="/srv/flights/state/run.log",
+)
+
 
 def checked() -> RenderableType:
     denied = [
@@ -137,15 +147,7 @@ def _status() -> Status:
         opened_at_ms=NOW_MS - 7_200_000,
         batches=18,
         lacking=("warehouse",),
-        supervision=Supervision(
-            owner="db01 process 4021",
-            at_ms=NOW_MS - 120_000,
-            state="waiting",
-            restarts=1,
-            ended="was killed by signal 9",
-            next_start_ms=NOW_MS + 12_000,
-            log="/srv/flights/state/run.log",
-        ),
+        supervision=WAITING,
         last_error=LastError(
             at_ms=NOW_MS - 180_000,
             owner="driver-7 process 411",

@@ -57,38 +57,44 @@ def is_anothers(found: AccountOwner | None, cut: SweepCut) -> bool:
     return found is not None and found.ledger_id != cut.ledger_id
 
 
-def require_unfilled(area: Area, *, url: str) -> None:
+def require_unfilled(area: Area, *, url: str, keeps_files: bool) -> None:
     """Raise LedgerMismatch if an account without owner and marker holds files of Penstock's: the owner is noted elsewhere.
 
-    Called when everything that this ledger decided is published, so that its own files have a marker (I2). It looks at all files,
-    once in the life of an account, which is claimed afterwards.
+    Raise Refused if it holds files of others, unless those are kept: `verify` would call them foreign for ever. Called when
+    everything that this ledger decided is published, so that its own files have a marker (I2). It looks at all files, once in the
+    life of an account, which is claimed afterwards.
     """
     if area.claimed_by() is not None or area.marker() is not None:
         return
-    filled = _filled_with(area)
-    if filled is not None:
-        raise LedgerMismatch(
-            f"{url} holds {filled}, but neither an owner nor a marker that says which ledger decided it: the staging of the "
-            "account was removed, or was in another place, by another path or another option `staging`.",
-            remedy="Name the account and its staging as the run did that filled it, with that run's ledger, and start again. If "
-            "they are lost, give the sink another name and empty accounts: the rows that are there would come twice.",
-        )
+    other = None
+    for file in area.files():
+        if attempt_of(file.name) is not None:
+            raise LedgerMismatch(
+                f"{url} holds {file.name}, but neither an owner nor a marker that says which ledger decided it: the staging of the "
+                "account was removed, or was in another place, by another path or another option `staging`.",
+                remedy="Name the account and its staging as the run did that filled it, with that run's ledger, and start again. If "
+                "they are lost, give the sink another name and empty accounts: the rows that are there would come twice.",
+            )
+        other = other or file.name
+    if other is not None and not keeps_files:
+        raise _holds_others(other, url)
 
 
 def require_no_others(area: Area, *, url: str) -> None:
-    """Raise Refused if an account without owner and marker holds files of others: `verify` would call them foreign for ever.
-
-    It looks at all files, as `require_unfilled` does.
-    """
+    """Raise Refused if an account without owner and marker holds files of others, as `require_unfilled` does, before a start."""
     if area.claimed_by() is not None or area.marker() is not None:
         return
-    for file in area.files():
-        if attempt_of(file.name) is None:
-            raise Refused(
-                f"{url} holds files that Penstock did not write, {file.name} for one.",
-                remedy="If their rows belong to the table, as those of a job that you take over, set existing_rows: keep in the "
-                "sink. Else name an empty account.",
-            )
+    other = next((file.name for file in area.files() if attempt_of(file.name) is None), None)
+    if other is not None:
+        raise _holds_others(other, url)
+
+
+def _holds_others(name: str, url: str) -> Refused:
+    return Refused(
+        f"{url} holds files that Penstock did not write, {name} for one.",
+        remedy="If their rows belong to the table, as those of a job that you take over, set existing_rows: keep in the sink. Else "
+        "name an empty account.",
+    )
 
 
 def claim_account(area: Area, owner: AccountOwner, *, url: str) -> None:

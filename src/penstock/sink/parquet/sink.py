@@ -155,8 +155,7 @@ class ParquetSink:
     def claim(self, ledger_id: LedgerId) -> None:
         """Record in every account its owner: this sink and `ledger_id`. Raises Refused, LedgerMismatch, Retryable, Failed."""
         for name, area in self._areas(self._pipeline).items():
-            require_unfilled(area, url=self._accounts[name].url)
-            self._require_no_others(area, name)
+            require_unfilled(area, url=self._accounts[name].url, keeps_files=self._keeps_files)
             self._claim(name, area, ledger_id)
 
     def require_schema_accepted(self, *, pipeline: PipelineName, schema: str) -> None:
