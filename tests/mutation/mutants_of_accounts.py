@@ -113,7 +113,7 @@ MUTANTS_OF_ACCOUNTS = (
         bug=37,
         name="files-of-other-programs-say-nothing",
         file="src/penstock/sink/parquet/ownership.py",
-        find="    if other is not None:\n",
+        find="    if others is not None:\n",
         replace="    if False:\n",
         tests=(
             "tests/unit/test_parquet_verify.py::test_files_of_a_job_are_refused_before_anything_is_staged_unless_they_are_kept",

@@ -70,10 +70,10 @@ def require_unfilled(area: Area, *, url: str, keeps_files: bool) -> None:
     for file in area.files():
         if attempt_of(file.name) is not None:
             raise LedgerMismatch(
-                f"{url} holds {file.name}, but neither an owner nor a marker that says which ledger decided it: the staging of the "
-                "account was removed, or was in another place, by another path or another option `staging`.",
-                remedy="Name the account and its staging as the run did that filled it, with that run's ledger, and start again. If "
-                "they are lost, give the sink another name and empty accounts: the rows that are there would come twice.",
+                f"{url} holds {file.name}, but neither an owner nor a marker that says which ledger decided it: the staging of "
+                "the account was removed, or was in another place, by another path or another option `staging`.",
+                remedy="Name the account and its staging as the run did that filled it, with that run's ledger, and start again. "
+                "If they are lost, give the sink another name and empty accounts: the rows that are there would come twice.",
             )
         other = other or file.name
     if other is not None and not keeps_files:
@@ -84,16 +84,16 @@ def require_no_others(area: Area, *, url: str) -> None:
     """Raise Refused if an account without owner and marker holds files of others, as `require_unfilled` does, before a start."""
     if area.claimed_by() is not None or area.marker() is not None:
         return
-    other = next((file.name for file in area.files() if attempt_of(file.name) is None), None)
-    if other is not None:
-        raise _holds_others(other, url)
+    others = next((file.name for file in area.files() if attempt_of(file.name) is None), None)
+    if others is not None:
+        raise _holds_others(others, url)
 
 
 def _holds_others(name: str, url: str) -> Refused:
     return Refused(
         f"{url} holds files that Penstock did not write, {name} for one.",
-        remedy="If their rows belong to the table, as those of a job that you take over, set existing_rows: keep in the sink. Else "
-        "name an empty account.",
+        remedy="If their rows belong to the table, as those of a job that you take over, set existing_rows: keep in the sink. "
+        "Else name an empty account.",
     )
 
 
