@@ -94,6 +94,7 @@ class Streaming:
 
 @pytest.mark.parametrize(("running", "state"), [(True, "running"), (False, "ended"), (None, "lost")])
 def test_a_query_says_what_it_is(delivery: Delivery, tmp_path: Path, *, running: bool | None, state: str) -> None:
+    assert repr(delivery) == f"<penstock delivery of pipeline 'flights' into out, home {delivery.plan.settings.home}>"
     query = Query(Streaming(running=running), delivery)  # type: ignore[arg-type]
     assert repr(query) == f"<penstock query of pipeline 'flights': {state}>"
     delivery._open = opened = open_on(MemoryStore(), tmp_path)

@@ -24,7 +24,8 @@ _WIDTH_ELSEWHERE = 120
 
 
 _VERBS = (
-    "run|check|explain|status|watch|files|history|offsets|verify|doctor|recover|adopt|sweep|checkpoint inspect|checkpoint explain"
+    "run|check|explain|status|watch|files|history|offsets|verify|doctor|recover|adopt|sweep|"
+    "checkpoint inspect|checkpoint explain|checkpoint verify"
 )
 _COMMAND = re.compile(rf"`penstock ({_VERBS})(?: FILE)?((?: --(?!help)[^`]*)?)`")
 _named: list[str] = []

@@ -78,6 +78,10 @@ class Delivery:
         self._is_started_here = False
         self._turn = threading.Lock()
 
+    def __repr__(self) -> str:
+        settings = self.plan.settings
+        return f"<penstock delivery of pipeline {settings.pipeline!r} into {', '.join(settings.sinks)}, home {settings.home}>"
+
     @classmethod
     def of_plan(cls, plan: DeliveryPlan) -> "Delivery":
         """Return a delivery by `plan`, whose settings are complete and checked."""
