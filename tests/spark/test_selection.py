@@ -91,7 +91,7 @@ def test_a_route_of_chance_is_refused(spark: SparkSession, tmp_path: Path) -> No
     accounts = {name: tmp_path / "lake" / name for name in ("low", "high")}
     lake = penstock.Parquet(accounts=accounts, route={"sql": "if(rand() < 0.5, 'low', 'high')"})
     put(tmp_path / "in", "0.csv", 1)
-    with pytest.raises(Usage, match=r"sinks\.lake\.route is of chance: rand gives another value") as refused:
+    with pytest.raises(Usage, match=r"sinks\.lake\.route is random: rand gives another value") as refused:
         Target(tmp_path, lake=lake).deliver(numbers(spark, tmp_path))
     assert "route by that column" in refused.value.remedy
 

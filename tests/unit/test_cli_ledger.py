@@ -111,7 +111,7 @@ def test_history_and_offsets_of_one_batch(capsys: pytest.CaptureFixture[str]) ->
 
 def test_a_batch_that_the_ledger_does_not_hold(capsys: pytest.CaptureFixture[str]) -> None:
     code, out = ran(capsys, "history", "f.yaml", "--batch", "99")
-    assert (code, out.startswith("The ledger holds no decision of this batch.")) == (0, True)
+    assert (code, out.startswith("The ledger holds no decision of this batch:")) == (0, True)
     code, out = ran(capsys, "offsets", "f.yaml", "--batch", "99", "--json")
     assert code == 1
     assert json.loads(out)["error"]["message"] == "The ledger of 'shop' holds no decision of batch 99."

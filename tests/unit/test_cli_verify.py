@@ -107,7 +107,7 @@ def test_verify_after_an_adoption_says_what_it_can_know() -> None:
     assert "in its place once" not in " ".join(text)
     assert text[-2:] == [
         "Every row that the ledger decided is in its place, and nothing else is.",
-        "Each record is there once since the adoption at position 30; records that were delivered before it may be there twice.",
+        "Each record is there once since the adoption at position 30; records that were delivered before it can be there twice.",
     ]
 
 

@@ -164,7 +164,7 @@ def _sources(files: Files, logs: Logs, newest: BatchId | None) -> tuple[tuple[So
     found = [_source(files, key, before, logs.offsets[newest], anomalies) for key in logs.offsets[newest].by_key()]
     of_files = [position for position in found if position.kind == "files"]
     if of_files and not any(files.names(f"sources/{folder}") for position in of_files for folder in _log_folders(position.key)):
-        message = "The directory sources holds nothing, which should list the input files of every batch."
+        message = "The directory `sources` is empty, expected lists of the input files of every batch."
         anomalies.append(Anomaly(place="sources", severity=Severity.STOPS, message=message, remedy=RESTORE))
     return tuple(found), anomalies
 

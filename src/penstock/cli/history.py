@@ -75,7 +75,7 @@ def _row(row: "HistoryRow") -> Sequence[object]:
 
 def _batch(rows: "Sequence[HistoryRow]") -> RenderableType:
     if not rows:
-        return "The ledger holds no decision of this batch. It may be older than what the ledger retains."
+        return "The ledger holds no decision of this batch: there was none, or it is older than what the ledger retains."
     return Group(*(part for row in rows for part in (_table([row]), "", _sinks(row), "", _offsets(row))))
 
 

@@ -29,10 +29,10 @@ def supervise(
     ] = _FAILURES,
     as_json: Json = False,
 ) -> None:
-    """Run pipelines, each in a process of its own, and start one again that fails: after 75 always, after 1 some times.
+    """Run pipelines, each in a process of its own, and start again one that fails: always after 75, a few times after 1.
 
-    Exit codes 2, 3 and 4 end it for a pipeline. SIGTERM or Ctrl-C let the batches end; a second one kills the drivers.
-    What the drivers say is in `run.log` of each home.
+    After 2, 3 and 4 it is not started again. SIGTERM or Ctrl-C let the batches end; a second one kills the drivers.
+    What a driver prints is in `run.log` of its pipeline's home.
     """
     import asyncio
 

@@ -367,7 +367,7 @@ def _conclusion(found: "Verification") -> RenderableType:
     return Text.assemble(
         (f"Every row that the ledger decided{but} is in its place, and nothing else is.\n", "green"),
         f"Each record is there once since the adoption at position {found.adopted_at}; "
-        "records that were delivered before it may be there twice.",
+        "records that were delivered before it can be there twice.",
     )
 
 

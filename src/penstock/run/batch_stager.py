@@ -119,7 +119,7 @@ class BatchStager:
             raise InputChanged(
                 f"Batch {batch.batch_id} was decided with {then} records in quarantine, and now {now} of it cannot be decoded: "
                 "the query's state would not fit the rows that were delivered.",
-                remedy="Have the registry know the same schemas as then, or begin a new checkpoint (`penstock adopt`).",
+                remedy="Give the registry the same schemas as it had then, or begin a new checkpoint (`penstock adopt`).",
             )
         return bad
 

@@ -125,7 +125,7 @@ def _around(text: str, *, doing: str) -> PenstockError | None:
     if forbidden is not None:
         return Failed(
             f"Kafka does not let Spark read a source: its user lacks {forbidden}.",
-            remedy="Give it; `penstock check` names the topic, and docs/howto/kafka.md the rights that are needed.",
+            remedy="Grant it: `penstock check` names the topic, and docs/howto/kafka.md the rights that are needed.",
         )
     if _LATE_WORKER in text:
         return Retryable(

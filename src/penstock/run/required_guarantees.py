@@ -120,7 +120,7 @@ def _require_same_account(routed: DataFrame, sink: Sink) -> None:
     random = random_functions(routed)
     if random:
         raise Usage(
-            f"sinks.{sink.name}.route is of chance: {random} gives another value each time it is computed, expected one account "
+            f"sinks.{sink.name}.route is random: {random} gives another value each time it is computed, expected one account "
             "for each row.",
             remedy="Compute the account in the transform, as `if(rand() < 0.5, 'a', 'b') AS account`, and route by that column.",
         )
