@@ -127,7 +127,7 @@ def test_the_ledger_is_gone(spark: SparkSession, tmp_path: Path, ledger: str) ->
 
 @pytest.mark.parametrize(
     ("place", "account"),
-    [("lake", "'EWR' of sink 'lake'"), ("warehouse.db", "of sink 'warehouse'")],
+    [("lake", "'EWR' of sink 'lake'"), ("warehouse.db", "Sink 'warehouse'")],
     ids=["accounts", "database"],
 )
 def test_what_was_delivered_into_is_gone(spark: SparkSession, tmp_path: Path, place: str, account: str) -> None:
