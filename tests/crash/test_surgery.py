@@ -201,7 +201,7 @@ def test_a_lost_log_of_input_files_is_refused(world: World) -> None:
 # --- which sinks are published when the driver dies
 
 LAKE_IN_THE_THIRD = "parquet.marker.read=stall:60@16"
-"""The start looks at the markers of the three accounts twice (is something lost there, is it of others), the claim, each batch."""
+"""The start looks at the markers of the three accounts twice (lost? of others?), the claim once, then each batch."""
 SUBSETS = [
     pytest.param((), f"sqlite.begin=stall:60@3,{LAKE_IN_THE_THIRD}", id="none"),
     pytest.param(("lake",), "sqlite.begin=stall:60@3", id="lake"),
