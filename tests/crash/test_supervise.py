@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import signal
 import sys
 from dataclasses import replace
 from functools import partial
@@ -202,6 +203,20 @@ def test_what_a_failed_driver_has_started_ends_with_it(here):
     """As Spark's Java process, which can outlive its driver."""
     assert run_once(here, LEAVES_A_CHILD) == (1, [])
     await_gone(int((here / "child").read_text()))
+
+
+KEEPS_THE_LOG_OPEN = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-S", "-c", "import signal; signal.pause()"], start_new_session=True)
+open("child", "w").write(str(child.pid))
+print("begun", flush=True)
+"""
+
+
+def test_a_process_that_keeps_the_log_open_holds_no_restart_up(here, monkeypatch):
+    monkeypatch.setattr(driver_module, "_BEYOND_GRACE_S", 0.1)
+    assert run_once(here, KEEPS_THE_LOG_OPEN) == (0, ["left processes that keep its log open, which are not waited for"])
+    os.kill(int((here / "child").read_text()), signal.SIGKILL)
 
 
 def test_a_driver_whose_supervisor_is_gone_is_told(here):

@@ -49,26 +49,31 @@ class Limits:
 async def run_driver(command: Sequence[str], log: "DriverLog", limits: Limits, stop: Stop, say: Say) -> Ended:
     """Run `command` until it ends, is asked to end by `stop`, or is silent for too long; its messages go to `log`."""
     began = time.monotonic()
-    reading, writing = os.pipe()
+    heartbeat, beating = os.pipe()
+    reading, writing = os.pipe()  # of our own: asyncio would wait for the end of all that hold its pipe, not for the driver's
     try:
         process = await asyncio.create_subprocess_exec(
             *command,
             stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
+            stdout=writing,
             stderr=asyncio.subprocess.STDOUT,
-            env={**environment(writing), "PYTHONFAULTHANDLER": "1"},
-            pass_fds=[writing],
+            env={**environment(beating), "PYTHONFAULTHANDLER": "1"},
+            pass_fds=[beating],
             start_new_session=True,
         )
     finally:
+        os.close(beating)
         os.close(writing)
     say(f"started as process {process.pid}")
-    messages = asyncio.create_task(log.keep(process.stdout))
-    hung = await _until_over(process, reading, limits, stop, say)
+    messages = asyncio.create_task(_keep(log, reading))
+    hung = await _until_over(process, heartbeat, limits, stop, say)
     await process.wait()
     if process.returncode != DONE:
         _signal_all(process, signal.SIGKILL)  # Spark's Java process may outlive its driver
-    await messages
+    await asyncio.wait({messages}, timeout=_BEYOND_GRACE_S)
+    if not messages.done():
+        say("left processes that keep its log open, which are not waited for")
+        messages.cancel()
     return Ended(exit_code=None if hung else process.returncode, ran_s=time.monotonic() - began)
 
 
@@ -94,9 +99,7 @@ async def _until_over(process: asyncio.subprocess.Process, heartbeat: int, limit
 
 async def _is_silent(heartbeat: int, after_s: float) -> None:
     """Return when the driver has given no sign of life for `after_s` seconds; never, once it has closed its end."""
-    reader = asyncio.StreamReader()
-    pipe = os.fdopen(heartbeat, "rb", buffering=0)
-    transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+    reader, transport = await _reader(heartbeat)
     try:
         while await asyncio.wait_for(reader.read(1 << 10), after_s):
             pass
@@ -105,6 +108,22 @@ async def _is_silent(heartbeat: int, after_s: float) -> None:
         return
     finally:
         transport.close()
+
+
+async def _keep(log: "DriverLog", handle: int) -> None:
+    reader, transport = await _reader(handle)
+    try:
+        await log.keep(reader)
+    finally:
+        transport.close()
+
+
+async def _reader(handle: int) -> tuple[asyncio.StreamReader, asyncio.ReadTransport]:
+    """Return a reader of the pipe's end `handle`, and the transport that closes it."""
+    reader = asyncio.StreamReader()
+    pipe = os.fdopen(handle, "rb", buffering=0)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+    return reader, transport
 
 
 async def _end(process: asyncio.subprocess.Process, limits: Limits, stop: Stop, say: Say) -> None:
@@ -139,10 +158,8 @@ class DriverLog:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    async def keep(self, messages: "asyncio.StreamReader | None") -> None:
+    async def keep(self, messages: asyncio.StreamReader) -> None:
         """Write `messages` until they end. Those that cannot be written, to a full disk, are dropped: the driver goes on."""
-        if messages is None:
-            return
         make_private_directory(self.path.parent)
         handler = _PrivateFile(self.path, maxBytes=_LOG_BYTES, backupCount=_OLD_LOGS, encoding="utf-8", errors="replace")
         handler.terminator = ""
