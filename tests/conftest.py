@@ -16,12 +16,16 @@ from tests.drawing import keep_some
 from tests.failures import Failures
 from tests.memory import in_memory, remove_left_directories
 from tests.seed import SEED
+from tests.servers.server import await_installation
 from tests.times import Times
 
 LAYERS = ("unit", "architecture", "simulation", "live", "conformance", "attack", "upgrade", "mutation", "spark", "crash")
 START_SPARK = {"spark", "crash"}
 HANGS_AFTER_S = {"unit": 60, "architecture": 120, "live": 120}
 """Where a test takes milliseconds or seconds, a hang shall not cost the ten minutes that the other layers are given."""
+
+NEED_NO_SERVER = {"unit", "architecture", "simulation"}
+"""They run while servers are still being installed."""
 
 CALL_KAFKA = {"live", "conformance", "attack", "spark", "crash"}
 """Where tests make Kafka clients in their own process."""
@@ -96,12 +100,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     fast_spark.use(session.config.cache.mkdir("spark"))
 
 
-@pytest.hookimpl(wrapper=True)
+@pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None):
-    """Stop idle servers after a file of tests, and collect no garbage within a test that may use Kafka clients.
+    """Wait for servers that are being installed, stop idle ones after a file of tests, and collect no garbage among Kafka clients.
 
     A client that collects itself, in the thread that runs its callbacks, aborts the process: confluent-kafka-python, #2131.
     """
+    if layer_of(item.path) not in NEED_NO_SERVER:
+        await_installation()  # before the test's own time begins
     collects = gc.isenabled()
     if layer_of(item.path) in CALL_KAFKA:
         gc.disable()

@@ -4,7 +4,7 @@ from tests.mutation.mutant import Mutant
 
 ALERTS = "src/penstock/observe/alerts.py"
 METRICS = "src/penstock/observe/metrics.py"
-OF_ALERTS = "tests/unit/test_alerts.py"
+OF_ALERTS = "tests/live/test_alerts.py"
 OF_METRICS = "tests/unit/test_metrics.py"
 
 MUTANTS_OF_ALERTS = (

@@ -8,16 +8,15 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from tests.servers import KINDS, connectors, prometheus
-from tests.servers.server import HOME, NotInstalledError
+from tests.servers.server import NotInstalledError, installing
 
 INSTALLED = {**KINDS, "connectors": connectors, "prometheus": prometheus}
 
 
 def main(names: list[str]) -> int:
     """Install all, or those named; says what is missing on this machine."""
-    HOME.mkdir(parents=True, exist_ok=True)
     chosen = names or sorted(INSTALLED)
-    with ThreadPoolExecutor() as pool:
+    with installing(), ThreadPoolExecutor() as pool:
         said = list(pool.map(_install, chosen))
     print("\n".join(said))
     return 0 if all(line.endswith("ready") for line in said) else 1

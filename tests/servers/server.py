@@ -1,5 +1,6 @@
 """What every server of these tests is: a process of ours, and accounts on it."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -7,7 +8,8 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,6 +20,25 @@ HOME = Path(os.environ.get("PENSTOCK_SERVERS", Path(__file__).parents[2] / ".ser
 START_S = 120
 _ENDS_WITHIN_S = 20
 _ANSWERS_EVERY_S = 0.02
+
+
+_INSTALLING = HOME / "installing.lock"
+
+
+@contextmanager
+def installing() -> Iterator[None]:
+    """While servers are being put into HOME: tests that need them wait for it."""
+    HOME.mkdir(parents=True, exist_ok=True)
+    with _INSTALLING.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def await_installation() -> None:
+    """Until nobody is installing servers."""
+    if _INSTALLING.exists():
+        with _INSTALLING.open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH)
 
 
 class NotInstalledError(Exception):

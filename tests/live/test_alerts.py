@@ -17,9 +17,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.live.prometheus_rules import Scrapes, checked, fires, none_fires
 from tests.unit.journal_clients import SMALL
 from tests.unit.parquet_target import SCHEMA, rows, stage
-from tests.unit.prometheus_rules import Scrapes, checked, fires, none_fires
 
 from penstock.commit.outcome import StagedBatch
 from penstock.core.faults import arm
@@ -30,6 +30,7 @@ from penstock.journal.journal import Journal
 from penstock.journal.reading import JournalReader
 from penstock.journal.storage import LocalStorage
 from penstock.observe.alerts import rule_file
+from penstock.observe.dashboard import PANELS
 from penstock.observe.last_error import noting_error
 from penstock.observe.status_reader import StatusReader
 from penstock.run.assembly import assemble
@@ -129,6 +130,13 @@ def ended_process() -> str:
 def test_prometheus_takes_the_rules(tmp_path: Path) -> None:
     (tmp_path / "rules.yml").write_text(rule_file())
     checked(["check", "rules", tmp_path / "rules.yml"])
+
+
+def test_prometheus_reads_every_expression_of_the_dashboard(tmp_path: Path) -> None:
+    replaced = [expression.replace("$__rate_interval", "2m") for panel in PANELS for expression in panel.expressions.values()]
+    rules = [{"record": f"panel:{number}", "expr": expression} for number, expression in enumerate(replaced)]
+    (tmp_path / "panels.yml").write_text(json.dumps({"groups": [{"name": "panels", "rules": rules}]}))
+    checked(["check", "rules", tmp_path / "panels.yml"])
 
 
 def test_none_fires_where_all_is_well(tmp_path: Path, scrapes: Scrapes) -> None:
