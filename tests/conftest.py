@@ -102,7 +102,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None):
-    """Wait for servers that are being installed, stop idle ones after a file of tests, and collect no garbage among Kafka clients.
+    """Wait for servers that are being installed, stop idle ones after a file, and collect no garbage among Kafka clients.
 
     A client that collects itself, in the thread that runs its callbacks, aborts the process: confluent-kafka-python, #2131.
     """
