@@ -184,6 +184,11 @@ PLACES = {
     "sqlserver sink": sink(
         f"type: sqlserver, url: 'sqlserver://u:QUOTED@{NOBODY}/d?ssl_mode=disabled&connect_timeout=1', table: t", "SQLServer.url"
     ),
+    "token of an endpoint": sink("type: http, url: 'WEB', token: SECRET", "HTTP.token"),
+    "login of an endpoint": sink("type: http, url: 'WEB', user: u, password: SECRET", "HTTP.password"),
+    "header of an endpoint": sink("type: http, url: 'WEB', headers: {X-Api-Key: SECRET}", "HTTP.headers"),
+    "secret of an endpoint": sink("type: http, url: 'WEB', sign_with: SECRET", "HTTP.sign_with"),
+    "url of an endpoint": sink("type: http, url: '${S}'", "HTTP.url"),
     "cassandra sink": sink(
         f"type: cassandra, url: 'cassandra://u:QUOTED@{NOBODY}/k', table: t, key: [id], wait: 1s", "Cassandra.url"
     ),
