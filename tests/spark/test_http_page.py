@@ -12,6 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+
 from tests.servers.server import free_port, started, stop
 from tests.spark.page import Page, Place, assert_told
 from tests.spark.test_readme import feed
@@ -33,7 +34,9 @@ class HttpPlace(Place):
 def _place(tmp_path: Path) -> Iterator[HttpPlace]:
     (tmp_path / "receiver.py").write_text(HttpPlace.page.blocks("python")[0])
     port = free_port()
-    running: subprocess.Popen[bytes] = started([sys.executable, "receiver.py", str(port)], port=port, log=tmp_path / "receiver.log")
+    running: subprocess.Popen[bytes] = started(
+        [sys.executable, "receiver.py", str(port)], port=port, log=tmp_path / "receiver.log"
+    )
     try:
         yield HttpPlace(tmp_path, environment={"ALERTS_URL": f"http://127.0.0.1:{port}/s3cret/rows", "ALERTS_TOKEN": "any-token"})
     finally:

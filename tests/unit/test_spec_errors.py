@@ -167,7 +167,7 @@ SINK_MISTAKES = [
     ),
     (
         lake("type: http", "url: https://h/r", "user: ann"),
-        "f.yaml:7: sinks.lake has one of user and password.",
+        "f.yaml:6: sinks.lake has one of user and password.",
         "Give both, or neither.",
     ),
     (
@@ -181,13 +181,13 @@ SINK_MISTAKES = [
         "Take it out.",
     ),
     (
-        lake("type: http", "url: https://h/r", "headers: {X: 'geheim\\n'}"),
+        lake("type: http", "url: https://h/r", 'headers: {X: "geheim\\n"}'),
         "f.yaml:9: sinks.lake.headers.X has a name or value that no header has.",
         "Use ASCII, without line breaks.",
     ),
     (
-        lake("type: http", "url: https://h/r", "sign_with: whsec_geheim_is_not_base64"),
-        "f.yaml:9: sinks.lake.sign_with is no base64 behind whsec_.",
+        lake("type: http", "url: https://h/r", "signing_secret: whsec_geheim_is_not_base64"),
+        "f.yaml:9: sinks.lake.signing_secret is no base64 behind whsec_.",
         "Copy the whole secret.",
     ),
     (

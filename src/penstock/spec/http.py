@@ -15,7 +15,7 @@ from penstock.spec.location import Columns, GivenColumns
 from penstock.spec.place import FilePath
 from penstock.spec.scalar import Duration, Size
 from penstock.spec.selection import TakesRows
-from penstock.support.secret import Secret, is_from_environment, redact, remember, scheme_only
+from penstock.support.secret import Secret, remember, scheme_only
 
 _URL = re.compile(r"https?://([^\s/@,?#:\[\]]+|\[[0-9a-fA-F:.]+\])(:\d+)?(?P<rest>[/?][^\s#]*)?")
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -24,6 +24,8 @@ _OURS = frozenset(
     {"idempotency-key", "content-type", "content-length", "host", "transfer-encoding", "connection"}
     | {"webhook-id", "webhook-timestamp", "webhook-signature"}
 )
+_SHORTEST_SECRET_PATH = 12
+"""A shorter path is a word that messages may hold."""
 _STANDARD_SECRET = "whsec_"  # noqa: S105 - what such secrets begin with
 
 
@@ -86,7 +88,7 @@ class HTTP(TakesRows):
     user: str | None = Field(default=None, min_length=1, description="For HTTP basic authentication; with `password`.")
     password: str | None = Field(default=None, min_length=1, description="As `${VARIABLE}`.")
     token: str | None = Field(default=None, min_length=1, description="A bearer token in place of `user`, as `${VARIABLE}`.")
-    sign_with: str | None = Field(
+    signing_secret: str | None = Field(
         default=None,
         min_length=16,
         description="A secret by which requests are signed as Standard Webhooks says, as `${VARIABLE}`; text, or base64 behind "
@@ -117,7 +119,7 @@ class HTTP(TakesRows):
             user: str | None = None,
             password: str | None = None,
             token: str | None = None,
-            sign_with: str | None = None,
+            signing_secret: str | None = None,
             ca_file: str | None = None,
             certificate_file: str | None = None,
             key_file: str | None = None,
@@ -129,11 +131,10 @@ class HTTP(TakesRows):
 
     @property
     def place(self) -> str:
-        """The URL as it may be shown: without values of its query, and without path if it came from the environment."""
+        """The URL as it may be shown, without its path: that of a webhook is a secret."""
         found = _URL.fullmatch(self.url)
         assert found is not None
-        is_secret = is_from_environment(self.url) and found["rest"] not in {None, "/"}
-        return f"{self.url[: found.start('rest')]}/…" if is_secret else redact(self.url)
+        return f"{self.url[: found.start('rest')]}/…" if found["rest"] else self.url
 
     @property
     def rows(self) -> int:
@@ -142,18 +143,18 @@ class HTTP(TakesRows):
 
     @property
     def signing_key(self) -> bytes | None:
-        """The bytes of `sign_with`."""
-        if self.sign_with is None or not self.sign_with.startswith(_STANDARD_SECRET):
-            return None if self.sign_with is None else self.sign_with.encode()
-        return base64.b64decode(self.sign_with.removeprefix(_STANDARD_SECRET), validate=True)
+        """The bytes of `signing_secret`."""
+        if self.signing_secret is None or not self.signing_secret.startswith(_STANDARD_SECRET):
+            return None if self.signing_secret is None else self.signing_secret.encode()
+        return base64.b64decode(self.signing_secret.removeprefix(_STANDARD_SECRET), validate=True)
 
     @model_validator(mode="after")
     def _remember(self) -> Self:
-        for secret in (self.password, self.token, self.sign_with, *self.headers.values()):
+        for secret in (self.password, self.token, self.signing_secret, *self.headers.values()):
             if secret is not None:
                 remember(Secret(secret))
         found = _URL.fullmatch(self.url)
-        if found is not None and found["rest"] and is_from_environment(self.url):
+        if found is not None and found["rest"] and len(found["rest"]) >= _SHORTEST_SECRET_PATH:
             remember(Secret(found["rest"]))
         return self
 
@@ -169,7 +170,7 @@ class HTTP(TakesRows):
         try:
             _ = self.signing_key
         except (binascii.Error, ValueError):
-            raise complaint_error("is no base64 behind whsec_", remedy="Copy the whole secret.", at=("sign_with",)) from None
+            raise complaint_error("is no base64 behind whsec_", remedy="Copy the whole secret.", at=("signing_secret",)) from None
         return self
 
     def _require_one_login(self) -> None:

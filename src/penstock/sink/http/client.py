@@ -22,6 +22,8 @@ _SHOWN_OF_AN_ANSWER = 300
 _LONGEST_WAIT_S = 3_600.0
 _IN_WORK, _OTHER_BODY = 409, 422
 _MAY_PASS = frozenset({408, 425, 429})
+_KEEPS_US_OUT = frozenset({401, 403, 502, 503, 504})
+"""Answers to OPTIONS that mean more than that the endpoint does not know this method."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +70,7 @@ class Client:
     def probe(self) -> None:
         """Send a request that changes nothing (OPTIONS). Raises Failed, Retryable unless something answers that lets us in."""
         status, text = self._sent("OPTIONS", b"", {})
-        if status in {401, 403} or status >= 500:
+        if status in _KEEPS_US_OUT:
             self._judge(status, text)
 
     def _sent(self, method: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, str]:
@@ -111,12 +113,14 @@ class Client:
         return session
 
     def _text(self, answer: requests.Response) -> str:
-        """Return the beginning of the answer; whoever answers endlessly is cut off after the time that an answer may take."""
+        """Return the beginning of the answer if it is for programs or people; an endless one is cut off after `timeout_s`."""
         found, end_s = bytearray(), time.monotonic() + self._endpoint.timeout_s
         for chunk in answer.iter_content(1 << 10):
             found += chunk
             if len(found) >= _MOST_OF_AN_ANSWER or time.monotonic() > end_s:
                 break
+        if "html" in answer.headers.get("Content-Type", ""):
+            return ""
         return printable(bytes(found[:_SHOWN_OF_AN_ANSWER]).decode("utf-8", "replace"), keep="").strip()
 
     def _judge(self, status: int, text: str) -> None:
