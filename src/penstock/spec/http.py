@@ -3,7 +3,7 @@
 import base64
 import binascii
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
@@ -183,6 +183,10 @@ class HTTP(TakesRows):
         given = [way for way, value in (("user", self.user), *ways) if value is not None]
         if len(given) > 1:
             raise complaint_error(f"is given together with {given[0]}", remedy="Keep one way to log in.", at=(given[1],))
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, object]]:
+        for name, value in super().__repr_args__():
+            yield name, self.place if name == "url" else value
 
     def shown(self) -> dict[str, Json]:
         """Return the settings as JSON, with what may be shown of the URL."""
