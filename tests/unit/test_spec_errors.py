@@ -156,46 +156,6 @@ SINK_MISTAKES = [
         "Write s3://bucket/prefix.",
     ),
     (
-        lake("type: http", "url: s3://ann:geheim@host/db"),
-        "f.yaml:8: sinks.lake.url holds a user.",
-        "Write it as `user` and `password` beside `url`, best as ${VARIABLE}.",
-    ),
-    (
-        lake("type: http", "url: geheim.example.com/rows"),
-        "f.yaml:8: sinks.lake.url should be the URL of an endpoint, found a text without scheme://.",
-        "Write it like https://api.example.com/orders.",
-    ),
-    (
-        lake("type: http", "url: https://h/r", "user: ann"),
-        "f.yaml:6: sinks.lake has one of user and password.",
-        "Give both, or neither.",
-    ),
-    (
-        lake("type: http", "url: https://h/r", "token: geheim", "headers: {authorization: geheim}"),
-        "f.yaml:10: sinks.lake.headers is given together with token.",
-        "Keep one way to log in.",
-    ),
-    (
-        lake("type: http", "url: https://h/r", "headers: {Idempotency-Key: geheim}"),
-        "f.yaml:9: sinks.lake.headers.Idempotency-Key is a header that Penstock sets.",
-        "Take it out.",
-    ),
-    (
-        lake("type: http", "url: https://h/r", 'headers: {X: "geheim\\n"}'),
-        "f.yaml:9: sinks.lake.headers.X has a name or value that no header has.",
-        "Use ASCII, without line breaks.",
-    ),
-    (
-        lake("type: http", "url: https://h/r", "signing_secret: whsec_geheim_is_not_base64"),
-        "f.yaml:9: sinks.lake.signing_secret is no base64 behind whsec_.",
-        "Copy the whole secret.",
-    ),
-    (
-        lake("type: http", "url: https://h/r", "body: record", "rows_per_request: 2"),
-        "f.yaml:10: sinks.lake.rows_per_request does not go with body: record.",
-        "Leave it out, or take json_lines.",
-    ),
-    (
         lake("type: mysql", "url: mysql://ann:geheim@host", "table: t"),
         "f.yaml:8: sinks.lake.url should be a MySQL URL with a database, found mysql://….",
         "Write mysql://user:password@host:3306/database, the password best as ${VARIABLE}.",
