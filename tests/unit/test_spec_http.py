@@ -50,7 +50,8 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("sinks", "message", "remedy"), MISTAKES)
-def test_mistakes(tmp_path: Path, sinks: str, message: str, remedy: str) -> None:
+def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sinks: str, message: str, remedy: str) -> None:
+    monkeypatch.chdir(tmp_path)
     error = mistake(tmp_path, TOP + SOURCES + sinks)
     assert error.message == message
     assert error.remedy == remedy
