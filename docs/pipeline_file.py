@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from penstock.spec.delta import Delta
 from penstock.spec.iceberg import Iceberg
+from penstock.spec.http import HTTP
 from penstock.spec.kafka import Kafka, RecordValue
 from penstock.spec.listening import MetricsEndpoint, ServerTls
 from penstock.spec.location import Account, Checkpoint, LedgerPlace, Quarantine, Route, SpoolPlace
@@ -23,7 +24,7 @@ from penstock.spec.receive import (
 )
 from penstock.spec.registry import Coded, Decode, DecodedValue, Encode, Registry
 from penstock.spec.settings import Settings
-from penstock.spec.sink import PLANNED, SUPPORTED, Console, Memory, Parquet, PythonSink
+from penstock.spec.sink import SUPPORTED, Console, Memory, Parquet, PythonSink
 from penstock.spec.source import Source, Watermark
 from penstock.spec.table import DBAPI, Cassandra, DuckDB, Merge, MySQL, PostgreSQL, Redshift, SQLite, SQLServer
 
@@ -71,6 +72,7 @@ SECTIONS: Final[tuple[tuple[str, type[Settings]], ...]] = (
     ("`sinks.<name>` with `type: kafka`", Kafka),
     ("`sinks.<name>.value`", RecordValue),
     ("`sinks.<name>.encode`", Encode),
+    ("`sinks.<name>` with `type: http`", HTTP),
     ("`sinks.<name>` with `type: console`", Console),
     ("`sinks.<name>` with `type: memory`", Memory),
     ("`sinks.<name>` with `python`", PythonSink),
@@ -131,7 +133,6 @@ def _section(title: str, kind: type[Settings]) -> Iterator[str]:
 def _sink_types() -> Iterator[str]:
     yield "## Types of sinks\n"
     yield f"This version has {', '.join(f'`{kind}`' for kind in SUPPORTED)} and `python: package.module:Class`."
-    yield f"Later versions: {', '.join(f'`{kind}`' for kind in PLANNED)}."
 
 
 def _default(part: Mapping[str, Any]) -> str:

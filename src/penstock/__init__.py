@@ -18,6 +18,7 @@ _MODULES: Final = {
     "penstock.sink.own": "OwnBatch OwnSink from_json_lines require_json to_json_lines",
     "penstock.spec.location": "Account Quarantine Route",
     "penstock.spec.delta": "Delta",
+    "penstock.spec.http": "HTTP",
     "penstock.spec.iceberg": "Iceberg",
     "penstock.spec.kafka": "Kafka RecordValue",
     "penstock.spec.pipeline": "PipelineSettings Spark Transform Trigger",
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from penstock.sink.memory import clear_memory_table, memory_table
     from penstock.sink.own import OwnBatch, OwnSink, from_json_lines, require_json, to_json_lines
     from penstock.spec.delta import Delta
+    from penstock.spec.http import HTTP
     from penstock.spec.iceberg import Iceberg
     from penstock.spec.kafka import Kafka, RecordValue
     from penstock.spec.location import Account, Quarantine, Route
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DBAPI",
+    "HTTP",
     "Account",
     "BatchProgress",
     "Cassandra",

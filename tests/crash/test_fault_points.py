@@ -299,12 +299,13 @@ def test_every_point_is_reached_by_some_variant() -> None:
     And for what only a broker that forgot something leads to (tests/live/test_kafka_forgotten.py kills drivers there), rows of a
     Delta table that are replaced (its conformance suite does), rows that gained a column (tests/attack/test_grown_tables.py
     and test_grown_lakes.py; tests/spark/test_grown_lake.py kills a query there), and files of former versions that are removed
-    (the conformance suites of tables that are maintained do), and the journal of a receiver, which no pipeline writes
-    (tests/unit/test_journal_readers.py and tests/live/test_journal_killed.py do).
+    (the conformance suites of tables that are maintained do), an HTTP endpoint (its suite does, and
+    tests/spark/test_http_page.py), and the journal of a receiver, which no pipeline writes (tests/unit/test_journal_readers.py
+    and tests/live/test_journal_killed.py do).
     """
     elsewhere = (
         *("sqlserver.", "kafka-ends.", "lakekeys.", "lakeleft.", "deltavacuum.", "icebergexpiry."),
-        *("table.add_columns", "lake.add_columns", "journal."),
+        *("table.add_columns", "lake.add_columns", "journal.", "http."),
     )
     reached = {point for variant in VARIANTS.values() for point in variant.points}
     known = {point.name for point in points() if not point.name.startswith(elsewhere)}

@@ -14,6 +14,7 @@ from tests.mutation.mutants_of_delta import MUTANTS_OF_DELTA
 from tests.mutation.mutants_of_doors import MUTANTS_OF_DOORS
 from tests.mutation.mutants_of_duckdb import MUTANTS_OF_DUCKDB
 from tests.mutation.mutants_of_encodings import MUTANTS_OF_ENCODINGS
+from tests.mutation.mutants_of_http import MUTANTS_OF_HTTP
 from tests.mutation.mutants_of_iceberg import MUTANTS_OF_ICEBERG
 from tests.mutation.mutants_of_identity import MUTANTS_OF_IDENTITY
 from tests.mutation.mutants_of_journal_readers import MUTANTS_OF_JOURNAL_READERS
@@ -56,7 +57,7 @@ _KINDS = (
         MUTANTS_OF_WIDER_TYPES,
     ),
     *(MUTANTS_OF_THE_JOURNAL, MUTANTS_OF_JOURNAL_READERS),
-    *(MUTANTS_OF_STORES, MUTANTS_OF_CASSANDRA, MUTANTS_OF_KIT, MUTANTS_OF_WAREHOUSES),
+    *(MUTANTS_OF_STORES, MUTANTS_OF_CASSANDRA, MUTANTS_OF_HTTP, MUTANTS_OF_KIT, MUTANTS_OF_WAREHOUSES),
     *(MUTANTS_OF_KAFKA, MUTANTS_OF_KAFKA_ENDS, MUTANTS_OF_KAFKA_SOURCE),
     *(
         MUTANTS_OF_REMOVAL,

@@ -184,6 +184,11 @@ PLACES = {
     "sqlserver sink": sink(
         f"type: sqlserver, url: 'sqlserver://u:QUOTED@{NOBODY}/d?ssl_mode=disabled&connect_timeout=1', table: t", "SQLServer.url"
     ),
+    "token of an endpoint": sink("type: http, url: 'WEB', token: SECRET", "HTTP.token"),
+    "login of an endpoint": sink("type: http, url: 'WEB', user: u, password: SECRET", "HTTP.password"),
+    "header of an endpoint": sink("type: http, url: 'WEB', headers: {X-Api-Key: SECRET}", "HTTP.headers"),
+    "secret of an endpoint": sink("type: http, url: 'WEB', signing_secret: SECRET", "HTTP.signing_secret"),
+    "url of an endpoint": sink("type: http, url: 'WEB/SECRET'", "HTTP.url"),
     "cassandra sink": sink(
         f"type: cassandra, url: 'cassandra://u:QUOTED@{NOBODY}/k', table: t, key: [id], wait: 1s", "Cassandra.url"
     ),
@@ -255,6 +260,7 @@ NAMES = frozenset({
     *("ServerTls.certificate_file", "ServerTls.key_file", "MetricsEndpoint.listen"),
     *("ClientTls.ca_file", "ClientTls.certificate_file", "ClientTls.key_file"),
     *("MqttSubscription.broker", "MqttSubscription.topics", "MqttSubscription.client_id", "MqttSubscription.user"),
+    *("HTTP.user", "HTTP.key", "HTTP.ca_file", "HTTP.certificate_file", "HTTP.key_file"),
     *("Registry.user", "Registry.ca_file", "Registry.certificate_file", "Registry.key_file"),
     *("TakesRows.exclude", "Parquet.unrouted", "Parquet.partition_by", "Route.column", "Route.hash"),
     *("LakeTable.key", "LakeTable.partition_by", "Iceberg.catalog_name", "UpsertsNewest.sequence_by"),

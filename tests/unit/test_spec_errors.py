@@ -156,11 +156,6 @@ SINK_MISTAKES = [
         "Write s3://bucket/prefix.",
     ),
     (
-        lake("type: http", "url: s3://ann:geheim@host/db"),
-        "f.yaml:7: sinks.lake.type http is not supported by this version.",
-        TYPES,
-    ),
-    (
         lake("type: mysql", "url: mysql://ann:geheim@host", "table: t"),
         "f.yaml:8: sinks.lake.url should be a MySQL URL with a database, found mysql://….",
         "Write mysql://user:password@host:3306/database, the password best as ${VARIABLE}.",

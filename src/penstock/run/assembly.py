@@ -22,6 +22,7 @@ from penstock.source.kafka.records_again import KafkaRecords
 from penstock.source.kafka.watch import watch_of
 from penstock.spark.column_name import quoted
 from penstock.spec.delta import Delta
+from penstock.spec.http import HTTP
 from penstock.spec.iceberg import Iceberg
 from penstock.spec.kafka import Kafka
 from penstock.spec.location import FAIL, Quarantine, Route, ShortAccount
@@ -342,6 +343,31 @@ def _filling(name: SinkName, settings: Table, plan: DeliveryPlan) -> "TableSinkA
     return filling
 
 
+def _http(name: SinkName, settings: HTTP, plan: DeliveryPlan) -> Sink:
+    from penstock.sink.http.client import Endpoint
+    from penstock.sink.http.layout import Layout
+    from penstock.sink.http.sink import HttpSink
+
+    endpoint = Endpoint(
+        url=settings.url,
+        name=settings.place,
+        timeout_s=settings.timeout / 1000,
+        headers=settings.headers,
+        user=settings.user,
+        password=settings.password,
+        token=settings.token,
+        signing_key=settings.signing_key,
+        ca_file=settings.ca_file,
+        certificate_file=settings.certificate_file,
+        key_file=settings.key_file,
+    )
+    layout = Layout(
+        body=settings.body, rows=settings.rows, size_bytes=settings.request_size, lanes=settings.concurrency, key=settings.key
+    )
+    remembers = settings.receiver == "idempotent"
+    return HttpSink(name=name, spool=spool_of(plan), endpoint=endpoint, layout=layout, remembers_keys=remembers)
+
+
 def _console(name: SinkName, settings: Console, plan: DeliveryPlan) -> Sink:
     from penstock.sink.console import ConsoleSink
 
@@ -371,6 +397,7 @@ _BUILDERS: Mapping[type, Callable[[SinkName, Any, DeliveryPlan], Sink]] = {
     Cassandra: _cassandra,
     DBAPI: _dbapi,
     Kafka: _kafka,
+    HTTP: _http,
     Console: _console,
     Memory: _memory,
     PythonSink: _user_written,

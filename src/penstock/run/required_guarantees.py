@@ -34,6 +34,19 @@ UNPROVED: Mapping[str, str] = {
 }
 """Kinds of sinks that nobody has run against a live server of that kind."""
 
+_WEAK: Mapping[str, tuple[str, str]] = {
+    "http": (
+        "The endpoint takes a request again whose answer was lost.",
+        "Let it remember the Idempotency-Key of requests and set `receiver: idempotent`: docs/howto/http_sink.md shows one.",
+    )
+}
+"""What a kind of sink that delivers at least once may repeat, and the remedy."""
+
+_RESTS_ON: Mapping[str, str] = {
+    "http": " It rests on the endpoint, which must remember the Idempotency-Key of requests for as long as an outage lasts.",
+}
+"""What delivery exactly once rests on besides Penstock."""
+
 _AS_WRITTEN = " Its author claims this; the suite of penstock.testing checks it."
 
 
@@ -134,6 +147,6 @@ def _sink_claim(sink: Sink, plan: DeliveryPlan, trigger: Trigger | None) -> Clai
         why = f"With this trigger Spark's own {in_file} sink takes the rows, without marker and ledger."
         return at_least_once(subject, why, "Use processing_time, or available_now.")
     if not sink.exactly_once:
-        return at_least_once(subject, "It may show a batch again after a crash.", "Take it out.")
-    whose = _AS_WRITTEN if in_file == "python" else UNPROVED.get(in_file, "")
+        return at_least_once(subject, *_WEAK.get(in_file, ("It may show a batch again after a crash.", "Take it out.")))
+    whose = _AS_WRITTEN if in_file == "python" else _RESTS_ON.get(in_file) or UNPROVED.get(in_file, "")
     return exactly_once(subject, _WHY[sink.kind] + whose)

@@ -10,6 +10,7 @@ from typing_extensions import Self
 from penstock.core.model import Json
 from penstock.spec.complaint import complaint_error, described
 from penstock.spec.delta import Delta, ExistingRows
+from penstock.spec.http import HTTP
 from penstock.spec.iceberg import Iceberg
 from penstock.spec.kafka import Kafka
 from penstock.spec.location import FAIL, QUARANTINE, Account, Columns, GivenColumns, Route, ShortAccount
@@ -24,9 +25,6 @@ Encoding: TypeAlias = Literal[
     "dictionary", "plain", "delta_binary_packed", "delta_byte_array", "delta_length_byte_array", "byte_stream_split"
 ]
 EncodingOfAll: TypeAlias = Literal["auto", "dictionary", "plain"]
-
-PLANNED: Final = ("http",)
-"""Sink types of later versions."""
 
 
 def _column_encoding(value: Any) -> Any:
@@ -230,7 +228,7 @@ class PythonSink(TakesRows):
 
 SUPPORTED: Final = (
     *("parquet", "delta", "iceberg", "postgres", "mysql", "redshift", "sqlserver", "sqlite"),
-    *("duckdb", "cassandra", "dbapi", "kafka", "console", "memory"),
+    *("duckdb", "cassandra", "dbapi", "kafka", "http", "console", "memory"),
 )
 
 
@@ -251,8 +249,6 @@ def _check_type(value: Any) -> Any:
     if "type" not in value:
         raise complaint_error("is missing", remedy=f"Add one: {supported}", at=("type",))
     kind = value["type"]
-    if kind in PLANNED:
-        raise complaint_error(f"{kind} is not supported by this version", remedy=supported, at=("type",))
     if kind not in SUPPORTED:
         guess = nearest(str(kind), SUPPORTED)
         raise complaint_error(
@@ -276,6 +272,7 @@ Sink = Annotated[
     | Annotated[Cassandra, Tag("cassandra")]
     | Annotated[DBAPI, Tag("dbapi")]
     | Annotated[Kafka, Tag("kafka")]
+    | Annotated[HTTP, Tag("http")]
     | Annotated[Console, Tag("console")]
     | Annotated[Memory, Tag("memory")]
     | Annotated[PythonSink, Tag("python")],

@@ -1,0 +1,268 @@
+"""The HTTP sink passes the suite with an endpoint that remembers keys; and what it does with every other answer."""
+
+import base64
+import hashlib
+import hmac
+import json
+import re
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from email.utils import formatdate
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from tests.conformance.http_rig import Handler, HttpRig, KeyedRig, Received, RecordRig, endpoint
+
+from penstock.core import faults
+from penstock.core.model import SinkName
+from penstock.errors import ContentConflict, Failed, OutcomeUnknown, PenstockError, PublishFailed, Retryable, Usage
+from penstock.sink.http.client import KEY_HEADER, Client, Endpoint
+from penstock.sink.http.layout import Layout
+from penstock.sink.http.sink import HttpSink
+from penstock.testing.conformance import PIPELINE, Bench, CrashContract, Shown, StagingLossContract, make_rows
+from penstock.testing.conformance.publishing import PublishContract, RaceContract
+from penstock.testing.conformance.staging import StageContract, SweepContract
+
+
+@pytest.fixture(name="url")
+def _url() -> Iterator[str]:
+    with endpoint() as (url, _):
+        yield url
+
+
+class TestHttp(StageContract, PublishContract, RaceContract, SweepContract):
+    """All but `verify`: an endpoint cannot be read."""
+
+    @pytest.fixture(params=[HttpRig, RecordRig, KeyedRig], ids=lambda rig: rig.__name__)
+    def rig(self, request: pytest.FixtureRequest, tmp_path: Path, url: str) -> HttpRig:
+        rig: HttpRig = request.param(tmp_path, url)
+        return rig
+
+
+class TestHttpStagingLost(StagingLossContract):
+    @pytest.fixture
+    def rig(self, tmp_path: Path, url: str) -> HttpRig:
+        return HttpRig(tmp_path, url)
+
+
+class TestHttpCrashes(CrashContract):
+    fault_parts = ("http", "spool")
+
+    @pytest.fixture
+    def rig(self, tmp_path: Path, url: str) -> HttpRig:
+        directory = tmp_path / "rig"
+        directory.mkdir()
+        return RecordRig(directory, url)
+
+
+def decided(bench: Bench, sink: Any, count: int = 100) -> Shown:
+    rows = bench.rows(range(count))
+    return bench.decide((rows, bench.stage(sink, rows, batch_id=0)), batch_id=0)
+
+
+def test_a_lost_answer_is_asked_for_with_the_same_key(tmp_path: Path) -> None:
+    with endpoint() as (url, received):
+        bench = Bench(RecordRig(tmp_path, url))
+        sink = bench.sink()
+        shown = decided(bench, sink)
+        faults.arm("http.request=lost@7")
+        with pytest.raises(OutcomeUnknown):
+            sink.publish(shown.publication)
+        faults.arm("")
+        sink.publish(shown.publication)
+        bench.require_shown(shown)
+        assert received.repeated == 1
+        bench.close()
+
+
+def test_what_was_answered_is_not_sent_by_a_later_run(tmp_path: Path) -> None:
+    """The endpoint may have forgotten the keys by then."""
+    with endpoint() as (url, received):
+        bench = Bench(HttpRig(tmp_path, url))
+        shown = decided(bench, bench.sink())
+        bench.sink().publish(shown.publication)
+        received.bodies.clear()
+        assert bench.sink().publish(shown.publication).already
+        assert received.bodies == {}
+        bench.close()
+
+
+def test_a_decided_batch_keeps_its_requests_whatever_the_settings_are_now(tmp_path: Path) -> None:
+    """Other requests under the same keys would be taken for repetitions, and rows would be lost."""
+
+    class Wider(RecordRig):
+        layout = Layout(body="json_lines", rows=50, size_bytes=1_000_000, lanes=1)
+
+    with endpoint() as (url, received):
+        bench = Bench(RecordRig(tmp_path, url))
+        sink = bench.sink()
+        shown = decided(bench, sink)
+        faults.arm("http.request=error@31")
+        with pytest.raises(Retryable):
+            sink.publish(shown.publication)
+        faults.arm("")
+        later = Bench(Wider(tmp_path, url))
+        assert not later.sink().publish(shown.publication).already
+        bench.require_shown(shown)
+        assert received.repeated >= 30 - 4 * 3
+        later.close()
+        bench.close()
+
+
+def test_rows_of_a_key_arrive_in_their_order(tmp_path: Path) -> None:
+    with endpoint() as (url, received):
+        bench = Bench(KeyedRig(tmp_path, url))
+        shown = bench.deliver(bench.sink(), bench.rows(range(300)), batch_id=0)
+        arrived = [json.loads(line) for line in received.lines()]
+        assert len({row["place"] for row in shown.rows}) > 3
+        assert sorted(row["id"] for row in arrived) == list(range(300))
+        for place in {row["place"] for row in arrived}:
+            assert all(one < next_one for one, next_one in pairwise(row["id"] for row in arrived if row["place"] == place))
+        bench.close()
+
+
+def test_requests_say_whose_they_are_and_no_two_have_one_key(tmp_path: Path) -> None:
+    with endpoint() as (url, received):
+        bench = Bench(RecordRig(tmp_path, url))
+        bench.deliver(bench.sink(), bench.rows(range(20)), batch_id=0)
+        assert len(received.bodies) == len({headers[KEY_HEADER] for headers in received.headers}) == 20
+        first = next(headers for headers in received.headers if headers["Penstock-Part"] == "0-0-0")
+        assert (first["Penstock-Pipeline"], first["Penstock-Sink"], first["Penstock-Batch"]) == (PIPELINE, "posted", "0")
+        assert first["Content-Type"] == "application/json"
+        assert re.fullmatch(rf"conformance/posted/{first['Penstock-Position']}/[0-9a-f]{{16}}/0-0-0", first[KEY_HEADER])
+        bench.close()
+
+
+def answering(status: int, body: bytes = b"", **headers: str) -> type[Handler]:
+    class Answering(Handler):
+        seen: ClassVar[list[str]] = []
+
+        def do_POST(self) -> None:  # noqa: N802
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.seen.append(self.headers[KEY_HEADER])
+            self.reply(status, body, **headers)
+
+        do_OPTIONS = do_POST  # noqa: N815
+
+    return Answering
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "told"),
+    [
+        (400, PublishFailed, "refuses the request: HTTP 400: no such field"),
+        (401, Failed, "refuses access"),
+        (408, Retryable, "does not take requests now"),
+        (409, OutcomeUnknown, "may still work on this request"),
+        (422, ContentConflict, "other rows under this key"),
+        (429, Retryable, "does not take requests now"),
+        (500, Retryable, "does not take requests now"),
+        (302, Failed, "is somewhere else"),
+    ],
+)
+def test_each_answer_means_something_else(tmp_path: Path, status: int, kind: type[PenstockError], told: str) -> None:
+    handler = answering(status, b"no such field", Location="http://127.0.0.1:1/elsewhere")
+    with endpoint(handler) as (url, _):
+        bench = Bench(HttpRig(tmp_path, url))
+        sink = bench.sink()
+        with pytest.raises(PenstockError, match=told) as raised:
+            sink.publish(decided(bench, sink).publication)
+        assert type(raised.value) is kind
+        assert "no such field" in str(raised.value)
+        bench.close()
+
+
+@pytest.mark.parametrize("header", ["1000", formatdate(time.time() + 1000, usegmt=True)])
+def test_an_endpoint_is_left_alone_for_as_long_as_it_asks(tmp_path: Path, header: str) -> None:
+    handler = answering(503, Retry_After=header)
+    with endpoint(handler) as (url, _):
+        bench = Bench(HttpRig(tmp_path, url))
+        sink = bench.sink()
+        shown = decided(bench, sink)
+        for told in ("HTTP 503", r"asked to wait, for another \d+ s"):
+            with pytest.raises(Retryable, match=told):
+                sink.publish(shown.publication)
+        assert len(handler.seen) == 1
+        bench.close()
+
+
+def test_an_answer_without_end_is_cut_off(tmp_path: Path) -> None:
+    class Endless(Handler):
+        def do_POST(self) -> None:  # noqa: N802
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(500)
+            self.send_header("Content-Length", str(1 << 40))
+            self.end_headers()
+            try:
+                while True:
+                    self.wfile.write(b"x" * 65_536)
+            except OSError:
+                self.close_connection = True
+
+    with endpoint(Endless) as (url, _):
+        with pytest.raises(Retryable, match="HTTP 500: xxx") as raised:
+            Client(Endpoint(url=url, name=url)).post(b"{}", key="k", headers={})
+        assert len(str(raised.value)) < 600
+
+
+def test_an_answer_that_is_no_http_leaves_the_outcome_open() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        client = Client(Endpoint(url=url, name=url, timeout_s=0.2))
+        with pytest.raises(OutcomeUnknown, match=r"does not answer: .*timed out"):
+            client.post(b"{}", key="k", headers={})
+    with pytest.raises(Retryable, match="Connection refused") as raised:
+        client.post(b"{}", key="k", headers={})
+    assert type(raised.value) is Retryable
+
+
+def test_an_endpoint_that_is_not_there_is_a_finding(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        url = f"http://127.0.0.1:{probe.getsockname()[1]}/"
+    with closing(HttpRig(tmp_path, url).make()) as sink:
+        (finding,) = sink.check()
+    assert not finding.ok
+    assert "does not answer: " in finding.message
+
+
+def test_requests_are_signed_as_standard_webhooks_says() -> None:
+    with endpoint() as (url, received):
+        key = b"a secret of some length"
+        Client(Endpoint(url=url, name=url, signing_key=key, token="t0ken")).post(b'{"id":1}', key="k", headers={})
+    (headers,) = received.headers
+    signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + b'{"id":1}'
+    expected = base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
+    assert headers["webhook-signature"] == f"v1,{expected}"
+    assert headers["Authorization"] == "Bearer t0ken"
+
+
+def test_a_key_must_be_of_the_rows(tmp_path: Path, url: str) -> None:
+    rig = KeyedRig(tmp_path, url)
+    sink = HttpSink(
+        name=SinkName("posted"),
+        spool=str(tmp_path / "spool"),
+        endpoint=Endpoint(url=url, name=url),
+        layout=replace(rig.layout, key=("places",)),
+        remembers_keys=True,
+    )
+    with closing(sink), pytest.raises(Usage, match=r"has the key places, but the rows have id, place, "):
+        sink.prepare(pipeline=PIPELINE, schema=rig.schema)
+
+
+@pytest.mark.parametrize("body", ["json_lines", "json_array", "record"])
+@pytest.mark.parametrize("size_bytes", [1000, 1_000_000])
+def test_every_row_is_in_one_request(tmp_path: Path, body: Any, size_bytes: int) -> None:
+    rig = HttpRig(tmp_path, "")
+    layout = Layout(body=body, rows=1 if body == "record" else 30, size_bytes=size_bytes, lanes=1)
+    batch, _ = rig.batch(make_rows(range(100)))
+    requests = list(layout.divided([batch.slice(0, 37), batch.slice(37)], rig.row_digest))
+    received = Received(bodies={request.name: request.body for request in requests})
+    assert sum(request.rows for request in requests) == len(received.lines()) == 100
+    assert max(len(request.body) for request in requests if request.rows > 1 or body == "record") <= size_bytes + 2
+    spans = [tuple(map(int, request.name.split("-"))) for request in requests]
+    assert [first for _, first, _ in spans] == [0, *(last + 1 for _, _, last in spans[:-1])]
