@@ -45,7 +45,7 @@ from penstock.core.model import (
     Summary,
     Totals,
 )
-from penstock.core.topics import Evidence, GapAccepted, GapKind, PartitionRead, TopicRead
+from penstock.core.topics import Evidence, FilesRead, GapAccepted, GapKind, InputFile, PartitionRead, TopicRead
 from penstock.ledger.log import LogLedger
 from penstock.ledger.store import MemoryStore
 from penstock.sink.dbapi.trial import TrialResult
@@ -131,6 +131,23 @@ TOPICS_BODY = Decided(
 )
 SELECTED_BODY = Decided(
     decision=replace(DECIDED_BODY.decision, schemas={LAKE: '{"type":"struct","fields":[]}', SinkName("caf\u00e9"): "{}"})
+)
+FILES_BODY = Decided(
+    decision=replace(
+        SELECTED_BODY.decision,
+        evidence=Evidence(
+            files=(
+                FilesRead(
+                    source=SourceName("flights"),
+                    files=(
+                        InputFile("file:///in/month=3/caf%C3%A9.csv", 1_767_225_600_123),
+                        InputFile("file:///in/month=4/a.csv", 1_767_225_601_000),
+                    ),
+                ),
+                FilesRead(source=SourceName("weather"), files=(InputFile("file:///w/b.csv", 1_767_225_602_000),)),
+            ),
+        ),
+    )
 )
 OPENED_BODY = Opened(
     owner="host:4711",
@@ -229,6 +246,7 @@ ENTRIES = {
     "entry-6-decided": entry(SELECTED_BODY, REMOVED_SUMMARY),
     "entry-6-opened": entry(OPENED_BODY, REMOVED_SUMMARY),
     "entry-6-adopted": entry(ADOPTED_BODY, REMOVED_SUMMARY),
+    "entry-7-decided": entry(FILES_BODY, replace(SUMMARY, ledger_id=LEDGER_ID, row_digest=RowDigest.XXHASH64_NULLS)),
 }
 
 

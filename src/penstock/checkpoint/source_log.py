@@ -8,24 +8,16 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from penstock.checkpoint.entries import ENTRY_ID, RESTORE, Anomaly, Severity
 from penstock.checkpoint.files import Files
 from penstock.core.kafka_offset import without_notes
 from penstock.core.model import Json
+from penstock.core.topics import InputFile
 from penstock.errors import CheckpointDamaged
 
 _COMPACT = re.compile(rf"({ENTRY_ID.pattern})\.compact")
 _PART_BYTES = 1 << 16
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class InputFile:
-    """One input file of Spark: its URL as logged, and its modification time when Spark found it."""
-
-    path: str
-    modified_ms: int
 
 
 def log_offset(offset: str | None) -> int | None:

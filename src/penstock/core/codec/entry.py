@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock.core.codec.document import decode, encode_document
 from penstock.core.codec.fields import BLOB, INTEGER, OBJECT, TEXT, DamagedError, Field, Record, choice, integer, items, text
-from penstock.core.codec.topics import GAP, TOPIC
+from penstock.core.codec.topics import FILES, GAP, TOPIC
 from penstock.core.model import (
     Adopted,
     Batch,
@@ -27,12 +27,12 @@ from penstock.core.model import (
 from penstock.core.topics import NO_EVIDENCE, Evidence
 
 FORMAT = "penstock.entry"
-_PLAIN, _COUNTED, _TOPICS, _NAMED, _SELECTED, _REMOVED = 1, 2, 3, 4, 5, 6
+_PLAIN, _COUNTED, _TOPICS, _NAMED, _SELECTED, _REMOVED, _FILES = 1, 2, 3, 4, 5, 6, 7
 """Version 2 adds request counts; 3 topics read from Kafka, and gaps; 4 the ledger's identity; 5 the schemas of sinks that take a
-selection of the rows; 6 what was removed on purpose.
+selection of the rows; 6 what was removed on purpose; 7 the files that a batch read.
 
 Older Penstocks wrote each entry in the oldest version that can hold it. An entry of a ledger with an identity has version 4, or
-5 if a sink takes a selection, or 6 from the first `removal_accepted` on.
+5 if a sink takes a selection, or 6 from the first `removal_accepted` on; a decision of a batch that read files has 7.
 """
 
 
@@ -49,6 +49,8 @@ def decode_entry(data: bytes, *, where: str = "A ledger entry") -> Entry:
 
 def _version_of(entry: Entry) -> int:
     body = entry.body
+    if isinstance(body, Decided) and body.decision.evidence.files:
+        return _FILES
     if isinstance(body, RemovalAccepted) or entry.summary.removed_at is not None:
         return _REMOVED
     if isinstance(body, Decided) and body.decision.schemas:
@@ -154,6 +156,7 @@ def _entry_of(version: int) -> Record[Entry]:
 
 def _decided_of(version: int, gaps: Mapping[str, Field[Any]]) -> Record[Decided]:
     topics: Mapping[str, Field[Any]] = {"topics": TOPIC.listed} if version >= _TOPICS else {}
+    files: Mapping[str, Field[Any]] = {"files": FILES.listed} if version >= _FILES else {}
     schemas: Mapping[str, Field[Any]] = {"schemas": TEXT.by_name} if version >= _SELECTED else {}
     requests = dict.fromkeys(("stage_requests", "previous_publish_requests"), INTEGER.optional) if version >= _COUNTED else {}
     decision = Record(
@@ -167,7 +170,7 @@ def _decided_of(version: int, gaps: Mapping[str, Field[Any]]) -> Record[Decided]
             **requests,
             **schemas,
         },
-        parts={"batch": _BATCH, "evidence": Record(Evidence, {**topics, **gaps})},
+        parts={"batch": _BATCH, "evidence": Record(Evidence, {**topics, **gaps, **files})},
     )
     return Record(Decided, {"decision": decision}, kind="decided")
 
@@ -196,7 +199,7 @@ def _summary_of(version: int) -> Record[Summary]:
     return Record(Summary, {"query_id": TEXT.optional, **positions, "totals": sums, **named, **removed})
 
 
-_ENTRIES = {version: _entry_of(version) for version in (_PLAIN, _COUNTED, _TOPICS, _NAMED, _SELECTED, _REMOVED)}
+_ENTRIES = {version: _entry_of(version) for version in (_PLAIN, _COUNTED, _TOPICS, _NAMED, _SELECTED, _REMOVED, _FILES)}
 
 
 _KIND, _VERSION = "penstock.message", 2
