@@ -352,6 +352,7 @@ def test_every_golden_file_is_looked_at() -> None:
         "kafka-marker-1",
         "kafka-marker-2",
         "dbapi-trial-1",
+        "savepoint-1",
         "ledger-hint-1",
         "ledger-floor-1",
     }

@@ -23,6 +23,7 @@ from penstock.cli import (
     operate,
     receive,
     run,
+    savepoint,
     status,
     supervise,
     verify,
@@ -93,6 +94,15 @@ _journal.command()(journal.verify)
 _journal.command()(journal.readers)
 _journal.command()(journal.trim)
 
+_savepoint = typer.Typer(
+    name="savepoint", help="Keep copies of the checkpoint, and begin second pipelines there.", no_args_is_help=True
+)
+_savepoint.command()(savepoint.create)
+_savepoint.command("list")(savepoint.list_)
+_savepoint.command()(savepoint.verify)
+_savepoint.command()(savepoint.fork)
+_savepoint.command()(savepoint.delete)
+
 for _panel, _verbs in (
     ("Begin", (init.init, check.check, check.explain)),
     ("Run", (run.run, supervise.supervise, receive.receive)),
@@ -105,6 +115,7 @@ for _panel, _verbs in (
         app.command(rich_help_panel=_panel)(_verb)
 for _group in (_quarantine, _checkpoint, _journal):
     app.add_typer(_group, rich_help_panel="Look")
+app.add_typer(_savepoint, rich_help_panel="Repair")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -76,7 +76,7 @@ def _digest(value: object) -> int:
     return int(digest, 16)
 
 
-_TOTALS = Record(
+TOTALS = Record(
     Totals,
     {"rows": INTEGER, "files": INTEGER, "size_bytes": INTEGER, "digest": Field(lambda digest: f"{digest:016x}", _digest)},
 )
@@ -87,7 +87,7 @@ _STAGED = Record(
         "account": TEXT,
         "name": TEXT,
         "attempt": TEXT,
-        "totals": _TOTALS,
+        "totals": TOTALS,
         "ref": OBJECT,
         "inline": BLOB.optional,
     },
@@ -121,8 +121,8 @@ _REMOVAL = Record(
         "account": TEXT,
         "decided": Field(list, _range).listed,
         "files": TEXT.listed,
-        "totals": _TOTALS,
-        "unchecked": _TOTALS,
+        "totals": TOTALS,
+        "unchecked": TOTALS,
     },
 )
 _REMOVAL_ACCEPTED = Record(
@@ -193,7 +193,7 @@ def _one_of(records: Mapping[type[Body], Record[Any]]) -> Field[Body]:
 def _summary_of(version: int) -> Record[Summary]:
     row_digest = choice(RowDigest, f"a kind of digest among {', '.join(RowDigest)}")
     named: Mapping[str, Field[Any]] = {"ledger_id": TEXT, "row_digest": row_digest} if version >= _NAMED else {}
-    sums = _TOTALS.by_name.by_name
+    sums = TOTALS.by_name.by_name
     removed: Mapping[str, Field[Any]] = {"removed": sums, "removed_at": INTEGER.optional} if version >= _REMOVED else {}
     positions = dict.fromkeys(("next_batch_id", "decided_at", "published_at", "adopted_at"), INTEGER.optional)
     return Record(Summary, {"query_id": TEXT.optional, **positions, "totals": sums, **named, **removed})

@@ -1,0 +1,87 @@
+"""Savepoints and lost checkpoints of real pipelines, by their commands: what is delivered afterwards is exact."""
+
+import json
+import sqlite3
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.crash.commandline import penstock
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+ORDERS = """\
+pipeline: {name}
+home: ./{name}
+sources:
+  orders: {{format: csv, path: ./in, schema: "n INT", options: {{maxFilesPerTrigger: 1}}}}
+sinks:
+  table: {{type: sqlite, url: "sqlite:///{name}.db", table: orders, create: true}}
+trigger: {{available_now: true}}
+"""
+
+
+def put(directory: Path, *numbers: int) -> None:
+    (directory / "in").mkdir(exist_ok=True)
+    for number in numbers:
+        hidden = directory / "in" / f".{number}.csv"
+        hidden.write_text(f"{number}\n{number}\n")
+        hidden.rename(directory / "in" / f"{number}.csv")
+
+
+def pipeline(directory: Path, name: str) -> str:
+    (directory / f"{name}.yaml").write_text(ORDERS.format(name=name))
+    return f"{name}.yaml"
+
+
+def run(directory: Path, file: str) -> None:
+    done = penstock("run", file, "--json", directory=directory)
+    assert done.code == 0, str(done)
+
+
+def table(directory: Path, name: str) -> "Counter[int]":
+    with sqlite3.connect(directory / f"{name}.db") as connection:
+        return Counter(number for (number,) in connection.execute("SELECT n FROM orders"))
+
+
+def twice(*numbers: int) -> "Counter[int]":
+    return Counter([*numbers, *numbers])
+
+
+def test_a_second_pipeline_goes_on_from_a_savepoint(tmp_path: Path) -> None:
+    orders = pipeline(tmp_path, "orders")
+    put(tmp_path, 1, 2, 3)
+    run(tmp_path, orders)
+    made = penstock("savepoint", "create", orders, "first", "--json", directory=tmp_path)
+    assert (made.code, made.last["batch_id"], made.last["sinks"]["table"][""]["rows"]) == (0, 2, 6), str(made)
+    put(tmp_path, 4, 5)
+    run(tmp_path, orders)
+    second = penstock("savepoint", "create", orders, "second", "--json", directory=tmp_path)
+    assert 0 < second.last["new_files"] < second.last["files"], str(second)
+    listed = json.loads(penstock("savepoint", "list", orders, "--json", directory=tmp_path).out)
+    assert [(one["name"], one["batch_id"]) for one in listed] == [("first", 2), ("second", 4)]
+
+    shadow = pipeline(tmp_path, "shadow")
+    planned = penstock("savepoint", "fork", orders, "first", shadow, directory=tmp_path)
+    assert "Pipeline shadow goes on with batch 3" in planned.out, str(planned)
+    assert not (tmp_path / "shadow" / "checkpoint").exists()
+    forked = penstock("savepoint", "fork", orders, "first", shadow, "--yes", directory=tmp_path)
+    assert forked.code == 0, str(forked)
+    run(tmp_path, shadow)
+    put(tmp_path, 6)
+    run(tmp_path, shadow)
+    run(tmp_path, orders)
+    assert table(tmp_path, "shadow") == twice(4, 5, 6)
+    assert table(tmp_path, "orders") == twice(1, 2, 3, 4, 5, 6)
+    for file in (orders, shadow):
+        assert penstock("verify", file, directory=tmp_path).code == 0
+    again = penstock("savepoint", "fork", orders, "first", shadow, "--yes", directory=tmp_path)
+    assert (again.code, "holds batches already" in again.err) == (3, True), str(again)
+
+    assert penstock("savepoint", "delete", orders, "first", "--yes", directory=tmp_path).code == 0
+    checked = penstock("savepoint", "verify", orders, "second", directory=tmp_path)
+    assert (checked.code, "goes on with batch 5" in checked.out) == (0, True), str(checked)
+    (tmp_path / "orders" / "savepoints" / "second" / "checkpoint" / "offsets" / "4").write_text("v1\n")
+    damaged = penstock("savepoint", "verify", orders, "second", directory=tmp_path)
+    assert (damaged.code, "offsets/4 is not what was copied" in damaged.out) == (5, True), str(damaged)
