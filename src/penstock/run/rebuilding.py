@@ -50,7 +50,11 @@ def lost_checkpoint(pipeline: "Pipeline") -> LostCheckpoint:
         entry = _newest(ledger)
         decision = decision_in(entry)
         order = _order(pipeline, decision)
-        files = {name: _files_of(ledger, name) for name in dict.fromkeys(order) if _require_known(settings, name) in _FILES}
+        files = {
+            name: _files_of(ledger, name, place=place)
+            for place, name in enumerate(dict.fromkeys(order))
+            if _require_known(settings, name) in _FILES
+        }
     made = rebuilt(
         decision.batch,
         order=order,
@@ -128,17 +132,16 @@ def _require_known(settings: PipelineSettings, name: SourceName) -> str:
     return kind
 
 
-def _files_of(ledger: Ledger, name: SourceName) -> FilesByEnd:
-    """Return what every batch read of a file source. Raises Refused if the ledger lacks the list of one."""
+def _files_of(ledger: Ledger, name: SourceName, *, place: int) -> FilesByEnd:
+    """Return what every batch read of a file source, the `place`-th of the query. Raises Refused if the ledger lacks a list."""
     found = dict[int, tuple[InputFile, ...]]()
     begins: str | None = None
     for decision in _decisions(ledger):
-        [each] = [each for each in decision.batch.offsets if each.source == name]
-        begins = each.start
-        end = log_offset(each.end)
+        each = decision.batch.offsets[place]  # by its place: earlier runs may have had another name for it
+        begins, end = each.start, log_offset(each.end)
         if each.end == each.start or end is None:
             continue
-        listed = next((read.files for read in decision.evidence.files if read.source == name), ())
+        listed = next((read.files for read in decision.evidence.files if read.source == each.source), ())
         if fingerprint(listed) != each.content:
             raise Refused(
                 f"The ledger does not list the files that batch {decision.batch.batch_id} read of source {name}: it was decided "
