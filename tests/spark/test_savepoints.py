@@ -1,6 +1,7 @@
 """Savepoints and lost checkpoints of real pipelines, by their commands: what is delivered afterwards is exact."""
 
 import json
+import shutil
 import sqlite3
 from collections import Counter
 from pathlib import Path
@@ -85,3 +86,25 @@ def test_a_second_pipeline_goes_on_from_a_savepoint(tmp_path: Path) -> None:
     (tmp_path / "orders" / "savepoints" / "second" / "checkpoint" / "offsets" / "4").write_text("v1\n")
     damaged = penstock("savepoint", "verify", orders, "second", directory=tmp_path)
     assert (damaged.code, "offsets/4 is not what was copied" in damaged.out) == (5, True), str(damaged)
+
+
+def test_a_lost_checkpoint_of_files_is_made_again(tmp_path: Path) -> None:
+    orders = pipeline(tmp_path, "orders")
+    put(tmp_path, *range(1, 13))  # twelve batches: Spark compacts its log of files at the tenth
+    run(tmp_path, orders)
+    whole = penstock("checkpoint", "rebuild", orders, directory=tmp_path)
+    assert (whole.code, "is not lost" in whole.err) == (3, True), str(whole)
+    shutil.rmtree(tmp_path / "orders" / "checkpoint")
+    put(tmp_path, 13)
+    assert penstock("run", orders, directory=tmp_path).code == 3
+    planned = penstock("checkpoint", "rebuild", orders, directory=tmp_path)
+    assert (planned.code, "12 files are read" in planned.out) == (0, True), str(planned)
+    assert not (tmp_path / "orders" / "checkpoint").exists()
+    done = penstock("checkpoint", "rebuild", orders, "--yes", "--json", directory=tmp_path)
+    assert (done.code, done.last["next_batch_id"]) == (0, 12), str(done)
+    run(tmp_path, orders)
+    put(tmp_path, *range(14, 24))  # past the next compaction
+    run(tmp_path, orders)
+    assert table(tmp_path, "orders") == twice(*range(1, 24))
+    assert penstock("verify", orders, directory=tmp_path).code == 0
+    assert penstock("checkpoint", "verify", orders, directory=tmp_path).code == 0

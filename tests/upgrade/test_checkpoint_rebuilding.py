@@ -7,9 +7,10 @@ import pytest
 from tests.upgrade.checkpoint_archives import ARCHIVES, MemoryFiles, content_of
 
 from penstock.checkpoint import rebuilding
+from penstock.checkpoint.acting import carry_out, undo
 from penstock.checkpoint.difference import compare
 from penstock.checkpoint.inspection import Next
-from penstock.checkpoint.rebuilding import UNFINISHED, FilesByEnd, Rebuilt, rebuilt, write_rebuilt
+from penstock.checkpoint.rebuilding import FilesByEnd, Rebuilt, plan_rebuild, rebuilt
 from penstock.checkpoint.source_log import SourceLog
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.checkpoint.verification import verify_files
@@ -49,12 +50,12 @@ def made_of(original: MemoryFiles, *, compact_interval: int = 3) -> Rebuilt:
 @pytest.mark.parametrize("archive", FILES, ids=lambda path: path.name.removesuffix(".tar.xz"))
 def test_the_logs_are_those_that_spark_wrote(archive: Path) -> None:
     original, target = MemoryFiles(content_of(archive)), MemoryFiles({})
-    write_rebuilt(made_of(original), target)
+    carry_out(target, plan_rebuild(target, made_of(original)))
     found = verify_files(target)
     assert (found.findings, found.outlook.next, found.outlook.batch_id) == ((), Next.NEW, NEWEST + 1)
     assert batch_of(target) == batch_of(original)
-    same = [name for name in target.content if not name.startswith(("offsets/", "commits/"))]
-    assert same == ["metadata", "sources/0/5.compact", "sources/0/6", "sources/0/7"]
+    same = [name for name in target.content if name.startswith(("metadata", "sources/"))]
+    assert sorted(same) == ["metadata", "sources/0/5.compact", "sources/0/6", "sources/0/7"]
     assert {name: target.content[name] for name in same} == {name: original.content[name] for name in same}
     for batch_id in (6, 7):
         ours, theirs = (files.content[f"offsets/{batch_id}"].split(b"\n") for files in (target, original))
@@ -68,35 +69,30 @@ def test_the_logs_are_those_that_spark_wrote(archive: Path) -> None:
 )
 def test_the_log_of_files_is_compacted_where_spark_looks_for_it(compact_interval: int, names: list[str]) -> None:
     original, target = MemoryFiles(content_of(FILES[0])), MemoryFiles({})
-    write_rebuilt(made_of(original, compact_interval=compact_interval), target)
+    carry_out(target, plan_rebuild(target, made_of(original, compact_interval=compact_interval)))
     assert sorted(target.names("sources/0")) == sorted(names)
     assert batch_of(target) == batch_of(original)
     assert files_of(target) == files_of(original)
 
 
-def test_what_is_interrupted_at_any_write_does_not_start_and_can_be_finished() -> None:
-    made, whole = made_of(MemoryFiles(content_of(FILES[0]))), MemoryFiles({})
-    write_rebuilt(made, whole)
-    for writes in range(1, len(made.content) + 2):
-        target = MemoryFiles({}, writes=writes)
-        with pytest.raises(KeyboardInterrupt):
-            write_rebuilt(made, target)
-        assert target.content["metadata"] == UNFINISHED
-        assert verify_files(target).outlook.next is Next.FAIL
-        target.writes = None
-        write_rebuilt(made, target)
-        assert target.content == whole.content
+def test_what_is_left_of_the_lost_one_is_taken_away_and_can_be_put_back() -> None:
+    original = MemoryFiles(content_of(FILES[0]))
+    left = {name: data for name, data in original.content.items() if name.startswith(("offsets/", "state/"))}
+    target = MemoryFiles({**left, "state/0/0/1.delta": b"", "notes.txt": b"mine"})
+    before = dict(target.content)
+    carry_out(target, plan_rebuild(target, made_of(original)))
+    assert verify_files(target).ok
+    assert not target.names("state")
+    undo(target, verb="rebuild", yes=True)
+    assert {name: data for name, data in target.content.items() if not name.startswith("penstock-acts/")} == before
 
 
-def test_nothing_is_written_where_something_is_or_what_would_not_go_on() -> None:
-    made = made_of(MemoryFiles(content_of(FILES[0])))
-    taken = MemoryFiles({"offsets/0": b"v1"})
-    with pytest.raises(Refused, match="memory holds something already"):
-        write_rebuilt(made, taken)
-    assert taken.content == {"offsets/0": b"v1"}
+def test_what_spark_could_not_go_on_from_is_not_written() -> None:
+    made, target = made_of(MemoryFiles(content_of(FILES[0]))), MemoryFiles({})
     torn = replace(made, content={**made.content, "offsets/7": b"v1"})
     with pytest.raises(CheckpointDamaged, match="cannot be gone on from"):
-        write_rebuilt(torn, MemoryFiles({}))
+        plan_rebuild(target, torn)
+    assert target.content == {}
 
 
 def test_the_beginning_of_a_rate_is_found_by_its_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:

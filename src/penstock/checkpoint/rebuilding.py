@@ -9,15 +9,16 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.checkpoint.entries import NO_OFFSET
-from penstock.checkpoint.files import Files
+from penstock.checkpoint.act import Act, Draft, Newest, newest_entries
+from penstock.checkpoint.entries import NO_OFFSET, Severity
+from penstock.checkpoint.files import Files, places_below
 from penstock.checkpoint.source_log import log_offset
 from penstock.checkpoint.verification import verify_files
-from penstock.core.model import Batch, SourceName
+from penstock.core.model import Batch, BatchId, SourceName
 from penstock.core.topics import InputFile
 from penstock.errors import CheckpointDamaged, Refused
 
-UNFINISHED = b"This checkpoint is not finished. Run `penstock checkpoint rebuild` again.\n"
+_LOGS = ("offsets", "commits", "sources", "state")
 _SEARCHED_MS = 600_000
 """How long a batch may have taken from its planning to its decision, for the beginning of a `rate` source to be found."""
 
@@ -31,6 +32,7 @@ FilesByEnd = Mapping[int, Sequence[InputFile]]
 class Rebuilt:
     """What a checkpoint is made of again: the content of each file, in the order of writing, without `metadata`, the last one."""
 
+    batch: Batch
     metadata: bytes
     content: Mapping[str, bytes]
 
@@ -64,7 +66,7 @@ def rebuilt(
         offsets = [ranges[name].end if is_last else ranges[name].start for name in order]
         content[f"offsets/{batch_id}"] = _offsets_entry(offsets, planned_at_ms=decided_at_ms - (not is_last))
     content |= {f"commits/{batch_id}": _lines([_json({"nextBatchWatermarkMs": 0})]) for batch_id in batches}
-    return Rebuilt(metadata=_json({"id": batch.query_id}).encode(), content=content)
+    return Rebuilt(batch=batch, metadata=_json({"id": batch.query_id}).encode(), content=content)
 
 
 def _offsets_entry(offsets: Iterable[str | None], *, planned_at_ms: int) -> bytes:
@@ -112,23 +114,45 @@ def _json(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
-def write_rebuilt(made: Rebuilt, target: Files) -> None:
-    """Write a checkpoint that was made again into `target`, an empty place or one where this was interrupted.
+def plan_rebuild(files: Files, made: Rebuilt) -> Act:
+    """Return the act that makes the checkpoint `made`. What is there is taken away, and kept as every act keeps it.
 
-    It does not start as a query before all of it is written and verified. Raises Refused, CheckpointDamaged, Retryable, Failed.
+    Raises CheckpointDamaged if Spark could not go on from the result.
     """
-    if target.names("") and target.read("metadata") != UNFINISHED:
-        raise Refused(
-            f"{target.location} holds something already, and a checkpoint is made again only in an empty place.",
-            remedy="Move it away.",
-        )
-    target.write("metadata", UNFINISHED)
+    draft, batch_id = Draft(files), made.batch.batch_id
+    for place in _places(files):
+        draft.delete(place, reason="what is left of the lost checkpoint")
     for place, data in made.content.items():
-        target.write(place, data)
-    wrong = [one for one in verify_files(target).findings if one.file != "metadata" and one.severity.value != "harmless"]
+        draft.write(place, data, reason=_reason(place))
+    draft.write("metadata", made.metadata, reason="the id of the query")
+    wrong = [one for one in verify_files(draft).findings if one.severity is not Severity.HARMLESS]
     if wrong:
         raise CheckpointDamaged(
-            f"What was written to {target.location} cannot be gone on from: {wrong[0].meaning.rstrip('.')}.",
-            remedy="Remove it, and report this.",
+            f"The checkpoint {files.location} as the ledger makes it cannot be gone on from: {wrong[0].meaning.rstrip('.')}.",
+            remedy="Put it back from a copy, and report this.",
         )
-    target.write("metadata", made.metadata)
+    return Act(
+        verb="rebuild",
+        request={},
+        location=files.location,
+        sentence=f"Make the checkpoint again from the ledger: Spark goes on behind batch {batch_id}.",
+        steps=draft.steps(),
+        next_batch_id=BatchId(batch_id + 1),
+        newest=newest_entries(files),
+        newest_after=Newest(planned=batch_id, committed=batch_id),
+    )
+
+
+def _places(files: Files) -> Iterator[str]:
+    for folder in _LOGS:
+        yield from places_below(files, folder)
+    yield from (name for name in files.names("") if name == ".metadata.crc")
+
+
+def _reason(place: str) -> str:
+    log = place.partition("/")[0]
+    return {
+        "sources": "what the query has read of a source",
+        "offsets": "where the newest batches end",
+        "commits": "that they are over",
+    }[log]

@@ -1,23 +1,31 @@
 """Makes a lost checkpoint again from the ledger: what the newest decision says of each source, and what files it must know."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from penstock.checkpoint.rebuilding import FilesByEnd, Rebuilt, rebuilt
+from penstock.checkpoint.act import Act
+from penstock.checkpoint.acting import Performed
+from penstock.checkpoint.rebuilding import FilesByEnd, plan_rebuild, rebuilt
 from penstock.checkpoint.source_log import fingerprint, log_offset
+from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
+from penstock.checkpoint.verification import verify_files
 from penstock.commit.publication import continued_decision, decision_in
-from penstock.core.model import Adopted, Decided, Decision, Entry, SourceName
+from penstock.core.model import Adopted, Batch, Decided, Decision, Entry, SourceName
 from penstock.core.topics import InputFile
-from penstock.errors import Refused, SourcesChanged
+from penstock.errors import CheckpointDamaged, Refused, SourcesChanged
 from penstock.protocols import Ledger
-from penstock.run.assembly import ledger_of
+from penstock.run.checkpoint_acts import perform_act
 from penstock.run.operations import newest_decision
+from penstock.run.runtime import Runtime
 from penstock.spec.pipeline import PipelineSettings
 from penstock.spec.source import FILE_FORMATS
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from penstock.run.pipeline import Pipeline
 
 _FILES = frozenset(name.lower() for name in FILE_FORMATS)
@@ -31,39 +39,66 @@ _ELSE = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LostCheckpoint:
-    """A checkpoint as the ledger makes it again, behind the decision `newest`. `files` counts input files by source."""
+def rebuild_checkpoint(pipeline: "Pipeline", *, session: "Callable[[], SparkSession] | None" = None, yes: bool) -> Performed:
+    """Make the lost checkpoint again from the ledger. With `yes` a driver of another machine is fenced first.
 
-    made: Rebuilt
-    newest: Decision
-    files: Mapping[SourceName, int]
-
-
-def lost_checkpoint(pipeline: "Pipeline") -> LostCheckpoint:
-    """Return the pipeline's checkpoint, from the ledger alone. Starts Spark only to read the plan of a transform.
-
-    Raises Refused, with what the ledger lacks, and SourcesChanged.
+    Only of a query without state, and of sources of which the ledger knows all that a checkpoint holds. `session` starts Spark,
+    and is called only for a transform, whose plan has to be read. Raises Refused, with what the ledger lacks, SourcesChanged,
+    CheckpointDamaged.
     """
-    settings, plan = pipeline.settings, pipeline.plan
-    with closing(ledger_of(plan)) as ledger:
-        entry = _newest(ledger)
-        decision = decision_in(entry)
-        order = _order(pipeline, decision)
-        files = {
-            name: _files_of(ledger, name, place=place)
-            for place, name in enumerate(dict.fromkeys(order))
-            if _require_known(settings, name) in _FILES
-        }
+    settings = pipeline.settings
+    order = (
+        [SourceName(name) for name in settings.sources]
+        if settings.transform is None
+        else _sources_of_plan(pipeline, session or pipeline.session)
+    )
+    return perform_act(pipeline.plan, "rebuild", {}, partial(_rebuild, settings=settings, order=order), yes=yes)
+
+
+def _rebuild(runtime: Runtime, *, settings: PipelineSettings, order: Sequence[SourceName]) -> Act:
+    ledger, checkpoint = runtime.ledger, runtime.checkpoint
+    entry = _newest(ledger)
+    batch = decision_in(entry).batch
+    _require_lost(checkpoint, batch)
+    if list(dict.fromkeys(order)) != [each.source for each in batch.offsets]:
+        raise SourcesChanged(
+            f"The query reads {', '.join(dict.fromkeys(order))}, but batch {batch.batch_id} was decided with "
+            f"{', '.join(each.source for each in batch.offsets)}.",
+            remedy="Put the sources back as they were, in number, names and order, and run the command again.",
+        )
+    files = {
+        name: _files_of(ledger, name, place=place)
+        for place, name in enumerate(dict.fromkeys(order))
+        if _require_known(settings, name) in _FILES
+    }
     made = rebuilt(
-        decision.batch,
+        batch,
         order=order,
         decided_at_ms=entry.written_at_ms,
         files=files,
         compact_interval=int(settings.spark.conf.get(_INTERVAL, "10")),
     )
-    counts = {name: sum(map(len, by_end.values())) for name, by_end in files.items()}
-    return LostCheckpoint(made=made, newest=decision, files=counts)
+    return replace(plan_rebuild(checkpoint.files, made), notes=tuple(_notes(batch, files)))
+
+
+def _notes(batch: Batch, files: Mapping[SourceName, FilesByEnd]) -> Iterator[str]:
+    for each in batch.offsets:
+        read = sum(map(len, files.get(each.source, {}).values()))
+        yield f"{each.source}: {f'{read} files are read' if each.source in files else f'read up to {each.end}'}."
+
+
+def _require_lost(checkpoint: SparkCheckpoint, batch: Batch) -> None:
+    """Raise Refused for a checkpoint that goes on where the ledger expects it, or behind that."""
+    with suppress(CheckpointDamaged):
+        if checkpoint.query_id() != batch.query_id:
+            return
+        committed = checkpoint.latest_commit_id()
+        if verify_files(checkpoint.files).ok and committed is not None and committed >= batch.batch_id - 1:
+            raise Refused(
+                f"The checkpoint {checkpoint.location} is not lost: it is whole, of the query that the ledger continues, "
+                f"and ends with batch {committed}, where the newest decided one is {batch.batch_id}.",
+                remedy="Start the pipeline; `penstock status` says whether it can.",
+            )
 
 
 def _newest(ledger: Ledger) -> Entry:
@@ -92,32 +127,16 @@ def _newest(ledger: Ledger) -> Entry:
     return entry
 
 
-def _order(pipeline: "Pipeline", decision: Decision) -> Sequence[SourceName]:
+def _sources_of_plan(pipeline: "Pipeline", session: "Callable[[], SparkSession]") -> Sequence[SourceName]:
     """Return the sources in the order of the plan, one name for each place. Raises Refused for a query that keeps state."""
-    decided = [each.source for each in decision.batch.offsets]
-    settings = pipeline.settings
-    order = _sources_of_plan(pipeline) if settings.transform is not None else [SourceName(name) for name in settings.sources]
-    if list(dict.fromkeys(order)) != decided:
-        raise SourcesChanged(
-            f"The query reads {', '.join(dict.fromkeys(order))}, but batch {decision.batch.batch_id} was decided with "
-            f"{', '.join(decided)}.",
-            remedy="Put the sources back as they were, in number, names and order, and run the command again.",
-        )
-    return order
-
-
-def _sources_of_plan(pipeline: "Pipeline") -> Sequence[SourceName]:
     from penstock.transform.guarantee import stateful_operators
     from penstock.transform.plan import plan_of, source_order
 
-    frame, sources = pipeline.frame(pipeline.session())
+    frame, sources = pipeline.frame(session())
     plan = plan_of(frame)
     stateful = [operator.name for operator in stateful_operators(plan)]
     if stateful:
-        raise Refused(
-            f"The query keeps state ({', '.join(stateful)}), which the ledger does not hold.",
-            remedy=_ELSE,
-        )
+        raise Refused(f"The query keeps state ({', '.join(stateful)}), which the ledger does not hold.", remedy=_ELSE)
     return source_order(plan, tuple(sources))
 
 
