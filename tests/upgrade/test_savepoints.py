@@ -7,6 +7,7 @@ import pytest
 from tests.upgrade.checkpoint_archives import ARCHIVES, MemoryFiles, content_of
 
 from penstock.checkpoint import savepoint as saved
+from penstock.checkpoint.act_record import Checksum
 from penstock.checkpoint.copying import copy_checkpoint
 from penstock.checkpoint.files import LocalFiles
 from penstock.checkpoint.savepoint import LedgerPoint, Savepoint
@@ -128,7 +129,7 @@ def test_a_manifest_of_version_1_is_read_and_written_as_ever() -> None:
         ),
         checkpoint="/state/flights/checkpoint",
         created_at_ms=1_767_225_600_000,
-        files={"offsets/7": saved.SavedFile(sha256="5f" * 32, size_bytes=300)},
+        files={"offsets/7": Checksum(sha256="5f" * 32, size_bytes=300)},
     )
     data = (GOLDEN / "savepoint-1.json").read_bytes()
     assert saved.decode_savepoint(data, where="It") == one

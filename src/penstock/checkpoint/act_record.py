@@ -54,15 +54,15 @@ class ActRecord:
     steps: tuple[RecordedStep, ...]
 
 
-_CHECKSUM = Record(Checksum, {"sha256": TEXT, "size_bytes": INTEGER})
+CHECKSUM = Record(Checksum, {"sha256": TEXT, "size_bytes": INTEGER})
 _STEP = Record(
     RecordedStep,
     {
         "change": choice(Change, "a change of a file"),
         "place": TEXT,
         "reason": TEXT,
-        "before": _CHECKSUM.optional,
-        "after": _CHECKSUM.optional,
+        "before": CHECKSUM.optional,
+        "after": CHECKSUM.optional,
     },
 )
 _RECORD = Record(
@@ -72,8 +72,8 @@ _RECORD = Record(
         "request": OBJECT,
         "sentence": TEXT,
         "written_at_ms": INTEGER,
-        "metadata_before": _CHECKSUM.optional,
-        "metadata_after": _CHECKSUM.optional,
+        "metadata_before": CHECKSUM.optional,
+        "metadata_after": CHECKSUM.optional,
         "newest_after": INTEGER.listed.optional,
         "steps": _STEP.listed,
     },

@@ -9,12 +9,12 @@ In a directory, a file that the savepoint made last has with the same content is
 its own for all of its files, so deleting one takes nothing from another.
 """
 
-import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+from penstock.checkpoint.act_record import CHECKSUM, Checksum, checksum_of
 from penstock.checkpoint.copying import UNFINISHED, copy_checkpoint
 from penstock.checkpoint.entries import parse_query_id
 from penstock.checkpoint.files import Files, LocalFiles, places_below
@@ -32,14 +32,6 @@ _FORGET = FaultPoint("savepoint.forget", "The manifest of a savepoint is removed
 
 _FORMAT, _VERSION = "penstock.savepoint", 1
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavedFile:
-    """What identifies the content of a file of a savepoint."""
-
-    sha256: str
-    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +55,7 @@ class Savepoint:
     point: LedgerPoint
     checkpoint: str
     created_at_ms: int
-    files: Mapping[str, SavedFile]
+    files: Mapping[str, Checksum]
 
     @property
     def size_bytes(self) -> int:
@@ -82,10 +74,9 @@ _POINT = Record(
         "totals": TOTALS.by_name.by_name,
     },
 )
-_FILE_FIELDS = Record(SavedFile, {"sha256": TEXT, "size_bytes": INTEGER})
 _SAVEPOINT = Record(
     Savepoint,
-    {"name": TEXT, "checkpoint": TEXT, "created_at_ms": INTEGER, "files": _FILE_FIELDS.by_name},
+    {"name": TEXT, "checkpoint": TEXT, "created_at_ms": INTEGER, "files": CHECKSUM.by_name},
     parts={"point": _POINT},
 )
 
@@ -142,7 +133,7 @@ class Copied:
 
     batch_id: BatchId
     query_id: QueryId
-    files: Mapping[str, SavedFile]
+    files: Mapping[str, Checksum]
     new_files: int
     new_bytes: int
 
@@ -181,7 +172,7 @@ def problems(place: Files, savepoint: Savepoint) -> Iterator[str]:
         data = place.read(f"{folder}/{name}")
         if data is None:
             yield f"{folder}/{name} is missing"
-        elif _identity(data) != expected:
+        elif checksum_of(data) != expected:
             yield f"{folder}/{name} is not what was copied"
     found = set(places_below(place, folder)) - {f"{folder}/{name}" for name in savepoint.files}
     yield from (f"{name} does not belong to it" for name in sorted(found))
@@ -212,10 +203,6 @@ def delete(place: Files, name: str) -> int:
     if isinstance(place, LocalFiles):
         place.remove_empty(name)
     return len(places)
-
-
-def _identity(data: bytes) -> SavedFile:
-    return SavedFile(sha256=hashlib.sha256(data).hexdigest(), size_bytes=len(data))
 
 
 class Below:
@@ -256,7 +243,7 @@ class _Target(Below):
     def __init__(self, place: Files, folder: str, earlier: Savepoint | None) -> None:
         super().__init__(place, folder)
         self._earlier = earlier
-        self.written: dict[str, SavedFile] = {}
+        self.written: dict[str, Checksum] = {}
         self.copied: dict[str, int] = {}
         """Sizes of the files that no earlier savepoint had."""
 
@@ -267,7 +254,7 @@ class _Target(Below):
 
     def write(self, name: str, data: bytes) -> None:
         with _FILE.around():
-            self.written[name] = _identity(data)
+            self.written[name] = checksum_of(data)
             if self._linked(name, data):
                 self.copied.pop(name, None)
             else:

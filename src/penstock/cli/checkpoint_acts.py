@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,8 +11,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from penstock.cli import formatting
+from penstock.cli.check import working
 from penstock.cli.checkpoint import PIPELINE_FILES, CheckpointPath, Options, place_of
-from penstock.cli.opening import Json, Yes, pipeline
+from penstock.cli.opening import File, Json, Overrides, Yes, pipeline, quiet_session
 from penstock.cli.output import show
 from penstock.cli.table import table
 from penstock.core.model import BatchId
@@ -67,6 +69,31 @@ def rewind(
             yes=yes,
         )
         _show(performed, as_json=as_json)
+
+
+def rebuild(
+    *,
+    context: typer.Context,
+    file: File,
+    yes: Yes = False,
+    undo: Undo = False,
+    overrides: Overrides = None,
+    as_json: Json = False,
+) -> None:
+    """Make a lost checkpoint again from the ledger alone. The query goes on at the next batch, nothing lost and nothing twice.
+
+    Only of a query without state. Of a source of files, the ledger must list every file that was read. Spark is started only to
+    read the plan of a transform.
+    """
+    if undo:
+        _undo(file, None, verb="rebuild", yes=yes, as_json=as_json)
+        return
+    from penstock.run.rebuilding import rebuild_checkpoint
+
+    chosen = pipeline(file, overrides)
+    with working(chosen, context) if chosen.settings.transform is not None else nullcontext():
+        performed = rebuild_checkpoint(chosen, session=lambda: quiet_session(chosen.session), yes=yes)
+    _show(performed, as_json=as_json)
 
 
 def _unseen(act: "Act") -> "Act":

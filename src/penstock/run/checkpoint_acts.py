@@ -28,7 +28,7 @@ def rewind_checkpoint(plan: DeliveryPlan, *, to_batch: BatchId, yes: bool) -> Pe
 
     With `yes`, a driver that cannot be seen from here is fenced first. Raises Refused.
     """
-    return _perform(plan, "rewind", {"to_batch": to_batch}, lambda runtime: _rewind(runtime, plan, to_batch), yes=yes)
+    return perform_act(plan, "rewind", {"to_batch": to_batch}, lambda runtime: _rewind(runtime, plan, to_batch), yes=yes)
 
 
 def undo_act(plan: DeliveryPlan, *, verb: str, yes: bool) -> Undone:
@@ -42,7 +42,13 @@ def undo_act(plan: DeliveryPlan, *, verb: str, yes: bool) -> Undone:
             return undo(files, verb=verb, yes=True)
 
 
-def _perform(plan: DeliveryPlan, verb: str, request: dict[str, Json], make: Callable[[Runtime], Act], *, yes: bool) -> Performed:
+def perform_act(
+    plan: DeliveryPlan, verb: str, request: dict[str, Json], make: Callable[[Runtime], Act], *, yes: bool
+) -> Performed:
+    """Return the act that `make` plans for the pipeline's checkpoint; with `yes`, fence every run and carry it out.
+
+    Raises Refused while a driver runs, and what `make` raises.
+    """
     with _stopped(plan) as (runtime, notes):
         files = runtime.checkpoint.files
 
