@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.upgrade.checkpoint_archives import ARCHIVES, content_of
 
 from penstock.checkpoint.act import ACTS
 from penstock.core.faults import points
 from penstock.run.fault_points import import_all
+from tests.upgrade.checkpoint_archives import ARCHIVES, content_of
 
 pytestmark = pytest.mark.crash
 

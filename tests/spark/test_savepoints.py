@@ -7,8 +7,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.crash.commandline import penstock
+from tests.servers.fixtures import server
+from tests.spark.kafka_query import new_topic
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -108,3 +111,70 @@ def test_a_lost_checkpoint_of_files_is_made_again(tmp_path: Path) -> None:
     assert table(tmp_path, "orders") == twice(*range(1, 24))
     assert penstock("verify", orders, directory=tmp_path).code == 0
     assert penstock("checkpoint", "verify", orders, directory=tmp_path).code == 0
+
+
+MIXED = """\
+pipeline: mixed
+home: ./mixed
+spark: {{conf: {{spark.sql.streaming.fileSource.log.compactInterval: "3"}}}}
+sources:
+  events:
+    format: kafka
+    reader: {reader}
+    options: {{kafka.bootstrap.servers: "{bootstrap}", subscribe: {topic}, startingOffsets: earliest, maxOffsetsPerTrigger: 5}}
+  orders: {{format: csv, path: ./in, schema: "n INT", options: {{maxFilesPerTrigger: 1}}}}
+transform:
+  sql: >
+    SELECT n FROM orders UNION ALL SELECT CAST(CAST(value AS STRING) AS INT) AS n FROM events
+    UNION ALL SELECT -n AS n FROM orders
+sinks:
+  table: {{type: sqlite, url: "sqlite:///mixed.db", table: orders, create: true}}
+trigger: {{available_now: true}}
+"""
+
+
+@pytest.mark.parametrize("reader", ["spark", "python"])
+def test_a_lost_checkpoint_of_several_sources_is_made_again(tmp_path: Path, reader: str) -> None:
+    """One of the sources is read in two places; both readers of Kafka note different things in the checkpoint."""
+    topic = new_topic()
+    kafka = Producer({"bootstrap.servers": server("kafka").bootstrap})
+
+    def produce(numbers: range) -> None:
+        for number in numbers:
+            kafka.produce(topic, str(number).encode())
+        kafka.flush()
+
+    (tmp_path / "mixed.yaml").write_text(MIXED.format(reader=reader, bootstrap=server("kafka").bootstrap, topic=topic))
+    produce(range(100, 112))
+    put(tmp_path, 1, 2, 3, 4, 5)
+    run(tmp_path, "mixed.yaml")
+    for more in range(2):
+        shutil.rmtree(tmp_path / "mixed" / "checkpoint")
+        done = penstock("checkpoint", "rebuild", "mixed.yaml", "--yes", "--json", directory=tmp_path)
+        assert done.code == 0, str(done)
+        produce(range(112 + 10 * more, 122 + 10 * more))
+        put(tmp_path, 6 + more)
+        run(tmp_path, "mixed.yaml")
+    expected = twice(*range(1, 8)) + twice(*range(-7, 0)) + Counter(range(100, 132))
+    assert table(tmp_path, "mixed") == expected
+    assert penstock("verify", "mixed.yaml", directory=tmp_path).code == 0
+
+
+def test_what_the_ledger_lacks_is_refused_and_named(tmp_path: Path) -> None:
+    put(tmp_path, 1)
+    file = pipeline(tmp_path, "orders")
+
+    def refused() -> str:
+        ended = penstock("checkpoint", "rebuild", file, "--yes", directory=tmp_path)
+        assert ended.code == 3, str(ended)
+        return ended.err
+
+    assert "expects a new checkpoint, so there is none to make again" in refused()
+    text = (tmp_path / file).read_text().replace("create: true", "create: true, write: upsert, key: [n]")
+    (tmp_path / file).write_text(f"{text}output_mode: update\ntransform: {{sql: SELECT DISTINCT n FROM orders}}\n")
+    run(tmp_path, file)
+    shutil.rmtree(tmp_path / "orders" / "checkpoint")
+    assert "The query keeps state (" in refused()
+    (tmp_path / file).write_text(text.replace("  orders:", "  renamed:"))
+    assert "The query reads renamed, but batch 0 was decided with orders" in refused()
+    assert not (tmp_path / "orders" / "checkpoint").exists()
