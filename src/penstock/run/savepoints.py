@@ -17,6 +17,7 @@ from penstock.checkpoint.copying import UNFINISHED, copy_checkpoint
 from penstock.checkpoint.files import Files, open_files, places_below
 from penstock.checkpoint.savepoint import LedgerPoint, Savepoint
 from penstock.commit.publication import decided_entry
+from penstock.core.faults import FaultPoint
 from penstock.core.model import Adopted, BatchId, Entry, QueryId
 from penstock.errors import BatchForgotten, CheckpointMissing, CheckpointReplaced, LedgerMismatch, Refused, SourcesChanged, Usage
 from penstock.protocols import Ledger
@@ -28,6 +29,10 @@ from penstock.support.private_files import create_durably, make_private_director
 if TYPE_CHECKING:
     from penstock.run.pipeline import Pipeline
     from penstock.spec.pipeline import PipelineSettings
+
+_ADOPT = FaultPoint("savepoint.adopt", "The ledger of a fork records from where it goes on.")
+_FORK = FaultPoint("savepoint.fork", "A savepoint's checkpoint is copied for a fork.")
+_FORK_METADATA = FaultPoint("savepoint.fork_metadata", "The checkpoint of a fork gets a query id of its own.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,11 +175,13 @@ def fork(pipeline: "Pipeline", name: str, other: "Pipeline", place: Files, *, ye
     if not yes:
         return forked
     if not is_adopted:
-        _adopt(plan, forked, reason=f"forked from savepoint {name} of pipeline {savepoint.point.pipeline}")
+        with _ADOPT.around():
+            _adopt(plan, forked, reason=f"forked from savepoint {name} of pipeline {savepoint.point.pipeline}")
     if target.files.read("metadata") in {None, UNFINISHED}:
-        copy_checkpoint(saved.Below(place, f"{name}/checkpoint"), target.files)
-    target.files.write("metadata", f'{{"id":"{query_id}"}}'.encode())
-    target.files.delete(".metadata.crc")
+        with _FORK.around():
+            copy_checkpoint(saved.Below(place, f"{name}/checkpoint"), target.files)
+    with _FORK_METADATA.around():
+        target.files.write("metadata", f'{{"id":"{query_id}"}}'.encode())
     return forked
 
 
