@@ -74,7 +74,8 @@ def test_the_ledger_says_what_was_taken_back(world: RewoundWorld) -> None:
 
 
 def read(world: RewoundWorld, batch: int | None) -> int | None:
-    return read_table(world.plan, "lake", None, batch, added=False, counted=False).batch_id
+    as_of = read_table(world.plan, "lake", None, batch, added=False, counted=False).as_of
+    return None if as_of is None else as_of.batch_id
 
 
 def test_a_reader_sees_the_table_as_of_the_batch(world: RewoundWorld) -> None:
