@@ -65,7 +65,9 @@ def test_a_batch_with_other_offsets_is_refused_while_a_sink_is_ahead(bench: Benc
     rewind(bench, 1, TABLE)
     coordinator = bench.opened()
     other = Batch(query_id=batch_of(2).query_id, batch_id=BatchId(2), offsets=(offsets("2", "9"),))
-    with pytest.raises(OffsetsConflict, match="Sink 'table' kept batch 2 .* with other offsets: events 2..9, expected events 2..3"):
+    with pytest.raises(
+        OffsetsConflict, match="Sink 'table' kept batch 2 .* with other offsets: events 2..9, expected events 2..3"
+    ):
         coordinator.deliver(other, bench.stage(other))
     coordinator = bench.coordinator(sinks=bench.sinks()[:1])  # the way out
     coordinator.open(OPENED)

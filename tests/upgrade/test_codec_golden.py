@@ -180,9 +180,7 @@ SUMMARY = Summary(
     totals={LAKE: {NEWARK: TOTALS}},
 )
 REMOVED_SUMMARY = replace(SUMMARY, ledger_id=LEDGER_ID, removed={LAKE: {NEWARK: TOTALS}}, removed_at=Position(10))
-REWOUND_BODY = Rewound(
-    batch_id=BatchId(5), to=Position(9), kept=(SinkName("table"),), reason="a wrong join", operator="operator"
-)
+REWOUND_BODY = Rewound(batch_id=BatchId(5), to=Position(9), kept=(SinkName("table"),), reason="a wrong join", operator="operator")
 REWOUND_SUMMARY = replace(
     REMOVED_SUMMARY,
     next_batch_id=BatchId(6),

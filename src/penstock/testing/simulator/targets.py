@@ -252,7 +252,9 @@ class History:
         self.nonces[position] = entry["nonce"]
         body = entry["body"]
         if body["kind"] == "opened":
-            records = self._newest_kind in {"opened", "rewound"} and entry["generation"] == self.generation  # that it is carried out
+            records = (
+                self._newest_kind in {"opened", "rewound"} and entry["generation"] == self.generation
+            )  # that it is carried out
             if not records and entry["generation"] != self.generation + 1:
                 raise ViolationError(f"I7: generation {entry['generation']} follows generation {self.generation}")
             self.generation = entry["generation"]
