@@ -13,6 +13,7 @@ import typer
 from penstock.cli import (
     check,
     checkpoint,
+    checkpoint_acts,
     contents,
     crashtest,
     doctor,
@@ -81,12 +82,15 @@ def _options(
 _quarantine = typer.Typer(name="quarantine", help="Records that could not be decoded, and were put aside.", no_args_is_help=True)
 _quarantine.command("list")(contents.list_)
 _quarantine.command("show")(contents.show_)
-_checkpoint = typer.Typer(name="checkpoint", help="Look into a Spark checkpoint, without Java.", no_args_is_help=True)
+_checkpoint = typer.Typer(
+    name="checkpoint", help="Look into a Spark checkpoint, and change it, without Java.", no_args_is_help=True
+)
 _checkpoint.command()(checkpoint.inspect)
 _checkpoint.command()(checkpoint.explain)
 _checkpoint.command()(checkpoint.verify)
 _checkpoint.command()(checkpoint.diff)
 _checkpoint.command()(checkpoint.copy)
+_checkpoint.command()(checkpoint_acts.rewind)
 _journal = typer.Typer(name="journal", help="Look after the write-ahead log of a receiver.", no_args_is_help=True)
 _journal.command()(journal.inspect)
 _journal.command()(journal.verify)
