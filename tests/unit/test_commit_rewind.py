@@ -66,7 +66,7 @@ def test_a_batch_with_other_offsets_is_refused_while_a_sink_is_ahead(bench: Benc
     coordinator = bench.opened()
     other = Batch(query_id=batch_of(2).query_id, batch_id=BatchId(2), offsets=(offsets("2", "9"),))
     with pytest.raises(
-        OffsetsConflict, match="Sink 'table' kept batch 2 .* with other offsets: events 2..9, expected events 2..3"
+        OffsetsConflict, match=r"Sink 'table' kept batch 2 .* with other offsets: events 2..9, expected events 2..3"
     ):
         coordinator.deliver(other, bench.stage(other))
     coordinator = bench.coordinator(sinks=bench.sinks()[:1])  # the way out

@@ -33,7 +33,7 @@ def rewind_checkpoint(plan: DeliveryPlan, *, to_batch: BatchId, yes: bool) -> Pe
 
 def undo_act(plan: DeliveryPlan, *, verb: str, yes: bool) -> Undone:
     """Take the newest act on the pipeline's checkpoint back; see `undo`. With `yes`, fences as `rewind_checkpoint` does."""
-    with _stopped(plan) as (runtime, _):
+    with stopped(plan) as (runtime, _):
         files = runtime.checkpoint.files
         found = undo(files, verb=verb, yes=False)
         if not yes:
@@ -43,7 +43,7 @@ def undo_act(plan: DeliveryPlan, *, verb: str, yes: bool) -> Undone:
 
 
 def _perform(plan: DeliveryPlan, verb: str, request: dict[str, Json], make: Callable[[Runtime], Act], *, yes: bool) -> Performed:
-    with _stopped(plan) as (runtime, notes):
+    with stopped(plan) as (runtime, notes):
         files = runtime.checkpoint.files
 
         def act() -> Act:
@@ -58,7 +58,7 @@ def _perform(plan: DeliveryPlan, verb: str, request: dict[str, Json], make: Call
 
 
 @contextmanager
-def _stopped(plan: DeliveryPlan) -> Iterator[tuple[Runtime, tuple[str, ...]]]:
+def stopped(plan: DeliveryPlan) -> Iterator[tuple[Runtime, tuple[str, ...]]]:
     """Yield what the pipeline runs on, and what is to be said of a driver elsewhere. Raises Refused if one is known to run."""
     with closing(assemble(plan, demanded=False)) as runtime:
         noted = supervision(plan.settings.home)

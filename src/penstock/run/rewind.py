@@ -5,11 +5,10 @@ sinks, the checkpoint, and the entry that records that all of it is done. The sa
 """
 
 import getpass
-import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 
+from penstock.checkpoint.act import Act
 from penstock.checkpoint.acting import Performed, perform
 from penstock.checkpoint.rewind_plan import plan_rewind as plan_checkpoint
 from penstock.commit.coordinator import Coordinator
@@ -18,9 +17,9 @@ from penstock.commit.rewind import TakesBack, decided_to, require_level, taken_b
 from penstock.core.faults import FaultPoint
 from penstock.core.model import BatchId, Entry, Opened, Position, Rewound, SinkName, Totals
 from penstock.errors import LedgerMismatch, PenstockError, Refused, Retryable, Usage
-from penstock.observe.driver import driver_of
 from penstock.protocols import Ledger, Sink
-from penstock.run.assembly import DeliveryPlan, assemble
+from penstock.run.assembly import DeliveryPlan
+from penstock.run.checkpoint_acts import stopped
 from penstock.run.operations import coordinating
 from penstock.run.runtime import Runtime, now_ms, opened_by_this_process, prepare
 from penstock.run.status import input_lag
@@ -47,7 +46,7 @@ class Rewind:
     """What a rewind means, or did. `newest` was the last batch before it; `position` is that of the act in the ledger.
 
     `checkpoint` says what happens to Spark's checkpoint. `lost` names input that is gone, so that batches that are taken back
-    could not be done again; `unknown` is input that nobody could look at. `resumed`: the act was recorded earlier.
+    could not be done again; `unknown` is what could not be looked at. `resumed`: the act was recorded earlier.
     """
 
     to_batch: BatchId
@@ -73,8 +72,8 @@ def rewind(plan: DeliveryPlan, *, to_batch: BatchId, keep: Sequence[SinkName], r
     `keep`: sinks that stay ahead. Raises Refused while a driver runs on this machine, where a sink can neither lose these batches
     exactly nor is kept, and where the input is gone; BatchGap, BatchForgotten.
     """
-    with closing(assemble(plan)) as runtime:
-        asked = _Asked(plan=plan, runtime=runtime, to_batch=to_batch, keep=tuple(dict.fromkeys(keep)))
+    with stopped(plan) as (runtime, notes):
+        asked = _Asked(plan=plan, runtime=runtime, to_batch=to_batch, keep=tuple(dict.fromkeys(keep)), notes=notes)
         asked.require_sensible()
         unfinished = _unfinished(runtime.ledger)
         if unfinished is not None:
@@ -94,13 +93,13 @@ class _Asked:
     runtime: Runtime
     to_batch: BatchId
     keep: tuple[SinkName, ...]
+    notes: tuple[str, ...]
 
     def require_sensible(self) -> None:
         names = [sink.name for sink in self.runtime.sinks]
         unknown = next((name for name in self.keep if name not in names), None)
         if unknown is not None:
             raise Usage(f"The pipeline has no sink {unknown!r} to keep.", remedy=f"It has {', '.join(names)}.")
-        _require_no_driver(self.runtime.ledger)
 
     def plan_act(self) -> Rewind:
         """Return what the act means, judged by ledger, sinks and checkpoint. Changes nothing."""
@@ -121,7 +120,7 @@ class _Asked:
             sinks=sinks,
             checkpoint=checkpoint.act.sentence,
             lost=(*gone, *self._files_gone(target, newest)),
-            unknown=(*lag.troubles, *filter(None, (lag.journals_unknown,))),
+            unknown=(*self.notes, *lag.troubles, *filter(None, (lag.journals_unknown,))),
             needed=newest > self.to_batch or bool(checkpoint.act.steps),
         )
 
@@ -203,15 +202,14 @@ class _Asked:
         Where sinks keep the batches, the plan of the first one stays: Spark does it again with the same input.
         """
         files = self.runtime.checkpoint.files
-        if require_newest is not None:
-            require_newest()
-        return perform(
-            files,
-            verb="rewind",
-            request={"to_batch": self.to_batch},
-            plan=lambda: plan_checkpoint(files, to_batch=self.to_batch, keeps_plan=bool(kept)),
-            yes=yes,
-        )
+
+        def plan() -> Act:
+            act = plan_checkpoint(files, to_batch=self.to_batch, keeps_plan=bool(kept))
+            if require_newest is not None:
+                require_newest()  # after the reading: what a newer run changes since, `perform` finds changed
+            return act
+
+        return perform(files, verb="rewind", request={"to_batch": self.to_batch}, plan=plan, yes=yes)
 
     # --- judging
 
@@ -251,19 +249,6 @@ def _unfinished(ledger: Ledger) -> Entry | None:
     tail = ledger.tail()
     at = None if tail is None else tail.summary.rewinding_at
     return None if at is None else ledger.read(at)
-
-
-def _require_no_driver(ledger: Ledger) -> None:
-    """Raise Refused while the driver that opened the newest generation runs on this machine. Others are fenced."""
-    opened = next((entry for entry in ledger.newest_first() if isinstance(entry.body, Opened)), None)
-    if opened is None or not isinstance(opened.body, Opened):
-        return
-    driver = driver_of(opened.body.owner, opened_at_ms=opened.written_at_ms)
-    if driver.state == "running" and driver.pid != os.getpid():
-        raise Refused(
-            f"A driver of the pipeline runs, {driver.text}: it would write to the checkpoint while that is set back.",
-            remedy="Stop it first. If only its process is left, as of a notebook, run `penstock recover FILE` before this.",
-        )
 
 
 def _require_possible(planned: Rewind) -> None:
