@@ -41,6 +41,7 @@ def said(command: str, lake: Lake, capsys: pytest.CaptureFixture[str]) -> tuple[
 def test_the_commands_of_the_page_do_what_it_shows(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     asked, done, verified, listed, keeping = (said(command, lake, capsys) for command in COMMANDS)
     assert asked == (0, f"{ANSWER[0]}\n")
+    assert done[1].startswith("Batches 2 to 3 were taken back.\n")
     assert (done[0], done[1].splitlines()[-1]) == (0, "Rewound: the pipeline goes on with batch 2.")
     assert verified[0] == 0
     assert "decided, taken back" in listed[1]

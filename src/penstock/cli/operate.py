@@ -113,8 +113,13 @@ def _rewind_text(found: "Rewind") -> RenderableType:
     if not found.needed:
         return f"Batch {found.to_batch} is the last one already: there is nothing to take back."
     first, last = found.to_batch + 1, found.newest
-    batches = f"Batch {last} is" if first == last else f"Batches {first} to {last} are"
-    head = f"{batches} taken back." if last >= first else "Only the checkpoint is set back."
+    batches = f"Batch {last}" if first == last else f"Batches {first} to {last}"
+    verb = ("was" if first == last else "were") if found.done else "would be"
+    head = (
+        f"{batches} {verb} taken back."
+        if last >= first
+        else f"Only the checkpoint {'was' if found.done else 'would be'} set back."
+    )
     rows = [
         (each.sink, _what(each), formatting.count(each.totals.rows), formatting.count(each.totals.files)) for each in found.sinks
     ]
