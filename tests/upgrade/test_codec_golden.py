@@ -38,6 +38,7 @@ from penstock.core.model import (
     QueryId,
     Removal,
     RemovalAccepted,
+    Rewound,
     RowDigest,
     SinkName,
     SourceName,
@@ -196,6 +197,14 @@ SUMMARY = Summary(
     totals={LAKE: {NEWARK: TOTALS}},
 )
 REMOVED_SUMMARY = replace(SUMMARY, ledger_id=LEDGER_ID, removed={LAKE: {NEWARK: TOTALS}}, removed_at=Position(10))
+REWOUND_BODY = Rewound(batch_id=BatchId(5), to=Position(9), kept=(SinkName("table"),), reason="a wrong join", operator="operator")
+REWOUND_SUMMARY = replace(
+    REMOVED_SUMMARY,
+    next_batch_id=BatchId(6),
+    rewound_at=Position(13),
+    rewinding_at=Position(13),
+    ahead={SinkName("table"): BatchId(7)},
+)
 MARKER = Marker(
     pipeline=FLIGHTS,
     sink=LAKE,
@@ -246,7 +255,11 @@ ENTRIES = {
     "entry-6-decided": entry(SELECTED_BODY, REMOVED_SUMMARY),
     "entry-6-opened": entry(OPENED_BODY, REMOVED_SUMMARY),
     "entry-6-adopted": entry(ADOPTED_BODY, REMOVED_SUMMARY),
-    "entry-7-decided": entry(FILES_BODY, replace(SUMMARY, ledger_id=LEDGER_ID, row_digest=RowDigest.XXHASH64_NULLS)),
+    "entry-7-rewound": entry(REWOUND_BODY, REWOUND_SUMMARY),
+    "entry-7-decided": entry(SELECTED_BODY, replace(REWOUND_SUMMARY, rewinding_at=None)),
+    "entry-7-opened": entry(OPENED_BODY, replace(REWOUND_SUMMARY, rewinding_at=None, ahead={})),
+    "entry-7-removal": entry(REMOVAL_BODY, replace(REWOUND_SUMMARY, removed_at=Position(13))),
+    "entry-8-decided": entry(FILES_BODY, replace(SUMMARY, ledger_id=LEDGER_ID, row_digest=RowDigest.XXHASH64_NULLS)),
 }
 
 

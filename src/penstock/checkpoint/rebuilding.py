@@ -102,7 +102,7 @@ def _origin(content: str, *, end: int, decided_at_ms: int) -> bytes:
             return found
     raise Refused(
         "A source counts from a beginning that only the lost checkpoint knew.",
-        remedy="Put the checkpoint back from a copy; or read what `penstock adopt` says about starting with a new one.",
+        remedy="Put the checkpoint back from a copy, or read what `penstock adopt` says about starting with a new one.",
     )
 
 

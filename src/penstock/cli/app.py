@@ -113,7 +113,7 @@ for _panel, _verbs in (
     ("Run", (run.run, supervise.supervise, receive.receive)),
     ("Look", (status.status, status.watch, contents.files, history.history, history.offsets, verify.verify, doctor.doctor)),
     ("Observe", (metrics.metrics,)),
-    ("Repair", (operate.recover, operate.adopt, operate.sweep)),
+    ("Repair", (operate.recover, operate.adopt, operate.rewind, operate.sweep)),
     ("Test", (crashtest.crashtest,)),
 ):
     for _verb in _verbs:

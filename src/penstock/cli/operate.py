@@ -1,4 +1,4 @@
-"""`penstock recover`, `adopt` and `sweep`: acts of the operator."""
+"""`penstock recover`, `adopt`, `rewind` and `sweep`: acts of the operator."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -11,11 +11,12 @@ from penstock.cli import formatting
 from penstock.cli.opening import File, Json, Overrides, Yes, pipeline
 from penstock.cli.output import show
 from penstock.cli.table import table
-from penstock.errors import Usage
+from penstock.errors import Refused, Usage
 
 if TYPE_CHECKING:
     from penstock.commit.outcome import Recovered
     from penstock.run.continuation import Adoption
+    from penstock.run.rewind import Rewind, SinkRewind
 
 
 def recover(*, file: File, overrides: Overrides = None, as_json: Json = False) -> None:
@@ -81,6 +82,65 @@ def _adoption_text(adoption: "Adoption") -> RenderableType:
     if adoption.needed:
         return Text.assemble(text, "\n", ("Nothing was changed. Do it with --yes --reason TEXT.", "yellow"))
     return text
+
+
+def rewind(
+    *,
+    file: File,
+    to_batch: Annotated[
+        int, typer.Option("--to-batch", min=0, metavar="N", help="The batch that stays the last one.", show_default=False)
+    ],
+    keep: Annotated[
+        list[str] | None,
+        typer.Option("--keep", metavar="SINK", help="A sink that keeps the later batches; may be repeated.", show_default=False),
+    ] = None,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; kept in the ledger.")] = "",
+    yes: Yes = False,
+    overrides: Overrides = None,
+    as_json: Json = False,
+) -> None:
+    """Take every batch after N back, from sinks, ledger and checkpoint together, so that Spark does them again.
+
+    Nothing is done without --yes. Killed at any moment, the same command finishes it.
+    """
+    done = pipeline(file, overrides).rewind(to_batch, keep=keep or (), reason=reason, yes=yes)
+    show(done, as_json=as_json, text=_rewind_text)
+    if done.refused and not done.done:
+        raise typer.Exit(Refused.exit_code)
+
+
+def _rewind_text(found: "Rewind") -> RenderableType:
+    if not found.needed:
+        return f"Batch {found.to_batch} is the last one already: there is nothing to take back."
+    first, last = found.to_batch + 1, found.newest
+    batches = f"Batch {last}" if first == last else f"Batches {first} to {last}"
+    verb = ("was" if first == last else "were") if found.done else "would be"
+    head = (
+        f"{batches} {verb} taken back."
+        if last >= first
+        else f"Only the checkpoint {'was' if found.done else 'would be'} set back."
+    )
+    rows = [
+        (each.sink, _what(each), formatting.count(each.totals.rows), formatting.count(each.totals.files)) for each in found.sinks
+    ]
+    lost = [Text(f"Gone: {each}.", "bold red") for each in found.lost]
+    unknown = [Text(f"Not known: {each}", "yellow") for each in found.unknown]
+    if found.done:
+        end = Text(f"Rewound: the pipeline goes on with batch {first}.", "green")
+    elif found.refused:
+        end = Text("Nothing was changed, and --yes is refused as long as that is so.", "yellow")
+    else:
+        end = Text(
+            f"{'It was begun, and is not finished' if found.resumed else 'Nothing was changed'}. Do it with --yes.", "yellow"
+        )
+    listed = table(("sink", "", "rows", "files"), rows)
+    return Group(Text(head), listed, Text(f"Checkpoint: {found.checkpoint}"), *lost, *unknown, end)
+
+
+def _what(each: "SinkRewind") -> Text:
+    if each.kept:
+        return Text("keeps")
+    return Text("loses") if each.refused is None else Text(f"cannot: {each.refused}", "bold red")
 
 
 def sweep(*, file: File, yes: Yes = False, overrides: Overrides = None, as_json: Json = False) -> None:

@@ -33,7 +33,7 @@ def rewind_checkpoint(plan: DeliveryPlan, *, to_batch: BatchId, yes: bool) -> Pe
 
 def undo_act(plan: DeliveryPlan, *, verb: str, yes: bool) -> Undone:
     """Take the newest act on the pipeline's checkpoint back; see `undo`. With `yes`, fences as `rewind_checkpoint` does."""
-    with _stopped(plan) as (runtime, _):
+    with stopped(plan) as (runtime, _):
         files = runtime.checkpoint.files
         found = undo(files, verb=verb, yes=False)
         if not yes:
@@ -49,7 +49,7 @@ def perform_act(
 
     Raises Refused while a driver runs, and what `make` raises.
     """
-    with _stopped(plan) as (runtime, notes):
+    with stopped(plan) as (runtime, notes):
         files = runtime.checkpoint.files
 
         def act() -> Act:
@@ -64,7 +64,7 @@ def perform_act(
 
 
 @contextmanager
-def _stopped(plan: DeliveryPlan) -> Iterator[tuple[Runtime, tuple[str, ...]]]:
+def stopped(plan: DeliveryPlan) -> Iterator[tuple[Runtime, tuple[str, ...]]]:
     """Yield what the pipeline runs on, and what is to be said of a driver elsewhere. Raises Refused if one is known to run."""
     with closing(assemble(plan, demanded=False)) as runtime:
         noted = supervision(plan.settings.home)

@@ -59,7 +59,8 @@ def require_continuation(summary: Summary, checkpoint: SparkCheckpoint) -> None:
         raise CheckpointMissing(
             f"The ledger continues query {summary.query_id} with batch {expected}, but the checkpoint {checkpoint.location} "
             "does not exist.",
-            remedy="Put it back from a copy; or read what `penstock adopt` says about starting with a new one.",
+            remedy="Put it back from a copy; or make it again from the ledger: `penstock checkpoint rebuild`; or read what "
+            "`penstock adopt` says about starting with a new one.",
         )
     if position.query_id is None:
         raise CheckpointMissing(

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from penstock.run.query import Query
     from penstock.run.reading import QuarantinedRecord, Reading
     from penstock.run.removal import Acceptance
+    from penstock.run.rewind import Rewind
 
 
 class Pipeline:
@@ -266,6 +267,16 @@ class Pipeline:
         """
         place = savepoints.place_of(self.plan, to=to, options=options)
         return savepoints.fork(self, name, other, place, yes=yes)
+
+    def rewind(self, to_batch: int, *, keep: Sequence[str] = (), reason: str = "", yes: bool = False) -> "Rewind":
+        """Take back every batch after `to_batch`, so that Spark does them again; without `yes` only state what that means.
+
+        Sinks in `keep` stay ahead, and skip these batches when they come again. With `yes` raises Refused where another sink
+        cannot lose them exactly, and where their input is gone; killed at any moment, the same call finishes it.
+        """
+        from penstock.run.rewind import rewind
+
+        return rewind(self.plan, to_batch=BatchId(to_batch), keep=[SinkName(name) for name in keep], reason=reason, yes=yes)
 
     def sweep(self, *, yes: bool = False) -> Sequence[str]:
         """Collect dead staging and name it; without `yes` only name it."""

@@ -12,7 +12,7 @@ from penstock.checkpoint.rebuilding import FilesByEnd, plan_rebuild, rebuilt
 from penstock.checkpoint.source_log import fingerprint, log_offset
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.checkpoint.verification import verify_files
-from penstock.commit.publication import continued_decision, decision_in
+from penstock.commit.publication import continued_decision, decision_in, standing
 from penstock.core.model import Adopted, Batch, Decided, Decision, Entry, SourceName
 from penstock.core.topics import InputFile
 from penstock.errors import CheckpointDamaged, Refused, SourcesChanged
@@ -33,10 +33,7 @@ _KEPT_IN_OFFSETS = frozenset({"kafka", "journal", "rate", "rate-micro-batch"})
 """Formats of which a checkpoint holds nothing that a start needs beside the offsets; of `rate` the ledger has a fingerprint."""
 
 _INTERVAL = "spark.sql.streaming.fileSource.log.compactInterval"
-_ELSE = (
-    "Put the checkpoint back from a copy (`penstock checkpoint copy`), or read what `penstock adopt` says about starting with a "
-    "new one."
-)
+_ELSE = "Put the checkpoint back from a copy, or read what `penstock adopt` says about starting with a new one."
 
 
 def rebuild_checkpoint(pipeline: "Pipeline", *, session: "Callable[[], SparkSession] | None" = None, yes: bool) -> Performed:
@@ -177,8 +174,8 @@ def _files_of(ledger: Ledger, name: SourceName, *, place: int) -> FilesByEnd:
 
 
 def _decisions(ledger: Ledger) -> Iterator[Decision]:
-    """Yield the decisions of the query that goes on, newest first."""
-    for entry in ledger.newest_first():
+    """Yield the decisions of the query that goes on, newest first, without those that were taken back."""
+    for entry in standing(ledger.newest_first()):
         if isinstance(entry.body, Adopted) and not entry.body.gaps:
             return
         if isinstance(entry.body, Decided):

@@ -143,6 +143,8 @@ def _foreign(savepoint: Savepoint, ledger: Ledger) -> str | None:
     entry = ledger.read(point.position)
     if (entry is None and tail.position < point.position) or (entry is not None and entry.nonce != point.nonce):
         return f"the ledger at {ledger.location} has another entry, or none, at position {point.position}"
+    if entry is not None and (stands := decided_entry(ledger, point.batch_id)) is not None and stands.position != point.position:
+        return f"batch {point.batch_id} was taken back since, and decided again"
     return None
 
 

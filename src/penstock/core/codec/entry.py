@@ -19,6 +19,7 @@ from penstock.core.model import (
     Position,
     Removal,
     RemovalAccepted,
+    Rewound,
     RowDigest,
     Staged,
     Summary,
@@ -27,12 +28,14 @@ from penstock.core.model import (
 from penstock.core.topics import NO_EVIDENCE, Evidence
 
 FORMAT = "penstock.entry"
-_PLAIN, _COUNTED, _TOPICS, _NAMED, _SELECTED, _REMOVED, _FILES = 1, 2, 3, 4, 5, 6, 7
+_PLAIN, _COUNTED, _TOPICS, _NAMED, _SELECTED, _REMOVED, _REWOUND, _FILES = 1, 2, 3, 4, 5, 6, 7, 8
 """Version 2 adds request counts; 3 topics read from Kafka, and gaps; 4 the ledger's identity; 5 the schemas of sinks that take a
-selection of the rows; 6 what was removed on purpose; 7 the files that a batch read.
+selection of the rows; 6 what was removed on purpose; 7 what was rewound; 8 the
+files that a batch read.
 
 Older Penstocks wrote each entry in the oldest version that can hold it. An entry of a ledger with an identity has version 4, or
-5 if a sink takes a selection, or 6 from the first `removal_accepted` on; a decision of a batch that read files has 7.
+5 if a sink takes a selection, 6 from the first `removal_accepted` on, or 7 from the first `rewound` on; a decision of a batch
+that read files has 8.
 """
 
 
@@ -51,6 +54,8 @@ def _version_of(entry: Entry) -> int:
     body = entry.body
     if isinstance(body, Decided) and body.decision.evidence.files:
         return _FILES
+    if isinstance(body, Rewound) or entry.summary.rewound_at is not None:
+        return _REWOUND
     if isinstance(body, RemovalAccepted) or entry.summary.removed_at is not None:
         return _REMOVED
     if isinstance(body, Decided) and body.decision.schemas:
@@ -128,17 +133,22 @@ _REMOVAL = Record(
 _REMOVAL_ACCEPTED = Record(
     RemovalAccepted, {"removals": _REMOVAL.listed, "reason": TEXT, "operator": TEXT}, kind="removal_accepted"
 )
+_REWOUND_BODY = Record(
+    Rewound, {"batch_id": INTEGER, "to": INTEGER, "kept": TEXT.listed, "reason": TEXT, "operator": TEXT}, kind="rewound"
+)
 
 
 def _entry_of(version: int) -> Record[Entry]:
     """Return the record that reads and writes an entry in a document of `version`."""
     gaps = {"gaps": GAP.listed} if version >= _TOPICS else {}
     removal: Mapping[type[Body], Record[Any]] = {RemovalAccepted: _REMOVAL_ACCEPTED} if version >= _REMOVED else {}
+    rewound: Mapping[type[Body], Record[Any]] = {Rewound: _REWOUND_BODY} if version >= _REWOUND else {}
     bodies: Mapping[type[Body], Record[Any]] = {
         Opened: _OPENED,
         Decided: _decided_of(version, gaps),
         Adopted: Record(Adopted, {**_ADOPTED_FIELDS, **gaps}, kind="adopted"),
         **removal,
+        **rewound,
     }
     return Record(
         Entry,
@@ -195,11 +205,17 @@ def _summary_of(version: int) -> Record[Summary]:
     named: Mapping[str, Field[Any]] = {"ledger_id": TEXT, "row_digest": row_digest} if version >= _NAMED else {}
     sums = TOTALS.by_name.by_name
     removed: Mapping[str, Field[Any]] = {"removed": sums, "removed_at": INTEGER.optional} if version >= _REMOVED else {}
+    rewinds: Mapping[str, Field[Any]] = {
+        "rewound_at": INTEGER.optional,
+        "rewinding_at": INTEGER.optional,
+        "ahead": INTEGER.by_name,
+    }
+    rewound: Mapping[str, Field[Any]] = rewinds if version >= _REWOUND else {}
     positions = dict.fromkeys(("next_batch_id", "decided_at", "published_at", "adopted_at"), INTEGER.optional)
-    return Record(Summary, {"query_id": TEXT.optional, **positions, "totals": sums, **named, **removed})
+    return Record(Summary, {"query_id": TEXT.optional, **positions, "totals": sums, **named, **removed, **rewound})
 
 
-_ENTRIES = {version: _entry_of(version) for version in (_PLAIN, _COUNTED, _TOPICS, _NAMED, _SELECTED, _REMOVED, _FILES)}
+_ENTRIES = {version: _entry_of(version) for version in (_PLAIN, _COUNTED, _TOPICS, _NAMED, _SELECTED, _REMOVED, _REWOUND, _FILES)}
 
 
 _KIND, _VERSION = "penstock.message", 2
