@@ -23,7 +23,9 @@ REWIND = ("rewind", "checkpoint", "--to-batch", "6")
 def killed(directory: Path, *words: str, faults: str) -> bool:
     """Run `penstock checkpoint WORDS` in a process of its own, and return whether the fault killed it."""
     environment = {**os.environ, "PENSTOCK_FAULTS": faults}
-    return Forked(["-m", "penstock", "checkpoint", *words], cwd=directory, env=environment).wait() == -signal.SIGKILL
+    process = Forked(["-m", "penstock", "checkpoint", *words], cwd=directory, env=environment)
+    process.communicate()
+    return process.returncode == -signal.SIGKILL
 
 
 def written(directory: Path) -> dict[str, bytes]:
