@@ -15,8 +15,10 @@ from tests.upgrade.checkpoint_archives import ARCHIVES, content_of
 
 pytestmark = pytest.mark.crash
 
-import_all()
-POINTS = sorted(point.name for point in points() if point.name.startswith("checkpoint."))
+POINTS = (
+    *("checkpoint.keep", "checkpoint.record", "checkpoint.guard", "checkpoint.change", "checkpoint.done"),
+    "checkpoint.release",
+)
 REWIND = ("rewind", "checkpoint", "--to-batch", "6")
 
 
@@ -57,3 +59,8 @@ def test_a_kill_at_a_fault_point_leaves_what_can_be_finished_or_taken_back(tmp_p
     if content(tmp_path) != before:
         assert penstock(*undo, directory=tmp_path).code == 0
     assert content(tmp_path) == before
+
+
+def test_every_fault_point_of_an_act_is_killed_at() -> None:
+    import_all()
+    assert {point.name for point in points() if point.name.startswith("checkpoint.")} == set(POINTS)

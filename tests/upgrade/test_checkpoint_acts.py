@@ -147,7 +147,10 @@ def test_while_an_act_is_unfinished_nothing_starts_and_no_other_act_begins() -> 
     newest = newest_of(whole, "commits")
     files = interrupted(whole)
     [finding] = [one for one in verify_files(files).findings if one.file == "metadata"]
-    assert "names the act penstock-acts/0001-rewind of `penstock checkpoint`, which is not finished" in finding.meaning
+    assert "names the act penstock-acts/0001-rewind, which is not finished" in finding.meaning
+    assert finding.remedy == (
+        "Run the same `checkpoint rewind` command again to finish it, or with --undo --yes to take it back."
+    )
     with pytest.raises(Refused, match="was interrupted: The checkpoint goes back to the end of batch 7"):
         rewind(files, newest - 2)
     with pytest.raises(Refused, match="is no gc"):

@@ -113,7 +113,7 @@ class _Reading:
         except Unreadable as error:
             severity = Severity.STOPS if needed else Severity.HARMLESS
             message = f"{name} {error}." + ("" if needed else " Spark does not need it any more.")
-            remedy = RESTORE
+            remedy = error.remedy or RESTORE
         else:
             if checksum is None or matches(data, checksum):
                 return entry

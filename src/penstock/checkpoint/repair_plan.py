@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from penstock.checkpoint.act import Act, Draft, newest_entries
+from penstock.checkpoint.act import Act, Draft, Newest, newest_entries
 from penstock.checkpoint.copying import UNFINISHED
 from penstock.checkpoint.entries import NO_OFFSET, OffsetsEntry, Severity, Unreadable, entry_ids, parse_offsets
 from penstock.checkpoint.files import Files
@@ -90,8 +90,11 @@ class _Repair:
 
     def __init__(self, draft: Draft, query_id: str | None, decided: Decided | None) -> None:
         self._draft, self._query_id, self._decided = draft, query_id, decided
-        self._newest = newest_entries(draft)
         self.notes: list[str] = []
+
+    @property
+    def _newest(self) -> Newest:
+        return newest_entries(self._draft)
 
     def mend(self, place: str) -> bool:
         before = self._draft.steps()
