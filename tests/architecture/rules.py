@@ -170,7 +170,10 @@ RULES = (
         "asks the clock",
         calling(*CLOCK),
         PROTOCOL,
-        {"src/penstock/sink/delta/log.py": "the log of Delta says when a file was removed, by which a vacuum goes"},
+        {
+            "src/penstock/sink/delta/log.py": "the log of Delta says when a file was removed, by which a vacuum goes",
+            "src/penstock/checkpoint/acting.py": "the record of an act says to people when it was",
+        },
     ),
     Rule("counts distinct rows", assuring_with_sets, ("tests/", "src/penstock/testing/"), {}),
 )

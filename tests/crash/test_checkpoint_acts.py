@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,20 +9,25 @@ import pytest
 from penstock.checkpoint.act import ACTS
 from penstock.core.faults import points
 from penstock.run.fault_points import import_all
+from tests.crash.commandline import penstock
+from tests.crash.forked import Forked
 from tests.upgrade.checkpoint_archives import ARCHIVES, content_of
 
 pytestmark = pytest.mark.crash
 
-import_all()
-POINTS = sorted(point.name for point in points() if point.name.startswith("checkpoint."))
+POINTS = (
+    *("checkpoint.keep", "checkpoint.record", "checkpoint.guard", "checkpoint.change", "checkpoint.done"),
+    "checkpoint.release",
+)
 REWIND = ("rewind", "checkpoint", "--to-batch", "6")
 
 
-def penstock(directory: Path, *words: str, faults: str = "") -> int:
-    """Run `penstock checkpoint WORDS` in a process of its own, and return how it ended."""
+def killed(directory: Path, *words: str, faults: str) -> bool:
+    """Run `penstock checkpoint WORDS` in a process of its own, and return whether the fault killed it."""
     environment = {**os.environ, "PENSTOCK_FAULTS": faults}
-    command = [sys.executable, "-m", "penstock", "checkpoint", *words]
-    return subprocess.run(command, cwd=directory, env=environment, capture_output=True, check=False).returncode
+    process = Forked(["-m", "penstock", "checkpoint", *words], cwd=directory, env=environment)
+    process.communicate()
+    return process.returncode == -signal.SIGKILL
 
 
 def written(directory: Path) -> dict[str, bytes]:
@@ -46,11 +49,18 @@ def content(directory: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize("point", POINTS)
 def test_a_kill_at_a_fault_point_leaves_what_can_be_finished_or_taken_back(tmp_path: Path, point: str) -> None:
     before = written(tmp_path)
-    at = "@3" if point in {"checkpoint.keep", "checkpoint.change"} else ""
-    assert penstock(tmp_path, *REWIND, "--yes", faults=f"{point}=kill{at}") == -signal.SIGKILL
-    assert penstock(tmp_path, "rewind", "checkpoint", "--undo", "--yes", faults=f"{point}=kill{at}") in {-signal.SIGKILL, 3}
-    assert penstock(tmp_path, *REWIND, "--yes") == 0
-    assert penstock(tmp_path, "verify", "checkpoint") == 0
+    fault = f"{point}=kill{'@3' if point in {'checkpoint.keep', 'checkpoint.change'} else ''}"
+    undo = ("checkpoint", "rewind", "checkpoint", "--undo", "--yes")
+    assert killed(tmp_path, *REWIND, "--yes", faults=fault)
+    assert penstock("checkpoint", *REWIND, "--yes", directory=tmp_path).code == 0
+    assert penstock("checkpoint", "verify", "checkpoint", directory=tmp_path).code == 0
     assert content(tmp_path).keys() < before.keys()
-    assert penstock(tmp_path, "rewind", "checkpoint", "--undo", "--yes") == 0
+    assert killed(tmp_path, *undo[1:], faults=fault) is (point not in {"checkpoint.keep", "checkpoint.record"})
+    if content(tmp_path) != before:
+        assert penstock(*undo, directory=tmp_path).code == 0
     assert content(tmp_path) == before
+
+
+def test_every_fault_point_of_an_act_is_killed_at() -> None:
+    import_all()
+    assert {point.name for point in points() if point.name.startswith("checkpoint.")} == set(POINTS)

@@ -1,18 +1,22 @@
 """Acts on real checkpoints of every version of Spark: done, taken back, and killed at every write."""
 
+import json
 from pathlib import Path
 
 import pytest
 from tests.upgrade.checkpoint_archives import ARCHIVES, MemoryFiles, content_of
 
-from penstock.checkpoint.act import ACTS, Act
+from penstock.checkpoint.act import ACTS, Act, Change
 from penstock.checkpoint.acting import carry_out, perform, undo
+from penstock.checkpoint.copying import UNFINISHED
+from penstock.checkpoint.gc_plan import plan_gc
 from penstock.checkpoint.inspection import Next
+from penstock.checkpoint.repair_plan import plan_repair
 from penstock.checkpoint.rewind_plan import plan_rewind, possible_batches
 from penstock.checkpoint.source_log import logged_files
 from penstock.checkpoint.verification import verify_files
 from penstock.core.model import BatchId
-from penstock.errors import CheckpointDamaged, Refused, Retryable
+from penstock.errors import CheckpointDamaged, Refused, Retryable, Usage
 
 BATCHES_WITH_INPUT = 8
 """One file each. The last batch of a query with a watermark reads nothing."""
@@ -143,7 +147,10 @@ def test_while_an_act_is_unfinished_nothing_starts_and_no_other_act_begins() -> 
     newest = newest_of(whole, "commits")
     files = interrupted(whole)
     [finding] = [one for one in verify_files(files).findings if one.file == "metadata"]
-    assert "names the act penstock-acts/0001-rewind of `penstock checkpoint`, which is not finished" in finding.meaning
+    assert "names the act penstock-acts/0001-rewind, which is not finished" in finding.meaning
+    assert finding.remedy == (
+        "Run the same `checkpoint rewind` command again to finish it, or with --undo --yes to take it back."
+    )
     with pytest.raises(Refused, match="was interrupted: The checkpoint goes back to the end of batch 7"):
         rewind(files, newest - 2)
     with pytest.raises(Refused, match="is no gc"):
@@ -222,3 +229,115 @@ def test_with_the_plan_kept_spark_runs_the_next_batch_again() -> None:
     assert (found.ok, found.outlook.next, found.outlook.batch_id) == (True, Next.REPLAY, 7)
     assert files.content["offsets/7"] == whole["offsets/7"]
     assert "sources/0/7" in files.content
+
+
+@BY_NAME
+def test_gc_leaves_what_a_restart_and_every_rewind_within_reach_needs(archive: Path) -> None:
+    whole = content_of(archive)
+    before = list(possible_batches(MemoryFiles(whole)))
+    assert plan_gc(MemoryFiles(whole)).steps == (), "Spark retains less than the 100 batches"
+    for keep in (2, 3):
+        files = MemoryFiles(dict(whole))
+        act = plan_gc(files, keep_batches=keep)
+        carry_out(files, act)
+        found, original = verify_files(files), verify_files(MemoryFiles(whole))
+        assert (found.findings, found.outlook) == ((), original.outlook)
+        assert list(possible_batches(files)) == before[-keep:]
+        for batch_id in before[-keep:]:
+            assert plan_rewind(files, to_batch=batch_id).next_batch_id == batch_id + 1
+        assert all(step.change is Change.REMOVE for step in act.steps)
+        undo(files, verb="gc", yes=True)
+        assert without_acts(files) == whole
+
+
+LEFT = {
+    "offsets/.7.aa-bb.tmp": b"v1",
+    "offsets/..7.aa-bb.tmp.crc": b"crc",
+    "commits/.metadata.copying": b"",
+    "state/0/0/.4.delta.aa.tmp": b"",
+    "commits/.1.crc": b"crc\0",
+    "state/0/1/.1.delta.crc": b"crc\0",
+}
+
+
+def test_gc_and_repair_remove_what_writers_left_behind() -> None:
+    whole = named("spark-4.3-aggregation")
+    for plan in (plan_gc, plan_repair):
+        files = MemoryFiles({**whole, **LEFT})
+        act = plan(files)
+        assert {step.place for step in act.steps} == LEFT.keys()
+        carry_out(files, act)
+        assert without_acts(files) == whole
+
+
+def test_gc_removes_failed_attempts_and_tables_that_nothing_refers_to() -> None:
+    whole = named("spark-4.3-unique")
+    [version] = [name for name in whole if name.startswith("state/0/0/9_") and name.endswith(".changelog")]
+    failed = f"state/0/0/9_{'0' * 8}-0000-4000-8000-{'0' * 12}.changelog"
+    table = "state/0/0/SSTs/000099-00000000-0000-4000-8000-000000000000.sst"
+    files = MemoryFiles({**whole, failed: whole[version], table: b"x"})
+    act = plan_gc(files)
+    assert {step.place for step in act.steps} == {failed, table}
+
+
+def test_gc_forgets_all_backups_but_the_newest() -> None:
+    whole = named("spark-4.3-files")
+    files = rewound(rewound(MemoryFiles(dict(whole)), 6), 5)
+    carry_out(files, plan_gc(files))
+    assert {name.split("/")[1] for name in files.content if name.startswith(f"{ACTS}/")} == {"0002-rewind", "0003-gc"}
+    undo(files, verb="gc", yes=True)
+    undo(files, verb="rewind", yes=True)
+    assert newest_of(files.content, "commits") == 6
+
+
+def test_of_a_damaged_checkpoint_nothing_is_collected() -> None:
+    content = named("spark-4.3-files")
+    del content["offsets/7"]
+    with pytest.raises(Refused, match="what is left may be needed to repair it"):
+        plan_gc(MemoryFiles(content))
+
+
+def test_a_lost_metadata_is_written_again_with_the_query_id_that_its_checksum_confirms() -> None:
+    whole = named("spark-4.3-files")
+    content = {name: data for name, data in whole.items() if name != "metadata"}
+    with pytest.raises(Refused, match="metadata is missing"):
+        plan_repair(MemoryFiles(dict(content)))
+    with pytest.raises(Refused, match="metadata is missing"):
+        plan_repair(MemoryFiles(dict(content)), query_id="5f0c9f0e-0000-4000-8000-000000000001")
+    with pytest.raises(Usage, match="expected a UUID"):
+        plan_repair(MemoryFiles(dict(content)), query_id="flights")
+    files = MemoryFiles(dict(content))
+    carry_out(files, plan_repair(files, query_id=json.loads(whole["metadata"])["id"]))
+    assert without_acts(files) == whole
+    undo(files, verb="repair", yes=True)
+    assert without_acts(files) == content
+
+
+def test_a_hole_before_a_committed_batch_is_filled_and_no_rewind_goes_back_to_it() -> None:
+    """Bug 24: entry 113258 was missing between 113257 and 113259."""
+    whole = named("spark-4.3-files")
+    files = MemoryFiles({name: data for name, data in whole.items() if name not in {"offsets/6", "offsets/.6.crc"}})
+    carry_out(files, plan_repair(files))
+    assert (verify_files(files).ok, verify_files(files).outlook.batch_id) == (True, 8)
+    assert "commits/6" not in files.content
+    assert 6 not in list(possible_batches(files))
+    with pytest.raises(Refused, match="cannot go back to the end of batch 6: commits/6 is missing"):
+        rewind(files, 6)
+    del files.content["commits/7"], files.content["commits/.7.crc"], files.content["offsets/6"]
+    with pytest.raises(Refused, match="offsets/6"):
+        plan_repair(files)
+
+
+def test_a_copy_that_is_not_finished_is_not_repaired() -> None:
+    content = {**named("spark-4.3-files"), "metadata": UNFINISHED}
+    with pytest.raises(Refused, match="metadata"):
+        plan_repair(MemoryFiles(content), query_id="5f0c9f0e-0000-4000-8000-000000000001")
+
+
+def test_a_compacted_entry_that_is_a_copy_of_another_is_removed() -> None:
+    """As an object store's partial copy can leave it: Spark derives another interval from it, and looks for what is not there."""
+    whole = named("spark-4.3-files")
+    files = MemoryFiles({**whole, "sources/0/6.compact": whole["sources/0/5.compact"]})
+    assert not verify_files(files).ok
+    carry_out(files, plan_repair(files))
+    assert without_acts(files) == whole

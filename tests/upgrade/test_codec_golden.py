@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.checkpoint.act import Change
+from penstock.checkpoint.act_record import ActRecord, Checksum, RecordedStep, decode_act, encode_act
 from penstock.core.codec import (
     decode_document,
     decode_entry,
@@ -355,6 +357,28 @@ def test_the_log_lays_its_objects_out_as_ever() -> None:
     assert store.get("floor/000000000020") == golden("ledger-floor-1")
 
 
+def test_the_record_of_an_act_on_a_checkpoint_is_read_and_written_as_ever() -> None:
+    before, after = Checksum(sha256="9f" * 32, size_bytes=581), Checksum(sha256="0c" * 32, size_bytes=45)
+    steps = (
+        RecordedStep(change=Change.REMOVE, place="offsets/7", reason="later batches", before=before, after=None),
+        RecordedStep(change=Change.WRITE, place="sources/0/6.compact", reason="input files", before=None, after=after),
+    )
+    record = ActRecord(
+        verb="rewind",
+        request={"to_batch": 6},
+        sentence="The checkpoint goes back to the end of batch 6.",
+        written_at_ms=1_760_000_000_000,
+        metadata_before=after,
+        metadata_after=after,
+        newest_after=(6, -1),
+        steps=steps,
+    )
+    assert decode_act(golden("checkpoint-act-1"), where="act.json") == record
+    assert encode_act(record) == golden("checkpoint-act-1")
+    always = replace(record, metadata_before=None, newest_after=None)
+    assert decode_act(encode_act(always), where="act.json") == always
+
+
 def test_every_golden_file_is_looked_at() -> None:
     names = {
         *ENTRIES,
@@ -366,6 +390,7 @@ def test_every_golden_file_is_looked_at() -> None:
         "kafka-marker-2",
         "dbapi-trial-1",
         "savepoint-1",
+        "checkpoint-act-1",
         "ledger-hint-1",
         "ledger-floor-1",
     }

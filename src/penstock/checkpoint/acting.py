@@ -77,7 +77,7 @@ def perform(files: Files, *, verb: str, request: Mapping[str, Json], plan: Calla
     if (begun.record.verb, begun.record.request) != (verb, request):
         raise _other_unfinished(files, begun)
     if yes:
-        _roll_forward(files, begun)
+        _finish(files, begun)
     return Performed(act=_act_of(files, begun.record), done=yes, backup=begun.folder, finished=True)
 
 
@@ -92,7 +92,7 @@ def carry_out(files: Files, act: Act) -> str:
     _forget_abandoned(files)
     begun = _recorded(files, act)
     _guard(files, begun, "before", begun.record.metadata_before, _numbers(act.newest))
-    _roll_forward(files, begun)
+    _finish(files, begun)
     return begun.folder
 
 
@@ -112,7 +112,7 @@ def undo(files: Files, *, verb: str, yes: bool) -> Undone:
     else:
         _require_verb(files, begun, verb)
     if yes:
-        _roll_back(files, begun)
+        _take_back(files, begun)
     record = begun.record
     changed = len(record.steps) + (record.metadata_before != record.metadata_after)
     return Undone(verb=record.verb, sentence=record.sentence, backup=begun.folder, files=changed, done=yes)
@@ -200,14 +200,14 @@ def _guard(files: Files, begun: _Begun, side: str, metadata: Checksum | None, ne
         raise _moved(files, f"its logs ended with batches {_shown(newest)}, and now end with {_shown(found)}")
 
 
-def _roll_forward(files: Files, begun: _Begun) -> None:
+def _finish(files: Files, begun: _Begun) -> None:
     for step in begun.record.steps:
         _set(files, step.place, None if step.after is None else _kept(files, begun.folder, "after", step.place, step.after))
     _note(files, begun.folder, _DONE_FILE, instead_of=_UNDONE_FILE)
     _release(files, begun.folder, "after", begun.record.metadata_after)
 
 
-def _roll_back(files: Files, begun: _Begun) -> None:
+def _take_back(files: Files, begun: _Begun) -> None:
     for step in reversed(begun.record.steps):
         if not _is_backup(step.place):
             _set(

@@ -22,7 +22,14 @@ def entry_ids(names: Iterable[str]) -> list[BatchId]:
 
 
 class Unreadable(ValueError):
-    """The text is not a valid entry. The message says where parsing failed; the caller adds the file's name."""
+    """The text is not a valid entry. The message says where parsing failed; the caller adds the file's name.
+
+    `remedy` is None where the caller knows best what helps.
+    """
+
+    def __init__(self, message: str, *, remedy: str | None = None) -> None:
+        super().__init__(message)
+        self.remedy = remedy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +115,11 @@ def parse_query_id(data: bytes) -> str:
     """Return the query id in the content of `metadata`. Raises Unreadable."""
     act = unfinished_act(data)
     if act is not None:
-        raise Unreadable(f"names the act {act} of `penstock checkpoint`, which is not finished")
+        verb = act.rpartition("-")[2]
+        raise Unreadable(
+            f"names the act {act}, which is not finished",
+            remedy=f"Run the same `checkpoint {verb}` command again to finish it, or with --undo --yes to take it back.",
+        )
     query_id = _object(_decoded(data)).get("id")
     if not isinstance(query_id, str) or not query_id:
         raise Unreadable('has no "id"')

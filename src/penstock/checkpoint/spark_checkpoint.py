@@ -69,7 +69,7 @@ class SparkCheckpoint:
         try:
             return QueryId(parse_query_id(data))
         except Unreadable as error:
-            raise self._damaged(f"metadata {error}") from None
+            raise self._damaged(f"metadata {error}", error.remedy or _RESTORE) from None
 
     def latest_offsets_id(self) -> BatchId | None:
         """Return the newest batch that Spark planned, None if there is none."""

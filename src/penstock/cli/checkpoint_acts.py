@@ -96,6 +96,80 @@ def rebuild(
     _show(performed, as_json=as_json)
 
 
+def gc(
+    *,
+    path: CheckpointPath,
+    keep_batches: Annotated[
+        int | None,
+        typer.Option("--keep-batches", metavar="N", min=2, help="Newest batches that can be gone back to.", show_default="100"),
+    ] = None,
+    yes: Yes = False,
+    undo: Undo = False,
+    option: Options = None,
+    as_json: Json = False,
+) -> None:
+    """Remove what no restart needs, nor a rewind to one of the newest N batches: old entries and state, temporary files, backups.
+
+    Without --keep-batches, N is the pipeline's spark.sql.streaming.minBatchesToRetain, or else 100, as Spark has it.
+    """
+    if undo:
+        _undo(path, option, verb="gc", yes=yes, as_json=as_json)
+    elif path.endswith(PIPELINE_FILES):
+        from penstock.run.checkpoint_acts import collect_checkpoint
+
+        _show(collect_checkpoint(pipeline(path).plan, keep_batches=keep_batches, yes=yes), as_json=as_json)
+    else:
+        from penstock.checkpoint.acting import perform
+        from penstock.checkpoint.gc_plan import SPARK_RETAINS, plan_gc
+
+        files, number = _files(path, option), keep_batches or SPARK_RETAINS
+        performed = perform(
+            files,
+            verb="gc",
+            request={"keep_batches": number},
+            plan=lambda: _unseen(plan_gc(files, keep_batches=number)),
+            yes=yes,
+        )
+        _show(performed, as_json=as_json)
+
+
+def repair(
+    *,
+    path: CheckpointPath,
+    query_id: Annotated[
+        str | None,
+        typer.Option("--query-id", metavar="UUID", help="The query's id, for a metadata file that is lost.", show_default=False),
+    ] = None,
+    yes: Yes = False,
+    undo: Undo = False,
+    option: Options = None,
+    as_json: Json = False,
+) -> None:
+    """Repair what is torn, missing or left behind, if that can neither lose nor repeat rows. Everything else is refused.
+
+    A pipeline file helps: its ledger knows the query's id, and which batches were decided with which offsets.
+    """
+    if undo:
+        _undo(path, option, verb="repair", yes=yes, as_json=as_json)
+    elif path.endswith(PIPELINE_FILES):
+        from penstock.run.checkpoint_acts import repair_checkpoint
+
+        _show(repair_checkpoint(pipeline(path).plan, query_id=query_id, yes=yes), as_json=as_json)
+    else:
+        from penstock.checkpoint.acting import perform
+        from penstock.checkpoint.repair_plan import plan_repair
+
+        files = _files(path, option)
+        performed = perform(
+            files,
+            verb="repair",
+            request={"query_id": query_id},
+            plan=lambda: _unseen(plan_repair(files, query_id=query_id)),
+            yes=yes,
+        )
+        _show(performed, as_json=as_json)
+
+
 def _unseen(act: "Act") -> "Act":
     """Return the act with a note of what cannot be known of a checkpoint whose pipeline is not named."""
     return replace(act, notes=(*act.notes, _UNSEEN)) if act.steps else act

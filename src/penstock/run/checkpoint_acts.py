@@ -2,17 +2,19 @@
 
 import os
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 
 from penstock.checkpoint.act import Act
 from penstock.checkpoint.acting import Performed, Undone, perform, undo
+from penstock.checkpoint.gc_plan import SPARK_RETAINS, plan_gc
+from penstock.checkpoint.repair_plan import Decided, plan_repair
 from penstock.checkpoint.rewind_plan import plan_rewind
 from penstock.commit.identity import recognise
 from penstock.commit.publication import decision_of
 from penstock.core.model import BatchId, Json, Summary
-from penstock.errors import CheckpointReplaced, Refused
+from penstock.errors import CheckpointDamaged, CheckpointReplaced, Refused, SourcesChanged
 from penstock.observe.driver import Driver
 from penstock.observe.status import status
 from penstock.observe.supervision import supervision
@@ -29,6 +31,45 @@ def rewind_checkpoint(plan: DeliveryPlan, *, to_batch: BatchId, yes: bool) -> Pe
     With `yes`, a driver that cannot be seen from here is fenced first. Raises Refused.
     """
     return perform_act(plan, "rewind", {"to_batch": to_batch}, lambda runtime: _rewind(runtime, plan, to_batch), yes=yes)
+
+
+def collect_checkpoint(plan: DeliveryPlan, *, keep_batches: int | None, yes: bool) -> Performed:
+    """Remove what no restart needs, nor a rewind to one of the newest batches; see `plan_gc`. None: as many as Spark retains."""
+    conf = getattr(plan.settings, "spark", None)
+    retained = "" if conf is None else str(conf.conf.get("spark.sql.streaming.minBatchesToRetain", ""))
+    number = keep_batches or (int(retained) if retained.isdecimal() else SPARK_RETAINS)
+    request: dict[str, Json] = {"keep_batches": number}
+    return _perform(plan, "gc", request, lambda runtime: plan_gc(runtime.checkpoint.files, keep_batches=number), yes=yes)
+
+
+def repair_checkpoint(plan: DeliveryPlan, *, query_id: str | None, yes: bool) -> Performed:
+    """Repair the checkpoint with what the ledger knows of it; see `plan_repair`. Fences as `rewind_checkpoint` does."""
+
+    def make(runtime: Runtime) -> Act:
+        return plan_repair(runtime.checkpoint.files, query_id=query_id, decided=_decided(runtime, plan))
+
+    return _perform(plan, "repair", {"query_id": query_id}, make, yes=yes)
+
+
+def _decided(runtime: Runtime, plan: DeliveryPlan) -> Decided | None:
+    """Return what the ledger knows of the checkpoint; None if it has decided nothing of its query, or is not asked."""
+    tail = runtime.ledger.tail()
+    summary = Summary() if tail is None else tail.summary
+    if summary.query_id is None or summary.next_batch_id is None or without_ledger(plan.settings) is not None:
+        return None
+
+    def ends(batch_id: BatchId) -> Mapping[str, str | None] | None:
+        decision = decision_of(runtime.ledger, batch_id)
+        planned = runtime.checkpoint.latest_offsets_id()
+        if decision is None or planned is None:
+            return None
+        names = [offsets.source for offsets in decision.batch.offsets]
+        with suppress(SourcesChanged, CheckpointDamaged):
+            keys = runtime.checkpoint.keys(planned, names)
+            return {key: offsets.end for offsets in decision.batch.offsets for key in keys[offsets.source]}
+        return None
+
+    return Decided(query_id=summary.query_id, next_batch_id=summary.next_batch_id, ends=ends)
 
 
 def undo_act(plan: DeliveryPlan, *, verb: str, yes: bool) -> Undone:
