@@ -119,4 +119,28 @@ MUTANTS_OF_REWIND = (
         replace="            pass",
         tests=(f"{OF_ACCOUNTS}::test_later_batches_are_taken_back_and_done_again",),
     ),
+    Mutant(
+        bug=16,
+        name="rows-that-were-taken-back-are-counted-out-twice",
+        file="src/penstock/sink/table/batch_column.py",
+        find="    if markers.batch_at(publication) is None:",
+        replace="    if False:",
+        tests=("tests/unit/test_batch_column.py::test_batches_are_taken_back",),
+    ),
+    Mutant(
+        bug=16,
+        name="rows-that-do-not-say-their-batch-are-left-in-a-rewind",
+        file="src/penstock/sink/table/batch_column.py",
+        find="    if found != taken.totals.rows:",
+        replace="    if False:",
+        tests=("tests/unit/test_batch_column.py::test_a_row_that_somebody_deleted_is_seen_before",),
+    ),
+    Mutant(
+        bug=16,
+        name="a-rewind-leaves-rows-that-replaced-others",
+        file="src/penstock/sink/lake/taking_back.py",
+        find="or snapshot.content(taken.pipeline, taken.sink) is not None:",
+        replace="and False:",
+        tests=("tests/unit/test_lake_taken_back.py::test_a_table_in_which_rows_replaced_others_is_refused",),
+    ),
 )

@@ -61,7 +61,7 @@ class TableSink(SpooledSink):
     `schema_changes`: what preparing does if the rows have columns that the table lacks: `fail`, or `add` them to the table; where
     the sink `_widens`, `widen` also gives columns of the table the rows' wider types.
 
-    `batch_column`: with `append`, the column of the table that gets the ledger's position of each batch, by which it is taken back.
+    `batch_column`: with `append`, the column of the table that gets the ledger's position of each batch, to take it back by.
 
     `case_counts`: whether table names that differ only in case are two names.
     """
