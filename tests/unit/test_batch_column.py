@@ -39,8 +39,8 @@ def test_a_table_that_does_not_tell_batches_apart_is_refused(target):
     sink.require_taken_back_exactly(taken)
     sink.take_back(taken)
     assert set(content(table)) == {(0, "a"), (1, "a")}
+    other = tuple(replace(each, ledger_id="f" * 32) for each in taken.publications)
     with pytest.raises(LedgerMismatch):
-        other = tuple(replace(each, ledger_id="f" * 32) for each in taken.publications)
         sink.take_back(replace(taken, publications=other))
 
 

@@ -123,6 +123,7 @@ def _rewind_text(found: "Rewind") -> RenderableType:
     rows = [
         (each.sink, _what(each), formatting.count(each.totals.rows), formatting.count(each.totals.files)) for each in found.sinks
     ]
+    reasons = [Text(f"{each.sink}: {each.refused}", "bold red") for each in found.sinks if each.refused is not None]
     lost = [Text(f"Gone: {each}.", "bold red") for each in found.lost]
     unknown = [Text(f"Not known: {each}", "yellow") for each in found.unknown]
     if found.done:
@@ -134,13 +135,13 @@ def _rewind_text(found: "Rewind") -> RenderableType:
             f"{'It was begun, and is not finished' if found.resumed else 'Nothing was changed'}. Do it with --yes.", "yellow"
         )
     listed = table(("sink", "", "rows", "files"), rows)
-    return Group(Text(head), listed, Text(f"Checkpoint: {found.checkpoint}"), *lost, *unknown, end)
+    return Group(Text(head), listed, *reasons, Text(f"Checkpoint: {found.checkpoint}"), *lost, *unknown, end)
 
 
 def _what(each: "SinkRewind") -> Text:
     if each.kept:
         return Text("keeps")
-    return Text("loses") if each.refused is None else Text(f"cannot: {each.refused}", "bold red")
+    return Text("loses") if each.refused is None else Text("cannot", "bold red")
 
 
 def sweep(*, file: File, yes: Yes = False, overrides: Overrides = None, as_json: Json = False) -> None:
