@@ -65,6 +65,14 @@ MUTANTS_OF_REWIND = (
     ),
     Mutant(
         bug=16,
+        name="a-batch-is-looked-for-that-sinks-have-forgotten",
+        file=COORDINATOR,
+        find="        if (self.summary.rewound_at or 0) > self._newest.position:",
+        replace="        if False:",
+        tests=(f"{OF_LEDGER}::test_the_batch_that_was_rewound_to_is_not_published_again",),
+    ),
+    Mutant(
+        bug=16,
         name="a-sink-stays-ahead-for-ever",
         file=SUMMARY,
         find=" if decision.batch.batch_id <= newest}",
