@@ -129,6 +129,16 @@ def test_the_first_publication_after_it_passes_the_marker_of_what_was_taken_back
     assert newest.may_follow_marker_at(Position(act.position - 2))
 
 
+def test_the_batch_that_was_rewound_to_is_not_published_again(bench: Bench) -> None:
+    """It was published so many batches ago that a sink may not remember what was at its position."""
+    rewind(bench, 1)
+    bench.steps.done.clear()
+    recovered = bench.coordinator().open(OPENED)
+    assert recovered.batch == batch_of(1)
+    assert not recovered.rolled_forward
+    assert [step for step in bench.steps.done if step.startswith("marker")] == []
+
+
 def test_no_other_run_starts_until_it_is_carried_out(bench: Bench) -> None:
     coordinator = bench.opened()
     to = decided_to(bench.ledger(), BatchId(1)).position

@@ -112,35 +112,35 @@ def rewind(
 def _rewind_text(found: "Rewind") -> RenderableType:
     if not found.needed:
         return f"Batch {found.to_batch} is the last one already: there is nothing to take back."
+    rows = [(each.sink, _what(each), *map(formatting.count, (each.totals.rows, each.totals.files))) for each in found.sinks]
+    reasons = [Text(f"{each.sink}: {each.refused}", "bold red") for each in found.sinks if each.refused is not None]
+    lost = [Text(f"Gone: {each}.", "bold red") for each in found.lost]
+    unknown = [Text(each, "yellow") for each in found.unknown]
+    listed = table(("sink", "", "rows", "files"), rows)
+    return Group(Text(_rewound_batches(found)), listed, *reasons, Text(found.checkpoint), *lost, *unknown, _rewind_end(found))
+
+
+def _rewound_batches(found: "Rewind") -> str:
     first, last = found.to_batch + 1, found.newest
+    if last < first:
+        return f"Only the checkpoint {'was' if found.done else 'would be'} set back."
     batches = f"Batch {last}" if first == last else f"Batches {first} to {last}"
     verb = ("was" if first == last else "were") if found.done else "would be"
-    head = (
-        f"{batches} {verb} taken back."
-        if last >= first
-        else f"Only the checkpoint {'was' if found.done else 'would be'} set back."
-    )
-    rows = [
-        (each.sink, _what(each), formatting.count(each.totals.rows), formatting.count(each.totals.files)) for each in found.sinks
-    ]
-    lost = [Text(f"Gone: {each}.", "bold red") for each in found.lost]
-    unknown = [Text(f"Not known: {each}", "yellow") for each in found.unknown]
+    return f"{batches} {verb} taken back."
+
+
+def _rewind_end(found: "Rewind") -> Text:
     if found.done:
-        end = Text(f"Rewound: the pipeline goes on with batch {first}.", "green")
-    elif found.refused:
-        end = Text("Nothing was changed, and --yes is refused as long as that is so.", "yellow")
-    else:
-        end = Text(
-            f"{'It was begun, and is not finished' if found.resumed else 'Nothing was changed'}. Do it with --yes.", "yellow"
-        )
-    listed = table(("sink", "", "rows", "files"), rows)
-    return Group(Text(head), listed, Text(f"Checkpoint: {found.checkpoint}"), *lost, *unknown, end)
+        return Text(f"Rewound: the pipeline goes on with batch {found.to_batch + 1}.", "green")
+    if found.refused:
+        return Text("Nothing was changed, and --yes is refused as long as that is so.", "yellow")
+    return Text(f"{'It was begun, and is not finished' if found.resumed else 'Nothing was changed'}. Do it with --yes.", "yellow")
 
 
 def _what(each: "SinkRewind") -> Text:
     if each.kept:
         return Text("keeps")
-    return Text("loses") if each.refused is None else Text(f"cannot: {each.refused}", "bold red")
+    return Text("loses") if each.refused is None else Text("cannot", "bold red")
 
 
 def sweep(*, file: File, yes: Yes = False, overrides: Overrides = None, as_json: Json = False) -> None:

@@ -253,6 +253,8 @@ class Coordinator:
         if self._newest is None:
             return {}
         require_sinks_of(self._newest, self._sinks, self.summary)
+        if (self.summary.rewound_at or 0) > self._newest.position:  # it was published long ago: sinks may remember it no more
+            return {sink.name: Published(totals=Totals(), already=True) for sink in self._sinks}
         takers = takers_of(self._newest, self._sinks)
         joined = joined_since(self._newest, takers)
         sinks = [sink for sink in takers if sink not in joined]

@@ -39,7 +39,7 @@ def collect_checkpoint(plan: DeliveryPlan, *, keep_batches: int | None, yes: boo
     retained = "" if conf is None else str(conf.conf.get("spark.sql.streaming.minBatchesToRetain", ""))
     number = keep_batches or (int(retained) if retained.isdecimal() else SPARK_RETAINS)
     request: dict[str, Json] = {"keep_batches": number}
-    return _perform(plan, "gc", request, lambda runtime: plan_gc(runtime.checkpoint.files, keep_batches=number), yes=yes)
+    return perform_act(plan, "gc", request, lambda runtime: plan_gc(runtime.checkpoint.files, keep_batches=number), yes=yes)
 
 
 def repair_checkpoint(plan: DeliveryPlan, *, query_id: str | None, yes: bool) -> Performed:
@@ -48,7 +48,7 @@ def repair_checkpoint(plan: DeliveryPlan, *, query_id: str | None, yes: bool) ->
     def make(runtime: Runtime) -> Act:
         return plan_repair(runtime.checkpoint.files, query_id=query_id, decided=_decided(runtime, plan))
 
-    return _perform(plan, "repair", {"query_id": query_id}, make, yes=yes)
+    return perform_act(plan, "repair", {"query_id": query_id}, make, yes=yes)
 
 
 def _decided(runtime: Runtime, plan: DeliveryPlan) -> Decided | None:
