@@ -144,3 +144,22 @@ def test_a_rebuilt_checkpoint_that_was_killed_is_finished(stopped: Path, point: 
         assert (place / "sources" / "0" / name).read_bytes() == lost[f"sources/0/{name}"]
     done(stopped, "checkpoint", "verify", "orders.yaml")
     assert json.loads(done(stopped, "status", "orders.yaml", "--json"))["health"] == "ok"
+
+
+def test_going_back_to_a_savepoint_that_was_killed_is_finished(stopped: Path) -> None:
+    place = stopped / "orders" / "checkpoint"
+    newer = {name: (place / name).read_bytes() for name in ("offsets/7", "commits/7")}
+    for name in newer:
+        (place / name).unlink()
+    done(stopped, "savepoint", "create", "orders.yaml", "a")
+    for name, data in newer.items():
+        (place / name).write_bytes(data)
+    restore = ("savepoint", "restore", "orders.yaml", "a", "--yes")
+    for at in ("rewind.checkpoint", "checkpoint.change@2", "rewind.finish"):
+        killed(stopped, *restore, at=at)
+        refused = penstock("recover", "orders.yaml", directory=stopped)
+        assert refused.code == 3, str(refused)
+    done(stopped, *restore)
+    assert "goes on with batch 7" in done(stopped, "checkpoint", "explain", "orders.yaml")
+    assert json.loads(done(stopped, "status", "orders.yaml", "--json"))["health"] == "ok"
+    assert "nothing to take back" in done(stopped, *restore)

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+from penstock.checkpoint.act import Act, Draft, Newest, newest_entries
 from penstock.checkpoint.act_record import CHECKSUM, Checksum, checksum_of
 from penstock.checkpoint.copying import UNFINISHED, copy_checkpoint
 from penstock.checkpoint.entries import parse_query_id
@@ -190,6 +191,29 @@ def require_whole(place: Files, savepoint: Savepoint) -> None:
             + (f", and {len(wrong) - 1} more." if len(wrong) > 1 else "."),
             remedy="Take another one: `penstock savepoint list` names them.",
         )
+
+
+def plan_restore(files: Files, place: Files, savepoint: Savepoint) -> Act:
+    """Return the act that makes a checkpoint what a savepoint holds. Reads all of the savepoint into memory."""
+    draft, batch_id = Draft(files), savepoint.point.batch_id
+    for log in ("offsets", "commits", "sources", "state"):
+        for name in places_below(files, log):
+            if name not in savepoint.files:
+                draft.delete(name, reason="not in the savepoint")
+    if ".metadata.crc" in files.names(""):
+        draft.delete(".metadata.crc", reason="not in the savepoint")
+    for name in savepoint.files:
+        draft.write(name, place.read(f"{savepoint.name}/checkpoint/{name}") or b"", reason=f"from savepoint {savepoint.name}")
+    return Act(
+        verb="restore",
+        request={"savepoint": savepoint.name},
+        location=files.location,
+        sentence=f"The checkpoint becomes that of savepoint {savepoint.name}: Spark runs batch {batch_id + 1} anew.",
+        steps=draft.steps(),
+        next_batch_id=BatchId(batch_id + 1),
+        newest=newest_entries(files),
+        newest_after=Newest(planned=batch_id, committed=batch_id),
+    )
 
 
 def delete(place: Files, name: str) -> int:

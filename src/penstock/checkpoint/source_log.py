@@ -18,6 +18,7 @@ from penstock.errors import CheckpointDamaged
 
 _COMPACT = re.compile(rf"({ENTRY_ID.pattern})\.compact")
 _PART_BYTES = 1 << 16
+_FILES = "files1:"
 
 
 def log_offset(offset: str | None) -> int | None:
@@ -38,7 +39,12 @@ def fingerprint(files: tuple[InputFile, ...]) -> str:
     digest = hashlib.sha256()
     for file in sorted(files):
         digest.update(json.dumps([file.path, file.modified_ms]).encode() + b"\n")
-    return f"files1:{digest.hexdigest()}"
+    return f"{_FILES}{digest.hexdigest()}"
+
+
+def is_fingerprint(content: str | None) -> bool:
+    """Return whether the `content` of a range is a fingerprint of input files."""
+    return content is not None and content.startswith(_FILES)
 
 
 class SourceLog:

@@ -107,6 +107,7 @@ _savepoint = typer.Typer(
 _savepoint.command()(savepoint.create)
 _savepoint.command("list")(savepoint.list_)
 _savepoint.command()(savepoint.verify)
+_savepoint.command()(savepoint.restore)
 _savepoint.command()(savepoint.fork)
 _savepoint.command()(savepoint.delete)
 

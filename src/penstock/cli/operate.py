@@ -103,7 +103,11 @@ def rewind(
 
     Nothing is done without --yes. Killed at any moment, the same command finishes it.
     """
-    done = pipeline(file, overrides).rewind(to_batch, keep=keep or (), reason=reason, yes=yes)
+    show_rewind(pipeline(file, overrides).rewind(to_batch, keep=keep or (), reason=reason, yes=yes), as_json=as_json)
+
+
+def show_rewind(done: "Rewind", *, as_json: bool) -> None:
+    """Print what a rewind means, or did; exit with code 3 if it cannot be done."""
     show(done, as_json=as_json, text=_rewind_text)
     if done.refused and not done.done:
         raise typer.Exit(Refused.exit_code)

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from penstock.cli import formatting
 from penstock.cli.opening import File, Json, Overrides, Yes, pipeline
+from penstock.cli.operate import show_rewind
 from penstock.cli.output import show
 from penstock.cli.table import table
 from penstock.cli.verify import DIFFERENCE
@@ -146,6 +147,26 @@ def _deleted(name: str, files: int, *, done: bool) -> str:
     if done:
         return f"Deleted savepoint {name}: {what}."
     return f"Would delete savepoint {name}: {what}.\nNothing was changed. Do it with --yes."
+
+
+def restore(
+    *,
+    file: File,
+    name: Name,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; kept in the ledger.")] = "",
+    yes: Yes = False,
+    to: To = None,
+    option: Options = None,
+    overrides: Overrides = None,
+    as_json: Json = False,
+) -> None:
+    """Take every batch after a savepoint back from sinks and ledger, and put its checkpoint in place, which may be lost.
+
+    Nothing is done without --yes. Killed at any moment, the same command finishes it.
+    """
+    chosen = pipeline(file, overrides)
+    done = chosen.restore_savepoint(name, to=to, options=_options(option), reason=reason, yes=yes)
+    show_rewind(done, as_json=as_json)
 
 
 def fork(

@@ -252,6 +252,19 @@ class Pipeline:
         """Delete a savepoint, without `yes` only count its files. Others keep all of theirs. Raises Failed if there is none."""
         return savepoints.remove(name, savepoints.place_of(self.plan, to=to, options=options), yes=yes)
 
+    def restore_savepoint(
+        self,
+        name: str,
+        *,
+        to: str | None = None,
+        options: Mapping[str, str] | None = None,
+        reason: str = "",
+        yes: bool = False,
+    ) -> "Rewind":
+        """Take every batch after a savepoint back from sinks and ledger, and put its checkpoint in place; see `rewind`."""
+        place = savepoints.place_of(self.plan, to=to, options=options)
+        return savepoints.restore(self.plan, name, place, reason=reason, yes=yes)
+
     def fork(
         self,
         name: str,

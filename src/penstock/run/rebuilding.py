@@ -133,7 +133,10 @@ def _sources_of_plan(pipeline: "Pipeline", session: "Callable[[], SparkSession]"
     plan = plan_of(frame)
     stateful = [operator.name for operator in stateful_operators(plan)]
     if stateful:
-        raise Refused(f"The query keeps state ({', '.join(stateful)}), which the ledger does not hold.", remedy=_ELSE)
+        raise Refused(
+            f"The query keeps state ({', '.join(stateful)}), which the ledger does not hold.",
+            remedy="Go back to a savepoint: `penstock savepoint restore`; or put the checkpoint back from a copy.",
+        )
     return source_order(plan, tuple(sources))
 
 

@@ -5,17 +5,20 @@ sinks, the checkpoint, and the entry that records that all of it is done. The sa
 """
 
 import getpass
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.checkpoint.act import Act
 from penstock.checkpoint.acting import Performed, perform
+from penstock.checkpoint.files import Files
 from penstock.checkpoint.rewind_plan import plan_rewind as plan_checkpoint
+from penstock.checkpoint.source_log import is_fingerprint
 from penstock.commit.coordinator import Coordinator
-from penstock.commit.publication import decision_in
+from penstock.commit.publication import decision_in, decision_of
 from penstock.commit.rewind import TakesBack, decided_to, require_level, taken_back
 from penstock.core.faults import FaultPoint
-from penstock.core.model import BatchId, Entry, Opened, Position, Rewound, SinkName, Totals
+from penstock.core.model import BatchId, Entry, Json, Opened, Position, Rewound, SinkName, SourceName, Totals
+from penstock.core.topics import InputFile
 from penstock.errors import LedgerMismatch, PenstockError, Refused, Retryable, Usage
 from penstock.protocols import Ledger, Sink
 from penstock.run.assembly import DeliveryPlan
@@ -29,6 +32,27 @@ from penstock.support.secret import scrub
 SINK = FaultPoint("rewind.sink", "A sink loses the batches that were taken back.")
 CHECKPOINT = FaultPoint("rewind.checkpoint", "Spark's checkpoint is set back.")
 FINISH = FaultPoint("rewind.finish", "The ledger records that a rewind is carried out.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointWay:
+    """How the checkpoint gets to the end of a batch: the act `verb`, asked for by `request`; `plan` gets the files to change.
+
+    `plan` is also told whether the plan of the batch after that has to stay.
+    """
+
+    verb: str
+    request: Mapping[str, Json]
+    plan: Callable[[Files, bool], Act]
+
+    @staticmethod
+    def back_to(batch_id: BatchId) -> "CheckpointWay":
+        """Return the way that begins with what the checkpoint itself holds."""
+        return CheckpointWay(
+            verb="rewind",
+            request={"to_batch": batch_id},
+            plan=lambda files, keeps_plan: plan_checkpoint(files, to_batch=batch_id, keeps_plan=keeps_plan),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,14 +90,30 @@ class Rewind:
         return bool(self.lost) or any(each.refused for each in self.sinks)
 
 
-def rewind(plan: DeliveryPlan, *, to_batch: BatchId, keep: Sequence[SinkName], reason: str, yes: bool) -> Rewind:
+def rewind(
+    plan: DeliveryPlan,
+    *,
+    to_batch: BatchId,
+    keep: Sequence[SinkName],
+    reason: str,
+    yes: bool,
+    way: CheckpointWay | None = None,
+) -> Rewind:
     """State what taking back every batch after `to_batch` means; with `yes` do it, or finish what an earlier call began.
 
-    `keep`: sinks that stay ahead. Raises Refused while a driver runs on this machine, where a sink can neither lose these batches
-    exactly nor is kept, and where the input is gone; BatchGap, BatchForgotten.
+    `keep`: sinks that stay ahead. `way`: how the checkpoint gets there, by default from what it holds. Raises Refused while a
+    driver runs on this machine, where a sink can neither lose these batches exactly nor is kept, and where the input is gone;
+    BatchGap, BatchForgotten.
     """
     with stopped(plan) as (runtime, notes):
-        asked = _Asked(plan=plan, runtime=runtime, to_batch=to_batch, keep=tuple(dict.fromkeys(keep)), notes=notes)
+        asked = _Asked(
+            plan=plan,
+            runtime=runtime,
+            to_batch=to_batch,
+            keep=tuple(dict.fromkeys(keep)),
+            notes=notes,
+            way=way or CheckpointWay.back_to(to_batch),
+        )
         asked.require_sensible()
         unfinished = _unfinished(runtime.ledger)
         if unfinished is not None:
@@ -94,6 +134,7 @@ class _Asked:
     to_batch: BatchId
     keep: tuple[SinkName, ...]
     notes: tuple[str, ...]
+    way: CheckpointWay
 
     def require_sensible(self) -> None:
         names = [sink.name for sink in self.runtime.sinks]
@@ -204,12 +245,12 @@ class _Asked:
         files = self.runtime.checkpoint.files
 
         def plan() -> Act:
-            act = plan_checkpoint(files, to_batch=self.to_batch, keeps_plan=bool(kept))
+            act = self.way.plan(files, bool(kept))
             if require_newest is not None:
                 require_newest()  # after the reading: what a newer run changes since, `perform` finds changed
             return act
 
-        return perform(files, verb="rewind", request={"to_batch": self.to_batch}, plan=plan, yes=yes)
+        return perform(files, verb=self.way.verb, request=self.way.request, plan=plan, yes=yes)
 
     # --- judging
 
@@ -238,11 +279,20 @@ class _Asked:
         """Yield input files of the batches to be done again that are gone."""
         names = tuple(each.source for each in decision_in(target).batch.offsets)
         for number in range(self.to_batch + 1, newest + 1):
-            for source, files in self.runtime.checkpoint.input_files(BatchId(number), names).items():
+            for source, files in self._input_files(BatchId(number), names).items():
                 states = self.runtime.checkpoint.inputs.at(files)
                 gone = [file for file, state in zip(files, states, strict=True) if state is not None and state.size_bytes is None]
                 if gone:
                     yield f"{len(gone)} of {len(files)} files of batch {number} of source {source}, {gone[0].path} for one"
+
+    def _input_files(self, batch_id: BatchId, names: Sequence[SourceName]) -> Mapping[SourceName, Sequence[InputFile]]:
+        """Return the input files of a decided batch, from its decision; where that lists none, from the checkpoint."""
+        decision = decision_of(self.runtime.ledger, batch_id)
+        if decision is not None and decision.evidence.files:
+            return {read.source: read.files for read in decision.evidence.files}
+        if decision is not None and not any(is_fingerprint(each.content) for each in decision.batch.offsets):
+            return {}
+        return self.runtime.checkpoint.input_files(batch_id, names)
 
 
 def _unfinished(ledger: Ledger) -> Entry | None:

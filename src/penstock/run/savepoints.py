@@ -23,6 +23,7 @@ from penstock.errors import BatchForgotten, CheckpointMissing, CheckpointReplace
 from penstock.protocols import Ledger
 from penstock.run.assembly import DeliveryPlan, assemble, checkpoint_of, ledger_of
 from penstock.run.operations import coordinating
+from penstock.run.rewind import CheckpointWay, Rewind, rewind
 from penstock.run.runtime import opened_by_this_process, prepare
 from penstock.support.private_files import create_durably, make_private_directory
 
@@ -146,6 +147,26 @@ def _foreign(savepoint: Savepoint, ledger: Ledger) -> str | None:
     if entry is not None and (stands := decided_entry(ledger, point.batch_id)) is not None and stands.position != point.position:
         return f"batch {point.batch_id} was taken back since, and decided again"
     return None
+
+
+def restore(plan: DeliveryPlan, name: str, place: Files, *, reason: str, yes: bool) -> Rewind:
+    """Take back every batch after savepoint `name` from sinks and ledger, and put its checkpoint in place; without `yes` say so.
+
+    The checkpoint may be lost. Killed at any moment, the same call finishes it. Raises what `rewind` raises, LedgerMismatch for a
+    savepoint that does not belong to the ledger, CheckpointDamaged.
+    """
+    savepoint = saved.the(place, name)
+    saved.require_whole(place, savepoint)
+    with closing(ledger_of(plan)) as ledger:
+        wrong = _foreign(savepoint, ledger)
+    if wrong is not None:
+        raise LedgerMismatch(f"Savepoint {name!r} cannot be restored: {wrong}.", remedy="Take another savepoint.")
+    way = CheckpointWay(
+        verb="restore",
+        request={"savepoint": name},
+        plan=lambda files, _: saved.plan_restore(files, place, savepoint),
+    )
+    return rewind(plan, to_batch=savepoint.point.batch_id, keep=(), reason=reason or f"savepoint {name}", yes=yes, way=way)
 
 
 def remove(name: str, place: Files, *, yes: bool) -> int:
