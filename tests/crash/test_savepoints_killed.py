@@ -27,6 +27,7 @@ from penstock.core.model import (
 )
 from penstock.core.topics import Evidence, FilesRead, InputFile
 from penstock.ledger.open import open_ledger
+from penstock.protocols import Ledger
 from penstock.testing.entries import opened_entry
 from tests.crash.commandline import penstock
 from tests.upgrade.checkpoint_archives import ARCHIVES, content_of
@@ -75,28 +76,40 @@ def stopped(tmp_path: Path) -> Path:
 
 
 def decide(directory: Path, query_id: QueryId) -> None:
-    pipeline = PipelineName("orders")
-    ledger = open_ledger(str(directory / "orders" / "ledger"), pipeline=pipeline, options={})
-    opened = opened_entry(pipeline=pipeline)
-    entry = replace(opened, summary=after_opening(None))
-    ledger.append(entry)
+    ledger = ledger_of(directory)
+    opened = opened_entry(pipeline=PipelineName("orders"))
+    ledger.append(replace(opened, summary=after_opening(None)))
     for number in range(8):
-        files = (InputFile(f"file:///tmp/penstock-versions/in/a/{number:03}.csv", 1_700_000_000_000 + 1000 * number),)
-        start = None if number == 0 else f'{{"logOffset":{number - 1}}}'
-        offsets = OffsetRange(source=SourceName("in"), start=start, end=f'{{"logOffset":{number}}}', content=fingerprint(files))
-        decision = Decision(
-            batch=Batch(query_id=query_id, batch_id=BatchId(number), offsets=(offsets,)),
-            staged=(),
-            rows_in=0,
-            schema='{"type":"struct","fields":[{"name":"n","type":"integer","nullable":true,"metadata":{}}]}',
-            evidence=Evidence(files=(FilesRead(source=SourceName("in"), files=files),)),
-        )
-        position = Position(entry.position + 1)
-        summary = after_decision(entry.summary, decision, position=position)
-        body = Decided(decision=decision)
-        entry = replace(entry, position=position, nonce=new_nonce(), written_at_ms=1 + position, body=body, summary=summary)
-        ledger.append(entry)
+        read = (InputFile(f"file:///tmp/penstock-versions/in/a/{number:03}.csv", 1_700_000_000_000 + 1000 * number),)
+        append(ledger, query_id, BatchId(number), start=number - 1, end=number, read=read)
     ledger.close()
+
+
+def ledger_of(directory: Path) -> Ledger:
+    return open_ledger(str(directory / "orders" / "ledger"), pipeline=PipelineName("orders"), options={})
+
+
+def append(ledger: Ledger, query_id: QueryId, batch_id: BatchId, *, start: int, end: int, read: tuple[InputFile, ...]) -> None:
+    """Decide one batch that has no rows."""
+    after = ledger.tail()
+    assert after is not None
+    offsets = OffsetRange(
+        source=SourceName("in"),
+        start=None if start < 0 else f'{{"logOffset":{start}}}',
+        end=f'{{"logOffset":{end}}}',
+        content=fingerprint(read),
+    )
+    decision = Decision(
+        batch=Batch(query_id=query_id, batch_id=batch_id, offsets=(offsets,)),
+        staged=(),
+        rows_in=0,
+        schema='{"type":"struct","fields":[{"name":"n","type":"integer","nullable":true,"metadata":{}}]}',
+        evidence=Evidence(files=(FilesRead(source=SourceName("in"), files=read),)),
+    )
+    position = Position(after.position + 1)
+    summary = after_decision(after.summary, decision, position=position)
+    body = Decided(decision=decision)
+    ledger.append(replace(after, position=position, nonce=new_nonce(), written_at_ms=1 + position, body=body, summary=summary))
 
 
 def test_a_savepoint_that_was_killed_is_finished_and_deleted(stopped: Path) -> None:
@@ -147,19 +160,18 @@ def test_a_rebuilt_checkpoint_that_was_killed_is_finished(stopped: Path, point: 
 
 
 def test_going_back_to_a_savepoint_that_was_killed_is_finished(stopped: Path) -> None:
-    place = stopped / "orders" / "checkpoint"
-    newer = {name: (place / name).read_bytes() for name in ("offsets/7", "commits/7")}
-    for name in newer:
-        (place / name).unlink()
+    place, read = stopped / "orders" / "checkpoint", stopped / "in.csv"
+    read.write_text("1\n")
     done(stopped, "savepoint", "create", "orders.yaml", "a")
-    for name, data in newer.items():
-        (place / name).write_bytes(data)
+    file = InputFile(read.as_uri(), read.stat().st_mtime_ns // 1_000_000)
+    query_id = QueryId(json.loads((place / "metadata").read_text())["id"])
+    append(ledger_of(stopped), query_id, BatchId(8), start=7, end=8, read=(file,))
+    shutil.rmtree(place)
     restore = ("savepoint", "restore", "orders.yaml", "a", "--yes")
-    for at in ("rewind.checkpoint", "checkpoint.change@2", "rewind.finish"):
+    for at in ("rewind.checkpoint", "checkpoint.change@3", "rewind.finish"):
         killed(stopped, *restore, at=at)
-        refused = penstock("recover", "orders.yaml", directory=stopped)
-        assert refused.code == 3, str(refused)
+        assert penstock("recover", "orders.yaml", directory=stopped).code == 3
     done(stopped, *restore)
-    assert "goes on with batch 7" in done(stopped, "checkpoint", "explain", "orders.yaml")
+    assert "goes on with batch 8" in done(stopped, "checkpoint", "explain", "orders.yaml")
     assert json.loads(done(stopped, "status", "orders.yaml", "--json"))["health"] == "ok"
     assert "nothing to take back" in done(stopped, *restore)
