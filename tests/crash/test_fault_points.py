@@ -301,12 +301,13 @@ def test_every_point_is_reached_by_some_variant() -> None:
     and test_grown_lakes.py; tests/spark/test_grown_lake.py kills a query there), and files of former versions that are removed
     (the conformance suites of tables that are maintained do), and the journal of a receiver, which no pipeline writes
     (tests/unit/test_journal_readers.py and tests/live/test_journal_killed.py do), and acts on a checkpoint, which no run does
-    (tests/crash/test_checkpoint_acts.py does), or on what was delivered (tests/crash/test_rewind.py does).
+    (tests/crash/test_checkpoint_acts.py does), or on what was delivered (tests/crash/test_rewind.py does), and savepoints
+    (tests/crash/test_savepoints_killed.py does).
     """
     elsewhere = (
         *("sqlserver.", "kafka-ends.", "lakekeys.", "lakeleft.", "deltavacuum.", "icebergexpiry."),
         *("table.add_columns", "lake.add_columns", "journal.", "checkpoint."),
-        *("rewind.", "parquet.rewind.", "object.rewind.", "table.take_back"),
+        *("rewind.", "parquet.rewind.", "object.rewind.", "table.take_back", "savepoint."),
     )
     reached = {point for variant in VARIANTS.values() for point in variant.points}
     known = {point.name for point in points() if not point.name.startswith(elsewhere)}

@@ -89,8 +89,17 @@ def ledger_of(directory: Path) -> Ledger:
     return open_ledger(str(directory / "orders" / "ledger"), pipeline=PipelineName("orders"), options={})
 
 
-def append(ledger: Ledger, query_id: QueryId, batch_id: BatchId, *, start: int, end: int, read: tuple[InputFile, ...]) -> None:
-    """Decide one batch that has no rows."""
+def append(
+    ledger: Ledger,
+    query_id: QueryId,
+    batch_id: BatchId,
+    *,
+    start: int,
+    end: int,
+    read: tuple[InputFile, ...],
+    listed: tuple[InputFile, ...] | None = None,
+) -> None:
+    """Decide one batch that has no rows, and lists what it read."""
     after = ledger.tail()
     assert after is not None
     offsets = OffsetRange(
@@ -104,7 +113,7 @@ def append(ledger: Ledger, query_id: QueryId, batch_id: BatchId, *, start: int, 
         staged=(),
         rows_in=0,
         schema='{"type":"struct","fields":[{"name":"n","type":"integer","nullable":true,"metadata":{}}]}',
-        evidence=Evidence(files=(FilesRead(source=SourceName("in"), files=read),)),
+        evidence=Evidence(files=(FilesRead(source=SourceName("in"), files=read if listed is None else listed),)),
     )
     position = Position(after.position + 1)
     summary = after_decision(after.summary, decision, position=position)
@@ -175,3 +184,20 @@ def test_going_back_to_a_savepoint_that_was_killed_is_finished(stopped: Path) ->
     assert "goes on with batch 8" in done(stopped, "checkpoint", "explain", "orders.yaml")
     assert json.loads(done(stopped, "status", "orders.yaml", "--json"))["health"] == "ok"
     assert "nothing to take back" in done(stopped, *restore)
+
+
+def test_files_that_the_ledger_does_not_list_are_refused(stopped: Path) -> None:
+    place, ledger = stopped / "orders" / "checkpoint", ledger_of(stopped)
+    query_id = QueryId(json.loads((place / "metadata").read_text())["id"])
+    shutil.rmtree(place)
+
+    def refused() -> str:
+        ended = penstock("checkpoint", "rebuild", "orders.yaml", "--yes", directory=stopped)
+        assert ended.code == 3, str(ended)
+        assert not place.exists()
+        return ended.err
+
+    ledger.prune(below=Position(4))
+    assert "has forgotten which files the first batches read of source in" in refused()
+    append(ledger, query_id, BatchId(8), start=7, end=8, read=(InputFile("file:///in/8.csv", 8),), listed=())
+    assert "does not list the files that batch 8 read of source in" in refused()
