@@ -173,6 +173,7 @@ RULES = (
         {
             "src/penstock/sink/delta/log.py": "the log of Delta says when a file was removed, by which a vacuum goes",
             "src/penstock/sink/http/client.py": "a signature says when it was made, and an endpoint until when to wait",
+            "src/penstock/checkpoint/acting.py": "the record of an act says to people when it was",
         },
     ),
     Rule("counts distinct rows", assuring_with_sets, ("tests/", "src/penstock/testing/"), {}),

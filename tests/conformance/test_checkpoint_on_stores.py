@@ -20,10 +20,10 @@ from penstock.checkpoint.explanation import explain
 from penstock.checkpoint.files import Files, open_files
 from penstock.checkpoint.input_listing import InputListing, require_unchanged
 from penstock.checkpoint.inspection import inspect_checkpoint, inspect_files
-from penstock.checkpoint.source_log import InputFile
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.checkpoint.verification import verify_files
 from penstock.core.model import BatchId, SourceName
+from penstock.core.topics import InputFile
 from penstock.errors import Failed, InputChanged, PenstockError, Refused
 
 GOLDEN = Path(__file__).parents[1] / "unit" / "checkpoints"

@@ -1,6 +1,8 @@
 """Publishing into stores, step by step: late drivers, foreign objects, lost uploads, and what may travel in a decision."""
 
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from urllib.parse import urlsplit
 
@@ -11,9 +13,13 @@ from tests.servers.proxy import before
 from tests.servers.server import Outside, Place
 from tests.unit.parquet_target import PIPELINE, SCHEMA, SINK, attempt, decide, expected, rows, stage
 
-from penstock.core.model import AccountName, Publication
+from penstock.blob import open_store
+from penstock.core.faults import arm
+from penstock.core.model import AccountName, Position, Publication
+from penstock.core.taken_back import TakenBack
 from penstock.errors import ContentConflict, LedgerMismatch, Refused, Retryable, StagedDataLost
 from penstock.sink.parquet import ParquetSink, object_account
+from penstock.sink.parquet.object.upload import tag_of
 from penstock.testing.conformance.bench import DecidedBatches
 
 KINDS = ("az", "gs", "hdfs", "s3")
@@ -229,3 +235,51 @@ def test_a_late_mark_lowers_nothing(account: Account) -> None:
     removed(account)
     assert sink_of(account).publish(newer).already
     assert shown(account) == []
+
+
+@pytest.mark.parametrize("account", KINDS, indirect=True)
+@pytest.mark.parametrize("inline_limit_bytes", [0, 100_000])
+def test_a_batch_is_taken_back_and_nobody_brings_it_again(account: Account, inline_limit_bytes: int) -> None:
+    sink = settled(account, inline_limit_bytes=inline_limit_bytes)
+    before = shown(account)
+    late = sink_of(account, inline_limit_bytes=inline_limit_bytes)
+    publication = decided(sink, position=3, batch_id=1)
+    assert not sink.publish(publication).already
+    taken = taken_back(publication)
+    sink.require_taken_back_exactly(taken)
+    (own,) = set(shown(account)) - set(before)
+    with without(account, own), pytest.raises(Refused, match=r"1 of 1 files to take back are not in account 'only'"):
+        sink.require_taken_back_exactly(taken)
+    arm("object.rewind.delete=error")
+    with pytest.raises(Retryable):
+        sink.take_back(taken)
+    arm("")
+    for _ in range(2):
+        sink.take_back(taken)
+        assert shown(account) == before
+    assert late.publish(publication).already
+    assert shown(account) == before
+
+
+def taken_back(publication: Publication) -> TakenBack:
+    return TakenBack(
+        pipeline=PIPELINE,
+        sink=SINK,
+        ledger_id=publication.ledger_id,
+        generation=publication.generation,
+        after=Position(publication.position - 1),
+        position=Position(publication.position + 1),
+        publications=(publication,),
+    )
+
+
+@contextmanager
+def without(account: Account, name: str) -> Iterator[None]:
+    """Without that object."""
+    data, outside = account[1].get(name), account[1]
+    outside.delete(name)
+    try:
+        yield
+    finally:
+        place = object_account(account[0].url, options=account[0].options)
+        open_store(place.url, options=account[0].options).put(name, data, tag=tag_of(name))

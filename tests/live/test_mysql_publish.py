@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.unit.mysql_target import targets
-from tests.unit.table_target import SINK, content
+from tests.unit.table_target import SINK, content, require_batches_taken_back
 
 from penstock.core import faults
 from penstock.errors import PublishFailed, Refused, Retryable, StagedDataLost
@@ -294,3 +294,7 @@ def test_a_row_under_another_index_is_never_taken_for_that_of_the_key(target):
     with pytest.raises(PublishFailed, match="Duplicate entry for key 'PRIMARY'"):
         sink.publish(publication)
     assert content(table) == Counter([(1, "a"), (2, "b")])
+
+
+def test_batches_are_taken_back(target):
+    require_batches_taken_back(target)

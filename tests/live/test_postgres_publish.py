@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from psycopg import Connection
 from tests.unit.postgres_target import targets
-from tests.unit.table_target import content
+from tests.unit.table_target import content, require_batches_taken_back
 
 from penstock.core import faults
 from penstock.errors import (
@@ -290,3 +290,7 @@ def test_a_key_that_another_session_inserts_meanwhile_is_counted_anew(target, wr
         assert not publishing.result().already
     assert sink.conflicts == 1
     assert content(table) == Counter([(5, shown), (6, "c")])
+
+
+def test_batches_are_taken_back(target):
+    require_batches_taken_back(target)

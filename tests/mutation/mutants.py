@@ -30,7 +30,9 @@ from tests.mutation.mutants_of_postgres import MUTANTS_OF_POSTGRES
 from tests.mutation.mutants_of_quoted_secrets import MUTANTS_OF_QUOTED_SECRETS
 from tests.mutation.mutants_of_registry import MUTANTS_OF_REGISTRY
 from tests.mutation.mutants_of_removal import MUTANTS_OF_REMOVAL
+from tests.mutation.mutants_of_rewind import MUTANTS_OF_REWIND
 from tests.mutation.mutants_of_run import MUTANTS_OF_RUN
+from tests.mutation.mutants_of_savepoints import MUTANTS_OF_SAVEPOINTS
 from tests.mutation.mutants_of_secrets import MUTANTS_OF_SECRETS
 from tests.mutation.mutants_of_settings import MUTANTS_OF_SETTINGS
 from tests.mutation.mutants_of_sinks import MUTANTS_OF_SINKS
@@ -61,6 +63,8 @@ _KINDS = (
     *(MUTANTS_OF_KAFKA, MUTANTS_OF_KAFKA_ENDS, MUTANTS_OF_KAFKA_SOURCE),
     *(
         MUTANTS_OF_REMOVAL,
+        MUTANTS_OF_REWIND,
+        MUTANTS_OF_SAVEPOINTS,
         MUTANTS_OF_CHANGES,
         MUTANTS_OF_REGISTRY,
         MUTANTS_OF_RUN,

@@ -1,4 +1,4 @@
-"""Bugs planted in what verifies and copies Spark's checkpoints: damage that is not seen, copies that start too early."""
+"""Bugs planted in what verifies, copies and changes Spark's checkpoints: damage that is not seen, starts that are too early."""
 
 from tests.mutation.mutant import Mutant
 
@@ -6,6 +6,14 @@ COPYING = "src/penstock/checkpoint/copying.py"
 CONTENT = "src/penstock/checkpoint/state_content.py"
 CHAIN = "src/penstock/checkpoint/state_chain.py"
 ORDER = "src/penstock/checkpoint/log_order.py"
+ACTING = "src/penstock/checkpoint/acting.py"
+REWIND = "src/penstock/checkpoint/rewind_plan.py"
+GC = "src/penstock/checkpoint/gc_plan.py"
+REPAIR = "src/penstock/checkpoint/repair_plan.py"
+ACTS_OF_RUN = "src/penstock/run/checkpoint_acts.py"
+OF_ACTS = "tests/upgrade/test_checkpoint_acts.py"
+OF_RUN = "tests/unit/test_run_checkpoint_acts.py"
+KILLED = "test_an_act_that_is_killed_anywhere_is_finished_by_the_same_command_or_taken_back"
 OF_COPIES = "tests/upgrade/test_checkpoint_copy.py"
 OF_CLI = "tests/unit/test_cli_checkpoint.py"
 
@@ -65,5 +73,81 @@ MUTANTS_OF_CHECKPOINTS = (
         find="            if earlier != batch_id:",
         replace="            if earlier > batch_id:",
         tests=(f"{OF_CLI}::test_an_older_entry_is_no_newer_one",),
+    ),
+    Mutant(
+        bug=24,
+        name="a-checkpoint-is-changed-while-it-can-be-started",
+        file=ACTING,
+        find="        files.write(_METADATA, unfinished_text(begun.folder))\n",
+        replace="        pass\n",
+        tests=(f"{OF_ACTS}::{KILLED}[spark-3.5-files]",),
+    ),
+    Mutant(
+        bug=24,
+        name="a-checkpoint-can-be-started-before-its-act-is-noted",
+        file=ACTING,
+        find="""    _note(files, begun.folder, _DONE_FILE, instead_of=_UNDONE_FILE)
+    _release(files, begun.folder, "after", begun.record.metadata_after)
+""",
+        replace="""    _release(files, begun.folder, "after", begun.record.metadata_after)
+    _note(files, begun.folder, _DONE_FILE, instead_of=_UNDONE_FILE)
+""",
+        tests=(f"{OF_ACTS}::{KILLED}[spark-3.5-files]",),
+    ),
+    Mutant(
+        bug=24,
+        name="an-act-on-a-checkpoint-is-taken-back-over-what-spark-did-since",
+        file=ACTING,
+        find="        _require_as_left(files, begun)\n",
+        replace="",
+        tests=(f"{OF_ACTS}::test_an_act_is_not_taken_back_once_spark_has_gone_on",),
+    ),
+    Mutant(
+        bug=24,
+        name="a-rewound-checkpoint-keeps-the-state-of-later-batches",
+        file=REWIND,
+        find="            if file.version > to_batch + 1:\n",
+        replace="            if file.version > to_batch + 2:\n",
+        tests=(f"{OF_ACTS}::test_a_rewound_checkpoint_is_what_it_was_after_that_batch[spark-4.3-aggregation]",),
+    ),
+    Mutant(
+        bug=24,
+        name="gc-collects-state-that-a-rewind-within-reach-needs",
+        file=GC,
+        find="        for version in range(max(oldest, 1), newest + 2):\n",
+        replace="        for version in range(newest, newest + 2):\n",
+        tests=(f"{OF_ACTS}::test_gc_leaves_what_a_restart_and_every_rewind_within_reach_needs[spark-4.3-aggregation]",),
+    ),
+    Mutant(
+        bug=24,
+        name="a-rewind-goes-back-to-an-entry-that-a-repair-made-up",
+        file=REPAIR,
+        find='            remove_with_checksum(self._draft, f"commits/{missing}", commits, ',
+        replace='            remove_with_checksum(self._draft, "commits/none", commits, ',
+        tests=(f"{OF_ACTS}::test_a_hole_before_a_committed_batch_is_filled_and_no_rewind_goes_back_to_it",),
+    ),
+    Mutant(
+        bug=1,
+        name="a-repair-throws-away-the-plan-of-a-decided-batch",
+        file=REPAIR,
+        find="self._decided.next_batch_id == newest and",
+        replace="self._decided.next_batch_id >= newest and",
+        tests=(f"{OF_RUN}::test_the_plan_of_a_decided_batch_is_not_thrown_away",),
+    ),
+    Mutant(
+        bug=2,
+        name="a-rewind-goes-behind-what-the-ledger-recognises",
+        file=ACTS_OF_RUN,
+        find="    if not expected - 1 <= upcoming <= expected:\n",
+        replace="    if upcoming > expected:\n",
+        tests=(f"{OF_RUN}::test_batches_that_the_ledger_would_not_recognise_are_not_planned_anew",),
+    ),
+    Mutant(
+        bug=16,
+        name="a-checkpoint-is-changed-beside-its-driver",
+        file=ACTS_OF_RUN,
+        find='        if driver is not None and driver.state == "running" and not is_this:\n',
+        replace='        if driver is not None and driver.state == "none" and not is_this:\n',
+        tests=(f"{OF_RUN}::test_beside_a_driver_that_runs_every_act_is_refused[rewind]",),
     ),
 )

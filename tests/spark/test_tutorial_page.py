@@ -16,6 +16,7 @@ from tests.spark.page import Page
 TUTORIAL = Page("tutorial", folder="docs")
 INDEX = Page("index", folder="docs")
 TAKE_OVER = Page("take_over")
+SAVEPOINTS = Page("savepoints")
 
 
 class Follower:
@@ -86,3 +87,10 @@ def test_a_job_is_taken_over_with_its_checkpoint(follower: Follower) -> None:
     (follower.directory / "taken.yaml").write_text(TAKE_OVER.blocks("yaml")[0])
     follower.follow(TAKE_OVER)
     assert ids(follower.directory / "taken") == in_warehouse(follower.directory / "taken") == [7]
+
+
+def test_savepoints_are_kept_and_a_lost_checkpoint_is_made_again(follower: Follower) -> None:
+    (follower.directory / "shadow.yaml").write_text(SAVEPOINTS.blocks("yaml")[0])
+    follower.follow(SAVEPOINTS)
+    assert ids(follower.directory / "shadow") == [8]
+    assert ids(follower.directory / "exact") == in_warehouse(follower.directory / "exact") == [*range(1, 9)]

@@ -264,6 +264,7 @@ NAMES = frozenset({
     *("Registry.user", "Registry.ca_file", "Registry.certificate_file", "Registry.key_file"),
     *("TakesRows.exclude", "Parquet.unrouted", "Parquet.partition_by", "Route.column", "Route.hash"),
     *("LakeTable.key", "LakeTable.partition_by", "Iceberg.catalog_name", "UpsertsNewest.sequence_by"),
+    "TellsBatches.batch_column",
     *("Iceberg.table", "Iceberg.branch", "Iceberg.partition_by"),
     *("Table.table", "Table.key", "PostgreSQL.table", "MySQL.table", "Redshift.table", "SQLServer.table", "Cassandra.table"),
     *("Cassandra.key", "Cassandra.partition_by", "DBAPI.table", "DBAPI.key", "DBAPI.driver", "Merge.file"),

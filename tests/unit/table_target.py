@@ -12,6 +12,8 @@ import pytest
 from penstock.core import faults
 from penstock.core.model import NEWEST_ROW_DIGEST, SinkName
 from penstock.core.row_hash import digest, row_hashes
+from penstock.core.taken_back import TakenBack
+from penstock.errors import PenstockError, Refused
 from penstock.testing.conformance import Bench, as_batch
 
 SINK = SinkName("warehouse")
@@ -189,3 +191,50 @@ def targets_of(rig):
             one.close()
 
     return targets
+
+
+BATCHES = {"batch_column": "written_by"}
+"""Options of a table that tells batches apart."""
+
+
+def taken_from(shown, *, after, before):
+    """What a rewind takes back of the deliveries `shown`."""
+    publications = [each.publication for each in shown if after < each.publication.position < before][::-1]
+    first = publications[0]
+    return TakenBack(
+        pipeline=first.pipeline,
+        sink=first.sink,
+        ledger_id=first.ledger_id,
+        generation=first.generation,
+        after=after,
+        position=before,
+        publications=tuple(publications),
+    )
+
+
+def require_batches_taken_back(target):
+    """Deliver batches, take the last two back, twice and after a failure, and deliver others; each says of which batch it is."""
+    table = target(**BATCHES)
+    sink = table.sink()
+    shown = [table.put(sink, [(number, "a"), (number + 10, None)], batch_id=number) for number in range(4)]
+    positions = [each.publication.position for each in shown]
+    assert table.sql("SELECT written_by, COUNT(*) FROM t GROUP BY written_by ORDER BY written_by") == [
+        (at, 2) for at in positions
+    ]
+    assert table.verify(sink).ok
+    taken = taken_from(shown, after=positions[1], before=positions[3] + 1)
+    sink.require_taken_back_exactly(taken)
+    faults.arm("table.take_back=error")
+    with pytest.raises(PenstockError):
+        sink.take_back(taken)
+    faults.arm("")
+    assert len(content(table)) == 8
+    for _ in range(2):
+        sink.take_back(taken)
+        assert content(table) == Counter([(0, "a"), (10, None), (1, "a"), (11, None)])
+    del table.decided[2:]
+    sink = table.sink()
+    assert table.verify(sink).ok
+    assert sink.publish(shown[1].publication).already
+    with pytest.raises(Refused, match="holds 0 rows of these batches by its column 'written_by', expected 4"):
+        sink.require_taken_back_exactly(taken)

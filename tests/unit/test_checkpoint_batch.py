@@ -9,9 +9,10 @@ import pytest
 from tests.seed import SEED
 
 from penstock.checkpoint.entries import parse_offsets
-from penstock.checkpoint.source_log import InputFile, SourceLog, fingerprint, lines_backwards
+from penstock.checkpoint.source_log import SourceLog, fingerprint, lines_backwards
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.core.model import Batch, BatchId, SourceName
+from penstock.core.topics import InputFile
 from penstock.errors import CheckpointDamaged, SourcesChanged, Usage
 
 GOLDEN = Path(__file__).parent / "checkpoints"

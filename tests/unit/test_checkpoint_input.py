@@ -9,8 +9,8 @@ import pytest
 
 from penstock.blob.store import Found
 from penstock.checkpoint.input_listing import FileState, InputListing, require_unchanged
-from penstock.checkpoint.source_log import InputFile
 from penstock.core.model import BatchId, SourceName
+from penstock.core.topics import InputFile
 from penstock.errors import InputChanged, Retryable
 
 S = SourceName("s")

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from penstock.checkpoint.input_listing import PlannedInput, planned_input
-from penstock.checkpoint.source_log import InputFile
 from penstock.core.model import Batch, BatchId, OffsetRange, QueryId, SourceName
+from penstock.core.topics import InputFile
 
 
 def batch(*ranges: tuple[str, str | None, str | None]) -> Batch:

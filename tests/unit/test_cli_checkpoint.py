@@ -136,3 +136,48 @@ def test_an_older_entry_is_no_newer_one(checkpoint: Path, capsys: pytest.Capture
     code, out, _ = ran(capsys, "checkpoint", "verify", str(checkpoint), "--json")
     assert code == 5
     assert "was planned in the same millisecond as offsets/1" in json.loads(out)["findings"][0]["meaning"]
+
+
+def test_rewind_is_shown_done_and_taken_back(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def content() -> dict[str, bytes]:
+        files = {str(path.relative_to(checkpoint)): path for path in checkpoint.rglob("*") if path.is_file()}
+        return {name: path.read_bytes() for name, path in files.items() if "penstock-acts" not in name}
+
+    before = content()
+    words = ("checkpoint", "rewind", str(checkpoint), "--to-batch", "1")
+    code, out, _ = ran(capsys, *words, "--json")
+    shown = json.loads(out)
+    assert (code, shown["done"], shown["backup"], shown["next_batch_id"]) == (0, False, None, 2)
+    assert [(step["change"], step["place"]) for step in shown["steps"]] == [("remove", "offsets/2")]
+    assert content() == before
+    code, out, _ = ran(capsys, *words, "--yes", "--json")
+    assert (code, json.loads(out)["done"], json.loads(out)["backup"]) == (0, True, "penstock-acts/0001-rewind")
+    assert before.keys() - content().keys() == {"offsets/2"}
+    assert "there is nothing to change" in ran(capsys, *words, "--yes")[1]
+    undo = ("checkpoint", "rewind", str(checkpoint), "--undo")
+    assert json.loads(ran(capsys, *undo, "--json")[1])["done"] is False
+    assert json.loads(ran(capsys, *undo, "--yes", "--json")[1])["files"] == 1
+    assert content() == before
+    code, _, err = ran(capsys, *undo, "--yes")
+    assert (code, err.splitlines()[1]) == (3, "There is nothing to undo.")
+
+
+def test_rewind_takes_a_batch_or_undo(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in ([], ["--undo", "--to-batch", "1"]):
+        code, _, err = ran(capsys, "checkpoint", "rewind", str(checkpoint), *words)
+        assert code == 2
+        assert "takes one of --to-batch N and --undo" in err
+
+
+def test_gc_and_repair(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (checkpoint / "offsets" / ".2.aa.tmp").write_text("v1")
+    code, out, _ = ran(capsys, "checkpoint", "gc", str(checkpoint), "--json")
+    assert (code, [step["place"] for step in json.loads(out)["steps"]]) == (0, ["offsets/.2.aa.tmp"])
+    (checkpoint / "metadata").unlink()
+    code, _, err = ran(capsys, "checkpoint", "repair", str(checkpoint))
+    assert code == 3
+    assert "cannot be repaired without the risk that rows are lost or repeated: metadata is missing" in err
+    code, out, _ = ran(capsys, "checkpoint", "repair", str(checkpoint), "--query-id", QUERY, "--yes", "--json")
+    assert (code, json.loads(out)["done"]) == (0, True)
+    assert json.loads((checkpoint / "metadata").read_text()) == {"id": QUERY}
+    assert ran(capsys, "checkpoint", "verify", str(checkpoint))[0] == 0

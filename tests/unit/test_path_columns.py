@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from penstock.checkpoint.source_log import InputFile
+from penstock.core.topics import InputFile
 from penstock.errors import Retryable
 from penstock.run.path_columns import FileRelation, require_columns_of_paths_known
 

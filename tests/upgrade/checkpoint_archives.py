@@ -19,11 +19,15 @@ def content_of(archive: Path) -> dict[str, bytes]:
 
 
 class MemoryFiles:
-    """`Files` over a mapping that the test changes. Writes after the first `writes` raise KeyboardInterrupt, as a kill would."""
+    """`Files` over a mapping that the test changes.
 
-    def __init__(self, content: dict[str, bytes], *, writes: int | None = None) -> None:
+    Writes after the first `writes` raise KeyboardInterrupt, as a kill would; `changes` counts writes and removals alike.
+    """
+
+    def __init__(self, content: dict[str, bytes], *, writes: int | None = None, changes: int | None = None) -> None:
         self.content = content
         self.writes = writes
+        self.changes = changes
 
     @property
     def location(self) -> str:
@@ -50,9 +54,17 @@ class MemoryFiles:
         return None if data is None else data[start : None if size_bytes is None else start + size_bytes]
 
     def delete(self, name: str) -> None:
+        self._count_change()
         self.content.pop(name, None)
 
+    def _count_change(self) -> None:
+        if self.changes is not None:
+            if self.changes == 0:
+                raise KeyboardInterrupt
+            self.changes -= 1
+
     def write(self, name: str, data: bytes) -> None:
+        self._count_change()
         if self.writes is not None:
             if self.writes == 0:
                 raise KeyboardInterrupt

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.checkpoint.act import Change
+from penstock.checkpoint.act_record import ActRecord, Checksum, RecordedStep, decode_act, encode_act
 from penstock.core.codec import (
     decode_document,
     decode_entry,
@@ -38,6 +40,7 @@ from penstock.core.model import (
     QueryId,
     Removal,
     RemovalAccepted,
+    Rewound,
     RowDigest,
     SinkName,
     SourceName,
@@ -45,7 +48,7 @@ from penstock.core.model import (
     Summary,
     Totals,
 )
-from penstock.core.topics import Evidence, GapAccepted, GapKind, PartitionRead, TopicRead
+from penstock.core.topics import Evidence, FilesRead, GapAccepted, GapKind, InputFile, PartitionRead, TopicRead
 from penstock.ledger.log import LogLedger
 from penstock.ledger.store import MemoryStore
 from penstock.sink.dbapi.trial import TrialResult
@@ -132,6 +135,23 @@ TOPICS_BODY = Decided(
 SELECTED_BODY = Decided(
     decision=replace(DECIDED_BODY.decision, schemas={LAKE: '{"type":"struct","fields":[]}', SinkName("caf\u00e9"): "{}"})
 )
+FILES_BODY = Decided(
+    decision=replace(
+        SELECTED_BODY.decision,
+        evidence=Evidence(
+            files=(
+                FilesRead(
+                    source=SourceName("flights"),
+                    files=(
+                        InputFile("file:///in/month=3/caf%C3%A9.csv", 1_767_225_600_123),
+                        InputFile("file:///in/month=4/a.csv", 1_767_225_601_000),
+                    ),
+                ),
+                FilesRead(source=SourceName("weather"), files=(InputFile("file:///w/b.csv", 1_767_225_602_000),)),
+            ),
+        ),
+    )
+)
 OPENED_BODY = Opened(
     owner="host:4711",
     checkpoint="/state/flights/checkpoint",
@@ -179,6 +199,14 @@ SUMMARY = Summary(
     totals={LAKE: {NEWARK: TOTALS}},
 )
 REMOVED_SUMMARY = replace(SUMMARY, ledger_id=LEDGER_ID, removed={LAKE: {NEWARK: TOTALS}}, removed_at=Position(10))
+REWOUND_BODY = Rewound(batch_id=BatchId(5), to=Position(9), kept=(SinkName("table"),), reason="a wrong join", operator="operator")
+REWOUND_SUMMARY = replace(
+    REMOVED_SUMMARY,
+    next_batch_id=BatchId(6),
+    rewound_at=Position(13),
+    rewinding_at=Position(13),
+    ahead={SinkName("table"): BatchId(7)},
+)
 MARKER = Marker(
     pipeline=FLIGHTS,
     sink=LAKE,
@@ -229,6 +257,11 @@ ENTRIES = {
     "entry-6-decided": entry(SELECTED_BODY, REMOVED_SUMMARY),
     "entry-6-opened": entry(OPENED_BODY, REMOVED_SUMMARY),
     "entry-6-adopted": entry(ADOPTED_BODY, REMOVED_SUMMARY),
+    "entry-7-rewound": entry(REWOUND_BODY, REWOUND_SUMMARY),
+    "entry-7-decided": entry(SELECTED_BODY, replace(REWOUND_SUMMARY, rewinding_at=None)),
+    "entry-7-opened": entry(OPENED_BODY, replace(REWOUND_SUMMARY, rewinding_at=None, ahead={})),
+    "entry-7-removal": entry(REMOVAL_BODY, replace(REWOUND_SUMMARY, removed_at=Position(13))),
+    "entry-8-decided": entry(FILES_BODY, replace(SUMMARY, ledger_id=LEDGER_ID, row_digest=RowDigest.XXHASH64_NULLS)),
 }
 
 
@@ -324,6 +357,28 @@ def test_the_log_lays_its_objects_out_as_ever() -> None:
     assert store.get("floor/000000000020") == golden("ledger-floor-1")
 
 
+def test_the_record_of_an_act_on_a_checkpoint_is_read_and_written_as_ever() -> None:
+    before, after = Checksum(sha256="9f" * 32, size_bytes=581), Checksum(sha256="0c" * 32, size_bytes=45)
+    steps = (
+        RecordedStep(change=Change.REMOVE, place="offsets/7", reason="later batches", before=before, after=None),
+        RecordedStep(change=Change.WRITE, place="sources/0/6.compact", reason="input files", before=None, after=after),
+    )
+    record = ActRecord(
+        verb="rewind",
+        request={"to_batch": 6},
+        sentence="The checkpoint goes back to the end of batch 6.",
+        written_at_ms=1_760_000_000_000,
+        metadata_before=after,
+        metadata_after=after,
+        newest_after=(6, -1),
+        steps=steps,
+    )
+    assert decode_act(golden("checkpoint-act-1"), where="act.json") == record
+    assert encode_act(record) == golden("checkpoint-act-1")
+    always = replace(record, metadata_before=None, newest_after=None)
+    assert decode_act(encode_act(always), where="act.json") == always
+
+
 def test_every_golden_file_is_looked_at() -> None:
     names = {
         *ENTRIES,
@@ -334,6 +389,8 @@ def test_every_golden_file_is_looked_at() -> None:
         "kafka-marker-1",
         "kafka-marker-2",
         "dbapi-trial-1",
+        "savepoint-1",
+        "checkpoint-act-1",
         "ledger-hint-1",
         "ledger-floor-1",
     }

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from penstock.checkpoint.entries import CommitEntry, OffsetsEntry, Unreadable, entry_ids, parse_commit, parse_offsets
-from penstock.checkpoint.files import Files
+from penstock.checkpoint.files import Files, places_below
 from penstock.checkpoint.source_log import entries_in, log_offset
 from penstock.checkpoint.state import operator_ids
 from penstock.checkpoint.state_chain import chains, partition_stores
@@ -159,15 +159,9 @@ def _read(source: Files, place: str) -> bytes:
 
 def _remove_others(target: Files, places: set[str]) -> None:
     """Remove what an interrupted copy, or an attempt at an earlier batch, wrote and this one does not."""
-    folders = [""]
-    while folders:
-        folder = folders.pop()
-        for name, size_bytes in target.sizes(folder).items():
-            place = f"{folder}/{name}" if folder else name
-            if size_bytes is None:
-                folders.append(place)
-            elif place not in places:
-                target.delete(place)
+    for place in list(places_below(target, "")):
+        if place not in places:
+            target.delete(place)
 
 
 def _require_verified(source: Files, target: Files) -> None:

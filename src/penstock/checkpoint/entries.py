@@ -22,7 +22,14 @@ def entry_ids(names: Iterable[str]) -> list[BatchId]:
 
 
 class Unreadable(ValueError):
-    """The text is not a valid entry. The message says where parsing failed; the caller adds the file's name."""
+    """The text is not a valid entry. The message says where parsing failed; the caller adds the file's name.
+
+    `remedy` is None where the caller knows best what helps.
+    """
+
+    def __init__(self, message: str, *, remedy: str | None = None) -> None:
+        super().__init__(message)
+        self.remedy = remedy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,10 +113,31 @@ def parse_commit(data: bytes) -> CommitEntry:
 
 def parse_query_id(data: bytes) -> str:
     """Return the query id in the content of `metadata`. Raises Unreadable."""
+    act = unfinished_act(data)
+    if act is not None:
+        verb = act.rpartition("-")[2]
+        raise Unreadable(
+            f"names the act {act}, which is not finished",
+            remedy=f"Run the same `checkpoint {verb}` command again to finish it, or with --undo --yes to take it back.",
+        )
     query_id = _object(_decoded(data)).get("id")
     if not isinstance(query_id, str) or not query_id:
         raise Unreadable('has no "id"')
     return query_id
+
+
+_UNFINISHED = re.compile(rb"The act (penstock-acts/\d{4,}-[a-z]+) on this checkpoint is not finished\.[^\0]*")
+
+
+def unfinished_text(act: str) -> bytes:
+    """Return what `metadata` holds while the act in the folder `act` changes the checkpoint. No Spark starts on it."""
+    return f"The act {act} on this checkpoint is not finished. Run the same `penstock checkpoint` command again.\n".encode()
+
+
+def unfinished_act(metadata: bytes) -> str | None:
+    """Return the folder of the act that `metadata` says to be unfinished, None if it says something else."""
+    found = _UNFINISHED.fullmatch(metadata)
+    return None if found is None else found[1].decode()
 
 
 def _decoded(data: bytes) -> str:

@@ -4,7 +4,7 @@ Readers name files by relative paths with `/`; everything specific to a store st
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -44,10 +44,10 @@ class Files(Protocol):
         """Return at most `size_bytes` bytes of a file from `start` on; None if the file does not exist."""
 
     def delete(self, name: str) -> None:
-        """Delete one file if it exists. Only `penstock.checkpoint.repair` and `copying` call this."""
+        """Delete one file durably if it exists. Only `repair`, `copying` and `acting` of this package call this."""
 
     def write(self, name: str, data: bytes) -> None:
-        """Create or replace one file as a whole, durably, with its folders. Only `penstock.checkpoint.copying` calls this."""
+        """Create or replace one file as a whole, durably, with its folders. Only `copying` and `acting` call this."""
 
 
 class LocalFiles:
@@ -96,7 +96,7 @@ class LocalFiles:
         path = self._root / name
         with translate_os_errors(Retryable, f"{path} cannot be written", then=", then try again."):
             path.parent.mkdir(parents=True, exist_ok=True)
-            hidden = path.parent / f".{path.name}.copying"
+            hidden = _hidden(path)
             with hidden.open("wb") as file:
                 file.write(data)
                 file.flush()
@@ -107,7 +107,48 @@ class LocalFiles:
     def delete(self, name: str) -> None:
         path = self._root / name
         with translate_os_errors(Retryable, f"{path} cannot be removed", then=", then try again."):
-            path.unlink(missing_ok=True)
+            _hidden(path).unlink(missing_ok=True)
+            if path.exists():
+                path.unlink()
+                sync_directory(path.parent)
+
+    def link(self, name: str, original: str) -> bool:
+        """Make `name` a hard link to another file here, durably. Return whether the file system can."""
+        path = self._root / name
+        with translate_os_errors(Retryable, f"{path} cannot be written", then=", then try again."):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            hidden = _hidden(path)
+            hidden.unlink(missing_ok=True)
+            try:
+                hidden.hardlink_to(self._root / original)
+            except OSError:
+                return False
+            hidden.replace(path)
+            hidden.unlink(missing_ok=True)  # a rename between two names of one file does nothing
+            sync_directory(path.parent)
+        return True
+
+    def remove_empty(self, folder: str) -> None:
+        """Remove a directory and those below it, all of which are empty."""
+        path = self._root / folder
+        with translate_os_errors(Retryable, f"{path} cannot be removed", then=", then try again."):
+            for directory, _, _ in os.walk(path, topdown=False):
+                Path(directory).rmdir()
+
+
+def _hidden(path: Path) -> Path:
+    """Return where a file is written before it is renamed to `path`; a kill can leave it."""
+    return path.parent / f".{path.name}.copying"
+
+
+def places_below(files: Files, folder: str) -> Iterator[str]:
+    """Yield every file below `folder` (empty: all), at any depth. Costs a listing for each directory."""
+    for name, size_bytes in files.sizes(folder).items():
+        place = f"{folder}/{name}" if folder else name
+        if size_bytes is None:
+            yield from places_below(files, place)
+        else:
+            yield place
 
 
 def open_files(path: str | Path, *, options: Mapping[str, Any] | None = None) -> Files:

@@ -16,8 +16,9 @@ from urllib.parse import unquote, urlsplit
 from penstock.blob import open_store
 from penstock.blob.client import TAG
 from penstock.blob.url import is_blob, parse
-from penstock.checkpoint.source_log import InputFile, kind_of
+from penstock.checkpoint.source_log import kind_of
 from penstock.core.model import Batch, BatchId, OffsetRange, SourceName
+from penstock.core.topics import InputFile
 from penstock.errors import Failed, InputChanged, Retryable, Usage
 from penstock.support.filesystem_errors import translate_os_errors
 

@@ -7,10 +7,11 @@ from enum import Enum
 from penstock.checkpoint.entries import RESTORE, Anomaly, OffsetsEntry, Severity, Unreadable
 from penstock.checkpoint.files import Files, open_files
 from penstock.checkpoint.log_reading import Logs, read_logs
-from penstock.checkpoint.source_log import InputFile, SourceLog, kind_of, torn_sources
+from penstock.checkpoint.source_log import SourceLog, kind_of, torn_sources
 from penstock.checkpoint.state import StateOperator, missing_state_versions, state_operators
 from penstock.core.kafka_offset import without_notes
 from penstock.core.model import BatchId
+from penstock.core.topics import InputFile
 from penstock.errors import CheckpointDamaged
 
 

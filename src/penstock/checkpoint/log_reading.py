@@ -113,7 +113,7 @@ class _Reading:
         except Unreadable as error:
             severity = Severity.STOPS if needed else Severity.HARMLESS
             message = f"{name} {error}." + ("" if needed else " Spark does not need it any more.")
-            remedy = RESTORE
+            remedy = error.remedy or RESTORE
         else:
             if checksum is None or matches(data, checksum):
                 return entry
@@ -144,6 +144,7 @@ _NO_METADATA = Anomaly(
 
 _MAGIC = b"crc\0"
 _HEADER = struct.Struct(">4si")
+_CHUNK_BYTES = 512
 
 
 def checksum_name(name: str) -> str:
@@ -161,6 +162,12 @@ def matches(data: bytes, checksum: bytes) -> bool:
         return False
     chunks = (data[start : start + chunk_bytes] for start in range(0, len(data), chunk_bytes))
     return checksum[_HEADER.size :] == b"".join(struct.pack(">I", zlib.crc32(chunk)) for chunk in chunks)
+
+
+def is_whole_checksum(checksum: bytes) -> bool:
+    """Return whether a checksum file of Hadoop is complete in itself, whatever it says of its file."""
+    whole_chunks = len(checksum) > _HEADER.size and len(checksum) % 4 == 0
+    return whole_chunks and _HEADER.unpack_from(checksum) == (_MAGIC, _CHUNK_BYTES)
 
 
 _CHECKSUM = re.compile(r"\.(.+)\.crc")

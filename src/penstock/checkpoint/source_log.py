@@ -8,24 +8,17 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from penstock.checkpoint.entries import ENTRY_ID, RESTORE, Anomaly, Severity
 from penstock.checkpoint.files import Files
 from penstock.core.kafka_offset import without_notes
 from penstock.core.model import Json
+from penstock.core.topics import InputFile
 from penstock.errors import CheckpointDamaged
 
 _COMPACT = re.compile(rf"({ENTRY_ID.pattern})\.compact")
 _PART_BYTES = 1 << 16
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class InputFile:
-    """One input file of Spark: its URL as logged, and its modification time when Spark found it."""
-
-    path: str
-    modified_ms: int
+_FILES = "files1:"
 
 
 def log_offset(offset: str | None) -> int | None:
@@ -46,7 +39,12 @@ def fingerprint(files: tuple[InputFile, ...]) -> str:
     digest = hashlib.sha256()
     for file in sorted(files):
         digest.update(json.dumps([file.path, file.modified_ms]).encode() + b"\n")
-    return f"files1:{digest.hexdigest()}"
+    return f"{_FILES}{digest.hexdigest()}"
+
+
+def is_fingerprint(content: str | None) -> bool:
+    """Return whether the `content` of a range is a fingerprint of input files."""
+    return content is not None and content.startswith(_FILES)
 
 
 class SourceLog:

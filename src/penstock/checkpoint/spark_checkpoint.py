@@ -16,9 +16,10 @@ from penstock.checkpoint.entries import (
 )
 from penstock.checkpoint.files import open_files
 from penstock.checkpoint.input_listing import InputListing
-from penstock.checkpoint.source_log import InputFile, SourceLog, fingerprint
+from penstock.checkpoint.source_log import SourceLog, fingerprint
 from penstock.core.kafka_offset import beginning_in, without_notes
 from penstock.core.model import Batch, BatchId, OffsetRange, QueryId, SourceName
+from penstock.core.topics import InputFile
 from penstock.errors import CheckpointDamaged, SourcesChanged
 
 _RESTORE = "Run `penstock checkpoint inspect` on it; restore the directory from a copy."
@@ -68,7 +69,7 @@ class SparkCheckpoint:
         try:
             return QueryId(parse_query_id(data))
         except Unreadable as error:
-            raise self._damaged(f"metadata {error}") from None
+            raise self._damaged(f"metadata {error}", error.remedy or _RESTORE) from None
 
     def latest_offsets_id(self) -> BatchId | None:
         """Return the newest batch that Spark planned, None if there is none."""

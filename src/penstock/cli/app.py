@@ -13,6 +13,7 @@ import typer
 from penstock.cli import (
     check,
     checkpoint,
+    checkpoint_acts,
     contents,
     crashtest,
     doctor,
@@ -23,6 +24,7 @@ from penstock.cli import (
     operate,
     receive,
     run,
+    savepoint,
     status,
     supervise,
     verify,
@@ -81,30 +83,47 @@ def _options(
 _quarantine = typer.Typer(name="quarantine", help="Records that could not be decoded, and were put aside.", no_args_is_help=True)
 _quarantine.command("list")(contents.list_)
 _quarantine.command("show")(contents.show_)
-_checkpoint = typer.Typer(name="checkpoint", help="Look into a Spark checkpoint, without Java.", no_args_is_help=True)
+_checkpoint = typer.Typer(
+    name="checkpoint", help="Look into a Spark checkpoint, and change it, without Java.", no_args_is_help=True
+)
 _checkpoint.command()(checkpoint.inspect)
 _checkpoint.command()(checkpoint.explain)
 _checkpoint.command()(checkpoint.verify)
 _checkpoint.command()(checkpoint.diff)
 _checkpoint.command()(checkpoint.copy)
+_checkpoint.command()(checkpoint_acts.rebuild)
+_checkpoint.command()(checkpoint_acts.rewind)
+_checkpoint.command()(checkpoint_acts.gc)
+_checkpoint.command()(checkpoint_acts.repair)
 _journal = typer.Typer(name="journal", help="Look after the write-ahead log of a receiver.", no_args_is_help=True)
 _journal.command()(journal.inspect)
 _journal.command()(journal.verify)
 _journal.command()(journal.readers)
 _journal.command()(journal.trim)
 
+_savepoint = typer.Typer(
+    name="savepoint", help="Keep copies of the checkpoint, and begin second pipelines there.", no_args_is_help=True
+)
+_savepoint.command()(savepoint.create)
+_savepoint.command("list")(savepoint.list_)
+_savepoint.command()(savepoint.verify)
+_savepoint.command()(savepoint.restore)
+_savepoint.command()(savepoint.fork)
+_savepoint.command()(savepoint.delete)
+
 for _panel, _verbs in (
     ("Begin", (init.init, check.check, check.explain)),
     ("Run", (run.run, supervise.supervise, receive.receive)),
     ("Look", (status.status, status.watch, contents.files, history.history, history.offsets, verify.verify, doctor.doctor)),
     ("Observe", (metrics.metrics,)),
-    ("Repair", (operate.recover, operate.adopt, operate.sweep)),
+    ("Repair", (operate.recover, operate.adopt, operate.rewind, operate.sweep)),
     ("Test", (crashtest.crashtest,)),
 ):
     for _verb in _verbs:
         app.command(rich_help_panel=_panel)(_verb)
 for _group in (_quarantine, _checkpoint, _journal):
     app.add_typer(_group, rich_help_panel="Look")
+app.add_typer(_savepoint, rich_help_panel="Repair")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

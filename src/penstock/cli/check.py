@@ -33,7 +33,7 @@ def check(*, context: typer.Context, file: File, overrides: Overrides = None, as
     """
     chosen = pipeline(file, overrides)
     chosen.require_parts()
-    with _working(chosen, context):
+    with working(chosen, context):
         report = chosen.check(quiet_session(chosen.session))
     show(report, as_json=as_json, text=_report)
     if not report.ok:
@@ -44,13 +44,13 @@ def explain(*, context: typer.Context, file: File, overrides: Overrides = None, 
     """Print how a batch will go: scans of each source, stateful operators, path, what each sink does at stage and publish."""
     chosen = pipeline(file, overrides)
     chosen.require_parts()
-    with _working(chosen, context):
+    with working(chosen, context):
         found = chosen.explain(quiet_session(chosen.session))
     show(found, as_json=as_json, text=_explanation)
 
 
 @contextmanager
-def _working(chosen: "Pipeline", context: typer.Context) -> Iterator[None]:
+def working(chosen: "Pipeline", context: typer.Context) -> Iterator[None]:
     """On a terminal, show a status line and hide Spark's messages."""
     with ExitStack() as stack:
         if sys.stdout.isatty() and not debugging(context):

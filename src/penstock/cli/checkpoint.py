@@ -1,4 +1,4 @@
-"""`penstock checkpoint`: shows, verifies, compares and copies a Spark checkpoint, without Java."""
+"""`penstock checkpoint`: shows, verifies, compares and copies a Spark checkpoint, without Java. Acts are in `checkpoint_acts`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -32,7 +32,7 @@ Options = Annotated[
     list[str] | None,
     typer.Option("--option", metavar="KEY=VALUE", help="An option of the store that the URL is in; may be repeated."),
 ]
-_PIPELINE_FILES = (".yaml", ".yml")
+PIPELINE_FILES = (".yaml", ".yml")
 _OF_CHECKPOINTS = frozenset({"metadata", "offsets", "commits", "sources"})
 _NAME_ONE = "Name a checkpoint directory or a pipeline file."
 _STYLES = {"stops": "bold red", "loses": "bold yellow", "harmless": "dim"}
@@ -61,11 +61,11 @@ def explain(*, path: CheckpointPath, option: Options = None, as_json: Json = Fal
 def _inspected(path: str, given: Sequence[str] | None) -> "Inspection":
     from penstock.checkpoint.inspection import inspect_checkpoint
 
-    place, options = _place(path, given)
+    place, options = place_of(path, given)
     return inspect_checkpoint(place, options=options)
 
 
-def _place(path: str, given: Sequence[str] | None, *, is_new: bool = False) -> tuple[str, Mapping[str, str] | None]:
+def place_of(path: str, given: Sequence[str] | None, *, is_new: bool = False) -> tuple[str, Mapping[str, str] | None]:
     """Return where the checkpoint is that a person named, with the options of its store. Raises Usage."""
     from penstock.spec.load import load
     from penstock.spec.location import Checkpoint
@@ -74,7 +74,7 @@ def _place(path: str, given: Sequence[str] | None, *, is_new: bool = False) -> t
     if not all(key and equals for key, equals, _ in pairs):
         raise Usage("`--option` should be KEY=VALUE, found a text without KEY or =.", remedy="Write --option region=eu-west-1.")
     options = {key: value for key, _, value in pairs}
-    if path.endswith(_PIPELINE_FILES):
+    if path.endswith(PIPELINE_FILES):
         name_file(path)
         place = load(path).checkpoint
         return place.url, {**place.options, **options}
@@ -113,7 +113,7 @@ def diff(
     from penstock.checkpoint.difference import compare
     from penstock.checkpoint.files import open_files
 
-    (first, options), (second, other_options) = _place(path, option), _place(other, other_option)
+    (first, options), (second, other_options) = place_of(path, option), place_of(other, other_option)
     found = compare(open_files(first, options=options), open_files(second, options=other_options))
     show(found, as_json=as_json, text=_difference)
     if not found.same:
@@ -137,7 +137,7 @@ def copy(
     from penstock.checkpoint.copying import copy_checkpoint
     from penstock.checkpoint.files import open_files
 
-    (first, options), (second, other_options) = _place(path, option), _place(other, other_option, is_new=True)
+    (first, options), (second, other_options) = place_of(path, option), place_of(other, other_option, is_new=True)
     copied = copy_checkpoint(open_files(first, options=options), open_files(second, options=other_options))
     show(copied, as_json=as_json, text=_copy)
 
@@ -154,7 +154,7 @@ def verify(*, path: CheckpointPath, option: Options = None, as_json: Json = Fals
     """
     from penstock.checkpoint.verification import verify_checkpoint
 
-    place, options = _place(path, option)
+    place, options = place_of(path, option)
     found = verify_checkpoint(place, options=options)
     show(found, as_json=as_json, text=_verification)
     if not found.ok:

@@ -69,7 +69,7 @@ def _row(row: "HistoryRow") -> Sequence[object]:
     files = sum(totals.files for totals in row.sinks.values())
     size_bytes = sum(totals.size_bytes for totals in row.sinks.values())
     spent = (formatting.duration(row.stage_ms), formatting.duration(row.publish_ms))
-    head = (row.position, row.kind, written)
+    head = (row.position, row.kind if row.taken_back_at is None else f"{row.kind}, taken back", written)
     return (*head, row.batch_id, formatting.count(row.rows_out), formatting.count(files), formatting.size(size_bytes), *spent)
 
 

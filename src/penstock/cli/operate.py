@@ -1,4 +1,4 @@
-"""`penstock recover`, `adopt` and `sweep`: acts of the operator."""
+"""`penstock recover`, `adopt`, `rewind` and `sweep`: acts of the operator."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -11,11 +11,12 @@ from penstock.cli import formatting
 from penstock.cli.opening import File, Json, Overrides, Yes, pipeline
 from penstock.cli.output import show
 from penstock.cli.table import table
-from penstock.errors import Usage
+from penstock.errors import Refused, Usage
 
 if TYPE_CHECKING:
     from penstock.commit.outcome import Recovered
     from penstock.run.continuation import Adoption
+    from penstock.run.rewind import Rewind, SinkRewind
 
 
 def recover(*, file: File, overrides: Overrides = None, as_json: Json = False) -> None:
@@ -81,6 +82,69 @@ def _adoption_text(adoption: "Adoption") -> RenderableType:
     if adoption.needed:
         return Text.assemble(text, "\n", ("Nothing was changed. Do it with --yes --reason TEXT.", "yellow"))
     return text
+
+
+def rewind(
+    *,
+    file: File,
+    to_batch: Annotated[
+        int, typer.Option("--to-batch", min=0, metavar="N", help="The batch that stays the last one.", show_default=False)
+    ],
+    keep: Annotated[
+        list[str] | None,
+        typer.Option("--keep", metavar="SINK", help="A sink that keeps the later batches; may be repeated.", show_default=False),
+    ] = None,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; kept in the ledger.")] = "",
+    yes: Yes = False,
+    overrides: Overrides = None,
+    as_json: Json = False,
+) -> None:
+    """Take every batch after N back, from sinks, ledger and checkpoint together, so that Spark does them again.
+
+    Nothing is done without --yes. Killed at any moment, the same command finishes it.
+    """
+    show_rewind(pipeline(file, overrides).rewind(to_batch, keep=keep or (), reason=reason, yes=yes), as_json=as_json)
+
+
+def show_rewind(done: "Rewind", *, as_json: bool) -> None:
+    """Print what a rewind means, or did; exit with code 3 if it cannot be done."""
+    show(done, as_json=as_json, text=_rewind_text)
+    if done.refused and not done.done:
+        raise typer.Exit(Refused.exit_code)
+
+
+def _rewind_text(found: "Rewind") -> RenderableType:
+    if not found.needed:
+        return f"Batch {found.to_batch} is the last one already: there is nothing to take back."
+    rows = [(each.sink, _what(each), *map(formatting.count, (each.totals.rows, each.totals.files))) for each in found.sinks]
+    reasons = [Text(f"{each.sink}: {each.refused}", "bold red") for each in found.sinks if each.refused is not None]
+    lost = [Text(f"Gone: {each}.", "bold red") for each in found.lost]
+    unknown = [Text(each, "yellow") for each in found.unknown]
+    listed = table(("sink", "", "rows", "files"), rows)
+    return Group(Text(_rewound_batches(found)), listed, *reasons, Text(found.checkpoint), *lost, *unknown, _rewind_end(found))
+
+
+def _rewound_batches(found: "Rewind") -> str:
+    first, last = found.to_batch + 1, found.newest
+    if last < first:
+        return f"Only the checkpoint {'was' if found.done else 'would be'} set back."
+    batches = f"Batch {last}" if first == last else f"Batches {first} to {last}"
+    verb = ("was" if first == last else "were") if found.done else "would be"
+    return f"{batches} {verb} taken back."
+
+
+def _rewind_end(found: "Rewind") -> Text:
+    if found.done:
+        return Text(f"Rewound: the pipeline goes on with batch {found.to_batch + 1}.", "green")
+    if found.refused:
+        return Text("Nothing was changed, and --yes is refused as long as that is so.", "yellow")
+    return Text(f"{'It was begun, and is not finished' if found.resumed else 'Nothing was changed'}. Do it with --yes.", "yellow")
+
+
+def _what(each: "SinkRewind") -> Text:
+    if each.kept:
+        return Text("keeps")
+    return Text("loses") if each.refused is None else Text("cannot", "bold red")
 
 
 def sweep(*, file: File, yes: Yes = False, overrides: Overrides = None, as_json: Json = False) -> None:

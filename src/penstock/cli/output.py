@@ -25,7 +25,7 @@ _WIDTH_ELSEWHERE = 120
 
 _VERBS = (
     "run|check|explain|status|watch|files|history|offsets|verify|doctor|recover|adopt|sweep|"
-    "checkpoint inspect|checkpoint explain|checkpoint verify"
+    "checkpoint inspect|checkpoint explain|checkpoint verify|checkpoint rewind|checkpoint gc|checkpoint repair|checkpoint rebuild"
 )
 _COMMAND = re.compile(rf"`penstock ({_VERBS})(?: FILE)?((?: --(?!help)[^`]*)?)`")
 _named: list[str] = []

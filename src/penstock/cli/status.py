@@ -101,9 +101,17 @@ def _answers(found: "Status", *, now_ms: int) -> "list[tuple[str, object]]":
         ("delivered", _delivered(found)),
         ("removed", _removed(found)),
         ("published", _published(found)),
+        ("ahead", _ahead(found)),
         ("waiting", _waiting(found, now_ms=now_ms)),
         ("last error", _last_error(found, now_ms=now_ms)),
     ]
+
+
+def _ahead(found: "Status") -> Text | None:
+    """Return which sinks kept batches that a rewind took back from the others, None if none did."""
+    last = -1 if found.last_batch_id is None else found.last_batch_id
+    names = [f"{sink} has batches up to {newest}" for sink, newest in found.ahead.items() if newest > last]
+    return Text("; ".join(names), "yellow") if names else None
 
 
 def _driver(found: "Status", *, now_ms: int) -> Text:

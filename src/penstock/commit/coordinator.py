@@ -25,7 +25,8 @@ from penstock.commit.executor import DeferredPublish, Executor, LedgerTransactio
 from penstock.commit.identity import recognise
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
 from penstock.commit.publication import decision_in, decision_of, joined_since, require_sinks_of, share_of
-from penstock.commit.summary import after_adoption, after_decision, after_opening
+from penstock.commit.rewind import require_repeated, require_rewound, sinks_ahead, summary_after, takers_of
+from penstock.commit.summary import after_adoption, after_decision, after_finished_rewind, after_opening
 from penstock.commit.upkeep import (
     PRUNE_EVERY,
     RETAINED_ENTRIES,
@@ -48,6 +49,7 @@ from penstock.core.model import (
     Position,
     Published,
     RemovalAccepted,
+    Rewound,
     SinkName,
     Summary,
     Totals,
@@ -110,9 +112,13 @@ class Coordinator:
         """The ledger's state as of this coordinator's newest entry."""
         return self._open_tail().summary
 
-    def open(self, opened: Opened) -> Recovered:
-        """Fence every older generation, publish the newest decision everywhere, collect dead staging. The only way to start."""
+    def open(self, opened: Opened, *, finishing: Position | None = None) -> Recovered:
+        """Fence every older generation, publish the newest decision everywhere, collect dead staging. The only way to start.
+
+        Raises Refused while a rewind is not carried out, except the one at position `finishing`.
+        """
         self._tail = self._append_fence(opened)  # I9
+        require_rewound(self._tail.summary, self._ledger, except_at=finishing)
         with self._prefer_fenced():
             self._newest = self._read_newest(self._tail.summary)
             published = self._publish_newest()  # I1
@@ -148,6 +154,7 @@ class Coordinator:
         with self._spent_if_it_fails():
             decision = recognise(batch, summary=self.summary, decision_of=self._decision_of)  # I2
             if decision is None:
+                require_repeated(batch, summary=self.summary, sinks=self._sinks, ledger=self._ledger)
                 publish = partial(self._publish_everywhere, self._stage_and_decide(batch, stage), on_delivered)
                 if self._deferred is None:
                     publish()
@@ -183,8 +190,24 @@ class Coordinator:
         return self._append_behind(entry_after)
 
     def settle(self, opened: Opened) -> Entry:
-        """Record by one more `Opened` that everything decided is published, so that sinks may be taken out of the pipeline."""
-        return self._append_behind(lambda tail: self._entry(opened, summary=tail.summary, after=tail))
+        """Record by one more `Opened` that everything decided is published, so that sinks may be taken out of the pipeline.
+
+        Called after a rewind, once sinks and checkpoint are as it says: then that is recorded, too.
+        """
+        return self._append_behind(lambda tail: self._entry(opened, summary=after_finished_rewind(tail.summary), after=tail))
+
+    def rewind(self, rewound: Rewound) -> Entry:
+        """Record the operator's act: all batches after one are taken back. What is left to do is to carry it out.
+
+        Raises Refused if the ledger does not hold what the act needs. Call `settle` afterwards, and nothing else.
+        """
+        self._spent = True
+
+        def entry_after(tail: Entry) -> Entry:
+            position = Position(tail.position + 1)
+            return self._entry(rewound, summary=summary_after(rewound, self._ledger, tail, position=position), after=tail)
+
+        return self._append_behind(entry_after)  # here the batches are taken back
 
     def require_newest(self) -> None:
         """Raise Fenced if a newer run has opened the ledger. An entry of this run whose answer was lost does not count.
@@ -230,9 +253,12 @@ class Coordinator:
         if self._newest is None:
             return {}
         require_sinks_of(self._newest, self._sinks, self.summary)
-        joined = joined_since(self._newest, self._sinks)
-        nothing = {sink.name: Published(totals=Totals(), already=True) for sink in joined}
-        sinks = [sink for sink in self._sinks if sink not in joined]
+        if (self.summary.rewound_at or 0) > self._newest.position:  # it was published long ago: sinks may remember it no more
+            return {sink.name: Published(totals=Totals(), already=True) for sink in self._sinks}
+        takers = takers_of(self._newest, self._sinks)
+        joined = joined_since(self._newest, takers)
+        sinks = [sink for sink in takers if sink not in joined]
+        nothing = {sink.name: Published(totals=Totals(), already=True) for sink in self._sinks if sink not in sinks}
         outcomes = list(self._executor(self._publish, sinks))
         return nothing | all_published(decision_in(self._newest).batch.batch_id, sinks, outcomes)
 
@@ -247,9 +273,10 @@ class Coordinator:
         self._claim_places()
         staged = stage(self._open_tail().generation)
         self._join()
+        ahead = sinks_ahead(self.summary, batch.batch_id)
         decision = Decision(
             batch=batch,
-            staged=staged.pieces,
+            staged=tuple(piece for piece in staged.pieces if piece.sink not in ahead),
             rows_in=staged.rows_in,
             schema=staged.schema,
             stage_ms=staged.stage_ms,
@@ -257,7 +284,7 @@ class Coordinator:
             stage_requests=staged.requests if self._meter.counts_requests else None,
             previous_publish_requests=self._meter.requests,
             evidence=staged.evidence,
-            schemas=staged.schemas,
+            schemas={sink: schema for sink, schema in staged.schemas.items() if sink not in ahead},
         )
         self._meter.start()
         published = self._decide(decision)
@@ -308,11 +335,13 @@ class Coordinator:
         tail = self._open_tail()
         summary = after_decision(tail.summary, decision, position=Position(tail.position + 1))
         entry = self._entry(Decided(decision=decision), summary=summary, after=tail)
-        ledger_transaction = LedgerTransaction(self._sinks, entry, home=self._ledger.home)
+        takers = takers_of(entry, self._sinks)
+        ledger_transaction = LedgerTransaction(takers, entry, home=self._ledger.home)
         with ledger_transaction.entered(self._retrying):
             self._append(entry, within=ledger_transaction.within)  # I2, I8: here the batch is decided, exactly once
             self._newest = entry
-        return ledger_transaction.published
+        kept = {sink.name: Published(totals=Totals(), already=True) for sink in self._sinks if sink not in takers}
+        return {**ledger_transaction.published, **kept}
 
     def _publish(self, sink: Sink) -> Published | PenstockError:
         """Publish the newest decision in `sink`. An error is returned: it keeps no other sink from being published."""

@@ -1,6 +1,6 @@
 """Derives from ledger entries and present sinks what a sink publishes, what a sweep may collect, and which decision goes on."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from penstock.core.model import (
@@ -12,6 +12,7 @@ from penstock.core.model import (
     LedgerId,
     Position,
     Publication,
+    Rewound,
     SinkName,
     SourceName,
     Summary,
@@ -27,6 +28,11 @@ def decision_in(entry: Entry) -> Decision:
     return entry.body.decision
 
 
+def settled_at(summary: Summary) -> Position:
+    """Return the position up to which every decision is published, or taken back; 0 if nothing was decided before."""
+    return max(summary.published_at or Position(0), summary.rewound_at or Position(0))
+
+
 def publication_of(entry: Entry, sink: SinkName, *, ledger_id: LedgerId | None) -> Publication:
     """Return the sink's share of a decided entry. The ledger may have got its identity `ledger_id` after that entry."""
     decision = decision_in(entry)
@@ -40,20 +46,32 @@ def publication_of(entry: Entry, sink: SinkName, *, ledger_id: LedgerId | None) 
         schema=decision.schema_of(sink),
         ledger_id=ledger_id,
         row_digest=entry.summary.row_digest,
-        previous=entry.summary.published_at or Position(0),  # all decisions before it are published
+        previous=settled_at(entry.summary),
     )
 
 
-def publications(entries: Iterator[Entry], sink: SinkName) -> Iterator[Publication]:
-    """Yield the sink's share of every decision among `entries`, in their order."""
-    return (
-        publication_of(entry, sink, ledger_id=entry.summary.ledger_id) for entry in entries if isinstance(entry.body, Decided)
-    )
+def standing(newest_first: Iterable[Entry], sink: SinkName | None = None) -> Iterator[Entry]:
+    """Yield entries of a ledger, which come from its tail backwards, without the decisions that a later rewind took back.
+
+    With `sink`, the decisions that it kept are among them.
+    """
+    limit: Position | None = None
+    for entry in newest_first:
+        if isinstance(entry.body, Rewound) and sink not in entry.body.kept:
+            limit = entry.body.to if limit is None else min(limit, entry.body.to)
+        if limit is None or entry.position <= limit or not isinstance(entry.body, Decided):
+            yield entry
+
+
+def publications(newest_first: Iterable[Entry], sink: SinkName) -> Iterator[Publication]:
+    """Yield the sink's share of every decision among the entries of a ledger, from its tail backwards, that stands for it."""
+    decided = (entry for entry in standing(newest_first, sink) if isinstance(entry.body, Decided))
+    return (publication_of(entry, sink, ledger_id=entry.summary.ledger_id) for entry in decided)
 
 
 def decided_entry(ledger: Ledger, batch_id: BatchId) -> Entry | None:
-    """Return the newest retained decision of that batch number since the last adoption. Reads every newer entry."""
-    for entry in ledger.newest_first():
+    """Return the newest retained decision of that batch number since the last adoption that stands. Reads every newer entry."""
+    for entry in standing(ledger.newest_first()):
         if isinstance(entry.body, Adopted):
             return None
         if isinstance(entry.body, Decided) and entry.body.decision.batch.batch_id <= batch_id:
@@ -62,8 +80,10 @@ def decided_entry(ledger: Ledger, batch_id: BatchId) -> Entry | None:
 
 
 def batch_at(ledger: Ledger, position: Position) -> BatchId | None:
-    """Return the batch that was decided at `position`, None if none was or the entry is no longer retained."""
+    """Return the newest batch as of `position`: decided there, or rewound to. None for other entries, retained or not."""
     entry = ledger.read(position)
+    if entry is not None and isinstance(entry.body, Rewound):
+        return entry.body.batch_id
     return None if entry is None or not isinstance(entry.body, Decided) else entry.body.decision.batch.batch_id
 
 

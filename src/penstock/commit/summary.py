@@ -11,6 +11,7 @@ from penstock.core.model import (
     Decision,
     Position,
     RemovalAccepted,
+    Rewound,
     SinkName,
     SinkTotals,
     Summary,
@@ -38,6 +39,7 @@ def after_decision(before: Summary, decision: Decision, *, position: Position) -
         decided_at=position,
         published_at=before.decided_at,
         totals=_added(before.totals, ((piece.sink, piece.account, piece.totals) for piece in decision.staged)),
+        ahead={sink: newest for sink, newest in before.ahead.items() if decision.batch.batch_id <= newest},
     )
 
 
@@ -50,6 +52,32 @@ def after_removal(before: Summary, accepted: RemovalAccepted, *, position: Posit
     """Return the summary of the entry at `position` that accepts files as removed on purpose."""
     removed = _added(before.removed, ((each.sink, each.account, each.totals) for each in accepted.removals))
     return replace(before, removed=removed, removed_at=position)
+
+
+def after_rewind(before: Summary, rewound: Rewound, *, target: Summary, unremoved: SinkTotals, position: Position) -> Summary:
+    """Return the summary of the entry at `position` that takes back all batches after the decision whose summary is `target`.
+
+    `unremoved`: what was removed on purpose of those batches, as far as it counts in `before.removed`.
+    """
+    assert before.next_batch_id is not None
+    kept = {sink: before.totals[sink] for sink in rewound.kept if sink in before.totals}
+    taken = ((sink, account, totals) for sink, accounts in unremoved.items() for account, totals in accounts.items())
+    return replace(
+        before,
+        next_batch_id=BatchId(rewound.batch_id + 1),
+        decided_at=rewound.to,
+        published_at=rewound.to,
+        totals={**{sink: of for sink, of in target.totals.items() if sink not in rewound.kept}, **kept},
+        removed=_added(before.removed, ((sink, account, Totals() - totals) for sink, account, totals in taken)),
+        rewound_at=position,
+        rewinding_at=position,
+        ahead={sink: before.ahead.get(sink, BatchId(before.next_batch_id - 1)) for sink in rewound.kept},
+    )
+
+
+def after_finished_rewind(before: Summary) -> Summary:
+    """Return the summary of an entry whose writer knows that the newest rewind is carried out everywhere."""
+    return replace(before, rewinding_at=None)
 
 
 def _added(

@@ -9,8 +9,9 @@ from typing import Any
 from tenacity import stop_after_attempt
 
 from penstock.commit.append import Sleep, with_backoff
-from penstock.commit.publication import publications
+from penstock.commit.publication import publications, settled_at
 from penstock.commit.removal import removal_acts
+from penstock.commit.rewind import rewound_since
 from penstock.core.model import (
     AccountName,
     Entry,
@@ -64,8 +65,7 @@ class LedgerDecisions:
 
     def __init__(self, ledger: Ledger, sink: SinkName, *, tail: Entry | None) -> None:
         self._ledger, self._sink = ledger, sink
-        published_at = None if tail is None else tail.summary.published_at
-        self.published_at = NOTHING_PUBLISHED if published_at is None else published_at
+        self.published_at = NOTHING_PUBLISHED if tail is None else settled_at(tail.summary)
 
     def totals(self, position: Position) -> Mapping[AccountName, Totals]:
         """Takes two reads of the ledger. Raises Retryable if the entry was pruned meanwhile."""
@@ -73,7 +73,7 @@ class LedgerDecisions:
         if tail is None or position == NOTHING_PUBLISHED:
             return {}
         is_newest = tail.summary.decided_at is None or position >= tail.summary.decided_at
-        entry = tail if is_newest else self._ledger.read(position)
+        entry = tail if is_newest else self._ledger.read(rewound_since(self._ledger, position, tail=tail) or position)
         if entry is None:
             raise Retryable(
                 f"The ledger's entry at position {position} was pruned while sink {self._sink!r} was verified.",
@@ -84,8 +84,8 @@ class LedgerDecisions:
         return {account: totals - removed.get(account, Totals()) for account, totals in decided.items()}
 
     def publications(self, position: Position | None = None) -> Iterator[Publication]:
-        entries = (entry for entry in self._ledger.newest_first() if position is None or entry.position <= position)
-        return publications(entries, self._sink)
+        decided = publications(self._ledger.newest_first(), self._sink)
+        return (each for each in decided if position is None or each.position <= position)
 
     def removals(self) -> Iterator[Removal]:
         return (removal for act in removal_acts(self._ledger) for removal in act.removals if removal.sink == self._sink)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NewType, TypeAlias
 
+from penstock.core.request_estimate import RequestEstimate as RequestEstimate  # noqa: PLC0414 - one of the names below
 from penstock.core.topics import NO_EVIDENCE, Evidence, GapAccepted
 from penstock.core.topics import SourceName as SourceName  # noqa: PLC0414 - one of the names below
 from penstock.core.totals import DIGEST_MODULUS as DIGEST_MODULUS  # noqa: PLC0414 - these four, too
@@ -226,7 +227,18 @@ class RemovalAccepted:
     operator: str
 
 
-Body: TypeAlias = Opened | Decided | Adopted | RemovalAccepted
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewound:
+    """An operator took back every batch after `batch_id`, which was decided at position `to`. Sinks in `kept` keep them."""
+
+    batch_id: BatchId
+    to: Position
+    kept: tuple[SinkName, ...]
+    reason: str
+    operator: str
+
+
+Body: TypeAlias = Opened | Decided | Adopted | RemovalAccepted | Rewound
 
 SinkTotals: TypeAlias = Mapping[SinkName, Mapping[AccountName, Totals]]
 
@@ -241,6 +253,8 @@ class Summary:
     the ledger's identity: of two ledgers of one pipeline name, at most one may move a sink's marker. The first entry of a ledger
     sets it; in an older Penstock's ledger (None) the next opening does. `row_digest` is the kind of every digest in the ledger.
     `removed` counts the rows in `totals` whose files were removed on purpose; `removed_at` is where the newest such act stands.
+    `rewound_at` is the position of the newest `Rewound`, and `rewinding_at` the same until sinks and checkpoint are as it says.
+    `ahead`: sinks that kept what a rewind took back, each with the newest batch that it has; they take no batch up to that one.
     """
 
     ledger_id: LedgerId | None = None
@@ -253,6 +267,9 @@ class Summary:
     totals: SinkTotals = field(default_factory=dict)
     removed: SinkTotals = field(default_factory=dict)
     removed_at: Position | None = None
+    rewound_at: Position | None = None
+    rewinding_at: Position | None = None
+    ahead: Mapping[SinkName, BatchId] = field(default_factory=dict)
 
     @property
     def continued_from(self) -> Position | None:
@@ -337,23 +354,6 @@ class SweepCut:
         if attempt.generation < self.generation:
             return True
         return self.batch_id is not None and attempt.batch_id <= self.batch_id
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestEstimate:
-    """Estimated requests to a place for a batch with one file there: `small` for a small file, `uploaded` for an uploaded one.
-
-    `look` is the estimate for one check whether a newer run took over.
-    """
-
-    small: float = 0.0
-    uploaded: float = 0.0
-    look: float = 0.0
-
-    def __add__(self, other: "RequestEstimate") -> "RequestEstimate":
-        return RequestEstimate(
-            small=self.small + other.small, uploaded=self.uploaded + other.uploaded, look=self.look + other.look
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

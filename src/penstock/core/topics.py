@@ -1,4 +1,4 @@
-"""What a batch read from Kafka, which records were missing, and which transactions are open there: frozen values."""
+"""What a batch read from Kafka and from files, which records were missing, and which transactions are open: frozen values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -56,12 +56,29 @@ class GapAccepted:
     end: int
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class InputFile:
+    """One input file of Spark: its URL as logged, and its modification time when Spark found it."""
+
+    path: str
+    modified_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesRead:
+    """The input files of one source that a batch read. Its offsets are only an index into a log that a lost checkpoint takes."""
+
+    source: SourceName
+    files: tuple[InputFile, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What sources show of a batch beside its offsets: the topics that it read from Kafka, and the records that were missing."""
+    """What sources show of a batch beside its offsets: topics and files that it read, and records that were missing."""
 
     topics: tuple[TopicRead, ...] = ()
     gaps: tuple[GapAccepted, ...] = ()
+    files: tuple[FilesRead, ...] = ()
 
 
 NO_EVIDENCE = Evidence()

@@ -15,6 +15,7 @@ from penstock.core.model import (
     Position,
     QueryId,
     RemovalAccepted,
+    Rewound,
     SinkName,
     Totals,
 )
@@ -34,13 +35,14 @@ class PieceCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryRow:
-    """One entry of the ledger. `kind` is `opened`, `decided`, `adopted` or `removal_accepted`.
+    """One entry of the ledger. `kind` is `opened`, `decided`, `adopted`, `removal_accepted` or `rewound`.
 
     Fields that do not apply are None or empty. Of a `removal_accepted`, `sinks` and `accounts` count what was removed.
 
     A decision is written before it is published. So `publish_ms` and `publish_requests` come from the decision after it, and the
     last decision of each run has none. `publish_requests` includes the decision itself. Requests are None where no place bills
-    them. `topics` and `gaps` are of sources that are read from Kafka.
+    them. `topics` and `gaps` are of sources that are read from Kafka. `taken_back_at` is the position of the rewind that took the
+    batch back from every sink that did not keep it.
     """
 
     position: Position
@@ -61,6 +63,7 @@ class HistoryRow:
     publish_requests: int | None = None
     topics: tuple[TopicRead, ...] = ()
     gaps: tuple[GapAccepted, ...] = ()
+    taken_back_at: Position | None = None
 
     @property
     def rows_in(self) -> int:
@@ -71,14 +74,20 @@ class HistoryRow:
 def history(newest_first: Iterable[Entry], *, batch_id: BatchId | None = None) -> Iterator[HistoryRow]:
     """Yield rows for the entries of a ledger, lazily; with `batch_id` only the decisions of that batch."""
     after: Decision | None = None
+    rewinds: list[tuple[Position, Position]] = []
     for entry in newest_first:
         body = entry.body
         if isinstance(body, Decided):
             row, after = _decided(entry, body.decision, after), body.decision
+            taken_back_at = next((at for at, to in rewinds if to < entry.position), None)
+            row = row if taken_back_at is None else replace(row, taken_back_at=taken_back_at)
         elif isinstance(body, Opened):
             row = _acted(entry, "opened", f"by {body.owner} on checkpoint {body.checkpoint}")
         elif isinstance(body, RemovalAccepted):
             row = _removed(entry, body)
+        elif isinstance(body, Rewound):
+            row = _rewound(entry, body)
+            rewinds.append((entry.position, body.to))
         else:
             query = "a new query" if body.query_id is None else f"query {body.query_id}"
             text = f"{query} from batch {body.next_batch_id} by {body.operator}: {body.reason}"
@@ -103,6 +112,13 @@ def _removed(entry: Entry, body: RemovalAccepted) -> HistoryRow:
     left = f", {unchecked.files} files of forgotten batches were taken as they were" if unchecked.files else ""
     text = f"{removed} were removed on purpose{left}, by {body.operator}: {body.reason}"
     return replace(_acted(entry, "removal_accepted", text), sinks=sinks, accounts=accounts)
+
+
+def _rewound(entry: Entry, body: Rewound) -> HistoryRow:
+    kept = f", but not from {', '.join(body.kept)}" if body.kept else ""
+    reason = f": {body.reason}" if body.reason else ""
+    text = f"every batch after {body.batch_id} was taken back{kept}, by {body.operator}{reason}"
+    return replace(_acted(entry, "rewound", text), batch_id=body.batch_id)
 
 
 def _decided(entry: Entry, decision: Decision, after: Decision | None) -> HistoryRow:

@@ -107,6 +107,8 @@ class Status:
     places: tuple[PlaceState, ...] = ()
     removed: SinkTotals = field(default_factory=dict)
     """The part of `totals` whose files an operator accepted as removed on purpose."""
+    ahead: Mapping[SinkName, BatchId] = field(default_factory=dict)
+    """Sinks that kept batches that were taken back from the others, each with the newest one that it has."""
 
     @property
     def published(self) -> bool | None:
@@ -150,6 +152,7 @@ def status(*, pipeline: str, ledger: Ledger, checkpoint: CheckpointPosition | No
         tail=None if tail is None else tail.position,
         totals={} if tail is None else tail.summary.totals,
         removed={} if tail is None else tail.summary.removed,
+        ahead={} if tail is None else tail.summary.ahead,
         checkpoint=checkpoint,
         driver=driver,
         opened_at_ms=None if opened is None else opened.written_at_ms,
@@ -200,6 +203,11 @@ def _judge(tail: Entry | None, checkpoint: CheckpointPosition | None, *, driver:
                 "read what `penstock adopt FILE` says."
             )
         return "new", f"Nothing was delivered {'since a new checkpoint was adopted' if is_adopted else 'yet'}."
+    if tail.summary.rewinding_at is not None:
+        return "conflict", (
+            f"The pipeline is being rewound to batch {expected - 1}, and that is not finished. A start would be refused: "
+            f"`penstock rewind FILE --to-batch {expected - 1} --yes` finishes it."
+        )
     if checkpoint is None or checkpoint.query_id is None:
         return "conflict", f"The ledger expects batch {expected}, but there is no checkpoint. A start would be refused."
     if checkpoint.query_id != tail.summary.query_id:

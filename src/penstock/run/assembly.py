@@ -29,7 +29,19 @@ from penstock.spec.location import FAIL, Quarantine, Route, ShortAccount
 from penstock.spec.pipeline import DeliverySettings, PipelineSettings, quarantined
 from penstock.spec.selection import TakesRows, UpsertsNewest
 from penstock.spec.sink import Console, Memory, Parquet, PythonSink
-from penstock.spec.table import DBAPI, Cassandra, DuckDB, MySQL, PostgreSQL, Redshift, ServedTable, SQLite, SQLServer, Table
+from penstock.spec.table import (
+    DBAPI,
+    Cassandra,
+    DuckDB,
+    MySQL,
+    PostgreSQL,
+    Redshift,
+    ServedTable,
+    SQLite,
+    SQLServer,
+    Table,
+    TellsBatches,
+)
 from penstock.stage.quarantine import QuarantineMember
 from penstock.support.extras import install_command
 
@@ -338,6 +350,8 @@ def _filling(name: SinkName, settings: Table, plan: DeliveryPlan) -> "TableSinkA
     }
     if isinstance(settings, UpsertsNewest):
         filling["sequence_by"] = settings.sequence_by
+    if isinstance(settings, TellsBatches):
+        filling["batch_column"] = settings.batch_column
     if isinstance(settings, ServedTable) and settings.merge is not None:
         filling["merge"] = settings.merge.text()
     return filling

@@ -6,10 +6,9 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame
 
 from penstock.checkpoint.input_listing import planned_input, require_unchanged
-from penstock.checkpoint.source_log import InputFile
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
 from penstock.core.model import Batch, BatchId, Generation, Guarantee, OffsetRange, RowDigest, SinkName, SourceName
-from penstock.core.topics import NO_EVIDENCE, Evidence
+from penstock.core.topics import Evidence, FilesRead, InputFile
 from penstock.errors import InputChanged
 from penstock.protocols import ALL_ROWS, Taken
 from penstock.run.kafka_input import KafkaInput, with_beginnings
@@ -84,7 +83,9 @@ class BatchStager:
             schema=rows.schema.json(),
             stage_ms=now_ms() - started_ms,
             requests=staged.requests,
-            evidence=NO_EVIDENCE if seen is None else Evidence(topics=seen.topics, gaps=seen.gaps),
+            evidence=Evidence(
+                topics=() if seen is None else seen.topics, gaps=() if seen is None else seen.gaps, files=_listed(inputs)
+            ),
             schemas={sink: each.schema for sink, each in self._taken.items()},
         )
         rows_read = None if planned is None or inputs else planned.records
@@ -138,6 +139,17 @@ class BatchStager:
 
     def _inputs(self, batch_id: BatchId) -> "Mapping[SourceName, tuple[InputFile, ...]]":
         return self._runtime.checkpoint.input_files(batch_id, self._runtime.source_names(batch_id))
+
+
+_LISTED_FILES = 1000
+"""Most input files of a batch that its decision lists, some 60 bytes each: `penstock checkpoint rebuild` needs them."""
+
+
+def _listed(inputs: Mapping[SourceName, tuple[InputFile, ...]]) -> tuple[FilesRead, ...]:
+    """Return what the decision says of the input files: those of every source that read some, or none if there are too many."""
+    if sum(map(len, inputs.values())) > _LISTED_FILES:
+        return ()
+    return tuple(FilesRead(source=name, files=files) for name, files in inputs.items() if files)
 
 
 def _size_of(recovered: Recovered) -> BatchSize | None:

@@ -59,7 +59,8 @@ def require_continuation(summary: Summary, checkpoint: SparkCheckpoint) -> None:
         raise CheckpointMissing(
             f"The ledger continues query {summary.query_id} with batch {expected}, but the checkpoint {checkpoint.location} "
             "does not exist.",
-            remedy="Put it back from a copy; or read what `penstock adopt` says about starting with a new one.",
+            remedy="Put it back from a copy; or make it again from the ledger: `penstock checkpoint rebuild`; or read what "
+            "`penstock adopt` says about starting with a new one.",
         )
     if position.query_id is None:
         raise CheckpointMissing(
@@ -220,12 +221,20 @@ def _planned_batch(runtime: Runtime, summary: Summary, position: CheckpointPosit
     if position.query_id != summary.query_id:
         runtime.checkpoint.offsets(position.planned)  # no adoption resolves an entry that is torn
         return Batch(query_id=position.query_id, batch_id=position.planned, offsets=())
+    return batch_in_checkpoint(runtime, summary, position.planned)
+
+
+def batch_in_checkpoint(runtime: Runtime, summary: Summary, batch_id: BatchId) -> Batch | None:
+    """Return batch `batch_id` as the checkpoint has it, with its sources named as in the newest decision.
+
+    None if the query reads a source in several places. Raises CheckpointDamaged.
+    """
     found = continued_decision(runtime.ledger, summary)
     decided = () if found is None else tuple(each.source for each in found[0].batch.offsets)
     is_renamed = not set(decided).issuperset(runtime.sources)
-    names = runtime.source_names(position.planned) if is_renamed or not decided else decided
+    names = runtime.source_names(batch_id) if is_renamed or not decided else decided
     with suppress(SourcesChanged):
-        return runtime.checkpoint.batch(position.planned, names)
+        return runtime.checkpoint.batch(batch_id, names)
     return None
 
 

@@ -192,7 +192,7 @@ class KafkaInput:
     def after(self, batch: Batch, seen: TopicsSeen) -> TopicsSeen:
         """Look again when the rows are read but not decided: Kafka must have had all of them meanwhile. Raises Retryable."""
         again = self._watch.look(self._ranges(batch), known=seen.topics)
-        ends = {each.source: topic_offsets_in(each.end) for each in batch.offsets}
+        ends = {each.source: topic_offsets_in(each.end) for each in batch.offsets if each.source in self._watch.sources}
         before, after = (tuple(part for gap in look.gaps for part in within(gap, ends[gap.source])) for look in (seen, again))
         if before != after:
             raise Retryable(

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 
 from penstock.checkpoint.repair import remove_unwritten_start
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
+from penstock.commit.rewind import require_rewound
 from penstock.core.model import Adopted, Batch, BatchId, Generation, Guarantee, Nonce, SinkName, Summary
 from penstock.core.topics import TopicRead
 from penstock.errors import CheckpointReplaced, Fenced, InputLost, PenstockError, Refused, Retryable
@@ -123,6 +124,7 @@ class OpenDelivery:
         require_left(self._runtime.ledger, self._runtime.left)
         tail = self._runtime.ledger.tail()
         summary = Summary() if tail is None else tail.summary
+        require_rewound(summary, self._runtime.ledger)
         adoption = self._require_continuation(summary)
         if self._kafka is not None:
             self._kafka.require(summary)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
-from penstock.checkpoint.source_log import InputFile
+from penstock.core.topics import InputFile
 from penstock.errors import Retryable
 
 

@@ -13,7 +13,19 @@ from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.commit.append import RETRY_TIMEOUT_S, Sleep, stop_after_time, with_backoff
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.executor import DeferredPublish
-from penstock.core.model import NEWEST_ROW_DIGEST, BatchId, Entry, Guarantee, Nonce, Opened, PipelineName, SinkName, SourceName
+from penstock.commit.rewind import require_rewound
+from penstock.core.model import (
+    NEWEST_ROW_DIGEST,
+    BatchId,
+    Entry,
+    Guarantee,
+    Nonce,
+    Opened,
+    PipelineName,
+    Position,
+    SinkName,
+    SourceName,
+)
 from penstock.protocols import ALL_ROWS, HashesRows, Ledger, Sink, Taken
 from penstock.run.ledger_match import require_decided, require_own_staging, require_present
 from penstock.sink.concurrent import map_concurrently
@@ -76,13 +88,23 @@ def use_row_digest(sinks: Sequence[Sink], tail: Entry | None) -> None:
             sink.use_row_digest(row_digest)
 
 
-def prepare(runtime: Runtime, *, schema: str | None, taken: Mapping[SinkName, Taken] = ALL_ROWS) -> None:
+def prepare(
+    runtime: Runtime,
+    *,
+    schema: str | None,
+    taken: Mapping[SinkName, Taken] = ALL_ROWS,
+    finishing: Position | None = None,
+) -> None:
     """Prove ledger and places and prepare every sink, before the fence. Raises Refused, Usage, Failed, Retryable.
 
-    `schema`: of the rows, None where only recovery is to follow. `taken`: the selections of these rows.
+    `schema`: of the rows, None where only recovery is to follow. `taken`: the selections of these rows. `finishing`: see
+    `Coordinator.open`.
     """
+    tail = runtime.ledger.tail()
+    if tail is not None:
+        require_rewound(tail.summary, runtime.ledger, except_at=finishing)
     runtime.ledger.prove()
-    use_row_digest(runtime.sinks, runtime.ledger.tail())
+    use_row_digest(runtime.sinks, tail)
     markers = require_present(runtime.ledger, runtime.sinks, pipeline=runtime.pipeline)
     require_own_staging(runtime.ledger, runtime.sinks, pipeline=runtime.pipeline)
     for sink in runtime.sinks:

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from typing import Protocol, runtime_checkable
 
 from penstock.commit.publication import require_sinks_of
+from penstock.commit.rewind import require_rewound
 from penstock.core.guarantee import too_weak
 from penstock.core.model import Entry, Guarantee
 from penstock.errors import DependencyMissing, Refused
@@ -65,6 +66,7 @@ def require_continued(settings: PipelineSettings, plan: DeliveryPlan) -> None:
         if tail is None:
             return
         try:
+            require_rewound(tail.summary, ledger)
             require_continuation(tail.summary, checkpoint_of(plan))
             _require_sinks(plan, ledger, tail)
         except Refused:

@@ -100,10 +100,16 @@ class InputLag:
     journals_unknown: str | None = None
 
 
-def input_lag(settings: DeliverySettings, ledger: Ledger, *, now_ms: Callable[[], int]) -> InputLag:
-    """Return the lag behind what the newest decision read. Costs some requests to the brokers for each topic."""
+def input_lag(
+    settings: DeliverySettings, ledger: Ledger, *, now_ms: Callable[[], int], summary: Summary | None = None
+) -> InputLag:
+    """Return the lag behind what the newest decision read. Costs some requests to the brokers for each topic.
+
+    With `summary` the newest decision is the one that it names, not the ledger's.
+    """
     tail = ledger.tail()
-    reads = known_topics(ledger, Summary() if tail is None else tail.summary)
+    summary = summary or (Summary() if tail is None else tail.summary)
+    reads = known_topics(ledger, summary)
     topics, troubles = list[TopicLag](), list[str]()
     for name, source in kafka_sources(settings):
         try:
@@ -112,17 +118,17 @@ def input_lag(settings: DeliverySettings, ledger: Ledger, *, now_ms: Callable[[]
         except PenstockError as error:
             troubles.append(scrub(str(error)))
     try:
-        journals, unknown = tuple(_journal_lag(settings, ledger, now_ms=now_ms())), None
+        journals, unknown = tuple(_journal_lag(settings, ledger, summary, now_ms=now_ms())), None
     except (PenstockError, OSError) as error:
         journals, unknown = (), scrub(str(error))
     return InputLag(topics=tuple(topics), journals=journals, troubles=tuple(troubles), journals_unknown=unknown)
 
 
-def _journal_lag(settings: DeliverySettings, ledger: Ledger, *, now_ms: int) -> Iterator[JournalLag]:
+def _journal_lag(settings: DeliverySettings, ledger: Ledger, summary: Summary, *, now_ms: int) -> Iterator[JournalLag]:
     """Yield the lag of the journals behind the newest decision. Raises PenstockError, OSError."""
-    journals, tail = journals_of(settings), ledger.tail()
+    journals = journals_of(settings)
     if journals is not None:
-        decided = None if tail is None else continued_decision(ledger, tail.summary)
+        decided = continued_decision(ledger, summary)
         offsets = {} if decided is None else {each.source: each.end for each in decided[0].batch.offsets}
         yield from journals.lag(offsets, now_ms=now_ms)
 

@@ -77,7 +77,28 @@ class TableAtURL(Table):
         return redact(self.url)
 
 
-class FileTable(TableAtURL, UpsertsNewest):
+class TellsBatches(Table):
+    """A table whose rows can say of which batch they are."""
+
+    batch_column: str | None = Field(
+        default=None,
+        min_length=1,
+        description="With `write: append`: a column of the table, of 64-bit integers, into which Penstock writes the ledger's "
+        "position of the batch, so that `penstock rewind` can take it back.",
+    )
+
+    @model_validator(mode="after")
+    def _tells_appended_batches(self) -> Self:
+        if self.batch_column is not None and self.write != "append":
+            raise complaint_error(
+                f"is given, but write is {self.write}",
+                remedy="Leave it out: a row that was replaced or skipped cannot be brought back.",
+                at=("batch_column",),
+            )
+        return self
+
+
+class FileTable(TableAtURL, UpsertsNewest, TellsBatches):
     """A table of a database that is one file."""
 
     write: Write = Field(
@@ -102,6 +123,7 @@ class FileTable(TableAtURL, UpsertsNewest):
             where: str | None = None,
             select: GivenColumns = (),
             exclude: GivenColumns = (),
+            batch_column: str | None = None,
         ) -> None: ...
 
     @property
@@ -164,7 +186,7 @@ class Merge(OneKey):
             raise Usage(f"The SQL of `merge` cannot be read: {cause}.", remedy="Correct `merge.file`.") from cause
 
 
-class ServedTable(TableAtURL, UpsertsNewest):
+class ServedTable(TableAtURL, UpsertsNewest, TellsBatches):
     """A table of a database on a server."""
 
     write: ServedWrite = Field(
@@ -196,6 +218,7 @@ class ServedTable(TableAtURL, UpsertsNewest):
             select: GivenColumns = (),
             exclude: GivenColumns = (),
             merge: Merge | Mapping[str, Any] | None = None,
+            batch_column: str | None = None,
         ) -> None: ...
 
     @model_validator(mode="after")

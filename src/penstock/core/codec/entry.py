@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock.core.codec.document import decode, encode_document
 from penstock.core.codec.fields import BLOB, INTEGER, OBJECT, TEXT, DamagedError, Field, Record, choice, integer, items, text
-from penstock.core.codec.topics import GAP, TOPIC
+from penstock.core.codec.topics import FILES, GAP, TOPIC
 from penstock.core.model import (
     Adopted,
     Batch,
@@ -19,6 +19,7 @@ from penstock.core.model import (
     Position,
     Removal,
     RemovalAccepted,
+    Rewound,
     RowDigest,
     Staged,
     Summary,
@@ -27,12 +28,14 @@ from penstock.core.model import (
 from penstock.core.topics import NO_EVIDENCE, Evidence
 
 FORMAT = "penstock.entry"
-_PLAIN, _COUNTED, _TOPICS, _NAMED, _SELECTED, _REMOVED = 1, 2, 3, 4, 5, 6
+_PLAIN, _COUNTED, _TOPICS, _NAMED, _SELECTED, _REMOVED, _REWOUND, _FILES = 1, 2, 3, 4, 5, 6, 7, 8
 """Version 2 adds request counts; 3 topics read from Kafka, and gaps; 4 the ledger's identity; 5 the schemas of sinks that take a
-selection of the rows; 6 what was removed on purpose.
+selection of the rows; 6 what was removed on purpose; 7 what was rewound; 8 the
+files that a batch read.
 
 Older Penstocks wrote each entry in the oldest version that can hold it. An entry of a ledger with an identity has version 4, or
-5 if a sink takes a selection, or 6 from the first `removal_accepted` on.
+5 if a sink takes a selection, 6 from the first `removal_accepted` on, or 7 from the first `rewound` on; a decision of a batch
+that read files has 8.
 """
 
 
@@ -49,6 +52,10 @@ def decode_entry(data: bytes, *, where: str = "A ledger entry") -> Entry:
 
 def _version_of(entry: Entry) -> int:
     body = entry.body
+    if isinstance(body, Decided) and body.decision.evidence.files:
+        return _FILES
+    if isinstance(body, Rewound) or entry.summary.rewound_at is not None:
+        return _REWOUND
     if isinstance(body, RemovalAccepted) or entry.summary.removed_at is not None:
         return _REMOVED
     if isinstance(body, Decided) and body.decision.schemas:
@@ -74,7 +81,7 @@ def _digest(value: object) -> int:
     return int(digest, 16)
 
 
-_TOTALS = Record(
+TOTALS = Record(
     Totals,
     {"rows": INTEGER, "files": INTEGER, "size_bytes": INTEGER, "digest": Field(lambda digest: f"{digest:016x}", _digest)},
 )
@@ -85,7 +92,7 @@ _STAGED = Record(
         "account": TEXT,
         "name": TEXT,
         "attempt": TEXT,
-        "totals": _TOTALS,
+        "totals": TOTALS,
         "ref": OBJECT,
         "inline": BLOB.optional,
     },
@@ -119,12 +126,15 @@ _REMOVAL = Record(
         "account": TEXT,
         "decided": Field(list, _range).listed,
         "files": TEXT.listed,
-        "totals": _TOTALS,
-        "unchecked": _TOTALS,
+        "totals": TOTALS,
+        "unchecked": TOTALS,
     },
 )
 _REMOVAL_ACCEPTED = Record(
     RemovalAccepted, {"removals": _REMOVAL.listed, "reason": TEXT, "operator": TEXT}, kind="removal_accepted"
+)
+_REWOUND_BODY = Record(
+    Rewound, {"batch_id": INTEGER, "to": INTEGER, "kept": TEXT.listed, "reason": TEXT, "operator": TEXT}, kind="rewound"
 )
 
 
@@ -132,11 +142,13 @@ def _entry_of(version: int) -> Record[Entry]:
     """Return the record that reads and writes an entry in a document of `version`."""
     gaps = {"gaps": GAP.listed} if version >= _TOPICS else {}
     removal: Mapping[type[Body], Record[Any]] = {RemovalAccepted: _REMOVAL_ACCEPTED} if version >= _REMOVED else {}
+    rewound: Mapping[type[Body], Record[Any]] = {Rewound: _REWOUND_BODY} if version >= _REWOUND else {}
     bodies: Mapping[type[Body], Record[Any]] = {
         Opened: _OPENED,
         Decided: _decided_of(version, gaps),
         Adopted: Record(Adopted, {**_ADOPTED_FIELDS, **gaps}, kind="adopted"),
         **removal,
+        **rewound,
     }
     return Record(
         Entry,
@@ -154,6 +166,7 @@ def _entry_of(version: int) -> Record[Entry]:
 
 def _decided_of(version: int, gaps: Mapping[str, Field[Any]]) -> Record[Decided]:
     topics: Mapping[str, Field[Any]] = {"topics": TOPIC.listed} if version >= _TOPICS else {}
+    files: Mapping[str, Field[Any]] = {"files": FILES.listed} if version >= _FILES else {}
     schemas: Mapping[str, Field[Any]] = {"schemas": TEXT.by_name} if version >= _SELECTED else {}
     requests = dict.fromkeys(("stage_requests", "previous_publish_requests"), INTEGER.optional) if version >= _COUNTED else {}
     decision = Record(
@@ -167,7 +180,7 @@ def _decided_of(version: int, gaps: Mapping[str, Field[Any]]) -> Record[Decided]
             **requests,
             **schemas,
         },
-        parts={"batch": _BATCH, "evidence": Record(Evidence, {**topics, **gaps})},
+        parts={"batch": _BATCH, "evidence": Record(Evidence, {**topics, **gaps, **files})},
     )
     return Record(Decided, {"decision": decision}, kind="decided")
 
@@ -190,13 +203,19 @@ def _one_of(records: Mapping[type[Body], Record[Any]]) -> Field[Body]:
 def _summary_of(version: int) -> Record[Summary]:
     row_digest = choice(RowDigest, f"a kind of digest among {', '.join(RowDigest)}")
     named: Mapping[str, Field[Any]] = {"ledger_id": TEXT, "row_digest": row_digest} if version >= _NAMED else {}
-    sums = _TOTALS.by_name.by_name
+    sums = TOTALS.by_name.by_name
     removed: Mapping[str, Field[Any]] = {"removed": sums, "removed_at": INTEGER.optional} if version >= _REMOVED else {}
+    rewinds: Mapping[str, Field[Any]] = {
+        "rewound_at": INTEGER.optional,
+        "rewinding_at": INTEGER.optional,
+        "ahead": INTEGER.by_name,
+    }
+    rewound: Mapping[str, Field[Any]] = rewinds if version >= _REWOUND else {}
     positions = dict.fromkeys(("next_batch_id", "decided_at", "published_at", "adopted_at"), INTEGER.optional)
-    return Record(Summary, {"query_id": TEXT.optional, **positions, "totals": sums, **named, **removed})
+    return Record(Summary, {"query_id": TEXT.optional, **positions, "totals": sums, **named, **removed, **rewound})
 
 
-_ENTRIES = {version: _entry_of(version) for version in (_PLAIN, _COUNTED, _TOPICS, _NAMED, _SELECTED, _REMOVED)}
+_ENTRIES = {version: _entry_of(version) for version in (_PLAIN, _COUNTED, _TOPICS, _NAMED, _SELECTED, _REMOVED, _REWOUND, _FILES)}
 
 
 _KIND, _VERSION = "penstock.message", 2

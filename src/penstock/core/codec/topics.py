@@ -1,10 +1,11 @@
-"""The parts of a ledger entry about Kafka: the offsets a batch read, and the gaps that were accepted."""
+"""The parts of a ledger entry about sources: the offsets read from Kafka, the gaps that were accepted, and the files read."""
 
-from collections.abc import Mapping
+import os.path
+from collections.abc import Mapping, Sequence
 
-from penstock.core.codec.fields import INTEGER, TEXT, DamagedError, Field, Record, choice, integer, items, mapping
+from penstock.core.codec.fields import INTEGER, TEXT, DamagedError, Field, Record, choice, integer, items, mapping, record, text
 from penstock.core.model import Json
-from penstock.core.topics import GapAccepted, GapKind, PartitionRead, TopicRead
+from penstock.core.topics import FilesRead, GapAccepted, GapKind, InputFile, PartitionRead, SourceName, TopicRead
 
 
 def _number(name: str) -> int:
@@ -44,3 +45,27 @@ GAP = Record(
         "end": INTEGER,
     },
 )
+
+
+def _of_files(read: FilesRead) -> Json:
+    """Return each file as a short list, without the directory that all are below: there may be a thousand files."""
+    below = os.path.commonprefix([file.path for file in read.files]).rpartition("/")  # noqa: RUF071 - URLs
+    directory = below[0] + below[1]
+    names: list[Json] = [[file.path.removeprefix(directory), file.modified_ms] for file in read.files]
+    return {"source": read.source, "below": directory, "names": names}
+
+
+def _to_files(value: object) -> FilesRead:
+    found = record(value, frozenset({"source", "below", "names"}))
+    directory = text(found["below"])
+    files = tuple(_to_file(directory, items(each)) for each in items(found["names"]))
+    return FilesRead(source=SourceName(text(found["source"])), files=files)
+
+
+def _to_file(directory: str, found: Sequence[object]) -> InputFile:
+    if len(found) != 2:
+        raise DamagedError(f"expected name and time of a file, found {len(found)} values")
+    return InputFile(directory + text(found[0]), integer(found[1]))
+
+
+FILES = Field(_of_files, _to_files)

@@ -39,6 +39,7 @@ from penstock.sink.lake.staged_files import StagedFiles
 from penstock.sink.lake.staging import FlatUploads
 from penstock.sink.lake.statistics import FileNotes, fingerprint
 from penstock.sink.lake.table_writer import TableWriter
+from penstock.sink.lake.taking_back import TakesBackFiles
 from penstock.sink.lake.verification import VerifiedTable
 from penstock.sink.lake.write_mode import APPENDING, REPLACE, WriteMode, decided_mode, require_mode
 from penstock.sink.parquet.account import Area
@@ -59,7 +60,7 @@ _RECENT = 20
 """Commits that a run makes durable with its first one: an earlier run may have died before it did."""
 
 
-class LakeSink:
+class LakeSink(TakesBackFiles):
     """Delivers into the table `log`, whose files are in `account`. Safe to use from several threads.
 
     Tasks stage files as for an account of the Parquet sink. Publishing moves them into the table's directory, where readers see

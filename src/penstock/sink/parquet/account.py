@@ -164,6 +164,10 @@ class Area(Protocol):
         """Raise the high-water mark, durably. A lower mark than the present one changes nothing. Raises as `claimed_by`."""
         ...
 
+    def remove(self, pieces: Sequence[Staged]) -> None:
+        """Remove published files durably; those that are gone already are passed over. Raises ContentConflict, and as `show`."""
+        ...
+
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
         """Remove staging that is dead by `cut`, or only find it if `dry_run`, and return its names.
 

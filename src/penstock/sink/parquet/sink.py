@@ -27,6 +27,7 @@ from penstock.core.model import (
     SweepCut,
     Waiting,
 )
+from penstock.core.taken_back import TakenBack
 from penstock.errors import Failed, LedgerMismatch, Usage
 from penstock.protocols import Signature, SinkDecisions, TaskCheck
 from penstock.sink.concurrent import map_concurrently
@@ -46,6 +47,7 @@ from penstock.sink.parquet.publishing import AccountPublication
 from penstock.sink.parquet.splitting import INLINE_LIMIT_BYTES, WriteSettings
 from penstock.sink.parquet.stager import ParquetStager
 from penstock.sink.parquet.table import Table
+from penstock.sink.parquet.taking_back import remove_pieces, require_removable
 from penstock.sink.parquet.verification import verify_accounts
 from penstock.spark.schema import arrow_schema
 
@@ -201,6 +203,13 @@ class ParquetSink:
 
     def verify(self, decisions: SinkDecisions) -> SinkReport:
         return verify_accounts(self.tables(), decisions, self._settings.row_digest, keeps_files=self._keeps_files)
+
+    def require_taken_back_exactly(self, taken: TakenBack) -> None:
+        require_removable(self._areas(taken.pipeline), taken)
+
+    def take_back(self, taken: TakenBack) -> None:
+        self._published_at = None
+        remove_pieces(self._areas(taken.pipeline), taken)
 
     def tables(self) -> Mapping[AccountName, Table]:
         return {name: self._table(name, area) for name, area in self._areas(self._pipeline).items()}

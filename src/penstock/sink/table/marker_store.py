@@ -165,6 +165,13 @@ class MarkerStatements(ABC):
         """Forget the batches up to the position that is bound by the name `past`."""
         return f"DELETE FROM {self.batch} WHERE {self.which} AND {self.quoted('position')} <= {self.bound(past)}"
 
+    @property
+    def forget_between(self) -> str:
+        """Forget the batches above the position that is bound as `after` and below the one that is bound as `before`."""
+        position = self.quoted("position")
+        between = f"{position} > {self.bound('after')} AND {position} < {self.bound('before')}"
+        return f"DELETE FROM {self.batch} WHERE {self.which} AND {between}"
+
     # --- parts
 
     @property
@@ -271,6 +278,9 @@ class DatabaseMarkerStore:
     def newest_batch(self, pipeline: PipelineName, sink: SinkName) -> Position | None:
         [position] = self._execute(self._sql.newest_batch, {"pipeline": pipeline, "sink": sink}).fetchone()
         return None if position is None else Position(position)
+
+    def forget_between(self, pipeline: PipelineName, sink: SinkName, *, after: Position, before: Position) -> None:
+        self._execute(self._sql.forget_between, {"pipeline": pipeline, "sink": sink, "after": after, "before": before})
 
     def batch_at(self, publication: Publication) -> tuple[Any, ...] | None:
         found = self._execute(self._sql.read_batch, place_of(publication)).fetchone()

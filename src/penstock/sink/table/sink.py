@@ -38,6 +38,7 @@ class TableSinkArguments(_RequiredArguments, total=False):
     schema_changes: str
     deletes: bool
     sequence_by: str | None
+    batch_column: str | None
 
 
 class TableSink(SpooledSink):
@@ -59,6 +60,8 @@ class TableSink(SpooledSink):
 
     `schema_changes`: what preparing does if the rows have columns that the table lacks: `fail`, or `add` them to the table; where
     the sink `_widens`, `widen` also gives columns of the table the rows' wider types.
+
+    `batch_column`: with `append`, the column of the table that gets the ledger's position of each batch, to take it back by.
 
     `case_counts`: whether table names that differ only in case are two names.
     """
@@ -82,6 +85,7 @@ class TableSink(SpooledSink):
         schema_changes: str = "fail",
         deletes: bool = False,
         sequence_by: str | None = None,
+        batch_column: str | None = None,
         case_counts: bool = False,
     ) -> None:
         with settings_of(name):
@@ -97,6 +101,7 @@ class TableSink(SpooledSink):
             case_counts=case_counts,
             deletes=deletes,
             sequence_by=sequence_by,
+            batch_column=batch_column,
             widens=self._widens and schema_changes == "widen",
         )
         self._create, self._schema_changes = create, schema_changes

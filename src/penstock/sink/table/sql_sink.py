@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
@@ -9,8 +10,17 @@ import pyarrow as pa
 
 from penstock.core.faults import FaultPoint
 from penstock.core.model import PipelineName, Publication, Totals
+from penstock.core.taken_back import TakenBack
 from penstock.errors import Failed, PenstockError, Refused
 from penstock.sink.spool.writer import RowCheck
+from penstock.sink.table.batch_column import (
+    BatchRows,
+    has_rows,
+    lose_batches,
+    numbered,
+    require_told_apart,
+    with_batch_column,
+)
 from penstock.sink.table.columns import CatalogTable, as_code
 from penstock.sink.table.database_sink import DatabaseSink, TransactionalSink
 from penstock.sink.table.dialect import C, ErrorCodes, FaultPoints, Rows, SqlTables, T, UserTables
@@ -28,6 +38,7 @@ if TYPE_CHECKING:
 
 
 ADD_COLUMNS = FaultPoint("table.add_columns", "Columns that the rows have and the table lacks are added, narrow ones widened.")
+TAKE_BACK = FaultPoint("table.take_back", "A table loses the rows of batches that were taken back, in an open transaction.")
 
 
 class CatalogSink(DatabaseSink[C], Generic[C, T]):
@@ -96,7 +107,7 @@ class CatalogSink(DatabaseSink[C], Generic[C, T]):
         return what, table_schema.kind.endswith("table")
 
     def _prepare_table(self, connection: C, pipeline: PipelineName, schema: str) -> RowCheck:
-        rows = self._storable(connection, schema)
+        rows = with_batch_column(self._storable(connection, schema), self._target)
         with self._points.prepare(), self._one_at_a_time(connection):
             self._dry_run_staging(connection, rows)
             self._open_preparation(connection)
@@ -119,7 +130,7 @@ class CatalogSink(DatabaseSink[C], Generic[C, T]):
         return self._tables.row_check(connection, table_schema, self._name, self._target)
 
     def _require_schema_accepted(self, connection: C, pipeline: PipelineName, schema: str) -> None:
-        rows = self._storable(connection, schema)
+        rows = with_batch_column(self._storable(connection, schema), self._target)
         self._require_place(connection)
         markers = self._readable_marker_store(connection)
         marker = None if markers is None else markers.read(pipeline, self._name)
@@ -272,10 +283,10 @@ class SqlSink(CatalogSink[C, T], TransactionalSink[C]):
 
     def _load(self, connection: C, publication: Publication, target: Target) -> Loaded:
         """Check the table again, then write the rows."""
-        rows = arrow_schema(publication.schema)
+        rows = with_batch_column(arrow_schema(publication.schema), target)
         table_schema = self._held(connection, rows, target)
         with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as batches:
-            return self._write(connection, batches, rows, table_schema, target)
+            return self._write(connection, numbered(batches, publication.position, target), rows, table_schema, target)
 
     def _held_rows(self, connection: C, rows: "pa.Schema", target: Target) -> Rows:
         self._held(connection, rows, target)
@@ -293,6 +304,38 @@ class SqlSink(CatalogSink[C, T], TransactionalSink[C]):
         """Commit. After OutcomeUnknown, the next try locks and reads the marker on a new connection."""
         with self._database.unknown_if_cut(f"table {self._target.table!r}", read="the marker"), self._points.commit():
             self._database.commit(connection)
+
+    # --- rewinding
+
+    def require_taken_back_exactly(self, taken: TakenBack) -> None:
+        if not has_rows(taken):
+            return
+        with self._database.reader() as connection:
+            require_told_apart(
+                taken, self._target, self._table_schema(connection), lambda: self._count_batches(connection, taken)
+            )
+
+    def take_back(self, taken: TakenBack) -> None:
+        if not has_rows(taken):
+            return
+        with self._lock, self._database.dropping_on_error():
+            connection = self._database.writable()
+            with self._database.translate_errors(), TAKE_BACK.around():
+                self._begin(connection)
+                markers = self._marker_store(connection)
+                lose_batches(
+                    markers, taken, lambda: connection.execute(self._statements.delete_batches(**_range(taken, self._target)))
+                )
+            self._commit(connection)
+
+    def _count_batches(self, connection: C, taken: TakenBack) -> int:
+        [rows] = connection.execute(self._statements.count_batches(**_range(taken, self._target))).fetchone()
+        return int(rows)
+
+    @property
+    def _statements(self) -> BatchRows:
+        statements: BatchRows = self._tables.statements_of(pa.schema([]), replace(self._target, key=()))
+        return statements
 
     # --- steps
 
@@ -335,3 +378,7 @@ class SqlSink(CatalogSink[C, T], TransactionalSink[C]):
 def has_ledger_id(table_schema: CatalogTable) -> bool:
     """Return whether this table of markers has the column `ledger_id`, which an older Penstock did not create."""
     return any(column.name.lower() == LEDGER_ID for column in table_schema.columns)
+
+
+def _range(taken: TakenBack, target: Target) -> dict[str, Any]:
+    return {"column": target.batch_column, "after": taken.after, "before": taken.position}

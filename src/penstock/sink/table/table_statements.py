@@ -59,6 +59,17 @@ class TableStatements(ABC):
         """Delete all rows. TRUNCATE would commit on some servers."""
         return f"DELETE FROM {self.name}"
 
+    def count_batches(self, column: str, *, after: int, before: int) -> str:
+        """Count the rows whose `column` is above `after` and below `before`."""
+        return f"SELECT COUNT(*) FROM {self.name} WHERE {self._is_between(column, after, before)}"
+
+    def delete_batches(self, column: str, *, after: int, before: int) -> str:
+        """Delete these rows."""
+        return f"DELETE FROM {self.name} WHERE {self._is_between(column, after, before)}"
+
+    def _is_between(self, column: str, after: int, before: int) -> str:
+        return f"{self.quoted(column)} > {after:d} AND {self.quoted(column)} < {before:d}"
+
     def _in_key(self, name: str) -> bool:
         return name in self.key
 

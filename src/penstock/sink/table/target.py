@@ -34,7 +34,8 @@ class Target:
     elsewhere. `has_staged`: whether this run has staged a batch; what is published before that was decided by an earlier run,
     perhaps with other settings. `deletes`: rows come with the column of `core.deletes`; only with `write: upsert`. `sequence_by`:
     the column by whose values `upsert` takes the newest row of each key, whether it is there or in the batch. `widens`: the rows
-    may have wider types than those with which the table was filled.
+    may have wider types than those with which the table was filled. `batch_column`: the column of the table
+    that holds the ledger's position of the batch that wrote a row; only with `write: append`.
     """
 
     table: str
@@ -48,11 +49,12 @@ class Target:
     deletes: bool = False
     sequence_by: str | None = None
     widens: bool = False
+    batch_column: str | None = None
 
     @property
     def privileges(self) -> tuple[str, ...]:
         """The privileges on the table that publishing needs, where databases have users; none for `merge`, which is rehearsed."""
-        return (*_PRIVILEGES[self.write], *(("DELETE",) if self.deletes else ()))
+        return (*_PRIVILEGES[self.write], *(("DELETE",) if self.deletes or self.batch_column else ()))
 
     @property
     def filled(self) -> tuple[str, ...]:

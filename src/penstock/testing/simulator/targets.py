@@ -190,10 +190,10 @@ class Targets:
     def of(self, sink: str) -> Target:
         return next(target for target in self.all if target.sink == sink)
 
-    def require_published(self, position: int, *, before: int) -> None:
+    def require_published(self, position: int, *, before: int, but: frozenset[str] = frozenset()) -> None:
         """Raise ViolationError unless every sink shows the decision at `position`."""
         for target in self.all:
-            if target.marked < position:
+            if target.sink not in but and target.marked < position:
                 raise ViolationError(f"I8: {before} is decided before {position} is published in {target.sink}")
 
 
@@ -220,6 +220,9 @@ class History:
         self.newest: Decided | None = None
         self.floor = 1
         self.generation = 0
+        self._newest_kind = ""
+        self._ahead = frozenset[str]()
+        """Sinks that had kept the newest batch when it was taken back, so that it is not published there."""
 
     def created(self, key: str, data: bytes) -> None:
         """Check an object that was created under a free key."""
@@ -249,11 +252,25 @@ class History:
         self.nonces[position] = entry["nonce"]
         body = entry["body"]
         if body["kind"] == "opened":
-            if entry["generation"] != self.generation + 1:
+            records = (
+                self._newest_kind in {"opened", "rewound"} and entry["generation"] == self.generation
+            )  # that it is carried out
+            if not records and entry["generation"] != self.generation + 1:
                 raise ViolationError(f"I7: generation {entry['generation']} follows generation {self.generation}")
             self.generation = entry["generation"]
         elif body["kind"] == "decided":
             self._decide(position, entry["generation"], body["decision"])
+            self._ahead = frozenset(entry["summary"].get("ahead", {}))
+        elif body["kind"] == "rewound":
+            self._rewind(entry["generation"], body)
+        self._newest_kind = body["kind"]
+
+    def _rewind(self, generation: int, body: dict[str, Any]) -> None:
+        if generation != self.generation:
+            raise ViolationError(f"I9: generation {generation} rewinds though {self.generation} is open")
+        if self.newest is not None:
+            self._targets.require_published(self.newest.position, before=self.length, but=self._ahead)
+        self.decided = {batch: decided for batch, decided in self.decided.items() if decided.position <= body["to"]}
 
     def _decide(self, position: int, generation: int, decision: dict[str, Any]) -> None:
         if generation != self.generation:
@@ -262,7 +279,7 @@ class History:
         if batch in self.decided:
             raise ViolationError(f"I8: batch {batch[1]} is decided a second time, at {position}")
         if self.newest is not None:
-            self._targets.require_published(self.newest.position, before=position)
+            self._targets.require_published(self.newest.position, before=position, but=self._ahead)
             self._require_later(self.newest, generation, decision)
         attempts = frozenset(piece["attempt"] for piece in decision["staged"])
         self.newest = Decided(position, *batch, generation, int(decision["offsets"][0]["end"]), attempts)

@@ -34,6 +34,9 @@ MAKE = FaultPoint("parquet.publish.directory", "The partition directories of a b
 SEAL = FaultPoint("parquet.publish.sync", "The new names in a published directory are made durable.")
 SWEEP = FaultPoint("parquet.sweep.unlink", "A staged file that can never be decided any more is removed.")
 
+REMOVE = FaultPoint("parquet.rewind.unlink", "A published file that a rewind takes back is removed.")
+SEAL_REMOVED = FaultPoint("parquet.rewind.sync", "The removal of files from a directory is made durable.")
+
 _IDENTITY_SUFFIX = ".id"
 
 
@@ -83,6 +86,10 @@ class DirectoryArea(MarkedArea, Area):
         # every parent up to the root: an earlier try may have created it
         map_concurrently(self._seal, list(dict.fromkeys(parent for parent in parents if parent.is_relative_to(self.root))))
         return gone
+
+    def remove(self, pieces: Sequence[Staged]) -> None:
+        map_concurrently(self._remove_one, pieces)
+        map_concurrently(self._seal_removed, list(dict.fromkeys((self.root / piece.name).parent for piece in pieces)))
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
         """Remove staged files of dead attempts, and markers and claims that never counted. Raises PublishFailed, Retryable."""
@@ -171,6 +178,20 @@ class DirectoryArea(MarkedArea, Area):
             if state is PieceState.SHOWN and os.path.lexists(staged):
                 forget(staged)
         return state is PieceState.SHOWN
+
+    def _remove_one(self, piece: Staged) -> None:
+        if self.state(piece) is PieceState.SHOWN:
+            path = self.root / piece.name
+            with publishing(f"Removing {path}"), REMOVE.around(error=io_error, lost=io_error):
+                path.unlink(missing_ok=True)
+
+    def _seal_removed(self, directory: Path) -> None:
+        with (
+            publishing(f"Making the removal of files from {directory} durable"),
+            suppress(FileNotFoundError),
+            SEAL_REMOVED.around(error=io_error, lost=io_error),
+        ):
+            sync_directory(directory)
 
     def _seal(self, directory: Path) -> None:
         with (

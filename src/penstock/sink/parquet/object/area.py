@@ -33,6 +33,7 @@ LOOK = FaultPoint("object.publish.look", "A published file is looked at: is it t
 READ_MARK = FaultPoint("object.mark.read", "The newest high-water mark of an account is read.")
 WRITE_MARK = FaultPoint("object.mark.write", "A new high-water mark of an account is put.")
 DISCARD = FaultPoint("multipart.discard", "An upload that can never be decided any more is ended.")
+REMOVE = FaultPoint("object.rewind.delete", "A published object that a rewind takes back is deleted.")
 
 HIDDEN = "_penstock"
 OWNER = f"{HIDDEN}/.owner.json"
@@ -116,6 +117,9 @@ class ObjectArea:
             self.store.put(mark_key(self.folder, marker.position), encode_marker(marker), tag="mark")
         if marker.position % KEPT_MARKS == 0:
             self._forget_marks()
+
+    def remove(self, pieces: Sequence[Staged]) -> None:
+        map_concurrently(self._remove_one, pieces)
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
         """End uploads of dead attempts, and delete old markers. Raises Failed, Retryable."""
@@ -228,6 +232,11 @@ class ObjectArea:
                 remedy="Try again: Penstock reads the marker first.",
             )
         self._looked_s = looked_s
+
+    def _remove_one(self, piece: Staged) -> None:
+        if self._is_shown(piece):
+            with REMOVE.around():
+                self.store.delete(piece.name)
 
     def _is_staged(self, piece: Staged) -> bool:
         return self.store.is_pending(piece.name, str(piece.ref["upload"]))

@@ -1,0 +1,188 @@
+"""The acts on the checkpoint of a pipeline: refused while a driver runs, and where the ledger would refuse the next start."""
+
+import os
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
+
+from penstock.checkpoint.act import Act
+from penstock.checkpoint.acting import Performed, Undone, perform, undo
+from penstock.checkpoint.gc_plan import SPARK_RETAINS, plan_gc
+from penstock.checkpoint.repair_plan import Decided, plan_repair
+from penstock.checkpoint.rewind_plan import plan_rewind
+from penstock.commit.identity import recognise
+from penstock.commit.publication import decision_of
+from penstock.core.model import BatchId, Json, Summary
+from penstock.errors import CheckpointDamaged, CheckpointReplaced, Refused, SourcesChanged
+from penstock.observe.driver import Driver
+from penstock.observe.status import status
+from penstock.observe.supervision import supervision
+from penstock.run.assembly import DeliveryPlan, assemble
+from penstock.run.continuation import batch_in_checkpoint
+from penstock.run.operations import coordinating
+from penstock.run.runtime import Runtime, opened_by_this_process, prepare
+from penstock.spec.pipeline import without_ledger
+
+
+def rewind_checkpoint(plan: DeliveryPlan, *, to_batch: BatchId, yes: bool) -> Performed:
+    """Take the checkpoint back to the end of a batch, where the ledger recognises what Spark runs then; see `plan_rewind`.
+
+    With `yes`, a driver that cannot be seen from here is fenced first. Raises Refused.
+    """
+    return perform_act(plan, "rewind", {"to_batch": to_batch}, lambda runtime: _rewind(runtime, plan, to_batch), yes=yes)
+
+
+def collect_checkpoint(plan: DeliveryPlan, *, keep_batches: int | None, yes: bool) -> Performed:
+    """Remove what no restart needs, nor a rewind to one of the newest batches; see `plan_gc`. None: as many as Spark retains."""
+    conf = getattr(plan.settings, "spark", None)
+    retained = "" if conf is None else str(conf.conf.get("spark.sql.streaming.minBatchesToRetain", ""))
+    number = keep_batches or (int(retained) if retained.isdecimal() else SPARK_RETAINS)
+    request: dict[str, Json] = {"keep_batches": number}
+    return perform_act(plan, "gc", request, lambda runtime: plan_gc(runtime.checkpoint.files, keep_batches=number), yes=yes)
+
+
+def repair_checkpoint(plan: DeliveryPlan, *, query_id: str | None, yes: bool) -> Performed:
+    """Repair the checkpoint with what the ledger knows of it; see `plan_repair`. Fences as `rewind_checkpoint` does."""
+
+    def make(runtime: Runtime) -> Act:
+        return plan_repair(runtime.checkpoint.files, query_id=query_id, decided=_decided(runtime, plan))
+
+    return perform_act(plan, "repair", {"query_id": query_id}, make, yes=yes)
+
+
+def _decided(runtime: Runtime, plan: DeliveryPlan) -> Decided | None:
+    """Return what the ledger knows of the checkpoint; None if it has decided nothing of its query, or is not asked."""
+    tail = runtime.ledger.tail()
+    summary = Summary() if tail is None else tail.summary
+    if summary.query_id is None or summary.next_batch_id is None or without_ledger(plan.settings) is not None:
+        return None
+
+    def ends(batch_id: BatchId) -> Mapping[str, str | None] | None:
+        decision = decision_of(runtime.ledger, batch_id)
+        planned = runtime.checkpoint.latest_offsets_id()
+        if decision is None or planned is None:
+            return None
+        names = [offsets.source for offsets in decision.batch.offsets]
+        with suppress(SourcesChanged, CheckpointDamaged):
+            keys = runtime.checkpoint.keys(planned, names)
+            return {key: offsets.end for offsets in decision.batch.offsets for key in keys[offsets.source]}
+        return None
+
+    return Decided(query_id=summary.query_id, next_batch_id=summary.next_batch_id, ends=ends)
+
+
+def undo_act(plan: DeliveryPlan, *, verb: str, yes: bool) -> Undone:
+    """Take the newest act on the pipeline's checkpoint back; see `undo`. With `yes`, fences as `rewind_checkpoint` does."""
+    with stopped(plan) as (runtime, _):
+        files = runtime.checkpoint.files
+        found = undo(files, verb=verb, yes=False)
+        if not yes:
+            return found
+        with _fenced(runtime, plan):
+            return undo(files, verb=verb, yes=True)
+
+
+def perform_act(
+    plan: DeliveryPlan, verb: str, request: dict[str, Json], make: Callable[[Runtime], Act], *, yes: bool
+) -> Performed:
+    """Return the act that `make` plans for the pipeline's checkpoint; with `yes`, fence every run and carry it out.
+
+    Raises Refused while a driver runs, and what `make` raises.
+    """
+    with stopped(plan) as (runtime, notes):
+        files = runtime.checkpoint.files
+
+        def act() -> Act:
+            made = make(runtime)
+            return replace(made, notes=(*made.notes, *notes))
+
+        found = perform(files, verb=verb, request=request, plan=act, yes=False)
+        if not yes or not (found.act.steps or found.finished):
+            return found
+        with _fenced(runtime, plan):
+            return perform(files, verb=verb, request=request, plan=act, yes=True)
+
+
+@contextmanager
+def stopped(plan: DeliveryPlan) -> Iterator[tuple[Runtime, tuple[str, ...]]]:
+    """Yield what the pipeline runs on, and what is to be said of a driver elsewhere. Raises Refused if one is known to run."""
+    with closing(assemble(plan, demanded=False)) as runtime:
+        noted = supervision(plan.settings.home)
+        if noted is not None and noted.state in {"running", "waiting"}:
+            raise _runs(plan, f"{noted.owner} supervises it", "Stop `penstock supervise`")
+        driver = status(pipeline=plan.pipeline, ledger=runtime.ledger, checkpoint=None).driver
+        is_this = driver is not None and (driver.host, driver.pid) == (socket.gethostname(), os.getpid())
+        if driver is not None and driver.state == "running" and not is_this:
+            raise _runs(plan, driver.text, "Stop it")
+        yield runtime, tuple(_of_elsewhere(driver))
+
+
+def _of_elsewhere(driver: Driver | None) -> Iterator[str]:
+    if driver is not None and driver.state == "unknown":
+        yield f"Whether a driver runs is {driver.text}. With --yes it is fenced first; make sure that it has ended."
+
+
+def _runs(plan: DeliveryPlan, what: str, stop: str) -> Refused:
+    return Refused(
+        f"A driver of {plan.pipeline!r} works on its checkpoint: {what}.", remedy=f"{stop}, and run the command again."
+    )
+
+
+@contextmanager
+def _fenced(runtime: Runtime, plan: DeliveryPlan) -> Iterator[None]:
+    """Fence every run, and publish what is decided, as `recover` does; not where there is nothing in the ledger to fence."""
+    if without_ledger(plan.settings) is not None or runtime.ledger.tail() is None:
+        yield
+        return
+    with coordinating(runtime) as coordinator:
+        prepare(runtime, schema=None)
+        coordinator.open(opened_by_this_process(runtime))
+        yield
+        coordinator.require_newest()
+
+
+def _rewind(runtime: Runtime, plan: DeliveryPlan, to_batch: BatchId) -> Act:
+    """Return the rewind. The plan of a batch that is decided stays, so that it comes again with the same offsets."""
+    tail = runtime.ledger.tail()
+    summary = Summary() if tail is None else tail.summary
+    files, upcoming, expected = runtime.checkpoint.files, BatchId(to_batch + 1), summary.next_batch_id
+    if expected is None or without_ledger(plan.settings) is not None:
+        made = plan_rewind(files, to_batch=to_batch)
+        return replace(made, notes=("The ledger has decided no batch of this checkpoint: it does not tell what sinks have.",))
+    query_id = runtime.checkpoint.query_id()
+    if query_id != summary.query_id:
+        raise CheckpointReplaced(
+            f"The ledger continues query {summary.query_id}, but the checkpoint is of query {query_id}.",
+            remedy="Put the checkpoint of that query back, or read what `penstock adopt` says about accepting this one.",
+        )
+    if not expected - 1 <= upcoming <= expected:
+        raise _beyond(upcoming, expected)
+    for batch_id in range(to_batch, expected):
+        _require_decided(runtime, summary, BatchId(batch_id))
+    made = plan_rewind(files, to_batch=to_batch, keeps_plan=upcoming < expected)
+    is_decided = f"The ledger has decided batch {upcoming}: Spark runs it again, and no sink gets it twice."
+    return replace(made, notes=(is_decided,) if upcoming < expected else ())
+
+
+def _require_decided(runtime: Runtime, summary: Summary, batch_id: BatchId) -> None:
+    """Raise Refused unless the checkpoint has the batch as the ledger decided it. One before an adoption is not compared."""
+    if decision_of(runtime.ledger, batch_id) is None:
+        return
+    batch = batch_in_checkpoint(runtime, summary, batch_id)
+    if batch is not None:
+        recognise(batch, summary=summary, decision_of=lambda number: decision_of(runtime.ledger, number))
+
+
+def _beyond(upcoming: BatchId, expected: BatchId) -> Refused:
+    if upcoming > expected:
+        return Refused(
+            f"The ledger continues with batch {expected}, and Spark would run batch {upcoming} next: "
+            f"the records of batches {expected} to {upcoming - 1} would be lost.",
+            remedy=f"Name batch {expected - 1}, or read what `penstock adopt` says about going on with batch {upcoming}.",
+        )
+    return Refused(
+        f"The ledger has decided batches {upcoming} to {expected - 1}, and Spark would plan batches from {upcoming + 1} on anew, "
+        "with other offsets than those: no start would go on.",
+        remedy=f"Name batch {max(expected - 2, 0)}: the one after it runs again with the offsets that were decided.",
+    )

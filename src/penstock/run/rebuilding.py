@@ -1,0 +1,185 @@
+"""Makes a lost checkpoint again from the ledger: what the newest decision says of each source, and what files it must know."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from penstock.checkpoint.act import Act
+from penstock.checkpoint.acting import Performed
+from penstock.checkpoint.rebuilding import FilesByEnd, plan_rebuild, rebuilt
+from penstock.checkpoint.source_log import fingerprint, log_offset
+from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
+from penstock.checkpoint.verification import verify_files
+from penstock.commit.publication import continued_decision, decision_in, standing
+from penstock.core.model import Adopted, Batch, Decided, Decision, Entry, SourceName
+from penstock.core.topics import InputFile
+from penstock.errors import CheckpointDamaged, Refused, SourcesChanged
+from penstock.protocols import Ledger
+from penstock.run.checkpoint_acts import perform_act
+from penstock.run.operations import newest_decision
+from penstock.run.runtime import Runtime
+from penstock.spec.pipeline import PipelineSettings
+from penstock.spec.source import FILE_FORMATS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.run.pipeline import Pipeline
+
+_FILES = frozenset(name.lower() for name in FILE_FORMATS)
+_KEPT_IN_OFFSETS = frozenset({"kafka", "journal", "rate", "rate-micro-batch"})
+"""Formats of which a checkpoint holds nothing that a start needs beside the offsets; of `rate` the ledger has a fingerprint."""
+
+_INTERVAL = "spark.sql.streaming.fileSource.log.compactInterval"
+_ELSE = "Put the checkpoint back from a copy, or read what `penstock adopt` says about starting with a new one."
+
+
+def rebuild_checkpoint(pipeline: "Pipeline", *, session: "Callable[[], SparkSession] | None" = None, yes: bool) -> Performed:
+    """Make the lost checkpoint again from the ledger. With `yes` a driver of another machine is fenced first.
+
+    Only of a query without state, and of sources of which the ledger knows all that a checkpoint holds. `session` starts Spark,
+    and is called only for a transform, whose plan has to be read. Raises Refused, with what the ledger lacks, SourcesChanged,
+    CheckpointDamaged.
+    """
+    settings = pipeline.settings
+    order = (
+        [SourceName(name) for name in settings.sources]
+        if settings.transform is None
+        else _sources_of_plan(pipeline, session or pipeline.session)
+    )
+    return perform_act(pipeline.plan, "rebuild", {}, partial(_rebuild, settings=settings, order=order), yes=yes)
+
+
+def _rebuild(runtime: Runtime, *, settings: PipelineSettings, order: Sequence[SourceName]) -> Act:
+    ledger, checkpoint = runtime.ledger, runtime.checkpoint
+    entry = _newest(ledger)
+    batch = decision_in(entry).batch
+    _require_lost(checkpoint, batch)
+    if list(dict.fromkeys(order)) != [each.source for each in batch.offsets]:
+        raise SourcesChanged(
+            f"The query reads {', '.join(dict.fromkeys(order))}, but batch {batch.batch_id} was decided with "
+            f"{', '.join(each.source for each in batch.offsets)}.",
+            remedy="Put the sources back as they were, in number, names and order, and run the command again.",
+        )
+    files = {
+        name: _files_of(ledger, name, place=place)
+        for place, name in enumerate(dict.fromkeys(order))
+        if _require_known(settings, name) in _FILES
+    }
+    made = rebuilt(
+        batch,
+        order=order,
+        decided_at_ms=entry.written_at_ms,
+        files=files,
+        compact_interval=int(settings.spark.conf.get(_INTERVAL, "10")),
+    )
+    return replace(plan_rebuild(checkpoint.files, made), notes=tuple(_notes(batch, files)))
+
+
+def _notes(batch: Batch, files: Mapping[SourceName, FilesByEnd]) -> Iterator[str]:
+    for each in batch.offsets:
+        read = sum(map(len, files.get(each.source, {}).values()))
+        yield f"{each.source}: {f'{read} files are read' if each.source in files else f'read up to {each.end}'}."
+
+
+def _require_lost(checkpoint: SparkCheckpoint, batch: Batch) -> None:
+    """Raise Refused for a checkpoint that goes on where the ledger expects it, or behind that."""
+    with suppress(CheckpointDamaged):
+        if checkpoint.query_id() != batch.query_id:
+            return
+        committed = checkpoint.latest_commit_id()
+        if verify_files(checkpoint.files).ok and committed is not None and committed >= batch.batch_id - 1:
+            raise Refused(
+                f"The checkpoint {checkpoint.location} is not lost: it is whole, of the query that the ledger continues, "
+                f"and ends with batch {committed}, where the newest decided one is {batch.batch_id}.",
+                remedy="Start the pipeline; `penstock status` says whether it can.",
+            )
+
+
+def _newest(ledger: Ledger) -> Entry:
+    """Return the newest decision. Raises Refused if none says where the query goes on."""
+    tail = ledger.tail()
+    entry = None if tail is None else newest_decision(ledger, tail)
+    if tail is None or entry is None or tail.summary.query_id is None:
+        raise Refused(
+            f"The ledger at {ledger.location} expects a new checkpoint, so there is none to make again.",
+            remedy="Start the pipeline: Spark makes one.",
+        )
+    found = continued_decision(ledger, tail.summary)
+    if found is None:
+        raise Refused(
+            f"Another checkpoint was adopted behind batch {decision_in(entry).batch.batch_id}, and no batch of it is decided "
+            "yet: the ledger does not know what it had read.",
+            remedy=_ELSE,
+        )
+    if found[1]:
+        topics = ", ".join(sorted(topic for _, topic in found[1]))
+        raise Refused(
+            f"Topic {topics} was moved behind a gap since batch {found[0].batch.batch_id}, and no batch is decided behind it "
+            "yet: the ledger does not know where Spark would go on.",
+            remedy=_ELSE,
+        )
+    return entry
+
+
+def _sources_of_plan(pipeline: "Pipeline", session: "Callable[[], SparkSession]") -> Sequence[SourceName]:
+    """Return the sources in the order of the plan, one name for each place. Raises Refused for a query that keeps state."""
+    from penstock.transform.guarantee import stateful_operators
+    from penstock.transform.plan import plan_of, source_order
+
+    frame, sources = pipeline.frame(session())
+    plan = plan_of(frame)
+    stateful = [operator.name for operator in stateful_operators(plan)]
+    if stateful:
+        raise Refused(
+            f"The query keeps state ({', '.join(stateful)}), which the ledger does not hold.",
+            remedy="Go back to a savepoint: `penstock savepoint restore`; or put the checkpoint back from a copy.",
+        )
+    return source_order(plan, tuple(sources))
+
+
+def _require_known(settings: PipelineSettings, name: SourceName) -> str:
+    """Return the source's format in lower case. Raises Refused if its offsets are not all that a checkpoint holds of it."""
+    kind = (settings.sources[name.partition("#")[0]].format or "").lower()
+    if kind not in _FILES | _KEPT_IN_OFFSETS:
+        raise Refused(
+            f"Source {name} has format {kind or 'none'}: what it keeps in a checkpoint beside its offsets is not known.",
+            remedy=_ELSE,
+        )
+    return kind
+
+
+def _files_of(ledger: Ledger, name: SourceName, *, place: int) -> FilesByEnd:
+    """Return what every batch read of a file source, the `place`-th of the query. Raises Refused if the ledger lacks a list."""
+    found = dict[int, tuple[InputFile, ...]]()
+    begins: str | None = None
+    for decision in _decisions(ledger):
+        each = decision.batch.offsets[place]  # by its place: earlier runs may have had another name for it
+        begins, end = each.start, log_offset(each.end)
+        if each.end == each.start or end is None:
+            continue
+        listed = next((read.files for read in decision.evidence.files if read.source == each.source), ())
+        if fingerprint(listed) != each.content:
+            raise Refused(
+                f"The ledger does not list the files that batch {decision.batch.batch_id} read of source {name}: it was decided "
+                "by an older Penstock, or read more than 1,000 files.",
+                remedy=_ELSE,
+            )
+        found[end] = listed
+    if begins is not None:
+        raise Refused(
+            f"The ledger has forgotten which files the first batches read of source {name}: it keeps 10,000 entries.",
+            remedy=_ELSE,
+        )
+    return found
+
+
+def _decisions(ledger: Ledger) -> Iterator[Decision]:
+    """Yield the decisions of the query that goes on, newest first, without those that were taken back."""
+    for entry in standing(ledger.newest_first()):
+        if isinstance(entry.body, Adopted) and not entry.body.gaps:
+            return
+        if isinstance(entry.body, Decided):
+            yield entry.body.decision

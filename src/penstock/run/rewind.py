@@ -1,0 +1,318 @@
+"""`penstock rewind`: takes back every batch after one, from sinks, ledger and checkpoint together, so that Spark does them again.
+
+Order of durable steps (docs/PROTOCOL.md, Rewinding): the fence, the publication of what is decided, the entry `Rewound`, the
+sinks, the checkpoint, and the entry that records that all of it is done. The same command finishes what was interrupted.
+"""
+
+import getpass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from penstock.checkpoint.act import Act
+from penstock.checkpoint.acting import Performed, perform
+from penstock.checkpoint.files import Files
+from penstock.checkpoint.rewind_plan import plan_rewind as plan_checkpoint
+from penstock.checkpoint.source_log import is_fingerprint
+from penstock.commit.coordinator import Coordinator
+from penstock.commit.publication import decision_in, decision_of
+from penstock.commit.rewind import TakesBack, decided_to, require_level, taken_back
+from penstock.core.faults import FaultPoint
+from penstock.core.model import BatchId, Entry, Json, Opened, Position, Rewound, SinkName, SourceName, Totals
+from penstock.core.topics import InputFile
+from penstock.errors import LedgerMismatch, PenstockError, Refused, Retryable, Usage
+from penstock.protocols import Ledger, Sink
+from penstock.run.assembly import DeliveryPlan
+from penstock.run.checkpoint_acts import stopped
+from penstock.run.operations import coordinating
+from penstock.run.runtime import Runtime, now_ms, opened_by_this_process, prepare
+from penstock.run.status import input_lag
+from penstock.sink.concurrent import map_concurrently
+from penstock.support.secret import scrub
+
+SINK = FaultPoint("rewind.sink", "A sink loses the batches that were taken back.")
+CHECKPOINT = FaultPoint("rewind.checkpoint", "Spark's checkpoint is set back.")
+FINISH = FaultPoint("rewind.finish", "The ledger records that a rewind is carried out.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointWay:
+    """How the checkpoint gets to the end of a batch: the act `verb`, asked for by `request`; `plan` gets the files to change.
+
+    `plan` is also told whether the plan of the batch after that has to stay.
+    """
+
+    verb: str
+    request: Mapping[str, Json]
+    plan: Callable[[Files, bool], Act]
+
+    @staticmethod
+    def back_to(batch_id: BatchId) -> "CheckpointWay":
+        """Return the way that begins with what the checkpoint itself holds."""
+        return CheckpointWay(
+            verb="rewind",
+            request={"to_batch": batch_id},
+            plan=lambda files, keeps_plan: plan_checkpoint(files, to_batch=batch_id, keeps_plan=keeps_plan),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkRewind:
+    """What a rewind does in one sink: it loses `totals`, or keeps them. `refused` says why it cannot lose them exactly."""
+
+    sink: SinkName
+    totals: Totals
+    kept: bool = False
+    refused: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewind:
+    """What a rewind means, or did. `newest` was the last batch before it; `position` is that of the act in the ledger.
+
+    `checkpoint` says what happens to Spark's checkpoint. `lost` names input that is gone, so that batches that are taken back
+    could not be done again; `unknown` is what could not be looked at. `resumed`: the act was recorded earlier.
+    """
+
+    to_batch: BatchId
+    newest: BatchId
+    sinks: tuple[SinkRewind, ...]
+    checkpoint: str
+    lost: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    needed: bool = True
+    resumed: bool = False
+    done: bool = False
+    position: Position | None = None
+
+    @property
+    def refused(self) -> bool:
+        """Whether it cannot be done as it is asked for."""
+        return bool(self.lost) or any(each.refused for each in self.sinks)
+
+
+def rewind(
+    plan: DeliveryPlan,
+    *,
+    to_batch: BatchId,
+    keep: Sequence[SinkName],
+    reason: str,
+    yes: bool,
+    way: CheckpointWay | None = None,
+) -> Rewind:
+    """State what taking back every batch after `to_batch` means; with `yes` do it, or finish what an earlier call began.
+
+    `keep`: sinks that stay ahead. `way`: how the checkpoint gets there, by default from what it holds. Raises Refused while a
+    driver runs on this machine, where a sink can neither lose these batches exactly nor is kept, and where the input is gone;
+    BatchGap, BatchForgotten.
+    """
+    with stopped(plan) as (runtime, notes):
+        asked = _Asked(
+            plan=plan,
+            runtime=runtime,
+            to_batch=to_batch,
+            keep=tuple(dict.fromkeys(keep)),
+            notes=notes,
+            way=way or CheckpointWay.back_to(to_batch),
+        )
+        asked.require_sensible()
+        unfinished = _unfinished(runtime.ledger)
+        if unfinished is not None:
+            return asked.finish(unfinished, yes=yes)
+        planned = asked.plan_act()
+        if not yes or not planned.needed:
+            return planned
+        _require_possible(planned)
+        return asked.act(reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """One request to rewind, and what it works on."""
+
+    plan: DeliveryPlan
+    runtime: Runtime
+    to_batch: BatchId
+    keep: tuple[SinkName, ...]
+    notes: tuple[str, ...]
+    way: CheckpointWay
+
+    def require_sensible(self) -> None:
+        names = [sink.name for sink in self.runtime.sinks]
+        unknown = next((name for name in self.keep if name not in names), None)
+        if unknown is not None:
+            raise Usage(f"The pipeline has no sink {unknown!r} to keep.", remedy=f"It has {', '.join(names)}.")
+
+    def plan_act(self) -> Rewind:
+        """Return what the act means, judged by ledger, sinks and checkpoint. Changes nothing."""
+        ledger = self.runtime.ledger
+        target = decided_to(ledger, self.to_batch)
+        tail = ledger.tail()
+        assert tail is not None
+        require_level(tail, target, self.keep)
+        newest = BatchId((tail.summary.next_batch_id or 0) - 1)
+        checkpoint = self._checkpoint(self.keep, yes=False)
+        sinks = tuple(self._of_sink(sink, target, tail) for sink in self.runtime.sinks)
+        lag = input_lag(self.plan.settings, ledger, now_ms=now_ms, summary=replace(tail.summary, decided_at=target.position))
+        gone = [f"{each.gaps:,} records of topic {each.topic}" for each in lag.topics if each.gaps]
+        gone += [f"{each.lost:,} events of journal {each.journal}" for each in lag.journals if each.lost]
+        return Rewind(
+            to_batch=self.to_batch,
+            newest=newest,
+            sinks=sinks,
+            checkpoint=checkpoint.act.sentence,
+            lost=(*gone, *self._files_gone(target, newest)),
+            unknown=(*self.notes, *lag.troubles, *filter(None, (lag.journals_unknown,))),
+            needed=newest > self.to_batch or bool(checkpoint.act.steps),
+        )
+
+    def act(self, reason: str) -> Rewind:
+        """Fence, publish what is decided, record the act, and carry it out."""
+        with coordinating(self.runtime) as coordinator:
+            prepare(self.runtime, schema=None)
+            opened = opened_by_this_process(self.runtime)
+            coordinator.open(opened)
+            planned = self.plan_act()  # I2: a run that was alive may have decided batches meanwhile
+            _require_possible(planned)
+            position = None
+            if planned.newest > self.to_batch:
+                target = decided_to(self.runtime.ledger, self.to_batch)
+                rewound = Rewound(
+                    batch_id=self.to_batch, to=target.position, kept=self.keep, reason=reason, operator=getpass.getuser()
+                )
+                position = coordinator.rewind(rewound).position
+            self._carry_out(coordinator, opened, position)
+            return replace(planned, done=True, position=position)
+
+    def finish(self, unfinished: Entry, *, yes: bool) -> Rewind:
+        """Carry out an act that was recorded earlier and interrupted. Raises Refused if another one is asked for."""
+        act = unfinished.body
+        assert isinstance(act, Rewound)
+        if act.batch_id != self.to_batch or (self.keep and set(self.keep) != set(act.kept)):
+            kept = "".join(f" --keep {name}" for name in act.kept)
+            raise Refused(
+                f"A rewind to batch {act.batch_id} was begun at position {unfinished.position} of the ledger, and is "
+                "not finished.",
+                remedy=f"Finish it: `penstock rewind FILE --to-batch {act.batch_id}{kept} --yes`",
+            )
+        before = self.runtime.ledger.read(Position(unfinished.position - 1))
+        newest = self.to_batch if before is None else BatchId((before.summary.next_batch_id or 0) - 1)
+        planned = Rewind(
+            to_batch=self.to_batch,
+            newest=newest,
+            sinks=tuple(self._share(sink, unfinished) for sink in self.runtime.sinks),
+            checkpoint=self._checkpoint(act.kept, yes=False).act.sentence,
+            resumed=True,
+            position=unfinished.position,
+        )
+        if not yes:
+            return planned
+        with coordinating(self.runtime) as coordinator:
+            prepare(self.runtime, schema=None, finishing=unfinished.position)
+            opened = opened_by_this_process(self.runtime)
+            coordinator.open(opened, finishing=unfinished.position)
+            self._carry_out(coordinator, opened, unfinished.position)
+        return replace(planned, done=True)
+
+    # --- carrying out
+
+    def _carry_out(self, coordinator: Coordinator, opened: Opened, position: Position | None) -> None:
+        """Do in sinks and checkpoint what the act at `position` says (None: only the checkpoint lags), and record that."""
+        kept: Sequence[SinkName] = ()
+        if position is not None:
+            act = self.runtime.ledger.read(position)
+            assert act is not None
+            assert isinstance(act.body, Rewound)
+            kept = act.body.kept
+            map_concurrently(lambda sink: self._take_back(sink, act), self.runtime.sinks, parallel=len(self.runtime.sinks))
+        with CHECKPOINT.around():
+            self._checkpoint(kept, yes=True, require_newest=coordinator.require_newest)
+        with FINISH.around():
+            coordinator.settle(opened)
+
+    def _take_back(self, sink: Sink, act: Entry) -> None:
+        assert isinstance(act.body, Rewound)
+        if sink.name in act.body.kept or not isinstance(sink, TakesBack):
+            return
+        taken = taken_back(self.runtime.ledger, sink.name, after=act.body.to, before=act.position, generation=act.generation)
+        with SINK.around():
+            sink.take_back(taken)
+
+    def _checkpoint(self, kept: Sequence[SinkName], *, yes: bool, require_newest: Callable[[], None] | None = None) -> Performed:
+        """Return what setting the checkpoint back means; with `yes` do it, in files that are as they were read (see `perform`).
+
+        Where sinks keep the batches, the plan of the first one stays: Spark does it again with the same input.
+        """
+        files = self.runtime.checkpoint.files
+
+        def plan() -> Act:
+            act = self.way.plan(files, bool(kept))
+            if require_newest is not None:
+                require_newest()  # after the reading: what a newer run changes since, `perform` finds changed
+            return act
+
+        return perform(files, verb=self.way.verb, request=self.way.request, plan=plan, yes=yes)
+
+    # --- judging
+
+    def _share(self, sink: Sink, act: Entry) -> SinkRewind:
+        assert isinstance(act.body, Rewound)
+        taken = taken_back(self.runtime.ledger, sink.name, after=act.body.to, before=act.position, generation=act.generation)
+        return SinkRewind(sink=sink.name, totals=taken.totals, kept=sink.name in act.body.kept)
+
+    def _of_sink(self, sink: Sink, target: Entry, tail: Entry) -> SinkRewind:
+        end = Position(tail.position + 1)
+        taken = taken_back(self.runtime.ledger, sink.name, after=target.position, before=end, generation=tail.generation)
+        judged = SinkRewind(sink=sink.name, totals=taken.totals, kept=sink.name in self.keep)
+        if judged.kept or not sink.exactly_once or not taken.publications:
+            return judged
+        if not isinstance(sink, TakesBack):
+            return replace(judged, refused="what was delivered there cannot be taken back.")
+        try:
+            sink.require_taken_back_exactly(taken)
+        except (Retryable, LedgerMismatch):
+            raise
+        except PenstockError as error:
+            return replace(judged, refused=scrub(error.message))
+        return judged
+
+    def _files_gone(self, target: Entry, newest: BatchId) -> Iterator[str]:
+        """Yield input files of the batches to be done again that are gone."""
+        names = tuple(each.source for each in decision_in(target).batch.offsets)
+        for number in range(self.to_batch + 1, newest + 1):
+            for source, files in self._input_files(BatchId(number), names).items():
+                states = self.runtime.checkpoint.inputs.at(files)
+                gone = [file for file, state in zip(files, states, strict=True) if state is not None and state.size_bytes is None]
+                if gone:
+                    yield f"{len(gone)} of {len(files)} files of batch {number} of source {source}, {gone[0].path} for one"
+
+    def _input_files(self, batch_id: BatchId, names: Sequence[SourceName]) -> Mapping[SourceName, Sequence[InputFile]]:
+        """Return the input files of a decided batch, from its decision; where that lists none, from the checkpoint."""
+        decision = decision_of(self.runtime.ledger, batch_id)
+        if decision is not None and decision.evidence.files:
+            return {read.source: read.files for read in decision.evidence.files}
+        if decision is not None and not any(is_fingerprint(each.content) for each in decision.batch.offsets):
+            return {}
+        return self.runtime.checkpoint.input_files(batch_id, names)
+
+
+def _unfinished(ledger: Ledger) -> Entry | None:
+    tail = ledger.tail()
+    at = None if tail is None else tail.summary.rewinding_at
+    return None if at is None else ledger.read(at)
+
+
+def _require_possible(planned: Rewind) -> None:
+    """Raise Refused if the act could not be carried out exactly."""
+    stuck = [each for each in planned.sinks if each.refused]
+    if stuck:
+        reasons = " ".join(f"Sink {each.sink!r}: {each.refused}" for each in stuck)
+        keeping = " ".join(f"--keep {each.sink}" for each in stuck)
+        raise Refused(
+            f"The batches after {planned.to_batch} cannot be taken back from every sink. {reasons}",
+            remedy=f"Leave them there with `{keeping}`: such a sink skips the batches when they come again.",
+        )
+    if planned.lost:
+        raise Refused(
+            f"The batches after {planned.to_batch} could not be done again: gone are {'; '.join(planned.lost)}.",
+            remedy="Put the input back, or rewind to a later batch.",
+        )

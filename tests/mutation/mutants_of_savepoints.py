@@ -1,0 +1,54 @@
+"""Bugs planted where checkpoints are made again, and where savepoints of them are kept."""
+
+from tests.mutation.mutant import Mutant
+
+MAKING = "src/penstock/checkpoint/rebuilding.py"
+FROM_LEDGER = "src/penstock/run/rebuilding.py"
+SAVEPOINT = "src/penstock/checkpoint/savepoint.py"
+
+OF_MAKING = "tests/upgrade/test_checkpoint_rebuilding.py"
+OF_SAVEPOINTS = "tests/upgrade/test_savepoints.py"
+OF_LEDGER = "tests/crash/test_savepoints_killed.py"
+
+MUTANTS_OF_SAVEPOINTS = (
+    Mutant(
+        bug=24,
+        name="both-entries-of-a-rebuilt-offset-log-are-the-newest",
+        file=MAKING,
+        find="        offsets = [ranges[name].end if is_last else ranges[name].start for name in order]",
+        replace="        offsets = [ranges[name].end for name in order]",
+        tests=(f"{OF_MAKING}::test_the_logs_are_those_that_spark_wrote",),
+    ),
+    Mutant(
+        bug=19,
+        name="a-rebuilt-log-of-files-is-compacted-where-spark-does-not-look",
+        file=MAKING,
+        find="    compacted = (last + 1) // interval * interval - 1",
+        replace="    compacted = last // interval * interval - 1",
+        tests=(f"{OF_MAKING}::test_the_log_of_files_is_compacted_where_spark_looks_for_it",),
+    ),
+    Mutant(
+        bug=24,
+        name="a-checkpoint-is-rebuilt-without-files-that-were-read",
+        file=FROM_LEDGER,
+        find="        if fingerprint(listed) != each.content:",
+        replace="        if False:",
+        tests=(f"{OF_LEDGER}::test_files_that_the_ledger_does_not_list_are_refused",),
+    ),
+    Mutant(
+        bug=24,
+        name="a-checkpoint-is-rebuilt-without-files-that-the-ledger-has-forgotten",
+        file=FROM_LEDGER,
+        find="    if begins is not None:",
+        replace="    if False:",
+        tests=(f"{OF_LEDGER}::test_files_that_the_ledger_does_not_list_are_refused",),
+    ),
+    Mutant(
+        bug=12,
+        name="a-savepoint-shares-a-file-that-is-damaged-in-the-one-before",
+        file=SAVEPOINT,
+        find="        return files.read(original) == data and files.link(self._at(name), original)",
+        replace="        return files.link(self._at(name), original)",
+        tests=(f"{OF_SAVEPOINTS}::test_a_damaged_file_of_the_savepoint_before_is_not_linked",),
+    ),
+)

@@ -1,0 +1,221 @@
+"""Savepoints and lost checkpoints of real pipelines, by their commands: what is delivered afterwards is exact."""
+
+import json
+import shutil
+import sqlite3
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.dataset
+import pytest
+from confluent_kafka import Producer
+
+from tests.crash.commandline import penstock
+from tests.servers.fixtures import server
+from tests.spark.kafka_query import new_topic
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+ORDERS = """\
+pipeline: {name}
+home: ./{name}
+sources:
+  orders: {{format: csv, path: ./in, schema: "n INT", options: {{maxFilesPerTrigger: 1}}}}
+sinks:
+  table: {{type: sqlite, url: "sqlite:///{name}.db", table: orders, create: true}}
+trigger: {{available_now: true}}
+"""
+
+
+def put(directory: Path, *numbers: int) -> None:
+    (directory / "in").mkdir(exist_ok=True)
+    for number in numbers:
+        hidden = directory / "in" / f".{number}.csv"
+        hidden.write_text(f"{number}\n{number}\n")
+        hidden.rename(directory / "in" / f"{number}.csv")
+
+
+def pipeline(directory: Path, name: str) -> str:
+    (directory / f"{name}.yaml").write_text(ORDERS.format(name=name))
+    return f"{name}.yaml"
+
+
+def run(directory: Path, file: str) -> None:
+    done = penstock("run", file, "--json", directory=directory)
+    assert done.code == 0, str(done)
+
+
+def table(directory: Path, name: str) -> "Counter[int]":
+    with sqlite3.connect(directory / f"{name}.db") as connection:
+        return Counter(number for (number,) in connection.execute("SELECT n FROM orders"))
+
+
+def twice(*numbers: int) -> "Counter[int]":
+    return Counter([*numbers, *numbers])
+
+
+def test_a_second_pipeline_goes_on_from_a_savepoint(tmp_path: Path) -> None:
+    orders = pipeline(tmp_path, "orders")
+    put(tmp_path, 1, 2, 3)
+    run(tmp_path, orders)
+    made = penstock("savepoint", "create", orders, "first", "--json", directory=tmp_path)
+    assert (made.code, made.last["batch_id"], made.last["sinks"]["table"][""]["rows"]) == (0, 2, 6), str(made)
+    put(tmp_path, 4, 5)
+    run(tmp_path, orders)
+    second = penstock("savepoint", "create", orders, "second", "--json", directory=tmp_path)
+    assert 0 < second.last["new_files"] < second.last["files"], str(second)
+    listed = json.loads(penstock("savepoint", "list", orders, "--json", directory=tmp_path).out)
+    assert [(one["name"], one["batch_id"]) for one in listed] == [("first", 2), ("second", 4)]
+
+    shadow = pipeline(tmp_path, "shadow")
+    planned = penstock("savepoint", "fork", orders, "first", shadow, directory=tmp_path)
+    assert "Pipeline shadow goes on with batch 3" in planned.out, str(planned)
+    assert not (tmp_path / "shadow" / "checkpoint").exists()
+    forked = penstock("savepoint", "fork", orders, "first", shadow, "--yes", directory=tmp_path)
+    assert forked.code == 0, str(forked)
+    put(tmp_path, 6)
+    run(tmp_path, shadow)
+    run(tmp_path, orders)
+    assert table(tmp_path, "shadow") == twice(4, 5, 6)
+    assert table(tmp_path, "orders") == twice(1, 2, 3, 4, 5, 6)
+    for file in (orders, shadow):
+        assert penstock("verify", file, directory=tmp_path).code == 0
+    again = penstock("savepoint", "fork", orders, "first", shadow, "--yes", directory=tmp_path)
+    assert (again.code, "holds batches already" in again.err) == (3, True), str(again)
+
+    assert penstock("savepoint", "delete", orders, "first", "--yes", directory=tmp_path).code == 0
+    checked = penstock("savepoint", "verify", orders, "second", directory=tmp_path)
+    assert (checked.code, "goes on with batch 5" in checked.out) == (0, True), str(checked)
+    (tmp_path / "orders" / "savepoints" / "second" / "checkpoint" / "offsets" / "4").write_text("v1\n")
+    damaged = penstock("savepoint", "verify", orders, "second", directory=tmp_path)
+    assert (damaged.code, "offsets/4 is not what was copied" in damaged.out) == (5, True), str(damaged)
+
+
+SUMS = """\
+pipeline: sums
+home: ./sums
+sources:
+  orders: {format: csv, path: ./in, schema: "n INT", options: {maxFilesPerTrigger: 1}}
+transform: {python: "distinct:once"}
+sinks:
+  lake: {type: parquet, accounts: {all: ./sums/lake}}
+trigger: {available_now: true}
+"""
+ONCE = """\
+def once(spark, sources):
+    return sources["orders"].dropDuplicates(["n"])
+"""
+
+
+def test_a_query_with_state_goes_back_to_a_savepoint_though_its_checkpoint_is_lost(tmp_path: Path) -> None:
+    (tmp_path / "sums.yaml").write_text(SUMS)
+    (tmp_path / "distinct.py").write_text(ONCE)
+    put(tmp_path, 1, 2)
+    run(tmp_path, "sums.yaml")
+    made = penstock("savepoint", "create", "sums.yaml", "a", directory=tmp_path)
+    assert made.code == 0, str(made)
+    put(tmp_path, 3, 4, 5)
+    run(tmp_path, "sums.yaml")
+    shutil.rmtree(tmp_path / "sums" / "checkpoint")
+    planned = penstock("savepoint", "restore", "sums.yaml", "a", directory=tmp_path)
+    assert (planned.code, "Batches 2 to 4 would be taken back" in planned.out) == (0, True), str(planned)
+    assert not (tmp_path / "sums" / "checkpoint").exists()
+    failed = penstock("savepoint", "restore", "sums.yaml", "a", "--yes", faults="checkpoint.change=error@3", directory=tmp_path)
+    assert failed.code == 75, str(failed)
+    assert penstock("run", "sums.yaml", directory=tmp_path).code == 3
+    done = penstock("savepoint", "restore", "sums.yaml", "a", "--yes", directory=tmp_path)
+    assert done.code == 0, str(done)
+    assert penstock("verify", "sums.yaml", directory=tmp_path).code == 0
+    (tmp_path / "in" / "again.csv").write_text("1\n2\n6\n")  # state that is not there would deliver 1 and 2 again
+    run(tmp_path, "sums.yaml")
+    found = pyarrow.dataset.dataset(tmp_path / "sums" / "lake", format="parquet").to_table()["n"].to_pylist()
+    assert sorted(found) == [1, 2, 3, 4, 5, 6]
+    assert penstock("verify", "sums.yaml", directory=tmp_path).code == 0
+
+
+def test_a_lost_checkpoint_of_files_is_made_again(tmp_path: Path) -> None:
+    orders = pipeline(tmp_path, "orders")
+    put(tmp_path, *range(1, 13))  # twelve batches: Spark compacts its log of files at the tenth
+    run(tmp_path, orders)
+    whole = penstock("checkpoint", "rebuild", orders, directory=tmp_path)
+    assert (whole.code, "is not lost" in whole.err) == (3, True), str(whole)
+    shutil.rmtree(tmp_path / "orders" / "checkpoint")
+    put(tmp_path, 13)
+    assert penstock("run", orders, directory=tmp_path).code == 3
+    planned = penstock("checkpoint", "rebuild", orders, directory=tmp_path)
+    assert (planned.code, "12 files are read" in planned.out) == (0, True), str(planned)
+    assert not (tmp_path / "orders" / "checkpoint").exists()
+    done = penstock("checkpoint", "rebuild", orders, "--yes", "--json", directory=tmp_path)
+    assert (done.code, done.last["next_batch_id"]) == (0, 12), str(done)
+    run(tmp_path, orders)
+    put(tmp_path, *range(14, 24))  # past the next compaction
+    run(tmp_path, orders)
+    assert table(tmp_path, "orders") == twice(*range(1, 24))
+    assert penstock("verify", orders, directory=tmp_path).code == 0
+    assert penstock("checkpoint", "verify", orders, directory=tmp_path).code == 0
+
+
+MIXED = """\
+pipeline: mixed
+home: ./mixed
+spark: {{conf: {{spark.sql.streaming.fileSource.log.compactInterval: "3"}}}}
+sources:
+  events:
+    format: kafka
+    reader: {reader}
+    options: {{kafka.bootstrap.servers: "{bootstrap}", subscribe: {topic}, startingOffsets: earliest, maxOffsetsPerTrigger: 5}}
+  orders: {{format: csv, path: ./in, schema: "n INT", options: {{maxFilesPerTrigger: 1}}}}
+transform:
+  sql: >
+    SELECT n FROM orders UNION ALL SELECT CAST(CAST(value AS STRING) AS INT) AS n FROM events
+    UNION ALL SELECT -n AS n FROM orders
+sinks:
+  table: {{type: sqlite, url: "sqlite:///mixed.db", table: orders, create: true}}
+trigger: {{available_now: true}}
+"""
+
+
+@pytest.mark.parametrize("reader", ["spark", "python"])
+def test_a_lost_checkpoint_of_several_sources_is_made_again(tmp_path: Path, reader: str) -> None:
+    """One of the sources is read in two places; both readers of Kafka note different things in the checkpoint."""
+    topic = new_topic()
+    kafka = Producer({"bootstrap.servers": server("kafka").bootstrap})
+
+    def produce(numbers: range) -> None:
+        for number in numbers:
+            kafka.produce(topic, str(number).encode())
+        kafka.flush()
+
+    (tmp_path / "mixed.yaml").write_text(MIXED.format(reader=reader, bootstrap=server("kafka").bootstrap, topic=topic))
+    produce(range(100, 112))
+    put(tmp_path, 1, 2, 3, 4)
+    run(tmp_path, "mixed.yaml")
+    shutil.rmtree(tmp_path / "mixed" / "checkpoint")
+    done = penstock("checkpoint", "rebuild", "mixed.yaml", "--yes", "--json", directory=tmp_path)
+    assert done.code == 0, str(done)
+    produce(range(112, 122))
+    put(tmp_path, 5)
+    run(tmp_path, "mixed.yaml")
+    expected = twice(*range(1, 6)) + twice(*range(-5, 0)) + Counter(range(100, 122))
+    assert table(tmp_path, "mixed") == expected
+    assert penstock("verify", "mixed.yaml", directory=tmp_path).code == 0
+
+
+def test_what_the_ledger_lacks_is_refused_and_named(tmp_path: Path) -> None:
+    put(tmp_path, 1)
+    file = pipeline(tmp_path, "orders")
+
+    def refused() -> str:
+        ended = penstock("checkpoint", "rebuild", file, "--yes", directory=tmp_path)
+        assert ended.code == 3, str(ended)
+        return ended.err
+
+    assert "expects a new checkpoint, so there is none to make again" in refused()
+    text = (tmp_path / file).read_text().replace("create: true", "create: true, write: upsert, key: [n]")
+    (tmp_path / file).write_text(f"{text}output_mode: update\ntransform: {{sql: SELECT DISTINCT n FROM orders}}\n")
+    run(tmp_path, file)
+    shutil.rmtree(tmp_path / "orders" / "checkpoint")
+    assert "The query keeps state (" in refused()
+    (tmp_path / file).write_text(text.replace("  orders:", "  renamed:"))
+    assert "The query reads renamed, but batch 0 was decided with orders" in refused()
+    assert not (tmp_path / "orders" / "checkpoint").exists()

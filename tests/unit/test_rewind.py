@@ -1,0 +1,161 @@
+"""`penstock rewind`: every batch after one is taken back from accounts, ledger and checkpoint, and done again exactly."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.unit.rewound_world import RewoundWorld
+
+from penstock.core import faults
+from penstock.core.model import Decided, Opened, Rewound
+from penstock.errors import BatchGap, PenstockError, Refused, Retryable
+from penstock.run.operations import recover, verify
+from penstock.run.reading import read_table
+from penstock.run.status import status_of
+
+
+@pytest.fixture(autouse=True)
+def _disarmed() -> Iterator[None]:
+    yield
+    faults.arm("")
+
+
+@pytest.fixture(scope="module")
+def delivered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four batches, delivered once for all tests: each works on a copy."""
+    return RewoundWorld(tmp_path_factory.mktemp("delivered")).go_on(0, 1, 2, 3).root
+
+
+@pytest.fixture
+def world(tmp_path: Path, delivered: Path) -> RewoundWorld:
+    shutil.copytree(delivered, tmp_path, dirs_exist_ok=True)
+    return RewoundWorld(tmp_path)
+
+
+@pytest.mark.parametrize("to_batch", [2, 0])
+def test_later_batches_are_taken_back_and_done_again(world: RewoundWorld, to_batch: int) -> None:
+    before = world.files("a") + world.files("b")
+    asked = world.rewind(to_batch, yes=False)
+    assert (asked.needed, asked.refused, asked.done, asked.newest) == (True, False, False, 3)
+    assert asked.sinks[0].totals.rows == 5 * (3 - to_batch)
+    assert world.files("a") + world.files("b") == before
+    done = world.rewind(to_batch)
+    assert done.done
+    assert world.batches() == list(range(to_batch + 1))
+    assert world.files("a") + world.files("b") == [
+        path for path in before if int(path.name.split("-b")[1].split("-")[0]) <= to_batch
+    ]
+    assert world.numbers("commits") == world.numbers("offsets") == list(range(to_batch + 1))
+    found = verify(world.plan)
+    assert found.ok, found
+    assert found.sinks["lake"].accounts["a"].expected.rows == 3 * (to_batch + 1)
+    assert found.batches == {done.position: to_batch}
+    world.go_on(*range(to_batch + 1, 6))
+    assert world.batches() == list(range(6))
+    found = verify(world.plan)
+    assert found.ok, found
+    assert found.sinks["lake"].accounts["a"].found.rows == 3 * 6
+
+
+def test_the_ledger_says_what_was_taken_back(world: RewoundWorld) -> None:
+    world.rewind(1)
+    newest, act, opened, *_ = world.entries()
+    assert isinstance(newest.body, Opened)
+    assert isinstance(opened.body, Opened)
+    assert isinstance(act.body, Rewound)
+    assert (act.body.batch_id, act.body.kept, act.body.reason) == (1, (), "a test")
+    assert act.summary.rewinding_at == act.position
+    assert newest.summary.rewinding_at is None
+    assert newest.summary.rewound_at == act.position
+    assert (newest.summary.next_batch_id, newest.summary.decided_at) == (2, act.body.to)
+    found = status_of(world.plan)
+    assert (found.health, found.last_batch_id) == ("ok", 1)
+
+
+def read(world: RewoundWorld, batch: int | None) -> int | None:
+    as_of = read_table(world.plan, "lake", None, batch, added=False, counted=False).as_of
+    return None if as_of is None else as_of.batch_id
+
+
+def test_a_reader_sees_the_table_as_of_the_batch(world: RewoundWorld) -> None:
+    world.rewind(1)
+    assert read(world, None) == 1
+    with pytest.raises(Retryable, match="Batch 2 is not published in every account yet"):
+        read(world, 2)
+    world.go_on(2)
+    assert read(world, 2) == 2
+
+
+def test_a_batch_that_was_taken_back_is_new_with_other_offsets(world: RewoundWorld) -> None:
+    world.rewind(1)
+    world.go_on(2, 3)
+    decided = [entry.body.decision.batch.batch_id for entry in world.entries() if isinstance(entry.body, Decided)]
+    assert decided == [3, 2, 3, 2, 1, 0]
+    world.rewind(2)
+    assert world.batches() == [0, 1, 2]
+    world.go_on(3)
+    world.rewind(0)
+    assert world.batches() == [0]
+    assert verify(world.plan).ok
+
+
+def test_it_says_what_was_not_delivered_or_is_there_already(world: RewoundWorld) -> None:
+    with pytest.raises(BatchGap, match="Batch 9 was not delivered: the ledger has decided batches up to 3"):
+        world.rewind(9)
+    before = world.entries()
+    assert not world.rewind(3).needed
+    assert world.entries() == before
+
+
+def test_a_file_that_is_not_where_it_was_published_refuses_it(world: RewoundWorld) -> None:
+    """Maintenance may have put its rows elsewhere."""
+    gone = world.remove(2)
+    before = world.entries()
+    asked = world.rewind(1, yes=False)
+    assert asked.refused
+    with pytest.raises(Refused, match="2 of 4 files to take back are not in account 'a'"):
+        world.rewind(1)
+    assert world.entries() == before
+    assert world.batches() == [0, 1, 2, 3]
+    world.accept()
+    world.rewind(1)
+    assert verify(world.plan).ok
+    assert world.entries()[0].summary.removed["lake"]["a"].files == 0
+    world.go_on(2, 3)
+    assert verify(world.plan).ok
+    world.restore(*gone)
+    assert not verify(world.plan).ok
+
+
+POINTS = (
+    "rewind.sink",
+    "parquet.rewind.unlink",
+    "parquet.rewind.sync",
+    "rewind.checkpoint",
+    "checkpoint.change",
+    "checkpoint.release",
+    "rewind.finish",
+)
+
+
+@pytest.mark.parametrize("kind", ["error", "lost"])
+@pytest.mark.parametrize("point", POINTS)
+def test_what_was_interrupted_is_finished_by_the_same_command_alone(world: RewoundWorld, point: str, kind: str) -> None:
+    faults.arm(f"{point}={kind}")
+    with pytest.raises(PenstockError):
+        world.rewind(1)
+    faults.arm("")
+    if (point, kind) != ("rewind.finish", "lost"):
+        for act in (lambda: recover(world.plan), lambda: world.go_on(2), lambda: world.rewind(2)):
+            with pytest.raises(Refused, match="--to-batch 1"):
+                act()
+        asked = world.rewind(1, yes=False)
+        assert (asked.resumed, asked.done, asked.newest) == (True, False, 3)
+        assert world.rewind(1).done
+    assert world.batches() == [0, 1]
+    assert verify(world.plan).ok
+    world.go_on(2, 3)
+    assert verify(world.plan).ok
+    assert world.batches() == [0, 1, 2, 3]
+    assert [type(entry.body) for entry in world.entries()].count(Rewound) == 1

@@ -1,0 +1,219 @@
+"""Acts on the checkpoint of a pipeline: a real ledger and real accounts say what may be done, without Spark."""
+
+import json
+import os
+import socket
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.unit.parquet_target import Target
+from tests.unit.test_run_operations import Driver, plan_of
+
+from penstock.checkpoint.entries import unfinished_text
+from penstock.checkpoint.files import open_files
+from penstock.checkpoint.repair_plan import plan_repair
+from penstock.checkpoint.verification import verify_checkpoint
+from penstock.core.model import BatchId
+from penstock.errors import CheckpointDamaged, CheckpointReplaced, OffsetsConflict, Refused
+from penstock.observe.supervision import Supervision, note_supervision
+from penstock.run.assembly import DeliveryPlan
+from penstock.run.checkpoint_acts import collect_checkpoint, repair_checkpoint, rewind_checkpoint, undo_act
+from penstock.run.operations import verify
+from penstock.run.runtime import now_ms, opened_by_this_process
+
+QUERY = "5f0c9f0e-0000-4000-8000-000000000001"
+
+
+class World:
+    """A pipeline that has delivered batches 0 to 3, of which its checkpoint has all committed, and has stopped."""
+
+    def __init__(self, directory: Path) -> None:
+        self.target = Target(directory)
+        self.plan = plan_of(self.target)
+        self.root = Path(self.plan.spark_checkpoint)
+        driver = self.driver()
+        for batch_id in range(4):
+            driver.plan(batch_id)
+            driver.deliver(batch_id)
+            driver.write(f"commits/{batch_id}", 'v1\n{"nextBatchWatermarkMs":0}')
+        driver.runtime.close()
+
+    def driver(self) -> Driver:
+        driver = Driver(self.plan, self.root)
+        driver.write("metadata", f'{{"id":"{QUERY}"}}')
+        return driver
+
+    def content(self) -> dict[str, str]:
+        found = {str(path.relative_to(self.root)): path for path in self.root.rglob("*") if path.is_file()}
+        return {name: path.read_text() for name, path in found.items() if not name.startswith("penstock-acts/")}
+
+
+@pytest.fixture(name="world")
+def _world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def rewind(plan: DeliveryPlan, to_batch: int, *, yes: bool = True) -> None:
+    rewind_checkpoint(plan, to_batch=BatchId(to_batch), yes=yes)
+
+
+def test_the_newest_decided_batch_runs_again_and_is_recognised(world: World) -> None:
+    before = world.content()
+    rewind(world.plan, 2, yes=False)
+    assert world.content() == before
+    done = rewind_checkpoint(world.plan, to_batch=BatchId(2), yes=True)
+    assert done.act.notes == ("The ledger has decided batch 3: Spark runs it again, and no sink gets it twice.",)
+    assert world.content() == {name: text for name, text in before.items() if name != "commits/3"}
+    assert world.driver().deliver(3).already
+    assert world.target.content() == Counter(str({"id": number, "place": "here", "day": None}) for number in range(4))
+    assert verify(world.plan).ok
+
+
+def test_a_batch_that_was_planned_and_not_decided_is_planned_anew(world: World) -> None:
+    driver = world.driver()
+    driver.plan(4)
+    rewind(world.plan, 3)
+    assert "offsets/4" not in world.content()
+    driver = world.driver()
+    driver.write("offsets/4", 'v1\n{}\n{"t":{"0":44}}')
+    assert not driver.deliver(4).already
+
+
+def test_batches_that_the_ledger_would_not_recognise_are_not_planned_anew(world: World) -> None:
+    before = world.content()
+    with pytest.raises(Refused, match=r"has decided batches 2 to 3, and Spark would plan batches from 3 on anew") as refused:
+        rewind(world.plan, 1)
+    assert refused.value.remedy == "Name batch 2: the one after it runs again with the offsets that were decided."
+    with pytest.raises(Refused, match=r"cannot go back to the end of batch 9|the records of batches 4 to 9 would be lost"):
+        rewind(world.plan, 9)
+    assert world.content() == before
+
+
+def test_another_checkpoint_is_not_rewound(world: World) -> None:
+    other = world.root / "offsets" / "2"
+    text = other.read_text()
+    other.write_text(text.replace('"0":2', '"0":22'))
+    with pytest.raises(OffsetsConflict):
+        rewind(world.plan, 2)
+    other.write_text(text)
+    (world.root / "metadata").write_text('{"id":"5f0c9f0e-0000-4000-8000-00000000000f"}')
+    with pytest.raises(CheckpointReplaced):
+        rewind(world.plan, 2)
+
+
+def test_a_run_that_is_elsewhere_is_fenced(world: World) -> None:
+    driver = world.driver()
+    rewind(world.plan, 2)
+    with pytest.raises(Exception, match="newer"):
+        driver.coordinator.require_newest()
+
+
+@pytest.mark.parametrize("act", ["rewind", "gc", "repair", "undo"])
+def test_beside_a_driver_that_runs_every_act_is_refused(world: World, act: str) -> None:
+    driver = world.driver()
+    owner = f"{socket.gethostname()} process {os.getppid()}"
+    driver.coordinator.open(replace(opened_by_this_process(driver.runtime), owner=owner))
+    with pytest.raises(Refused, match=rf"works on its checkpoint: process {os.getppid()} of this machine runs"):
+        perform(world.plan, act)
+
+
+def test_under_a_supervisor_every_act_is_refused(world: World) -> None:
+    owner = f"{socket.gethostname()} process {os.getpid()}"
+    home = world.plan.settings.home
+    noted = Supervision(owner=owner, at_ms=now_ms(), state="waiting", restarts=1, ended=None, next_start_ms=None, log="")
+    note_supervision(home, noted)
+    with pytest.raises(Refused, match="supervises it") as refused:
+        perform(world.plan, "rewind")
+    assert refused.value.remedy == "Stop `penstock supervise`, and run the command again."
+
+
+def perform(plan: DeliveryPlan, act: str) -> None:
+    if act == "rewind":
+        rewind(plan, 2)
+    elif act == "gc":
+        collect_checkpoint(plan, keep_batches=None, yes=True)
+    elif act == "repair":
+        repair_checkpoint(plan, query_id=None, yes=True)
+    else:
+        undo_act(plan, verb="rewind", yes=True)
+
+
+def test_an_act_of_a_pipeline_is_taken_back(world: World) -> None:
+    before = world.content()
+    rewind(world.plan, 2)
+    assert not undo_act(world.plan, verb="rewind", yes=False).done
+    assert undo_act(world.plan, verb="rewind", yes=True).done
+    assert world.content() == before
+
+
+def damaged(world: World, damage: str) -> None:
+    if damage == "no metadata":
+        (world.root / "metadata").unlink()
+    elif damage == "torn metadata":
+        (world.root / "metadata").write_text('{"id":"5f0')
+    elif damage == "hole":
+        (world.root / "offsets" / "2").unlink()
+    elif damage == "torn commit":
+        (world.root / "commits" / "3").write_text("v1")
+    elif damage == "torn plan":
+        world.driver().write("offsets/4", "v1\n{")
+    elif damage == "commit ahead":
+        world.driver().write("commits/4", 'v1\n{"nextBatchWatermarkMs":0}')
+
+
+@pytest.mark.parametrize("damage", ["no metadata", "torn metadata", "hole", "torn commit", "torn plan", "commit ahead"])
+def test_what_the_ledger_knows_repairs_a_checkpoint_exactly(world: World, damage: str) -> None:
+    whole = world.content()
+    damaged(world, damage)
+    done = repair_checkpoint(world.plan, query_id=None, yes=True)
+    found = verify_checkpoint(str(world.root))
+    assert (found.ok, found.outlook.batch_id, done.act.next_batch_id) == (True, 4, 4)
+    mended = world.content()
+    assert mended["metadata"] == whole["metadata"]
+    assert json.loads(mended["offsets/2"].split("\n")[2]) == {"t": {"0": 2}}
+    assert [name for name in mended if name not in whole] == []
+    driver = world.driver()
+    driver.plan(4)
+    assert not driver.deliver(4).already
+    assert verify(world.plan).ok
+
+
+def test_a_commit_that_nothing_tells_is_made_by_running_its_batch_again(world: World) -> None:
+    (world.root / "commits" / "0").write_text('v1\n{"nextBatchWatermarkMs":7}')
+    damaged(world, "torn commit")
+    done = repair_checkpoint(world.plan, query_id=None, yes=True)
+    assert done.act.notes == ("Batch 3 runs again, and the ledger recognises it.",)
+    assert (done.act.next_batch_id, verify_checkpoint(str(world.root)).ok) == (3, True)
+    assert world.driver().deliver(3).already
+    assert verify(world.plan).ok
+
+
+def test_without_the_ledger_the_same_is_refused(world: World) -> None:
+    """A torn plan can be of a batch that was delivered."""
+    damaged(world, "torn plan")
+    with pytest.raises(Refused, match="cannot be repaired without the risk that rows are lost or repeated: offsets/4"):
+        plan_repair(open_files(world.root))
+
+
+def test_the_plan_of_a_decided_batch_is_not_thrown_away(world: World) -> None:
+    (world.root / "commits" / "3").unlink()
+    (world.root / "offsets" / "3").write_text("v1\n{")
+    with pytest.raises(Refused, match="offsets/3"):
+        repair_checkpoint(world.plan, query_id=None, yes=True)
+
+
+def test_gc_keeps_as_many_batches_as_spark_would(world: World) -> None:
+    assert collect_checkpoint(world.plan, keep_batches=None, yes=True).act.steps == ()
+    done = collect_checkpoint(world.plan, keep_batches=2, yes=True)
+    assert {step.place for step in done.act.steps} == {"commits/0", "commits/1", "offsets/0"}
+    assert verify_checkpoint(str(world.root)).ok
+    rewind(world.plan, 2)
+
+
+def test_while_an_act_is_unfinished_no_start_goes_on(world: World) -> None:
+    (world.root / "metadata").write_bytes(unfinished_text("penstock-acts/0001-rewind"))
+    driver = Driver(world.plan, world.root / "elsewhere")
+    with pytest.raises(CheckpointDamaged, match="metadata names the act penstock-acts/0001-rewind"):
+        driver.runtime.checkpoint.query_id()
