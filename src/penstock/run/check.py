@@ -4,7 +4,7 @@ import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,10 +21,13 @@ from penstock.run.doctor import ledger_lifecycle
 from penstock.run.explain import Costs, costs_of
 from penstock.run.kafka_input import reader_findings, readers
 from penstock.run.ledger_match import require_decided, require_present
+from penstock.run.preflight.change import Preflight
+from penstock.run.preflight.compare import SeenBySpark
 from penstock.run.query_facts import facts_of_pipeline
 from penstock.run.required_guarantees import claims_of
 from penstock.run.runtime import Runtime, now_ms
-from penstock.run.start import frame_of
+from penstock.run.start import frame_of, seen_by_spark
+from penstock.run.startable import preflight_of
 from penstock.run.status import input_findings
 from penstock.run.user_sink import import_checks
 from penstock.run.waiting_files import sample_of
@@ -34,7 +37,7 @@ from penstock.spark.error import read_spark_failure
 from penstock.spec.pipeline import PipelineSettings, quarantined, without_ledger
 from penstock.stage.quarantine import require_read_once
 from penstock.support.secret import scrub
-from penstock.transform.plan import plan_of, source_order
+from penstock.transform.plan import plan_of
 from penstock.transform.selection import taken_of
 
 if TYPE_CHECKING:
@@ -73,6 +76,7 @@ class CheckReport:
     claims: tuple[Claim, ...]
     findings: tuple[Finding, ...]
     costs: Costs | None = None
+    preflight: Preflight = field(default_factory=Preflight)
 
     @property
     def too_weak(self) -> tuple[Claim, ...]:
@@ -86,13 +90,14 @@ class CheckReport:
     @property
     def ok(self) -> bool:
         """Whether a start would be allowed and could reach everything."""
-        return not self.too_weak and all(finding.ok for finding in self.findings)
+        return not self.too_weak and not self.preflight.breaks and all(finding.ok for finding in self.findings)
 
 
 def check(settings: PipelineSettings, plan: DeliveryPlan, spark: SparkSession) -> CheckReport:
     """Have Spark analyse the query and check all places. Runs no batch, leaves nothing behind. Raises Usage, Refused."""
     frame, sources = frame_of(settings, spark, modules=plan.modules)
-    require_read_once(quarantined(settings), source_order(plan_of(frame), tuple(sources)))
+    seen = seen_by_spark(plan_of(frame), tuple(sources), spark)
+    require_read_once(quarantined(settings), seen.order)
     found = readers(sources, settings)
     claims = claims_of(facts_of_pipeline(settings, frame, spark), plan)
     weak = too_weak(claims, Guarantee.EXACTLY_ONCE)
@@ -108,7 +113,15 @@ def check(settings: PipelineSettings, plan: DeliveryPlan, spark: SparkSession) -
             *executor_findings(plan, spark, also=[ClientCheck()] * any(found.values())),
         ),
         costs=costs_of(plan, interval_ms=settings.trigger.processing_time),
+        preflight=_preflight(settings, plan, seen),
     )
+
+
+def _preflight(settings: PipelineSettings, plan: DeliveryPlan, seen: SeenBySpark) -> Preflight:
+    try:
+        return preflight_of(settings, plan, seen=seen)
+    except PenstockError:  # a ledger or checkpoint that cannot be read has a finding of its own
+        return Preflight()
 
 
 def unfit_findings(settings: PipelineSettings, sources: Mapping[SourceName, DataFrame], spark: SparkSession) -> Iterator[Finding]:
