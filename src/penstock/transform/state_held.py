@@ -4,6 +4,7 @@ Spark knows an operator's state by its number in the plan, and the columns in it
 another column of the same type goes on with the old state without an error.
 """
 
+import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +12,8 @@ from dataclasses import dataclass
 from penstock.transform.guarantee import grouping_of, keeps_state
 from penstock.transform.plan import PlanNode
 
-LONGEST = 2_000
+LONGEST = 200
+"""Expressions of more characters are told apart by their digest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +58,17 @@ def _held(node: PlanNode) -> StateHeld:
     is_session = node.name in {"Aggregate", "Distinct"} and "session_window" in keys
     kind = "sessionWindowStateStoreSaveExec" if is_session else _KINDS.get(node.name, node.name)
     results = node.detail[len(keys) :] if node.name == "Aggregate" else ""
-    whole = _whole(keys, definitions) if node.name in _KINDS else ""
-    aggregates = _whole(", ".join(aggregate_calls(results)), definitions)
-    return StateHeld(kind=kind, keys=whole, holds=aggregates, opaque=int(node.name == "Join" or node.name not in _KINDS))
+    told_apart = _shown(keys, definitions) if node.name in _KINDS else ""
+    aggregates = _shown(", ".join(aggregate_calls(results)), definitions)
+    return StateHeld(kind=kind, keys=told_apart, holds=aggregates, opaque=int(node.name == "Join" or node.name not in _KINDS))
+
+
+def _shown(text: str, definitions: Mapping[str, str]) -> str:
+    """Return `text` by the columns of the sources; if that is long, as it is, with a digest of the whole."""
+    whole = _whole(text, definitions)
+    if len(whole) <= LONGEST:
+        return whole
+    return f"{_MARK.sub('', text)[:LONGEST]} (sha256 {hashlib.sha256(whole.encode()).hexdigest()[:16]})"
 
 
 def _definitions(node: PlanNode) -> Iterator[tuple[str, str]]:
@@ -81,7 +91,7 @@ def _whole(text: str, definitions: Mapping[str, str], depth: int = 0) -> str:
             return found[1]
         return _whole(expression, definitions, depth + 1)
 
-    return _MARK.sub("", _REFERENCE.sub(replaced, re.sub(r"-T\d+ms", "", text)))[:LONGEST]
+    return _MARK.sub("", _REFERENCE.sub(replaced, re.sub(r"-T\d+ms", "", text)))
 
 
 def _items(detail: str) -> Iterator[str]:

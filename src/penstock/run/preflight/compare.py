@@ -26,6 +26,7 @@ from penstock.run.preflight.sink_rules import (
     is_place,
     moved_ruling,
     moved_unsettled,
+    other_kind,
     removed_sink,
     sink_ruling,
 )
@@ -151,12 +152,15 @@ class _Comparison:
         yield from ((name, values) for name, values in before.items() if name in now and values is not None)
 
     def _query(self) -> Iterator[PipelineChange]:
-        then, now = self._then, self._query_now()
-        before: Values = then.fixed if self._last is None else self._last.query
-        for key, old, new in _different(before, self._now.query):
-            if self._last is None and not key.startswith("spark.conf."):
-                continue
-            yield PipelineChange.by(self._query_ruling(key, before, now), key, before=old, now=new)
+        now = self._query_now()
+        before = self._fixed() if self._last is None else self._last.query
+        for key, old, new in _different(before, now.values):
+            if self._last is not None or (key in before and key in now.values):
+                yield PipelineChange.by(self._query_ruling(key, before, now), key, before=old, now=new)
+
+    def _fixed(self) -> Values:
+        """Return the settings that the checkpoint fixes, by their keys in the file."""
+        return {f"spark.conf.{key}": text for key, text in self._then.fixed.items()}
 
     def _query_now(self) -> QueryNow:
         return QueryNow(
@@ -238,7 +242,7 @@ class _Comparison:
             if before.get("type") != now.get("type") and key != "type":
                 continue
             if is_place(key):
-                moved = ruling = moved or self._moved(name)
+                moved = ruling = moved or self._moved(name, was=before)
             else:
                 ruling = sink_ruling(key, before, now, name=name, unsettled=self._unsettled)
             yield PipelineChange.by(ruling, f"sinks.{name}.{key}", before=old, now=new)
@@ -251,7 +255,7 @@ class _Comparison:
         for account in sorted(accounts_of(now) - accounts_of(before)):
             yield PipelineChange.by(added_sink(), f"sinks.{name}.accounts.{account}", before=None, now="")
 
-    def _moved(self, name: str) -> Ruling:
+    def _moved(self, name: str, *, was: Values) -> Ruling:
         """Return what a start says about the new place of a sink, if it can be reached: by the marker there."""
         refusal: Refused | None = None
         with suppress(PenstockError), closing(sink_of(SinkName(name), self.plan)) as sink:
@@ -261,6 +265,8 @@ class _Comparison:
                 refusal = refused
         if refusal is None and self._unsettled is not None and name in self._unsettled.sinks:
             return moved_unsettled(self._unsettled.batch_id)
+        if refusal is None and was.get("type") != self._now.sinks[name].get("type"):
+            return other_kind()
         return moved_ruling(None if refusal is None else refusal.message, "" if refusal is None else refusal.remedy)
 
 

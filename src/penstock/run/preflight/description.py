@@ -176,7 +176,7 @@ def _flat(key: str, value: Any, shown: Json) -> Iterator[tuple[str, str]]:
 
 
 _SQL = frozenset({"sql", "where", "delete_when", "merge", "schema"})
-_TOKEN = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|--[^\n]*|/\*(?!\+).*?\*/|\s+""", re.DOTALL)
+_TOKEN = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|(?:--[^\n]*|/\*(?!\+).*?\*/|\s+)+""", re.DOTALL)
 
 
 def _plain_sql(text: str) -> str:

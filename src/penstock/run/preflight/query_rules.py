@@ -58,7 +58,8 @@ def _transform(now: QueryNow, then: StateThen) -> Ruling:
         return safe_after(_ASK, "The query keeps state.") if then.stateful else safe("It holds from the next batch on.")
     if any(held.opaque for held in now.state):
         return safe_after(_TRY, "The query keeps rows or values of its own, whose columns Spark compares before the first batch.")
-    return safe("It holds from the next batch on. What the query keeps is told apart and computed as before, or is told below.")
+    kept = " What it keeps is under `state`, if that changed." if now.state else ""
+    return safe(f"It holds from the next batch on.{kept}")
 
 
 def _trigger(kind: str) -> Ruling:

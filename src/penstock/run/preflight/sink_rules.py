@@ -98,6 +98,14 @@ def moved_ruling(refusal: str | None, remedy: str) -> Ruling:
     return safe("Nothing was published there yet, or its marker is in the new place.")
 
 
+def other_kind() -> Ruling:
+    """Return what another type of sink means, where the old one left nothing that the new one must have."""
+    return safe_after(
+        "Give the sink another name, by which the ledger tells the two places apart.",
+        "What is in the old place stays there, and the new one begins empty.",
+    )
+
+
 def moved_unsettled(batch_id: BatchId) -> Ruling:
     """Return what a change of place means while the newest batch may still be in the old one."""
     return safe_after(
