@@ -48,12 +48,14 @@ from penstock.core.model import (
 from penstock.core.topics import Evidence, GapAccepted, GapKind, PartitionRead, TopicRead
 from penstock.ledger.log import LogLedger
 from penstock.ledger.store import MemoryStore
+from penstock.run.preflight.description import RecordedRun, RunDescription, decode_run, encode_run
 from penstock.sink.dbapi.trial import TrialResult
 from penstock.sink.dbapi.trial_record import decode_trial, encode_trial
 from penstock.sink.kafka.marker_store import Beginning, LaneMarker, Part, decode_lane_marker, encode_lane_marker
 from penstock.sink.own.mark import Mark, decode_mark, encode_mark
 from penstock.sink.table.marker import TableMarker
 from penstock.testing.entries import chain
+from penstock.transform.state_held import StateHeld
 
 GOLDEN = Path(__file__).with_name("golden")
 FLIGHTS, LAKE, NEWARK = PipelineName("flights"), SinkName("lake"), AccountName("EWR")
@@ -324,6 +326,24 @@ def test_the_log_lays_its_objects_out_as_ever() -> None:
     assert store.get("floor/000000000020") == golden("ledger-floor-1")
 
 
+def test_a_run_s_description_of_version_1_is_read_and_written_as_ever() -> None:
+    description = RunDescription(
+        query={"output_mode": "append", "transform.sql": "SELECT 1", "trigger": "processing_time 10000"},
+        sources={"flights": {"format": "csv", "options.sep": "|", "path": "/in/caf\u00e9"}},
+        sinks={"lake": {"accounts.EWR.url": "/lake/ewr", "type": "parquet"}},
+        versions={"penstock": "0.1.0", "spark": "4.3.0"},
+        state=(
+            StateHeld(kind="dedupe", keys="[id]", holds=""),
+            StateHeld(kind="symmetricHashJoin", keys="x", holds="", opaque=1),
+        ),
+    )
+    run = RecordedRun(pipeline=FLIGHTS, ledger_id=LEDGER_ID, generation=Generation(7), description=description)
+    assert decode_run(golden("run-1")) == run
+    assert encode_run(run) == golden("run-1")
+    unseen = replace(run, ledger_id=None, description=replace(description, state=None))
+    assert decode_run(encode_run(unseen)) == unseen
+
+
 def test_every_golden_file_is_looked_at() -> None:
     names = {
         *ENTRIES,
@@ -336,5 +356,6 @@ def test_every_golden_file_is_looked_at() -> None:
         "dbapi-trial-1",
         "ledger-hint-1",
         "ledger-floor-1",
+        "run-1",
     }
     assert {path.stem for path in GOLDEN.iterdir()} == names

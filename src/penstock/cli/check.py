@@ -132,10 +132,11 @@ def _verdict_of(change: "PipelineChange") -> Text:
 
 
 def _meaning(change: "PipelineChange") -> Text:
-    text = Text()
-    if change.before or change.now:
-        text.append(f"{change.before or '(not set)'} -> {change.now or '(not set)'}\n", "dim")
-    text.append(change.reason)
+    is_whole = not change.before and not change.now
+    values = "removed" if change.now is None else "added"
+    if not is_whole:
+        values = f"{change.before or '(not set)'} -> {change.now or '(not set)'}"
+    text = Text.assemble((f"{values}\n", "dim"), change.reason)
     if change.action:
         text.append(f"\n{with_file(change.action)}", "bold")
     return text
