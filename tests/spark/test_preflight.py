@@ -1,6 +1,7 @@
 """What `check` says of a change is what happens: what breaks really loses, repeats or fails, and what is safe goes on exactly."""
 
 import json
+import re
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
@@ -16,6 +17,7 @@ from penstock.run.start import seen_by_spark
 from penstock.run.startable import preflight_of
 from penstock.transform.plan import plan_of
 from tests.crash.commandline import Ended, penstock
+from tests.spark.page import Page
 from tests.spark.streams import put
 
 FILE = """\
@@ -213,3 +215,64 @@ def test_what_breaks_is_refused_and_would_break(
         return
     assert ended.code == 0, str(ended)
     assert made.rows() == given.rows != given.right
+
+
+def test_what_is_put_back_goes_on_exactly(tmp_path: Path) -> None:
+    made = project(tmp_path, COUNTED)
+    made.change("GROUP BY shop", "GROUP BY amount")
+    made.change("SELECT shop,", "SELECT amount AS shop,")
+    made.orders("2.csv", *SECOND)
+    refused = made.penstock("run", "--json")
+    assert refused.last["error"]["kind"] == "PipelineChanged"
+    assert refused.last["error"]["remedy"].startswith("Put it back;")
+    made.file.write_text(COUNTED)
+    made.run()
+    assert made.rows() == [(1, 5), (7, 10), (8, 5)]
+
+
+PAGE = Page("change")
+[SALES] = PAGE.blocks("yaml")
+MORE = "sinks:\n  more: {type: sqlite, url: 'sqlite:///more.db', table: totals, write: upsert, key: [shop]}\n"
+EDITS = {
+    "the interval of the trigger": ("processing_time: 10s", "processing_time: 1m"),
+    "the size of batches (`maxFilesPerTrigger`)": ("maxFilesPerTrigger: 100", "maxFilesPerTrigger: 10"),
+    "an expression that computes nothing new from the state, such as `sum(amount) * 100`": ("sum(amount)", "sum(amount) * 100"),
+    "a longer delay of the watermark": ("delay: 10m", "delay: 1h"),
+    "`spark.sql.shuffle.partitions`": ("sources:", f"spark: {{conf: {{{PARTITIONS}: 9}}}}\nsources:"),
+    "a sink more": ("sinks:\n", MORE),
+    "a sink less": ("  totals: {", "  other: {"),
+    "another path of the input": ("./incoming", "./elsewhere"),
+    "another table of a sink that has rows": ("table: totals", "table: others"),
+    "a column to group by, or another aggregate": ("shop, sum(amount) AS total", "shop, max(amount) AS total"),
+    "a source more, less, renamed or of another kind": ("orders", "sold"),
+}
+
+
+def test_the_page_on_changes_says_what_check_says(spark: SparkSession, tmp_path: Path) -> None:
+    made = Project(tmp_path, SALES)
+    (tmp_path / "elsewhere").mkdir()
+    made.orders("1.csv", *FIRST)
+    assert made.penstock("run", "--batches", "1", "--json").code == 0
+    rows = re.findall(r"^\| (.*) \| (SAFE|SAFE WITH ACTION|BREAKS) \| (.*) \|$", PAGE.text, re.MULTILINE)
+    assert [row[0] for row in rows] == list(EDITS)
+    for change, verdict, _ in rows:
+        made.file.write_text(SALES)
+        made.change(*EDITS[change])
+        found = made.changes(spark)
+        worst = min(found.values(), key=["breaks", "safe_with_action", "safe"].index)
+        assert worst == verdict.lower().replace(" ", "_"), (change, found)
+
+
+def test_the_page_shows_what_check_prints(spark: SparkSession, tmp_path: Path) -> None:
+    made = project(tmp_path, SALES.replace("processing_time: 10s", "available_now: true"))
+    made.change("delay: 10m", "delay: 1h")
+    made.change(
+        "SELECT shop, sum(amount) AS total FROM orders GROUP BY shop",
+        "SELECT amount AS shop, sum(amount) AS total FROM orders GROUP BY amount",
+    )
+    [command] = [line for line in PAGE.commands if line.startswith("penstock check sales.yaml")]
+    ended = made.penstock(*command.split()[1:2])
+    assert ended.code == 3, str(ended)
+    [shown] = PAGE.blocks("text")
+    for line in shown.splitlines():
+        assert set(line) <= set("─") or re.sub(r" +", " ", line).strip() in re.sub(r" +", " ", ended.out), ended.out

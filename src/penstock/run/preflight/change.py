@@ -69,8 +69,10 @@ class Preflight:
         """Raise PipelineChanged, or SourcesChanged for a source, for the first change that breaks the pipeline."""
         for change in self.changes:
             if change.verdict is Verdict.BREAKS:
-                kind = SourcesChanged if change.part.startswith("sources") else PipelineChanged
-                raise kind(f"Since the last run {described(change)}. {change.reason}", remedy=change.action)
+                message = f"Since the last run {described(change)}. {change.reason}"
+                if change.part.startswith("sources"):
+                    raise SourcesChanged(message, remedy=change.action)
+                raise PipelineChanged(message, remedy=change.action)
 
 
 def described(change: PipelineChange) -> str:

@@ -12,9 +12,6 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-from pydantic_core import PydanticUndefined
 
 from penstock.core.codec.document import decode, encode_document
 from penstock.core.codec.fields import INTEGER, TEXT, Record
@@ -154,25 +151,8 @@ def _query(settings: PipelineSettings) -> Iterator[tuple[str, str]]:
 
 def _values(settings: Settings) -> Iterator[tuple[str, str]]:
     """Yield the settings that are not the default, each as text by its dotted key, secrets masked."""
-    shown = settings.shown()
-    fields = type(settings).model_fields
-    for name, value in settings:
-        known = fields.get(name)
-        default = PydanticUndefined if known is None else known.default
-        key = name if known is None else known.alias or name
-        if value is None or value in ({}, ()) or (default is not PydanticUndefined and value == default and key != "type"):
-            continue
-        yield from _flat(key, value, shown[key])
-
-
-def _flat(key: str, value: Any, shown: Json) -> Iterator[tuple[str, str]]:
-    if isinstance(value, Settings):
-        yield from ((f"{key}.{name}", text) for name, text in _values(value))
-    elif isinstance(value, Mapping):
-        for name, item in value.items():
-            yield from _flat(f"{key}.{name}", item, _as_mapping(shown)[str(name)])
-    else:
-        yield key, _text(_plain_sql(str(shown)) if key in _SQL else shown)
+    for key, shown in settings.given():
+        yield key, _text(_plain_sql(shown) if key in _SQL and isinstance(shown, str) else shown)
 
 
 _SQL = frozenset({"sql", "where", "delete_when", "merge", "schema"})
