@@ -27,6 +27,7 @@ from penstock.run.preflight.sink_rules import (
     moved_ruling,
     moved_unsettled,
     other_kind,
+    other_table,
     removed_sink,
     sink_ruling,
 )
@@ -241,7 +242,9 @@ class _Comparison:
                 continue
             if before.get("type") != now.get("type") and key != "type":
                 continue
-            if is_place(key):
+            if key == "table" and self._is_filled(name) and _table(old) != _table(new):
+                ruling = other_table(name, old)
+            elif is_place(key):
                 moved = ruling = moved or self._moved(name, was=before)
             else:
                 ruling = sink_ruling(key, before, now, name=name, unsettled=self._unsettled)
@@ -254,6 +257,12 @@ class _Comparison:
             yield PipelineChange.by(ruling, f"sinks.{name}.accounts.{account}", before="", now=None)
         for account in sorted(accounts_of(now) - accounts_of(before)):
             yield PipelineChange.by(added_sink(), f"sinks.{name}.accounts.{account}", before=None, now="")
+
+    def _is_filled(self, name: str) -> bool:
+        """Return whether rows of a sink are published for certain."""
+        rows = sum(totals.rows for totals in self.summary.totals.get(SinkName(name), {}).values())
+        owed = self._decision.totals_of(SinkName(name)).rows if self._unsettled is not None else 0
+        return rows > owed
 
     def _moved(self, name: str, *, was: Values) -> Ruling:
         """Return what a start says about the new place of a sink, if it can be reached: by the marker there."""
@@ -273,6 +282,11 @@ class _Comparison:
 def versions_of(spark: str | None) -> Values:
     """Return the versions that a run's description holds; `spark` is that of the session, None before there is one."""
     return {"penstock": penstock.__version__, **({} if spark is None else {"spark": spark})}
+
+
+def _table(name: str | None) -> str:
+    """Return a table's name without that of its schema, which can be written or left out."""
+    return (name or "").rpartition(".")[2].lower()
 
 
 def _minor(version: str | None) -> tuple[str, ...]:

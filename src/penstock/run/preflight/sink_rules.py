@@ -98,6 +98,14 @@ def moved_ruling(refusal: str | None, remedy: str) -> Ruling:
     return safe("Nothing was published there yet, or its marker is in the new place.")
 
 
+def other_table(name: str, before: str | None) -> Ruling:
+    """Return what another table means for a sink that has filled one: its marker names that one."""
+    return breaking(
+        f"Sink {name!r} filled table {before!r} so far, as its marker says: the start is refused.",
+        action="Name that table again, or give the sink another name: the batches so far stay in the old table.",
+    )
+
+
 def other_kind() -> Ruling:
     """Return what another type of sink means, where the old one left nothing that the new one must have."""
     return safe_after(
