@@ -15,7 +15,6 @@ from penstock import Pipeline
 from penstock.run.preflight.change import Preflight
 from penstock.run.start import seen_by_spark
 from penstock.run.startable import preflight_of
-from penstock.transform.plan import plan_of
 from tests.crash.commandline import Ended, penstock
 from tests.spark.page import Page
 from tests.spark.streams import put
@@ -87,7 +86,7 @@ class Project:
         """The verdict on each part that changed, as `check` has it."""
         pipeline = Pipeline.from_file(self.file)
         frame, sources = pipeline.frame(spark)
-        seen = seen_by_spark(plan_of(frame), tuple(sources), spark)
+        seen = seen_by_spark(frame, tuple(sources))
         found = preflight_of(pipeline.settings, pipeline.plan, seen=seen)
         assert found.described
         return {change.part: change.verdict.value for change in found.changes}

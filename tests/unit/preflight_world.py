@@ -128,6 +128,7 @@ class World:
         order: Sequence[str] | None = None,
         spark: str | None = None,
         seen: bool = True,
+        schema: str = SCHEMA,
     ) -> Preflight:
         """What `check` would say. `state` and `order` are those of the plan of the changed query; without `seen`, no Spark."""
         pipeline = Pipeline.from_file(self.file)
@@ -135,6 +136,7 @@ class World:
             order=tuple(map(SourceName, self.names if order is None else order)),
             state=HELD[self.case] if state is None else state,
             version=spark or f"{self.spark}.0",
+            schema=schema,
         )
         with closing(assemble(pipeline.plan)) as runtime:
             tail = runtime.ledger.tail()

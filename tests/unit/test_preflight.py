@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.parquet_target import SCHEMA
 from tests.unit.preflight_world import World, said
 
 from penstock import Pipeline
@@ -70,6 +71,7 @@ CASES: dict[str, Case] = {
     "files to kafka": case(
         KAFKA, '{format: kafka, options: {subscribe: t, kafka.bootstrap.servers: "b:9092"}', A + "format", BREAKS, only=False
     ),
+    "a format that Penstock does not know": case("format: csv", "format: cvs", A + "format", ACTION),
     "path": case("./in/a", "./in/b", A + "path", ACTION),
     "column added, no state": case("n INT,", "n INT, m INT,", A + "schema", SAFE),
     "column widened, no state": case("n INT,", "n BIGINT,", A + "schema", SAFE),
@@ -123,10 +125,24 @@ CASES: dict[str, Case] = {
         "SELECT * FROM a", OTHER_SQL, "state.0.keys", BREAKS, "join", only=False,
         state=held("symmetricHashJoin", "Inner, (at = at)"),
     ),
+    "another key, and a column more": Case(
+        (("n INT,", "n INT, m INT,"), ("SELECT * FROM a", OTHER_SQL)), "state.0.keys", BREAKS, "rocksdb",
+        {"state": held("dedupe", "[m]")}, only=False,
+    ),
+    "append to update, rows sent once": Case((*UPSERTING, UPDATE), "output_mode", SAFE, "rocksdb", only=False),
+    "append to update, plan unknown": Case(
+        (*UPSERTING, UPDATE), "output_mode", ACTION, "aggregation", {"seen": False}, only=False
+    ),
+    "append to update, state of user code": Case(
+        (*UPSERTING, UPDATE), "output_mode", ACTION, "aggregation", {"state": held("FlatMapGroupsWithState", "")}, only=False
+    ),
     "key and column renamed": Case(
         (("n INT,", "m INT,"), ("SELECT * FROM a", "SELECT m FROM a")), "state.0.keys", ACTION, "rocksdb",
         {"state": held("dedupe", "[m]")}, only=False,
     ),
+    # columns of the rows
+    "column of the rows": case("", "", "columns", SAFE, schema=SCHEMA.replace('"place"', '"town"')),
+    "type of the rows": case("", "", "columns", SAFE, schema=SCHEMA.replace('"long"', '"integer"')),
     # output mode, trigger, guarantee
     "append to update, no state": Case((*UPSERTING, UPDATE), "output_mode", SAFE, only=False),
     "append to update, with state": Case((*UPSERTING, UPDATE), "output_mode", BREAKS, "aggregation", only=False),

@@ -109,6 +109,7 @@ def _verdict(report: "CheckReport") -> Text:
     )
 
 
+_SHORT = 200
 _VERDICTS = {"breaks": "bold red", "safe_with_action": "yellow", "safe": "green"}
 
 
@@ -135,11 +136,16 @@ def _meaning(change: "PipelineChange") -> Text:
     is_whole = not change.before and not change.now
     values = "removed" if change.now is None else "added"
     if not is_whole:
-        values = f"{change.before or '(not set)'} -> {change.now or '(not set)'}"
+        values = f"{_short(change.before)} -> {_short(change.now)}"
     text = Text.assemble((f"{values}\n", "dim"), change.reason)
     if change.action:
         text.append(f"\n{with_file(change.action)}", "bold")
     return text
+
+
+def _short(value: str | None) -> str:
+    shown = value or "(not set)"
+    return shown if len(shown) <= _SHORT else f"{shown[:_SHORT]}…"
 
 
 def _failures(report: "CheckReport") -> RenderableType:

@@ -56,7 +56,7 @@ def start(
     facts = facts_of_pipeline(settings, frame, spark)
     require_demanded(facts, plan)
     travel_by_value()
-    seen = seen_by_spark(plan_of(frame) if facts.plan is None else facts.plan, tuple(sources), spark)
+    seen = seen_by_spark(frame, tuple(sources), query=facts.plan)
     require_compatible(settings, plan, seen=seen)
     plan = _of_this_run(settings, plan, seen.order)
     description = describe(settings, modules=plan.modules, versions=versions_of(seen.version), state=seen.state)
@@ -71,9 +71,11 @@ def start(
     return delivery.start_checked(writer, observers=observers, batches=batches, stop_wanted=stop_wanted)
 
 
-def seen_by_spark(query: PlanNode, names: Sequence[SourceName], spark: SparkSession) -> SeenBySpark:
-    """Return what a comparison with the last run needs of the query's plan."""
-    return SeenBySpark(order=source_order(query, names), state=state_held(query), version=spark.version)
+def seen_by_spark(frame: DataFrame, names: Sequence[SourceName], *, query: PlanNode | None = None) -> SeenBySpark:
+    """Return what a comparison with the last run needs of the rows and of the plan `query`, which is read if it is not given."""
+    query = plan_of(frame) if query is None else query
+    version = frame.sparkSession.version
+    return SeenBySpark(order=source_order(query, names), state=state_held(query), version=version, schema=frame.schema.json())
 
 
 def _configured(writer: DataStreamWriter, settings: PipelineSettings, *, name: str) -> DataStreamWriter:

@@ -40,8 +40,9 @@ _KINDS: Mapping[str, str] = {
 }
 """Spark's names of operators in `state/<n>/_metadata`, by those of the plan."""
 KINDS = frozenset(_KINDS.values())
-"""The names that are known; session windows and state of user code have others."""
+"""The names that are known; state of user code has others."""
 
+SESSIONS = "sessionWindowStateStoreSaveExec"
 _REFERENCE = re.compile(r"(`[^`]+`|[A-Za-z_]\w*)#(\d+)L?")
 _MARK = re.compile(r"#\d+L?(-T\d+ms)?")
 _DEEPEST = 20
@@ -56,7 +57,7 @@ def _held(node: PlanNode) -> StateHeld:
     definitions = dict(_definitions(node))
     keys = grouping_of(node) if node.name != "Join" else node.detail
     is_session = node.name in {"Aggregate", "Distinct"} and "session_window" in keys
-    kind = "sessionWindowStateStoreSaveExec" if is_session else _KINDS.get(node.name, node.name)
+    kind = SESSIONS if is_session else _KINDS.get(node.name, node.name)
     results = node.detail[len(keys) :] if node.name == "Aggregate" else ""
     told_apart = _shown(keys, definitions) if node.name in _KINDS else ""
     aggregates = _shown(", ".join(aggregate_calls(results)), definitions)

@@ -1,7 +1,7 @@
 """One difference to the last run, and what it means for the next one."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from penstock.core.model import Generation
@@ -64,6 +64,14 @@ class Preflight:
     def breaks(self) -> bool:
         """Whether `run` would be refused because of a change."""
         return any(change.verdict is Verdict.BREAKS for change in self.changes)
+
+    def with_ruling(self, ruling: Ruling, part: str) -> "Preflight":
+        """Return the same with another ruling on the change of `part`, if it changed."""
+        changes = [
+            PipelineChange.by(ruling, part, before=change.before, now=change.now) if change.part == part else change
+            for change in self.changes
+        ]
+        return replace(self, changes=worst_first(changes))
 
     def require_startable(self) -> None:
         """Raise PipelineChanged, or SourcesChanged for a source, for the first change that breaks the pipeline."""

@@ -1,5 +1,7 @@
 """Compares a pipeline file with the run that delivered its newest batch: by its description, the ledger and the checkpoint."""
 
+import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -18,7 +20,15 @@ from penstock.run.continuation import require_continuation, require_sources
 from penstock.run.ledger_match import require_present
 from penstock.run.preflight.change import PipelineChange, Preflight, Ruling, breaking, safe, worst_first
 from penstock.run.preflight.description import RunDescription, Values, describe, recorded_run
-from penstock.run.preflight.query_rules import QueryNow, StateThen, query_ruling, state_changes, version_ruling
+from penstock.run.preflight.query_rules import (
+    COLUMNS,
+    QueryNow,
+    StateThen,
+    columns_ruling,
+    query_ruling,
+    state_changes,
+    version_ruling,
+)
 from penstock.run.preflight.sink_rules import (
     Unsettled,
     accounts_of,
@@ -39,11 +49,13 @@ from penstock.transform.state_held import StateHeld
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenBySpark:
-    """What only Spark knows of the query: the order of its sources in the plan, what it keeps, and Spark's version."""
+    """What only Spark knows of a query: the order of its sources in the plan, what it keeps, its columns, and Spark's version."""
 
     order: tuple[SourceName, ...]
     state: tuple[StateHeld, ...]
     version: str
+    schema: str
+    """The JSON of the rows' schema."""
 
 
 def compare(
@@ -86,12 +98,12 @@ class _Comparison:
     def _decision(self) -> Decision:
         return decision_in(self.newest)
 
-    @property
+    @cached_property
     def _checkpoint(self) -> SparkCheckpoint:
         return checkpoint_of(self.plan)
 
     def preflight(self) -> Preflight:
-        changes = [*self._sources(), *self._query(), *self._state(), *self._versions(), *self._sinks()]
+        changes = [*self._sources(), *self._query(), *self._state(), *self._columns(), *self._versions(), *self._sinks()]
         return Preflight(
             last_run=self.newest.generation,
             described=self._last is not None,
@@ -190,17 +202,27 @@ class _Comparison:
     def _state(self) -> Iterator[PipelineChange]:
         before = None if self._last is None else self._last.state
         yield from state_changes(
-            before, self._query_now(), self._then, same_spark=self._is_same_spark(), renamed=self._has_other_columns()
+            before, self._query_now(), self._then, same_spark=self._is_same_spark(), gone=self._gone_columns()
         )
 
     def _is_same_spark(self) -> bool:
         """Return whether plans can be compared by their text, which changes from one version to the next."""
         return self._last is not None and _minor(self._last.versions.get("spark")) == _minor(self._now.versions.get("spark"))
 
-    def _has_other_columns(self) -> bool:
+    def _gone_columns(self) -> frozenset[str]:
+        """Return the words of the sources' old schemas that the new ones lack: columns that are gone, or have another name."""
         before = {} if self._last is None else self._last.sources
-        now = self._now.sources
-        return any(values.get("schema") != now[name].get("schema") for name, values in self._both(before, now))
+        both = list(self._both(before, self._now.sources))
+        old = {word for _, values in both for word in _words(values.get("schema", ""))}
+        return frozenset(old.difference(*(_words(self._now.sources[name].get("schema", "")) for name, _ in both)))
+
+    def _columns(self) -> Iterator[PipelineChange]:
+        """Yield how the rows differ from those of the newest batch, whose schema the ledger has."""
+        if self.seen is None or not self._decision.rows_in:
+            return
+        before, now = _columns_in(self._decision.schema), _columns_in(self.seen.schema)
+        if before != now:
+            yield PipelineChange.by(columns_ruling(None), COLUMNS, before=", ".join(before), now=", ".join(now))
 
     def _versions(self) -> Iterator[PipelineChange]:
         before = {} if self._last is None else self._last.versions
@@ -287,6 +309,14 @@ def versions_of(spark: str | None) -> Values:
 def _table(name: str | None) -> str:
     """Return a table's name without that of its schema, which can be written or left out."""
     return (name or "").rpartition(".")[2].lower()
+
+
+def _columns_in(schema: str) -> list[str]:
+    return [f"{each['name']} {json.dumps(each['type']).strip(chr(34))}" for each in json.loads(schema)["fields"]]
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+", text)
 
 
 def _minor(version: str | None) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from penstock.support.private_files import make_private_directory, open_private
 from penstock.transform.state_held import StateHeld
 
 FORMAT, VERSION = "penstock.run", 1
-LONGEST = 200
+LONGEST, LONGEST_SCHEMA = 200, 4_000
 """Values of more characters are kept by their digest."""
 
 Values = Mapping[str, str]
@@ -86,6 +86,7 @@ def record_run(home: str, run: RecordedRun, *, keep: Collection[Generation]) -> 
     directory = _directory(home)
     fresh = directory / f".run-{new_nonce()}"
     with suppress(OSError):
+        make_private_directory(directory.parent)
         make_private_directory(directory)
         try:
             with open_private(fresh, "xb") as file:
@@ -152,7 +153,8 @@ def _query(settings: PipelineSettings) -> Iterator[tuple[str, str]]:
 def _values(settings: Settings) -> Iterator[tuple[str, str]]:
     """Yield the settings that are not the default, each as text by its dotted key, secrets masked."""
     for key, shown in settings.given():
-        yield key, _text(_plain_sql(shown) if key in _SQL and isinstance(shown, str) else shown)
+        longest = LONGEST_SCHEMA if key == "schema" else LONGEST
+        yield key, _text(_plain_sql(shown) if key in _SQL and isinstance(shown, str) else shown, longest=longest)
 
 
 _SQL = frozenset({"sql", "where", "delete_when", "merge", "schema"})
@@ -164,9 +166,9 @@ def _plain_sql(text: str) -> str:
     return _TOKEN.sub(lambda found: found[0] if found[0][0] in "'\"`" else " ", text).strip().rstrip(";").rstrip()
 
 
-def _text(value: Json) -> str:
+def _text(value: Json, *, longest: int = LONGEST) -> str:
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
-    return text if len(text) <= LONGEST else f"sha256 {digest_of(text.encode())} of {len(text)} characters"
+    return text if len(text) <= longest else f"sha256 {digest_of(text.encode())} of {len(text)} characters"
 
 
 def digest_of(data: bytes) -> str:

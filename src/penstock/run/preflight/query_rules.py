@@ -1,13 +1,17 @@
 """What a change of the query means: transform, state, output mode, trigger, Spark's settings and versions."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock.run.preflight.change import PipelineChange, Ruling, breaking, safe, safe_after
 from penstock.run.preflight.description import Values
 from penstock.run.preflight.source_rules import NEW_CHECKPOINT
-from penstock.transform.state_held import KINDS, StateHeld
+from penstock.transform.state_held import KINDS, SESSIONS, StateHeld
 
+_SENT_ONCE = frozenset({"dedupe", "dedupeWithinWatermark", "globalLimit", "symmetricHashJoin"})
+"""Operators that send a row when it comes, or once, and never again."""
+COLUMNS = "columns"
 _TRY = "Run one batch: `penstock run FILE --batches 1`. If Spark refuses it, put the old transform back: nothing is lost."
 _ASK = "Run `penstock check FILE`, which asks Spark for the plan."
 
@@ -62,6 +66,13 @@ def _transform(now: QueryNow, then: StateThen) -> Ruling:
     return safe(f"It holds from the next batch on.{kept}")
 
 
+def columns_ruling(refusal: str | None) -> Ruling:
+    """Return what other columns of the rows mean. `refusal`: why a sink does not take them, None if none refuses them."""
+    if refusal is None:
+        return safe("Every sink that can say so takes them from the next batch on.")
+    return breaking(refusal, action="Cast or name the columns in the transform as they were, or do what the sink asks for.")
+
+
 def _trigger(kind: str) -> Ruling:
     if kind in {"continuous", "real_time"}:
         return breaking(
@@ -72,27 +83,34 @@ def _trigger(kind: str) -> Ruling:
 
 
 def _output_mode(before: str, now: str, query: QueryNow, then: StateThen) -> Ruling:
-    if not then.stateful:
-        return safe("Without state every row is sent once, in any mode.")
+    if not then.stateful or (query.state is not None and all(held.kind in _SENT_ONCE for held in query.state)):
+        return safe("Every row is sent once, in any mode.")
+    if query.state is None:
+        return safe_after(_ASK, "The query keeps state.")
+    if not {held.kind for held in query.state} <= KINDS | {SESSIONS}:
+        return safe_after(_TRY, "What is sent in which mode is up to the code that keeps the state.")
+    return _mode_of_groups(before, now, upserts=query.upserts)
+
+
+def _mode_of_groups(before: str, now: str, *, upserts: bool) -> Ruling:
+    """Return what another output mode means for a query that aggregates."""
     if (before, now) == ("complete", "update"):
         return safe("The table has all groups; from now on those that changed are sent.")
-    if before == "append":
-        return breaking(
-            "Groups that are open and get no more rows would never be sent."
-            if now == "update"
-            else "Groups that were sent are forgotten, so that a table that is replaced would lose them.",
-            action=NEW_CHECKPOINT,
+    if (before, now) == ("update", "complete"):
+        return safe_after(
+            "Do it only without a watermark: with one, groups that are forgotten leave the table.",
+            "From now on every batch sends all groups that are kept.",
         )
-    if now == "append":
-        return (
-            safe("Groups that were sent are sent once more when they close, and replace what is there.")
-            if query.upserts
-            else breaking("Groups that were sent are sent once more when they close.", action=NEW_CHECKPOINT)
-        )
-    return safe_after(
-        "Do it only without a watermark: with one, groups that are forgotten leave the table.",
-        "From now on every batch sends all groups that are kept.",
-    )
+    if now == "append" and upserts:
+        return safe("Groups that were sent are sent once more when they close, and replace what is there.")
+    return breaking(_LOST_GROUPS[now], action=NEW_CHECKPOINT)
+
+
+_LOST_GROUPS: Mapping[str, str] = {
+    "append": "Groups that were sent are sent once more when they close.",
+    "update": "Groups that are open and get no more rows would never be sent.",
+    "complete": "Groups that were sent are forgotten, so that a table that is replaced would lose them.",
+}
 
 
 def _conf(key: str, now: str | None, then: StateThen) -> Ruling:
@@ -104,12 +122,12 @@ def _conf(key: str, now: str | None, then: StateThen) -> Ruling:
 
 
 def state_changes(
-    before: Sequence[StateHeld] | None, now: QueryNow, then: StateThen, *, same_spark: bool, renamed: bool
+    before: Sequence[StateHeld] | None, now: QueryNow, then: StateThen, *, same_spark: bool, gone: Collection[str]
 ) -> Iterator[PipelineChange]:
     """Yield what differs in the state that the query keeps.
 
     `before` is None where no description tells; then only the checkpoint's own metadata is compared. Text of plans is compared
-    only of the `same_spark`. `renamed`: whether columns of a source changed, so that a key can have another name and be the same.
+    only of the `same_spark`. `gone`: columns that the sources no longer have, by those names at least.
     """
     if now.state is None:
         return
@@ -127,7 +145,7 @@ def state_changes(
         )
     elif before is not None and same_spark:
         for number, (old, new) in enumerate(zip(before, now.state, strict=True)):
-            yield from _operator_changes(number, old, new, renamed=renamed)
+            yield from _operator_changes(number, old, new, gone=gone)
 
 
 def _kinds_before(before: Sequence[StateHeld] | None, then: StateThen) -> tuple[str, ...] | None:
@@ -142,13 +160,13 @@ def _kinds_before(before: Sequence[StateHeld] | None, then: StateThen) -> tuple[
 _MIXED = "Spark knows state by position and type: what was kept for the old {} is taken for the new, or the query is refused."
 
 
-def _operator_changes(number: int, old: StateHeld, new: StateHeld, *, renamed: bool) -> Iterator[PipelineChange]:
+def _operator_changes(number: int, old: StateHeld, new: StateHeld, *, gone: Collection[str]) -> Iterator[PipelineChange]:
     for part, what, before, now in (("keys", "keys", old.keys, new.keys), ("holds", "values", old.holds, new.holds)):
         if before == now:
             continue
         ruling = (
             safe_after(_TRY, "Columns of a source have other names now: do it only if they are the same columns.")
-            if renamed
+            if set(gone).intersection(re.findall(r"\w+", before))
             else breaking(_MIXED.format(what), action=NEW_CHECKPOINT)
         )
         yield PipelineChange.by(ruling, f"state.{number}.{part}", before=before, now=now)

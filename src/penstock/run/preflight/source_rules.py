@@ -58,7 +58,13 @@ def removed_ruling(*, was_read: bool) -> Ruling:
     )
 
 
+_KINDS = frozenset({"files", "kafka", "journal", "rate", "rate-micro-batch", "delta", "iceberg", "table"})
+"""Kinds of sources whose offsets are known to differ."""
+
+
 def _format(before: Values, now: Values) -> Ruling:
+    if kind_of(now) not in _KINDS:
+        return safe_after("Run `penstock check FILE`.", "Only Spark knows whether it has such a format, and its offsets.")
     if kind_of(before) != kind_of(now):
         return breaking(
             f"The checkpoint holds offsets of {kind_of(before)}, which Spark cannot read as those of {kind_of(now)}.",
