@@ -4,7 +4,7 @@ PenstockError
 ├── Usage            exit 2   correct the command or the pipeline file
 ├── Refused          exit 3   the guarantee or an identity check says no; an explicit act of the operator resolves it
 │   ├── GuaranteeTooWeak, CheckpointReplaced, CheckpointMissing, OffsetsConflict, BatchGap, BatchForgotten
-│   ├── CheckpointDamaged, SourcesChanged, InputLost, JournalDamaged
+│   ├── CheckpointDamaged, SourcesChanged, PipelineChanged, InputLost, JournalDamaged
 │   └── LedgerMismatch, StoreIgnoresConditions, FormatTooNew
 ├── Fenced           exit 4   a newer run owns the pipeline; look there
 ├── Retryable        exit 75  nothing is known to be wrong with the data; try again
@@ -80,6 +80,10 @@ class CheckpointDamaged(Refused):
 
 class SourcesChanged(Refused):
     """The checkpoint holds another number of sources, or other names or another order, than the pipeline."""
+
+
+class PipelineChanged(Refused):
+    """A change of the pipeline since its last run would lose rows, deliver rows twice, or be refused by Spark."""
 
 
 class InputLost(Refused):

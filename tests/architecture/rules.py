@@ -151,6 +151,7 @@ RULES = (
             "src/penstock/cli/templates/": "a feed of the user's drops a whole file",
             "src/penstock/cli/opening.py": "a log for people, of the run before",
             "src/penstock/observe/note.py": "a note for people, on which nothing depends",
+            "src/penstock/run/preflight/description.py": "a run's own description, under its generation, on which no row depends",
             "src/penstock/journal/storage.py": "a reader's registration that only goes forward, and a segment of the same bytes",
         },
     ),

@@ -19,6 +19,7 @@ CARRIED_OUT = {
     "CheckpointDamaged": f"{SURGERY}::test_a_torn_entry_is_refused_until_it_is_put_back",
     "SourcesChanged": "tests/spark/test_delivery_sources.py"
     "::test_sources_in_another_order_are_refused_before_spark_reads_one_by_the_log_of_the_other",
+    "PipelineChanged": "tests/spark/test_preflight.py::test_what_is_put_back_goes_on_exactly",
     "InputLost": "tests/crash/test_kafka_gaps.py::test_expired_records_are_counted_and_the_policy_decides",
     "JournalDamaged": "tests/unit/test_journal.py::test_a_damaged_segment_is_restored_from_the_copy",
     "OffsetsConflict": f"{SURGERY}::test_an_older_copy_is_recognised_or_refused",

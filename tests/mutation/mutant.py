@@ -72,4 +72,5 @@ BUGS: Mapping[int, str] = {
     60: "a column was written in an encoding that wastes time and space, or that one of the readers does not know",
     61: "every thread that began made a client of the store for itself, and all but one were thrown away",
     62: "people were woken for nothing, not woken at all, or told of a consequence in place of its cause",
+    63: "a query went on with the state of another one, or a pipeline with offsets of another source, without an error (Spark)",
 }

@@ -27,6 +27,7 @@ from tests.mutation.mutants_of_maintenance import MUTANTS_OF_MAINTENANCE
 from tests.mutation.mutants_of_mysql import MUTANTS_OF_MYSQL
 from tests.mutation.mutants_of_newer_rows import MUTANTS_OF_NEWER_ROWS
 from tests.mutation.mutants_of_postgres import MUTANTS_OF_POSTGRES
+from tests.mutation.mutants_of_preflight import MUTANTS_OF_PREFLIGHT
 from tests.mutation.mutants_of_quoted_secrets import MUTANTS_OF_QUOTED_SECRETS
 from tests.mutation.mutants_of_registry import MUTANTS_OF_REGISTRY
 from tests.mutation.mutants_of_removal import MUTANTS_OF_REMOVAL
@@ -67,6 +68,7 @@ _KINDS = (
         MUTANTS_OF_SAVEPOINTS,
         MUTANTS_OF_CHANGES,
         MUTANTS_OF_REGISTRY,
+        MUTANTS_OF_PREFLIGHT,
         MUTANTS_OF_RUN,
         MUTANTS_OF_DOORS,
         MUTANTS_OF_SETTINGS,

@@ -37,6 +37,9 @@ from penstock.run.check import CheckReport
 from penstock.run.doctor import AccountState, Diagnosis, PendingPieces
 from penstock.run.explain import Costs
 from penstock.run.operations import Verification
+from penstock.run.preflight.change import PipelineChange, Preflight, breaking
+from penstock.run.preflight.sink_rules import removed_sink
+from penstock.run.preflight.source_rules import NEW_CHECKPOINT, source_ruling
 from penstock.source.kafka.lag import TopicLag
 
 FOLDER = Path(__file__).parent / "screens"
@@ -92,8 +95,35 @@ def checked() -> RenderableType:
     estimate = RequestEstimate(small=10.125, uploaded=14.125, look=3)
     costs = Costs(requests_per_batch=14.0, measured_batches=20, estimated=estimate, interval_ms=10_000)
     demanded, given = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE
-    report = CheckReport(pipeline="flights", demanded=demanded, given=given, claims=claims, findings=findings, costs=costs)
+    report = CheckReport(
+        pipeline="flights",
+        demanded=demanded,
+        given=given,
+        claims=claims,
+        findings=findings,
+        costs=costs,
+        preflight=PREFLIGHT,
+    )
     return check._report(report)
+
+
+PREFLIGHT = Preflight(
+    last_run=Generation(7),
+    described=True,
+    changes=(
+        PipelineChange.by(
+            breaking("The checkpoint holds offsets of files, which Spark cannot read as those of kafka.", action=NEW_CHECKPOINT),
+            "sources.orders.format",
+            before="csv",
+            now="kafka",
+        ),
+        PipelineChange.by(removed_sink("audit", None), "sinks.audit", before="", now=None),
+        PipelineChange.by(
+            source_ruling("watermark.delay", {}, {}, stateful=True), "sources.orders.watermark.delay", before=None, now="60000"
+        ),
+    ),
+    uncompared=("sources.orders.options.nullValue",),
+)
 
 
 def ran() -> RenderableType:

@@ -51,12 +51,14 @@ from penstock.core.model import (
 from penstock.core.topics import Evidence, FilesRead, GapAccepted, GapKind, InputFile, PartitionRead, TopicRead
 from penstock.ledger.log import LogLedger
 from penstock.ledger.store import MemoryStore
+from penstock.run.preflight.description import RecordedRun, RunDescription, decode_run, encode_run
 from penstock.sink.dbapi.trial import TrialResult
 from penstock.sink.dbapi.trial_record import decode_trial, encode_trial
 from penstock.sink.kafka.marker_store import Beginning, LaneMarker, Part, decode_lane_marker, encode_lane_marker
 from penstock.sink.own.mark import Mark, decode_mark, encode_mark
 from penstock.sink.table.marker import TableMarker
 from penstock.testing.entries import chain
+from penstock.transform.state_held import StateHeld
 
 GOLDEN = Path(__file__).with_name("golden")
 FLIGHTS, LAKE, NEWARK = PipelineName("flights"), SinkName("lake"), AccountName("EWR")
@@ -379,6 +381,24 @@ def test_the_record_of_an_act_on_a_checkpoint_is_read_and_written_as_ever() -> N
     assert decode_act(encode_act(always), where="act.json") == always
 
 
+def test_a_run_s_description_of_version_1_is_read_and_written_as_ever() -> None:
+    description = RunDescription(
+        query={"output_mode": "append", "transform.sql": "SELECT 1", "trigger": "processing_time 10000"},
+        sources={"flights": {"format": "csv", "options.sep": "|", "path": "/in/caf\u00e9"}},
+        sinks={"lake": {"accounts.EWR.url": "/lake/ewr", "type": "parquet"}},
+        versions={"penstock": "0.1.0", "spark": "4.3.0"},
+        state=(
+            StateHeld(kind="dedupe", keys="[id]", holds=""),
+            StateHeld(kind="symmetricHashJoin", keys="x", holds="", opaque=1),
+        ),
+    )
+    run = RecordedRun(pipeline=FLIGHTS, ledger_id=LEDGER_ID, generation=Generation(7), description=description)
+    assert decode_run(golden("run-1")) == run
+    assert encode_run(run) == golden("run-1")
+    unseen = replace(run, ledger_id=None, description=replace(description, state=None))
+    assert decode_run(encode_run(unseen)) == unseen
+
+
 def test_every_golden_file_is_looked_at() -> None:
     names = {
         *ENTRIES,
@@ -393,5 +413,6 @@ def test_every_golden_file_is_looked_at() -> None:
         "checkpoint-act-1",
         "ledger-hint-1",
         "ledger-floor-1",
+        "run-1",
     }
     assert {path.stem for path in GOLDEN.iterdir()} == names

@@ -80,16 +80,26 @@ def operator_ids(files: Files) -> list[int]:
     return sorted(int(name) for name in files.names("state") if _NUMBER.fullmatch(name))
 
 
+def operator_names(files: Files) -> tuple[str, ...] | None:
+    """Return Spark's names of the operators by number, None where some operator has no metadata. Raises Unreadable."""
+    named = [_name_in(_metadata(files, operator_id)) for operator_id in operator_ids(files)]
+    return None if None in named else tuple(name for name in named if name is not None)
+
+
+def _name_in(metadata: Mapping[str, Json]) -> str | None:
+    info = metadata.get("operatorInfo")
+    name = info.get("operatorName") if isinstance(info, dict) else None
+    return name if isinstance(name, str) else None
+
+
 def _operator(files: Files, operator_id: int) -> StateOperator:
     metadata = _metadata(files, operator_id)
     found = list(state_files(files, operator_id))
     declared = _declared_stores(metadata)
     names = [*declared, *sorted({file.store for file in found} - set(declared))]
-    info = metadata.get("operatorInfo")
-    name = info.get("operatorName") if isinstance(info, dict) else None
     return StateOperator(
         operator_id=operator_id,
-        name=name if isinstance(name, str) else None,
+        name=_name_in(metadata),
         partitions=max(declared.values(), default=None),
         provider=next((_PROVIDERS[file.kind] for file in found), None),
         stores=tuple(_store(name, [file for file in found if file.store == name]) for name in names),

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from penstock.cli import formatting
 from penstock.cli.opening import File, Json, Overrides, SparkLog, debugging, pipeline, quiet_session
-from penstock.cli.output import console, show
+from penstock.cli.output import console, show, with_file
 from penstock.cli.table import facts, lines, table
 from penstock.errors import Failed, GuaranteeTooWeak
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from penstock.run.check import CheckReport
     from penstock.run.explain import Costs, Explanation
     from penstock.run.pipeline import Pipeline
+    from penstock.run.preflight.change import PipelineChange, Preflight
 
 _IDENTITY = frozenset({"ledger", "checkpoint", "delivered offsets"})
 """Subjects of findings whose failure means that a start would be refused, not that something is unreachable."""
@@ -29,7 +30,8 @@ _IDENTITY = frozenset({"ledger", "checkpoint", "delivered offsets"})
 def check(*, context: typer.Context, file: File, overrides: Overrides = None, as_json: Json = False) -> None:
     """Print what is guaranteed for every source, operator and sink, why, and what is wrong; no batch is run.
 
-    Exit code 3 if a guarantee is too weak, or ledger, checkpoint or delivered offsets do not fit; 1 if anything else is wrong.
+    For a pipeline that has run, also what each change since the last run means. Exit code 3 if a guarantee is too weak, ledger,
+    checkpoint or delivered offsets do not fit, or a change breaks the pipeline; 1 if anything else is wrong.
     """
     chosen = pipeline(file, overrides)
     chosen.require_parts()
@@ -60,7 +62,11 @@ def working(chosen: "Pipeline", context: typer.Context) -> Iterator[None]:
 
 
 def _code(report: "CheckReport") -> int:
-    refused = report.too_weak or any(not finding.ok and finding.subject in _IDENTITY for finding in report.findings)
+    refused = (
+        report.too_weak
+        or report.preflight.breaks
+        or any(not finding.ok and finding.subject in _IDENTITY for finding in report.findings)
+    )
     return GuaranteeTooWeak.exit_code if refused else Failed.exit_code
 
 
@@ -72,7 +78,8 @@ def _report(report: "CheckReport") -> RenderableType:
         style = "bold red" if claim in weak else "green" if claim.guarantee.value == "exactly_once" else "yellow"
         claims.append((claim.subject, Text(claim.guarantee.value, style), _reason(claim)))
     parts: list[RenderableType] = [_verdict(report)]
-    parts += [_failures(report)] * (not report.ok)
+    parts += [_failures(report)] * bool(report.too_weak or report.causes)
+    parts += _changes(report.preflight)
     warnings = [finding for finding in report.findings if finding.ok and finding.warns]
     if warnings:
         listed = ((finding.subject, Text("warning", "yellow"), finding.message) for finding in warnings)
@@ -92,13 +99,53 @@ def _is_fine(finding: "Finding") -> bool:
 
 def _verdict(report: "CheckReport") -> Text:
     """Return whether a start would work, and how many things keep it from working."""
-    wrong = len(report.too_weak) + len(report.causes)
+    broken = sum(change.verdict.value == "breaks" for change in report.preflight.changes)
+    wrong = len(report.too_weak) + len(report.causes) + broken
     state = (f"NOT ready: {formatting.counted(wrong, 'thing')} must be mended before a start", "bold red")
     both = f"It demands {report.demanded.value} and gives {report.given.value}"
     refused = ": a start would be refused." if report.too_weak else "."
     return Text.assemble(
         (report.pipeline, "bold"), "  ", ("ready to start", "bold green") if report.ok else state, "\n", both, refused
     )
+
+
+_SHORT = 200
+_VERDICTS = {"breaks": "bold red", "safe_with_action": "yellow", "safe": "green"}
+
+
+def _changes(found: "Preflight") -> "Iterator[RenderableType]":
+    """Yield a table of what changed since the last run, and what could not be compared."""
+    if found.last_run is None:
+        return
+    if found.changes:
+        rows = ((change.part, _verdict_of(change), _meaning(change)) for change in found.changes)
+        yield from (Text(), table(("changed since the last run", "", "what it means"), rows))
+    elif found.described:
+        yield from (Text(), Text("nothing changed since the last run"))
+    if not found.described:
+        yield from (Text(), Text("the last run left no description here: only ledger and checkpoint were compared", "dim"))
+    if found.uncompared:
+        yield Text(f"not compared, as the environment gives it: {', '.join(found.uncompared)}", "dim")
+
+
+def _verdict_of(change: "PipelineChange") -> Text:
+    return Text(change.verdict.value.upper().replace("_", " "), _VERDICTS[change.verdict.value])
+
+
+def _meaning(change: "PipelineChange") -> Text:
+    is_whole = not change.before and not change.now
+    values = "removed" if change.now is None else "added"
+    if not is_whole:
+        values = f"{_short(change.before)} -> {_short(change.now)}"
+    text = Text.assemble((f"{values}\n", "dim"), change.reason)
+    if change.action:
+        text.append(f"\n{with_file(change.action)}", "bold")
+    return text
+
+
+def _short(value: str | None) -> str:
+    shown = value or "(not set)"
+    return shown if len(shown) <= _SHORT else f"{shown[:_SHORT]}…"
 
 
 def _failures(report: "CheckReport") -> RenderableType:

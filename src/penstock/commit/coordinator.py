@@ -112,6 +112,11 @@ class Coordinator:
         """The ledger's state as of this coordinator's newest entry."""
         return self._open_tail().summary
 
+    @property
+    def decided_generation(self) -> Generation | None:
+        """The generation of the run that decided the newest batch, None before there is one."""
+        return None if self._newest is None else self._newest.generation
+
     def open(self, opened: Opened, *, finishing: Position | None = None) -> Recovered:
         """Fence every older generation, publish the newest decision everywhere, collect dead staging. The only way to start.
 

@@ -47,6 +47,7 @@ from penstock.support.extras import install_command
 
 if TYPE_CHECKING:
     from penstock.registry.decoding import DecodePass
+    from penstock.run.preflight.description import RunDescription
     from penstock.sink.kafka.records import RecordColumns
     from penstock.sink.parquet import ParquetSink
     from penstock.sink.parquet.account import Account
@@ -62,6 +63,7 @@ class DeliveryPlan:
     `sources` are in the order of the query's plan; empty if unnamed. `modules` is the directory of a pipeline file: the user's
     modules are found there as well as on the search path. `decoding` is how the query decodes its sources; the quarantine must
     use the same schemas. `left`: see `Runtime.left`. `output_mode` is the query's, None before it is known.
+    `description` is recorded when the run opens; None where no pipeline file describes it, or nothing is to run.
     """
 
     settings: DeliverySettings
@@ -70,6 +72,7 @@ class DeliveryPlan:
     decoding: "Mapping[SourceName, DecodePass]" = field(default_factory=dict)
     left: Nonce | None = None
     output_mode: str | None = None
+    description: "RunDescription | None" = None
 
     @property
     def pipeline(self) -> PipelineName:

@@ -4,7 +4,7 @@ import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,10 +21,14 @@ from penstock.run.doctor import ledger_lifecycle
 from penstock.run.explain import Costs, costs_of
 from penstock.run.kafka_input import reader_findings, readers
 from penstock.run.ledger_match import require_decided, require_present
+from penstock.run.preflight.change import Preflight
+from penstock.run.preflight.compare import SeenBySpark
+from penstock.run.preflight.query_rules import COLUMNS, columns_ruling
 from penstock.run.query_facts import facts_of_pipeline
 from penstock.run.required_guarantees import claims_of
 from penstock.run.runtime import Runtime, now_ms
-from penstock.run.start import frame_of
+from penstock.run.start import frame_of, seen_by_spark
+from penstock.run.startable import preflight_of
 from penstock.run.status import input_findings
 from penstock.run.user_sink import import_checks
 from penstock.run.waiting_files import sample_of
@@ -34,11 +38,13 @@ from penstock.spark.error import read_spark_failure
 from penstock.spec.pipeline import PipelineSettings, quarantined, without_ledger
 from penstock.stage.quarantine import require_read_once
 from penstock.support.secret import scrub
-from penstock.transform.plan import plan_of, source_order
 from penstock.transform.selection import taken_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+_ROWS_FOR = "rows for "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +79,7 @@ class CheckReport:
     claims: tuple[Claim, ...]
     findings: tuple[Finding, ...]
     costs: Costs | None = None
+    preflight: Preflight = field(default_factory=Preflight)
 
     @property
     def too_weak(self) -> tuple[Claim, ...]:
@@ -86,16 +93,18 @@ class CheckReport:
     @property
     def ok(self) -> bool:
         """Whether a start would be allowed and could reach everything."""
-        return not self.too_weak and all(finding.ok for finding in self.findings)
+        return not self.too_weak and not self.preflight.breaks and all(finding.ok for finding in self.findings)
 
 
 def check(settings: PipelineSettings, plan: DeliveryPlan, spark: SparkSession) -> CheckReport:
     """Have Spark analyse the query and check all places. Runs no batch, leaves nothing behind. Raises Usage, Refused."""
     frame, sources = frame_of(settings, spark, modules=plan.modules)
-    require_read_once(quarantined(settings), source_order(plan_of(frame), tuple(sources)))
+    seen = seen_by_spark(frame, tuple(sources))
+    require_read_once(quarantined(settings), seen.order)
     found = readers(sources, settings)
     claims = claims_of(facts_of_pipeline(settings, frame, spark), plan)
     weak = too_weak(claims, Guarantee.EXACTLY_ONCE)
+    findings = tuple(_findings(settings, plan, frame))
     return CheckReport(
         pipeline=settings.pipeline,
         demanded=settings.guarantee,
@@ -104,11 +113,21 @@ def check(settings: PipelineSettings, plan: DeliveryPlan, spark: SparkSession) -
         findings=(
             *reader_findings(found),
             *unfit_findings(settings, sources, spark),
-            *_findings(settings, plan, frame),
+            *findings,
             *executor_findings(plan, spark, also=[ClientCheck()] * any(found.values())),
         ),
         costs=costs_of(plan, interval_ms=settings.trigger.processing_time),
+        preflight=_preflight(settings, plan, seen, findings),
     )
+
+
+def _preflight(settings: PipelineSettings, plan: DeliveryPlan, seen: SeenBySpark, findings: Sequence[Finding]) -> Preflight:
+    try:
+        found = preflight_of(settings, plan, seen=seen)
+    except PenstockError:  # a ledger or checkpoint that cannot be read has a finding of its own
+        return Preflight()
+    refused = next((finding.message for finding in findings if finding.subject.startswith(_ROWS_FOR) and not finding.ok), None)
+    return found if refused is None else found.with_ruling(columns_ruling(refused), COLUMNS)
 
 
 def unfit_findings(settings: PipelineSettings, sources: Mapping[SourceName, DataFrame], spark: SparkSession) -> Iterator[Finding]:
@@ -135,7 +154,7 @@ def _findings(settings: PipelineSettings, plan: DeliveryPlan, frame: DataFrame) 
             if isinstance(sink, ChecksSchema):
                 own = taken[sink.name].schema if sink.name in taken else schema
                 admitted = partial(sink.require_schema_accepted, pipeline=runtime.pipeline, schema=own)
-                yield _finding(f"rows for {sink.name}", "fit, by name and type", admitted)
+                yield _finding(f"{_ROWS_FOR}{sink.name}", "fit, by name and type", admitted)
         yield _finding("ledger", runtime.ledger.location, runtime.ledger.prove)
         yield from ledger_lifecycle(plan)
         yield from spool_of(plan).check()

@@ -17,6 +17,7 @@ from penstock.run.assembly import DeliveryPlan, assemble, selections_of
 from penstock.run.connect import frame_of_writer, is_of_client, require_no_limit
 from penstock.run.failure import STOPPED, StopRequested, Undelivered, error_from_exception, translate_start_errors
 from penstock.run.open_delivery import Observer, OpenDelivery
+from penstock.run.preflight.description import RecordedRun, record_run
 from penstock.run.query import Query, start_streaming
 from penstock.run.query_facts import facts_of_batch, facts_of_writer, run_of_batch
 from penstock.run.required_guarantees import require_batches, require_demanded
@@ -188,11 +189,25 @@ class Delivery:
         opened = OpenDelivery(assemble(self.plan), observers=observers, batches=batches, behind=behind, stop_wanted=stop_wanted)
         try:
             opened.open(schema=schema, taken=taken)
+            self._record_run(opened)
         except BaseException:
             opened.release()
             raise
         self._open, self._failure = opened, None
         return opened
+
+    def _record_run(self, opened: OpenDelivery) -> None:
+        """Keep what this run is, for the comparison before a later one. Before it decides anything."""
+        if self.plan.description is None:
+            return
+        coordinator, kept = opened.coordinator, opened.coordinator.decided_generation
+        run = RecordedRun(
+            pipeline=self.plan.pipeline,
+            ledger_id=coordinator.summary.ledger_id,
+            generation=coordinator.generation,
+            description=self.plan.description,
+        )
+        record_run(self.plan.settings.home, run, keep=() if kept is None else (kept,))
 
     @property
     def opened(self) -> OpenDelivery | None:

@@ -18,9 +18,12 @@ from penstock.run.assembly import DeliveryPlan, checkpoint_of, sinks_of
 from penstock.run.delivery import Delivery
 from penstock.run.kafka_input import readers, require_first_batch_goes_on
 from penstock.run.open_delivery import Observer
+from penstock.run.preflight.compare import SeenBySpark, versions_of
+from penstock.run.preflight.description import describe
 from penstock.run.query import Query, start_streaming
 from penstock.run.query_facts import facts_of_pipeline
 from penstock.run.required_guarantees import batches_without_identity, require_demanded
+from penstock.run.startable import require_compatible
 from penstock.source.guarantee import source_claims
 from penstock.source.kafka.decode import coded_columns, decode_passes
 from penstock.source.open import open_sources
@@ -30,8 +33,9 @@ from penstock.spec.pipeline import PipelineSettings, quarantined
 from penstock.spec.sink import Console, Memory
 from penstock.stage.quarantine import require_read_once
 from penstock.transform.apply import apply_transform, travel_by_value
-from penstock.transform.plan import plan_of, source_order
+from penstock.transform.plan import PlanNode, plan_of, source_order
 from penstock.transform.selection import selected
+from penstock.transform.state_held import state_held
 
 if TYPE_CHECKING:
     from penstock.registry.decoding import DecodePass
@@ -49,18 +53,29 @@ def start(
     """Start a pipeline's query, for `Pipeline.start`. Everything that can be refused is refused before Spark plans a batch."""
     decoding = decode_passes(spark, settings.sources)
     frame, sources = frame_of(settings, spark, modules=plan.modules, decoding=decoding)
-    require_demanded(facts_of_pipeline(settings, frame, spark), plan)
+    facts = facts_of_pipeline(settings, frame, spark)
+    require_demanded(facts, plan)
     travel_by_value()
-    plan = _of_this_run(settings, plan, tuple(source_order(plan_of(frame), tuple(sources))))
+    seen = seen_by_spark(frame, tuple(sources), query=facts.plan)
+    require_compatible(settings, plan, seen=seen)
+    plan = _of_this_run(settings, plan, seen.order)
+    description = describe(settings, modules=plan.modules, versions=versions_of(seen.version), state=seen.state)
     require_read_once(quarantined(settings), plan.sources)
     found = readers(sources, settings)
     if found:
         require_first_batch_goes_on(checkpoint_of(plan), plan.sources, found)
-    delivery = Delivery.of_plan(replace(plan, decoding=decoding))
+    delivery = Delivery.of_plan(replace(plan, decoding=decoding, description=description))
     if not settings.trigger.batches_have_identity:
         return start_unprotected(settings, frame, delivery)
     writer = _configured(frame.writeStream, settings, name=settings.pipeline)
     return delivery.start_checked(writer, observers=observers, batches=batches, stop_wanted=stop_wanted)
+
+
+def seen_by_spark(frame: DataFrame, names: Sequence[SourceName], *, query: PlanNode | None = None) -> SeenBySpark:
+    """Return what a comparison with the last run needs of the rows and of the plan `query`, which is read if it is not given."""
+    query = plan_of(frame) if query is None else query
+    version = frame.sparkSession.version
+    return SeenBySpark(order=source_order(query, names), state=state_held(query), version=version, schema=frame.schema.json())
 
 
 def _configured(writer: DataStreamWriter, settings: PipelineSettings, *, name: str) -> DataStreamWriter:

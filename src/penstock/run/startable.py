@@ -14,6 +14,8 @@ from penstock.protocols import Ledger
 from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of, sinks_of
 from penstock.run.continuation import require_continuation
 from penstock.run.operations import newest_decision
+from penstock.run.preflight.change import Preflight
+from penstock.run.preflight.compare import SeenBySpark, compare
 from penstock.sink.concurrent import map_concurrently
 from penstock.source.guarantee import source_claims
 from penstock.source.input_path import require_any, require_paths
@@ -54,12 +56,12 @@ def require_parts(settings: PipelineSettings, plan: DeliveryPlan) -> None:
 def require_continued(settings: PipelineSettings, plan: DeliveryPlan) -> None:
     """Raise what a start would raise for a checkpoint that does not continue the ledger, and for a ledger that cannot be read.
 
-    Also for a sink that left the pipeline file before its rows were published.
+    Also for a sink that left the pipeline file before its rows were published, and for any other change since the last run that
+    loses or repeats rows.
 
     A driver that still runs moves both between two reads: then the start itself decides, which fences it first.
     """
-    replayable = not too_weak(source_claims(settings.sources, {}), Guarantee.EXACTLY_ONCE)
-    if settings.guarantee is not Guarantee.EXACTLY_ONCE or without_ledger(settings) is not None or not replayable:
+    if not _is_continued(settings):
         return
     with closing(ledger_of(plan)) as ledger:
         tail = ledger.tail()
@@ -69,9 +71,30 @@ def require_continued(settings: PipelineSettings, plan: DeliveryPlan) -> None:
             require_rewound(tail.summary, ledger)
             require_continuation(tail.summary, checkpoint_of(plan))
             _require_sinks(plan, ledger, tail)
+            compare(settings, plan, ledger, summary=tail.summary).require_startable()
         except Refused:
             if ledger.tail() == tail:
                 raise
+
+
+def require_compatible(settings: PipelineSettings, plan: DeliveryPlan, *, seen: SeenBySpark) -> None:
+    """Raise PipelineChanged for a change since the last run that loses or repeats rows, by the plan of the query, too."""
+    preflight_of(settings, plan, seen=seen).require_startable()
+
+
+def preflight_of(settings: PipelineSettings, plan: DeliveryPlan, *, seen: SeenBySpark) -> Preflight:
+    """Return how the file differs from the last run. Empty for a pipeline whose start does not go on exactly."""
+    with closing(ledger_of(plan)) as ledger:
+        tail = ledger.tail()
+        if tail is None or not _is_continued(settings):
+            return Preflight()
+        return compare(settings, plan, ledger, summary=tail.summary, seen=seen)
+
+
+def _is_continued(settings: PipelineSettings) -> bool:
+    """Return whether a start goes on exactly with what the ledger and the checkpoint hold, and else is refused."""
+    replayable = not too_weak(source_claims(settings.sources, {}), Guarantee.EXACTLY_ONCE)
+    return settings.guarantee is Guarantee.EXACTLY_ONCE and without_ledger(settings) is None and replayable
 
 
 def require_logins(plan: DeliveryPlan) -> None:

@@ -69,6 +69,16 @@ class Settings(BaseModel):
         fields = type(self).model_fields
         return {fields[name].alias or name if name in fields else name: _shown(value, name) for name, value in self}
 
+    def given(self) -> Iterator[tuple[str, Json]]:
+        """Yield the settings that are not the default by their dotted keys, as JSON without secrets."""
+        shown = self.shown()
+        for name, value in self:
+            field = type(self).model_fields.get(name)
+            key = name if field is None else field.alias or name
+            is_default = field is not None and not field.is_required() and value == field.default and key != "type"
+            if not is_default and value is not None and value not in ({}, ()):
+                yield from _given(key, value, shown[key])
+
 
 class OneKey(Settings):
     """Base of settings that take exactly one of their keys."""
@@ -98,6 +108,16 @@ def unknown_key(key: str, valid: Iterable[str]) -> Complaint:
     listed = f"The keys here are: {', '.join(keys)}."
     remedy = listed if guess is None else f"Did you mean {guess}?" if len(keys) > _MANY else f"Did you mean {guess}? {listed}"
     return Complaint(message="is not a known key", remedy=remedy, at=(key,))
+
+
+def _given(key: str, value: object, shown: Json) -> Iterator[tuple[str, Json]]:
+    if isinstance(value, Settings):
+        yield from ((f"{key}.{name}", text) for name, text in value.given())
+    elif isinstance(value, Mapping) and isinstance(shown, dict):
+        for name, item in value.items():
+            yield from _given(f"{key}.{name}", item, shown[str(name)])
+    else:
+        yield key, shown
 
 
 def _shown(value: object, name: str) -> Json:

@@ -133,7 +133,7 @@ _USER_STATE = re.compile(r"FlatMapGroups(InPandas)?WithState|TransformWithState\
 
 def stateful_operators(plan: PlanNode) -> tuple[StatefulOperator, ...]:
     """Return every stateful operator of the plan, from the result down to the sources."""
-    return tuple(_operator(node) for node in plan.walk() if _keeps_state(node))
+    return tuple(_operator(node) for node in plan.walk() if keeps_state(node))
 
 
 def _final_only(plan: PlanNode) -> str | None:
@@ -141,12 +141,13 @@ def _final_only(plan: PlanNode) -> str | None:
     for node in plan.walk():
         if node.name == "GlobalLimit" and node.is_stream:
             return "LIMIT"
-        if node.name in _AGGREGATIONS and node.is_stream and "session_window" in _keys(node):
+        if node.name in _AGGREGATIONS and node.is_stream and "session_window" in grouping_of(node):
             return "session windows"
     return None
 
 
-def _keeps_state(node: PlanNode) -> bool:
+def keeps_state(node: PlanNode) -> bool:
+    """Return whether an operator of a plan keeps state from batch to batch."""
     if not node.is_stream:
         return False
     if node.name == "Join":
@@ -168,7 +169,7 @@ def random_in(node: PlanNode) -> Iterator[str]:
     yield from (found.lower() for found in _RANDOM.findall(node.detail))
 
 
-def _keys(node: PlanNode) -> str:
+def grouping_of(node: PlanNode) -> str:
     """Return the text of the columns that an aggregation or deduplication groups by; empty if it has none.
 
     Spark writes `Aggregate [keys], [results]`, or `Aggregate [results]` without keys. `Distinct` uses all columns of its input.
@@ -185,11 +186,11 @@ def _keys(node: PlanNode) -> str:
 
 
 def _by_watermark(node: PlanNode) -> bool:
-    return _WATERMARKED.search(_keys(node)) is not None
+    return _WATERMARKED.search(grouping_of(node)) is not None
 
 
 def _aggregate(node: PlanNode) -> tuple[str, bool]:
-    if not _keys(node):
+    if not grouping_of(node):
         return "one row for the whole stream", True
     if _by_watermark(node):
         return "one row for each group until the watermark passes it", True

@@ -1,0 +1,121 @@
+"""What a change of a sink means."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from penstock.core.model import BatchId
+from penstock.run.preflight.change import Ruling, breaking, safe, safe_after
+from penstock.run.preflight.description import Values
+
+_RECOVER = "Put it back, run `penstock recover FILE`, and then change it."
+_NEXT = "It holds from the next batch on; what is there stays as it is."
+_PLACE = re.compile(
+    r"type|url|table|path|catalog|catalog_name|warehouse|branch|topic|topics|bootstrap|marker_topic|driver|python"
+    r"|(accounts|catalog_options|connect|topics)\..*"
+)
+_ACCOUNT = re.compile(r"accounts\.(.+)\.url")
+
+
+def is_place(key: str) -> bool:
+    """Return whether `key` of a sink says where its rows are."""
+    return _PLACE.fullmatch(key) is not None
+
+
+def accounts_of(sink: Values) -> frozenset[str]:
+    """Return the names of a sink's accounts."""
+    return frozenset(found[1] for key in sink if (found := _ACCOUNT.fullmatch(key)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unsettled:
+    """The newest decision, of which the ledger does not say yet that every sink shows it."""
+
+    batch_id: BatchId
+    sinks: frozenset[str]
+    """Those that it has rows for."""
+
+
+def added_sink() -> Ruling:
+    """Return what a new sink means."""
+    return safe("It gets the batches from the next one on; earlier ones are not delivered to it.")
+
+
+def removed_sink(name: str, unsettled: Unsettled | None) -> Ruling:
+    """Return what a sink means that is gone."""
+    if unsettled is not None and name in unsettled.sinks:
+        return safe_after(
+            _RECOVER.replace("change it", "take it out"),
+            f"Batch {unsettled.batch_id} is decided with rows for it, and the ledger does not say yet that they are there.",
+        )
+    return safe("It shows all that was decided for it, and stays as it is.")
+
+
+def sink_ruling(key: str, before: Values, now: Values, *, name: str, unsettled: Unsettled | None) -> Ruling:
+    """Return what the change of `key` means, for a key that is no place."""
+    if key in _OF_WRITING and unsettled is not None and name in unsettled.sinks:
+        return safe(f"Batch {unsettled.batch_id} is published as it was decided. {_NEXT}")
+    if key == "write":
+        return _write(before.get(key), now.get(key))
+    return _OF_KEYS.get(key.partition(".")[0], safe(_NEXT))
+
+
+_OF_WRITING = frozenset({"where", "select", "exclude", "compression", "target_file_size", "column_encoding", "lanes"})
+_UNIQUE = (
+    "Give the table a unique index on the key, and look first for rows that have one key twice.",
+    "Rows with the key of one that is there replace it from now on, or are left out; rows that are there stay.",
+)
+_OF_KEYS: Mapping[str, Ruling] = {
+    "key": safe_after(*_UNIQUE),
+    "route": safe("Rows from the next batch on go by the new route; those that are there stay in their account."),
+    "partition_by": safe_after(
+        "Have readers name the columns of both layouts, or move to a sink of another name.",
+        "New files lie below other directories than those that are there.",
+    ),
+    "unrouted": safe("Rows from the next batch on go there, or fail the batch."),
+    "create": safe("The table is there."),
+    "existing_rows": safe("It is about rows of others that are there before the first batch."),
+    "schema_changes": safe("It says what a start does about columns that are new or wider."),
+    "deletes": safe(_NEXT),
+}
+
+
+def _write(before: str | None, now: str | None) -> Ruling:
+    if now in {"replace", "overwrite_partitions"}:
+        return safe_after(
+            "Copy the table first, if rows of earlier batches are needed.",
+            "From the next batch on what is there is replaced: rows of earlier batches leave the table.",
+        )
+    if now in {"upsert", "insert_if_absent", "merge"} and before in {None, "append"}:
+        return safe_after(*_UNIQUE)
+    return safe(_NEXT)
+
+
+def moved_ruling(refusal: str | None, remedy: str) -> Ruling:
+    """Return what a sink means whose place changed. `refusal`: why the start refuses the new place, None if it does not."""
+    if refusal is not None:
+        return breaking(refusal, action=remedy)
+    return safe("Nothing was published there yet, or its marker is in the new place.")
+
+
+def other_table(name: str, before: str | None) -> Ruling:
+    """Return what another table means for a sink that has filled one: its marker names that one."""
+    return breaking(
+        f"Sink {name!r} filled table {before!r} so far, as its marker says: the start is refused.",
+        action="Name that table again, or give the sink another name: the batches so far stay in the old table.",
+    )
+
+
+def other_kind() -> Ruling:
+    """Return what another type of sink means, where the old one left nothing that the new one must have."""
+    return safe_after(
+        "Give the sink another name, by which the ledger tells the two places apart.",
+        "What is in the old place stays there, and the new one begins empty.",
+    )
+
+
+def moved_unsettled(batch_id: BatchId) -> Ruling:
+    """Return what a change of place means while the newest batch may still be in the old one."""
+    return safe_after(
+        _RECOVER, f"Batch {batch_id} is decided, and the ledger does not say yet that it is published in the old place."
+    )

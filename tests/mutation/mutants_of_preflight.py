@@ -1,0 +1,49 @@
+"""Bugs planted in what a changed pipeline file is taken for."""
+
+from tests.mutation.mutant import Mutant
+
+COMPARE = "src/penstock/run/preflight/compare.py"
+UNIT = "tests/unit/test_preflight.py"
+
+MUTANTS_OF_PREFLIGHT = (
+    Mutant(
+        bug=63,
+        name="the-file-of-an-older-run-is-taken-for-the-last-one",
+        file="src/penstock/run/preflight/description.py",
+        find="if (run.generation, run.ledger_id) == (generation, ledger_id):",
+        replace="if True:",
+        tests=(f"{UNIT}::test_an_older_run_is_never_taken_for_the_last_one",),
+    ),
+    Mutant(
+        bug=63,
+        name="plans-of-two-versions-of-spark-are-compared-by-their-text",
+        file="src/penstock/run/preflight/query_rules.py",
+        find="elif before is not None and same_spark:",
+        replace="elif before is not None:",
+        tests=(f"{UNIT}::test_plans_are_compared_by_their_text_under_one_spark_only",),
+    ),
+    Mutant(
+        bug=63,
+        name="a-run-does-not-ask-what-changed",
+        file="src/penstock/run/startable.py",
+        find="            compare(settings, plan, ledger, summary=tail.summary).require_startable()\n",
+        replace="",
+        tests=(f"{UNIT}::test_a_run_is_refused_before_spark_starts",),
+    ),
+    Mutant(
+        bug=63,
+        name="keys-of-an-aggregation-are-not-compared",
+        file="src/penstock/run/preflight/query_rules.py",
+        find='(("keys", "keys", old.keys, new.keys), ',
+        replace="(",
+        tests=(f"{UNIT}::test_the_verdict[keys of the aggregation reordered]",),
+    ),
+    Mutant(
+        bug=63,
+        name="a-batch-that-a-sink-is-owed-is-not-asked-for",
+        file="src/penstock/run/preflight/sink_rules.py",
+        find="    if unsettled is not None and name in unsettled.sinks:\n",
+        replace="    if False:\n",
+        tests=(f"{UNIT}::test_a_batch_that_may_not_be_in_its_sinks_yet",),
+    ),
+)
