@@ -16,7 +16,7 @@ class StepKind(str, Enum):
     OFFSET_LOG = "write offset log"
     PLAN = "plan"
     STAGE = "stage"
-    WAIT = "wait"
+    WAIT = "wait or other"
     DECIDE = "decide"
     PUBLISH = "publish"
     COMMIT_LOG = "write commit log"
@@ -26,7 +26,7 @@ class StepKind(str, Enum):
 class Step:
     """One step. `after_ms`: how long after the begin of the batch it began. `sink`: the one that was published to.
 
-    WAIT is the time in which the batch was staged and had to wait until the one before it was published.
+    WAIT is the rest of the time that the delivery took: with `publish_behind` above all until the batch before was published.
     """
 
     kind: StepKind

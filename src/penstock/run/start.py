@@ -49,14 +49,14 @@ def start(
     """Start a pipeline's query, for `Pipeline.start`. Everything that can be refused is refused before Spark plans a batch."""
     decoding = decode_passes(spark, settings.sources)
     frame, sources = frame_of(settings, spark, modules=plan.modules, decoding=decoding)
-    require_demanded(facts_of_pipeline(settings, frame, spark), plan)
+    claims = require_demanded(facts_of_pipeline(settings, frame, spark), plan)
     travel_by_value()
     plan = _of_this_run(settings, plan, tuple(source_order(plan_of(frame), tuple(sources))))
     require_read_once(quarantined(settings), plan.sources)
     found = readers(sources, settings)
     if found:
         require_first_batch_goes_on(checkpoint_of(plan), plan.sources, found)
-    delivery = Delivery.of_plan(replace(plan, decoding=decoding))
+    delivery = Delivery.of_plan(replace(plan, decoding=decoding, claims=claims))
     if not settings.trigger.batches_have_identity:
         return start_unprotected(settings, frame, delivery)
     writer = _configured(frame.writeStream, settings, name=settings.pipeline)

@@ -9,6 +9,7 @@ from penstock.core.model import AccountName, Position, SinkName, Totals
 from penstock.errors import PenstockError
 from penstock.observe.batch_life import BatchLife
 from penstock.observe.condition import Condition, State, condition_of
+from penstock.observe.guarantee_note import guarantee_note
 from penstock.observe.look import Look, look_at
 from penstock.observe.page.charts import Chart, rate_chart, sparkline, step_chart
 from penstock.observe.page.watched import Watched
@@ -49,9 +50,8 @@ class PipelineView:
     def __init__(self, watched: Watched, *, look: Look, lives: Sequence[BatchLife], unread: str | None, now_ms: int) -> None:
         self.name, self.file, self.look, self.now_ms = watched.name, watched.file, look, now_ms
         self.lives, self.unread = tuple(lives), unread
+        self.guarantee = guarantee_note(watched.home)
         self.condition: Condition = condition_of(look, now_ms=now_ms)
-
-    guarantee = None
 
     @property
     def status(self) -> Status | None:
