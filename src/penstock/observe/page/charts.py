@@ -1,13 +1,16 @@
 """Geometry of the page's charts: numbers for SVG, never text from outside."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from penstock.observe.batch_life import BatchLife, StepKind
 
 WIDTH, HEIGHT = 720, 120
 SHOWN = 60
 _GAP = 2.0
+_CUT_ABOVE = 3
+"""Columns may be so many times as high as the middle one."""
 SPARK_WIDTH, SPARK_HEIGHT = 140, 28
 
 STEP_CLASSES = {
@@ -33,50 +36,59 @@ class Box:
     height: float
     kind: str = "bar"
 
+    @property
+    def path(self) -> str:
+        """The rectangle as a part of an SVG path."""
+        return f"M{self.x:g} {self.y:g}h{self.width:g}v{self.height:g}h-{self.width:g}z"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """The boxes of one batch."""
+    """One batch, and where its column stands."""
 
     life: BatchLife
-    boxes: tuple[Box, ...]
+    x: float
+    width: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """Columns, the oldest batch on the left. `top` is the value at the upper edge; `kinds` are the steps that occur."""
+    """Columns, the oldest batch on the left. `top` is the value at the upper edge; `kinds` are the steps that occur.
+
+    `shapes`: one SVG path for each class of the style sheet: as elements of their own the boxes would make a page too large.
+    `cut`: whether a column is higher than `top`, as that of a first batch: the others would be too low to compare.
+    """
 
     columns: tuple[Column, ...]
+    shapes: Mapping[str, str]
     top: float
     kinds: tuple[StepKind, ...] = ()
+    cut: bool = False
 
 
 def rate_chart(newest_first: Sequence[BatchLife]) -> Chart:
     """Return a column per batch, as high as its rows per second."""
-    lives = _shown(newest_first)
-    rates = [life.rows_per_s or 0.0 for life in lives]
-    top = _round_up(max(rates, default=0.0))
-    places = _places(len(lives))
-    columns = [
-        Column(life=life, boxes=(_box(x, width, 0.0, rate, top),))
-        for life, rate, (x, width) in zip(lives, rates, places, strict=True)
-    ]
-    return Chart(columns=tuple(columns), top=top)
+    columns = _columns(newest_first)
+    rates = [column.life.rows_per_s or 0.0 for column in columns]
+    top = _top(rates)
+    boxes = [_box(column, 0.0, rate, top) for column, rate in zip(columns, rates, strict=True)]
+    return Chart(columns=columns, shapes=_shapes(boxes), top=top, cut=max(rates, default=0.0) > top)
 
 
 def step_chart(newest_first: Sequence[BatchLife]) -> Chart:
     """Return a column per batch, as high as it took, of its steps one above another."""
-    lives = _shown(newest_first)
-    spent = [_spent(life) for life in lives]
-    top = _round_up(max((sum(each.values()) for each in spent), default=0.0))
-    columns = []
-    for life, steps, (x, width) in zip(lives, spent, _places(len(lives)), strict=True):
-        below, boxes = 0.0, []
+    columns = _columns(newest_first)
+    spent = [_spent(column.life) for column in columns]
+    sums = [sum(each.values()) for each in spent]
+    top = _top(sums)
+    boxes = []
+    for column, steps in zip(columns, spent, strict=True):
+        below = 0.0
         for kind, duration_ms in steps.items():
-            boxes.append(_box(x, width, below, duration_ms, top, kind=STEP_CLASSES[kind]))
+            boxes.append(_box(column, below, duration_ms, top, kind=STEP_CLASSES[kind]))
             below += duration_ms
-        columns.append(Column(life=life, boxes=tuple(boxes)))
-    return Chart(columns=tuple(columns), top=top, kinds=tuple(kind for kind in StepKind if any(kind in each for each in spent)))
+    kinds = tuple(kind for kind in StepKind if any(kind in each for each in spent))
+    return Chart(columns=columns, shapes=_shapes(boxes), top=top, kinds=kinds, cut=max(sums, default=0.0) > top)
 
 
 def sparkline(newest_first: Sequence[BatchLife]) -> str:
@@ -111,18 +123,33 @@ def _spent(life: BatchLife) -> dict[StepKind, float]:
     return spent
 
 
-def _places(number: int) -> list[tuple[float, float]]:
-    """Return x and width of each column. Few columns stay narrow, at the right edge, where the newest is."""
-    each = WIDTH / max(number, SHOWN // 2)
-    begin = WIDTH - each * number
-    return [(begin + index * each, max(1.0, each - _GAP)) for index in range(number)]
+def _columns(newest_first: Iterable[BatchLife]) -> tuple[Column, ...]:
+    """Return the columns. Few of them stay narrow, at the right edge, where the newest is."""
+    lives = _shown(newest_first)
+    each = WIDTH / max(len(lives), SHOWN // 2)
+    begin, width = WIDTH - each * len(lives), round(each - _GAP, 1)
+    return tuple(Column(life=life, x=round(begin + number * each, 1), width=width) for number, life in enumerate(lives))
 
 
-def _box(x: float, width: float, below: float, value: float, top: float, *, kind: str = "bar") -> Box:
+def _box(column: Column, below: float, value: float, top: float, *, kind: str = "bar") -> Box:
     scale = HEIGHT / top if top else 0.0
     height = value * scale
     y = round(HEIGHT - below * scale - height, 1)
-    return Box(x=round(x, 1), y=y, width=round(width, 1), height=round(height, 1), kind=kind)
+    return Box(x=column.x, y=y, width=column.width, height=round(height, 1), kind=kind)
+
+
+def _shapes(boxes: Iterable[Box]) -> Mapping[str, str]:
+    shapes = dict[str, str]()
+    for box in boxes:
+        if box.height:
+            shapes[box.kind] = shapes.get(box.kind, "") + box.path
+    return shapes
+
+
+def _top(values: Sequence[float]) -> float:
+    """Return a round value for the upper edge: above all values, unless a few are far higher than the others."""
+    highest = max(values, default=0.0)
+    return _round_up(min(highest, _CUT_ABOVE * median(values)) or highest) if highest else 0.0
 
 
 def _round_up(value: float) -> float:

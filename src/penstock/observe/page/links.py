@@ -1,17 +1,21 @@
 """Where the page leads: to other pages of the server, or to other parts of one file."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote, urlencode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedLinks:
-    """Links between the pages that `penstock metrics` serves. `path`: the page that has them; `is_live`: it refreshes itself."""
+    """Links between the pages that `penstock metrics` serves. `path`: the page that has them; `is_live`: it refreshes itself.
+
+    `shows_titles`: as in `FileLinks`.
+    """
 
     path: str = "/"
     is_live: bool = False
     overview: str = "/"
+    shows_titles: bool = True
 
     @property
     def live(self) -> str:
@@ -38,18 +42,23 @@ class ServedLinks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileLinks:
-    """Links inside one file. `detailed`: for each pipeline the positions that have a section of their own."""
+    """Links inside one file. `detailed`: for each pipeline the positions that have a section of their own.
 
-    numbers: dict[str, int]
-    detailed: dict[str, Collection[int]] = field(default_factory=dict)
+    `sections`: whether pipelines have one. `shows_titles`: whether the columns of charts say what they are under the mouse.
+    """
+
+    numbers: Mapping[str, int]
+    detailed: Mapping[str, Collection[int]] = field(default_factory=dict)
+    sections: bool = True
+    shows_titles: bool = False
 
     def anchor(self, name: str, position: int | None = None) -> str:
         """Return the identifier of a pipeline's section, or of one batch there. It holds no text from outside."""
         return f"pipeline-{self.numbers[name]}" + ("" if position is None else f"-position-{position}")
 
-    def pipeline(self, name: str) -> str:
-        """Return the section of one pipeline."""
-        return f"#{self.anchor(name)}"
+    def pipeline(self, name: str) -> str | None:
+        """Return the section of one pipeline, None if it has none."""
+        return f"#{self.anchor(name)}" if self.sections else None
 
     def entry(self, name: str, position: int) -> str | None:
         """Return the section of one batch, None if it has none."""
