@@ -129,4 +129,5 @@ def _records(lines: Iterable[bytes]) -> Iterator[Record]:
         with suppress(ValueError, KeyError, TypeError, AttributeError):
             values: dict[str, Any] = json.loads(line)
             if values.pop("format") == _FORMAT and values.pop("version") == _VERSION:
-                yield _KINDS[values.pop("kind")](**values)
+                kind = _KINDS[values.pop("kind")]
+                yield kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
