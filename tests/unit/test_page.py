@@ -19,6 +19,8 @@ from penstock.cli.app import main
 from penstock.core.model import PipelineName, Position
 from penstock.errors import PenstockError, Retryable
 from penstock.ledger.open import open_ledger
+from penstock.observe.batch_life import StepKind
+from penstock.observe.condition import State
 from penstock.observe.endpoint import server_of
 from penstock.observe.listening import Listening
 from penstock.observe.page.report import LARGEST_BYTES, report
@@ -28,6 +30,7 @@ from penstock.protocols import Ledger
 from penstock.run.pipeline import Pipeline
 
 TOKEN = "not-for-everyone"
+DOCS = Path(__file__).parents[2] / "docs/howto/page.md"
 
 
 class Markup(HTMLParser):
@@ -155,6 +158,25 @@ def test_bad_input_is_refused(
         main(["report", *words])
     assert ended.value.code == code
     assert error in capsys.readouterr().err
+
+
+def test_the_command_of_the_docs_writes_one(
+    world: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(world)
+    [(command, told)] = re.findall(r"^\$ penstock (report .+)\n(.+)$", DOCS.read_text(encoding="utf-8"), re.MULTILINE)
+    with pytest.raises(SystemExit) as ended:
+        main(command.replace("flights", "shop").split())
+    found = re.sub(r"\d+\.\d kB", "SIZE", capsys.readouterr().out).strip()
+    assert (ended.value.code, found) == (0, re.sub(r"\d+\.\d kB", "SIZE", told.replace("flights", "shop")))
+
+
+def test_the_docs_name_every_state_step_and_path() -> None:
+    text = DOCS.read_text(encoding="utf-8")
+    assert re.findall(r"^\| [◆▲■●] (\w+) \|", text, re.MULTILINE) == [state.value for state in State]
+    table = text.partition("| step |")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| ([\w ]+) \|", table, re.MULTILINE) == [kind.value for kind in StepKind]
+    assert f"its {RECENT} newest entries" in text
 
 
 PATHS = ("/", "/pipelines/shop", "/pipelines/shop/history", "/pipelines/shop/positions/20", "/pipelines/away")
