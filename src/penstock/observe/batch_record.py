@@ -130,4 +130,6 @@ def _records(lines: Iterable[bytes]) -> Iterator[Record]:
             values: dict[str, Any] = json.loads(line)
             if values.pop("format") == _FORMAT and values.pop("version") == _VERSION:
                 kind = _KINDS[values.pop("kind")]
-                yield kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+                if "warnings" in values:
+                    values["warnings"] = tuple(values["warnings"])
+                yield kind(**values)

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -71,29 +71,36 @@ class SparkSteps:
 
     def __init__(self, streaming: StreamingQuery, records: BatchRecords) -> None:
         self._java: Any = getattr(streaming, "_jsq", None)
-        self._records, self._newest = records, ""
+        self._records, self._at, self._batch_id = records, "", -1
 
     def note(self, generation: Generation) -> None:
-        """Note the batches that ended since the last call. Asks Spark's process twice if there are none."""
+        """Note the batches that ended since the last call. Asks Spark's process twice if there are none, else a few times more."""
         try:
-            for text in reversed(list(self._fresh())):
-                found = spark_record(json.loads(text), generation=generation)
+            for progress in self._fresh():
+                found = spark_record(progress, generation=generation)
                 if found is not None:
                     self._records.write(found)
+                    self._batch_id = found.batch_id
         except (Py4JError, OSError, ValueError, LookupError, TypeError, AttributeError):
             return  # Spark is gone, or of another version: nothing relies on the notes
 
-    def _fresh(self) -> Iterator[str]:
-        """Yield the progress that is newer than what was seen, the newest first. Times are ISO texts of one form."""
+    def _fresh(self) -> Sequence[Mapping[str, Any]]:
+        """Return the progress since the last call, the oldest first. Spark's times are ISO texts of one form."""
         newest = None if self._java is None else self._java.lastProgress()
-        if newest is None or (at := str(newest.timestamp())) <= self._newest:
-            return
+        if newest is None or (at := str(newest.timestamp())) <= self._at:
+            return ()
+        before, self._at = self._at, at
+        progress: Mapping[str, Any] = json.loads(str(newest.json()))
+        return (progress,) if progress["batchId"] <= self._batch_id + 1 else self._since(before)
+
+    def _since(self, at: str) -> Sequence[Mapping[str, Any]]:
+        found = list[Mapping[str, Any]]()
         recent = self._java.recentProgress()
         for number in range(len(recent) - 1, -1, -1):
-            if str(recent[number].timestamp()) <= self._newest:
+            if str(recent[number].timestamp()) <= at:
                 break
-            yield str(recent[number].json())
-        self._newest = at
+            found.append(json.loads(str(recent[number].json())))
+        return found[::-1]
 
 
 def spark_record(progress: Mapping[str, Any], *, generation: Generation) -> SparkRecord | None:

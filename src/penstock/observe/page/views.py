@@ -13,7 +13,7 @@ from penstock.observe.guarantee_note import guarantee_note
 from penstock.observe.look import Look, look_at
 from penstock.observe.page.charts import Chart, rate_chart, sparkline, step_chart
 from penstock.observe.page.watched import Watched
-from penstock.observe.status import PlaceState, Status
+from penstock.observe.status import Status
 from penstock.source.kafka.lag import span, time_left
 from penstock.support.secret import scrub
 
@@ -29,7 +29,7 @@ class PlaceRow:
     totals: Totals | None
     mark: Position | None
     state: str | None
-    trouble: str | None
+    problem: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,12 +122,8 @@ def _places(status: Status) -> Iterator[PlaceRow]:
             totals=totals,
             mark=None if place is None else place.mark,
             state=None if place is None else place.state,
-            trouble=_trouble(place),
+            problem=None if place is None else place.trouble,
         )
-
-
-def _trouble(place: PlaceState | None) -> str | None:
-    return None if place is None else place.trouble
 
 
 def _inputs(status: Status, *, now_ms: int) -> Iterator[InputRow]:
