@@ -16,15 +16,17 @@ import pytest
 from tests.unit.page_world import BATCHES, HOSTILE, NOW_MS, make_world
 
 from penstock.cli.app import main
-from penstock.core.model import PipelineName, Position
+from penstock.core.model import PipelineName, Position, SinkName
 from penstock.errors import PenstockError, Retryable
 from penstock.ledger.open import open_ledger
 from penstock.observe.batch_life import StepKind
 from penstock.observe.condition import State
 from penstock.observe.endpoint import server_of
+from penstock.observe.last_error import LastError
 from penstock.observe.listening import Listening
 from penstock.observe.page.report import LARGEST_BYTES, report
 from penstock.observe.page.watched import RECENT, RecentRows, Watched
+from penstock.observe.status import PlaceState
 from penstock.observe.status_reader import StatusReader
 from penstock.protocols import Ledger
 from penstock.run.pipeline import Pipeline
@@ -268,6 +270,17 @@ def test_an_error_of_one_pipeline_hides_no_other(get: Callable[..., tuple[int, d
     text = Markup(get("/")[2]).text
     assert "2 failed" in text
     assert text.index("away") < text.index("shop")
+
+
+def test_a_page_shows_no_secret(shop: Watched) -> None:
+    message = "The place postgresql://ann:geheim@db/x does not answer."
+    place = PlaceState(sink=SinkName("lake"), account=None, state="unreachable", trouble=message)
+    error = LastError(at_ms=0, owner="", kind="Failed", message=message, remedy=f"Correct it. {message}", exit_code=1)
+    status = replace(shop.reader.status(), last_error=error)
+    seen = replace(status, places=(place,), lag_unknown=(message,), waiting_unknown=(message,))
+    page = report([replace(shop, reader=StatusReader(lambda _: seen, pipeline="shop"))], now_ms=NOW_MS)
+    assert "ann:***@db" in page
+    assert "geheim" not in page
 
 
 def test_errors_are_penstocks() -> None:

@@ -74,7 +74,7 @@ class SparkSteps:
         self._records, self._at, self._batch_id = records, "", -1
 
     def note(self, generation: Generation) -> None:
-        """Note the batches that ended since the last call. Asks Spark's process twice if there are none, else a few times more."""
+        """Note the batches that ended since the last call. Asks Spark's process twice if there are none."""
         try:
             for progress in self._fresh():
                 found = spark_record(progress, generation=generation)
