@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from penstock.core.model import Generation, Published, SinkName, Totals
+from penstock.core.model import BatchId, Generation, Published, SinkName, Totals
 from penstock.errors import Failed
 from penstock.observe.batch_record import BatchRecords, SparkRecord
 from penstock.run.measuring import PublicationTimes, SparkSteps, spark_record
@@ -73,15 +73,38 @@ def test_each_batch_is_noted_once_and_times_without_one_are_not() -> None:
     query, records = Java(lastProgress=None, recentProgress=[]), Records()
     steps = SparkSteps(Java(), records)  # type: ignore[arg-type]
     steps._java = query
-    steps.note(Generation(1))
+    steps.note(Generation(1), delivered=BatchId(9))
     seen = list[Java]()
     for newest in (progress(1), progress(2), progress(3, durationMs={"triggerExecution": 2}), progress(4)):
         seen.append(newest)
         query.values = {"lastProgress": newest, "recentProgress": seen[-3:]}
         if len(seen) != 2:  # two at once
-            steps.note(Generation(1))
-            steps.note(Generation(1))
+            steps.note(Generation(1), delivered=BatchId(9))
+            steps.note(Generation(1), delivered=BatchId(9))
     assert [record.batch_id for record in records.written if isinstance(record, SparkRecord)] == [1, 2, 4]
+
+
+def test_spark_is_not_asked_before_there_is_something_new() -> None:
+    asked, records = list[str](), Records()
+    steps = SparkSteps(Java(), records)  # type: ignore[arg-type]
+    steps._java = Asked(asked)
+    steps.note(Generation(1), delivered=None)
+    assert asked == []
+    for delivered in (0, 1, 1):
+        steps.note(Generation(1), delivered=BatchId(delivered))
+    assert asked == ["lastProgress"] * 2
+    assert len(records.written) == 2
+
+
+class Asked:
+    """A query that counts what is asked of it; its newest batch is 1."""
+
+    def __init__(self, asked: list[str]) -> None:
+        self._asked = asked
+
+    def lastProgress(self) -> Java:  # noqa: N802 - Spark's name
+        self._asked.append("lastProgress")
+        return progress(len(self._asked) - 1)
 
 
 @pytest.mark.parametrize("text", ["{}", "no JSON", json.dumps({**PROGRESS, "durationMs": {"addBatch": 1}, "timestamp": "late"})])
@@ -89,7 +112,7 @@ def test_a_progress_of_another_version_costs_nothing(text: str) -> None:
     odd, records = Java(timestamp="2026", json=text), Records()
     steps = SparkSteps(Java(), records)  # type: ignore[arg-type]
     steps._java = Java(lastProgress=odd, recentProgress=[odd])
-    steps.note(Generation(1))
+    steps.note(Generation(1), delivered=BatchId(9))
     assert records.written == []
 
 

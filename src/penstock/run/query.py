@@ -194,7 +194,7 @@ class Query:
     def _note_steps(self) -> None:
         opened = self._delivery.opened
         if opened is not None:
-            self._steps.note(opened.coordinator.generation)
+            self._steps.note(opened.coordinator.generation, delivered=opened.summary.last_batch_id)
 
     def _stop_if_unpublished(self) -> None:
         """Stop the query if publishing beside it failed: otherwise nobody would notice before the next batch."""
