@@ -73,8 +73,8 @@ class SparkSteps:
         self._java: Any = getattr(streaming, "_jsq", None)
         self._records, self._at, self._batch_id = records, "", -1
 
-    def note(self, generation: Generation, *, delivered: BatchId | None) -> None:
-        """Note the batches that ended since the last call. Spark is asked only if `delivered`, the newest one, is not noted yet."""
+    def note(self, generation: Generation, *, delivered: int | None) -> None:
+        """Note the batches that ended since the last call. Spark is asked only if `delivered`, the newest, is not noted yet."""
         if delivered is None or delivered <= self._batch_id:
             return
         try:
