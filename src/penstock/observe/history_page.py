@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from penstock.core.model import BatchId, Decided, Entry, Position
+from penstock.errors import Retryable
 from penstock.observe.history import HistoryRow, history
 from penstock.protocols import Ledger
 
@@ -111,10 +112,10 @@ def _decision_of(ledger: Ledger, batch_id: BatchId, *, oldest: int, tail: Entry)
 
 
 def _entry(ledger: Ledger, position: int) -> Entry:
-    """Return an entry that is retained. Raises LookupError if another run pruned it meanwhile."""
+    """Return an entry that is retained. Raises Retryable if a driver pruned it meanwhile."""
     entry = ledger.read(Position(position))
     if entry is None:
-        raise LookupError(position)
+        raise Retryable(f"The ledger retains position {position} no longer: a driver pruned it just now.", remedy="Look again.")
     return entry
 
 

@@ -96,7 +96,7 @@ def application(pipelines: Sequence[Watched]) -> "WSGIApplication":
             headers = [("Refresh", str(_REFRESH_S))] if "live" in asked else []
         except PageMissingError as missing:
             code, body = "404 Not Found", _problem(str(missing))
-        except (PenstockError, LookupError) as error:
+        except PenstockError as error:
             code, body = "503 Service Unavailable", _problem(scrub(str(error)))
         data = body.encode()
         start_response(code, [*_HEADERS, ("Content-Security-Policy", _policy()), ("Content-Length", str(len(data))), *headers])
