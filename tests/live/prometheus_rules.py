@@ -13,7 +13,8 @@ from tests.servers.prometheus import program
 from tests.servers.server import NotInstalledError
 
 from penstock.observe.alerts import ALERTS, rule_file
-from penstock.observe.metrics import StatusCollector, looks
+from penstock.observe.look import looks
+from penstock.observe.metrics import StatusCollector
 from penstock.observe.status_reader import StatusReader
 
 FIRING = 'ALERTS{alertstate="firing"}'

@@ -16,7 +16,7 @@ from penstock.observe.alerts import ALERTS, rule_file
 from penstock.observe.dashboard import PANELS
 from penstock.observe.endpoint import server_of
 from penstock.observe.listening import Listening
-from penstock.observe.status_reader import StatusReader
+from penstock.observe.page.watched import Watched
 from penstock.run.pipeline import Pipeline
 from penstock.testing.entries import decided_entry, opened_entry
 
@@ -29,7 +29,7 @@ sinks: {{lake: {{type: parquet, accounts: {{EWR: ./{name}-lake}}}}}}
 """
 
 
-def reader_of(directory: Path, name: str, *, batches: int) -> StatusReader:
+def watched(directory: Path, name: str, *, batches: int) -> Watched:
     """Of a pipeline whose ledger has that many decisions, of which its sink shows nothing."""
     file = directory / f"{name}.yaml"
     file.write_text(FILE.format(name=name))
@@ -41,16 +41,16 @@ def reader_of(directory: Path, name: str, *, batches: int) -> StatusReader:
             entry = decided_entry(after=entry)
             ledger.append(entry)
     pipeline = Pipeline.from_file(file)
-    return pipeline.status_reader()
+    return pipeline.watched()
 
 
 @pytest.fixture(name="prometheus")
 def _prometheus(tmp_path: Path) -> Iterator[str]:
     """It scrapes two pipelines every second: one has delivered nothing yet, of the other one an account is lost."""
     (tmp_path / "incoming").mkdir()
-    readers = [reader_of(tmp_path, "fresh", batches=0), reader_of(tmp_path, "robbed", batches=3)]
+    pipelines = [watched(tmp_path, "fresh", batches=0), watched(tmp_path, "robbed", batches=3)]
     (tmp_path / "rules.yml").write_text(rule_file())
-    with server_of(Listening(host="127.0.0.1", port=0, token=TOKEN), readers) as server:
+    with server_of(Listening(host="127.0.0.1", port=0, token=TOKEN), pipelines) as server:
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         job = {"job_name": "penstock", "authorization": {"credentials": TOKEN}}

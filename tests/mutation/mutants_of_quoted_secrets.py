@@ -3,12 +3,14 @@
 from tests.mutation.mutant import Mutant
 
 JVM = "src/penstock/run/jvm.py"
-METRICS = "src/penstock/observe/metrics.py"
+LOOK = "src/penstock/observe/look.py"
+PAGE = "src/penstock/observe/page/rendering.py"
 SQL = "src/penstock/spec/sql.py"
 SECRET = "src/penstock/support/secret.py"
 SELECTION = "src/penstock/spec/selection.py"
 OF_JVM = "tests/unit/test_run_jvm.py"
 OF_METRICS = "tests/unit/test_metrics.py"
+OF_PAGE = "tests/unit/test_page.py"
 OF_OUTPUT = "tests/unit/test_secrets_in_output.py"
 OF_ERRORS = "tests/unit/test_secrets_in_errors.py::test_what_is_cut_off_holds_no_part_of_a_secret"
 OF_STATES = "tests/unit/test_secrets_in_errors.py::test_findings_and_states_of_places_hold_no_secret"
@@ -105,7 +107,7 @@ MUTANTS_OF_QUOTED_SECRETS = (
     Mutant(
         bug=38,
         name="a-probe-quotes-a-secret",
-        file=METRICS,
+        file=LOOK,
         find='scrub(f"{type(error).__name__}: {error}")',
         replace='f"{type(error).__name__}: {error}"',
         tests=(f"{OF_METRICS}::test_an_error_that_nobody_expected_hides_no_other_pipeline",),
@@ -114,9 +116,33 @@ MUTANTS_OF_QUOTED_SECRETS = (
         bug=38,
         name="metrics-are-shown-to-whoever-sends-any-token",
         file="src/penstock/observe/endpoint.py",
-        find="hmac.compare_digest(given.strip().encode(), token.encode())",
+        find="hmac.compare_digest(sent, token.encode())",
         replace="bool(given)",
         tests=(f"{OF_METRICS}::test_with_a_token_metrics_are_for_those_who_have_it",),
+    ),
+    Mutant(
+        bug=38,
+        name="a-page-takes-texts-for-markup",
+        file=PAGE,
+        find="autoescape=True",
+        replace="autoescape=False",
+        tests=(f"{OF_PAGE}::test_a_page_is_served_with_a_strict_policy",),
+    ),
+    Mutant(
+        bug=38,
+        name="a-page-takes-messages-for-markup",
+        file=PAGE,
+        find="else escape(part) for",
+        replace="else Markup(part) for",
+        tests=(f"{OF_PAGE}::test_a_report_says_what_there_is_and_stays_small",),
+    ),
+    Mutant(
+        bug=38,
+        name="a-page-quotes-a-secret",
+        file=PAGE,
+        find="_short(scrub(text), LONGEST_TEXT)",
+        replace="_short(text, LONGEST_TEXT)",
+        tests=(f"{OF_PAGE}::test_a_page_shows_no_secret",),
     ),
     Mutant(
         bug=38,

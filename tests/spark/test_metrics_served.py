@@ -6,6 +6,8 @@ from urllib.request import urlopen
 
 import pytest
 
+from penstock.core.model import BatchId
+from penstock.observe.batch_record import DeliveryRecord, SparkRecord, records_of
 from tests.crash.commandline import penstock
 from tests.servers.server import free_port
 
@@ -26,6 +28,8 @@ from urllib.request import urlopen
 def asked(spark, sources):
     with urlopen("http://127.0.0.1:PORT/metrics", timeout=60) as answer, Path("seen").open("a") as seen:
         seen.write(answer.read().decode())
+    with urlopen("http://127.0.0.1:PORT/pipelines/shop", timeout=60) as answer:
+        Path("page").write_text(answer.read().decode())
     return sources["orders"]
 """
 
@@ -41,3 +45,25 @@ def test_a_run_answers_while_it_runs(tmp_path: Path) -> None:
         (tmp_path / "seen").unlink()
         with pytest.raises(URLError, match="refused"):
             urlopen(f"http://127.0.0.1:{port}/livez", timeout=10)
+    assert_noted(tmp_path / "state")
+    page = (tmp_path / "page").read_text()
+    for text in ("batch 1: 5 rows in", "sink warehouse (sqlite)", "write offset log", "process", "runs"):
+        assert text in page
+
+
+def assert_noted(home: Path) -> None:
+    """Each delivered batch was noted, and by Spark at least the first one of each run: a stop does not wait for its figures."""
+    records = records_of(str(home), set(map(BatchId, range(4))))
+    delivered = [record for record in records if isinstance(record, DeliveryRecord)]
+    assert [(record.generation, record.batch_id, set(record.sink_ms)) for record in delivered] == [
+        (1, 0, {"warehouse"}),
+        (1, 1, {"warehouse"}),
+        (2, 2, {"warehouse"}),
+        (2, 3, {"warehouse"}),
+    ]
+    of_spark = {record.batch_id: record for record in records if isinstance(record, SparkRecord)}
+    assert {0, 2} <= of_spark.keys()
+    first = of_spark[BatchId(0)]
+    assert first.execute_ms >= delivered[0].stage_ms
+    assert first.total_ms >= first.execute_ms + first.offset_log_ms + first.commit_log_ms
+    assert (first.state_rows, first.watermark) == (None, None)

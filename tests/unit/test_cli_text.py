@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from penstock.cli import formatting
 from penstock.cli.check import _code as check_code
 from penstock.cli.check import _costs as costs_text
 from penstock.cli.check import _explanation as explain_text
@@ -40,6 +39,7 @@ from penstock.run.check import CheckReport, causes_of
 from penstock.run.continuation import Adoption
 from penstock.run.explain import Costs, Explanation
 from penstock.run.pipeline import Pipeline
+from penstock.support import formatting
 
 LAKE, WAREHOUSE = SinkName("lake"), SinkName("warehouse")
 

@@ -28,7 +28,9 @@ from penstock.observe.driver import Driver
 from penstock.observe.endpoint import server_of
 from penstock.observe.last_error import LastError
 from penstock.observe.listening import Listening
-from penstock.observe.metrics import Look, StatusCollector
+from penstock.observe.look import Look
+from penstock.observe.metrics import StatusCollector
+from penstock.observe.page.watched import Watched
 from penstock.observe.status import PlaceState, Status, WaitingFiles
 from penstock.observe.status_reader import PLACES_EVERY_S, StatusReader
 from penstock.run.pipeline import Pipeline
@@ -73,9 +75,14 @@ def reader_that_fails(error: Exception, *, pipeline: str = "away") -> StatusRead
     return StatusReader(fail, pipeline=pipeline)
 
 
+def watched_by(reader: StatusReader) -> Watched:
+    """What the page needs besides is not asked for here."""
+    return Watched(reader=reader, open_ledger=lambda: open_ledger("memory", pipeline=PipelineName("none")), home="", file="FILE")
+
+
 @contextmanager
 def serving(*readers: StatusReader, **listening: Any) -> Iterator[int]:
-    with server_of(Listening(host="127.0.0.1", port=0, **listening), readers) as server:
+    with server_of(Listening(host="127.0.0.1", port=0, **listening), [watched_by(reader) for reader in readers]) as server:
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
@@ -175,7 +182,7 @@ def test_with_a_token_metrics_are_for_those_who_have_it(file: Path) -> None:
 
 def test_other_paths_and_methods_are_refused(file: Path) -> None:
     with serving(reader_of(file)) as port:
-        assert asked(port, "/../../etc/passwd") == (404, "Here are /metrics, /livez, /readyz and /healthz.\n")
+        assert asked(port, "/../../etc/passwd") == (404, "Here are a page at /, and /metrics, /livez, /readyz and /healthz.\n")
         assert asked(port, "/metrics", method="POST")[0] == 405
         assert asked(port, "/livez", method="HEAD") == (200, "")
 

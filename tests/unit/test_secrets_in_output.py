@@ -45,6 +45,16 @@ def test_no_output_holds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, web
         assert ended.out + ended.err
 
 
+@pytest.mark.parametrize("place", [name for name in VALID if "status" not in PLACES[name].waits])
+def test_no_report_holds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, web: str, place: str) -> None:
+    monkeypatch.setenv("S", MARKER)
+    monkeypatch.setattr("penstock.run.status.places_of", partial(places_of, within_s=0.5))
+    file, report = PLACES[place].write(tmp_path, web=web), tmp_path / "report.html"
+    ended = penstock("report", str(file), "-o", str(report))
+    assert ended.code == 0, str(ended)
+    assert [part for part in PARTS if part in f"{ended} {report.read_text()}"] == []
+
+
 @pytest.mark.parametrize("place", VALID)
 def test_each_place_is_a_valid_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     monkeypatch.setenv("S", MARKER)

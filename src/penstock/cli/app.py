@@ -23,6 +23,7 @@ from penstock.cli import (
     metrics,
     operate,
     receive,
+    report,
     run,
     savepoint,
     status,
@@ -115,7 +116,7 @@ for _panel, _verbs in (
     ("Begin", (init.init, check.check, check.explain)),
     ("Run", (run.run, supervise.supervise, receive.receive)),
     ("Look", (status.status, status.watch, contents.files, history.history, history.offsets, verify.verify, doctor.doctor)),
-    ("Observe", (metrics.metrics,)),
+    ("Observe", (metrics.metrics, report.report)),
     ("Repair", (operate.recover, operate.adopt, operate.rewind, operate.sweep)),
     ("Test", (crashtest.crashtest,)),
 ):

@@ -9,11 +9,11 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from penstock.cli import formatting
 from penstock.cli.opening import File, Json, Overrides, SparkLog, debugging, pipeline, quiet_session
 from penstock.cli.output import console, show, with_file
 from penstock.cli.table import facts, lines, table
 from penstock.errors import Failed, GuaranteeTooWeak
+from penstock.support import formatting
 
 if TYPE_CHECKING:
     from penstock.core.guarantee import Claim

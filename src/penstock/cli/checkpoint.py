@@ -8,12 +8,12 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from penstock.cli import formatting
 from penstock.cli.opening import Json
 from penstock.cli.output import name_file, show, with_file
 from penstock.cli.table import facts, table
 from penstock.cli.verify import DIFFERENCE
 from penstock.errors import Usage
+from penstock.support import formatting
 
 if TYPE_CHECKING:
     from penstock.checkpoint.copying import Copy

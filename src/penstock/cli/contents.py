@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Group, RenderableType
 
-from penstock.cli import formatting
 from penstock.cli.opening import File, Json, Overrides, pipeline
 from penstock.cli.output import print_line, show
 from penstock.cli.table import Fitting, facts
+from penstock.support import formatting
 from penstock.support.printable import printable
 
 if TYPE_CHECKING:

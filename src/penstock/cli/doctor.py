@@ -7,11 +7,11 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from penstock.cli import formatting
 from penstock.cli.opening import File, Json, Overrides, pipeline
 from penstock.cli.output import show, with_file
 from penstock.cli.table import facts, table
 from penstock.errors import Failed
+from penstock.support import formatting
 
 if TYPE_CHECKING:
     from penstock.run.doctor import Diagnosis

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Group, RenderableType
 
-from penstock.cli import formatting
 from penstock.cli.opening import File, Json, Overrides, pipeline
 from penstock.cli.output import show
 from penstock.cli.table import Fitting, table
+from penstock.support import formatting
 
 if TYPE_CHECKING:
     from penstock.observe.history import HistoryRow

@@ -10,11 +10,11 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from penstock.cli import formatting
 from penstock.cli.opening import Json, Yes
 from penstock.cli.output import show
 from penstock.cli.table import facts, table
 from penstock.errors import Usage
+from penstock.support import formatting
 
 if TYPE_CHECKING:
     from penstock.journal.inspection import JournalFacts, ReaderFacts, SegmentFacts, Verified

@@ -16,7 +16,7 @@ from penstock.errors import Usage
 
 if TYPE_CHECKING:
     from penstock.observe.listening import Listening
-    from penstock.observe.status_reader import StatusReader
+    from penstock.observe.page.watched import Watched
 
 DEFAULT = "127.0.0.1:9464"
 _MAKE_ONE = "Write one, such as: openssl rand -hex 32 > {}"
@@ -53,17 +53,17 @@ def metrics(
     if not files:
         raise Usage("Missing argument 'FILE...'.", remedy="See `penstock metrics --help`.")
     where = _listening(listen, token_file=token_file, open_to_all=without_token, certificate=tls_cert, key=tls_key)
-    readers = _readers(files)
+    pipelines = _watched(files)
     from dataclasses import replace
 
     from penstock.observe.listening import listen as listening_server
 
-    with listening_server(where, readers) as server:
+    with listening_server(where, pipelines) as server:
         url = replace(where, port=server.server_port).url
         for number in (signal.SIGTERM, signal.SIGINT):
             # `shutdown` waits for the loop that this handler interrupts.
             signal.signal(number, lambda *_: Thread(target=server.shutdown).start())
-        _say(url, [reader.pipeline for reader in readers], as_json=as_json)
+        _say(url, [watched.name for watched in pipelines], as_json=as_json)
         server.serve_forever(poll_interval=0.1)
 
 
@@ -120,21 +120,25 @@ def _token(path: Path) -> str:
     return token
 
 
-def _readers(files: Sequence[str]) -> "list[StatusReader]":
+def _watched(files: Sequence[str]) -> "list[Watched]":
     pipelines = [pipeline(file) for file in files]
-    names = Counter(found.settings.pipeline for found in pipelines)
-    name, times = names.most_common(1)[0]
+    require_told_apart([found.settings.pipeline for found in pipelines])
+    return [found.watched() for found in pipelines]
+
+
+def require_told_apart(pipelines: Sequence[str]) -> None:
+    """Raise Usage if two files are of one pipeline."""
+    name, times = Counter(pipelines).most_common(1)[0]
     if times > 1:
         raise Usage(
             f"{times} files are of the pipeline {name!r}, whose metrics nobody could tell apart.",
             remedy="Name each pipeline once, or serve them on two ports.",
         )
-    return [found.status_reader() for found in pipelines]
 
 
 def _say(url: str, pipelines: Sequence[str], *, as_json: bool) -> None:
     if as_json:
         print_line({"url": url, "pipelines": pipelines})
         return
-    sys.stdout.write(f"metrics of {', '.join(pipelines)} at {url}/metrics; Ctrl-C ends it\n")
+    sys.stdout.write(f"metrics of {', '.join(pipelines)} at {url}/metrics, the page at {url}/; Ctrl-C ends it\n")
     sys.stdout.flush()

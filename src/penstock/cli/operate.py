@@ -7,11 +7,11 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from penstock.cli import formatting
 from penstock.cli.opening import File, Json, Overrides, Yes, pipeline
 from penstock.cli.output import show
 from penstock.cli.table import table
 from penstock.errors import Refused, Usage
+from penstock.support import formatting
 
 if TYPE_CHECKING:
     from penstock.commit.outcome import Recovered

@@ -1,8 +1,6 @@
 """Prints results on stdout as text or JSON, and errors on stderr in one style."""
 
 import json
-import re
-import shlex
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Set
@@ -16,6 +14,7 @@ from rich.segment import Segment
 
 from penstock.core.model import DIGEST_MODULUS
 from penstock.errors import PenstockError
+from penstock.support.formatting import commands_with_file
 from penstock.support.printable import printable, printable_json
 from penstock.support.secret import scrub
 
@@ -23,11 +22,6 @@ Value = TypeVar("Value")
 _WIDTH_ELSEWHERE = 120
 
 
-_VERBS = (
-    "run|check|explain|status|watch|files|history|offsets|verify|doctor|recover|adopt|sweep|"
-    "checkpoint inspect|checkpoint explain|checkpoint verify|checkpoint rewind|checkpoint gc|checkpoint repair|checkpoint rebuild"
-)
-_COMMAND = re.compile(rf"`penstock ({_VERBS})(?: FILE)?((?: --(?!help)[^`]*)?)`")
 _named: list[str] = []
 
 
@@ -40,8 +34,7 @@ def with_file(text: str) -> str:
     """Return `text` with the pipeline file in each command that it names and that lacks it, so that it works as it stands."""
     if not _named:
         return text
-    file = shlex.quote(_named[0])
-    return _COMMAND.sub(lambda found: f"`penstock {found[1]} {file}{found[2]}`", text)
+    return commands_with_file(text, _named[0])
 
 
 def console() -> Console:

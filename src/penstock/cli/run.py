@@ -20,7 +20,6 @@ from rich.padding import Padding
 from rich.text import Text
 from typing_extensions import Self
 
-from penstock.cli import formatting
 from penstock.cli.opening import File, Json, Overrides, SparkLog, debugging, pipeline, quiet_session
 from penstock.cli.output import console, print_line
 from penstock.cli.table import OneLine, table
@@ -28,6 +27,7 @@ from penstock.errors import Failed, Retryable
 from penstock.observe.last_error import noting_error
 from penstock.observe.progress import RunSummary
 from penstock.supervise.heartbeat import Heartbeat
+from penstock.support import formatting
 
 if TYPE_CHECKING:
     from penstock.observe.progress import BatchProgress, SinkProgress

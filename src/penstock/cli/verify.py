@@ -7,7 +7,6 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from penstock.cli import formatting
 from penstock.cli.opening import File, Json, Overrides, Yes, pipeline
 from penstock.cli.output import hexadecimal, show, with_file
 from penstock.cli.table import table
@@ -25,6 +24,7 @@ from penstock.core.model import (
     Totals,
 )
 from penstock.errors import Usage
+from penstock.support import formatting
 
 if TYPE_CHECKING:
     from penstock.commit.removal import RemovedFiles

@@ -1,10 +1,11 @@
-"""Serves metrics and health over HTTP: `/metrics` for Prometheus, `/livez`, `/readyz` and `/healthz` for probes.
+"""Serves metrics, health and the page over HTTP: `/metrics` for Prometheus, `/livez`, `/readyz` and `/healthz` for probes.
 
 Needs the extra `metrics`.
 """
 
 import hmac
 import sys
+from base64 import b64decode
 from collections.abc import Callable, Iterable, Sequence
 from socket import AF_INET6
 from socketserver import ThreadingMixIn
@@ -15,8 +16,10 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from penstock.errors import Failed, Usage
 from penstock.observe.listening import Listening
-from penstock.observe.metrics import Look, StatusCollector, looks
-from penstock.observe.status_reader import StatusReader
+from penstock.observe.look import Look, looks
+from penstock.observe.metrics import StatusCollector
+from penstock.observe.page import serving
+from penstock.observe.page.watched import Watched
 from penstock.support.listening import server_context
 
 if TYPE_CHECKING:
@@ -53,7 +56,7 @@ class _Handler(WSGIRequestHandler):
         """Say nothing of each request: a scraper asks every few seconds."""
 
 
-def server_of(listening: Listening, readers: Sequence[StatusReader]) -> WSGIServer:
+def server_of(listening: Listening, pipelines: Sequence[Watched]) -> WSGIServer:
     """Return the server, which listens already; `serve_forever` answers, until another thread calls `shutdown`. Raises Failed."""
     kind = _ServerIPv6 if ":" in listening.host else _Server
     try:
@@ -63,7 +66,7 @@ def server_of(listening: Listening, readers: Sequence[StatusReader]) -> WSGIServ
             f"Cannot listen on {listening.host}:{listening.port}: {cause.strerror}.",
             remedy="Give another one to listen on, or end what listens there (`ss -ltnp` names it).",
         ) from cause
-    server.set_app(application(readers, token=listening.token))
+    server.set_app(application(pipelines, token=listening.token))
     if listening.certificate is not None:
         try:
             context = server_context(listening.certificate, listening.key)
@@ -75,15 +78,16 @@ def server_of(listening: Listening, readers: Sequence[StatusReader]) -> WSGIServ
     return server
 
 
-def application(readers: Sequence[StatusReader], *, token: str | None) -> "WSGIApplication":
-    """Return what answers. Metrics are for those who send `token`; a probe is answered to everyone, in a word per pipeline."""
+def application(pipelines: Sequence[Watched], *, token: str | None) -> "WSGIApplication":
+    """Return what answers. A probe is answered to everyone, in a word per pipeline; all else is for those who send `token`."""
 
     def look() -> list[Look]:
-        return looks(readers)
+        return looks([watched.reader for watched in pipelines])
 
     registry = CollectorRegistry()
     registry.register(StatusCollector(look))
     metrics: WSGIApplication = make_wsgi_app(registry)
+    page = serving.application(pipelines)
     probes: dict[str, Callable[[Look], bool]] = {
         "/readyz": lambda found: found.status is not None,
         "/healthz": lambda found: found.is_healthy,
@@ -98,19 +102,26 @@ def application(readers: Sequence[StatusReader], *, token: str | None) -> "WSGIA
             return _text(start_response, "200 OK", "ok")
         if path in probes:
             return _health(start_response, look(), fine=probes[path], with_reasons=is_known or token is None)
-        if path != "/metrics":
-            return _text(start_response, "404 Not Found", "Here are /metrics, /livez, /readyz and /healthz.")
+        if path not in {"/", "/metrics"} and not path.startswith("/pipelines/"):
+            return _text(start_response, "404 Not Found", "Here are a page at /, and /metrics, /livez, /readyz and /healthz.")
         if token is not None and not is_known:
-            asked = ("WWW-Authenticate", 'Bearer realm="penstock"')
-            return _text(start_response, "401 Unauthorized", "Send the token: Authorization: Bearer TOKEN.", asked)
-        return metrics(environ, start_response)
+            asked = [("WWW-Authenticate", f'{scheme} realm="penstock"') for scheme in ("Bearer", "Basic")]
+            return _text(start_response, "401 Unauthorized", "Send the token: Authorization: Bearer TOKEN.", *asked)
+        return (metrics if path == "/metrics" else page)(environ, start_response)
 
     return answer
 
 
 def _has(environ: "WSGIEnvironment", token: str) -> bool:
+    """Return whether a request has the token: as programs send it, or as the password that a browser asked a person for."""
     scheme, _, given = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
-    return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token.encode())
+    sent = given.strip().encode()
+    if scheme.lower() == "basic":
+        try:
+            sent = b64decode(sent, validate=True).partition(b":")[2]
+        except ValueError:
+            return False
+    return scheme.lower() in {"bearer", "basic"} and hmac.compare_digest(sent, token.encode())
 
 
 def _health(

@@ -8,7 +8,7 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from penstock.errors import DependencyMissing
-from penstock.observe.status_reader import StatusReader
+from penstock.observe.page.watched import Watched
 from penstock.support.extras import install_command
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Listening:
         return f"{'http' if self.certificate is None else 'https'}://{host}:{self.port}"
 
 
-def listen(listening: Listening, readers: Sequence[StatusReader]) -> "WSGIServer":
+def listen(listening: Listening, pipelines: Sequence[Watched]) -> "WSGIServer":
     """Return the server of `observe.endpoint`, which listens already. Raises DependencyMissing, Failed, Usage."""
     try:
         from penstock.observe.endpoint import server_of  # noqa: PLC0415 - an extra
@@ -41,13 +41,13 @@ def listen(listening: Listening, readers: Sequence[StatusReader]) -> "WSGIServer
             "Metrics are served with the client library of Prometheus, which is not installed.",
             remedy=f"Install it: {install_command('metrics')}",
         ) from missing
-    return server_of(listening, readers)
+    return server_of(listening, pipelines)
 
 
 @contextmanager
-def answering(listening: Listening, readers: Sequence[StatusReader]) -> Iterator[str]:
+def answering(listening: Listening, pipelines: Sequence[Watched]) -> Iterator[str]:
     """Answer in a thread of its own while the body runs. Yields the URL. Raises what `listen` raises."""
-    with listen(listening, readers) as server:
+    with listen(listening, pipelines) as server:
         thread = Thread(target=server.serve_forever, args=(0.1,), name="penstock-metrics", daemon=True)
         thread.start()
         try:

@@ -5,58 +5,17 @@ the pipeline has places and inputs. Needs the extra `metrics`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from penstock.errors import PenstockError
+from penstock.observe.look import Look
 from penstock.observe.status import Status
-from penstock.observe.status_reader import StatusReader
 from penstock.source.journal.journals import JournalLag
 from penstock.source.kafka.lag import TopicLag
-from penstock.support.secret import scrub
 
 HEALTH = ("new", "ok", "replay", "conflict")
 PLACE_STATES = ("own", "empty", "foreign", "behind", "lost", "unreachable")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """What looking at one pipeline found: its status, or why it could not be read."""
-
-    pipeline: str
-    status: Status | None = None
-    error: str | None = None
-
-    @property
-    def is_healthy(self) -> bool:
-        """Whether a start would be accepted, and every place of the pipeline answers."""
-        status = self.status
-        return status is not None and status.health != "conflict" and all(place.trouble is None for place in status.places)
-
-    @property
-    def text(self) -> str:
-        """What was found, in a sentence."""
-        if self.status is None:
-            return self.error or ""
-        return " ".join([self.status.text, *(place.trouble for place in self.status.places if place.trouble is not None)])
-
-
-def looks(readers: Sequence[StatusReader]) -> list[Look]:
-    """Look at all pipelines side by side, so that one whose stores do not answer holds up no other."""
-    with ThreadPoolExecutor(len(readers)) as threads:
-        return list(threads.map(_look, readers))
-
-
-def _look(reader: StatusReader) -> Look:
-    try:
-        return Look(pipeline=reader.pipeline, status=reader.status())
-    except PenstockError as error:
-        return Look(pipeline=reader.pipeline, error=scrub(str(error)))
-    except Exception as error:  # noqa: BLE001 - what is wrong with one pipeline shall not hide the others
-        return Look(pipeline=reader.pipeline, error=scrub(f"{type(error).__name__}: {error}"))
 
 
 class StatusCollector(Collector):

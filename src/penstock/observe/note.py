@@ -4,6 +4,7 @@ Nothing relies on them: they are written if that is possible, and read if they a
 """
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -26,7 +27,7 @@ def write_note(home: str, kind: str, value: Any) -> None:
         fresh.replace(fresh.with_name(_file(kind)))
 
 
-def read_note(home: str, kind: str, of: type[T]) -> T | None:
+def read_note(home: str, kind: str, of: Callable[..., T]) -> T | None:
     """Return what was written last; None if there is nothing that this version can read."""
     try:
         noted = json.loads((Path(home) / _file(kind)).read_text())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.blob.url import hadoop_url
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.core.bad_record import NAME
+from penstock.core.guarantee import Claim
 from penstock.core.model import AccountName, Guarantee, Nonce, PipelineName, SinkName, SourceName
 from penstock.errors import DependencyMissing, GuaranteeTooWeak, Usage
 from penstock.ledger.open import open_ledger
@@ -62,8 +63,9 @@ class DeliveryPlan:
 
     `sources` are in the order of the query's plan; empty if unnamed. `modules` is the directory of a pipeline file: the user's
     modules are found there as well as on the search path. `decoding` is how the query decodes its sources; the quarantine must
-    use the same schemas. `left`: see `Runtime.left`. `output_mode` is the query's, None before it is known.
-    `description` is recorded when the run opens; None where no pipeline file describes it, or nothing is to run.
+    use the same schemas. `left`: see `Runtime.left`. `output_mode` is the query's, None before it is known;
+    `claims` is what each part of it guarantees. `description` is recorded when the run opens; None where no pipeline file
+    describes it, or nothing is to run.
     """
 
     settings: DeliverySettings
@@ -73,6 +75,7 @@ class DeliveryPlan:
     left: Nonce | None = None
     output_mode: str | None = None
     description: "RunDescription | None" = None
+    claims: tuple[Claim, ...] = ()
 
     @property
     def pipeline(self) -> PipelineName:

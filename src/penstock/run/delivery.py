@@ -11,6 +11,8 @@ from pyspark.sql import DataFrame
 
 from penstock.core.model import BatchId, Guarantee, SinkName, SourceName
 from penstock.errors import PenstockError
+from penstock.observe.batch_record import BatchRecords
+from penstock.observe.guarantee_note import note_guarantee
 from penstock.observe.last_error import note_error, noting_error
 from penstock.protocols import ALL_ROWS, Taken
 from penstock.run.assembly import DeliveryPlan, assemble, selections_of
@@ -109,9 +111,9 @@ class Delivery:
 
     def _require_startable(self, writer: "DataStreamWriter") -> None:
         facts = facts_of_writer(writer, self.plan.sources)
-        require_demanded(facts, self.plan)
+        claims = require_demanded(facts, self.plan)
         require_batches(facts)
-        self.plan = replace(self.plan, output_mode=facts.output_mode)
+        self.plan = replace(self.plan, output_mode=facts.output_mode, claims=claims)
 
     def start_checked(
         self,
@@ -186,10 +188,20 @@ class Delivery:
         `stop_wanted`: see `OpenDelivery`.
         """
         self.release()
-        opened = OpenDelivery(assemble(self.plan), observers=observers, batches=batches, behind=behind, stop_wanted=stop_wanted)
+        home = self.plan.settings.home
+        opened = OpenDelivery(
+            assemble(self.plan),
+            observers=observers,
+            batches=batches,
+            behind=behind,
+            stop_wanted=stop_wanted,
+            records=BatchRecords(home),
+        )
         try:
             opened.open(schema=schema, taken=taken)
             self._record_run(opened)
+            if self.plan.claims:
+                note_guarantee(home, self.plan.claims)
         except BaseException:
             opened.release()
             raise
@@ -277,9 +289,9 @@ class Delivery:
         schema = rows.schema.json()
         if self.plan.left is None:
             facts = facts_of_batch(rows, self.plan.sources)
-            require_demanded(facts, self.plan)
+            claims = require_demanded(facts, self.plan)
             require_batches(facts)
-            self.plan = replace(self.plan, output_mode=facts.output_mode)
+            self.plan = replace(self.plan, output_mode=facts.output_mode, claims=claims)
         taken = taken_of(selections_of(self.plan.settings), rows)
         return self.open(schema=schema, taken=taken)
 

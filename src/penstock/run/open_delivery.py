@@ -15,6 +15,7 @@ from penstock.commit.rewind import require_rewound
 from penstock.core.model import Adopted, Batch, BatchId, Generation, Guarantee, Nonce, SinkName, Summary
 from penstock.core.topics import TopicRead
 from penstock.errors import CheckpointReplaced, Fenced, InputLost, PenstockError, Refused, Retryable
+from penstock.observe.batch_record import BatchRecords
 from penstock.observe.progress import BatchProgress, RunSummary, SinkProgress, describe, sink_progress
 from penstock.protocols import ALL_ROWS, Taken
 from penstock.run.batch_stager import BatchStager
@@ -22,8 +23,9 @@ from penstock.run.connect import require_left
 from penstock.run.continuation import Adoption, plan_adoption, require_continuation, require_sources, with_way_out
 from penstock.run.failure import StopRequested
 from penstock.run.kafka_input import KafkaInput, Mirrors
+from penstock.run.measuring import PublicationTimes, record_of
 from penstock.run.query_facts import observed_counts, running_query
-from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process, prepare
+from penstock.run.runtime import Runtime, coordinator_of, executor_of, opened_by_this_process, prepare
 from penstock.source.kafka.gaps import gap_descriptions
 from penstock.source.unfit_rows import unfit_warnings
 
@@ -77,6 +79,7 @@ class OpenDelivery:
     Spark's stream thread calls `deliver`, the thread that started the query calls everything else. After `batches` new batches
     `limit_reached` is set, and every further batch is dropped. With `behind` a batch is published while Spark computes the next.
     `stop_wanted` may be called by any thread: once it returns true, or after `drain`, what was tried twice is not tried again.
+    `records`: where to note what was measured of each batch; None for nowhere.
     """
 
     def __init__(
@@ -87,8 +90,10 @@ class OpenDelivery:
         batches: int | None = None,
         behind: bool = False,
         stop_wanted: Callable[[], bool] = bool,
+        records: BatchRecords | None = None,
     ) -> None:
-        self._runtime = runtime
+        self._runtime, self._records = runtime, records
+        self._times = PublicationTimes(executor_of(runtime))
         self._observers = tuple(observers)
         self._publisher = Publisher()
         self._stopping, self._stop_wanted = threading.Event(), stop_wanted
@@ -97,6 +102,7 @@ class OpenDelivery:
             deferred=self._publisher if behind else None,
             sleep=self._pause_tries,
             stop_wanted=self._is_stopping,
+            executor=self._times,
         )
         self._kafka = (
             None
@@ -312,6 +318,7 @@ class OpenDelivery:
 
     def _report_delivered(self, delivered: Delivered, record: _BatchRecord) -> None:
         warnings = (*record.warnings, *delivered.warnings, *self._mirrors.show(record.reads), *self._release(delivered.batch))
+        self._note(delivered, record, warnings)
         self._report(
             BatchProgress(
                 batch_id=delivered.batch.batch_id,
@@ -328,6 +335,15 @@ class OpenDelivery:
         )
         if self._limit is not None and self.summary.batches >= self._limit:
             self.limit_reached.set()
+
+    def _note(self, delivered: Delivered, record: _BatchRecord, warnings: Sequence[str]) -> None:
+        """Note for the page what was measured of the batch."""
+        if self._records is not None:
+            generation, times = self.coordinator.generation, self._times
+            rows_read, path = record.rows_read, record.path
+            self._records.write(
+                record_of(delivered, generation=generation, rows_read=rows_read, path=path, times=times, warnings=warnings)
+            )
 
     def _report_recovered(self, recovered: Recovered) -> None:
         if recovered.batch is None or not recovered.rolled_forward:

@@ -15,7 +15,7 @@ from penstock.observe.listening import Listening, answering
 from penstock.observe.status import Status
 from penstock.observe.status_reader import StatusReader
 from penstock.run import operations, savepoints
-from penstock.run.assembly import DeliveryPlan
+from penstock.run.assembly import DeliveryPlan, ledger_of
 from penstock.run.continuation import Adoption
 from penstock.run.doctor import Diagnosis, doctor_of, end_transaction
 from penstock.run.operations import Verification
@@ -28,6 +28,7 @@ from penstock.support.listening import host_and_port
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from penstock.observe.page.watched import Watched
     from penstock.registry.decoding import DecodePass
     from penstock.run.check import CheckReport
     from penstock.run.explain import Explanation
@@ -41,15 +42,15 @@ if TYPE_CHECKING:
 class Pipeline:
     """One pipeline. Opens nothing before a method needs it; only methods that take or return a session or query import Spark."""
 
-    def __init__(self, settings: PipelineSettings, *, modules: Path | None = None) -> None:
-        self.settings, self._modules = settings, modules
+    def __init__(self, settings: PipelineSettings, *, modules: Path | None = None, file: str | Path | None = None) -> None:
+        self.settings, self._modules, self._file = settings, modules, file
 
     @classmethod
     def from_file(cls, path: str | Path, overrides: Sequence[str] = ()) -> "Pipeline":
         """Read a pipeline file; each of `overrides` is `key.path=value`. Raises Usage naming file, line and key."""
         from penstock.spec.load import load
 
-        return cls(load(Path(path), overrides), modules=Path(path).resolve().parent)
+        return cls(load(Path(path), overrides), modules=Path(path).resolve().parent, file=path)
 
     @property
     def plan(self) -> DeliveryPlan:
@@ -135,6 +136,14 @@ class Pipeline:
         """Return what reads `status` again and again, and looks at places and waiting files less often."""
         return StatusReader(lambda known: self.status(known=known), pipeline=self.settings.pipeline)
 
+    def watched(self) -> "Watched":
+        """Return what the page reads of the pipeline, again and again, beside a running driver or not."""
+        from penstock.observe.page.watched import Watched
+
+        file = "FILE" if self._file is None else str(self._file)
+        plan = self.plan
+        return Watched(reader=self.status_reader(), open_ledger=lambda: ledger_of(plan), home=self.settings.home, file=file)
+
     @contextmanager
     def metrics_served(self) -> Iterator[str | None]:
         """Serve metrics and health while the body runs, where `metrics` of the settings says. Yields the URL; None without it.
@@ -148,7 +157,7 @@ class Pipeline:
         (host, port), tls = host_and_port(given.listen), given.tls
         certificate, key = (None, None) if tls is None else (Path(tls.certificate_file), Path(tls.key_file))
         where = Listening(host=host, port=port, token=given.token, certificate=certificate, key=key)
-        with answering(where, [self.status_reader()]) as url:
+        with answering(where, [self.watched()]) as url:
             yield url
 
     def history(self, *, batch_id: int | None = None, limit: int | None = None) -> Sequence[HistoryRow]:

@@ -13,6 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.core.model import BatchId, OffsetRange
 from penstock.errors import Fenced, NotPublishedYet, PenstockError, Retryable
+from penstock.observe.batch_record import BatchRecords
 from penstock.observe.history import HistoryRow
 from penstock.observe.last_error import noting_error
 from penstock.observe.progress import RunSummary
@@ -20,6 +21,7 @@ from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of
 from penstock.run.connect import is_of_client, summary_of
 from penstock.run.failure import STOPPED, StopRequested, Undelivered, error_from_exception, error_from_query
 from penstock.run.interrupt import Interrupt
+from penstock.run.measuring import SparkSteps
 from penstock.run.operations import history_of, offsets_of
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ class Query:
         self._ended = False
         self._error: PenstockError | None = None
         self._look_at_s = time.monotonic() + FENCE_LOOK_S
+        self._steps = SparkSteps(streaming, BatchRecords(delivery.plan.settings.home))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._streaming, name)
@@ -182,10 +185,16 @@ class Query:
             self._streaming.awaitTermination(POLL_S)  # type: ignore[arg-type]
         except StreamingQueryException:
             return  # raised by _end, once and in one place
+        self._note_steps()
         self._stop_if_unpublished()
         if time.monotonic() >= self._look_at_s:
             self._look_at_s = time.monotonic() + FENCE_LOOK_S
             self._stop_if_fenced()
+
+    def _note_steps(self) -> None:
+        opened = self._delivery.opened
+        if opened is not None:
+            self._steps.note(opened.coordinator.generation, delivered=opened.summary.last_batch_id)
 
     def _stop_if_unpublished(self) -> None:
         """Stop the query if publishing beside it failed: otherwise nobody would notice before the next batch."""
@@ -212,6 +221,7 @@ class Query:
         """Finish once, in the first caller. Every caller that waits for the query gets the error that ended it."""
         with self._ending:
             if not self._ended:
+                self._note_steps()
                 try:
                     with noting_error(self._delivery.plan.settings.home):
                         self._finish()

@@ -50,12 +50,15 @@ _RESTS_ON: Mapping[str, str] = {
 _AS_WRITTEN = " Its author claims this; the suite of penstock.testing checks it."
 
 
-def require_demanded(facts: QueryFacts, plan: DeliveryPlan) -> None:
+def require_demanded(facts: QueryFacts, plan: DeliveryPlan) -> tuple[Claim, ...]:
     """Raise Usage or GuaranteeTooWeak if the query cannot be delivered as `plan` demands. Log what `facts` does not show.
+
+    Return what each part guarantees.
 
     Called by every entry point before the ledger is opened: a refused query leaves nothing behind.
     """
-    weak = too_weak(claims_of(facts, plan), plan.settings.guarantee)
+    claims = claims_of(facts, plan)
+    weak = too_weak(claims, plan.settings.guarantee)
     if weak:
         raise GuaranteeTooWeak(
             f"The pipeline demands exactly_once, but {weak[0].subject} gives at_least_once: {weak[0].why}",
@@ -68,6 +71,7 @@ def require_demanded(facts: QueryFacts, plan: DeliveryPlan) -> None:
             plan.pipeline,
             "; ".join(facts.unseen),
         )
+    return claims
 
 
 def require_batches(facts: QueryFacts) -> None:

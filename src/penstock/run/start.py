@@ -54,7 +54,7 @@ def start(
     decoding = decode_passes(spark, settings.sources)
     frame, sources = frame_of(settings, spark, modules=plan.modules, decoding=decoding)
     facts = facts_of_pipeline(settings, frame, spark)
-    require_demanded(facts, plan)
+    claims = require_demanded(facts, plan)
     travel_by_value()
     seen = seen_by_spark(frame, tuple(sources), query=facts.plan)
     require_compatible(settings, plan, seen=seen)
@@ -64,7 +64,7 @@ def start(
     found = readers(sources, settings)
     if found:
         require_first_batch_goes_on(checkpoint_of(plan), plan.sources, found)
-    delivery = Delivery.of_plan(replace(plan, decoding=decoding, description=description))
+    delivery = Delivery.of_plan(replace(plan, decoding=decoding, description=description, claims=claims))
     if not settings.trigger.batches_have_identity:
         return start_unprotected(settings, frame, delivery)
     writer = _configured(frame.writeStream, settings, name=settings.pipeline)

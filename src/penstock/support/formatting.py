@@ -1,7 +1,14 @@
-"""Formats numbers, sizes and times for people."""
+"""Numbers, sizes, times and commands as text for people."""
 
+import re
+import shlex
 from datetime import datetime, timezone
 
+_VERBS = (
+    "run|check|explain|status|watch|files|history|offsets|verify|doctor|recover|adopt|sweep|"
+    "checkpoint inspect|checkpoint explain|checkpoint verify|checkpoint rewind|checkpoint gc|checkpoint repair|checkpoint rebuild"
+)
+_COMMAND = re.compile(rf"`penstock ({_VERBS})(?: FILE)?((?: --(?!help)[^`]*)?)`")
 _STEP = 1000
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
 
@@ -57,3 +64,8 @@ def moment_of_year(time_ms: int) -> str:
 def moment(time_ms: int) -> str:
     """Return a moment in this machine's time zone, to the second."""
     return datetime.fromtimestamp(time_ms / _STEP, tz=timezone.utc).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def commands_with_file(text: str, file: str) -> str:
+    """Return `text` with the pipeline file in each command that it names and that lacks it, so that it works as it stands."""
+    return _COMMAND.sub(lambda found: f"`penstock {found[1]} {shlex.quote(file)}{found[2]}`", text)

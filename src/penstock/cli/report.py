@@ -1,0 +1,48 @@
+"""`penstock report`: the page of one or several pipelines as one file, without Spark and without a server."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli.metrics import require_told_apart
+from penstock.cli.opening import Json, pipeline
+from penstock.cli.output import show
+from penstock.core.model import new_nonce
+from penstock.errors import Failed
+from penstock.support import formatting
+
+
+def report(
+    *,
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="The pipeline files.", show_default=False)],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="PATH", help="The file to write.", show_default=False)],
+    as_json: Json = False,
+) -> None:
+    """Write where pipelines stand as a page of HTML: state, batches, what waits, sinks, errors, history.
+
+    Works beside running drivers and without them, and without Java. The file is smaller than 200 kB and needs nothing else.
+    """
+    from penstock.observe.page.report import report as page_of
+
+    pipelines = [pipeline(file) for file in files]
+    names = [found.settings.pipeline for found in pipelines]
+    require_told_apart(names)
+    page = page_of([found.watched() for found in pipelines], now_ms=time.time_ns() // 1_000_000).encode()
+    _write(output, page)
+    text = f"{output}: {', '.join(names)}, {formatting.size(len(page))}"
+    show({"path": str(output), "pipelines": names, "bytes": len(page)}, as_json=as_json, text=lambda _: text)
+
+
+def _write(path: Path, page: bytes) -> None:
+    """Put the page in place whole: somebody may be reading the one before. Raises Failed."""
+    partial = path.with_name(f".{path.name}-{new_nonce()}")
+    try:
+        partial.write_bytes(page)
+        partial.replace(path)
+    except OSError as cause:
+        raise Failed(
+            f"The report cannot be written to {path}: {cause.strerror}.",
+            remedy="Give a path in a directory that exists and can be written to, such as -o report.html",
+        ) from cause

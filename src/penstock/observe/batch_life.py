@@ -1,0 +1,140 @@
+"""The life of a batch: what the ledger says of it, with the steps that its driver and Spark measured."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from penstock.core.model import BatchId, SinkName
+from penstock.observe.batch_record import DeliveryRecord, SparkRecord, records_of
+from penstock.observe.history import HistoryRow
+
+
+class StepKind(str, Enum):
+    """The steps of a batch in their order; the value says in a word what was done."""
+
+    FETCH = "fetch offsets"
+    OFFSET_LOG = "write offset log"
+    PLAN = "plan"
+    STAGE = "stage"
+    WAIT = "wait or other"
+    DECIDE = "decide"
+    PUBLISH = "publish"
+    COMMIT_LOG = "write commit log"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One step. `after_ms`: how long after the begin of the batch it began. `sink`: the one that was published to.
+
+    WAIT is the rest of the time that the delivery took: with `publish_behind` above all until the batch before was published.
+    """
+
+    kind: StepKind
+    after_ms: int
+    duration_ms: int
+    sink: SinkName | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLife:
+    """One entry of the ledger with what was measured of it. `delivery` and `spark` are None where nobody noted anything.
+
+    `replays`: how often Spark ran the batch again, and nothing was delivered twice.
+    """
+
+    entry: HistoryRow
+    delivery: DeliveryRecord | None = None
+    spark: SparkRecord | None = None
+    replays: int = 0
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps that were measured, in their order. Publications into several sinks begin together."""
+        return tuple(_laid_out(self))
+
+    @property
+    def duration_ms(self) -> int:
+        """The time from the first measured step to the end of the last one."""
+        return max((step.after_ms + step.duration_ms for step in self.steps), default=0)
+
+    @property
+    def rows_read(self) -> int | None:
+        """The records that the offsets of the sources say; None where nobody counted them."""
+        return None if self.delivery is None else self.delivery.rows_read
+
+    @property
+    def rows_per_s(self) -> float | None:
+        """Rows per second while the batch was worked on; None where no time is known."""
+        return 1000.0 * self.entry.rows_out / self.duration_ms if self.duration_ms else None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a person should look at, though the batch was delivered."""
+        return () if self.delivery is None else tuple(self.delivery.warnings)
+
+
+def lives_of(rows: Sequence[HistoryRow], *, home: str) -> Sequence[BatchLife]:
+    """Return the lives of ledger entries, by what their driver noted in `home`; of other kinds of entries the entry alone."""
+    noted = _Noted(home, rows)
+    return [noted.life_of(row) for row in rows]
+
+
+class _Noted:
+    """What was noted of some entries' batches. A batch number can come again in a later generation, after an adoption."""
+
+    def __init__(self, home: str, rows: Sequence[HistoryRow]) -> None:
+        self._deliveries: dict[tuple[int, BatchId], DeliveryRecord] = {}
+        self._spark: dict[tuple[int, BatchId], SparkRecord] = {}
+        self._replays: dict[BatchId, list[int]] = {}
+        for record in records_of(home, {row.batch_id for row in rows if row.batch_id is not None}):
+            key = (record.generation, record.batch_id)
+            if isinstance(record, SparkRecord):
+                self._spark[key] = record
+            elif record.already:
+                self._replays.setdefault(record.batch_id, []).append(record.generation)
+            elif not record.recovered:
+                self._deliveries[key] = record
+
+    def life_of(self, row: HistoryRow) -> BatchLife:
+        if row.batch_id is None:
+            return BatchLife(entry=row)
+        key = (row.generation, row.batch_id)
+        replays = sum(generation >= row.generation for generation in self._replays.get(row.batch_id, ()))
+        return BatchLife(entry=row, delivery=self._deliveries.get(key), spark=self._spark.get(key), replays=replays)
+
+
+def _laid_out(life: BatchLife) -> Iterator[Step]:
+    """Yield the steps one after another; those that nobody measured, or that took no time worth a millisecond, are left out."""
+    after_ms = 0
+    for kind, duration_ms in _in_turn(life).items():
+        if kind is StepKind.PUBLISH:
+            yield from _publications(life, after_ms=after_ms, duration_ms=duration_ms)
+        elif duration_ms:
+            yield Step(kind=kind, after_ms=after_ms, duration_ms=duration_ms)
+        after_ms += duration_ms
+
+
+def _in_turn(life: BatchLife) -> Mapping[StepKind, int]:
+    """Return the duration of each step, in their order; 0 for one that nobody measured."""
+    spark, delivery, entry = life.spark, life.delivery, life.entry
+    stage_ms = entry.stage_ms or 0
+    decide_ms = 0 if delivery is None else delivery.decide_ms
+    publish_ms = (entry.publish_ms if delivery is None else delivery.publish_ms) or 0
+    before = {} if spark is None else _before(spark)
+    wait_ms = 0 if spark is None or delivery is None else max(0, spark.execute_ms - stage_ms - decide_ms - publish_ms)
+    own = {StepKind.STAGE: stage_ms, StepKind.WAIT: wait_ms, StepKind.DECIDE: decide_ms, StepKind.PUBLISH: publish_ms}
+    return {**before, **own, StepKind.COMMIT_LOG: 0 if spark is None else spark.commit_log_ms}
+
+
+def _before(spark: SparkRecord) -> Mapping[StepKind, int]:
+    return {StepKind.FETCH: spark.fetch_ms, StepKind.OFFSET_LOG: spark.offset_log_ms, StepKind.PLAN: spark.plan_ms}
+
+
+def _publications(life: BatchLife, *, after_ms: int, duration_ms: int) -> Iterator[Step]:
+    """Yield the publication into each sink, or one for all where that was not measured."""
+    by_sink = {} if life.delivery is None else life.delivery.sink_ms
+    if by_sink:
+        for sink, sink_ms in by_sink.items():
+            yield Step(kind=StepKind.PUBLISH, after_ms=after_ms, duration_ms=sink_ms, sink=sink)
+    elif duration_ms:
+        yield Step(kind=StepKind.PUBLISH, after_ms=after_ms, duration_ms=duration_ms)

@@ -1,0 +1,131 @@
+"""Measures what the protocol does not: the publication into each sink, and the steps that Spark itself takes."""
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql.streaming.query import StreamingQuery
+
+from penstock.commit.executor import Executor
+from penstock.commit.outcome import Delivered
+from penstock.core.model import BatchId, Generation, Published, SinkName
+from penstock.errors import PenstockError
+from penstock.observe.batch_record import BatchRecords, DeliveryRecord, SparkRecord
+from penstock.protocols import Sink
+
+
+class PublicationTimes:
+    """An `Executor` around another one: `sink_ms` says how long each publication of the newest batch took."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self.sink_ms: Mapping[SinkName, int] = {}
+
+    def __call__(self, publish: Any, sinks: Sequence[Sink]) -> Iterable[Published | PenstockError]:
+        """Publish as the other executor does."""
+        spent_ms = dict[SinkName, int]()
+
+        def timed(sink: Sink) -> Published | PenstockError:
+            began_s = time.monotonic()
+            try:
+                outcome: Published | PenstockError = publish(sink)
+                return outcome
+            finally:
+                spent_ms[sink.name] = round(1000 * (time.monotonic() - began_s))
+
+        outcomes = list(self._executor(timed, sinks))
+        self.sink_ms = spent_ms
+        return outcomes
+
+
+def record_of(
+    delivered: Delivered,
+    *,
+    generation: Generation,
+    rows_read: int | None,
+    path: str,
+    times: PublicationTimes,
+    warnings: Sequence[str],
+) -> DeliveryRecord:
+    """Return what is noted of a batch that every sink shows."""
+    return DeliveryRecord(
+        generation=generation,
+        batch_id=delivered.batch.batch_id,
+        at_ms=time.time_ns() // 1_000_000,
+        rows_read=rows_read,
+        stage_ms=delivered.stage_ms,
+        decide_ms=delivered.decide_ms,
+        publish_ms=delivered.publish_ms,
+        sink_ms={} if delivered.already else times.sink_ms,
+        already=delivered.already,
+        path=path,
+        warnings=tuple(warnings),
+    )
+
+
+class SparkSteps:
+    """Notes what Spark measured of a query's batches, each once. A client of Spark Connect is not asked: it notes nothing."""
+
+    def __init__(self, streaming: StreamingQuery, records: BatchRecords) -> None:
+        self._java: Any = getattr(streaming, "_jsq", None)
+        self._records, self._at, self._batch_id = records, "", -1
+
+    def note(self, generation: Generation, *, delivered: int | None) -> None:
+        """Note the batches that ended since the last call. Spark is asked only if `delivered`, the newest, is not noted yet."""
+        if delivered is None or delivered <= self._batch_id:
+            return
+        try:
+            for progress in self._fresh():
+                found = spark_record(progress, generation=generation)
+                if found is not None:
+                    self._records.write(found)
+                    self._batch_id = found.batch_id
+        except (Py4JError, OSError, ValueError, LookupError, TypeError, AttributeError):
+            return  # Spark is gone, or of another version: nothing relies on the notes
+
+    def _fresh(self) -> Sequence[Mapping[str, Any]]:
+        """Return the progress since the last call, the oldest first. Spark's times are ISO texts of one form."""
+        newest = None if self._java is None else self._java.lastProgress()
+        if newest is None or (at := str(newest.timestamp())) <= self._at:
+            return ()
+        before, self._at = self._at, at
+        progress: Mapping[str, Any] = json.loads(str(newest.json()))
+        return (progress,) if progress["batchId"] <= self._batch_id + 1 else self._since(before)
+
+    def _since(self, at: str) -> Sequence[Mapping[str, Any]]:
+        found = list[Mapping[str, Any]]()
+        recent = self._java.recentProgress()
+        for number in range(len(recent) - 1, -1, -1):
+            if str(recent[number].timestamp()) <= at:
+                break
+            found.append(json.loads(str(recent[number].json())))
+        return found[::-1]
+
+
+def spark_record(progress: Mapping[str, Any], *, generation: Generation) -> SparkRecord | None:
+    """Return the record of one progress of Spark's; None for one of a time without a batch. Raises LookupError, ValueError."""
+    spent = progress["durationMs"]
+    if "addBatch" not in spent:
+        return None
+    states = progress.get("stateOperators") or ()
+    return SparkRecord(
+        generation=generation,
+        batch_id=BatchId(progress["batchId"]),
+        began_ms=_time_ms(progress["timestamp"]),
+        fetch_ms=spent.get("latestOffset", 0),
+        offset_log_ms=spent.get("walCommit", 0),
+        plan_ms=spent.get("getBatch", 0) + spent.get("queryPlanning", 0),
+        execute_ms=spent["addBatch"],
+        commit_log_ms=spent.get("commitOffsets", 0) + spent.get("commitBatch", 0),
+        total_ms=spent.get("triggerExecution", 0),
+        state_rows=sum(each["numRowsTotal"] for each in states) if states else None,
+        state_bytes=sum(each["memoryUsedBytes"] for each in states) if states else None,
+        watermark=(progress.get("eventTime") or {}).get("watermark"),
+    )
+
+
+def _time_ms(text: str) -> int:
+    return int(1000 * datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp())

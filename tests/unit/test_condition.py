@@ -1,0 +1,89 @@
+"""The word for how a pipeline does, and what to do next: the cause before its consequences."""
+
+from dataclasses import replace
+
+import pytest
+
+from penstock.core.model import AccountName, BatchId, Generation, Position, SinkName, SourceName
+from penstock.observe.condition import LATE_MS, State, condition_of
+from penstock.observe.driver import Driver
+from penstock.observe.last_error import LastError
+from penstock.observe.look import Look
+from penstock.observe.status import PlaceState, Status, WaitingFiles
+from penstock.observe.supervision import Supervision
+from penstock.source.kafka.lag import TopicLag
+
+NOW_MS = 10_000_000_000
+RUNS = Driver(state="running", text="process 4 of this machine runs")
+ENDED = Driver(state="stopped", text="none runs: process 4 of this machine has ended")
+FINE = Status(
+    pipeline="shop",
+    ledger="ledger.db",
+    health="ok",
+    text="Everything up to batch 7 is decided.",
+    generation=Generation(1),
+    owner="host process 4",
+    last_batch_id=BatchId(7),
+    unsettled=None,
+    last_written_at_ms=NOW_MS - 1_000,
+    tail=Position(9),
+    totals={},
+    checkpoint=None,
+    driver=RUNS,
+)
+ERROR = LastError(at_ms=NOW_MS, owner="", kind="Failed", message="The disk is full.", remedy="Make room.", exit_code=1)
+LAG = TopicLag(
+    source=SourceName("s"),
+    topic="orders",
+    topic_id="t",
+    partitions=1,
+    records=5,
+    behind_ms=1_000,
+    loss_in_ms=10**9,
+    retention_ms=10**9,
+    lost=0,
+    gaps=0,
+)
+LATE = WaitingFiles(source=SourceName("s"), files=3, size_bytes=9, oldest_ms=NOW_MS - LATE_MS - 1)
+GIVEN_UP = Supervision(
+    owner="", at_ms=NOW_MS, state="given up", restarts=5, ended="was killed by signal 9", next_start_ms=None, log="/srv/run.log"
+)
+
+
+def place(state: str) -> PlaceState:
+    return PlaceState(sink=SinkName("lake"), account=AccountName("EWR"), state=state, trouble=f"It is {state}.")
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "text", "next_step"),
+    [
+        (FINE, State.HEALTHY, "Everything up to batch 7", None),
+        (replace(FINE, driver=Driver(state="unknown", text="not known")), State.HEALTHY, "Everything up to batch 7", None),
+        (replace(FINE, driver=ENDED), State.STOPPED, "Everything up to batch 7", "`penstock run FILE`"),
+        (replace(FINE, places=(place("unreachable"),)), State.FAILED, "Sink lake EWR: It is unreachable.", "Bring it back"),
+        (FINE.with_places((place("lost"),)), State.FAILED, "Sink lake EWR: It is lost.", "`penstock doctor FILE`"),
+        (replace(FINE, health="conflict", text="No checkpoint."), State.FAILED, "No checkpoint.", "`penstock doctor FILE`"),
+        (replace(FINE, lag=(replace(LAG, gaps=1, lost=44),)), State.FAILED, "44 records of topic orders are gone", "InputLost"),
+        (replace(FINE, driver=ENDED, last_error=ERROR), State.FAILED, "The disk is full.", "Make room."),
+        (replace(FINE, last_error=ERROR), State.HEALTHY, "Everything up to batch 7", None),
+        (replace(FINE, driver=ENDED, last_error=replace(ERROR, at_ms=5)), State.STOPPED, "Everything", "`penstock run FILE`"),
+        (replace(FINE, driver=ENDED, supervision=GIVEN_UP), State.FAILED, "The supervisor is given up", "/srv/run.log"),
+        (replace(FINE, driver=ENDED, unsettled=BatchId(7), lacking=("lake EWR",)), State.FAILED, "not in lake EWR", "recover"),
+        (replace(FINE, unsettled=BatchId(7), lacking=("lake EWR",)), State.HEALTHY, "Everything up to batch 7", None),
+        (replace(FINE, lag=(replace(LAG, loss_in_ms=5),)), State.BEHIND, "Retention may soon remove records", "retention first"),
+        (replace(FINE, lag=(replace(LAG, behind_ms=LATE_MS + 1),)), State.BEHIND, "Source s is 15 minutes behind", "cores"),
+        (replace(FINE, waiting=(LATE,)), State.BEHIND, "Source s is 15 minutes behind", "cores"),
+        (replace(FINE, waiting=(LATE,), driver=ENDED), State.STOPPED, "15 minutes behind", "`penstock run FILE`"),
+        (replace(FINE, lag_unknown=("No broker answers.",)), State.BEHIND, "No broker answers.", "Bring the source back"),
+    ],
+)
+def test_the_condition_of_a_pipeline(status: Status, state: State, text: str, next_step: str | None) -> None:
+    found = condition_of(Look(pipeline="shop", status=status), now_ms=NOW_MS)
+    assert found.state is state
+    assert text in found.text
+    assert (found.next_step is None) if next_step is None else (next_step in (found.next_step or ""))
+
+
+def test_a_pipeline_that_cannot_be_read_has_failed() -> None:
+    found = condition_of(Look(pipeline="shop", error="The database is away."), now_ms=NOW_MS)
+    assert (found.state, found.text) == (State.FAILED, "The database is away.")
