@@ -13,11 +13,14 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
 
-from penstock.supervise.heartbeat import environment
+from penstock.supervise import turn
+from penstock.supervise.heartbeat import Signs, environment
 from penstock.supervise.restarts import DONE, Ended
 from penstock.support.private_files import make_private_directory, open_private
 
 Say = Callable[[str], None]
+Attend = Callable[[Signs, Callable[[], None]], Coroutine[Any, Any, None]]
+"""Runs beside a driver that waits for its turn, until that has ended: is given its signs, and what lets it begin."""
 
 _LOG_BYTES, _OLD_LOGS = 10_000_000, 5
 _TO_SHOW_STACKS_S = 5.0
@@ -46,10 +49,16 @@ class Limits:
     hung_after_s: float
 
 
-async def run_driver(command: Sequence[str], log: "DriverLog", limits: Limits, stop: Stop, say: Say) -> Ended:
-    """Run `command` until it ends, is asked to end by `stop`, or is silent for too long; its messages go to `log`."""
-    began = time.monotonic()
+async def run_driver(
+    command: Sequence[str], log: "DriverLog", limits: Limits, stop: Stop, say: Say, *, attend: Attend | None = None
+) -> Ended:
+    """Run `command` until it ends, is asked to end by `stop`, or is silent for too long; its messages go to `log`.
+
+    With `attend` the driver gets ready, and begins when that says so.
+    """
+    began, signs = time.monotonic(), Signs()
     heartbeat, beating = os.pipe()
+    waiting, beginning = os.pipe()
     reading, writing = os.pipe()  # of our own: asyncio would wait for the end of all that hold its pipe, not for the driver's
     try:
         process = await asyncio.create_subprocess_exec(
@@ -57,17 +66,21 @@ async def run_driver(command: Sequence[str], log: "DriverLog", limits: Limits, s
             stdin=asyncio.subprocess.DEVNULL,
             stdout=writing,
             stderr=asyncio.subprocess.STDOUT,
-            env={**environment(beating), "PYTHONFAULTHANDLER": "1"},
-            pass_fds=[beating],
+            env={**environment(beating), **(turn.environment(waiting) if attend else {}), "PYTHONFAULTHANDLER": "1"},
+            pass_fds=[beating, waiting],
             start_new_session=True,
         )
     finally:
-        os.close(beating)
-        os.close(writing)
+        for theirs in (beating, waiting, writing):
+            os.close(theirs)
     say(f"started as process {process.pid}")
     messages = asyncio.create_task(_keep(log, reading))
-    hung = await _until_over(process, heartbeat, limits, stop, say)
+    attending = None if attend is None else asyncio.create_task(attend(signs, lambda: turn.begin(beginning)))
+    hung = await _until_over(process, _is_silent(heartbeat, signs, limits.hung_after_s), limits, stop, say)
     await process.wait()
+    if attending is not None:
+        await _cancelled(attending)
+    os.close(beginning)
     if process.returncode != DONE:
         _signal_all(process, signal.SIGKILL)  # Spark's Java process may outlive its driver
     await asyncio.wait({messages}, timeout=_BEYOND_GRACE_S)
@@ -77,11 +90,20 @@ async def run_driver(command: Sequence[str], log: "DriverLog", limits: Limits, s
     return Ended(exit_code=None if hung else process.returncode, ran_s=time.monotonic() - began)
 
 
-async def _until_over(process: asyncio.subprocess.Process, heartbeat: int, limits: Limits, stop: Stop, say: Say) -> bool:
-    """Wait until the driver has ended or has to be killed. Return whether it hung."""
+async def _cancelled(task: "asyncio.Task[None]") -> None:
+    """Cancel `task` and wait for its end. Raises what it raised."""
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+async def _until_over(
+    process: asyncio.subprocess.Process, silence: Coroutine[Any, Any, None], limits: Limits, stop: Stop, say: Say
+) -> bool:
+    """Wait until the driver has ended or has to be killed, as after its `silence`. Return whether it hung."""
     end = asyncio.create_task(process.wait())
     stopping = asyncio.create_task(stop.wanted.wait())
-    silent = asyncio.create_task(_is_silent(heartbeat, limits.hung_after_s))
+    silent = asyncio.create_task(silence)
     await asyncio.wait({end, stopping, silent}, return_when=asyncio.FIRST_COMPLETED)
     silent.cancel()
     stopping.cancel()
@@ -97,12 +119,12 @@ async def _until_over(process: asyncio.subprocess.Process, heartbeat: int, limit
     return True
 
 
-async def _is_silent(heartbeat: int, after_s: float) -> None:
+async def _is_silent(heartbeat: int, signs: Signs, after_s: float) -> None:
     """Return when the driver has given no sign of life for `after_s` seconds; never, once it has closed its end."""
     reader, transport = await _reader(heartbeat)
     try:
-        while await asyncio.wait_for(reader.read(1 << 10), after_s):
-            pass
+        while heard := await asyncio.wait_for(reader.read(1 << 10), after_s):
+            signs.heard(heard)
         await asyncio.Event().wait()
     except asyncio.TimeoutError:
         return

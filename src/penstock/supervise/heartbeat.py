@@ -1,10 +1,11 @@
 """A driver's sign of life to the process that supervises it: bytes in a pipe, and an end of it that tells who is gone."""
 
+import asyncio
 import os
 from contextlib import suppress
 
 _VARIABLE = "PENSTOCK_HEARTBEAT"
-_BEAT = b"."
+_BEAT, _WARM = b".", b"w"
 
 
 class Heartbeat:
@@ -27,15 +28,34 @@ class Heartbeat:
 
     def beat(self) -> bool:
         """Give a sign of life. Return whether the supervisor is there; a driver whose supervisor was killed is to stop."""
+        return self._give(_BEAT)
+
+    def warm(self) -> bool:
+        """As `beat`, and say that the driver could begin."""
+        return self._give(_WARM)
+
+    def _give(self, sign: bytes) -> bool:
         if self._handle is None:
             return True
         try:
-            os.write(self._handle, _BEAT)
+            os.write(self._handle, sign)
         except BlockingIOError:  # the supervisor does not read at present
             return True
         except OSError:
             return False
         return True
+
+
+class Signs:
+    """What the supervisor heard of a driver: whether it `is_warm`, so that it could begin."""
+
+    def __init__(self) -> None:
+        self.is_warm = asyncio.Event()
+
+    def heard(self, signs: bytes) -> None:
+        """Note what came through the pipe."""
+        if _WARM in signs:
+            self.is_warm.set()
 
 
 def environment(handle: int) -> dict[str, str]:
