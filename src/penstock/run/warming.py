@@ -1,33 +1,38 @@
 """A driver that waits for its turn: everything that a first batch costs once in a process is done before."""
 
+import logging
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
 from py4j.protocol import Py4JNetworkError
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from penstock.errors import Retryable
+from penstock.errors import PenstockError, Retryable
 from penstock.run.assembly import DeliveryPlan
 from penstock.run.connect import is_of_client
+from penstock.run.delivery import Delivery
 from penstock.run.query_facts import facts_of_pipeline
 from penstock.run.required_guarantees import require_demanded
 from penstock.run.start import frame_of
 from penstock.source.kafka.decode import decode_passes
 from penstock.spec.pipeline import PipelineSettings
+from penstock.spec.sink import Parquet
+
+_log = logging.getLogger(__name__)
+_BATCHES = 2
 
 
 def warm_up(settings: PipelineSettings, plan: DeliveryPlan, spark: SparkSession) -> None:
-    """Have Spark analyse the query, check its guarantee, and run a batch of a few rows that nobody gets.
+    """Have Spark analyse the query, check its guarantee, and deliver two small batches from and to a scratch directory.
 
-    Raises what a start would raise for the query and its guarantee. Nothing is read from the sources.
+    Raises what a start would raise for the query and its guarantee. Nothing is read from the sources. On a cluster nothing is
+    delivered, as executors do not see the directory.
     """
     decoding = decode_passes(spark, settings.sources)
     frame, _ = frame_of(settings, spark, modules=plan.modules, decoding=decoding)
     require_demanded(facts_of_pipeline(settings, frame, spark), plan)
-    if not is_of_client(spark):
-        _run_a_batch(spark)
+    if not is_of_client(spark) and (spark.sparkContext.master or "").startswith("local"):
+        _deliver_on_scratch(spark)
 
 
 def require_spark(spark: SparkSession) -> None:
@@ -38,18 +43,19 @@ def require_spark(spark: SparkSession) -> None:
         raise Retryable("Spark's Java process ended before the driver's turn came.", remedy="Start again.") from gone
 
 
-def _run_a_batch(spark: SparkSession) -> None:
-    """Run one micro-batch through Spark's streaming engine, a function of this process, and a Python worker."""
-
-    def deliver(rows: DataFrame, _batch_id: int) -> None:
-        rows.mapInArrow(_same, rows.schema).toArrow()
-
-    with tempfile.TemporaryDirectory(prefix="penstock-warm-") as checkpoint:
-        rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
-        writer = rows.writeStream.foreachBatch(deliver).option("checkpointLocation", Path(checkpoint).as_uri())
-        query = writer.trigger(once=True).start()
-        query.awaitTermination()
-
-
-def _same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield from batches
+def _deliver_on_scratch(spark: SparkSession) -> None:
+    """Deliver one batch staged by tasks, and one staged by the driver. A failure costs speed alone, and is logged."""
+    with tempfile.TemporaryDirectory(prefix="penstock-warm-up-") as name:
+        scratch = Path(name)
+        (scratch / "files").mkdir()
+        for number in range(_BATCHES):
+            (scratch / "files" / f"{number}.csv").write_text("1,one\n")
+        read = spark.readStream.format("csv").schema("number INT, text STRING").option("maxFilesPerTrigger", 1)
+        rows = read.load((scratch / "files").as_uri())
+        delivery = Delivery("warm-up", home=scratch / "home", sinks={"files": Parquet(accounts={"one": scratch / "one"})})
+        try:
+            delivery.start(rows.writeStream.trigger(availableNow=True)).awaitTermination()
+        except PenstockError as error:
+            _log.warning("The driver was not warmed up, so its first batch takes longer: %s", error.message)
+        finally:
+            delivery.release()
