@@ -10,6 +10,7 @@ import sqlite3
 import sys
 from contextlib import suppress
 from itertools import groupby
+from pathlib import Path
 
 import pytest
 
@@ -134,6 +135,10 @@ def test_whatever_the_lease_says_one_driver_decides(tmp_path):
         "has the lease and begins",
         f"was killed by signal 9 and is not started again; see {log}",
     ]
+    page = (Path(__file__).parents[2] / "docs" / "howto" / "supervise.md").read_text()
+    shown = page.partition("$ penstock supervise --standby flights.yaml\n")[2].partition("```")[0]
+    shown = shown.replace("host-a process 3977", "first").replace("flights: ", "")
+    assert [shape(text) for text in shown.splitlines()] == [shape(text) for text in texts["second"][:3]]
     entries = list(open_ledger(str(tmp_path / "ledger"), pipeline=PIPELINE).newest_first())[::-1]
     assert [generation for generation, _ in groupby(entry.generation for entry in entries)] == [1, 2, 3]
     batches = [entry.body.decision.batch.batch_id for entry in entries if isinstance(entry.body, Decided)]
