@@ -115,8 +115,8 @@ def measure(bench: Bench) -> Iterator[Table]:
         ours=(standby,),
         cases=tuple(Case(name=name, figures={standby: taken, "a cold start": cold}) for name, taken in cases.items()),
         note=f"`penstock supervise --standby --lease {LEASE_S:g}`, a local file source, {ROWS:,} rows a file, a SQLite table. "
-        "Where the supervisor is killed, too, the lease has to lapse first. The cold start is a `penstock run` that begins when the "
-        "driver is killed.",
+        "Where the supervisor is killed, too, the lease has to lapse first. The cold start is a `penstock run` that "
+        "begins when the driver is killed.",
     )
 
 

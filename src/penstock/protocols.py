@@ -103,26 +103,6 @@ class Ledger(Protocol):
         ...
 
 
-@runtime_checkable
-class KeepsLease(Protocol):
-    """A ledger that also keeps a lease: records under dense numbers, of which only the newest counts, beside the entries.
-
-    It says when a standby may try to take over. Nothing that is exact depends on it: the ledger's entries fence.
-    """
-
-    def newest_lease(self) -> tuple[int, bytes] | None:
-        """The number and content of the newest record; None if there is none. Creates nothing. Raises Retryable, Failed."""
-        ...
-
-    def append_lease(self, number: int, data: bytes) -> bool:
-        """Put `data` at `number` unless that is occupied, and forget records before the one below it. False: it is occupied.
-
-        A number that was forgotten may be occupied a second time: the newest record is that of the greatest number. Raises
-        Retryable, OutcomeUnknown, Failed.
-        """
-        ...
-
-
 class StageWriter(Protocol):
     """Stages the rows of one attempt for one sink. Used by one thread."""
 

@@ -20,7 +20,8 @@ from penstock.errors import LedgerMismatch, PositionTaken
 from penstock.ledger.log import LogLedger
 from penstock.ledger.open import open_ledger
 from penstock.ledger.store import MemoryStore
-from penstock.protocols import KeepsLease, Ledger
+from penstock.protocols import Ledger
+from penstock.supervise.lease import KeepsLease
 from penstock.testing.entries import PIPELINE, chain, decided_entry, opened_entry
 
 Open = Callable[..., Ledger]

@@ -81,10 +81,9 @@ def _lease(settings: "PipelineSettings", *, lease_s: float) -> "Lease":
     """Return the lease of a pipeline, and warn of places that another machine does not have. Raises Usage without a ledger."""
     from penstock.core.model import PipelineName, new_nonce
     from penstock.ledger.open import open_ledger
-    from penstock.protocols import KeepsLease
     from penstock.spec.pipeline import without_ledger
     from penstock.spec.place import local_path
-    from penstock.supervise.lease import Lease, LeaseRecord
+    from penstock.supervise.lease import KeepsLease, Lease, LeaseRecord
     from penstock.supervise.supervisor import OWNER
 
     if (text := without_ledger(settings)) is not None:

@@ -101,15 +101,6 @@ class Pipeline:
 
         return session_of(self.settings)
 
-    def warm_up(self, spark: "SparkSession") -> None:
-        """Do what a start costs in a new session, for a driver that waits for its turn; leaves nothing behind.
-
-        Raises what a start would raise for the query and its guarantee.
-        """
-        from penstock.run.warming import warm_up
-
-        warm_up(self.settings, self.plan, spark)
-
     def frame(
         self, spark: "SparkSession", *, decoding: "Mapping[SourceName, DecodePass] | None" = None
     ) -> "tuple[DataFrame, Mapping[SourceName, DataFrame]]":

@@ -11,16 +11,32 @@ the ledger's fence stops the older one.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
 from penstock.core.codec import decode_document, encode_document
 from penstock.core.model import Json, PipelineName
 from penstock.errors import FormatTooNew, LedgerMismatch
-from penstock.protocols import KeepsLease
 
 _FORMAT, _VERSION = "penstock.lease", 1
 RENEWALS: Final = 3
 """How often a lease is renewed in its time: a lost renewal, or a slow one, does not give it away."""
+
+
+@runtime_checkable
+class KeepsLease(Protocol):
+    """A ledger that also keeps a lease: records under dense numbers, of which only the newest counts, beside the entries."""
+
+    def newest_lease(self) -> tuple[int, bytes] | None:
+        """Return number and content of the newest record, None if there is none. Creates nothing. Raises Retryable, Failed."""
+        ...
+
+    def append_lease(self, number: int, data: bytes) -> bool:
+        """Put `data` at `number` unless that is occupied, and forget records before the one below it. False: it is occupied.
+
+        A number that was forgotten may be occupied a second time: the newest record is that of the greatest number. Raises
+        Retryable, OutcomeUnknown, Failed.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
