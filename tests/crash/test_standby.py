@@ -25,6 +25,7 @@ from penstock.supervise.lease import Lease, LeaseRecord
 from penstock.supervise.supervisor import Supervised, supervise
 from penstock.testing.entries import PIPELINE
 from tests.crash import awaited, shared_java
+from tests.crash.commandline import penstock
 from tests.crash.killing import await_that
 from tests.crash.world import database_rows, make_world
 from tests.seed import SEED
@@ -188,6 +189,9 @@ def test_a_standby_takes_over_from_a_machine_that_sleeps_and_nothing_comes_twice
     world.feed(random.Random(SEED + 1), files=1, rows_per_file=20)
     await_event(active, "ended with exit code 4; starts again in")
     await_that(lambda: rows(world) == 80, what="the last batch", driver=other)
+    shown = penstock("status", str(world.file)).out
+    assert re.search(r"^supervisor +running", shown, re.MULTILINE), shown
+    assert re.search(r"^standby +(standby|waiting)", shown, re.MULTILINE), shown
     errors = list[str]()
     for process in (active, other):
         process.send_signal(signal.SIGTERM)

@@ -129,6 +129,19 @@ def test_an_append_whose_answer_was_lost_is_recognised(machines):
     assert not other.take()
 
 
+def test_a_store_that_answers_a_repetition_of_its_own_append_loses_no_lease(machines):
+    class Repeating(LogLedger):
+        def append_lease(self, number, data):
+            super().append_lease(number, data)
+            return super().append_lease(number, data)
+
+    one = machines.lease("one", ledger=Repeating)
+    assert not one.take()
+    assert one.take()
+    assert one.renew() is None
+    assert not machines.lease("other").take()
+
+
 def test_a_record_that_cannot_be_read_lapses_as_any_other(machines):
     for data in (b"{", b'{"format":"penstock.lease","version":99}', b'{"format":"penstock.lease","version":1}'):
         store = LogLedger(machines.store, pipeline=FLIGHTS)

@@ -98,7 +98,7 @@ def _run_query(chosen: "Pipeline", shown: "Progress", heartbeat: Heartbeat, *, b
     with StopSignals(shown.stopping) as stop, _told_if_spark_was_stopped(stop):
         query = chosen.start(spark, observers=[shown.batch], batches=batches, stop_wanted=lambda: stop.wanted)
         shown.started()
-        query.run_until(lambda: stop.wanted or not heartbeat.beat(), grace_s=grace_s)
+        query.run_until(lambda: stop.wanted or not heartbeat.beat(batch_id=query.delivering()), grace_s=grace_s)
         summary = query.summary()
         if summary is not None:
             shown.end(summary)

@@ -1,5 +1,6 @@
 """`penstock supervise`: runs pipelines, each in a process of its own, and starts them again by policy."""
 
+import math
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -29,6 +30,12 @@ def supervise(
     failures: Annotated[
         int, typer.Option(min=1, metavar="N", help="After how many failures in a row a pipeline is given up.")
     ] = _FAILURES,
+    batch_timeout: Annotated[
+        float | None, typer.Option(min=1, metavar="SECONDS", help="How long a batch may take before its driver is killed.")
+    ] = None,
+    memory_limit: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="What a driver, with Spark, may take before it is killed, such as 6GB.")
+    ] = None,
     standby: Annotated[
         bool, typer.Option("--standby", help="Keep a driver warm, and let it begin when no other supervisor's driver runs.")
     ] = False,
@@ -51,10 +58,24 @@ def supervise(
     from penstock.supervise.supervisor import supervise as look_after
 
     supervised = _supervised(files, grace_s=grace, lease_s=lease if standby else None)
-    limits = Limits(grace_s=grace, hung_after_s=hung_after)
+    limits = Limits(
+        grace_s=grace,
+        hung_after_s=hung_after,
+        batch_s=math.inf if batch_timeout is None else batch_timeout,
+        memory_bytes=math.inf if memory_limit is None else _bytes(memory_limit),
+    )
     code = asyncio.run(look_after(supervised, limits, most_failures=failures, report=lambda event: _say(event, as_json=as_json)))
     if code:
         raise typer.Exit(code)
+
+
+def _bytes(size: str) -> int:
+    from penstock.spec.scalar import size_bytes
+
+    try:
+        return size_bytes(size)
+    except ValueError as error:
+        raise Usage(f"--memory-limit is {size!r}, expected a size with a unit.", remedy="Write it like 6GB.") from error
 
 
 def _supervised(files: Sequence[str], *, grace_s: float, lease_s: float | None) -> "list[Supervised]":

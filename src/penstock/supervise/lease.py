@@ -106,9 +106,9 @@ class Lease:
     def renew(self) -> LeaseRecord | None:
         """Append another record, unless somebody else has taken the lease: return that one's record, None if it is renewed."""
         newest = self._look()
-        if newest is not None and newest.holder != self._own.holder:
-            return newest
-        return None if self._append(self._own) else self._look()
+        if (newest is None or newest.holder == self._own.holder) and not self._append(self._own):
+            newest = self._look()  # of this supervisor, if the store met its own repetition of the append
+        return None if newest is None or newest.holder == self._own.holder else newest
 
     def release(self) -> None:
         """Give the lease back, if it is this supervisor's: a standby need not wait until it lapses."""

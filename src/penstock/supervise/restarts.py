@@ -15,16 +15,17 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a driver ended. `exit_code` is negative where a signal ended it, and None where it hung and was killed."""
+    """How a driver ended. `exit_code` is negative where a signal ended it, None where it was killed for the `fault` it had."""
 
     exit_code: int | None
     ran_s: float
+    fault: str = "hung"
 
     @property
     def text(self) -> str:
         """How it ended, as a part of a sentence about the driver."""
         if self.exit_code is None:
-            return "hung and was killed"
+            return f"{self.fault} and was killed"
         if self.exit_code < 0:
             return f"was killed by signal {-self.exit_code}"
         return f"ended with exit code {self.exit_code}"
