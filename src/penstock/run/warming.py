@@ -5,6 +5,7 @@ import tempfile
 from pathlib import Path
 
 from py4j.protocol import Py4JNetworkError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from penstock.errors import PenstockError, Retryable
@@ -17,6 +18,7 @@ from penstock.run.start import frame_of
 from penstock.source.kafka.decode import decode_passes
 from penstock.spec.pipeline import PipelineSettings
 from penstock.spec.sink import Parquet
+from penstock.support.secret import scrub
 
 _log = logging.getLogger(__name__)
 _BATCHES = 2
@@ -45,17 +47,22 @@ def require_spark(spark: SparkSession) -> None:
 
 def _deliver_on_scratch(spark: SparkSession) -> None:
     """Deliver one batch staged by tasks, and one staged by the driver. A failure costs speed alone, and is logged."""
-    with tempfile.TemporaryDirectory(prefix="penstock-warm-up-") as name:
-        scratch = Path(name)
-        (scratch / "files").mkdir()
-        for number in range(_BATCHES):
-            (scratch / "files" / f"{number}.csv").write_text("1,one\n")
-        read = spark.readStream.format("csv").schema("number INT, text STRING").option("maxFilesPerTrigger", 1)
-        rows = read.load((scratch / "files").as_uri())
-        delivery = Delivery("warm-up", home=scratch / "home", sinks={"files": Parquet(accounts={"one": scratch / "one"})})
-        try:
-            delivery.start(rows.writeStream.trigger(availableNow=True)).awaitTermination()
-        except PenstockError as error:
-            _log.warning("The driver was not warmed up, so its first batch takes longer: %s", error.message)
-        finally:
-            delivery.release()
+    try:
+        with tempfile.TemporaryDirectory(prefix="penstock-warm-up-") as scratch:
+            _deliver(spark, Path(scratch))
+    except (PenstockError, PySparkException, OSError) as error:
+        _log.warning("The driver was not warmed up, so its first batch takes longer: %s", scrub(str(error)))
+
+
+def _deliver(spark: SparkSession, scratch: Path) -> None:
+    files = scratch / "files"
+    files.mkdir()
+    for number in range(_BATCHES):
+        (files / f"{number}.csv").write_text("1,one\n")
+    read = spark.readStream.format("csv").schema("number INT, text STRING").option("maxFilesPerTrigger", 1)
+    writer = read.load(files.as_uri()).writeStream.trigger(availableNow=True)
+    delivery = Delivery("warm-up", home=scratch / "home", sinks={"files": Parquet(accounts={"one": scratch / "one"})})
+    try:
+        delivery.start(writer).awaitTermination()
+    finally:
+        delivery.release()

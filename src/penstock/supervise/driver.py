@@ -28,7 +28,7 @@ _LOG_BYTES, _OLD_LOGS = 10_000_000, 5
 _TO_SHOW_STACKS_S = 5.0
 """Seconds in which a hung driver can write where its threads stand."""
 
-_LIMITS_LOOK_S = 0.5
+_LIMITS_LOOK_S = 1.0
 _BEYOND_GRACE_S = 15.0
 """Seconds that a driver takes to end after its own grace period for the batch."""
 
@@ -60,7 +60,7 @@ class Limits:
 async def run_driver(
     command: Sequence[str], log: "DriverLog", limits: Limits, stop: Stop, say: Say, *, attend: Attend | None = None
 ) -> Ended:
-    """Run `command` until it ends, is asked to end by `stop`, or is silent for too long; its messages go to `log`.
+    """Run `command` until it ends, is asked to end by `stop`, or exceeds a limit; its messages go to `log`.
 
     With `attend` the driver gets ready, and begins when that says so.
     """
