@@ -7,6 +7,7 @@ from functools import partial
 from bench import (
     databases,
     digests,
+    failover,
     kafka,
     kafka_reader,
     kafka_waiting,
@@ -46,6 +47,7 @@ PARTS = {
     "ledger": Part(measure=ledger.measure, minutes=3),
     "simulator": Part(measure=simulator.measure, minutes=0.5, notices=False),
     "restart": Part(measure=restart.measure, minutes=3.5),
+    "failover": Part(measure=failover.measure, minutes=5, notices=False),
     "tax": Part(measure=tax.measure, minutes=4),
     "passes": Part(measure=passes.measure, minutes=5),
     "shapes": Part(measure=shapes.measure, minutes=5),

@@ -21,6 +21,7 @@ from penstock.ledger.log import LogLedger
 from penstock.ledger.open import open_ledger
 from penstock.ledger.store import MemoryStore
 from penstock.protocols import Ledger
+from penstock.supervise.lease import KeepsLease
 from penstock.testing.entries import PIPELINE, chain, decided_entry, opened_entry
 
 Open = Callable[..., Ledger]
@@ -75,6 +76,43 @@ def fill(ledger: Ledger, count: int) -> list[Entry]:
     for entry in entries:
         ledger.append(entry)
     return entries
+
+
+def leases(ledger: Ledger) -> KeepsLease:
+    assert isinstance(ledger, KeepsLease)
+    return ledger
+
+
+def test_the_newest_record_of_the_lease_is_seen_by_every_handle_and_older_ones_are_forgotten(handle: Open) -> None:
+    one, other = leases(handle()), leases(handle())
+    assert one.newest_lease() is None
+    for number in range(1, 6):
+        assert one.append_lease(number, b'"%d"' % number)
+        assert other.newest_lease() == (number, b'"%d"' % number)
+    assert leases(handle()).newest_lease() == (5, b'"5"')
+    assert other.append_lease(1, b'"forgotten"'), "a number that was forgotten may be taken again"
+    assert leases(handle()).newest_lease() == one.newest_lease() == (5, b'"5"')
+
+
+def test_a_record_of_the_lease_is_taken_once(handle: Open) -> None:
+    one, other = leases(handle()), leases(handle())
+    assert one.append_lease(1, b'"one"')
+    assert not other.append_lease(1, b'"other"')
+    assert other.newest_lease() == (1, b'"one"')
+    assert other.append_lease(2, b'"other"')
+    assert one.newest_lease() == (2, b'"other"')
+
+
+def test_the_lease_and_the_entries_do_not_see_each_other(handle: Open) -> None:
+    ledger = handle()
+    assert leases(ledger).append_lease(1, b'"one"')
+    assert ledger.tail() is None
+    entries = fill(ledger, 5)
+    assert leases(ledger).append_lease(2, b'"two"')
+    ledger.prune(below=Position(3))
+    assert handle().tail() == entries[-1]
+    assert list(handle().newest_first()) == entries[:1:-1]
+    assert leases(handle()).newest_lease() == (2, b'"two"')
 
 
 def test_an_empty_ledger_has_no_tail_and_reading_creates_nothing(handle: Open, tmp_path: Path) -> None:

@@ -189,6 +189,48 @@ def test_a_driver_that_was_stopped_is_killed(here, monkeypatch):
     assert run_once(here, STOPPED, limits=Limits(grace_s=30, hung_after_s=0.5)) == (None, SILENT)
 
 
+ONE_BATCH = f"""
+{BEATS}
+print("begun", flush=True)
+import time
+while True:
+    beat(batch_id=7)
+    time.sleep(0.01)
+"""
+MANY_BATCHES = f"""
+{BEATS}
+print("begun", flush=True)
+import time
+for batch_id in range(200):
+    beat(batch_id=batch_id)
+    time.sleep(0.01)
+"""
+
+
+def test_a_driver_whose_batch_takes_too_long_is_killed(here, monkeypatch):
+    monkeypatch.setattr(driver_module, "_LIMITS_LOOK_S", 0.05)
+    limits = replace(LIMITS, batch_s=1)
+    assert run_once(here, ONE_BATCH, limits=limits) == (None, ["is busy with one batch for more than 1 s and is killed"])
+    assert 'File "<string>"' in (here / "run.log").read_text(), "it shows where it stood"
+    assert run_once(here, MANY_BATCHES, limits=limits) == (0, [])
+
+
+TAKES_MEMORY = """
+import subprocess, sys
+print("begun", flush=True)
+command = [sys.executable, "-S", "-c", "import signal; taken = b'x' * 100_000_000; signal.pause()"]
+subprocess.run(command)
+"""
+
+
+def test_a_driver_that_takes_too_much_memory_with_what_it_started_is_killed(here, monkeypatch):
+    monkeypatch.setattr(driver_module, "_LIMITS_LOOK_S", 0.05)
+    exit_code, said = run_once(here, TAKES_MEMORY, limits=replace(LIMITS, memory_bytes=90e6))
+    assert exit_code is None
+    assert re.fullmatch(r"takes \d+ MB of memory, more than 90 MB, and is killed", *said)
+    assert run_once(here, BATCH, limits=replace(LIMITS, memory_bytes=90e6), wanted=1) == (0, [])
+
+
 LEAVES_A_CHILD = """
 import subprocess, sys
 command = [sys.executable, "-S", "-c", "import signal; signal.pause()"]

@@ -9,8 +9,8 @@ from penstock.supervise.restarts import Ended, Restarts
 HEALTHY_S = 600.0
 
 
-def restarts(most_failures=3):
-    return Restarts(most_failures=most_failures, healthy_s=HEALTHY_S, chance=random.Random(7))
+def restarts(most_failures=3, *, standby=False):
+    return Restarts(most_failures=most_failures, standby=standby, healthy_s=HEALTHY_S, chance=random.Random(7))
 
 
 def ended(exit_code, ran_s=1.0):
@@ -48,3 +48,9 @@ def test_a_driver_that_ran_well_begins_the_row_anew():
 )
 def test_how_a_driver_ended_is_told_in_words(exit_code, text):
     assert ended(exit_code).text == text
+
+
+def test_a_standby_that_was_fenced_waits_again_and_has_not_failed():
+    tried = restarts(most_failures=1, standby=True)
+    assert all(tried.pause_s(ended(4)) is not None for _ in range(100))
+    assert tried.pause_s(ended(3)) is None

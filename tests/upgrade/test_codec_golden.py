@@ -57,6 +57,7 @@ from penstock.sink.dbapi.trial_record import decode_trial, encode_trial
 from penstock.sink.kafka.marker_store import Beginning, LaneMarker, Part, decode_lane_marker, encode_lane_marker
 from penstock.sink.own.mark import Mark, decode_mark, encode_mark
 from penstock.sink.table.marker import TableMarker
+from penstock.supervise.lease import LeaseRecord, decode_lease, encode_lease
 from penstock.testing.entries import chain
 from penstock.transform.state_held import StateHeld
 
@@ -339,6 +340,17 @@ def test_a_trial_of_version_1_is_read_and_written_as_ever() -> None:
     [
         ("ledger-hint-1", "penstock.ledger.hint", {"position": 24}),
         ("ledger-floor-1", "penstock.ledger.floor", {"pipeline": "flights", "position": 20}),
+        (
+            "ledger-lease-1",
+            "penstock.lease",
+            {
+                "pipeline": "flights",
+                "holder": "00112233aabbccdd",
+                "owner": "host process 7",
+                "lease_ms": 5000,
+                "released": False,
+            },
+        ),
     ],
 )
 def test_the_ledgers_own_documents_of_version_1_are_read_and_written_as_ever(
@@ -346,6 +358,15 @@ def test_the_ledgers_own_documents_of_version_1_are_read_and_written_as_ever(
 ) -> None:
     assert decode_document(golden(name), kind=kind, newest=1, where="It") == (1, fields)
     assert encode_document(kind, 1, fields) == golden(name)  # type: ignore[arg-type]
+
+
+def test_the_lease_is_read_and_written_as_ever() -> None:
+    record = LeaseRecord(pipeline=FLIGHTS, holder="00112233aabbccdd", owner="host process 7", lease_ms=5000, released=False)
+    assert decode_lease(golden("ledger-lease-1"), where="It") == record
+    assert encode_lease(record) == golden("ledger-lease-1")
+    store = MemoryStore()
+    assert LogLedger(store, pipeline=FLIGHTS).append_lease(7, encode_lease(record))
+    assert store.get("lease/000000000007") == golden("ledger-lease-1")
 
 
 def test_the_log_lays_its_objects_out_as_ever() -> None:
@@ -414,5 +435,6 @@ def test_every_golden_file_is_looked_at() -> None:
         "ledger-hint-1",
         "ledger-floor-1",
         "run-1",
+        "ledger-lease-1",
     }
     assert {path.stem for path in GOLDEN.iterdir()} == names

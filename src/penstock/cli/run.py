@@ -27,6 +27,7 @@ from penstock.errors import Failed, Retryable
 from penstock.observe.last_error import noting_error
 from penstock.observe.progress import RunSummary
 from penstock.supervise.heartbeat import Heartbeat
+from penstock.supervise.turn import Turn
 from penstock.support import formatting
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 _EVERYTHING_NOW = "trigger={available_now: true}"
 _GRACE_S = 30.0
+_TURN_LOOK_S = 0.2
 
 
 def run(
@@ -53,18 +55,34 @@ def run(
     SIGTERM or Ctrl-C finish the current batch and stop; a second one stops at once. Where stdout is no terminal, or with --json,
     a JSON object per batch is printed and one for the run at the end.
     """
-    heartbeat = Heartbeat.of_environment()
+    heartbeat, turn = Heartbeat.of_environment(), Turn.of_environment()
     chosen = pipeline(file, [*(overrides or ()), *([_EVERYTHING_NOW] if available_now else [])])
     on_terminal = sys.stdout.isatty() and not as_json
     shown: Progress = Terminal(chosen.settings.pipeline) if on_terminal else JsonLines()
     log = SparkLog(chosen.settings.home) if on_terminal and not debugging(context) else None
     try:
         with shown, log or nullcontext(), noting_error(chosen.settings.home):
-            _deliver(chosen, shown, heartbeat, batches=batches, grace_s=grace)
+            if turn is None or _has_turn_come(chosen, heartbeat, turn):
+                _deliver(chosen, shown, heartbeat, batches=batches, grace_s=grace)
     except (Failed, Retryable) as error:
         if log is not None and log.location():
             error.remedy = f"{error.remedy} Spark's own messages are in {log.location()}."
         raise
+
+
+def _has_turn_come(chosen: "Pipeline", heartbeat: Heartbeat, turn: Turn) -> bool:
+    """Get ready and wait, as the driver of a standby. Return whether its turn came before a stop was wanted."""
+    from penstock.run.warming import require_spark, warm_up
+
+    chosen.require_startable()
+    spark = quiet_session(chosen.session)
+    with StopSignals(on_stop=lambda: None) as stop:
+        warm_up(chosen.settings, chosen.plan, spark)
+        while not stop.wanted and heartbeat.warm():
+            if turn.has_come_within(_TURN_LOOK_S):
+                return True
+            require_spark(spark)
+    return False
 
 
 def _deliver(chosen: "Pipeline", shown: "Progress", heartbeat: Heartbeat, *, batches: int | None, grace_s: float) -> None:
@@ -80,7 +98,7 @@ def _run_query(chosen: "Pipeline", shown: "Progress", heartbeat: Heartbeat, *, b
     with StopSignals(shown.stopping) as stop, _told_if_spark_was_stopped(stop):
         query = chosen.start(spark, observers=[shown.batch], batches=batches, stop_wanted=lambda: stop.wanted)
         shown.started()
-        query.run_until(lambda: stop.wanted or not heartbeat.beat(), grace_s=grace_s)
+        query.run_until(lambda: stop.wanted or not heartbeat.beat(batch_id=query.delivering()), grace_s=grace_s)
         summary = query.summary()
         if summary is not None:
             shown.end(summary)

@@ -18,6 +18,7 @@ from penstock.support import formatting
 
 if TYPE_CHECKING:
     from penstock.observe.status import PlaceState, Status, WaitingFiles
+    from penstock.observe.supervision import Supervision
     from penstock.run.pipeline import Pipeline
     from penstock.source.journal.journals import JournalLag
     from penstock.source.kafka.lag import TopicLag
@@ -97,7 +98,8 @@ def text_of(found: "Status", *, now_ms: int | None = None) -> RenderableType:
 def _answers(found: "Status", *, now_ms: int) -> "list[tuple[str, object]]":
     return [
         ("driver", _driver(found, now_ms=now_ms)),
-        ("supervisor", _supervisor(found, now_ms=now_ms)),
+        ("supervisor", _supervisor(found.supervision, now_ms=now_ms)),
+        ("standby", _supervisor(found.standby, now_ms=now_ms)),
         ("delivered", _delivered(found)),
         ("removed", _removed(found)),
         ("published", _published(found)),
@@ -124,9 +126,8 @@ def _driver(found: "Status", *, now_ms: int) -> Text:
     return Text(text, "green" if found.is_running else "")
 
 
-def _supervisor(found: "Status", *, now_ms: int) -> Text | None:
+def _supervisor(noted: "Supervision | None", *, now_ms: int) -> Text | None:
     """Return how the driver is looked after, None if no supervisor noted anything."""
-    noted = found.supervision
     if noted is None:
         return None
     text = f"{noted.state}, {formatting.counted(noted.restarts, 'restart')}"

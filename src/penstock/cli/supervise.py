@@ -1,5 +1,6 @@
 """`penstock supervise`: runs pipelines, each in a process of its own, and starts them again by policy."""
 
+import math
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -12,9 +13,11 @@ from penstock.cli.output import print_line
 from penstock.errors import Usage
 
 if TYPE_CHECKING:
+    from penstock.spec.pipeline import PipelineSettings
+    from penstock.supervise.lease import Lease
     from penstock.supervise.supervisor import Event, Supervised
 
-_GRACE_S, _HUNG_AFTER_S, _FAILURES = 30.0, 600.0, 5
+_GRACE_S, _HUNG_AFTER_S, _FAILURES, _LEASE_S = 30.0, 600.0, 5, 5.0
 
 
 def supervise(
@@ -27,26 +30,55 @@ def supervise(
     failures: Annotated[
         int, typer.Option(min=1, metavar="N", help="After how many failures in a row a pipeline is given up.")
     ] = _FAILURES,
+    batch_timeout: Annotated[
+        float | None, typer.Option(min=1, metavar="SECONDS", help="How long a batch may take before its driver is killed.")
+    ] = None,
+    memory_limit: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="What a driver, with Spark, may take before it is killed, such as 6GB.")
+    ] = None,
+    standby: Annotated[
+        bool, typer.Option("--standby", help="Keep a driver warm, and let it begin when no other supervisor's driver runs.")
+    ] = False,
+    lease: Annotated[
+        float,
+        typer.Option(min=0.5, metavar="SECONDS", help="With --standby: after what silence of the active one it takes over."),
+    ] = _LEASE_S,
     as_json: Json = False,
 ) -> None:
     """Run pipelines, each in a process of its own, and start again one that fails: always after 75, a few times after 1.
 
     After 2, 3 and 4 it is not started again. SIGTERM or Ctrl-C let the batches end; a second one kills the drivers.
     What a driver prints is in `run.log` of its pipeline's home.
+
+    With --standby, on two machines: one driver runs, and another one, with Spark started, takes over within seconds.
     """
     import asyncio
 
     from penstock.supervise.driver import Limits
     from penstock.supervise.supervisor import supervise as look_after
 
-    supervised = _supervised(files, grace_s=grace)
-    limits = Limits(grace_s=grace, hung_after_s=hung_after)
+    supervised = _supervised(files, grace_s=grace, lease_s=lease if standby else None)
+    limits = Limits(
+        grace_s=grace,
+        hung_after_s=hung_after,
+        batch_s=math.inf if batch_timeout is None else batch_timeout,
+        memory_bytes=math.inf if memory_limit is None else _bytes(memory_limit),
+    )
     code = asyncio.run(look_after(supervised, limits, most_failures=failures, report=lambda event: _say(event, as_json=as_json)))
     if code:
         raise typer.Exit(code)
 
 
-def _supervised(files: Sequence[str], *, grace_s: float) -> "list[Supervised]":
+def _bytes(size: str) -> int:
+    from penstock.spec.scalar import size_bytes
+
+    try:
+        return size_bytes(size)
+    except ValueError as error:
+        raise Usage(f"--memory-limit is {size!r}, expected a size with a unit.", remedy="Write it like 6GB.") from error
+
+
+def _supervised(files: Sequence[str], *, grace_s: float, lease_s: float | None) -> "list[Supervised]":
     from penstock.spec.load import load
     from penstock.supervise.supervisor import Supervised
 
@@ -55,7 +87,42 @@ def _supervised(files: Sequence[str], *, grace_s: float) -> "list[Supervised]":
     if times > 1 or len(settings) < len(files):
         raise Usage(f"Two files have the home {home}: each driver would fence the other.", remedy="Name each pipeline once.")
     run = [sys.executable, "-m", "penstock", "run", "--json", f"--grace={grace_s}"]
-    return [Supervised(pipeline=each.pipeline, home=each.home, command=[*run, file]) for file, each in settings.items()]
+    return [
+        Supervised(
+            pipeline=each.pipeline,
+            home=each.home,
+            command=[*run, file],
+            lease=None if lease_s is None else _lease(each, lease_s=lease_s),
+        )
+        for file, each in settings.items()
+    ]
+
+
+def _lease(settings: "PipelineSettings", *, lease_s: float) -> "Lease":
+    """Return the lease of a pipeline, and warn of places that another machine does not have. Raises Usage without a ledger."""
+    from penstock.core.model import PipelineName, new_nonce
+    from penstock.ledger.open import open_ledger
+    from penstock.spec.pipeline import without_ledger
+    from penstock.spec.place import local_path
+    from penstock.supervise.lease import KeepsLease, Lease, LeaseRecord
+    from penstock.supervise.supervisor import OWNER
+
+    if (text := without_ledger(settings)) is not None:
+        raise Usage(f"Pipeline {settings.pipeline} can have no standby. {text}", remedy="Leave --standby out.")
+    places = {"ledger": settings.ledger.url, "checkpoint": settings.checkpoint.url, "spool": settings.spool.url}
+    if local := [f"{name} ({path})" for name, url in places.items() if (path := local_path(url)) is not None]:
+        sys.stderr.write(_LOCAL.format(settings.pipeline, ", ".join(local)))
+    pipeline = PipelineName(settings.pipeline)
+    ledger = open_ledger(settings.ledger.url, pipeline=pipeline, options=settings.ledger.options)
+    assert isinstance(ledger, KeepsLease)
+    own = LeaseRecord(pipeline=pipeline, holder=new_nonce(), owner=OWNER, lease_ms=round(1000 * lease_s))
+    return Lease(ledger, own, where=ledger.location)
+
+
+_LOCAL = (
+    "warning: {}: a standby on another machine takes over only if it has the same files: {}. "
+    "Keep them on storage that both machines mount, or in a database or store.\n"
+)
 
 
 def _say(event: "Event", *, as_json: bool) -> None:

@@ -146,6 +146,26 @@ class DatabaseLedger(BaseLedger, Generic[C]):
                 connection.execute(self._sql.prune_proofs, {"prefix": self._proof_prefix, "below": below})
                 self._commit(connection)
 
+    def newest_lease(self) -> tuple[int, bytes] | None:
+        row = self._row(self._sql.tail, self._lease_name)
+        return None if row is None else (row[0], row[1].encode())
+
+    def append_lease(self, number: int, data: bytes) -> bool:
+        with self._lock, self._database.dropping_on_error(), self._database.translate_errors(Failed):
+            connection = self._writable()
+            self._database.begin(connection)
+            if not self._put(connection, self._lease_name, number, data.decode("ascii")):
+                self._database.drop()
+                return False
+            connection.execute(self._sql.prune, (self._lease_name, number - 1))
+            self._commit(connection)
+        return True
+
+    @property
+    def _lease_name(self) -> str:
+        """The name under which the lease's records are rows of the table. No pipeline's name contains a slash."""
+        return f"{self._pipeline}/lease"
+
     def close(self) -> None:
         """Close the connection; the next call opens another."""
         with self._lock:
@@ -187,15 +207,18 @@ class DatabaseLedger(BaseLedger, Generic[C]):
     # --- reading and writing
 
     def _select(self, statement: Any, *values: str | int) -> Entry | None:
+        row = self._row(statement, *values)
+        return None if row is None else self._decode(row[1].encode(), row[0])
+
+    def _row(self, statement: Any, *values: str | int) -> tuple[int, str] | None:
         with self._lock:
             stood_idle = self._database.is_connected
             try:
-                row = self._look(statement, values)
+                return self._look(statement, values)
             except Retryable:
                 if not stood_idle:
                     raise
-                row = self._look(statement, values)  # the idle connection had broken unnoticed
-        return None if row is None else self._decode(row[1].encode(), row[0])
+                return self._look(statement, values)  # the idle connection had broken unnoticed
 
     def _look(self, statement: Any, values: tuple[str | int, ...]) -> tuple[int, str] | None:
         with self._database.dropping_on_error(), self._database.translate_errors(Failed):

@@ -5,6 +5,7 @@ entries/000000000/000000000001   an entry, written once and never again; 1,000 t
 hint                             a position not far below the tail; best effort, nothing depends on it
 floor/000000020001               entries below this position may be deleted; the greatest floor counts
 prove/…                          scratch keys of the self-test
+lease/000000000017               the newest record of the lease, and the one before; no entry depends on it
 ```
 
 A pruned position is absent, so put-if-absent alone would let a driver that slept for very long take it a second time. Hence two
@@ -38,6 +39,7 @@ FOLDER_ENTRIES = 1_000
 _HINT_FORMAT, _HINT_VERSION = "penstock.ledger.hint", 1
 _FLOOR_FORMAT, _FLOOR_VERSION = "penstock.ledger.floor", 1
 _FIRST = Position(1)
+_LEASES_KEPT = 2
 _ABSENT = 1
 """Requests of a `get` that finds nothing."""
 _NUMBER = re.compile(r"/(\d{12})(?!\d)")
@@ -52,6 +54,7 @@ class LogLedger(BaseLedger):
     def __init__(self, store: ConditionalStore, *, pipeline: PipelineName) -> None:
         self._store, self._pipeline = store, pipeline
         self._newest: Entry | None = None
+        self._lease_number = 0
 
     @property
     def location(self) -> str:
@@ -104,6 +107,7 @@ class LogLedger(BaseLedger):
         floor = self._raise_floor(below)
         self._delete_below("entries/", floor)
         self._delete_below("prove/", floor)
+        self._delete_below("lease/", Position(max(self._lease_numbers(), default=0) - 1))
         self._store.sweep()
 
     def requests_sent(self) -> Mapping[str, int]:
@@ -119,6 +123,30 @@ class LogLedger(BaseLedger):
 
     def close(self) -> None:
         """Do nothing: connections to stores belong to the process."""
+
+    # --- the lease
+
+    def newest_lease(self) -> tuple[int, bytes] | None:
+        """Takes two lookups once a record is known."""
+        found = last_present(self._lease_at, self._lease_number) if self._lease_number else None
+        while found is None and (numbers := self._lease_numbers()):  # what was listed may be forgotten before it is read
+            found = last_present(self._lease_at, max(numbers))
+        if found is not None:
+            self._lease_number = found[0]
+        return found
+
+    def append_lease(self, number: int, data: bytes) -> bool:
+        if not self._store.put_if_absent(_lease_key(number), data):
+            return False
+        self._lease_number = number
+        self._store.delete(_lease_key(number - _LEASES_KEPT))
+        return True
+
+    def _lease_at(self, number: int) -> bytes | None:
+        return self._store.get(_lease_key(number))
+
+    def _lease_numbers(self) -> list[Position]:
+        return [number for key in self._store.keys("lease/") if (number := _number_in(key)) is not None]
 
     # --- entries
 
@@ -201,6 +229,10 @@ class LogLedger(BaseLedger):
 def _number_in(key: str) -> Position | None:
     found = _NUMBER.search(key)
     return None if found is None else Position(int(found[1]))
+
+
+def _lease_key(number: int) -> str:
+    return f"lease/{number:012d}"
 
 
 def _key(position: int) -> str:

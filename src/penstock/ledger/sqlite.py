@@ -39,12 +39,16 @@ BUSY_TIMEOUT_S = 10.0
 _CREATE = """
 CREATE TABLE IF NOT EXISTS penstock_ledger (position INTEGER PRIMARY KEY, pipeline TEXT NOT NULL, entry TEXT NOT NULL)
 """
-_EXISTS = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'penstock_ledger'"
+_CREATE_LEASE = "CREATE TABLE IF NOT EXISTS penstock_lease (number INTEGER PRIMARY KEY, lease TEXT NOT NULL)"
+_EXISTS = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
 _TAIL = "SELECT position, entry FROM penstock_ledger ORDER BY position DESC LIMIT 1"
 _AT = "SELECT position, entry FROM penstock_ledger WHERE position = ?"
 _OWNER = "SELECT position, pipeline FROM penstock_ledger ORDER BY position DESC LIMIT 1"
 _INSERT = "INSERT INTO penstock_ledger (position, pipeline, entry) VALUES (?, ?, ?)"
 _PRUNE = "DELETE FROM penstock_ledger WHERE position < ?"
+_LEASE = "SELECT number, lease FROM penstock_lease ORDER BY number DESC LIMIT 1"
+_PUT_LEASE = "INSERT INTO penstock_lease (number, lease) VALUES (?, ?) ON CONFLICT DO NOTHING"
+_FORGET_LEASE = "DELETE FROM penstock_lease WHERE number < ?"
 
 # Matched by text: Python 3.10 does not expose SQLite's error codes.
 _KINDS: tuple[tuple[str, type[PenstockError], str], ...] = (
@@ -121,6 +125,21 @@ class SqliteLedger(BaseLedger, ServerConnection):
             with self.translate_errors(Failed):
                 collect_proofs(connection)
 
+    def newest_lease(self) -> tuple[int, bytes] | None:
+        row = self._row(_LEASE, table="penstock_lease")
+        return None if row is None else (row[0], row[1].encode())
+
+    def append_lease(self, number: int, data: bytes) -> bool:
+        with self._lock, self.dropping_on_error(), self.translate_errors(Failed):
+            connection = self._open_for_writing()
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(_CREATE_LEASE)
+            created = connection.execute(_PUT_LEASE, (number, data.decode("ascii"))).rowcount == 1
+            if created:
+                connection.execute(_FORGET_LEASE, (number - 1,))
+            connection.execute("COMMIT")
+        return created
+
     def close(self) -> None:
         """Close the connection; the next call opens another."""
         with self._lock:
@@ -129,16 +148,20 @@ class SqliteLedger(BaseLedger, ServerConnection):
     # --- reading and writing
 
     def _select(self, statement: str, *values: int) -> Entry | None:
+        row = self._row(statement, *values)
+        return None if row is None else self._decode(row[1].encode(), row[0])
+
+    def _row(self, statement: str, *values: int, table: str = "penstock_ledger") -> tuple[int, str] | None:
         with self._lock:
             if self._connection is None and self._exists():
                 self._connection = self._connect("rw")
             if self._connection is None:
                 return None
             with self.translate_errors(Failed):
-                if not _has_table(self._connection):
+                if not _has_table(self._connection, table):
                     return None
-                row = self._connection.execute(statement, values).fetchone()
-        return None if row is None else self._decode(row[1].encode(), row[0])
+                row: tuple[int, str] | None = self._connection.execute(statement, values).fetchone()
+        return row
 
     def _insert(self, connection: sqlite3.Connection, entry: Entry, data: str) -> None:
         row = connection.execute(_OWNER).fetchone()
@@ -209,7 +232,7 @@ class SqliteLedger(BaseLedger, ServerConnection):
         with self.translate_errors(Failed):
             (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
             connection.execute("PRAGMA synchronous=FULL")
-            if not _has_table(connection):
+            if not _has_table(connection, "penstock_ledger"):
                 connection.execute(_CREATE)
         if mode != "wal":
             raise StoreIgnoresConditions(
@@ -235,8 +258,8 @@ def _without_content(text: str) -> str:
     return "an entry is damaged: it is no UTF-8" if text.startswith("Could not decode to UTF-8") else text
 
 
-def _has_table(connection: sqlite3.Connection) -> bool:
-    return connection.execute(_EXISTS).fetchone() is not None
+def _has_table(connection: sqlite3.Connection, table: str) -> bool:
+    return connection.execute(_EXISTS, (table,)).fetchone() is not None
 
 
 def _broken_disk(point: str) -> Exception:

@@ -62,7 +62,7 @@ class BillingStore(Protocol):
     def requests_sent(self) -> Mapping[str, int]: ...
 
 
-_OWN = ("entries/", "floor/", "prove/", "hint")
+_OWN = ("entries/", "floor/", "prove/", "lease/", "hint")
 """Prefixes of the ledger's keys. Anything else below the root is not the ledger's: an account, or an upload in progress."""
 
 

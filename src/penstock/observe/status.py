@@ -98,6 +98,7 @@ class Status:
     lacking: tuple[str, ...] | None = None
     last_error: LastError | None = None
     supervision: Supervision | None = None
+    standby: Supervision | None = None
     waiting: tuple[WaitingFiles, ...] = ()
     waiting_unknown: tuple[str, ...] = ()
     lag: tuple[TopicLag, ...] = ()

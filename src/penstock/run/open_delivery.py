@@ -113,6 +113,7 @@ class OpenDelivery:
         self._mirrors = Mirrors({} if runtime.watch is None else runtime.watch.sources)
         self._idle, self._drain = threading.Event(), threading.Event()
         self._idle.set()
+        self.delivering: BatchId | None = None
         self._limit = batches
         self.limit_reached = threading.Event()
         self.summary = RunSummary(pipeline=runtime.pipeline, sinks={sink.name: SinkProgress() for sink in runtime.sinks})
@@ -152,6 +153,7 @@ class OpenDelivery:
         """Deliver one micro-batch exactly once. Raises StopRequested instead after `drain`, or when the limit is reached."""
         if self._drain.is_set() or self.limit_reached.is_set():
             raise StopRequested
+        self.delivering = batch_id
         self._idle.clear()
         try:
             self._require_own_checkpoint(rows, batch_id)
@@ -172,6 +174,7 @@ class OpenDelivery:
             if record.before is not None:
                 self._finish_replay(rows, record.before)
         finally:
+            self.delivering = None
             self._idle.set()
 
     def _delivered(self, delivered: Delivered, record: _BatchRecord) -> None:

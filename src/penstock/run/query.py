@@ -145,6 +145,11 @@ class Query:
         """Return the offsets that `batch_id` was decided with. Raises Failed if the ledger does not retain it."""
         return offsets_of(self._delivery.plan, BatchId(batch_id)).offsets
 
+    def delivering(self) -> BatchId | None:
+        """Return the batch that this process delivers at the moment, None between two batches, and on Spark Connect."""
+        opened = self._delivery.opened
+        return None if opened is None else opened.delivering
+
     def summary(self) -> RunSummary | None:
         """Return what this run did so far, None if it has not opened; on Spark Connect as far as the ledger shows."""
         opened = self._delivery.opened

@@ -15,7 +15,7 @@ from penstock.core.model import Finding, PipelineName, Position, SinkName, Summa
 from penstock.errors import CheckpointDamaged, PenstockError, Refused
 from penstock.observe.last_error import last_error
 from penstock.observe.status import PlaceState, Status, status
-from penstock.observe.supervision import supervision
+from penstock.observe.supervision import standby, supervision
 from penstock.protocols import HasMarker, Ledger, Sink
 from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of, quarantine_of, sink_of
 from penstock.run.continuation import position_of
@@ -48,7 +48,8 @@ def status_of(plan: DeliveryPlan, *, known: Status | None = None) -> Status:
         checkpoint = checkpoint_of(plan)
         found = status(pipeline=plan.pipeline, ledger=ledger, checkpoint=position_of(checkpoint), before=before)
         found = _with_torn_plan(found, checkpoint)
-        found = replace(found, last_error=last_error(plan.settings.home), supervision=supervision(plan.settings.home))
+        home = plan.settings.home
+        found = replace(found, last_error=last_error(home), supervision=supervision(home), standby=standby(home))
         if (text := without_ledger(plan.settings)) is not None:
             return replace(found, health="ok", text=text)
         lag = input_lag(plan.settings, ledger, now_ms=now_ms)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import os
 import signal
 import time
@@ -11,18 +12,23 @@ from dataclasses import dataclass
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from penstock.supervise.heartbeat import environment
+from penstock.supervise import turn
+from penstock.supervise.heartbeat import Signs, environment
+from penstock.supervise.memory import resident_bytes
 from penstock.supervise.restarts import DONE, Ended
 from penstock.support.private_files import make_private_directory, open_private
 
 Say = Callable[[str], None]
+Attend = Callable[[Signs, Callable[[], None]], Coroutine[Any, Any, None]]
+"""Runs beside a driver that waits for its turn, until that has ended: is given its signs, and what lets it begin."""
 
 _LOG_BYTES, _OLD_LOGS = 10_000_000, 5
 _TO_SHOW_STACKS_S = 5.0
 """Seconds in which a hung driver can write where its threads stand."""
 
+_LIMITS_LOOK_S = 1.0
 _BEYOND_GRACE_S = 15.0
 """Seconds that a driver takes to end after its own grace period for the batch."""
 
@@ -40,16 +46,27 @@ class Stop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """`grace_s`: how long the driver's batch may take once it is to end. `hung_after_s`: how long a driver may be silent."""
+    """`grace_s`: how long the driver's batch may take once it is to end. `hung_after_s`: how long a driver may be silent.
+
+    `batch_s`: how long any batch may take. `memory_bytes`: what the driver and all that it started may take.
+    """
 
     grace_s: float
     hung_after_s: float
+    batch_s: float = math.inf
+    memory_bytes: float = math.inf
 
 
-async def run_driver(command: Sequence[str], log: "DriverLog", limits: Limits, stop: Stop, say: Say) -> Ended:
-    """Run `command` until it ends, is asked to end by `stop`, or is silent for too long; its messages go to `log`."""
-    began = time.monotonic()
+async def run_driver(
+    command: Sequence[str], log: "DriverLog", limits: Limits, stop: Stop, say: Say, *, attend: Attend | None = None
+) -> Ended:
+    """Run `command` until it ends, is asked to end by `stop`, or exceeds a limit; its messages go to `log`.
+
+    With `attend` the driver gets ready, and begins when that says so.
+    """
+    began, signs = time.monotonic(), Signs()
     heartbeat, beating = os.pipe()
+    waiting, beginning = os.pipe()
     reading, writing = os.pipe()  # of our own: asyncio would wait for the end of all that hold its pipe, not for the driver's
     try:
         process = await asyncio.create_subprocess_exec(
@@ -57,57 +74,93 @@ async def run_driver(command: Sequence[str], log: "DriverLog", limits: Limits, s
             stdin=asyncio.subprocess.DEVNULL,
             stdout=writing,
             stderr=asyncio.subprocess.STDOUT,
-            env={**environment(beating), "PYTHONFAULTHANDLER": "1"},
-            pass_fds=[beating],
+            env={**environment(beating), **(turn.environment(waiting) if attend else {}), "PYTHONFAULTHANDLER": "1"},
+            pass_fds=[beating, waiting],
             start_new_session=True,
         )
     finally:
-        os.close(beating)
-        os.close(writing)
+        for theirs in (beating, waiting, writing):
+            os.close(theirs)
     say(f"started as process {process.pid}")
     messages = asyncio.create_task(_keep(log, reading))
-    hung = await _until_over(process, heartbeat, limits, stop, say)
+    attending = None if attend is None else asyncio.create_task(attend(signs, lambda: turn.begin(beginning)))
+    watching = (_is_silent(heartbeat, signs, limits.hung_after_s), _exceeds(process.pid, signs, limits))
+    fault = await _until_over(process, watching, limits, stop, say)
     await process.wait()
+    if attending is not None:
+        await _cancelled(attending)
+    os.close(beginning)
     if process.returncode != DONE:
         _signal_all(process, signal.SIGKILL)  # Spark's Java process may outlive its driver
     await asyncio.wait({messages}, timeout=_BEYOND_GRACE_S)
     if not messages.done():
         say("left processes that keep its log open, which are not waited for")
         messages.cancel()
-    return Ended(exit_code=None if hung else process.returncode, ran_s=time.monotonic() - began)
+    ran_s = time.monotonic() - began
+    if fault is not None:
+        return Ended(exit_code=None, ran_s=ran_s, fault=fault.name)
+    return Ended(exit_code=process.returncode, ran_s=ran_s)
 
 
-async def _until_over(process: asyncio.subprocess.Process, heartbeat: int, limits: Limits, stop: Stop, say: Say) -> bool:
-    """Wait until the driver has ended or has to be killed. Return whether it hung."""
+async def _cancelled(task: "asyncio.Task[None]") -> None:
+    """Cancel `task` and wait for its end. Raises what it raised."""
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+class Fault(NamedTuple):
+    """Why a driver has to be killed: in a few words, and in a sentence about the driver."""
+
+    name: str
+    text: str
+
+
+async def _until_over(
+    process: asyncio.subprocess.Process, watching: Sequence[Coroutine[Any, Any, Fault]], limits: Limits, stop: Stop, say: Say
+) -> Fault | None:
+    """Wait until the driver has ended, or has to be killed for what one of `watching` returns: then return that."""
     end = asyncio.create_task(process.wait())
     stopping = asyncio.create_task(stop.wanted.wait())
-    silent = asyncio.create_task(_is_silent(heartbeat, limits.hung_after_s))
-    await asyncio.wait({end, stopping, silent}, return_when=asyncio.FIRST_COMPLETED)
-    silent.cancel()
-    stopping.cancel()
-    if end.done():
-        return False
-    if stop.wanted.is_set():
-        await _end(process, limits, stop, say)
-        return False
-    say(f"gave no sign of life for {limits.hung_after_s:g} s and is killed")
+    faults = [asyncio.create_task(each) for each in watching]
+    await asyncio.wait({end, stopping, *faults}, return_when=asyncio.FIRST_COMPLETED)
+    found = next((fault.result() for fault in faults if fault.done()), None)
+    for waiting in (stopping, *faults):
+        waiting.cancel()
+    if end.done() or found is None:
+        if not end.done():
+            await _end(process, limits, stop, say)
+        return None
+    say(f"{found.text} and is killed")
     process.send_signal(signal.SIGABRT)  # Python writes where its threads stand
     await _happens(process.wait(), within_s=_TO_SHOW_STACKS_S)
     _signal_all(process, signal.SIGKILL)
-    return True
+    return found
 
 
-async def _is_silent(heartbeat: int, after_s: float) -> None:
+async def _exceeds(leader: int, signs: Signs, limits: Limits) -> Fault:
+    """Return when the driver exceeds a limit of a batch's time or of memory."""
+    while True:
+        await asyncio.sleep(_LIMITS_LOOK_S)
+        if signs.batch_s() > limits.batch_s:
+            return Fault("took too long for a batch", f"is busy with one batch for more than {limits.batch_s:g} s")
+        if limits.memory_bytes < math.inf and (taken := resident_bytes(leader)) > limits.memory_bytes:
+            sizes = f"{taken / 1e6:,.0f} MB of memory, more than {limits.memory_bytes / 1e6:,.0f} MB,"
+            return Fault("took too much memory", f"takes {sizes}")
+
+
+async def _is_silent(heartbeat: int, signs: Signs, after_s: float) -> Fault:
     """Return when the driver has given no sign of life for `after_s` seconds; never, once it has closed its end."""
     reader, transport = await _reader(heartbeat)
     try:
-        while await asyncio.wait_for(reader.read(1 << 10), after_s):
-            pass
+        while heard := await asyncio.wait_for(reader.read(1 << 10), after_s):
+            signs.heard(heard)
         await asyncio.Event().wait()
     except asyncio.TimeoutError:
-        return
+        pass
     finally:
         transport.close()
+    return Fault("hung", f"gave no sign of life for {after_s:g} s")
 
 
 async def _keep(log: "DriverLog", handle: int) -> None:

@@ -5,6 +5,7 @@ import random
 from dataclasses import dataclass, field
 
 DONE = 0
+_FENCED = 4
 _TRY_AGAIN = 75
 _NEVER = frozenset({2, 3, 4, 5})
 """Exit codes after which the next start would end in the same way: a wrong file, a refusal, a newer run, a difference."""
@@ -14,16 +15,17 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a driver ended. `exit_code` is negative where a signal ended it, and None where it hung and was killed."""
+    """How a driver ended. `exit_code` is negative where a signal ended it, None where it was killed for the `fault` it had."""
 
     exit_code: int | None
     ran_s: float
+    fault: str = "hung"
 
     @property
     def text(self) -> str:
         """How it ended, as a part of a sentence about the driver."""
         if self.exit_code is None:
-            return "hung and was killed"
+            return f"{self.fault} and was killed"
         if self.exit_code < 0:
             return f"was killed by signal {-self.exit_code}"
         return f"ended with exit code {self.exit_code}"
@@ -34,10 +36,12 @@ class Restarts:
     """Counts how often one pipeline's driver failed in a row.
 
     `most_failures`: how many failures in a row give the pipeline up. Exit code 75 is none: a place that does not answer may take
-    long to come back. A driver that ran for `healthy_s` begins the row anew.
+    long to come back. A driver that ran for `healthy_s` begins the row anew. With `standby`, one that a newer run fenced is
+    started again like after 75: it waits for its turn, and fences nobody before.
     """
 
     most_failures: int
+    standby: bool = False
     healthy_s: float = 600.0
     chance: random.Random = field(default_factory=random.Random)
     failures: int = 0
@@ -49,12 +53,13 @@ class Restarts:
         The pauses double up to a minute. Each is drawn from its upper half, so that drivers that failed together do not come back
         together.
         """
-        if ended.exit_code == DONE or ended.exit_code in _NEVER:
+        waits = {_TRY_AGAIN, _FENCED} if self.standby else {_TRY_AGAIN}
+        if ended.exit_code == DONE or ended.exit_code in _NEVER - waits:
             return None
         if ended.ran_s >= self.healthy_s:
             self.failures = self.tries = 0
         self.tries += 1
-        if ended.exit_code != _TRY_AGAIN:
+        if ended.exit_code not in waits:
             self.failures += 1
         if self.failures >= self.most_failures:
             return None

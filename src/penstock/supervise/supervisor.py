@@ -11,22 +11,27 @@ from pathlib import Path
 
 from penstock.observe.supervision import Supervision, note_supervision
 from penstock.supervise.driver import DriverLog, Limits, Stop, run_driver
+from penstock.supervise.lease import Lease
 from penstock.supervise.restarts import DONE, Ended, Restarts
+from penstock.supervise.standby import RUNS, Standby
 
-_LOG = "run.log"
+OWNER = f"{socket.gethostname()} process {os.getpid()}"
+"""This supervisor, as notes and the lease name it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supervised:
-    """A pipeline to be looked after. `command` runs it, as `penstock run` does."""
+    """A pipeline to be looked after. `command` runs it, as `penstock run` does. With `lease` it begins when that is its turn."""
 
     pipeline: str
     home: str
     command: Sequence[str]
+    lease: Lease | None = None
 
     @property
     def log(self) -> Path:
-        return Path(self.home) / _LOG
+        """Where the drivers' messages are; several supervisors of a pipeline may have the same home."""
+        return Path(self.home) / ("run.log" if self.lease is None else f"run-{socket.gethostname()}.log")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +55,10 @@ async def supervise(supervised: Sequence[Supervised], limits: Limits, *, most_fa
     stop = Stop()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.want)
-    carers = [_Carer(one, limits, stop, Restarts(most_failures=most_failures), report) for one in supervised]
+    carers = [
+        _Carer(one, limits, stop, Restarts(most_failures=most_failures, standby=one.lease is not None), report)
+        for one in supervised
+    ]
     codes = await asyncio.gather(*(carer.look_after() for carer in carers))
     return next((code for code in codes if code != DONE), DONE)
 
@@ -61,17 +69,15 @@ class _Carer:
     def __init__(self, supervised: Supervised, limits: Limits, stop: Stop, restarts: Restarts, report: Report) -> None:
         self._supervised, self._limits, self._stop = supervised, limits, stop
         self._restarts, self._report = restarts, report
+        self._standby = None if supervised.lease is None else Standby(supervised.lease, self._note)
         self._starts = 0
         self._ended: Ended | None = None
 
     async def look_after(self) -> int:
         """Start the driver again and again. Return the exit code with which it was given up, 0 if it was not."""
-        log = DriverLog(self._supervised.log)
         while True:
             self._starts += 1
-            ended = self._ended = await run_driver(
-                self._supervised.command, log, self._limits, self._stop, lambda text: self._note("running", text)
-            )
+            ended = self._ended = await self._run_driver()
             if self._stop.wanted.is_set():
                 self._note("stopped", ended.text)
                 return DONE
@@ -82,6 +88,17 @@ class _Carer:
             if await self._is_stopped_within(pause_s):
                 self._note("stopped", "is not started again")
                 return DONE
+
+    async def _run_driver(self) -> Ended:
+        """Run one driver to its end. When nothing of it runs any more the lease is given back: a standby begins at once."""
+        log, command, standby = DriverLog(self._supervised.log), self._supervised.command, self._standby
+        if standby is None:
+            return await run_driver(command, log, self._limits, self._stop, lambda text: self._note(RUNS, text))
+        try:
+            say = lambda text: self._note(standby.state, text)  # noqa: E731
+            return await run_driver(command, log, self._limits, self._stop, say, attend=standby.attend)
+        finally:
+            await standby.release()
 
     def _give_up(self, ended: Ended) -> int:
         if ended.exit_code == DONE:
@@ -101,7 +118,7 @@ class _Carer:
     def _note(self, state: str, text: str, *, pause_s: float | None = None) -> None:
         now_ms = time.time_ns() // 1_000_000
         found = Supervision(
-            owner=f"{socket.gethostname()} process {os.getpid()}",
+            owner=OWNER,
             at_ms=now_ms,
             state=state,
             restarts=self._starts - 1,
@@ -109,5 +126,5 @@ class _Carer:
             next_start_ms=None if pause_s is None else now_ms + round(1000 * pause_s),
             log=str(self._supervised.log),
         )
-        note_supervision(self._supervised.home, found)
+        note_supervision(self._supervised.home, found, is_active=self._standby is None or state == RUNS)
         self._report(Event(pipeline=self._supervised.pipeline, state=state, text=text))

@@ -21,7 +21,7 @@ from penstock.sink.table.marker_store import (
     MarkerStatements,
 )
 
-OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE, "penstock_ledger"})
+OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE, "penstock_ledger", "penstock_lease"})
 
 BEGIN_READ = "BEGIN"
 WRITE_AHEAD = "PRAGMA journal_mode = WAL"

@@ -1,0 +1,68 @@
+"""A driver that waits for its turn: everything that a first batch costs once in a process is done before."""
+
+import logging
+import tempfile
+from pathlib import Path
+
+from py4j.protocol import Py4JNetworkError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from penstock.errors import PenstockError, Retryable
+from penstock.run.assembly import DeliveryPlan
+from penstock.run.connect import is_of_client
+from penstock.run.delivery import Delivery
+from penstock.run.query_facts import facts_of_pipeline
+from penstock.run.required_guarantees import require_demanded
+from penstock.run.start import frame_of
+from penstock.source.kafka.decode import decode_passes
+from penstock.spec.pipeline import PipelineSettings
+from penstock.spec.sink import Parquet
+from penstock.support.secret import scrub
+
+_log = logging.getLogger(__name__)
+_BATCHES = 2
+
+
+def warm_up(settings: PipelineSettings, plan: DeliveryPlan, spark: SparkSession) -> None:
+    """Have Spark analyse the query, check its guarantee, and deliver two small batches from and to a scratch directory.
+
+    Raises what a start would raise for the query and its guarantee. Nothing is read from the sources. On a cluster nothing is
+    delivered, as executors do not see the directory.
+    """
+    decoding = decode_passes(spark, settings.sources)
+    frame, _ = frame_of(settings, spark, modules=plan.modules, decoding=decoding)
+    require_demanded(facts_of_pipeline(settings, frame, spark), plan)
+    if not is_of_client(spark) and (spark.sparkContext.master or "").startswith("local"):
+        _deliver_on_scratch(spark)
+
+
+def require_spark(spark: SparkSession) -> None:
+    """Raise Retryable if Spark's Java process ended while its driver waits."""
+    try:
+        spark.version  # noqa: B018 - asks the Java process
+    except (Py4JNetworkError, ConnectionError) as gone:
+        raise Retryable("Spark's Java process ended before the driver's turn came.", remedy="Start again.") from gone
+
+
+def _deliver_on_scratch(spark: SparkSession) -> None:
+    """Deliver one batch staged by tasks, and one staged by the driver. A failure costs speed alone, and is logged."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="penstock-warm-up-") as scratch:
+            _deliver(spark, Path(scratch))
+    except (PenstockError, PySparkException, OSError) as error:
+        _log.warning("The driver was not warmed up, so its first batch takes longer: %s", scrub(str(error)))
+
+
+def _deliver(spark: SparkSession, scratch: Path) -> None:
+    files = scratch / "files"
+    files.mkdir()
+    for number in range(_BATCHES):
+        (files / f"{number}.csv").write_text("1,one\n")
+    read = spark.readStream.format("csv").schema("number INT, text STRING").option("maxFilesPerTrigger", 1)
+    writer = read.load(files.as_uri()).writeStream.trigger(availableNow=True)
+    delivery = Delivery("warm-up", home=scratch / "home", sinks={"files": Parquet(accounts={"one": scratch / "one"})})
+    try:
+        delivery.start(writer).awaitTermination()
+    finally:
+        delivery.release()
