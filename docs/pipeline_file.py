@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from penstock.spec.delta import Delta
-from penstock.spec.iceberg import Iceberg
 from penstock.spec.http import HTTP
+from penstock.spec.iceberg import Iceberg
 from penstock.spec.kafka import Kafka, RecordValue
 from penstock.spec.listening import MetricsEndpoint, ServerTls
 from penstock.spec.location import Account, Checkpoint, LedgerPlace, Quarantine, Route, SpoolPlace
