@@ -15,8 +15,9 @@ from penstock.checkpoint.entries import unfinished_text
 from penstock.checkpoint.files import open_files
 from penstock.checkpoint.repair_plan import plan_repair
 from penstock.checkpoint.verification import verify_checkpoint
+from penstock.core.faults import arm
 from penstock.core.model import BatchId
-from penstock.errors import CheckpointDamaged, CheckpointReplaced, OffsetsConflict, Refused
+from penstock.errors import CheckpointDamaged, CheckpointReplaced, OffsetsConflict, Refused, Retryable
 from penstock.observe.supervision import Supervision, note_supervision
 from penstock.run.assembly import DeliveryPlan
 from penstock.run.checkpoint_acts import collect_checkpoint, repair_checkpoint, rewind_checkpoint, undo_act
@@ -146,6 +147,18 @@ def test_an_act_of_a_pipeline_is_taken_back(world: World) -> None:
     assert not undo_act(world.plan, verb="rewind", yes=False).done
     assert undo_act(world.plan, verb="rewind", yes=True).done
     assert world.content() == before
+
+
+def test_an_act_of_a_pipeline_that_failed_half_way_is_finished_by_the_same_command(world: World) -> None:
+    arm("checkpoint.done=error")
+    with pytest.raises(Retryable):
+        rewind(world.plan, 2)
+    arm("")
+    assert "commits/3" not in world.content()
+    assert rewind_checkpoint(world.plan, to_batch=BatchId(2), yes=False).finished
+    done = rewind_checkpoint(world.plan, to_batch=BatchId(2), yes=True)
+    assert (done.done, done.finished, done.backup) == (True, True, "penstock-acts/0001-rewind")
+    assert world.driver().deliver(3).already
 
 
 def damaged(world: World, damage: str) -> None:
