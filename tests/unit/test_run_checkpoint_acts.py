@@ -217,6 +217,21 @@ def test_the_plan_of_a_decided_batch_is_not_thrown_away(world: World) -> None:
         repair_checkpoint(world.plan, query_id=None, yes=True)
 
 
+@pytest.mark.parametrize("is_named", [True, False])
+def test_another_checkpoint_is_not_repaired_by_what_the_ledger_knows(world: World, *, is_named: bool) -> None:
+    """Its batch 4 is torn, and the ledger has not decided a batch 4: of another query that says nothing."""
+    damaged(world, "torn plan")
+    if is_named:
+        (world.root / "metadata").write_text('{"id":"5f0c9f0e-0000-4000-8000-00000000000f"}')
+    else:
+        (world.root / "metadata").unlink()
+        (world.root / "offsets" / "3").write_text('v1\n{}\n{"t":{"0":33}}')
+    before = world.content()
+    with pytest.raises(CheckpointReplaced if is_named else OffsetsConflict):
+        repair_checkpoint(world.plan, query_id=None, yes=True)
+    assert world.content() == before
+
+
 def test_gc_keeps_as_many_batches_as_spark_would(world: World) -> None:
     assert collect_checkpoint(world.plan, keep_batches=None, yes=True).act.steps == ()
     done = collect_checkpoint(world.plan, keep_batches=2, yes=True)
