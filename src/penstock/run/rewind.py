@@ -13,7 +13,7 @@ from penstock.checkpoint.acting import Performed, perform
 from penstock.checkpoint.rewind_plan import plan_rewind as plan_checkpoint
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.publication import decision_in
-from penstock.commit.rewind import TakesBack, decided_to, require_level, taken_back
+from penstock.commit.rewind import TakesBack, ahead_after, decided_to, require_level, taken_back
 from penstock.core.faults import FaultPoint
 from penstock.core.model import BatchId, Entry, Opened, Position, Rewound, SinkName, SourceName, Totals
 from penstock.errors import CheckpointDamaged, LedgerMismatch, PenstockError, Refused, Retryable, SourcesChanged, Usage
@@ -149,8 +149,8 @@ class _Asked:
     def _kept(self, tail: Entry, target: Entry) -> tuple[SinkName, ...]:
         """Return the sinks that keep the batches: those that are named, and those that left the pipeline file since."""
         there, then = {sink.name for sink in self.runtime.sinks}, target.summary.totals
-        left = (name for name, totals in tail.summary.totals.items() if name not in there and totals != then.get(name))
-        return (*self.keep, *sorted(left))
+        left = {name for name, totals in tail.summary.totals.items() if totals != then.get(name)}
+        return (*self.keep, *sorted((left | ahead_after(target).keys() | ahead_after(tail).keys()) - there))
 
     def finish(self, unfinished: Entry, *, yes: bool) -> Rewind:
         """Carry out an act that was recorded earlier and interrupted. Raises Refused if another one is asked for."""
