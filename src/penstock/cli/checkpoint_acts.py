@@ -10,7 +10,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from penstock.cli import formatting
+from penstock.support import formatting
 from penstock.cli.check import working
 from penstock.cli.checkpoint import PIPELINE_FILES, CheckpointPath, Options, place_of
 from penstock.cli.opening import File, Json, Overrides, Yes, pipeline, quiet_session

@@ -7,7 +7,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from penstock.cli import formatting
+from penstock.support import formatting
 from penstock.cli.opening import File, Json, Overrides, Yes, pipeline
 from penstock.cli.operate import show_rewind
 from penstock.cli.output import show
