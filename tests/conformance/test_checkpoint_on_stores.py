@@ -13,6 +13,9 @@ from tests.servers.server import Outside, Place
 from tests.servers.store_commands import carry_out
 
 from penstock.blob.client import requests_to
+from penstock.checkpoint.act import ACTS
+from penstock.checkpoint.acting import carry_out as carry_out_act
+from penstock.checkpoint.acting import undo
 from penstock.checkpoint.copying import copy_checkpoint
 from penstock.checkpoint.difference import compare
 from penstock.checkpoint.entries import Severity, entry_ids
@@ -20,6 +23,7 @@ from penstock.checkpoint.explanation import explain
 from penstock.checkpoint.files import Files, open_files
 from penstock.checkpoint.input_listing import InputListing, require_unchanged
 from penstock.checkpoint.inspection import inspect_checkpoint, inspect_files
+from penstock.checkpoint.rewind_plan import plan_rewind
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.checkpoint.verification import verify_files
 from penstock.core.model import BatchId, SourceName
@@ -132,6 +136,22 @@ def test_a_copy_between_a_store_and_a_directory_is_verified(tmp_path: Path, acco
         copy_checkpoint(there, back)
         assert compare(there, back).same
         assert not [one for one in compare(here, back).entries if not one.place.startswith("state/")]
+
+
+def test_an_act_in_a_store_is_done_and_taken_back(account: tuple[Place, Outside]) -> None:
+    place, store = account
+    copied(GOLDEN / "aggregation" / "checkpoint", store)
+    before = {name: store.get(name) for name in store.listing()}
+    files = open_files(place.url, options=place.options)
+    newest = max(entry_ids(files.names("commits")))
+    act = plan_rewind(files, to_batch=BatchId(newest - 1))
+    backup = carry_out_act(files, act)
+    found = verify_files(files)
+    assert (found.ok, found.outlook.batch_id) == (True, newest)
+    assert {name for name in before if name not in store.listing()} == {step.place for step in act.steps}
+    undo(files, verb="rewind", yes=True)
+    assert {name: store.get(name) for name in store.listing() if not name.startswith(f"{ACTS}/")} == before
+    assert any(name.startswith(f"{backup}/before/") for name in store.listing())
 
 
 def test_where_nothing_is_there_is_no_checkpoint(tmp_path: Path, account: tuple[Place, Outside]) -> None:

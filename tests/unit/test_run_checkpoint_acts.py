@@ -15,8 +15,9 @@ from penstock.checkpoint.entries import unfinished_text
 from penstock.checkpoint.files import open_files
 from penstock.checkpoint.repair_plan import plan_repair
 from penstock.checkpoint.verification import verify_checkpoint
+from penstock.core.faults import arm
 from penstock.core.model import BatchId
-from penstock.errors import CheckpointDamaged, CheckpointReplaced, OffsetsConflict, Refused
+from penstock.errors import CheckpointDamaged, CheckpointReplaced, OffsetsConflict, Refused, Retryable
 from penstock.observe.supervision import Supervision, note_supervision
 from penstock.run.assembly import DeliveryPlan
 from penstock.run.checkpoint_acts import collect_checkpoint, repair_checkpoint, rewind_checkpoint, undo_act
@@ -148,6 +149,18 @@ def test_an_act_of_a_pipeline_is_taken_back(world: World) -> None:
     assert world.content() == before
 
 
+def test_an_act_of_a_pipeline_that_failed_half_way_is_finished_by_the_same_command(world: World) -> None:
+    arm("checkpoint.done=error")
+    with pytest.raises(Retryable):
+        rewind(world.plan, 2)
+    arm("")
+    assert "commits/3" not in world.content()
+    assert rewind_checkpoint(world.plan, to_batch=BatchId(2), yes=False).finished
+    done = rewind_checkpoint(world.plan, to_batch=BatchId(2), yes=True)
+    assert (done.done, done.finished, done.backup) == (True, True, "penstock-acts/0001-rewind")
+    assert world.driver().deliver(3).already
+
+
 def damaged(world: World, damage: str) -> None:
     if damage == "no metadata":
         (world.root / "metadata").unlink()
@@ -202,6 +215,21 @@ def test_the_plan_of_a_decided_batch_is_not_thrown_away(world: World) -> None:
     (world.root / "offsets" / "3").write_text("v1\n{")
     with pytest.raises(Refused, match="offsets/3"):
         repair_checkpoint(world.plan, query_id=None, yes=True)
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_another_checkpoint_is_not_repaired_by_what_the_ledger_knows(world: World, *, is_named: bool) -> None:
+    """Its batch 4 is torn, and the ledger has not decided a batch 4: of another query that says nothing."""
+    damaged(world, "torn plan")
+    if is_named:
+        (world.root / "metadata").write_text('{"id":"5f0c9f0e-0000-4000-8000-00000000000f"}')
+    else:
+        (world.root / "metadata").unlink()
+        (world.root / "offsets" / "3").write_text('v1\n{}\n{"t":{"0":33}}')
+    before = world.content()
+    with pytest.raises(CheckpointReplaced if is_named else OffsetsConflict):
+        repair_checkpoint(world.plan, query_id=None, yes=True)
+    assert world.content() == before
 
 
 def test_gc_keeps_as_many_batches_as_spark_would(world: World) -> None:

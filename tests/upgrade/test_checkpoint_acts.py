@@ -8,7 +8,7 @@ from tests.upgrade.checkpoint_archives import ARCHIVES, MemoryFiles, content_of
 
 from penstock.checkpoint.act import ACTS, Act, Change
 from penstock.checkpoint.acting import carry_out, perform, undo
-from penstock.checkpoint.copying import UNFINISHED
+from penstock.checkpoint.copying import UNFINISHED, copy_checkpoint
 from penstock.checkpoint.gc_plan import plan_gc
 from penstock.checkpoint.inspection import Next
 from penstock.checkpoint.repair_plan import plan_repair
@@ -155,6 +155,8 @@ def test_while_an_act_is_unfinished_nothing_starts_and_no_other_act_begins() -> 
         rewind(files, newest - 2)
     with pytest.raises(Refused, match="is no gc"):
         undo(files, verb="gc", yes=True)
+    with pytest.raises(CheckpointDamaged, match="the act penstock-acts/0001-rewind is not finished"):
+        copy_checkpoint(files, MemoryFiles({}))
     shown = rewind(files, newest - 1, yes=False)
     assert shown.steps
     assert verify_files(files).outlook.next is Next.FAIL, "a dry run finishes nothing"

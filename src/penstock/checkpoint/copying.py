@@ -8,7 +8,15 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from penstock.checkpoint.entries import CommitEntry, OffsetsEntry, Unreadable, entry_ids, parse_commit, parse_offsets
+from penstock.checkpoint.entries import (
+    CommitEntry,
+    OffsetsEntry,
+    Unreadable,
+    entry_ids,
+    parse_commit,
+    parse_offsets,
+    unfinished_act,
+)
 from penstock.checkpoint.files import Files, places_below
 from penstock.checkpoint.source_log import entries_in, log_offset
 from penstock.checkpoint.state import operator_ids
@@ -70,6 +78,8 @@ def _attempt(source: Files, target: Files) -> Copy:
     metadata = source.read("metadata")
     if metadata is None:
         raise _damaged(source, "metadata is missing")
+    if (act := unfinished_act(metadata)) is not None:
+        raise _damaged(source, f"the act {act} is not finished")
     batch_id = _newest_committed(source)
     places = list(dict.fromkeys(_places(source, batch_id)))
     _remove_others(target, {*places, "metadata"})

@@ -12,7 +12,7 @@ from penstock.blob import BlobStore, open_store
 from penstock.blob.url import is_blob
 from penstock.errors import Retryable, Usage
 from penstock.support.filesystem_errors import translate_os_errors
-from penstock.support.private_files import sync_directory
+from penstock.support.private_files import create_durably, sync_directory
 from penstock.support.secret import scheme_only
 
 T = TypeVar("T")
@@ -95,7 +95,7 @@ class LocalFiles:
     def write(self, name: str, data: bytes) -> None:
         path = self._root / name
         with translate_os_errors(Retryable, f"{path} cannot be written", then=", then try again."):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            create_durably(path.parent)
             hidden = _hidden(path)
             with hidden.open("wb") as file:
                 file.write(data)

@@ -27,6 +27,7 @@ def plan_gc(files: Files, *, keep_batches: int = SPARK_RETAINS) -> Act:
     Also temporary files, checksums of files that are gone, state of attempts that failed, and backups of all acts but the newest.
     Raises Refused for a checkpoint on which Spark cannot go on as it is.
     """
+    newest = newest_entries(files)
     found = verify_files(files)
     if not found.ok or found.outlook.batch_id is None:
         raise Refused(
@@ -34,7 +35,6 @@ def plan_gc(files: Files, *, keep_batches: int = SPARK_RETAINS) -> Act:
             remedy="Run `penstock checkpoint verify` on it first.",
         )
     draft = Draft(files)
-    newest = newest_entries(files)
     oldest = BatchId(max((newest.planned or 0) + 1 - max(keep_batches, 2), 0))
     if newest.planned is not None:
         _collect_logs(draft, oldest)
@@ -101,7 +101,8 @@ def _collect_state(draft: Draft, oldest: BatchId) -> None:
         for version in range(max(oldest, 1), newest + 2):
             try:
                 ids[version] = state_id(store, commits.get(BatchId(version - 1)))
-                needed.update(chain(draft, store, version=version, unique_id=ids[version]))
+                if not needed:  # newer versions need nothing that is older
+                    needed.update(tuple(chain(draft, store, version=version, unique_id=ids[version])))
             except StateMissing:  # not within reach, or of the batch that is not committed yet
                 continue
         _collect_store(draft, store, needed, ids, committed=max(commits, default=-1))

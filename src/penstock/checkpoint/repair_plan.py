@@ -43,6 +43,7 @@ def plan_repair(files: Files, *, query_id: str | None = None, decided: Decided |
     """
     if query_id is not None and not _is_uuid(query_id):
         raise Usage(f"--query-id is {query_id!r}, expected a UUID.", remedy="`penstock history` shows the query id.")
+    newest = newest_entries(files)
     draft = Draft(files)
     remove_leftovers(draft)
     repair = _Repair(draft, query_id or (None if decided is None else decided.query_id), decided)
@@ -56,7 +57,7 @@ def plan_repair(files: Files, *, query_id: str | None = None, decided: Decided |
         steps=steps,
         notes=tuple(dict.fromkeys(repair.notes)),
         next_batch_id=found.outlook.batch_id,
-        newest=newest_entries(files),
+        newest=newest,
         newest_after=newest_entries(draft),
     )
 

@@ -24,6 +24,7 @@ def plan_rewind(files: Files, *, to_batch: BatchId, keeps_plan: bool = False) ->
     With `keeps_plan` the plan of the next batch stays, and Spark runs that batch again with the same input. Raises Refused if the
     checkpoint is not there any more as it was after that batch; the message names the oldest batch that is possible.
     """
+    newest = newest_entries(files)  # first: what a query adds meanwhile must be seen when the act begins
     _require_possible(files, to_batch)
     draft = Draft(files)
     newest_kept = BatchId(to_batch + 1) if keeps_plan else to_batch
@@ -46,7 +47,7 @@ def plan_rewind(files: Files, *, to_batch: BatchId, keeps_plan: bool = False) ->
         sentence=f"The checkpoint goes back to the end of batch {to_batch}: Spark runs batch {upcoming} {how}.",
         steps=draft.steps(),
         next_batch_id=upcoming,
-        newest=newest_entries(files),
+        newest=newest,
         newest_after=newest_entries(draft),
     )
 

@@ -5,6 +5,7 @@ import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 
 from penstock.checkpoint.act import Act
 from penstock.checkpoint.acting import Performed, Undone, perform, undo
@@ -13,8 +14,9 @@ from penstock.checkpoint.repair_plan import Decided, plan_repair
 from penstock.checkpoint.rewind_plan import plan_rewind
 from penstock.commit.identity import recognise
 from penstock.commit.publication import decision_of
+from penstock.core.kafka_offset import without_notes
 from penstock.core.model import BatchId, Json, Summary
-from penstock.errors import CheckpointDamaged, CheckpointReplaced, Refused, SourcesChanged
+from penstock.errors import CheckpointDamaged, CheckpointReplaced, OffsetsConflict, Refused, SourcesChanged
 from penstock.observe.driver import Driver
 from penstock.observe.status import status
 from penstock.observe.supervision import supervision
@@ -58,18 +60,45 @@ def _decided(runtime: Runtime, plan: DeliveryPlan) -> Decided | None:
     if summary.query_id is None or summary.next_batch_id is None or without_ledger(plan.settings) is not None:
         return None
 
-    def ends(batch_id: BatchId) -> Mapping[str, str | None] | None:
-        decision = decision_of(runtime.ledger, batch_id)
-        planned = runtime.checkpoint.latest_offsets_id()
-        if decision is None or planned is None:
-            return None
-        names = [offsets.source for offsets in decision.batch.offsets]
-        with suppress(SourcesChanged, CheckpointDamaged):
-            keys = runtime.checkpoint.keys(planned, names)
-            return {key: offsets.end for offsets in decision.batch.offsets for key in keys[offsets.source]}
-        return None
+    decided = Decided(query_id=summary.query_id, next_batch_id=summary.next_batch_id, ends=partial(_ends, runtime))
+    with suppress(CheckpointDamaged):
+        _require_query(runtime.checkpoint.query_id() or summary.query_id, summary)
+    for batch_id in range(max(summary.next_batch_id - 2, 0), summary.next_batch_id):
+        with suppress(CheckpointDamaged):
+            _require_same_ends(runtime, BatchId(batch_id))
+    return decided
 
-    return Decided(query_id=summary.query_id, next_batch_id=summary.next_batch_id, ends=ends)
+
+def _ends(runtime: Runtime, batch_id: BatchId) -> Mapping[str, str | None] | None:
+    """Return the offsets that a decided batch ended with, by the keys of the checkpoint; None if they are not known."""
+    decision = decision_of(runtime.ledger, batch_id)
+    planned = runtime.checkpoint.latest_offsets_id()
+    if decision is None or planned is None:
+        return None
+    names = [offsets.source for offsets in decision.batch.offsets]
+    for of in (planned, BatchId(planned - 1)):  # the newest entry can be the one that is torn
+        with suppress(SourcesChanged, CheckpointDamaged):
+            keys = runtime.checkpoint.keys(of, names)
+            return {key: offsets.end for offsets in decision.batch.offsets for key in keys[offsets.source]}
+    return None
+
+
+def _require_same_ends(runtime: Runtime, batch_id: BatchId) -> None:
+    """Raise OffsetsConflict if the checkpoint is one that the ledger does not know: `metadata` can be lost."""
+    entry, ends = runtime.checkpoint.offsets(batch_id), _ends(runtime, batch_id)
+    if entry is not None and ends is not None and ends != {key: without_notes(one) for key, one in entry.offsets.items()}:
+        raise OffsetsConflict(
+            f"offsets/{batch_id} of the checkpoint {runtime.checkpoint.location} is not what the ledger decided for that batch.",
+            remedy="The checkpoint is an older copy or another one: put the newest one back.",
+        )
+
+
+def _require_query(query_id: str | None, summary: Summary) -> None:
+    if query_id != summary.query_id:
+        raise CheckpointReplaced(
+            f"The ledger continues query {summary.query_id}, but the checkpoint is of query {query_id}.",
+            remedy="Put the checkpoint of that query back, or read what `penstock adopt` says about accepting this one.",
+        )
 
 
 def undo_act(plan: DeliveryPlan, *, verb: str, yes: bool) -> Undone:
@@ -150,12 +179,7 @@ def _rewind(runtime: Runtime, plan: DeliveryPlan, to_batch: BatchId) -> Act:
     if expected is None or without_ledger(plan.settings) is not None:
         made = plan_rewind(files, to_batch=to_batch)
         return replace(made, notes=("The ledger has decided no batch of this checkpoint: it does not tell what sinks have.",))
-    query_id = runtime.checkpoint.query_id()
-    if query_id != summary.query_id:
-        raise CheckpointReplaced(
-            f"The ledger continues query {summary.query_id}, but the checkpoint is of query {query_id}.",
-            remedy="Put the checkpoint of that query back, or read what `penstock adopt` says about accepting this one.",
-        )
+    _require_query(runtime.checkpoint.query_id(), summary)
     if not expected - 1 <= upcoming <= expected:
         raise _beyond(upcoming, expected)
     for batch_id in range(to_batch, expected):
