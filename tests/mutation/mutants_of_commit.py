@@ -90,8 +90,8 @@ MUTANTS_OF_COMMIT = (
         bug=1,
         name="a-decided-batch-is-recognised-and-delivered-all-the-same",
         file=COORDINATOR,
-        find="            if decision is None:\n                publish =",
-        replace="            if True:\n                publish =",
+        find="            if decision is None:\n                require_repeated(",
+        replace="            if True:\n                require_repeated(",
     ),
     Mutant(
         bug=1,

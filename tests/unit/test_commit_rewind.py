@@ -106,6 +106,7 @@ def test_a_sink_that_is_ahead_stays_ahead_in_another_rewind(bench: Bench) -> Non
     assert bench.shown()[1] == Counter(range(6))
     with pytest.raises(Refused, match="Sink 'table' kept the batches up to 3"):
         rewind(bench, 2)
+    assert rewind(bench, 3).summary.ahead == {}  # there it was level
 
 
 def test_a_batch_that_was_taken_back_is_found_no_more(bench: Bench) -> None:

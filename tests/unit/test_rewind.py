@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 from tests.unit.rewound_world import RewoundWorld
 
+import penstock
 from penstock.core import faults
 from penstock.core.model import Decided, Opened, Rewound
 from penstock.errors import BatchGap, PenstockError, Refused, Retryable
+from penstock.run.assembly import DeliveryPlan
 from penstock.run.operations import recover, verify
 from penstock.run.reading import read_table
 from penstock.run.status import status_of
@@ -159,3 +161,22 @@ def test_what_was_interrupted_is_finished_by_the_same_command_alone(world: Rewou
     assert verify(world.plan).ok
     assert world.batches() == [0, 1, 2, 3]
     assert [type(entry.body) for entry in world.entries()].count(Rewound) == 1
+
+
+def test_a_sink_that_left_the_file_keeps_what_it_has(world: RewoundWorld) -> None:
+    both = world.plan
+    recover(both)
+    world.plan = renamed(both, "other")
+    world.rewind(1)
+    summary = world.entries()[0].summary
+    assert summary.ahead == {"lake": 3}
+    assert summary.totals["lake"]["a"].rows == 12
+    world.plan = both
+    assert world.batches() == [0, 1, 2, 3]
+    assert verify(world.plan).ok
+
+
+def renamed(plan: DeliveryPlan, name: str) -> DeliveryPlan:
+    """The same file with an account elsewhere, of a sink of another name."""
+    sink = penstock.Parquet(accounts={"a": Path(plan.settings.home) / "elsewhere"})
+    return penstock.Delivery("flights", home=plan.settings.home, sinks={name: sink}).plan

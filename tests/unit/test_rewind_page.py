@@ -8,6 +8,7 @@ import pytest
 from tests.unit.lake import Lake
 from tests.unit.parquet_target import QUERY
 
+from penstock import Pipeline, SQLite
 from penstock.cli.app import main
 
 PAGE = (Path(__file__).parents[2] / "docs" / "howto" / "rewind.md").read_text(encoding="utf-8")
@@ -54,3 +55,12 @@ def test_what_is_already_so_is_said(lake: Lake, capsys: pytest.CaptureFixture[st
     assert (code, text) == (0, "Batch 3 is the last one already: there is nothing to take back.\n")
     assert said("penstock rewind shop.yaml --to-batch 4", lake, capsys)[0] == 3
     assert said("penstock rewind shop.yaml", lake, capsys)[0] == 2
+
+
+def test_the_table_of_the_page_says_of_which_batch_its_rows_are(tmp_path: Path) -> None:
+    [sinks] = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    file = tmp_path / "shop.yaml"
+    file.write_text(f"pipeline: shop\nhome: ./state\nsources: {{orders: {{format: rate}}}}\n{sinks}")
+    warehouse = Pipeline.from_file(file).settings.sinks["warehouse"]
+    assert isinstance(warehouse, SQLite)
+    assert warehouse.batch_column == "written_by"

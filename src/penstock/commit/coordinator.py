@@ -272,8 +272,8 @@ class Coordinator:
         """Stage and decide `batch`. Return its delivery, as far as it is known before publication."""
         self._claim_places()
         staged = stage(self._open_tail().generation)
-        self._join()
         ahead = sinks_ahead(self.summary, batch.batch_id)
+        self._join()
         decision = Decision(
             batch=batch,
             staged=tuple(piece for piece in staged.pieces if piece.sink not in ahead),

@@ -7,7 +7,7 @@ Decisions that were taken back stay in the ledger, and stand no more (`standing`
 sink has shown once is never shown again, so nobody who sleeps brings back what was taken.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
@@ -82,12 +82,18 @@ def decided_to(ledger: Ledger, batch_id: BatchId) -> Entry:
 
 def require_level(tail: Entry, target: Entry, kept: Collection[SinkName]) -> None:
     """Raise Refused if a sink that is ahead of the batches now, or was at `target`, is not kept ahead."""
-    for sink, newest in {**target.summary.ahead, **tail.summary.ahead}.items():
+    for sink, newest in {**ahead_after(target), **ahead_after(tail)}.items():
         if sink not in kept:
             raise Refused(
                 f"Sink {sink!r} kept the batches up to {newest} when the pipeline was rewound before, and is not taken back.",
                 remedy=f"Add `--keep {sink}`, or rewind to a batch after {newest}.",
             )
+
+
+def ahead_after(entry: Entry) -> Mapping[SinkName, BatchId]:
+    """Return the sinks that have more than the batches up to `entry`, each with the newest one that it has."""
+    upcoming = entry.summary.next_batch_id or 0
+    return {sink: newest for sink, newest in entry.summary.ahead.items() if newest >= upcoming}
 
 
 def taken_back(ledger: Ledger, sink: SinkName, *, after: Position, before: Position, generation: Generation) -> TakenBack:

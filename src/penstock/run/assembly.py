@@ -26,7 +26,7 @@ from penstock.spec.iceberg import Iceberg
 from penstock.spec.kafka import Kafka
 from penstock.spec.location import FAIL, Quarantine, Route, ShortAccount
 from penstock.spec.pipeline import DeliverySettings, PipelineSettings, quarantined
-from penstock.spec.selection import TakesRows, UpsertsNewest
+from penstock.spec.selection import TakesRows, TellsBatches, UpsertsNewest
 from penstock.spec.sink import Console, Memory, Parquet, PythonSink
 from penstock.spec.table import (
     DBAPI,
@@ -39,7 +39,6 @@ from penstock.spec.table import (
     SQLite,
     SQLServer,
     Table,
-    TellsBatches,
 )
 from penstock.stage.quarantine import QuarantineMember
 from penstock.support.extras import install_command

@@ -15,11 +15,11 @@ from penstock.checkpoint.rewind_plan import plan_rewind as plan_checkpoint
 from penstock.checkpoint.source_log import is_fingerprint
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.publication import decision_in, decision_of
-from penstock.commit.rewind import TakesBack, decided_to, require_level, taken_back
+from penstock.commit.rewind import TakesBack, ahead_after, decided_to, require_level, taken_back
 from penstock.core.faults import FaultPoint
 from penstock.core.model import BatchId, Entry, Json, Opened, Position, Rewound, SinkName, SourceName, Totals
 from penstock.core.topics import InputFile
-from penstock.errors import LedgerMismatch, PenstockError, Refused, Retryable, Usage
+from penstock.errors import CheckpointDamaged, LedgerMismatch, PenstockError, Refused, Retryable, SourcesChanged, Usage
 from penstock.protocols import Ledger, Sink
 from penstock.run.assembly import DeliveryPlan
 from penstock.run.checkpoint_acts import stopped
@@ -148,20 +148,22 @@ class _Asked:
         target = decided_to(ledger, self.to_batch)
         tail = ledger.tail()
         assert tail is not None
-        require_level(tail, target, self.keep)
+        kept = self._kept(tail, target)
+        require_level(tail, target, kept)
         newest = BatchId((tail.summary.next_batch_id or 0) - 1)
         checkpoint = self._checkpoint(self.keep, yes=False)
         sinks = tuple(self._of_sink(sink, target, tail) for sink in self.runtime.sinks)
         lag = input_lag(self.plan.settings, ledger, now_ms=now_ms, summary=replace(tail.summary, decided_at=target.position))
         gone = [f"{each.gaps:,} records of topic {each.topic}" for each in lag.topics if each.gaps]
         gone += [f"{each.lost:,} events of journal {each.journal}" for each in lag.journals if each.lost]
+        files_gone, unseen = self._files_gone(target, newest)
         return Rewind(
             to_batch=self.to_batch,
             newest=newest,
             sinks=sinks,
             checkpoint=checkpoint.act.sentence,
-            lost=(*gone, *self._files_gone(target, newest)),
-            unknown=(*self.notes, *lag.troubles, *filter(None, (lag.journals_unknown,))),
+            lost=(*gone, *files_gone),
+            unknown=(*self.notes, *lag.troubles, *filter(None, (lag.journals_unknown,)), *unseen),
             needed=newest > self.to_batch or bool(checkpoint.act.steps),
         )
 
@@ -175,19 +177,27 @@ class _Asked:
             _require_possible(planned)
             position = None
             if planned.newest > self.to_batch:
-                target = decided_to(self.runtime.ledger, self.to_batch)
-                rewound = Rewound(
-                    batch_id=self.to_batch, to=target.position, kept=self.keep, reason=reason, operator=getpass.getuser()
-                )
-                position = coordinator.rewind(rewound).position
+                position = coordinator.rewind(self._rewound(reason)).position
             self._carry_out(coordinator, opened, position)
             return replace(planned, done=True, position=position)
+
+    def _rewound(self, reason: str) -> Rewound:
+        target, tail = decided_to(self.runtime.ledger, self.to_batch), self.runtime.ledger.tail()
+        assert tail is not None
+        kept = self._kept(tail, target)
+        return Rewound(batch_id=self.to_batch, to=target.position, kept=kept, reason=reason, operator=getpass.getuser())
+
+    def _kept(self, tail: Entry, target: Entry) -> tuple[SinkName, ...]:
+        """Return the sinks that keep the batches: those that are named, and those that left the pipeline file since."""
+        there, then = {sink.name for sink in self.runtime.sinks}, target.summary.totals
+        left = {name for name, totals in tail.summary.totals.items() if totals != then.get(name)}
+        return (*self.keep, *sorted((left | ahead_after(target).keys() | ahead_after(tail).keys()) - there))
 
     def finish(self, unfinished: Entry, *, yes: bool) -> Rewind:
         """Carry out an act that was recorded earlier and interrupted. Raises Refused if another one is asked for."""
         act = unfinished.body
         assert isinstance(act, Rewound)
-        if act.batch_id != self.to_batch or (self.keep and set(self.keep) != set(act.kept)):
+        if act.batch_id != self.to_batch or (self.keep and not set(self.keep) <= set(act.kept)):
             kept = "".join(f" --keep {name}" for name in act.kept)
             raise Refused(
                 f"A rewind to batch {act.batch_id} was begun at position {unfinished.position} of the ledger, and is "
@@ -201,6 +211,7 @@ class _Asked:
             newest=newest,
             sinks=tuple(self._share(sink, unfinished) for sink in self.runtime.sinks),
             checkpoint=self._checkpoint(act.kept, yes=False).act.sentence,
+            unknown=self.notes,
             resumed=True,
             position=unfinished.position,
         )
@@ -217,7 +228,7 @@ class _Asked:
 
     def _carry_out(self, coordinator: Coordinator, opened: Opened, position: Position | None) -> None:
         """Do in sinks and checkpoint what the act at `position` says (None: only the checkpoint lags), and record that."""
-        kept: Sequence[SinkName] = ()
+        kept: Sequence[SinkName] = self.keep
         if position is not None:
             act = self.runtime.ledger.read(position)
             assert act is not None
@@ -275,15 +286,24 @@ class _Asked:
             return replace(judged, refused=scrub(error.message))
         return judged
 
-    def _files_gone(self, target: Entry, newest: BatchId) -> Iterator[str]:
-        """Yield input files of the batches to be done again that are gone."""
+    def _files_gone(self, target: Entry, newest: BatchId) -> tuple[list[str], list[str]]:
+        """Return input files of the batches to be done again that are gone, and the batches whose files could not be named."""
         names = tuple(each.source for each in decision_in(target).batch.offsets)
-        for number in range(self.to_batch + 1, newest + 1):
-            for source, files in self._input_files(BatchId(number), names).items():
-                states = self.runtime.checkpoint.inputs.at(files)
-                gone = [file for file, state in zip(files, states, strict=True) if state is not None and state.size_bytes is None]
-                if gone:
-                    yield f"{len(gone)} of {len(files)} files of batch {number} of source {source}, {gone[0].path} for one"
+        found, unseen = list[str](), list[str]()
+        for number in map(BatchId, range(self.to_batch + 1, newest + 1)):
+            try:
+                found += self._files_gone_of(number, names)
+            except (CheckpointDamaged, SourcesChanged):  # set back by hand, or a relation that the query reads twice
+                unseen.append(f"The checkpoint does not tell which files batch {number} read: make sure that they are there.")
+        return found, unseen
+
+    def _files_gone_of(self, batch_id: BatchId, names: Sequence[SourceName]) -> Iterator[str]:
+        checkpoint = self.runtime.checkpoint
+        for source, files in self._input_files(batch_id, names).items():
+            states = checkpoint.inputs.at(files)
+            gone = [file for file, state in zip(files, states, strict=True) if state is not None and state.size_bytes is None]
+            if gone:
+                yield f"{len(gone)} of {len(files)} files of batch {batch_id} of source {source}, {gone[0].path} for one"
 
     def _input_files(self, batch_id: BatchId, names: Sequence[SourceName]) -> Mapping[SourceName, Sequence[InputFile]]:
         """Return the input files of a decided batch, from its decision; where that lists none, from the checkpoint."""

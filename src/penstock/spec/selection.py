@@ -144,3 +144,24 @@ class UpsertsNewest(UpsertsOrDeletes):
                 at=("sequence_by",),
             )
         return self
+
+
+class TellsBatches(UpsertsOrDeletes):
+    """Base of the settings of sinks into tables whose rows can say of which batch they are."""
+
+    batch_column: str | None = Field(
+        default=None,
+        min_length=1,
+        description="With `write: append`: a column of the table, of 64-bit integers, into which Penstock writes the ledger's "
+        "position of the batch, so that `penstock rewind` can take it back.",
+    )
+
+    @model_validator(mode="after")
+    def _tells_appended_batches(self) -> Self:
+        if self.batch_column is not None and self.write != "append":
+            raise complaint_error(
+                f"is given, but write is {self.write}",
+                remedy="Leave it out: a row that was replaced or skipped cannot be brought back.",
+                at=("batch_column",),
+            )
+        return self

@@ -25,7 +25,7 @@ from penstock.spec.place import (
     same_or_nested,
 )
 from penstock.spec.scalar import Duration, ModuleName, SchemaChanges, WideningChanges
-from penstock.spec.selection import TakesRows, UpsertsNewest, UpsertsOrDeletes
+from penstock.spec.selection import TakesRows, TellsBatches, UpsertsNewest, UpsertsOrDeletes
 from penstock.spec.settings import OneKey
 from penstock.spec.sql import SQL, SQLType
 from penstock.support.secret import redact, remember_options
@@ -75,27 +75,6 @@ class TableAtURL(Table):
     @property
     def database(self) -> str:
         return redact(self.url)
-
-
-class TellsBatches(Table):
-    """A table whose rows can say of which batch they are."""
-
-    batch_column: str | None = Field(
-        default=None,
-        min_length=1,
-        description="With `write: append`: a column of the table, of 64-bit integers, into which Penstock writes the ledger's "
-        "position of the batch, so that `penstock rewind` can take it back.",
-    )
-
-    @model_validator(mode="after")
-    def _tells_appended_batches(self) -> Self:
-        if self.batch_column is not None and self.write != "append":
-            raise complaint_error(
-                f"is given, but write is {self.write}",
-                remedy="Leave it out: a row that was replaced or skipped cannot be brought back.",
-                at=("batch_column",),
-            )
-        return self
 
 
 class FileTable(TableAtURL, UpsertsNewest, TellsBatches):
