@@ -119,6 +119,7 @@ def plan_rebuild(files: Files, made: Rebuilt) -> Act:
 
     Raises CheckpointDamaged if Spark could not go on from the result.
     """
+    newest = newest_entries(files)  # before anything else is read
     draft, batch_id = Draft(files), made.batch.batch_id
     for place in _places(files):
         draft.delete(place, reason="what is left of the lost checkpoint")
@@ -138,7 +139,7 @@ def plan_rebuild(files: Files, made: Rebuilt) -> Act:
         sentence=f"Make the checkpoint again from the ledger: Spark goes on behind batch {batch_id}.",
         steps=draft.steps(),
         next_batch_id=BatchId(batch_id + 1),
-        newest=newest_entries(files),
+        newest=newest,
         newest_after=Newest(planned=batch_id, committed=batch_id),
     )
 

@@ -195,6 +195,7 @@ def require_whole(place: Files, savepoint: Savepoint) -> None:
 
 def plan_restore(files: Files, place: Files, savepoint: Savepoint) -> Act:
     """Return the act that makes a checkpoint what a savepoint holds. Reads all of the savepoint into memory."""
+    newest = newest_entries(files)  # before anything else is read
     draft, batch_id = Draft(files), savepoint.point.batch_id
     for log in ("offsets", "commits", "sources", "state"):
         for name in places_below(files, log):
@@ -211,7 +212,7 @@ def plan_restore(files: Files, place: Files, savepoint: Savepoint) -> Act:
         sentence=f"The checkpoint becomes that of savepoint {savepoint.name}: Spark runs batch {batch_id + 1} anew.",
         steps=draft.steps(),
         next_batch_id=BatchId(batch_id + 1),
-        newest=newest_entries(files),
+        newest=newest,
         newest_after=Newest(planned=batch_id, committed=batch_id),
     )
 

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.checkpoint.savepoint import Savepoint, savepoints_in
 from penstock.commit.outcome import Recovered
 from penstock.core.model import BatchId, SinkName, SourceName
 from penstock.core.topics import OpenTransaction
@@ -14,12 +13,11 @@ from penstock.observe.last_error import noting_error
 from penstock.observe.listening import Listening, answering
 from penstock.observe.status import Status
 from penstock.observe.status_reader import StatusReader
-from penstock.run import operations, savepoints
+from penstock.run import operations
 from penstock.run.assembly import DeliveryPlan, ledger_of
 from penstock.run.continuation import Adoption
 from penstock.run.doctor import Diagnosis, doctor_of, end_transaction
 from penstock.run.operations import Verification
-from penstock.run.savepoints import CreatedSavepoint, Fork, SavepointCheck
 from penstock.run.startable import require_continued, require_logins, require_parts
 from penstock.run.status import status_of
 from penstock.spec.pipeline import PipelineSettings
@@ -28,6 +26,7 @@ from penstock.support.listening import host_and_port
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from penstock.checkpoint.savepoint import Savepoint
     from penstock.observe.page.watched import Watched
     from penstock.registry.decoding import DecodePass
     from penstock.run.check import CheckReport
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from penstock.run.reading import QuarantinedRecord, Reading
     from penstock.run.removal import Acceptance
     from penstock.run.rewind import Rewind
+    from penstock.run.savepoints import CreatedSavepoint, Fork, SavepointCheck
 
 
 class Pipeline:
@@ -239,26 +239,37 @@ class Pipeline:
         """
         return operations.adopt(self.plan, reason=reason, yes=yes, txn_app_id=txn_app_id)
 
-    def create_savepoint(self, name: str, *, to: str | None = None, options: Mapping[str, str] | None = None) -> CreatedSavepoint:
+    def create_savepoint(
+        self, name: str, *, to: str | None = None, options: Mapping[str, str] | None = None
+    ) -> "CreatedSavepoint":
         """Copy the checkpoint, as of its newest committed batch, with its place in the ledger. The pipeline may run meanwhile.
 
         `to`: where savepoints are, a directory or the URL of a store with its `options`; `<home>/savepoints` by default. Raises
         Refused if there is one of that name, CheckpointMissing, CheckpointDamaged, Retryable.
         """
+        from penstock.run import savepoints
+
         return savepoints.create(self.plan, name, savepoints.place_of(self.plan, to=to, options=options))
 
-    def savepoints(self, *, to: str | None = None, options: Mapping[str, str] | None = None) -> Sequence[Savepoint]:
+    def savepoints(self, *, to: str | None = None, options: Mapping[str, str] | None = None) -> "Sequence[Savepoint]":
         """Return every savepoint, oldest first. `to` and `options`: see `create_savepoint`."""
+        from penstock.checkpoint.savepoint import savepoints_in
+        from penstock.run import savepoints
+
         return savepoints_in(savepoints.place_of(self.plan, to=to, options=options))
 
-    def verify_savepoint(self, name: str, *, to: str | None = None, options: Mapping[str, str] | None = None) -> SavepointCheck:
+    def verify_savepoint(self, name: str, *, to: str | None = None, options: Mapping[str, str] | None = None) -> "SavepointCheck":
         """Compare every file of a savepoint with its checksum, and its place with the ledger. Raises Failed if there is none."""
+        from penstock.run import savepoints
+
         return savepoints.check(self.plan, name, savepoints.place_of(self.plan, to=to, options=options))
 
     def delete_savepoint(
         self, name: str, *, to: str | None = None, options: Mapping[str, str] | None = None, yes: bool = False
     ) -> int:
         """Delete a savepoint, without `yes` only count its files. Others keep all of theirs. Raises Failed if there is none."""
+        from penstock.run import savepoints
+
         return savepoints.remove(name, savepoints.place_of(self.plan, to=to, options=options), yes=yes)
 
     def restore_savepoint(
@@ -271,6 +282,8 @@ class Pipeline:
         yes: bool = False,
     ) -> "Rewind":
         """Take every batch after a savepoint back from sinks and ledger, and put its checkpoint in place; see `rewind`."""
+        from penstock.run import savepoints
+
         place = savepoints.place_of(self.plan, to=to, options=options)
         return savepoints.restore(self.plan, name, place, reason=reason, yes=yes)
 
@@ -282,11 +295,13 @@ class Pipeline:
         to: str | None = None,
         options: Mapping[str, str] | None = None,
         yes: bool = False,
-    ) -> Fork:
+    ) -> "Fork":
         """Let a second pipeline go on from a savepoint, with ledger, checkpoint and sinks of its own; without `yes` only check.
 
         Raises Refused if its ledger or its checkpoint holds anything, SourcesChanged, CheckpointDamaged, Usage.
         """
+        from penstock.run import savepoints
+
         place = savepoints.place_of(self.plan, to=to, options=options)
         return savepoints.fork(self, name, other, place, yes=yes)
 

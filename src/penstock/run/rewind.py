@@ -17,7 +17,7 @@ from penstock.commit.coordinator import Coordinator
 from penstock.commit.publication import decision_in, decision_of
 from penstock.commit.rewind import TakesBack, ahead_after, decided_to, require_level, taken_back
 from penstock.core.faults import FaultPoint
-from penstock.core.model import BatchId, Entry, Opened, Position, Rewound, SinkName, SourceName, Totals
+from penstock.core.model import BatchId, Entry, Json, Opened, Position, Rewound, SinkName, SourceName, Totals
 from penstock.core.topics import InputFile
 from penstock.errors import CheckpointDamaged, LedgerMismatch, PenstockError, Refused, Retryable, SourcesChanged, Usage
 from penstock.protocols import Ledger, Sink
