@@ -10,7 +10,6 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from penstock.support import formatting
 from penstock.cli.check import working
 from penstock.cli.checkpoint import PIPELINE_FILES, CheckpointPath, Options, place_of
 from penstock.cli.opening import File, Json, Overrides, Yes, pipeline, quiet_session
@@ -18,6 +17,7 @@ from penstock.cli.output import show
 from penstock.cli.table import table
 from penstock.core.model import BatchId
 from penstock.errors import Usage
+from penstock.support import formatting
 
 if TYPE_CHECKING:
     from penstock.checkpoint.act import Act, Step

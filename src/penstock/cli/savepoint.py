@@ -7,13 +7,13 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from penstock.support import formatting
 from penstock.cli.opening import File, Json, Overrides, Yes, pipeline
 from penstock.cli.operate import show_rewind
 from penstock.cli.output import show
 from penstock.cli.table import table
 from penstock.cli.verify import DIFFERENCE
 from penstock.errors import Usage
+from penstock.support import formatting
 
 if TYPE_CHECKING:
     from penstock.checkpoint.savepoint import Savepoint
