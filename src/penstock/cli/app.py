@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, NamedTuple
 import typer
 
 from penstock.cli import (
+    backfill,
     check,
     checkpoint,
     contents,
@@ -98,6 +99,7 @@ for _panel, _verbs in (
     ("Run", (run.run, supervise.supervise, receive.receive)),
     ("Look", (status.status, status.watch, contents.files, history.history, history.offsets, verify.verify, doctor.doctor)),
     ("Observe", (metrics.metrics,)),
+    ("Change", (backfill.backfill,)),
     ("Repair", (operate.recover, operate.adopt, operate.sweep)),
     ("Test", (crashtest.crashtest,)),
 ):

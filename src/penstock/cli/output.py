@@ -24,7 +24,7 @@ _WIDTH_ELSEWHERE = 120
 
 
 _VERBS = (
-    "run|check|explain|status|watch|files|history|offsets|verify|doctor|recover|adopt|sweep|"
+    "run|check|explain|status|watch|files|history|offsets|verify|doctor|recover|adopt|sweep|backfill|"
     "checkpoint inspect|checkpoint explain|checkpoint verify"
 )
 _COMMAND = re.compile(rf"`penstock ({_VERBS})(?: FILE)?((?: --(?!help)[^`]*)?)`")

@@ -21,11 +21,20 @@ from functools import partial
 from tenacity import Retrying
 
 from penstock.commit.append import Occupied, append_once, fenced_by
-from penstock.commit.executor import DeferredPublish, Executor, LedgerTransaction, Outstanding, all_published
+from penstock.commit.executor import DeferredPublish, Executor, LedgerTransaction, Outstanding, all_published, try_publish
 from penstock.commit.identity import recognise
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
-from penstock.commit.publication import decision_in, decision_of, joined_since, require_sinks_of, share_of
-from penstock.commit.summary import after_adoption, after_decision, after_opening
+from penstock.commit.publication import (
+    decision_in,
+    decision_of,
+    holds_rows_of,
+    joined_since,
+    publication_of,
+    require_sinks_of,
+    share_of,
+    waiting_backfills,
+)
+from penstock.commit.summary import after_adoption, after_backfill, after_backfilled, after_decision, after_opening
 from penstock.commit.upkeep import (
     PRUNE_EVERY,
     RETAINED_ENTRIES,
@@ -34,6 +43,7 @@ from penstock.commit.upkeep import (
     maintain_targets,
     sweep_sinks,
 )
+from penstock.core.backfill import Backfilled
 from penstock.core.model import (
     Adopted,
     Batch,
@@ -53,7 +63,7 @@ from penstock.core.model import (
     Totals,
     new_nonce,
 )
-from penstock.errors import Failed, Fenced, LedgerMismatch, NotPublishedYet, PenstockError, Refused, Retryable
+from penstock.errors import Failed, Fenced, LedgerMismatch, PenstockError, Refused, Retryable
 from penstock.protocols import HasStaging, InTransaction, Ledger, Sink
 
 OnDelivered = Callable[[Delivered], None]
@@ -182,9 +192,45 @@ class Coordinator:
 
         return self._append_behind(entry_after)
 
-    def settle(self, opened: Opened) -> Entry:
-        """Record by one more `Opened` that everything decided is published, so that sinks may be taken out of the pipeline."""
-        return self._append_behind(lambda tail: self._entry(opened, summary=tail.summary, after=tail))
+    def settle(self, opened: Opened, *, backfilled: SinkName | None = None) -> Entry:
+        """Record by one more `Opened` that everything decided is published, so that sinks may be taken out of the pipeline.
+
+        `backfilled`: that sink's backfill has ended, too.
+        """
+
+        def entry_after(tail: Entry) -> Entry:
+            summary = tail.summary if backfilled is None else after_backfill(tail.summary, backfilled)
+            return self._entry(opened, summary=summary, after=tail)
+
+        return self._append_behind(entry_after)
+
+    def backfill(self, sink: Sink, decision: Decision, *, original: Position) -> Published:
+        """Decide the batch of an earlier decision, the one at `original`, once more for `sink`, and publish it there.
+
+        What the sink was given before must be published. Raises Fenced, and what publishing raises; a batch that was decided then
+        is published by `publish_backfilled` of the next coordinator.
+        """
+
+        def entry_after(tail: Entry) -> Entry:
+            position, earlier = Position(tail.position + 1), tail.summary.backfills.get(sink.name)
+            previous = max(tail.summary.decided_at or 0, 0 if earlier is None else earlier.newest)
+            body = Backfilled(sink=sink.name, original=original, previous=Position(previous), decision=decision)
+            return self._entry(body, summary=after_backfilled(tail.summary, body, position=position), after=tail)
+
+        with self._spent_if_it_fails():
+            self._claim_places()
+            return self._publish_backfilled(sink, self._append_behind(entry_after))  # I2, I8
+
+    def publish_backfilled(self, sink: Sink) -> Published | None:
+        """Publish again the newest batch of a backfill of `sink` that has not ended (I1). Return None if there is none."""
+        with self._spent_if_it_fails():
+            waiting = [entry for entry in waiting_backfills(self._ledger, self.summary) if holds_rows_of(entry, sink.name)]
+            return self._publish_backfilled(sink, waiting[0]) if waiting else None
+
+    def _publish_backfilled(self, sink: Sink, entry: Entry) -> Published:
+        share = publication_of(entry, sink.name, ledger_id=self.summary.ledger_id)
+        outcome = try_publish(sink, share, retrying=self._retrying)
+        return all_published(share.batch.batch_id, [sink], [outcome])[sink.name]
 
     def require_newest(self) -> None:
         """Raise Fenced if a newer run has opened the ledger. An entry of this run whose answer was lost does not count.
@@ -198,7 +244,8 @@ class Coordinator:
 
     def sweep(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Collect staging that can never be decided any more. Returns its names, and warnings."""
-        return sweep_sinks(self._sinks, self._open_tail(), self._newest)
+        waiting = waiting_backfills(self._ledger, self.summary)
+        return sweep_sinks(self._sinks, self._open_tail(), self._newest, waiting=waiting)
 
     # --- opening
 
@@ -315,23 +362,9 @@ class Coordinator:
         return ledger_transaction.published
 
     def _publish(self, sink: Sink) -> Published | PenstockError:
-        """Publish the newest decision in `sink`. An error is returned: it keeps no other sink from being published."""
+        """Publish the newest decision in `sink`."""
         assert self._newest is not None
-        publication = share_of(sink, self._newest, self.summary)
-        try:
-            published: Published = self._retrying(sink.publish, publication)
-        except NotPublishedYet as error:  # the sink itself has waited for long enough
-            return error
-        except Retryable as error:
-            waiting = NotPublishedYet(
-                f"Sink {sink.name!r} could not publish batch {publication.batch.batch_id}: {error.message}",
-                remedy=f"{error.remedy} The batch is decided; the next start publishes it.",
-            )
-            waiting.__cause__ = error
-            return waiting
-        except PenstockError as error:
-            return error
-        return published
+        return try_publish(sink, share_of(sink, self._newest, self.summary), retrying=self._retrying)
 
     # --- the ledger
 

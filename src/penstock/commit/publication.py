@@ -1,8 +1,9 @@
 """Derives from ledger entries and present sinks what a sink publishes, what a sweep may collect, and which decision goes on."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from penstock.core.backfill import Backfilled
 from penstock.core.model import (
     Adopted,
     BatchId,
@@ -22,9 +23,15 @@ from penstock.protocols import Ledger, Sink
 
 
 def decision_in(entry: Entry) -> Decision:
-    """Return the decision that `entry` records. The caller knows that it records one."""
-    assert isinstance(entry.body, Decided)
+    """Return the decision that `entry` records, of a batch or of its repetition for one sink. The caller knows of one."""
+    assert isinstance(entry.body, Decided | Backfilled)
     return entry.body.decision
+
+
+def holds_rows_of(entry: Entry, sink: SinkName) -> bool:
+    """Return whether `entry` is a decision that the sink has, or can have, a part of."""
+    body = entry.body
+    return isinstance(body, Decided) or (isinstance(body, Backfilled) and body.sink == sink)
 
 
 def publication_of(entry: Entry, sink: SinkName, *, ledger_id: LedgerId | None) -> Publication:
@@ -40,15 +47,21 @@ def publication_of(entry: Entry, sink: SinkName, *, ledger_id: LedgerId | None) 
         schema=decision.schema_of(sink),
         ledger_id=ledger_id,
         row_digest=entry.summary.row_digest,
-        previous=entry.summary.published_at or Position(0),  # all decisions before it are published
+        previous=_previous(entry, sink),
     )
+
+
+def _previous(entry: Entry, sink: SinkName) -> Position:
+    """Return the newest position before `entry` at which the sink can have been given something: all that is published."""
+    if isinstance(entry.body, Backfilled):
+        return entry.body.previous
+    backfill = entry.summary.backfills.get(sink)
+    return max(entry.summary.published_at or Position(0), Position(0) if backfill is None else backfill.newest)
 
 
 def publications(entries: Iterator[Entry], sink: SinkName) -> Iterator[Publication]:
     """Yield the sink's share of every decision among `entries`, in their order."""
-    return (
-        publication_of(entry, sink, ledger_id=entry.summary.ledger_id) for entry in entries if isinstance(entry.body, Decided)
-    )
+    return (publication_of(entry, sink, ledger_id=entry.summary.ledger_id) for entry in entries if holds_rows_of(entry, sink))
 
 
 def decided_entry(ledger: Ledger, batch_id: BatchId) -> Entry | None:
@@ -64,7 +77,7 @@ def decided_entry(ledger: Ledger, batch_id: BatchId) -> Entry | None:
 def batch_at(ledger: Ledger, position: Position) -> BatchId | None:
     """Return the batch that was decided at `position`, None if none was or the entry is no longer retained."""
     entry = ledger.read(position)
-    return None if entry is None or not isinstance(entry.body, Decided) else entry.body.decision.batch.batch_id
+    return None if entry is None or not isinstance(entry.body, Decided | Backfilled) else decision_in(entry).batch.batch_id
 
 
 def decision_of(ledger: Ledger, batch_id: BatchId) -> Decision | None:
@@ -92,8 +105,14 @@ def continued_decision(ledger: Ledger, summary: Summary) -> tuple[Decision, froz
     return None if newest is None else (decision_in(newest), frozenset(moved))
 
 
-def dead_staging(tail: Entry, newest: Entry | None) -> SweepCut:
-    """Return what may be collected, by the ledger's tail and its newest decision (I10).
+def waiting_backfills(ledger: Ledger, summary: Summary) -> tuple[Entry, ...]:
+    """Return, for each sink whose backfill has not ended, its newest batch: it may not be published yet. Reads each of them."""
+    found = (ledger.read(backfill.newest) for backfill in summary.backfills.values() if not backfill.ended)
+    return tuple(entry for entry in found if entry is not None)
+
+
+def dead_staging(tail: Entry, newest: Entry | None, *, waiting: Iterable[Entry] = ()) -> SweepCut:
+    """Return what may be collected, by the ledger's tail, its newest decision and what `waiting_backfills` returns (I10).
 
     Needs no fence: a run that decides meanwhile decides a newer batch, or under a newer generation, and both are spared.
     """
@@ -103,7 +122,7 @@ def dead_staging(tail: Entry, newest: Entry | None) -> SweepCut:
         ledger_id=tail.summary.ledger_id,
         generation=tail.generation,
         batch_id=decision_in(newest).batch.batch_id if newest is not None and same_generation else None,
-        kept=frozenset(() if newest is None else (piece.attempt for piece in decision_in(newest).staged)),
+        kept=frozenset(piece.attempt for entry in (newest, *waiting) if entry is not None for piece in decision_in(entry).staged),
     )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NewType, TypeAlias
 
+from penstock.core.backfill import Backfilled, BackfillProgress
 from penstock.core.topics import NO_EVIDENCE, Evidence, GapAccepted
 from penstock.core.topics import SourceName as SourceName  # noqa: PLC0414 - one of the names below
 from penstock.core.totals import DIGEST_MODULUS as DIGEST_MODULUS  # noqa: PLC0414 - these four, too
@@ -226,7 +227,7 @@ class RemovalAccepted:
     operator: str
 
 
-Body: TypeAlias = Opened | Decided | Adopted | RemovalAccepted
+Body: TypeAlias = Opened | Decided | Adopted | RemovalAccepted | Backfilled
 
 SinkTotals: TypeAlias = Mapping[SinkName, Mapping[AccountName, Totals]]
 
@@ -241,6 +242,7 @@ class Summary:
     the ledger's identity: of two ledgers of one pipeline name, at most one may move a sink's marker. The first entry of a ledger
     sets it; in an older Penstock's ledger (None) the next opening does. `row_digest` is the kind of every digest in the ledger.
     `removed` counts the rows in `totals` whose files were removed on purpose; `removed_at` is where the newest such act stands.
+    `backfills` has the sinks that were given earlier batches.
     """
 
     ledger_id: LedgerId | None = None
@@ -253,6 +255,7 @@ class Summary:
     totals: SinkTotals = field(default_factory=dict)
     removed: SinkTotals = field(default_factory=dict)
     removed_at: Position | None = None
+    backfills: Mapping[SinkName, BackfillProgress] = field(default_factory=dict)
 
     @property
     def continued_from(self) -> Position | None:
@@ -279,8 +282,8 @@ class Publication:
 
     `position` grows with every decision of a pipeline, whatever its query id; markers store it. `ledger_id` is the ledger that
     decided it: the marker of another ledger refuses the publication. It is None only where publications are compared whose ledger
-    was opened by older Penstocks only. `previous` is the position of the ledger's previous decision, 0 if there is none, None if
-    unknown.
+    was opened by older Penstocks only. `previous` is the position of the ledger's previous decision that the sink may have a part
+    of, 0 if there is none, None if unknown.
     """
 
     pipeline: PipelineName

@@ -9,7 +9,7 @@ from tenacity import Retrying, retry_if_result, stop_after_attempt, wait_fixed
 
 from penstock.blob import expiry_finding, open_store
 from penstock.blob.url import is_blob
-from penstock.commit.publication import batch_at, dead_staging, decision_in
+from penstock.commit.publication import batch_at, dead_staging, decision_in, waiting_backfills
 from penstock.core.model import (
     AccountName,
     Attempt,
@@ -118,7 +118,9 @@ class _Case:
 
     @property
     def cut(self) -> SweepCut | None:
-        return None if self.tail is None else dead_staging(self.tail, self.newest)
+        if self.tail is None:
+            return None
+        return dead_staging(self.tail, self.newest, waiting=waiting_backfills(self.ledger, self.tail.summary))
 
     @property
     def is_settled(self) -> bool:

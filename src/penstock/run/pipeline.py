@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.registry.decoding import DecodePass
+    from penstock.run.backfill import Backfill, OnBatch
     from penstock.run.check import CheckReport
     from penstock.run.explain import Explanation
     from penstock.run.open_delivery import Observer
@@ -226,6 +227,33 @@ class Pipeline:
         `txnVersion`. Raises Refused if a batch that it delivered would come twice.
         """
         return operations.adopt(self.plan, reason=reason, yes=yes, txn_app_id=txn_app_id)
+
+    def backfill(
+        self,
+        sink: str,
+        spark: "SparkSession | None" = None,
+        *,
+        from_batch: int | None = None,
+        dry_run: bool = False,
+        on_batch: "OnBatch" = lambda batch: None,  # noqa: ARG005
+    ) -> "Backfill":
+        """Give a sink the batches that were decided without it, from `from_batch` on, and fence a driver that still runs.
+
+        The sources are read once more by the ledger's offsets. Each batch is decided and published once. A call that was killed
+        is finished by the next one, and a start with this sink is refused until then. `dry_run`: only say what would be done.
+        Raises Refused, before anything is done, for a query that keeps state, and if a batch cannot be read again.
+        """
+        from penstock.run.backfill import backfill
+
+        return backfill(
+            self.settings,
+            self.plan,
+            spark or self.session(),
+            sink=SinkName(sink),
+            from_batch=None if from_batch is None else BatchId(from_batch),
+            dry_run=dry_run,
+            on_batch=on_batch,
+        )
 
     def sweep(self, *, yes: bool = False) -> Sequence[str]:
         """Collect dead staging and name it; without `yes` only name it."""

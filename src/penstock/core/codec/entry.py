@@ -4,8 +4,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.core.backfill import Backfilled, BackfillProgress
 from penstock.core.codec.document import decode, encode_document
-from penstock.core.codec.fields import BLOB, INTEGER, OBJECT, TEXT, DamagedError, Field, Record, choice, integer, items, text
+from penstock.core.codec.fields import (
+    BLOB,
+    FLAG,
+    INTEGER,
+    OBJECT,
+    TEXT,
+    DamagedError,
+    Field,
+    Record,
+    choice,
+    integer,
+    items,
+    text,
+)
 from penstock.core.codec.topics import GAP, TOPIC
 from penstock.core.model import (
     Adopted,
@@ -27,12 +41,12 @@ from penstock.core.model import (
 from penstock.core.topics import NO_EVIDENCE, Evidence
 
 FORMAT = "penstock.entry"
-_PLAIN, _COUNTED, _TOPICS, _NAMED, _SELECTED, _REMOVED = 1, 2, 3, 4, 5, 6
+_PLAIN, _COUNTED, _TOPICS, _NAMED, _SELECTED, _REMOVED, _BACKFILLED = 1, 2, 3, 4, 5, 6, 7
 """Version 2 adds request counts; 3 topics read from Kafka, and gaps; 4 the ledger's identity; 5 the schemas of sinks that take a
-selection of the rows; 6 what was removed on purpose.
+selection of the rows; 6 what was removed on purpose; 7 earlier batches that a sink was given.
 
 Older Penstocks wrote each entry in the oldest version that can hold it. An entry of a ledger with an identity has version 4, or
-5 if a sink takes a selection, or 6 from the first `removal_accepted` on.
+5 if a sink takes a selection, or 6 from the first `removal_accepted` on, or 7 from the first `backfilled` on.
 """
 
 
@@ -49,6 +63,8 @@ def decode_entry(data: bytes, *, where: str = "A ledger entry") -> Entry:
 
 def _version_of(entry: Entry) -> int:
     body = entry.body
+    if isinstance(body, Backfilled) or entry.summary.backfills:
+        return _BACKFILLED
     if isinstance(body, RemovalAccepted) or entry.summary.removed_at is not None:
         return _REMOVED
     if isinstance(body, Decided) and body.decision.schemas:
@@ -128,15 +144,21 @@ _REMOVAL_ACCEPTED = Record(
 )
 
 
+_POSITIONS = dict.fromkeys(("first", "through", "newest"), INTEGER)
+_PROGRESS = Record(BackfillProgress, {**_POSITIONS, "ended": FLAG})
+
+
 def _entry_of(version: int) -> Record[Entry]:
     """Return the record that reads and writes an entry in a document of `version`."""
     gaps = {"gaps": GAP.listed} if version >= _TOPICS else {}
     removal: Mapping[type[Body], Record[Any]] = {RemovalAccepted: _REMOVAL_ACCEPTED} if version >= _REMOVED else {}
+    decision = _decision_of(version, gaps)
     bodies: Mapping[type[Body], Record[Any]] = {
         Opened: _OPENED,
-        Decided: _decided_of(version, gaps),
+        Decided: Record(Decided, {"decision": decision}, kind="decided"),
         Adopted: Record(Adopted, {**_ADOPTED_FIELDS, **gaps}, kind="adopted"),
         **removal,
+        **({Backfilled: _backfilled_of(decision)} if version >= _BACKFILLED else {}),
     }
     return Record(
         Entry,
@@ -152,11 +174,11 @@ def _entry_of(version: int) -> Record[Entry]:
     )
 
 
-def _decided_of(version: int, gaps: Mapping[str, Field[Any]]) -> Record[Decided]:
+def _decision_of(version: int, gaps: Mapping[str, Field[Any]]) -> Record[Decision]:
     topics: Mapping[str, Field[Any]] = {"topics": TOPIC.listed} if version >= _TOPICS else {}
     schemas: Mapping[str, Field[Any]] = {"schemas": TEXT.by_name} if version >= _SELECTED else {}
     requests = dict.fromkeys(("stage_requests", "previous_publish_requests"), INTEGER.optional) if version >= _COUNTED else {}
-    decision = Record(
+    return Record(
         Decision,
         {
             "staged": _STAGED.listed,
@@ -169,7 +191,11 @@ def _decided_of(version: int, gaps: Mapping[str, Field[Any]]) -> Record[Decided]
         },
         parts={"batch": _BATCH, "evidence": Record(Evidence, {**topics, **gaps})},
     )
-    return Record(Decided, {"decision": decision}, kind="decided")
+
+
+def _backfilled_of(decision: Record[Decision]) -> Record[Backfilled]:
+    fields: Mapping[str, Field[Any]] = {"sink": TEXT, "original": INTEGER, "previous": INTEGER, "decision": decision}
+    return Record(Backfilled, fields, kind="backfilled")
 
 
 def _one_of(records: Mapping[type[Body], Record[Any]]) -> Field[Body]:
@@ -192,11 +218,12 @@ def _summary_of(version: int) -> Record[Summary]:
     named: Mapping[str, Field[Any]] = {"ledger_id": TEXT, "row_digest": row_digest} if version >= _NAMED else {}
     sums = _TOTALS.by_name.by_name
     removed: Mapping[str, Field[Any]] = {"removed": sums, "removed_at": INTEGER.optional} if version >= _REMOVED else {}
+    backfills: Mapping[str, Field[Any]] = {"backfills": _PROGRESS.by_name} if version >= _BACKFILLED else {}
     positions = dict.fromkeys(("next_batch_id", "decided_at", "published_at", "adopted_at"), INTEGER.optional)
-    return Record(Summary, {"query_id": TEXT.optional, **positions, "totals": sums, **named, **removed})
+    return Record(Summary, {"query_id": TEXT.optional, **positions, "totals": sums, **named, **removed, **backfills})
 
 
-_ENTRIES = {version: _entry_of(version) for version in (_PLAIN, _COUNTED, _TOPICS, _NAMED, _SELECTED, _REMOVED)}
+_ENTRIES = {version: _entry_of(version) for version in range(_PLAIN, _BACKFILLED + 1)}
 
 
 _KIND, _VERSION = "penstock.message", 2
