@@ -178,7 +178,7 @@ MUTANTS_OF_COMMIT = (
         bug=4,
         name="the-sweep-takes-what-the-newest-decision-names",
         file="src/penstock/commit/publication.py",
-        find="kept=frozenset(piece.attempt for entry in (newest, *waiting) if entry is not None for piece in decision_in(entry).staged),",
+        find="kept=frozenset(piece.attempt for entry in kept for piece in decision_in(entry).staged),",
         replace="kept=frozenset(),",
         tests=(f"{OF_COORDINATOR}::test_the_sweep_is_told_what_is_dead",),
     ),

@@ -2,17 +2,13 @@
 
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow.dataset as ds
 import pytest
 from pyspark.sql import SparkSession
 
 import penstock
-from penstock.core import faults
-from penstock.errors import Refused
 from tests.spark.streams import put
 
 pytestmark = pytest.mark.spark

@@ -1,11 +1,17 @@
-"""Which earlier batches a sink that was added later lacks, by the ledger alone, and when it may take part in the pipeline."""
+"""A backfill: which earlier batches a sink that was added later lacks, by the ledger alone, and how it is given them.
 
-from collections.abc import Iterable, Iterator
+Each batch is decided once more, for this sink, by an entry of its own; then the sink publishes it. So a repetition is recognised
+as that of any batch is: by the sink's marker, which holds the position of that entry. The sink may take part in the pipeline
+again when the last one is published, and the ledger says so.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from penstock.commit.coordinator import Coordinator
 from penstock.commit.publication import decision_in
 from penstock.core.backfill import BackfillProgress
-from penstock.core.model import Adopted, BatchId, Decided, Entry, SinkName, Summary
+from penstock.core.model import Adopted, BatchId, Decided, Decision, Entry, Opened, Published, SinkName, Summary
 from penstock.errors import Refused
 from penstock.protocols import Ledger, Sink
 
@@ -97,6 +103,35 @@ def _present_checkpoint(newest_first: Iterable[Entry], first: BatchId) -> tuple[
             elif entry.body.decision.batch.batch_id >= first:
                 present.append(entry)
     return present[::-1], earlier
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What one call gave a sink: the outcome of each batch. `recovered`: of one that an earlier call decided, None without it."""
+
+    recovered: Published | None
+    batches: tuple[Published, ...]
+
+
+def give_lacking(
+    coordinator: Coordinator,
+    sink: Sink,
+    opened: Opened,
+    *,
+    lacking: Callable[[], Sequence[Entry]],
+    stage: Callable[[Entry], Decision],
+) -> Given:
+    """Fence, publish what an earlier call decided, and give `sink` batch by batch what `lacking` returns then.
+
+    `stage` stages the batch of an entry for the sink alone. Raises what they raise, Fenced, and what publishing raises. May be
+    called again after any end, with another coordinator: it goes on where it stopped.
+    """
+    coordinator.open(opened)  # I9
+    recovered = coordinator.publish_backfilled(sink)  # I1
+    given = [coordinator.backfill(sink, stage(entry), original=entry.position) for entry in lacking()]  # I5
+    coordinator.settle(opened, backfilled=sink.name)
+    coordinator.sweep()  # I10
+    return Given(recovered=recovered, batches=tuple(given))
 
 
 def require_backfilled(summary: Summary, sinks: Iterable[Sink]) -> None:

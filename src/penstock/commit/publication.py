@@ -116,13 +116,14 @@ def dead_staging(tail: Entry, newest: Entry | None, *, waiting: Iterable[Entry] 
 
     Needs no fence: a run that decides meanwhile decides a newer batch, or under a newer generation, and both are spared.
     """
+    kept = (*(() if newest is None else (newest,)), *waiting)
     same_generation = newest is not None and newest.generation == tail.generation
     return SweepCut(
         pipeline=tail.pipeline,
         ledger_id=tail.summary.ledger_id,
         generation=tail.generation,
         batch_id=decision_in(newest).batch.batch_id if newest is not None and same_generation else None,
-        kept=frozenset(piece.attempt for entry in (newest, *waiting) if entry is not None for piece in decision_in(entry).staged),
+        kept=frozenset(piece.attempt for entry in kept for piece in decision_in(entry).staged),
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from penstock.checkpoint.input_listing import changes_of
 from penstock.checkpoint.source_log import InputFile, fingerprint
-from penstock.commit.backfill import LackingBatches, lacking_batches
+from penstock.commit.backfill import LackingBatches, give_lacking, lacking_batches
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.publication import decision_in
 from penstock.core.model import (
@@ -17,7 +17,6 @@ from penstock.core.model import (
     Generation,
     OffsetRange,
     PipelineName,
-    Position,
     SinkName,
     SourceName,
     Totals,
@@ -50,11 +49,9 @@ OnBatch = Callable[["BackfilledBatch"], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfilledBatch:
-    """One batch that the sink was given. `rows` are those that the sink took."""
+    """One batch that the sink is given. `rows` are those that it takes."""
 
-    sink: SinkName
     batch_id: BatchId
-    position: Position
     rows: int
 
 
@@ -198,29 +195,24 @@ class _Work:
     def run(self, coordinator: Coordinator, from_batch: BatchId | None, on_batch: OnBatch) -> Backfill:
         """Fence, finish what an earlier call decided, and give the sink batch by batch. Raises what a delivery raises."""
         prepare(self.runtime, schema=self.source.schema, taken=self.source.taken)
-        opened = opened_by_this_process(self.runtime)
-        coordinator.open(opened)
-        recovered = coordinator.publish_backfilled(self.sink)
-        planned = self.plan(from_batch)  # I2: a run that was alive may have decided batches meanwhile
-        totals = Totals()
-        for entry in self._lacking(from_batch).entries:
+        planned: list[Backfill] = []
+
+        def lacking() -> Sequence[Entry]:
+            planned.append(self.plan(from_batch))  # I2: a run that was alive may have decided batches meanwhile
+            return self._lacking(from_batch).entries
+
+        def stage(entry: Entry) -> Decision:
             decision = self._stage(entry, coordinator)
-            published = coordinator.backfill(self.sink, decision, original=entry.position)
-            totals += published.totals
-            position = coordinator.summary.backfills[self.sink.name].newest
-            on_batch(
-                BackfilledBatch(
-                    sink=self.sink.name, batch_id=decision.batch.batch_id, position=position, rows=published.totals.rows
-                )
-            )
-        coordinator.settle(opened, backfilled=self.sink.name)
-        coordinator.sweep()
+            on_batch(BackfilledBatch(batch_id=decision.batch.batch_id, rows=decision.totals_of(self.sink.name).rows))
+            return decision
+
+        given = give_lacking(coordinator, self.sink, opened_by_this_process(self.runtime), lacking=lacking, stage=stage)
         return replace(
-            planned,
+            planned[0],
             done=True,
             generation=coordinator.generation,
-            recovered=recovered is not None and not recovered.already,
-            totals=totals,
+            recovered=given.recovered is not None and not given.recovered.already,
+            totals=sum((published.totals for published in given.batches), Totals()),
         )
 
     def _lacking(self, from_batch: BatchId | None) -> LackingBatches:
@@ -321,7 +313,7 @@ class _Work:
             )
         if rows != before.rows_in:
             raise Refused(
-                f"Batch {batch_id} was decided with {before.rows_in:,} rows, but the transform now makes {rows:,} of the same input.",
+                f"Batch {batch_id} was decided with {before.rows_in:,} rows, but the transform makes {rows:,} of this input now.",
                 remedy="Make the transform again what it was then. If it was changed on purpose, run a second pipeline with this "
                 "sink and a home of its own.",
             )
@@ -330,7 +322,7 @@ class _Work:
 def _require_known(lacking: LackingBatches) -> None:
     if lacking.earlier:
         raise Refused(
-            f"{lacking.earlier} batches were read by earlier checkpoints, before another one was adopted, and cannot be read again.",
+            f"{lacking.earlier} batches were read by earlier checkpoints, before this one was adopted, and cannot be read again.",
             remedy=f"What the present one read: `penstock backfill FILE --sink {lacking.sink} --from-batch 0`",
         )
     if lacking.unknown:
