@@ -1,35 +1,36 @@
-"""A sink that is added later is given the batches before it, killed at every step, and takes part from then on."""
+"""A sink that is added later is given the batches before it, killed on the way, and takes part from then on."""
 
+import json
 import sqlite3
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow.dataset as ds
 import pytest
-from pyspark.sql import SparkSession
 
-import penstock
+from penstock.core import faults
+from tests.crash.commandline import Ended, penstock
+from tests.servers.fixtures import server, unique
+from tests.spark.kafka_query import produced
 from tests.spark.streams import put
+from tests.spark.test_journal_pipeline import push
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 FILE = """
 pipeline: numbers
 home: home
 trigger: {{available_now: true}}
 sources:
-  numbers:
-    format: csv
-    path: in
-    schema: "n INT, text STRING"
-    options: {{maxFilesPerTrigger: 1}}
+  numbers: {source}
 transform: {{sql: "{sql}"}}
 sinks:
   first: {{type: sqlite, url: "sqlite:///first.db", table: numbers}}
 {sinks}"""
-SQL = "SELECT n, text, n % 2 AS half FROM numbers WHERE n > 0"
 LATER = """\
-  table: {type: sqlite, url: "sqlite:///later.db", table: numbers}
+  later: {type: sqlite, url: "sqlite:///later.db", table: numbers}
 """
 LAKE = """\
   lake:
@@ -47,65 +48,132 @@ class KilledError(BaseException):
     """Stands for a SIGKILL: nothing of Penstock catches it."""
 
 
+@pytest.fixture(autouse=True)
+def _raised(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    def killed() -> None:
+        raise KilledError
+
+    monkeypatch.setattr(faults, "_kill", killed)
+    yield
+    faults.arm("")
+
+
 class Place:
-    """A directory with a pipeline whose source gets numbers in files, one batch each."""
+    """A directory with a pipeline file of a source, a transform and some sinks, and the commands on it."""
 
-    def __init__(self, root: Path, spark: SparkSession) -> None:
-        self.root, self.spark, self.sent = root, spark, 0
+    def __init__(self, root: Path, *, source: str, sql: str) -> None:
+        self.root, self.source, self.sql = root, source, sql
 
-    def pipeline(self, sinks: str = "", sql: str = SQL) -> penstock.Pipeline:
-        (self.root / "numbers.yaml").write_text(FILE.format(sinks=sinks, sql=sql))
-        return penstock.Pipeline.from_file(self.root / "numbers.yaml")
+    def write(self, sinks: str = "", *, sql: str | None = None) -> None:
+        (self.root / "numbers.yaml").write_text(FILE.format(source=self.source, sinks=sinks, sql=sql or self.sql))
 
-    def send(self, files: int) -> None:
-        for _ in range(files):
-            self.sent += 1
-            lines = [f"{n},word {n}" for n in range(self.sent * 10 - 12, self.sent * 10)]
-            put(self.root / "in", f"part {self.sent} [a].csv", *lines)
+    def penstock(self, verb: str, *words: str, fault: str = "") -> Ended:
+        return penstock(verb, "numbers.yaml", *words, "--json", directory=self.root, faults=fault)
 
-    def run(self, pipeline: penstock.Pipeline) -> None:
-        pipeline.start(self.spark).awaitTermination()
+    def done(self, verb: str, *words: str) -> Ended:
+        ended = self.penstock(verb, *words)
+        assert ended.code == 0, str(ended)
+        return ended
 
-    def table(self, name: str = "later") -> Rows:
-        with sqlite3.connect(self.root / f"{name}.db") as connection:
-            found: Rows = Counter(connection.execute("SELECT n, text, half FROM numbers"))
-        connection.close()
-        return found
+    def killed(self, fault: str) -> None:
+        with pytest.raises(KilledError):
+            self.penstock("backfill", "--sink", "later", fault=f"{fault}=kill@2")
+        faults.arm("")
 
-    def lake(self) -> Rows:
-        rows: Rows = Counter()
-        for name in ("even", "odd"):
-            table = ds.dataset(self.root / "lake" / name, format="parquet").to_table()
-            assert table.column_names == ["n", "half"]
-            rows += Counter(zip(*(column.to_pylist() for column in table.columns), strict=True))
-        return rows
+    def rows(self, name: str = "later") -> Rows:
+        with closing(sqlite3.connect(self.root / f"{name}.db")) as connection:
+            return Counter(connection.execute("SELECT * FROM numbers"))
 
 
-@pytest.fixture
-def place(tmp_path: Path, spark: SparkSession) -> Place:
-    return Place(tmp_path, spark)
+def lake(root: Path) -> Rows:
+    rows: Rows = Counter()
+    for name in ("even", "odd"):
+        table = ds.dataset(root / "lake" / name, format="parquet").to_table()
+        assert table.column_names == ["n", "half"]
+        rows += Counter(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    return rows
 
 
-def lake_rows(rows: Rows) -> Rows:
-    return Counter({(n, half): count for (n, _, half), count in rows.items() if n != 4})
+def refused(ended: Ended, message: str) -> None:
+    assert ended.code == 3, str(ended)
+    assert message in ended.err
+    assert json.loads(ended.out.splitlines()[-1])["error"]["exit_code"] == 3
 
 
-def test_a_sink_that_was_added_has_the_past_once_and_goes_on(place: Place) -> None:
-    place.send(3)
-    place.run(place.pipeline())
-    pipeline = place.pipeline(LATER + LAKE)
-    assert pipeline.backfill("table", place.spark, dry_run=True).batches == 3
-    done = pipeline.backfill("table", place.spark)
-    assert (done.batches, done.first_batch_id, done.last_batch_id, done.joins_at) == (3, 0, 2, 3)
-    assert done.totals.rows == done.rows == place.table("first").total()
-    assert place.table() == place.table("first")
-    assert pipeline.backfill("lake", place.spark).done
-    assert place.lake() == lake_rows(place.table("first"))
-    assert pipeline.verify().ok
-    again = pipeline.backfill("lake", place.spark)
-    assert (again.batches, again.generation) == (0, None)
-    place.send(2)
-    place.run(pipeline)
-    assert place.table() == place.table("first")
-    assert place.lake() == lake_rows(place.table("first"))
-    assert pipeline.verify().ok
+def test_sinks_of_a_pipeline_of_files(tmp_path: Path) -> None:
+    source = '{format: csv, path: in, schema: "n INT, text STRING, day INT", options: {maxFilesPerTrigger: 1}}'
+    place = Place(
+        tmp_path, source=source, sql="SELECT n, concat(text, '!') AS text, n % 2 AS half FROM numbers WHERE n > 0 AND day = 1"
+    )
+    files = [put(tmp_path / "in" / "day=1", f"part {at} [a] %20.csv", f"{at},one", f"{at + 1},two", "-1,no") for at in (1, 2, 4)]
+    place.write()
+    place.done("run")
+    place.write(LATER + LAKE)
+    planned = place.done("backfill", "--sink", "later", "--dry-run").last
+    assert (planned["batches"], planned["rows"], planned["joins_at"], planned["done"]) == (3, 6, 3, False)
+    place.killed("sqlite.commit")
+    refused(place.penstock("run"), "A backfill of sink 'later' has begun and not ended")
+    done = place.done("backfill", "--sink", "later").last
+    assert done["done"]
+    assert done["given"] + done["batches"] == 3
+    assert place.rows() == place.rows("first")
+    held = files[0].rename(tmp_path / "held")
+    refused(place.penstock("backfill", "--sink", "lake"), "1 of 3 batches cannot be read again, batch 0 to batch 0")
+    held.rename(files[0])
+    place.write(LATER + LAKE, sql=place.sql + " AND n <> 2")
+    refused(place.penstock("backfill", "--sink", "lake"), "Batch 0 was decided with 2 rows, but the transform makes 1")
+    place.write(LATER + LAKE, sql="SELECT n, count(*) AS half, '' AS text FROM numbers GROUP BY n")
+    assert place.penstock("backfill", "--sink", "lake").code in {2, 3}
+    place.write(LATER + LAKE)
+    assert place.done("backfill", "--sink", "lake", "--from-batch", "0").last["totals"]["rows"] == 4
+    put(tmp_path / "in" / "day=1", "5.csv", "7,seven")
+    place.done("run")
+    assert place.rows() == place.rows("first")
+    assert place.rows("first").total() == 7
+    assert lake(tmp_path) == Counter({(n, half): count for (n, _, half), count in place.rows("first").items() if n != 4})
+    assert place.done("verify").last["ok"]
+    assert place.done("backfill", "--sink", "lake").last["batches"] == 0
+
+
+@pytest.mark.parametrize("reader", ["spark", "python"])
+def test_a_sink_of_a_kafka_pipeline(tmp_path: Path, reader: str) -> None:
+    running = server("kafka")
+    topic = running.topic(unique("numbers"), 2)
+    options = (
+        f'kafka.bootstrap.servers: "{running.bootstrap}", subscribe: {topic}, startingOffsets: earliest, maxOffsetsPerTrigger: 4'
+    )
+    sql = "SELECT CAST(value AS STRING) AS value, partition, offset, timestamp FROM numbers"
+    place = Place(tmp_path, source=f"{{format: kafka, reader: {reader}, options: {{{options}}}}}", sql=sql)
+    produced(topic, range(10), partitions=2)
+    place.write()
+    place.done("run")
+    place.write(LATER)
+    place.killed("ledger.sqlite_commit")
+    done = place.done("backfill", "--sink", "later").last
+    assert done["last_batch_id"] == done["joins_at"] - 1
+    produced(topic, range(10, 15), partitions=2)
+    place.done("run")
+    assert place.rows() == place.rows("first")
+    assert place.rows().total() == 15
+    assert place.done("verify").last["ok"]
+    place.write(LATER + LATER.replace("later", "last"))
+    running.admin.delete_records(topic, {0: 1})
+    refused(place.penstock("backfill", "--sink", "last"), "batches cannot be read again, batch 0 to batch 0")
+
+
+def test_a_sink_of_a_journal_pipeline(tmp_path: Path) -> None:
+    sql = "SELECT CAST(value AS STRING) AS value, journal, sequence, received_at FROM numbers"
+    place = Place(tmp_path, source='{format: journal, path: "./journals/*", options: {maxRecordsPerTrigger: 8}}', sql=sql)
+    homes = [tmp_path / "journals" / name for name in ("a", "b")]
+    for home in homes:
+        push(home, 10).close()
+    place.write()
+    place.done("run")
+    place.write(LATER)
+    place.killed("sqlite.move")
+    place.done("backfill", "--sink", "later")
+    push(homes[0], 3).close()
+    place.done("run")
+    assert place.rows() == place.rows("first")
+    assert place.rows().total() == 23
+    assert place.done("verify").last["ok"]

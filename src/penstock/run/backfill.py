@@ -5,8 +5,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from penstock.checkpoint.input_listing import changes_of
-from penstock.checkpoint.source_log import InputFile, fingerprint
+from penstock.checkpoint.source_log import InputFile
 from penstock.commit.backfill import LackingBatches, give_lacking, lacking_batches
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.publication import decision_in
@@ -26,11 +25,12 @@ from penstock.protocols import Sink, Taken
 from penstock.run.assembly import DeliveryPlan, assemble, selections_of
 from penstock.run.continuation import require_continuation
 from penstock.run.operations import coordinating
+from penstock.run.past_input import PastInput
 from penstock.run.query_facts import facts_of_pipeline
 from penstock.run.required_guarantees import require_demanded
 from penstock.run.runtime import Runtime, now_ms, opened_by_this_process, prepare
 from penstock.run.start import encoded, frame_of
-from penstock.source.kafka.decode import decode_passes
+from penstock.source.kafka.decode import decode_passes, decoded
 from penstock.source.ranges import ReadsRange, range_of
 from penstock.spec.pipeline import PipelineSettings
 from penstock.spec.sink import Console, Memory, PythonSink
@@ -140,19 +140,24 @@ class _BatchSource:
             settings=settings,
             plan=replace(plan, sources=tuple(source_order(plan_of(frame), tuple(sources))), decoding=decoding),
             spark=spark,
-            readers={name: range_of(name, settings.sources[name], each.schema) for name, each in sources.items()},
+            readers={
+                name: range_of(name, settings.sources[name], each.schema, pipeline=plan.pipeline)
+                for name, each in sources.items()
+            },
             schema=frame.schema.json(),
             taken=taken_of(selections_of(settings), frame),
         )
 
     def rows(self, ranges: Sequence[OffsetRange], files: Mapping[SourceName, Sequence[InputFile]]) -> "DataFrame":
         """Return the pipeline's rows of one batch."""
-        tables = {
-            each.source: self.readers[each.source].rows(self.spark, each, files.get(each.source, ())).alias(each.source)
-            for each in ranges
-        }
+        tables = {each.source: self._table(each, files.get(each.source, ())) for each in ranges}
         made = apply_to_tables(self.spark, tables, self.settings.transform, modules=self.plan.modules)
         return encoded(self.settings, made)
+
+    def _table(self, offsets: OffsetRange, files: Sequence[InputFile]) -> "DataFrame":
+        name = offsets.source
+        raw = self.readers[name].rows(self.spark, offsets, files).alias(name)
+        return decoded(name, raw, self.plan.decoding[name]) if name in self.plan.decoding else raw
 
 
 @dataclass(slots=True, kw_only=True)
@@ -254,33 +259,19 @@ class _Work:
         )
 
     def _lost(self, entries: Sequence[Entry]) -> Iterator[tuple[BatchId, str]]:
-        for entry in entries:
-            decision = decision_in(entry)
-            for name, files in self._files(decision).items():
-                wrong = changes_of(files, self.runtime.checkpoint.inputs)
-                if wrong:
-                    more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
-                    yield decision.batch.batch_id, f"source {name}: {wrong[0][1]}{more}"
-                    break
+        for decision in map(decision_in, entries):
+            missing = self._input.missing(decision)
+            if missing is not None:
+                yield decision.batch.batch_id, missing
 
-    def _files(self, decision: Decision) -> Mapping[SourceName, tuple[InputFile, ...]]:
-        """Return the input files of a batch. Raises Refused if the checkpoint names others than were delivered."""
-        ranges = decision.batch.offsets
-        files = self.runtime.checkpoint.files_between(ranges, self.runtime.sources)
-        for each in ranges:
-            if each.source in files and fingerprint(files[each.source]) != each.content:
-                raise Refused(
-                    f"Batch {decision.batch.batch_id} was decided with other files of source {each.source} than the checkpoint "
-                    f"{self.runtime.checkpoint.location} names for it.",
-                    remedy="Put the right checkpoint back. `penstock history` shows what the batch read.",
-                )
-        return files
+    @property
+    def _input(self) -> PastInput:
+        return PastInput(self.runtime)
 
     def _stage(self, entry: Entry, coordinator: Coordinator) -> Decision:
         """Stage a batch for the sink. Raises Refused unless it has as many rows as it was decided with."""
         before, started_ms = decision_in(entry), now_ms()
-        files = self._files(before)
-        rows = self.source.rows(before.batch.offsets, files)
+        rows = self.source.rows(self._input.ranges(before), self._input.files(before))
         staged = stage_batch(
             rows,
             sinks=[self.sink],
@@ -291,7 +282,7 @@ class _Work:
             taken={name: taken for name, taken in self.source.taken.items() if name == self.sink.name},
         )
         self._size = staged.size
-        self._require_same(before, staged.rows_in, files)
+        self._require_same(before, staged.rows_in)
         taken = self.source.taken.get(self.sink.name)
         return Decision(
             batch=before.batch,
@@ -303,13 +294,12 @@ class _Work:
             schemas={} if taken is None else {self.sink.name: taken.schema},
         )
 
-    def _require_same(self, before: Decision, rows: int, files: Mapping[SourceName, Sequence[InputFile]]) -> None:
-        batch_id = before.batch.batch_id
-        wrong = [change for each in files.values() for _, change in changes_of(each, self.runtime.checkpoint.inputs)]
-        if wrong:
+    def _require_same(self, before: Decision, rows: int) -> None:
+        batch_id, missing = before.batch.batch_id, self._input.missing(before)
+        if missing is not None:
             raise Refused(
-                f"Input of batch {batch_id} was changed while it was read: {wrong[0]}.",
-                remedy="Put the files back as they were, with their modification times, and start again.",
+                f"Input of batch {batch_id} went away or changed while it was read: {missing}.",
+                remedy="Put it back as it was, and start again: nothing of this batch was decided.",
             )
         if rows != before.rows_in:
             raise Refused(

@@ -185,8 +185,8 @@ def _shown(ledger: Ledger, tail: Entry, sinks: tuple[Sink, ...]) -> Mapping[Plac
         if wanted <= found.keys():
             break
     for backfill in tail.summary.backfills.values():
-        entry = ledger.read(backfill.newest) if backfill.ended else None
-        for piece in () if entry is None else decision_in(entry).staged:
+        newest = ledger.read(backfill.newest) if backfill.ended else None
+        for piece in () if newest is None else decision_in(newest).staged:
             place = (piece.sink, piece.account)
             found[place] = max(found.get(place, backfill.newest), backfill.newest)
     return found
