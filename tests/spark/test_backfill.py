@@ -1,6 +1,7 @@
 """A sink that is added later is given the batches before it, killed on the way, and takes part from then on."""
 
 import json
+import signal
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
@@ -12,8 +13,10 @@ import pytest
 
 from penstock.core import faults
 from tests.crash.commandline import Ended, penstock
+from tests.crash.test_kafka_gaps import delete_records
 from tests.servers.fixtures import server, unique
 from tests.spark.kafka_query import produced
+from tests.spark.page import Page, run, run_beside
 from tests.spark.streams import put
 from tests.spark.test_journal_pipeline import push
 
@@ -125,7 +128,7 @@ def test_sinks_of_a_pipeline_of_files(tmp_path: Path) -> None:
     place.write(LATER + LAKE, sql="SELECT n, count(*) AS half, '' AS text FROM numbers GROUP BY n")
     assert place.penstock("backfill", "--sink", "lake").code in {2, 3}
     place.write(LATER + LAKE)
-    assert place.done("backfill", "--sink", "lake", "--from-batch", "0").last["totals"]["rows"] == 4
+    assert place.done("backfill", "--sink", "lake", "--from-batch", "0").last["totals"]["rows"] == 5
     put(tmp_path / "in" / "day=1", "5.csv", "7,seven")
     place.done("run")
     assert place.rows() == place.rows("first")
@@ -157,7 +160,7 @@ def test_a_sink_of_a_kafka_pipeline(tmp_path: Path, reader: str) -> None:
     assert place.rows().total() == 15
     assert place.done("verify").last["ok"]
     place.write(LATER + LATER.replace("later", "last"))
-    running.admin.delete_records(topic, {0: 1})
+    delete_records(topic, {0: 1})
     refused(place.penstock("backfill", "--sink", "last"), "batches cannot be read again, batch 0 to batch 0")
 
 
@@ -177,3 +180,27 @@ def test_a_sink_of_a_journal_pipeline(tmp_path: Path) -> None:
     assert place.rows() == place.rows("first")
     assert place.rows().total() == 23
     assert place.done("verify").last["ok"]
+
+
+PAGE = Page("backfill")
+
+
+def test_the_page_works_and_a_killed_backfill_is_finished_by_the_next(tmp_path: Path) -> None:
+    whole = PAGE.blocks("yaml")[0]
+    file = tmp_path / "backfill.yaml"
+    file.write_text("".join(line for line in whole.splitlines(keepends=True) if "warehouse" not in line))
+    orders = [{"id": at, "shop": "ab"[at % 2], "amount": at % 5} for at in range(30)]
+    for at in range(3):
+        put(tmp_path / "incoming", f"{at}.json", *map(json.dumps, orders[at * 10 : at * 10 + 10]))
+        assert run_beside(tmp_path, "penstock run backfill.yaml").returncode == 0
+    file.write_text(whole)
+    plan, backfill, *rest = PAGE.commands
+    planned = run_beside(tmp_path, plan).stdout
+    assert "Sink warehouse lacks 3 batches (0 to 2), of which the pipeline delivered 24 rows." in planned
+    assert run(tmp_path, backfill, faults="sqlite.commit=kill@2").returncode == -signal.SIGKILL
+    for command in (backfill, *rest):
+        done = run_beside(tmp_path, command)
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    with closing(sqlite3.connect(tmp_path / "warehouse.db")) as connection:
+        found = Counter(connection.execute("SELECT id, shop, amount FROM orders"))
+    assert found == Counter((each["id"], each["shop"], each["amount"]) for each in orders if each["amount"])

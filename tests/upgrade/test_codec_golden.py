@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.core.backfill import Backfilled, BackfillProgress
 from penstock.core.codec import (
     decode_document,
     decode_entry,
@@ -179,6 +180,19 @@ SUMMARY = Summary(
     totals={LAKE: {NEWARK: TOTALS}},
 )
 REMOVED_SUMMARY = replace(SUMMARY, ledger_id=LEDGER_ID, removed={LAKE: {NEWARK: TOTALS}}, removed_at=Position(10))
+BACKFILLED_BODY = Backfilled(
+    sink=LAKE,
+    original=Position(5),
+    previous=Position(11),
+    decision=replace(SELECTED_BODY.decision, evidence=TOPICS_BODY.decision.evidence),
+)
+BACKFILLED_SUMMARY = replace(
+    REMOVED_SUMMARY,
+    backfills={
+        LAKE: BackfillProgress(first=Position(3), through=Position(5), newest=Position(12), ended=False),
+        SinkName("table"): BackfillProgress(first=Position(2), through=Position(9), newest=Position(10), ended=True),
+    },
+)
 MARKER = Marker(
     pipeline=FLIGHTS,
     sink=LAKE,
@@ -229,6 +243,11 @@ ENTRIES = {
     "entry-6-decided": entry(SELECTED_BODY, REMOVED_SUMMARY),
     "entry-6-opened": entry(OPENED_BODY, REMOVED_SUMMARY),
     "entry-6-adopted": entry(ADOPTED_BODY, REMOVED_SUMMARY),
+    "entry-7-backfilled": entry(BACKFILLED_BODY, BACKFILLED_SUMMARY),
+    "entry-7-decided": entry(SELECTED_BODY, BACKFILLED_SUMMARY),
+    "entry-7-opened": entry(OPENED_BODY, BACKFILLED_SUMMARY),
+    "entry-7-adopted": entry(ADOPTED_BODY, BACKFILLED_SUMMARY),
+    "entry-7-removal": entry(REMOVAL_BODY, BACKFILLED_SUMMARY),
 }
 
 
