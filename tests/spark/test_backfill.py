@@ -80,7 +80,7 @@ class Place:
 
     def killed(self, fault: str) -> None:
         with pytest.raises(KilledError):
-            self.penstock("backfill", "--sink", "later", fault=f"{fault}=kill@2")
+            pytest.fail(str(self.penstock("backfill", "--sink", "later", fault=f"{fault}=kill@2")))
         faults.arm("")
 
     def rows(self, name: str = "later") -> Rows:
@@ -141,7 +141,7 @@ def test_sinks_of_a_pipeline_of_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize("reader", ["spark", "python"])
 def test_a_sink_of_a_kafka_pipeline(tmp_path: Path, reader: str) -> None:
     running = server("kafka")
-    topic = running.topic(unique("numbers"), 2)
+    topic = running.topic(unique("numbers"), 2, retention_ms="-1", retention_bytes="-1")
     options = (
         f'kafka.bootstrap.servers: "{running.bootstrap}", subscribe: {topic}, startingOffsets: earliest, maxOffsetsPerTrigger: 4'
     )

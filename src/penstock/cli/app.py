@@ -14,6 +14,7 @@ from penstock.cli import (
     backfill,
     check,
     checkpoint,
+    compare,
     contents,
     crashtest,
     doctor,
@@ -97,7 +98,13 @@ _journal.command()(journal.trim)
 for _panel, _verbs in (
     ("Begin", (init.init, check.check, check.explain)),
     ("Run", (run.run, supervise.supervise, receive.receive)),
-    ("Look", (status.status, status.watch, contents.files, history.history, history.offsets, verify.verify, doctor.doctor)),
+    (
+        "Look",
+        (
+            *(status.status, status.watch, contents.files, history.history, history.offsets),
+            *(verify.verify, compare.compare, doctor.doctor),
+        ),
+    ),
     ("Observe", (metrics.metrics,)),
     ("Change", (backfill.backfill,)),
     ("Repair", (operate.recover, operate.adopt, operate.sweep)),

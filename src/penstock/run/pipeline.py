@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from penstock.registry.decoding import DecodePass
     from penstock.run.backfill import Backfill, OnBatch
     from penstock.run.check import CheckReport
+    from penstock.run.compare import Comparison
     from penstock.run.explain import Explanation
     from penstock.run.open_delivery import Observer
     from penstock.run.query import Query
@@ -254,6 +255,21 @@ class Pipeline:
             dry_run=dry_run,
             on_batch=on_batch,
         )
+
+    def compare(
+        self, other: "Pipeline", *, from_batch: int | None = None, sinks: Sequence[str] = (), show_rows: int = 0
+    ) -> "Comparison":
+        """Return where the contents of this pipeline and `other` differ, by rows and digests of the batches that both decided.
+
+        `from_batch`: the first one; None for all that both ledgers retain. `sinks`: `NAME` or `NAME=OTHER`; without any, those of
+        equal names, or the only sink of each. `show_rows`: read up to so many rows of each batch that differs, in parquet sinks.
+        Raises Usage, BatchForgotten, and Refused where the ledgers hash rows differently.
+        """
+        from penstock.run.compare import compare, pair_of
+
+        batch_id = None if from_batch is None else BatchId(from_batch)
+        pairs = [pair_of(each, self.plan, other.plan) for each in sinks]
+        return compare(self.plan, other.plan, from_batch=batch_id, pairs=pairs, show_rows=show_rows)
 
     def sweep(self, *, yes: bool = False) -> Sequence[str]:
         """Collect dead staging and name it; without `yes` only name it."""
