@@ -1,6 +1,8 @@
 """Two pipelines' contents compared by their ledgers, on real ones with real accounts."""
 
 import json
+import re
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -94,6 +96,23 @@ def test_what_cannot_be_compared(tmp_path: Path) -> None:
     assert refused.code == 3
     assert "tells of batches from 1 on, not from 0 on" in json.loads(refused.out)["error"]["message"]
     assert compare(tmp_path).code == 0
+
+
+CHANGE = (Path(__file__).parents[2] / "docs" / "howto" / "change.md").read_text(encoding="utf-8")
+
+
+def test_the_commands_of_the_page(tmp_path: Path) -> None:
+    deliver(tmp_path, "old", {0: [1], 1: [2], 2: [3, 4]})
+    deliver(tmp_path, "new", {0: [1], 1: [5], 2: [3]})
+    plain, detailed = re.findall(r"^penstock (compare .*)$", CHANGE, re.MULTILINE)
+    ended = penstock(*shlex.split(plain), directory=tmp_path)
+    assert ended.code == 5
+    assert "batch 1, lake: 1 row and 1 row" in ended.out
+    ended = penstock(*shlex.split(detailed), directory=tmp_path)
+    assert ended.code == 5
+    assert "batch 1" not in ended.out
+    assert "batch 2, lake: 2 rows and 1 row" in ended.out
+    assert "only in old: {'id': '4'" in ended.out
 
 
 @pytest.mark.parametrize("words", [["--from-batch", "-1"], ["--rows", "-1"]])

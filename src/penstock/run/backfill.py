@@ -5,7 +5,6 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from penstock.checkpoint.source_log import InputFile
 from penstock.commit.backfill import LackingBatches, give_lacking, lacking_batches
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.publication import decision_in
@@ -148,13 +147,13 @@ class _BatchSource:
             taken=taken_of(selections_of(settings), frame),
         )
 
-    def rows(self, ranges: Sequence[OffsetRange], files: Mapping[SourceName, Sequence[InputFile]]) -> "DataFrame":
+    def rows(self, ranges: Sequence[OffsetRange], files: Mapping[SourceName, Sequence[str]]) -> "DataFrame":
         """Return the pipeline's rows of one batch."""
         tables = {each.source: self._table(each, files.get(each.source, ())) for each in ranges}
         made = apply_to_tables(self.spark, tables, self.settings.transform, modules=self.plan.modules)
         return encoded(self.settings, made)
 
-    def _table(self, offsets: OffsetRange, files: Sequence[InputFile]) -> "DataFrame":
+    def _table(self, offsets: OffsetRange, files: Sequence[str]) -> "DataFrame":
         name = offsets.source
         raw = self.readers[name].rows(self.spark, offsets, files).alias(name)
         return decoded(name, raw, self.plan.decoding[name]) if name in self.plan.decoding else raw
@@ -271,7 +270,8 @@ class _Work:
     def _stage(self, entry: Entry, coordinator: Coordinator) -> Decision:
         """Stage a batch for the sink. Raises Refused unless it has as many rows as it was decided with."""
         before, started_ms = decision_in(entry), now_ms()
-        rows = self.source.rows(self._input.ranges(before), self._input.files(before))
+        files = {name: [file.path for file in files] for name, files in self._input.files(before).items()}
+        rows = self.source.rows(self._input.ranges(before), files)
         staged = stage_batch(
             rows,
             sinks=[self.sink],

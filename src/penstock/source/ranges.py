@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from penstock.checkpoint.source_log import InputFile
     from penstock.source.piece_reader import PieceReader
 
 _PATTERNS = frozenset("*?[]{}\\")
@@ -36,8 +35,8 @@ _LITERAL_PATHS = {"__globPaths__": "false"}
 class ReadsRange(Protocol):
     """A source that can be read again by the offsets of a batch."""
 
-    def rows(self, spark: "SparkSession", offsets: OffsetRange, files: "Sequence[InputFile]") -> "DataFrame":
-        """Return the rows of one batch, with the columns of the stream. `files`: the input files, if the source has such."""
+    def rows(self, spark: "SparkSession", offsets: OffsetRange, files: Sequence[str]) -> "DataFrame":
+        """Return the rows of one batch, with the columns of the stream. `files`: the URLs of its input files, if the source has such."""
         ...
 
 
@@ -47,12 +46,12 @@ class FileRange:
     def __init__(self, source: Source, schema: "StructType") -> None:
         self._source, self._schema = source, schema
 
-    def rows(self, spark: "SparkSession", offsets: OffsetRange, files: "Sequence[InputFile]") -> "DataFrame":  # noqa: ARG002
+    def rows(self, spark: "SparkSession", offsets: OffsetRange, files: Sequence[str]) -> "DataFrame":  # noqa: ARG002
         """Return the rows of `files`, which must be there."""
         if not files:
             return spark.createDataFrame([], self._schema)
         reader = spark.read.options(**self._options()).schema(self._schema).format(self._source.format or "")
-        return reader.load([_plain(file.path) for file in files])
+        return reader.load([_plain(url) for url in files])
 
     def _options(self) -> Mapping[str, str]:
         path = self._source.path or ""
@@ -72,7 +71,7 @@ class KafkaRange:
     def __init__(self, name: str, source: Source) -> None:
         self._name, self._source = name, source
 
-    def rows(self, spark: "SparkSession", offsets: OffsetRange, files: "Sequence[InputFile]") -> "DataFrame":  # noqa: ARG002
+    def rows(self, spark: "SparkSession", offsets: OffsetRange, files: Sequence[str]) -> "DataFrame":  # noqa: ARG002
         """Return the records. Both readers fail where one is missing, unless the source says `on_gap: accept`."""
         if self._source.reader != "python":
             try:
@@ -106,7 +105,7 @@ class JournalRange:
     def __init__(self, name: str, source: Source, *, pipeline: str) -> None:
         self._options = journals.data_source_options(name, source, pipeline=pipeline)
 
-    def rows(self, spark: "SparkSession", offsets: OffsetRange, files: "Sequence[InputFile]") -> "DataFrame":  # noqa: ARG002
+    def rows(self, spark: "SparkSession", offsets: OffsetRange, files: Sequence[str]) -> "DataFrame":  # noqa: ARG002
         """Return the events. Raises what the reader raises for events that are gone."""
         from penstock.source.journal.data_source import COLUMNS, JournalStreamReader  # noqa: PLC0415 - Spark 4.2
         from penstock.source.journal.settings import settings_in  # noqa: PLC0415
