@@ -26,8 +26,8 @@ MUTANTS_OF_BACKFILL = (
         bug=19,
         name="a-backfill-gives-what-it-gave-before",
         file=BACKFILL,
-        find="progress is not None and progress.first <= entry.position <= progress.through",
-        replace="False",
+        find="is_in = progress is not None and progress.first <= entry.position <= progress.through",
+        replace="is_in = False",
         tests=(f"{OF_BACKFILL}::test_batches_come_in_their_order",),
     ),
     Mutant(

@@ -14,7 +14,7 @@ import penstock
 from penstock.commit.backfill import Given, LackingBatches, give_lacking, lacking_batches, require_backfilled
 from penstock.commit.publication import decision_in
 from penstock.core import faults
-from penstock.core.model import Adopted, BatchId, Decision, Entry, SinkName, Staged
+from penstock.core.model import Adopted, BatchId, Decision, Entry, Position, SinkName, Staged
 from penstock.errors import Fenced, LedgerMismatch, PublishFailed, Refused
 from penstock.observe.history import history
 from penstock.run.assembly import DeliveryPlan, assemble, ledger_of
@@ -168,7 +168,7 @@ def test_a_backfill_that_is_killed_at_any_step_is_finished_by_the_next(tmp_path:
     assert {"ledger.sqlite_commit", "rename.move", "parquet.marker.place", "parquet.stage.seal", "claim.place"} <= set(reached)
 
 
-@pytest.mark.parametrize("fault", ["rename.move=lost@2", "parquet.marker.place=lost"])
+@pytest.mark.parametrize("fault", ["rename.move=error@2", "rename.move=lost@2", "parquet.marker.place=lost"])
 def test_what_a_failed_call_decided_is_published_by_the_next(tmp_path: Path, fault: str) -> None:
     world = World(tmp_path)
     faults.arm(f"ledger.sqlite_commit=lost@3,{fault}")
@@ -251,6 +251,49 @@ def test_batches_of_an_earlier_checkpoint_are_counted(tmp_path: Path) -> None:
     found = world.lacking()
     assert (found.earlier, numbers(found)) == (3, [])
     assert world.lacking(0).earlier == 0
+
+
+def test_what_an_adoption_left_behind_of_a_backfill_is_no_silent_gap(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    with pytest.raises(KilledError):
+        world.backfill(stop_after=1)
+    (world.root / "home/checkpoint").rename(world.root / "home/before")
+    adopt(world.plan("lake"), reason="lost", yes=True)
+    for from_batch in (None, 0):
+        found = world.lacking(from_batch)
+        assert (found.earlier, found.begun, numbers(found)) == (2, True, [])
+
+
+def test_what_the_ledger_forgot_behind_a_backfill_is_no_silent_gap(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    with pytest.raises(KilledError):
+        world.backfill(stop_after=1)
+    driver = Driver(world.plan("lake"), world.root / "home" / "checkpoint")
+    with closing(driver.runtime):
+        driver.go_on(3)
+    newest = world.lacking().entries[-1].position
+    for below, expected in ((newest - 2, (1, 2, [3])), (newest, (0, 3, [3]))):  # with the entry of the backfill, and without it
+        with closing(ledger_of(world.both)) as ledger:
+            ledger.prune(below=Position(below))
+        found = world.lacking()
+        assert (found.first, found.unknown, numbers(found)) == expected
+
+
+def test_a_sink_that_has_newer_batches_already_gets_the_older_ones_beside_them(tmp_path: Path) -> None:
+    world = World(tmp_path, batches=2)
+    joined = Driver(world.plan("later", "lake"), world.root / "home" / "checkpoint")
+    with closing(joined.runtime):
+        joined.go_on(2)
+    found = world.lacking()
+    assert (numbers(found), found.joined, found.joins_in_between) == ([0, 1], 2, True)
+    world.backfill()
+    again = Driver(world.plan("later", "lake"), world.root / "home" / "checkpoint")
+    with closing(again.runtime):
+        again.go_on(3)
+    assert world.rows("later") == Counter(range(4))
+    assert verify(world.plan("later")).ok
+    found = world.lacking()
+    assert (found.given, found.joins_in_between) == (2, False)
 
 
 def test_an_older_copy_of_the_sink_is_refused(tmp_path: Path) -> None:

@@ -8,10 +8,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from penstock.cli import formatting
-from penstock.cli.opening import File, Json
+from penstock.cli.opening import File, Json, pipeline
 from penstock.cli.output import hexadecimal, show
 from penstock.cli.table import table
-from penstock.run.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from penstock.core.model import Totals
@@ -46,8 +45,8 @@ def compare(
 
     Only batches that both have decided are compared. Exit code 5 if contents differ.
     """
-    pipelines = [Pipeline.from_file(each) for each in (file, other)]
-    found = pipelines[0].compare(pipelines[1], from_batch=from_batch, sinks=sink or (), show_rows=rows)
+    second = pipeline(other)
+    found = pipeline(file).compare(second, from_batch=from_batch, sinks=sink or (), show_rows=rows)
     show(found, as_json=as_json, text=_text)
     if not found.same:
         raise typer.Exit(DIFFERENCE)

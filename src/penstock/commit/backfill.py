@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from penstock.commit.coordinator import Coordinator
-from penstock.commit.publication import decision_in
+from penstock.commit.publication import batch_at, decision_in
 from penstock.core.backfill import BackfillProgress
-from penstock.core.model import Adopted, BatchId, Decided, Decision, Entry, Opened, Published, SinkName, Summary
+from penstock.core.model import Adopted, BatchId, Decided, Decision, Entry, Opened, Position, Published, SinkName, Summary
 from penstock.errors import Refused
 from penstock.protocols import Ledger, Sink
 
@@ -20,18 +20,19 @@ from penstock.protocols import Ledger, Sink
 class LackingBatches:
     """The batches that a sink lacks, oldest first, each as the entry that decided it. Batches without rows are left out.
 
-    `given`: how many of the range a backfill has given it already. `joined` is the first batch of the range of which the sink
-    has rows by the pipeline itself, None if there is none. `unknown` counts batches of the range that the ledger does not tell;
-    `earlier` those of checkpoints before the present one. `first` is the range's first batch.
+    `given`: how many a backfill has given it already. `joined` is the first batch of the range of which the sink has rows by the
+    pipeline itself, None if there is none. `unknown` counts batches that the ledger does not tell any more, from `first` on;
+    `earlier` those of checkpoints before the present one. `begun`: a backfill has begun and not ended.
     """
 
     sink: SinkName
-    first: BatchId
     entries: tuple[Entry, ...]
+    first: BatchId
     given: int = 0
     joined: BatchId | None = None
     unknown: int = 0
     earlier: int = 0
+    begun: bool = False
 
     @property
     def joins_in_between(self) -> bool:
@@ -42,67 +43,105 @@ class LackingBatches:
 
 
 def lacking_batches(ledger: Ledger, sink: SinkName, *, from_batch: BatchId | None) -> LackingBatches:
-    """Return what `sink` lacks from batch `from_batch` on (None: from the first one). Reads every retained entry of the range.
+    """Return what `sink` lacks from batch `from_batch` on (None: from the first one). Reads every retained entry.
 
-    Where a backfill of the sink has begun, the range begins with its first batch instead. Raises Refused for an earlier
-    `from_batch`: batches must come in their order.
+    If a backfill of the sink has begun and not ended, it goes on where it is, whatever `from_batch` is. Raises Refused for
+    batches before those that the sink was given: batches come in their order.
     """
     tail = ledger.tail()
-    progress = None if tail is None else tail.summary.backfills.get(sink)
-    first = BatchId(0) if from_batch is None else from_batch
-    decided, earlier = _present_checkpoint(ledger.newest_first(), first)
-    if progress is not None:
-        _require_not_before(progress, decided, sink, from_batch)
-        decided, earlier = [entry for entry in decided if entry.position >= progress.first], 0
-        first = max(first, *(decision_in(entry).batch.batch_id for entry in decided[:1]), BatchId(0))
-    lacking, given, joined = list[Entry](), 0, None
-    for entry in decided:
-        decision = decision_in(entry)
-        if not decision.rows_in:
-            continue
-        if sink in decision.schemas or decision.of_sink(sink):
-            joined = decision.batch.batch_id if joined is None else joined
-        elif progress is not None and progress.first <= entry.position <= progress.through:
-            given += 1
-        else:
-            lacking.append(entry)
-    oldest = decision_in(decided[0]).batch.batch_id if decided else first
+    range_ = _Range.of(ledger, sink, progress=None if tail is None else tail.summary.backfills.get(sink))
+    if range_.progress is not None and from_batch is not None:
+        range_.require_not_before(range_.progress, from_batch)
+    begun = range_.progress is not None and not range_.progress.ended
+    chosen = BatchId(0) if from_batch is None or begun else from_batch
+    decided = [entry for entry in range_.present if decision_in(entry).batch.batch_id >= chosen and range_.is_behind(entry)]
+    is_whole = from_batch is None or begun
+    first, unknown = range_.unknown(chosen) if is_whole or range_.progress is None else (chosen, 0)
     return LackingBatches(
         sink=sink,
+        entries=tuple(filter(range_.is_lacking, decided)),
+        given=sum(map(range_.was_given, decided)),
+        joined=next((decision_in(entry).batch.batch_id for entry in decided if _took_part(entry, sink)), None),
         first=first,
-        entries=tuple(lacking),
-        given=given,
-        joined=joined,
-        unknown=max(0, oldest - first),
-        earlier=earlier if from_batch is None else 0,
+        unknown=unknown,
+        earlier=sum(map(range_.is_lacking, filter(range_.is_behind, range_.before))) if is_whole else 0,
+        begun=begun,
     )
 
 
-def _require_not_before(progress: BackfillProgress, decided: list[Entry], sink: SinkName, from_batch: BatchId | None) -> None:
-    begun = next((entry for entry in decided if entry.position >= progress.first), None)
-    if from_batch is None or begun is None:
-        return
-    first = decision_in(begun).batch.batch_id
-    if from_batch < first and any(entry.position < progress.first and decision_in(entry).rows_in for entry in decided):
-        raise Refused(
-            f"Sink {sink!r} was given batches from {first} on, and batches before that, from {from_batch} on, are asked for: "
-            "batches come in their order.",
-            remedy="Leave --from-batch out. To have all of them, give the sink another name and an empty place.",
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Range:
+    """The retained decisions, oldest first: `present` those of the present checkpoint, `before` those of earlier ones.
+
+    `progress` is that of the sink's backfill, and `newest` the batch that it gave last. `oldest` is the oldest retained position.
+    """
+
+    sink: SinkName
+    progress: BackfillProgress | None
+    newest: BatchId | None
+    present: tuple[Entry, ...]
+    before: tuple[Entry, ...]
+    oldest: Position
+
+    @classmethod
+    def of(cls, ledger: Ledger, sink: SinkName, *, progress: BackfillProgress | None) -> "_Range":
+        present, before, oldest = list[Entry](), list[Entry](), Position(0)
+        decided = present
+        for entry in ledger.newest_first():
+            oldest = entry.position
+            if isinstance(entry.body, Adopted) and not entry.body.gaps:
+                decided = before
+            elif isinstance(entry.body, Decided):
+                decided.append(entry)
+        return cls(
+            sink=sink,
+            progress=progress,
+            newest=None if progress is None else batch_at(ledger, progress.newest),
+            present=tuple(present[::-1]),
+            before=tuple(before[::-1]),
+            oldest=oldest,
         )
 
+    def is_behind(self, entry: Entry) -> bool:
+        """Return whether the entry is none of those before the backfill's first one, which were left out by choice."""
+        return self.progress is None or entry.position >= self.progress.first
 
-def _present_checkpoint(newest_first: Iterable[Entry], first: BatchId) -> tuple[list[Entry], int]:
-    """Return the decisions of the present checkpoint from batch `first` on, oldest first, and the number of others with rows."""
-    present, earlier, is_present = list[Entry](), 0, True
-    for entry in newest_first:
-        if isinstance(entry.body, Adopted) and not entry.body.gaps:
-            is_present = False
-        elif isinstance(entry.body, Decided):
-            if not is_present:
-                earlier += bool(entry.body.decision.rows_in)
-            elif entry.body.decision.batch.batch_id >= first:
-                present.append(entry)
-    return present[::-1], earlier
+    def was_given(self, entry: Entry) -> bool:
+        progress = self.progress
+        is_in = progress is not None and progress.first <= entry.position <= progress.through
+        return is_in and decision_in(entry).rows_in > 0 and not _took_part(entry, self.sink)
+
+    def is_lacking(self, entry: Entry) -> bool:
+        return decision_in(entry).rows_in > 0 and not _took_part(entry, self.sink) and not self.was_given(entry)
+
+    def unknown(self, chosen: BatchId) -> tuple[BatchId, int]:
+        """Return the first batch that the ledger does not tell any more, and how many there are."""
+        oldest = decision_in(self.present[0]).batch.batch_id if self.present else chosen
+        if self.progress is None:
+            return chosen, max(0, oldest - chosen)
+        if self.oldest <= self.progress.through + 1:
+            return chosen, 0
+        first = BatchId(0 if self.newest is None else self.newest + 1)
+        return first, max(1, oldest - first)
+
+    def require_not_before(self, progress: BackfillProgress, from_batch: BatchId) -> None:
+        begun = next((decision_in(entry).batch.batch_id for entry in self.present if entry.position >= progress.first), None)
+        wanted = any(
+            from_batch <= decision_in(entry).batch.batch_id and not self.is_behind(entry) and self.is_lacking(entry)
+            for entry in self.present
+        )
+        if begun is not None and wanted:
+            raise Refused(
+                f"Sink {self.sink!r} was given batches from {begun} on, and batches before that, from {from_batch} on, are asked "
+                "for: batches come in their order.",
+                remedy="Leave --from-batch out. To have all of them, give the sink another name and an empty place.",
+            )
+
+
+def _took_part(entry: Entry, sink: SinkName) -> bool:
+    """Return whether the pipeline itself gave the sink a part of the batch, an empty selection included."""
+    decision = decision_in(entry)
+    return sink in decision.schemas or bool(decision.of_sink(sink))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,7 +93,7 @@ def backfill(
     plan = source.plan
     with closing(assemble(plan)) as runtime:
         work = _Work(source=source, runtime=runtime, sink=next(each for each in runtime.sinks if each.name == sink))
-        planned = work.plan(from_batch)
+        planned, _ = work.plan(from_batch)
         if dry_run or work.has_nothing_to_do(planned):
             return replace(planned, done=not dry_run)
         with coordinating(runtime) as coordinator:
@@ -168,8 +168,8 @@ class _Work:
     sink: Sink
     _size: BatchSize | None = None
 
-    def plan(self, from_batch: BatchId | None) -> Backfill:
-        """Return what is to be done. Raises Refused if a batch of it cannot be read again."""
+    def plan(self, from_batch: BatchId | None) -> tuple[Backfill, Sequence[Entry]]:
+        """Return what is to be done, and the batches as they were decided. Raises Refused if one cannot be read again."""
         tail = self.runtime.ledger.tail()
         if tail is None or tail.summary.next_batch_id is None:
             raise Refused(
@@ -179,7 +179,7 @@ class _Work:
         require_continuation(tail.summary, self.runtime.checkpoint)
         lacking = self._lacking(from_batch)
         batches = [decision_in(entry) for entry in lacking.entries]
-        return Backfill(
+        planned = Backfill(
             pipeline=self.runtime.pipeline,
             sink=self.sink.name,
             batches=len(batches),
@@ -189,6 +189,7 @@ class _Work:
             first_batch_id=batches[0].batch.batch_id if batches else None,
             last_batch_id=batches[-1].batch.batch_id if batches else None,
         )
+        return planned, lacking.entries
 
     def has_nothing_to_do(self, planned: Backfill) -> bool:
         """Return whether the sink has everything, and the ledger says so."""
@@ -202,8 +203,9 @@ class _Work:
         planned: list[Backfill] = []
 
         def lacking() -> Sequence[Entry]:
-            planned.append(self.plan(from_batch))  # I2: a run that was alive may have decided batches meanwhile
-            return self._lacking(from_batch).entries
+            whole, entries = self.plan(from_batch)  # I2: a run that was alive may have decided batches meanwhile
+            planned.append(whole)
+            return entries
 
         def stage(entry: Entry) -> Decision:
             decision = self._stage(entry, coordinator)
@@ -310,14 +312,18 @@ class _Work:
 
 
 def _require_known(lacking: LackingBatches) -> None:
+    """Raise Refused, with their number, if there are batches of which nothing tells any more what they read."""
+    anew = "The sink has a part of what came before. Give it another name and an empty place. "
+    begun = anew if lacking.begun else ""
+    sink = "NAME" if lacking.begun else lacking.sink
     if lacking.earlier:
         raise Refused(
             f"{lacking.earlier} batches were read by earlier checkpoints, before this one was adopted, and cannot be read again.",
-            remedy=f"What the present one read: `penstock backfill FILE --sink {lacking.sink} --from-batch 0`",
+            remedy=f"{begun}What the present one read: `penstock backfill FILE --sink {sink} --from-batch 0`",
         )
     if lacking.unknown:
         oldest = lacking.first + lacking.unknown
         raise Refused(
             f"The ledger does not tell any more what batches {lacking.first} to {oldest - 1} read: {lacking.unknown} batches.",
-            remedy=f"What it tells: `penstock backfill FILE --sink {lacking.sink} --from-batch {oldest}`",
+            remedy=f"{begun}What it tells: `penstock backfill FILE --sink {sink} --from-batch {oldest}`",
         )

@@ -1,7 +1,6 @@
 """Reads a source once more for the offsets of one batch, as a table instead of a stream."""
 
 import json
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -36,7 +35,7 @@ class ReadsRange(Protocol):
     """A source that can be read again by the offsets of a batch."""
 
     def rows(self, spark: "SparkSession", offsets: OffsetRange, files: Sequence[str]) -> "DataFrame":
-        """Return the rows of one batch, with the columns of the stream. `files`: the URLs of its input files, if the source has such."""
+        """Return the rows of one batch, with the columns of the stream. `files`: the URLs of its input files, if it has such."""
         ...
 
 
@@ -119,23 +118,23 @@ Make = Callable[[], "PieceReader[Any]"]
 
 def _pieces(spark: "SparkSession", make: Make, start: Mapping[str, Any], end: Mapping[str, Any], *, columns: str) -> "DataFrame":
     """Return the rows between two offsets of one of Penstock's own readers, a task for each of its pieces."""
-    pieces = [(pickle.dumps(each.value),) for each in make().partitions(start, end)]
+    pieces = tuple(each.value for each in make().partitions(start, end))
     if not pieces:
         return spark.createDataFrame([], columns)
-    planned = spark.createDataFrame(pieces, "piece BINARY").repartition(len(pieces))
-    return planned.mapInArrow(_ReadPieces(make), columns)
+    return spark.range(0, len(pieces), 1, len(pieces)).mapInArrow(_ReadPieces(make, pieces), columns)
 
 
 @dataclass(frozen=True, slots=True)
 class _ReadPieces:
-    """Reads in a task the pieces that it is given."""
+    """Reads in a task the pieces whose numbers it is given."""
 
     make: Make
+    pieces: tuple[Any, ...]
 
     def __call__(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         for batch in batches:
-            for piece in batch.column(0).to_pylist():
-                yield from self.make().batches_of(pickle.loads(piece))
+            for number in batch.column(0).to_pylist():
+                yield from self.make().batches_of(self.pieces[number])
 
 
 def range_of(name: str, source: Source, schema: "StructType", *, pipeline: str) -> ReadsRange:
