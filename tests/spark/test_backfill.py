@@ -133,7 +133,7 @@ def test_sinks_of_a_pipeline_of_files(tmp_path: Path) -> None:
     place.done("run")
     assert place.rows() == place.rows("first")
     assert place.rows("first").total() == 7
-    assert lake(tmp_path) == Counter({(n, half): count for (n, _, half), count in place.rows("first").items() if n != 4})
+    assert lake(tmp_path) == Counter((n, half) for n, _, half in place.rows("first").elements() if n != 4)
     assert place.done("verify").last["ok"]
     assert place.done("backfill", "--sink", "lake").last["batches"] == 0
 
@@ -159,6 +159,8 @@ def test_a_sink_of_a_kafka_pipeline(tmp_path: Path, reader: str) -> None:
     assert place.rows() == place.rows("first")
     assert place.rows().total() == 15
     assert place.done("verify").last["ok"]
+    if reader == "spark":
+        return
     place.write(LATER + LATER.replace("later", "last"))
     delete_records(topic, {0: 1})
     refused(place.penstock("backfill", "--sink", "last"), "batches cannot be read again, batch 0 to batch 0")

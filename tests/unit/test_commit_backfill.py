@@ -18,6 +18,7 @@ from penstock.core.model import Adopted, BatchId, Decision, Entry, Position, Sin
 from penstock.errors import Fenced, LedgerMismatch, PublishFailed, Refused
 from penstock.observe.history import history
 from penstock.run.assembly import DeliveryPlan, assemble, ledger_of
+from penstock.run.doctor import doctor_of
 from penstock.run.operations import adopt, recover, sweep, verify
 from penstock.run.reading import read_table
 from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process, prepare
@@ -185,6 +186,7 @@ def test_a_start_with_the_sink_is_refused_until_the_backfill_has_ended_and_the_d
         world.backfill(stop_after=2)
     with pytest.raises(Refused, match="begun and not ended"):
         world.require_backfilled()
+    assert "begun and not ended" in (doctor_of(world.both).refused or "")
     assert verify(world.both).ok
     meanwhile = Driver(world.plan("lake"), world.root / "home" / "checkpoint")  # without the sink it goes on
     with closing(meanwhile.runtime):

@@ -22,7 +22,7 @@ from penstock.core.model import (
 from penstock.errors import Refused, Usage
 from penstock.protocols import Sink, Taken
 from penstock.run.assembly import DeliveryPlan, assemble, selections_of
-from penstock.run.continuation import require_continuation
+from penstock.run.continuation import require_continuation, require_sources
 from penstock.run.operations import coordinating
 from penstock.run.past_input import PastInput
 from penstock.run.query_facts import facts_of_pipeline
@@ -129,11 +129,7 @@ class _BatchSource:
         require_demanded(facts, plan)
         operators = () if facts.plan is None else stateful_operators(facts.plan)
         if operators:
-            raise Refused(
-                f"The transform keeps state ({operators[0].name}): what it made of an earlier batch depends on the state that it "
-                "had then, which is not there any more.",
-                remedy="Run a second pipeline with this sink and a home of its own, which reads the source from its beginning.",
-            )
+            raise _keeps_state(f"The transform keeps state ({operators[0].name})")
         travel_by_value()
         return cls(
             settings=settings,
@@ -177,6 +173,9 @@ class _Work:
                 remedy="`penstock run FILE` begins with the first batch, for all sinks.",
             )
         require_continuation(tail.summary, self.runtime.checkpoint)
+        require_sources(self.runtime.ledger, self.runtime.checkpoint, self.runtime.sources)
+        if self.runtime.checkpoint.has_state():
+            raise _keeps_state("The query keeps state, by its checkpoint")
         lacking = self._lacking(from_batch)
         batches = [decision_in(entry) for entry in lacking.entries]
         planned = Backfill(
@@ -309,6 +308,13 @@ class _Work:
                 remedy="Make the transform again what it was then. If it was changed on purpose, run a second pipeline with this "
                 "sink and a home of its own.",
             )
+
+
+def _keeps_state(what: str) -> Refused:
+    return Refused(
+        f"{what}: what it made of an earlier batch depends on the state that it had then, which is not there any more.",
+        remedy="Run a second pipeline with this sink and a home of its own, which reads the source from its beginning.",
+    )
 
 
 def _require_known(lacking: LackingBatches) -> None:

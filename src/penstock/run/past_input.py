@@ -8,7 +8,7 @@ from penstock.checkpoint.source_log import InputFile, fingerprint
 from penstock.core.kafka_offset import topic_offsets_in
 from penstock.core.model import Decision, OffsetRange, SourceName
 from penstock.core.topics import GapAccepted
-from penstock.errors import CheckpointDamaged, Refused
+from penstock.errors import CheckpointDamaged, Refused, SourcesChanged
 from penstock.run.runtime import Runtime
 from penstock.source.kafka.gaps import gap_descriptions, within
 
@@ -22,6 +22,12 @@ class PastInput:
     def files(self, decision: Decision) -> Mapping[SourceName, tuple[InputFile, ...]]:
         """Return the input files of a batch. Raises Refused if the checkpoint names others than were delivered."""
         ranges, checkpoint = decision.batch.offsets, self._runtime.checkpoint
+        unknown = next((each.source for each in ranges if each.source not in self._runtime.sources), None)
+        if unknown is not None:
+            raise SourcesChanged(
+                f"Batch {decision.batch.batch_id} read source {unknown}, which the pipeline does not have any more.",
+                remedy="Give the source its name back. `penstock history` shows what each batch read.",
+            )
         files = checkpoint.files_between(ranges, self._runtime.sources)
         for each in ranges:
             if each.source in files and fingerprint(files[each.source]) != each.content:
