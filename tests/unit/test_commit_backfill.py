@@ -279,6 +279,8 @@ def test_what_the_ledger_forgot_behind_a_backfill_is_no_silent_gap(tmp_path: Pat
             ledger.prune(below=Position(below))
         found = world.lacking()
         assert (found.first, found.unknown, numbers(found)) == expected
+    with pytest.raises(LedgerMismatch, match="no longer holds what the backfill of sink 'later' decided last"):
+        world.backfill()
 
 
 def test_a_sink_that_has_newer_batches_already_gets_the_older_ones_beside_them(tmp_path: Path) -> None:

@@ -27,11 +27,11 @@ from penstock.commit.outcome import Delivered, Recovered, StagedBatch
 from penstock.commit.publication import (
     decision_in,
     decision_of,
-    holds_rows_of,
     joined_since,
     publication_of,
     require_sinks_of,
     share_of,
+    waiting_backfill_of,
     waiting_backfills,
 )
 from penstock.commit.summary import after_adoption, after_backfill, after_backfilled, after_decision, after_opening
@@ -224,8 +224,8 @@ class Coordinator:
     def publish_backfilled(self, sink: Sink) -> Published | None:
         """Publish again the newest batch of a backfill of `sink` that has not ended (I1). Return None if there is none."""
         with self._spent_if_it_fails():
-            waiting = [entry for entry in waiting_backfills(self._ledger, self.summary) if holds_rows_of(entry, sink.name)]
-            return self._publish_backfilled(sink, waiting[0]) if waiting else None
+            waiting = waiting_backfill_of(self._ledger, self.summary, sink.name)
+            return None if waiting is None else self._publish_backfilled(sink, waiting)
 
     def _publish_backfilled(self, sink: Sink, entry: Entry) -> Published:
         share = publication_of(entry, sink.name, ledger_id=self.summary.ledger_id)

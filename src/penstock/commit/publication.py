@@ -111,6 +111,21 @@ def waiting_backfills(ledger: Ledger, summary: Summary) -> tuple[Entry, ...]:
     return tuple(entry for entry in found if entry is not None)
 
 
+def waiting_backfill_of(ledger: Ledger, summary: Summary, sink: SinkName) -> Entry | None:
+    """Return the newest batch of the sink's backfill if that has not ended, else None. Raises LedgerMismatch if it is gone."""
+    backfill = summary.backfills.get(sink)
+    if backfill is None or backfill.ended:
+        return None
+    entry = ledger.read(backfill.newest)
+    if entry is None:
+        raise LedgerMismatch(
+            f"The ledger at {ledger.location} no longer holds what the backfill of sink {sink!r} decided last, at position "
+            f"{backfill.newest}: whether the sink has it is not known.",
+            remedy="Give the sink another name and an empty place, and backfill that.",
+        )
+    return entry
+
+
 def dead_staging(tail: Entry, newest: Entry | None, *, waiting: Iterable[Entry] = ()) -> SweepCut:
     """Return what may be collected, by the ledger's tail, its newest decision and what `waiting_backfills` returns (I10).
 
