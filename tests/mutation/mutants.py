@@ -6,6 +6,7 @@ it. One whose text is not found any more is planted anew in the line that carrie
 
 from tests.mutation.mutants_of_accounts import MUTANTS_OF_ACCOUNTS
 from tests.mutation.mutants_of_alerts import MUTANTS_OF_ALERTS
+from tests.mutation.mutants_of_backfill import MUTANTS_OF_BACKFILL
 from tests.mutation.mutants_of_cassandra import MUTANTS_OF_CASSANDRA
 from tests.mutation.mutants_of_changes import MUTANTS_OF_CHANGES
 from tests.mutation.mutants_of_checkpoints import MUTANTS_OF_CHECKPOINTS
@@ -48,6 +49,7 @@ _KINDS = (
     *(
         MUTANTS_OF_CHECKPOINTS,
         MUTANTS_OF_COMMIT,
+        MUTANTS_OF_BACKFILL,
         MUTANTS_OF_DELTA,
         MUTANTS_OF_NEWER_ROWS,
         MUTANTS_OF_DUCKDB,

@@ -114,9 +114,9 @@ MUTANTS_OF_RUN = (
     Mutant(
         bug=51,
         name="a-sink-that-does-not-answer-is-a-failure-that-a-person-must-mend",
-        file="src/penstock/commit/coordinator.py",
-        find="            waiting = NotPublishedYet(\n",
-        replace="            waiting = Failed(\n",
+        file="src/penstock/commit/executor.py",
+        find="        waiting = NotPublishedYet(\n",
+        replace="        waiting = PenstockError(\n",
         tests=(f"{OF_TRIES}::test_a_sink_that_did_not_answer_is_to_be_tried_again_by_the_next_start",),
     ),
     Mutant(

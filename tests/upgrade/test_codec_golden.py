@@ -10,6 +10,7 @@ import pytest
 
 from penstock.checkpoint.act import Change
 from penstock.checkpoint.act_record import ActRecord, Checksum, RecordedStep, decode_act, encode_act
+from penstock.core.backfill import Backfilled, BackfillProgress
 from penstock.core.codec import (
     decode_document,
     decode_entry,
@@ -210,6 +211,19 @@ REWOUND_SUMMARY = replace(
     rewinding_at=Position(13),
     ahead={SinkName("table"): BatchId(7)},
 )
+BACKFILLED_BODY = Backfilled(
+    sink=LAKE,
+    original=Position(5),
+    previous=Position(11),
+    decision=replace(SELECTED_BODY.decision, evidence=TOPICS_BODY.decision.evidence),
+)
+BACKFILLED_SUMMARY = replace(
+    REMOVED_SUMMARY,
+    backfills={
+        LAKE: BackfillProgress(first=Position(3), through=Position(5), newest=Position(12), ended=False),
+        SinkName("table"): BackfillProgress(first=Position(2), through=Position(9), newest=Position(10), ended=True),
+    },
+)
 MARKER = Marker(
     pipeline=FLIGHTS,
     sink=LAKE,
@@ -265,6 +279,11 @@ ENTRIES = {
     "entry-7-opened": entry(OPENED_BODY, replace(REWOUND_SUMMARY, rewinding_at=None, ahead={})),
     "entry-7-removal": entry(REMOVAL_BODY, replace(REWOUND_SUMMARY, removed_at=Position(13))),
     "entry-8-decided": entry(FILES_BODY, replace(SUMMARY, ledger_id=LEDGER_ID, row_digest=RowDigest.XXHASH64_NULLS)),
+    "entry-9-backfilled": entry(BACKFILLED_BODY, BACKFILLED_SUMMARY),
+    "entry-9-decided": entry(SELECTED_BODY, BACKFILLED_SUMMARY),
+    "entry-9-opened": entry(OPENED_BODY, BACKFILLED_SUMMARY),
+    "entry-9-adopted": entry(ADOPTED_BODY, BACKFILLED_SUMMARY),
+    "entry-9-removal": entry(REMOVAL_BODY, BACKFILLED_SUMMARY),
 }
 
 

@@ -107,8 +107,7 @@ def require_unchanged(
     since object stores set times themselves.
     """
     for name, files in inputs.items():
-        looks = zip(files, (look or InputListing()).at(files), strict=True)
-        wrong = [(file, change) for file, seen in looks if (change := _change(file, seen)) is not None]
+        wrong = changes_of(files, look or InputListing())
         if wrong:
             more = f" and {len(wrong) - _SOME} more" if len(wrong) > _SOME else ""
             changes = "; ".join(change for _, change in wrong[:_SOME])
@@ -116,6 +115,12 @@ def require_unchanged(
                 f"Input of batch {batch_id} was changed under source {name}: {changes}{more}.",
                 remedy=_remedy(wrong[0][0], delivered=delivered),
             )
+
+
+def changes_of(files: Sequence[InputFile], look: InputListing) -> Sequence[tuple[InputFile, str]]:
+    """Return the files that are gone or changed since Spark planned them, each with what happened to it."""
+    looks = zip(files, look.at(files), strict=True)
+    return [(file, change) for file, seen in looks if (change := _change(file, seen)) is not None]
 
 
 def _remedy(file: InputFile, *, delivered: bool) -> str:

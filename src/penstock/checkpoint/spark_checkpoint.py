@@ -122,6 +122,21 @@ class SparkCheckpoint:
         }
         return {name: files for name, files in listed.items() if files is not None}
 
+    def files_between(
+        self, ranges: Sequence[OffsetRange], source_names: Sequence[SourceName]
+    ) -> Mapping[SourceName, tuple[InputFile, ...]]:
+        """Return the input files of a batch of this query by its decided offsets, for each of its file sources.
+
+        Works for batches whose offsets entries Spark has removed, as long as the checkpoint has any. Raises SourcesChanged,
+        CheckpointDamaged.
+        """
+        newest = self.latest_offsets_id()
+        if newest is None:
+            raise self._damaged("there is no entry of the offset log")
+        folders = {place.name: place.folder for place in self._places(newest, self._entry(newest), source_names)}
+        listed = {each.source: self._input_files(folders[each.source], each.start, each.end) for each in ranges}
+        return {name: files for name, files in listed.items() if files is not None}
+
     def beginnings(self, batch_id: BatchId, source_names: Sequence[SourceName]) -> Mapping[SourceName, str]:
         """Return where sources began, as Kafka offsets: from `sources/<n>/0`, or a note in the end of their first batch.
 

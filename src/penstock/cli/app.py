@@ -11,9 +11,11 @@ from typing import Annotated, Any, Final, NamedTuple
 import typer
 
 from penstock.cli import (
+    backfill,
     check,
     checkpoint,
     checkpoint_acts,
+    compare,
     contents,
     crashtest,
     doctor,
@@ -115,8 +117,15 @@ _savepoint.command()(savepoint.delete)
 for _panel, _verbs in (
     ("Begin", (init.init, check.check, check.explain)),
     ("Run", (run.run, supervise.supervise, receive.receive)),
-    ("Look", (status.status, status.watch, contents.files, history.history, history.offsets, verify.verify, doctor.doctor)),
+    (
+        "Look",
+        (
+            *(status.status, status.watch, contents.files, history.history, history.offsets),
+            *(verify.verify, compare.compare, doctor.doctor),
+        ),
+    ),
     ("Observe", (metrics.metrics, report.report)),
+    ("Change", (backfill.backfill,)),
     ("Repair", (operate.recover, operate.adopt, operate.rewind, operate.sweep)),
     ("Test", (crashtest.crashtest,)),
 ):

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.commit.publication import decided_entry, decision_in
-from penstock.core.model import Adopted, BatchId, Entry, Generation, Position, QueryId
+from penstock.core.backfill import Backfilled
+from penstock.core.model import Adopted, BatchId, Entry, Generation, Position, QueryId, SinkName
 from penstock.errors import BatchForgotten, Retryable
 from penstock.protocols import Ledger
 
@@ -47,6 +48,33 @@ def newest_whole(ledger: Ledger, is_shown: IsShown) -> Entry | None:
         if is_shown(newest):
             return newest
     return None if summary.published_at is None else _decided_at(ledger, summary.published_at)
+
+
+def newest_for_sink(ledger: Ledger, sink: SinkName, newest: Entry | None) -> Entry | None:
+    """Return the newest of what a backfill has given the sink, if that is later than `newest`; else `newest`.
+
+    What a backfill gives that has not ended is not counted.
+    """
+    tail = ledger.tail()
+    backfill = None if tail is None else tail.summary.backfills.get(sink)
+    if backfill is None or not backfill.ended or (newest is not None and newest.position > backfill.newest):
+        return newest
+    return _decided_at(ledger, backfill.newest)
+
+
+def backfilled_batch(ledger: Ledger, sink: SinkName, batch_id: BatchId) -> Entry | None:
+    """Return the entry by which a backfill that has ended gave the sink a batch of the present checkpoint, None if none did."""
+    tail = ledger.tail()
+    backfill = None if tail is None else tail.summary.backfills.get(sink)
+    if backfill is None or not backfill.ended:
+        return None
+    for entry in ledger.newest_first():
+        body = entry.body
+        if isinstance(body, Backfilled) and body.sink == sink and body.decision.batch.batch_id == batch_id:
+            return entry
+        if isinstance(body, Adopted) and not body.gaps:
+            return None
+    return None
 
 
 def whole_batch(ledger: Ledger, batch_id: BatchId, newest: Entry | None) -> Entry:

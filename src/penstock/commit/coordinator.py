@@ -21,12 +21,23 @@ from functools import partial
 from tenacity import Retrying
 
 from penstock.commit.append import Occupied, append_once, fenced_by
-from penstock.commit.executor import DeferredPublish, Executor, LedgerTransaction, Outstanding, all_published
+from penstock.commit.executor import DeferredPublish, Executor, LedgerTransaction, Outstanding, all_published, try_publish
 from penstock.commit.identity import recognise
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
-from penstock.commit.publication import decision_in, decision_of, joined_since, require_sinks_of, share_of
-from penstock.commit.rewind import require_repeated, require_rewound, sinks_ahead, summary_after, takers_of
-from penstock.commit.summary import after_adoption, after_decision, after_finished_rewind, after_opening
+from penstock.commit.publication import (
+    decision_in,
+    decision_of,
+    joined_since,
+    require_sinks_of,
+    share_of,
+    waiting_backfills,
+)
+from penstock.commit.rewind import require_repeated, require_rewound, sinks_ahead, takers_of
+from penstock.commit.summary import (
+    after_adoption,
+    after_decision,
+    after_opening,
+)
 from penstock.commit.upkeep import (
     PRUNE_EVERY,
     RETAINED_ENTRIES,
@@ -49,13 +60,12 @@ from penstock.core.model import (
     Position,
     Published,
     RemovalAccepted,
-    Rewound,
     SinkName,
     Summary,
     Totals,
     new_nonce,
 )
-from penstock.errors import Failed, Fenced, LedgerMismatch, NotPublishedYet, PenstockError, Refused, Retryable
+from penstock.errors import Failed, Fenced, LedgerMismatch, PenstockError, Refused, Retryable
 from penstock.protocols import HasStaging, InTransaction, Ledger, Sink
 
 OnDelivered = Callable[[Delivered], None]
@@ -194,26 +204,6 @@ class Coordinator:
 
         return self._append_behind(entry_after)
 
-    def settle(self, opened: Opened) -> Entry:
-        """Record by one more `Opened` that everything decided is published, so that sinks may be taken out of the pipeline.
-
-        Called after a rewind, once sinks and checkpoint are as it says: then that is recorded, too.
-        """
-        return self._append_behind(lambda tail: self._entry(opened, summary=after_finished_rewind(tail.summary), after=tail))
-
-    def rewind(self, rewound: Rewound) -> Entry:
-        """Record the operator's act: all batches after one are taken back. What is left to do is to carry it out.
-
-        Raises Refused if the ledger does not hold what the act needs. Call `settle` afterwards, and nothing else.
-        """
-        self._spent = True
-
-        def entry_after(tail: Entry) -> Entry:
-            position = Position(tail.position + 1)
-            return self._entry(rewound, summary=summary_after(rewound, self._ledger, tail, position=position), after=tail)
-
-        return self._append_behind(entry_after)  # here the batches are taken back
-
     def require_newest(self) -> None:
         """Raise Fenced if a newer run has opened the ledger. An entry of this run whose answer was lost does not count.
 
@@ -226,7 +216,8 @@ class Coordinator:
 
     def sweep(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Collect staging that can never be decided any more. Returns its names, and warnings."""
-        return sweep_sinks(self._sinks, self._open_tail(), self._newest)
+        waiting = waiting_backfills(self._ledger, self.summary)
+        return sweep_sinks(self._sinks, self._open_tail(), self._newest, waiting=waiting)
 
     # --- opening
 
@@ -349,23 +340,9 @@ class Coordinator:
         return {**ledger_transaction.published, **kept}
 
     def _publish(self, sink: Sink) -> Published | PenstockError:
-        """Publish the newest decision in `sink`. An error is returned: it keeps no other sink from being published."""
+        """Publish the newest decision in `sink`."""
         assert self._newest is not None
-        publication = share_of(sink, self._newest, self.summary)
-        try:
-            published: Published = self._retrying(sink.publish, publication)
-        except NotPublishedYet as error:  # the sink itself has waited for long enough
-            return error
-        except Retryable as error:
-            waiting = NotPublishedYet(
-                f"Sink {sink.name!r} could not publish batch {publication.batch.batch_id}: {error.message}",
-                remedy=f"{error.remedy} The batch is decided; the next start publishes it.",
-            )
-            waiting.__cause__ = error
-            return waiting
-        except PenstockError as error:
-            return error
-        return published
+        return try_publish(sink, share_of(sink, self._newest, self.summary), retrying=self._retrying)
 
     # --- the ledger
 

@@ -8,7 +8,7 @@ from tenacity import Retrying
 
 from penstock.commit.publication import publication_of
 from penstock.core.model import BatchId, Entry, Publication, Published, SinkName
-from penstock.errors import PenstockError
+from penstock.errors import NotPublishedYet, PenstockError, Retryable
 from penstock.protocols import InTransaction, PublishesInLedger, Sink
 from penstock.support.combined_error import join, urgency
 
@@ -16,6 +16,24 @@ Executor = Callable[[Callable[[Sink], Published | PenstockError], Sequence[Sink]
 """Publishes every sink and returns the outcomes in their order: `map` in turn, `map_concurrently` side by side."""
 DeferredPublish = Callable[[Callable[[], None]], Callable[[], None]]
 """Starts a publication; returns a function that waits for its end and raises what it raised, on every call. One at a time."""
+
+
+def try_publish(sink: Sink, publication: Publication, *, retrying: Retrying) -> Published | PenstockError:
+    """Publish in `sink`, as often as `retrying` says. An error is returned: it keeps no other sink from being published."""
+    try:
+        published: Published = retrying(sink.publish, publication)
+    except NotPublishedYet as error:  # the sink itself has waited for long enough
+        return error
+    except Retryable as error:
+        waiting = NotPublishedYet(
+            f"Sink {sink.name!r} could not publish batch {publication.batch.batch_id}: {error.message}",
+            remedy=f"{error.remedy} The batch is decided; the next start publishes it.",
+        )
+        waiting.__cause__ = error
+        return waiting
+    except PenstockError as error:
+        return error
+    return published
 
 
 def all_published(

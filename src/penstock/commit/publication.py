@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from penstock.core.backfill import Backfilled
 from penstock.core.model import (
     Adopted,
     BatchId,
@@ -23,14 +24,20 @@ from penstock.protocols import Ledger, Sink
 
 
 def decision_in(entry: Entry) -> Decision:
-    """Return the decision that `entry` records. The caller knows that it records one."""
-    assert isinstance(entry.body, Decided)
+    """Return the decision that `entry` records, of a batch or of its repetition for one sink. The caller knows of one."""
+    assert isinstance(entry.body, Decided | Backfilled)
     return entry.body.decision
 
 
 def settled_at(summary: Summary) -> Position:
     """Return the position up to which every decision is published, or taken back; 0 if nothing was decided before."""
     return max(summary.published_at or Position(0), summary.rewound_at or Position(0))
+
+
+def holds_rows_of(entry: Entry, sink: SinkName) -> bool:
+    """Return whether `entry` is a decision that the sink has, or can have, a part of."""
+    body = entry.body
+    return isinstance(body, Decided) or (isinstance(body, Backfilled) and body.sink == sink)
 
 
 def publication_of(entry: Entry, sink: SinkName, *, ledger_id: LedgerId | None) -> Publication:
@@ -46,8 +53,16 @@ def publication_of(entry: Entry, sink: SinkName, *, ledger_id: LedgerId | None) 
         schema=decision.schema_of(sink),
         ledger_id=ledger_id,
         row_digest=entry.summary.row_digest,
-        previous=settled_at(entry.summary),
+        previous=_previous(entry, sink),
     )
+
+
+def _previous(entry: Entry, sink: SinkName) -> Position:
+    """Return the newest position before `entry` at which the sink can have been given something: all that is settled."""
+    if isinstance(entry.body, Backfilled):
+        return entry.body.previous
+    backfill = entry.summary.backfills.get(sink)
+    return max(settled_at(entry.summary), Position(0) if backfill is None else backfill.newest)
 
 
 def standing(newest_first: Iterable[Entry], sink: SinkName | None = None) -> Iterator[Entry]:
@@ -65,7 +80,7 @@ def standing(newest_first: Iterable[Entry], sink: SinkName | None = None) -> Ite
 
 def publications(newest_first: Iterable[Entry], sink: SinkName) -> Iterator[Publication]:
     """Yield the sink's share of every decision among the entries of a ledger, from its tail backwards, that stands for it."""
-    decided = (entry for entry in standing(newest_first, sink) if isinstance(entry.body, Decided))
+    decided = (entry for entry in standing(newest_first, sink) if holds_rows_of(entry, sink))
     return (publication_of(entry, sink, ledger_id=entry.summary.ledger_id) for entry in decided)
 
 
@@ -84,7 +99,7 @@ def batch_at(ledger: Ledger, position: Position) -> BatchId | None:
     entry = ledger.read(position)
     if entry is not None and isinstance(entry.body, Rewound):
         return entry.body.batch_id
-    return None if entry is None or not isinstance(entry.body, Decided) else entry.body.decision.batch.batch_id
+    return None if entry is None or not isinstance(entry.body, Decided | Backfilled) else decision_in(entry).batch.batch_id
 
 
 def decision_of(ledger: Ledger, batch_id: BatchId) -> Decision | None:
@@ -112,18 +127,40 @@ def continued_decision(ledger: Ledger, summary: Summary) -> tuple[Decision, froz
     return None if newest is None else (decision_in(newest), frozenset(moved))
 
 
-def dead_staging(tail: Entry, newest: Entry | None) -> SweepCut:
-    """Return what may be collected, by the ledger's tail and its newest decision (I10).
+def waiting_backfills(ledger: Ledger, summary: Summary) -> tuple[Entry, ...]:
+    """Return, for each sink whose backfill has not ended, its newest batch: it may not be published yet. Reads each of them."""
+    found = (ledger.read(backfill.newest) for backfill in summary.backfills.values() if not backfill.ended)
+    return tuple(entry for entry in found if entry is not None)
+
+
+def waiting_backfill_of(ledger: Ledger, summary: Summary, sink: SinkName) -> Entry | None:
+    """Return the newest batch of the sink's backfill if that has not ended, else None. Raises LedgerMismatch if it is gone."""
+    backfill = summary.backfills.get(sink)
+    if backfill is None or backfill.ended:
+        return None
+    entry = ledger.read(backfill.newest)
+    if entry is None:
+        raise LedgerMismatch(
+            f"The ledger at {ledger.location} no longer holds what the backfill of sink {sink!r} decided last, at position "
+            f"{backfill.newest}: whether the sink has it is not known.",
+            remedy="Give the sink another name and an empty place, and backfill that.",
+        )
+    return entry
+
+
+def dead_staging(tail: Entry, newest: Entry | None, *, waiting: Iterable[Entry] = ()) -> SweepCut:
+    """Return what may be collected, by the ledger's tail, its newest decision and what `waiting_backfills` returns (I10).
 
     Needs no fence: a run that decides meanwhile decides a newer batch, or under a newer generation, and both are spared.
     """
+    kept = (*(() if newest is None else (newest,)), *waiting)
     same_generation = newest is not None and newest.generation == tail.generation
     return SweepCut(
         pipeline=tail.pipeline,
         ledger_id=tail.summary.ledger_id,
         generation=tail.generation,
         batch_id=decision_in(newest).batch.batch_id if newest is not None and same_generation else None,
-        kept=frozenset(() if newest is None else (piece.attempt for piece in decision_in(newest).staged)),
+        kept=frozenset(piece.attempt for entry in kept for piece in decision_in(entry).staged),
     )
 
 

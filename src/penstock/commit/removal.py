@@ -10,11 +10,10 @@ from dataclasses import dataclass, field, replace
 from tenacity import Retrying
 
 from penstock.commit.append import append_once
-from penstock.commit.publication import decision_in
+from penstock.commit.publication import decision_in, holds_rows_of
 from penstock.commit.summary import after_removal
 from penstock.core.model import (
     AccountName,
-    Decided,
     Entry,
     MissingFiles,
     Position,
@@ -131,7 +130,7 @@ def removed_files(sink: SinkName, missing: MissingFiles, retained: Sequence[Entr
         account.ranges.append((Position(1), Position(retained[0].position - 1)))
         account.whole, account.goes_on = missing.older, True
     for entry in retained:
-        if isinstance(entry.body, Decided) and (before is None or entry.position < before):
+        if holds_rows_of(entry, sink) and (before is None or entry.position < before):
             account.take(entry)
     return account.found()
 

@@ -14,6 +14,7 @@ from typing import Protocol, runtime_checkable
 from penstock.commit.publication import decision_in, publications, standing
 from penstock.commit.removal import removal_acts
 from penstock.commit.summary import after_rewind
+from penstock.core.backfill import Backfilled
 from penstock.core.model import (
     AccountName,
     Adopted,
@@ -57,7 +58,10 @@ class TakesBack(Protocol):
 
 
 def decided_to(ledger: Ledger, batch_id: BatchId) -> Entry:
-    """Return the decision to rewind to, the one of batch `batch_id` that stands. Raises BatchGap, BatchForgotten, Refused."""
+    """Return the decision to rewind to, the one of batch `batch_id` that stands. Raises BatchGap, BatchForgotten, Refused.
+
+    A rewind goes neither behind an adoption nor behind what a backfill gave.
+    """
     tail = ledger.tail()
     upcoming = None if tail is None else tail.summary.next_batch_id
     if upcoming is None or batch_id >= upcoming:
@@ -66,6 +70,12 @@ def decided_to(ledger: Ledger, batch_id: BatchId) -> Entry:
             f"Batch {batch_id} was not delivered: the ledger {newest}.", remedy="Name a batch that `penstock history` lists."
         )
     for entry in standing(ledger.newest_first()):
+        if isinstance(entry.body, Backfilled):
+            raise Refused(
+                f"Sink {entry.body.sink!r} was given earlier batches at position {entry.position} of the ledger, after batch "
+                f"{batch_id}: it would lose them, too.",
+                remedy="Rewind to a batch that was delivered after the backfill; `penstock history` shows which.",
+            )
         if isinstance(entry.body, Adopted):
             raise Refused(
                 f"Batch {batch_id} was delivered before position {entry.position} of the ledger, where a checkpoint or a gap was "

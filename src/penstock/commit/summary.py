@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
+from penstock.core.backfill import Backfilled, BackfillProgress
 from penstock.core.model import (
     NEWEST_ROW_DIGEST,
     AccountName,
@@ -46,6 +47,29 @@ def after_decision(before: Summary, decision: Decision, *, position: Position) -
 def after_adoption(before: Summary, adopted: Adopted, *, position: Position) -> Summary:
     """Return the summary of the entry at `position` that adopts another checkpoint."""
     return replace(before, query_id=adopted.query_id, next_batch_id=adopted.next_batch_id, adopted_at=position)
+
+
+def after_backfilled(before: Summary, backfilled: Backfilled, *, position: Position) -> Summary:
+    """Return the summary of the entry at `position` that decides an earlier batch for one sink."""
+    earlier = before.backfills.get(backfilled.sink)
+    progress = BackfillProgress(
+        first=backfilled.original if earlier is None else earlier.first,
+        through=backfilled.original,
+        newest=position,
+        ended=False,
+    )
+    staged = backfilled.decision.staged
+    return replace(
+        before,
+        totals=_added(before.totals, ((piece.sink, piece.account, piece.totals) for piece in staged)),
+        backfills={**before.backfills, backfilled.sink: progress},
+    )
+
+
+def after_backfill(before: Summary, sink: SinkName) -> Summary:
+    """Return the summary of an entry whose writer knows that all that the sink was given is published."""
+    progress = before.backfills.get(sink)
+    return before if progress is None else replace(before, backfills={**before.backfills, sink: replace(progress, ended=True)})
 
 
 def after_removal(before: Summary, accepted: RemovalAccepted, *, position: Position) -> Summary:

@@ -70,12 +70,14 @@ class Pruning:
         return ()
 
 
-def sweep_sinks(sinks: Sequence[Sink], tail: Entry, newest: Entry | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Collect the staging that is dead by the ledger's `tail` and its `newest` decision (I10).
+def sweep_sinks(
+    sinks: Sequence[Sink], tail: Entry, newest: Entry | None, *, waiting: Iterable[Entry]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Collect the staging that is dead by the ledger's `tail`, its `newest` decision and `waiting` batches of backfills (I10).
 
     Returns the names of what was collected, and warnings: garbage that stays does not stop a delivery.
     """
-    cut = dead_staging(tail, newest)
+    cut = dead_staging(tail, newest, waiting=waiting)
     swept: list[str] = []
     warnings: list[str] = []
     for sink in sinks:

@@ -72,7 +72,8 @@ class LedgerDecisions:
         tail = self._ledger.tail()
         if tail is None or position == NOTHING_PUBLISHED:
             return {}
-        is_newest = tail.summary.decided_at is None or position >= tail.summary.decided_at
+        backfill = tail.summary.backfills.get(self._sink)
+        is_newest = position >= max(tail.summary.decided_at or 0, 0 if backfill is None else backfill.newest)
         entry = tail if is_newest else self._ledger.read(rewound_since(self._ledger, position, tail=tail) or position)
         if entry is None:
             raise Retryable(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NewType, TypeAlias
 
+from penstock.core.backfill import Backfilled, BackfillProgress
 from penstock.core.request_estimate import RequestEstimate as RequestEstimate  # noqa: PLC0414 - one of the names below
 from penstock.core.topics import NO_EVIDENCE, Evidence, GapAccepted
 from penstock.core.topics import SourceName as SourceName  # noqa: PLC0414 - one of the names below
@@ -238,7 +239,7 @@ class Rewound:
     operator: str
 
 
-Body: TypeAlias = Opened | Decided | Adopted | RemovalAccepted | Rewound
+Body: TypeAlias = Opened | Decided | Adopted | RemovalAccepted | Rewound | Backfilled
 
 SinkTotals: TypeAlias = Mapping[SinkName, Mapping[AccountName, Totals]]
 
@@ -255,6 +256,7 @@ class Summary:
     `removed` counts the rows in `totals` whose files were removed on purpose; `removed_at` is where the newest such act stands.
     `rewound_at` is the position of the newest `Rewound`, and `rewinding_at` the same until sinks and checkpoint are as it says.
     `ahead`: sinks that kept what a rewind took back, each with the newest batch that it has; they take no batch up to that one.
+    `backfills` has the sinks that were given earlier batches.
     """
 
     ledger_id: LedgerId | None = None
@@ -270,6 +272,7 @@ class Summary:
     rewound_at: Position | None = None
     rewinding_at: Position | None = None
     ahead: Mapping[SinkName, BatchId] = field(default_factory=dict)
+    backfills: Mapping[SinkName, BackfillProgress] = field(default_factory=dict)
 
     @property
     def continued_from(self) -> Position | None:
@@ -296,8 +299,8 @@ class Publication:
 
     `position` grows with every decision of a pipeline, whatever its query id; markers store it. `ledger_id` is the ledger that
     decided it: the marker of another ledger refuses the publication. It is None only where publications are compared whose ledger
-    was opened by older Penstocks only. `previous` is the position of the ledger's previous decision, 0 if there is none, None if
-    unknown.
+    was opened by older Penstocks only. `previous` is the position of the ledger's previous decision that the sink may have a part
+    of, 0 if there is none, None if unknown.
     """
 
     pipeline: PipelineName

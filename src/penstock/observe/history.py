@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from penstock.core.backfill import Backfilled
 from penstock.core.model import (
     AccountName,
     BatchId,
@@ -35,9 +36,10 @@ class PieceCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryRow:
-    """One entry of the ledger. `kind` is `opened`, `decided`, `adopted`, `removal_accepted` or `rewound`.
+    """One entry of the ledger. `kind` is `opened`, `decided`, `adopted`, `removal_accepted`, `rewound` or `backfilled`.
 
-    Fields that do not apply are None or empty. Of a `removal_accepted`, `sinks` and `accounts` count what was removed.
+    Fields that do not apply are None or empty. Of a `removal_accepted`, `sinks` and `accounts` count what was removed. A
+    `backfilled` is an earlier batch, decided again for one sink.
 
     A decision is written before it is published. So `publish_ms` and `publish_requests` come from the decision after it, and the
     last decision of each run has none. `publish_requests` includes the decision itself. Requests are None where no place bills
@@ -88,6 +90,8 @@ def history(newest_first: Iterable[Entry], *, batch_id: BatchId | None = None) -
         elif isinstance(body, Rewound):
             row = _rewound(entry, body)
             rewinds.append((entry.position, body.to))
+        elif isinstance(body, Backfilled):
+            row = _backfilled(entry, body)
         else:
             query = "a new query" if body.query_id is None else f"query {body.query_id}"
             text = f"{query} from batch {body.next_batch_id} by {body.operator}: {body.reason}"
@@ -99,6 +103,13 @@ def history(newest_first: Iterable[Entry], *, batch_id: BatchId | None = None) -
 def _acted(entry: Entry, kind: str, text: str, gaps: tuple[GapAccepted, ...] = ()) -> HistoryRow:
     at = entry.written_at_ms
     return HistoryRow(position=entry.position, generation=entry.generation, kind=kind, written_at_ms=at, text=text, gaps=gaps)
+
+
+def _backfilled(entry: Entry, body: Backfilled) -> HistoryRow:
+    decision = body.decision
+    rows = decision.totals_of(body.sink).rows
+    text = f"batch {decision.batch.batch_id}: {rows} rows for sink {body.sink} alone, decided before at position {body.original}"
+    return replace(_decided(entry, decision, None), kind="backfilled", text=text)
 
 
 def _removed(entry: Entry, body: RemovalAccepted) -> HistoryRow:

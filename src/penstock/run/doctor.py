@@ -9,7 +9,8 @@ from tenacity import Retrying, retry_if_result, stop_after_attempt, wait_fixed
 
 from penstock.blob import expiry_finding, open_store
 from penstock.blob.url import is_blob
-from penstock.commit.publication import batch_at, dead_staging, decision_in
+from penstock.commit.backfill import require_backfilled
+from penstock.commit.publication import batch_at, dead_staging, decision_in, waiting_backfills
 from penstock.core.model import (
     AccountName,
     Attempt,
@@ -118,7 +119,9 @@ class _Case:
 
     @property
     def cut(self) -> SweepCut | None:
-        return None if self.tail is None else dead_staging(self.tail, self.newest)
+        if self.tail is None:
+            return None
+        return dead_staging(self.tail, self.newest, waiting=waiting_backfills(self.ledger, self.tail.summary))
 
     @property
     def is_settled(self) -> bool:
@@ -156,18 +159,19 @@ def doctor_of(plan: DeliveryPlan) -> Diagnosis:
                 *silent,
             ),
             transactions=tuple(transactions),
-            refused=_refusal(plan, ledger, tail),
+            refused=_refusal(plan, ledger, tail, sinks),
         )
 
 
-def _refusal(plan: DeliveryPlan, ledger: Ledger, tail: Entry | None) -> str | None:
-    """Return why a start would refuse the checkpoint. None if a running driver moved ledger and checkpoint between the looks."""
+def _refusal(plan: DeliveryPlan, ledger: Ledger, tail: Entry | None, sinks: Sequence[Sink]) -> str | None:
+    """Return why a start would be refused. None if a running driver moved ledger and checkpoint between the looks."""
     exactly_once = plan.settings.guarantee is Guarantee.EXACTLY_ONCE
     if tail is None or not exactly_once or without_ledger(plan.settings) is not None:
         return None
     try:
         checkpoint = checkpoint_of(plan)
         require_continuation(tail.summary, checkpoint)
+        require_backfilled(tail.summary, sinks)
         planned = checkpoint.latest_offsets_id()
         if planned is not None:
             checkpoint.offsets(planned)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 
-from penstock.commit.publication import decision_in
+from penstock.commit.publication import decision_in, waiting_backfills
+from penstock.core.backfill import Backfilled
 from penstock.core.high_water_mark import HighWaterMark
 from penstock.core.model import AccountName, Decided, Decision, Entry, LedgerId, PipelineName, Position, SinkName, Summary, Totals
 from penstock.errors import LedgerMismatch, Refused
@@ -22,16 +23,16 @@ def require_present(ledger: Ledger, sinks: tuple[Sink, ...], *, pipeline: Pipeli
     """Return the markers of accounts with rows. Raises Refused for a marker that is missing or older than the newest rows there.
 
     Costs a few reads of the ledger. Called before anything is prepared, so that nothing is created below a mount point. The
-    newest decision is left out: it may not have been published yet.
+    newest decision is left out, and that of a backfill that has not ended: it may not have been published yet.
     """
     tail = ledger.tail()
     if tail is None:
         return {}
     markers = dict[Place, HighWaterMark | None]()
-    newest = _unsettled(ledger, tail)
+    unsettled = _unsettled(ledger, tail)
     shown: Mapping[Place, Position] | None = None
     for sink in sinks:
-        for account, rows in _published(sink, tail.summary, newest):
+        for account, rows in _published(sink, tail.summary, unsettled):
             if isinstance(sink, HasMarker):
                 shown = _shown(ledger, tail, sinks) if shown is None else shown
                 found = markers[sink.name, account] = sink.high_water_mark(account, pipeline=pipeline)
@@ -119,8 +120,8 @@ def _difference(mark: HighWaterMark, tail: Entry | None, entry_at: Callable[[Pos
     if mark.batch_id is None or entry is None:
         return None
     found = "decided no batch there"
-    if isinstance(entry.body, Decided):
-        batch = entry.body.decision.batch
+    if isinstance(entry.body, Decided | Backfilled):
+        batch = decision_in(entry).batch
         if (entry.generation, batch.query_id, batch.batch_id) == (mark.generation, mark.query_id, mark.batch_id):
             return None
         found = f"decided batch {batch.batch_id} of query {batch.query_id} there, in generation {entry.generation}"
@@ -133,8 +134,8 @@ def published_rows(ledger: Ledger, sinks: Sequence[Sink]) -> Mapping[Place, int]
     tail = ledger.tail()
     if tail is None:
         return {}
-    newest = _unsettled(ledger, tail)
-    return {(sink.name, account): rows for sink in sinks for account, rows in _published(sink, tail.summary, newest)}
+    unsettled = _unsettled(ledger, tail)
+    return {(sink.name, account): rows for sink in sinks for account, rows in _published(sink, tail.summary, unsettled)}
 
 
 def identity_of(tail: Entry | None) -> LedgerId | None:
@@ -183,6 +184,11 @@ def _shown(ledger: Ledger, tail: Entry, sinks: tuple[Sink, ...]) -> Mapping[Plac
             found.setdefault((piece.sink, piece.account), entry.position)
         if wanted <= found.keys():
             break
+    for backfill in tail.summary.backfills.values():
+        newest = ledger.read(backfill.newest) if backfill.ended else None
+        for piece in () if newest is None else decision_in(newest).staged:
+            place = (piece.sink, piece.account)
+            found[place] = max(found.get(place, backfill.newest), backfill.newest)
     return found
 
 
@@ -194,19 +200,21 @@ def _settled(ledger: Ledger, tail: Entry) -> Iterator[Entry]:
         position = entry.summary.published_at
 
 
-def _unsettled(ledger: Ledger, tail: Entry) -> Decision | None:
+def _unsettled(ledger: Ledger, tail: Entry) -> Sequence[Decision]:
+    """Return the decisions that may not be published yet."""
+    found = [*waiting_backfills(ledger, tail.summary)]
     decided_at = tail.summary.decided_at
-    if decided_at is None or decided_at == tail.summary.published_at:
-        return None
-    entry = ledger.read(decided_at)
-    return None if entry is None else decision_in(entry)
+    if decided_at is not None and decided_at != tail.summary.published_at:
+        newest = ledger.read(decided_at)
+        found += [] if newest is None else [newest]
+    return [decision_in(entry) for entry in found]
 
 
-def _published(sink: Sink, summary: Summary, newest: Decision | None) -> Iterator[tuple[AccountName, int]]:
+def _published(sink: Sink, summary: Summary, unsettled: Sequence[Decision]) -> Iterator[tuple[AccountName, int]]:
     """Yield the sink's accounts that hold rows for certain, and how many."""
     totals = summary.totals.get(sink.name, {})
+    pending = [piece for decision in unsettled for piece in decision.of_sink(sink.name)]
     for account in sink.accounts:
-        pending = () if newest is None else newest.of_sink(sink.name)
         rows = totals.get(account, Totals()).rows - sum(piece.totals.rows for piece in pending if piece.account == account)
         if rows > 0:
             yield account, rows

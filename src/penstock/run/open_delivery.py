@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from penstock.checkpoint.repair import remove_unwritten_start
+from penstock.commit.backfill import require_backfilled
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
 from penstock.commit.rewind import require_rewound
 from penstock.core.model import Adopted, Batch, BatchId, Generation, Guarantee, Nonce, SinkName, Summary
@@ -132,12 +133,14 @@ class OpenDelivery:
         tail = self._runtime.ledger.tail()
         summary = Summary() if tail is None else tail.summary
         require_rewound(summary, self._runtime.ledger)
+        require_backfilled(summary, self._runtime.sinks)
         adoption = self._require_continuation(summary)
         if self._kafka is not None:
             self._kafka.require(summary)
         planned_before = self._runtime.checkpoint.latest_offsets_id()
         prepare(self._runtime, schema=schema, taken=taken)
         recovered = self.coordinator.open(opened_by_this_process(self._runtime))
+        require_backfilled(recovered.summary, self._runtime.sinks)  # one that was alive may have begun meanwhile
         if planned_before is None:
             remove_unwritten_start(self._runtime.checkpoint)
         if adoption is not None:

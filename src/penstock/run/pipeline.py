@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from penstock.checkpoint.savepoint import Savepoint
     from penstock.observe.page.watched import Watched
     from penstock.registry.decoding import DecodePass
+    from penstock.run.backfill import Backfill, OnBatch
     from penstock.run.check import CheckReport
+    from penstock.run.compare import Comparison
     from penstock.run.explain import Explanation
     from penstock.run.open_delivery import Observer
     from penstock.run.query import Query
@@ -314,6 +316,48 @@ class Pipeline:
         from penstock.run.rewind import rewind
 
         return rewind(self.plan, to_batch=BatchId(to_batch), keep=[SinkName(name) for name in keep], reason=reason, yes=yes)
+
+    def backfill(
+        self,
+        sink: str,
+        spark: "SparkSession | None" = None,
+        *,
+        from_batch: int | None = None,
+        dry_run: bool = False,
+        on_batch: "OnBatch" = lambda batch: None,  # noqa: ARG005
+    ) -> "Backfill":
+        """Give a sink the batches that were decided without it, from `from_batch` on, and fence a driver that still runs.
+
+        The sources are read once more by the ledger's offsets. Each batch is decided and published once. A call that was killed
+        is finished by the next one, and a start with this sink is refused until then. `dry_run`: only say what would be done.
+        Raises Refused, before anything is done, for a query that keeps state, and if a batch cannot be read again.
+        """
+        from penstock.run.backfill import backfill
+
+        return backfill(
+            self.settings,
+            self.plan,
+            spark or self.session(),
+            sink=SinkName(sink),
+            from_batch=None if from_batch is None else BatchId(from_batch),
+            dry_run=dry_run,
+            on_batch=on_batch,
+        )
+
+    def compare(
+        self, other: "Pipeline", *, from_batch: int | None = None, sinks: Sequence[str] = (), show_rows: int = 0
+    ) -> "Comparison":
+        """Return where the contents of this pipeline and `other` differ, by rows and digests of the batches that both decided.
+
+        `from_batch`: the first one; None for all that both ledgers retain. `sinks`: `NAME` or `NAME=OTHER`; without any, those of
+        equal names, or the only sink of each. `show_rows`: read up to so many rows of each batch that differs, in parquet sinks.
+        Raises Usage, BatchForgotten, and Refused where the ledgers hash rows differently.
+        """
+        from penstock.run.compare import compare, pair_of
+
+        batch_id = None if from_batch is None else BatchId(from_batch)
+        pairs = [pair_of(each, self.plan, other.plan) for each in sinks]
+        return compare(self.plan, other.plan, from_batch=batch_id, pairs=pairs, show_rows=show_rows)
 
     def sweep(self, *, yes: bool = False) -> Sequence[str]:
         """Collect dead staging and name it; without `yes` only name it."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from penstock.commit.as_of import AsOf, as_of, newest_whole, whole_batch
+from penstock.commit.as_of import AsOf, as_of, backfilled_batch, newest_for_sink, newest_whole, whole_batch
 from penstock.commit.publication import decision_in
 from penstock.core.bad_record import NAME, SCHEMA
 from penstock.core.model import AccountName, BatchId, Entry, Position, SinkName, Totals
@@ -99,8 +99,10 @@ def read_table(
     tables = _asked_for(chosen.tables(), accounts)
     marks = cache(lambda: dict(zip(tables, map_concurrently(Table.marked_at, list(tables.values())), strict=True)))
     with closing(ledger_of(plan)) as ledger:
-        newest = newest_whole(ledger, lambda entry: _is_shown(entry, chosen.name, marks(), everywhere=accounts is None))
-        entry = newest if batch is None else whole_batch(ledger, BatchId(batch), newest)
+        decided = newest_whole(ledger, lambda entry: _is_shown(entry, chosen.name, marks(), everywhere=accounts is None))
+        newest = newest_for_sink(ledger, chosen.name, decided)
+        given = None if batch is None else backfilled_batch(ledger, chosen.name, BatchId(batch))
+        entry = newest if batch is None else given or whole_batch(ledger, BatchId(batch), decided)
     if newest is not None:
         _require_present(newest, chosen.name, marks())
     if entry is None:

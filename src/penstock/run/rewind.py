@@ -13,7 +13,7 @@ from penstock.checkpoint.acting import Performed, perform
 from penstock.checkpoint.files import Files
 from penstock.checkpoint.rewind_plan import plan_rewind as plan_checkpoint
 from penstock.checkpoint.source_log import is_fingerprint
-from penstock.commit.coordinator import Coordinator
+from penstock.commit.acts import ActingCoordinator
 from penstock.commit.publication import decision_in, decision_of
 from penstock.commit.rewind import TakesBack, ahead_after, decided_to, require_level, taken_back
 from penstock.core.faults import FaultPoint
@@ -226,7 +226,7 @@ class _Asked:
 
     # --- carrying out
 
-    def _carry_out(self, coordinator: Coordinator, opened: Opened, position: Position | None) -> None:
+    def _carry_out(self, coordinator: ActingCoordinator, opened: Opened, position: Position | None) -> None:
         """Do in sinks and checkpoint what the act at `position` says (None: only the checkpoint lags), and record that."""
         kept: Sequence[SinkName] = self.keep
         if position is not None:

@@ -10,8 +10,8 @@ from functools import partial
 
 import penstock
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
+from penstock.commit.acts import ActingCoordinator
 from penstock.commit.append import RETRY_TIMEOUT_S, Sleep, stop_after_time, with_backoff
-from penstock.commit.coordinator import Coordinator
 from penstock.commit.executor import DeferredPublish, Executor
 from penstock.commit.rewind import require_rewound
 from penstock.core.model import (
@@ -119,12 +119,12 @@ def coordinator_of(
     sleep: Sleep = time.sleep,
     stop_wanted: Callable[[], bool] = bool,
     executor: Executor | None = None,
-) -> Coordinator:
+) -> ActingCoordinator:
     """Return a coordinator over the runtime's ledger and sinks, not opened yet. `executor`: None for `executor_of` the runtime.
 
     `sleep` pauses between tries (seconds). Once `stop_wanted` returns true what was tried twice is not tried again.
     """
-    return Coordinator(
+    return ActingCoordinator(
         pipeline=runtime.pipeline,
         ledger=runtime.ledger,
         sinks=runtime.sinks,

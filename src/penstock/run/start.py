@@ -101,10 +101,10 @@ def frame_of(
 ) -> tuple[DataFrame, Mapping[SourceName, DataFrame]]:
     """Return the DataFrame that is delivered, and those of the sources below it. `decoding`: see `open_sources`. Raises Usage."""
     sources = open_sources(spark, settings.sources, decoding=decoding, pipeline=settings.pipeline)
-    return _encoded(settings, apply_transform(spark, sources, settings.transform, modules=modules)), sources
+    return encoded(settings, apply_transform(spark, sources, settings.transform, modules=modules)), sources
 
 
-def _encoded(settings: PipelineSettings, frame: DataFrame) -> DataFrame:
+def encoded(settings: PipelineSettings, frame: DataFrame) -> DataFrame:
     """Return the rows that the sinks get. The registry is asked now for the schemas, which stay the same until the next start.
 
     Rows are encoded before they are staged, so everything that is decided holds the encoded bytes: a batch that is published

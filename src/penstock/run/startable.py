@@ -5,6 +5,7 @@ from contextlib import ExitStack, closing
 from importlib.util import find_spec
 from typing import Protocol, runtime_checkable
 
+from penstock.commit.backfill import require_backfilled
 from penstock.commit.publication import require_sinks_of
 from penstock.commit.rewind import require_rewound
 from penstock.core.guarantee import too_weak
@@ -56,8 +57,8 @@ def require_parts(settings: PipelineSettings, plan: DeliveryPlan) -> None:
 def require_continued(settings: PipelineSettings, plan: DeliveryPlan) -> None:
     """Raise what a start would raise for a checkpoint that does not continue the ledger, and for a ledger that cannot be read.
 
-    Also for a sink that left the pipeline file before its rows were published, and for any other change since the last run that
-    loses or repeats rows.
+    Also for a sink that left the pipeline file before its rows were published, or whose backfill has not ended, and for any other
+    change since the last run that loses or repeats rows.
 
     A driver that still runs moves both between two reads: then the start itself decides, which fences it first.
     """
@@ -112,3 +113,4 @@ def _require_sinks(plan: DeliveryPlan, ledger: Ledger, tail: Entry) -> None:
     for sink in sinks:
         sink.close()
     require_sinks_of(newest, sinks, tail.summary)
+    require_backfilled(tail.summary, sinks)

@@ -5,7 +5,7 @@ import shlex
 from datetime import datetime, timezone
 
 _VERBS = (
-    "run|check|explain|status|watch|files|history|offsets|verify|doctor|recover|adopt|sweep|"
+    "run|check|explain|status|watch|files|history|offsets|verify|doctor|recover|adopt|sweep|rewind|backfill|"
     "checkpoint inspect|checkpoint explain|checkpoint verify|checkpoint rewind|checkpoint gc|checkpoint repair|checkpoint rebuild"
 )
 _COMMAND = re.compile(rf"`penstock ({_VERBS})(?: FILE)?((?: --(?!help)[^`]*)?)`")

@@ -38,6 +38,18 @@ def apply_transform(
     return frame
 
 
+def apply_to_tables(
+    spark: SparkSession, tables: Mapping[SourceName, DataFrame], transform: Transform | None, *, modules: Path | None = None
+) -> DataFrame:
+    """Return the rows that the pipeline's transform makes of `tables`, which hold the rows of one batch for each source.
+
+    The tables are registered under the names of their sources. Raises Usage if the transform is wrong, Failed if it raised.
+    """
+    for name, table in tables.items():
+        table.createOrReplaceTempView(name)
+    return _applied(spark, tables, transform, modules)
+
+
 def _applied(
     spark: SparkSession, sources: Mapping[SourceName, DataFrame], transform: Transform | None, modules: Path | None
 ) -> DataFrame:

@@ -4,8 +4,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.core.backfill import Backfilled, BackfillProgress
 from penstock.core.codec.document import decode, encode_document
-from penstock.core.codec.fields import BLOB, INTEGER, OBJECT, TEXT, DamagedError, Field, Record, choice, integer, items, text
+from penstock.core.codec.fields import (
+    BLOB,
+    FLAG,
+    INTEGER,
+    OBJECT,
+    TEXT,
+    DamagedError,
+    Field,
+    Record,
+    choice,
+    integer,
+    items,
+    text,
+)
 from penstock.core.codec.topics import FILES, GAP, TOPIC
 from penstock.core.model import (
     Adopted,
@@ -28,14 +42,14 @@ from penstock.core.model import (
 from penstock.core.topics import NO_EVIDENCE, Evidence
 
 FORMAT = "penstock.entry"
-_PLAIN, _COUNTED, _TOPICS, _NAMED, _SELECTED, _REMOVED, _REWOUND, _FILES = 1, 2, 3, 4, 5, 6, 7, 8
+_PLAIN, _COUNTED, _TOPICS, _NAMED, _SELECTED, _REMOVED, _REWOUND, _FILES, _BACKFILLED = 1, 2, 3, 4, 5, 6, 7, 8, 9
 """Version 2 adds request counts; 3 topics read from Kafka, and gaps; 4 the ledger's identity; 5 the schemas of sinks that take a
-selection of the rows; 6 what was removed on purpose; 7 what was rewound; 8 the
-files that a batch read.
+selection of the rows; 6 what was removed on purpose; 7 what was rewound; 8 the files that a batch read; 9 earlier batches that a
+sink was given.
 
 Older Penstocks wrote each entry in the oldest version that can hold it. An entry of a ledger with an identity has version 4, or
-5 if a sink takes a selection, 6 from the first `removal_accepted` on, or 7 from the first `rewound` on; a decision of a batch
-that read files has 8.
+5 if a sink takes a selection, 6 from the first `removal_accepted` on, 7 from the first `rewound` on, or 9 from the first
+`backfilled` on; a decision of a batch that read files has at least 8.
 """
 
 
@@ -52,6 +66,8 @@ def decode_entry(data: bytes, *, where: str = "A ledger entry") -> Entry:
 
 def _version_of(entry: Entry) -> int:
     body = entry.body
+    if isinstance(body, Backfilled) or entry.summary.backfills:
+        return _BACKFILLED
     if isinstance(body, Decided) and body.decision.evidence.files:
         return _FILES
     if isinstance(body, Rewound) or entry.summary.rewound_at is not None:
@@ -138,17 +154,23 @@ _REWOUND_BODY = Record(
 )
 
 
+_POSITIONS = dict.fromkeys(("first", "through", "newest"), INTEGER)
+_PROGRESS = Record(BackfillProgress, {**_POSITIONS, "ended": FLAG})
+
+
 def _entry_of(version: int) -> Record[Entry]:
     """Return the record that reads and writes an entry in a document of `version`."""
     gaps = {"gaps": GAP.listed} if version >= _TOPICS else {}
     removal: Mapping[type[Body], Record[Any]] = {RemovalAccepted: _REMOVAL_ACCEPTED} if version >= _REMOVED else {}
     rewound: Mapping[type[Body], Record[Any]] = {Rewound: _REWOUND_BODY} if version >= _REWOUND else {}
+    decision = _decision_of(version, gaps)
     bodies: Mapping[type[Body], Record[Any]] = {
         Opened: _OPENED,
-        Decided: _decided_of(version, gaps),
+        Decided: Record(Decided, {"decision": decision}, kind="decided"),
         Adopted: Record(Adopted, {**_ADOPTED_FIELDS, **gaps}, kind="adopted"),
         **removal,
         **rewound,
+        **({Backfilled: _backfilled_of(decision)} if version >= _BACKFILLED else {}),
     }
     return Record(
         Entry,
@@ -164,12 +186,12 @@ def _entry_of(version: int) -> Record[Entry]:
     )
 
 
-def _decided_of(version: int, gaps: Mapping[str, Field[Any]]) -> Record[Decided]:
+def _decision_of(version: int, gaps: Mapping[str, Field[Any]]) -> Record[Decision]:
     topics: Mapping[str, Field[Any]] = {"topics": TOPIC.listed} if version >= _TOPICS else {}
     files: Mapping[str, Field[Any]] = {"files": FILES.listed} if version >= _FILES else {}
     schemas: Mapping[str, Field[Any]] = {"schemas": TEXT.by_name} if version >= _SELECTED else {}
     requests = dict.fromkeys(("stage_requests", "previous_publish_requests"), INTEGER.optional) if version >= _COUNTED else {}
-    decision = Record(
+    return Record(
         Decision,
         {
             "staged": _STAGED.listed,
@@ -182,7 +204,11 @@ def _decided_of(version: int, gaps: Mapping[str, Field[Any]]) -> Record[Decided]
         },
         parts={"batch": _BATCH, "evidence": Record(Evidence, {**topics, **gaps, **files})},
     )
-    return Record(Decided, {"decision": decision}, kind="decided")
+
+
+def _backfilled_of(decision: Record[Decision]) -> Record[Backfilled]:
+    fields: Mapping[str, Field[Any]] = {"sink": TEXT, "original": INTEGER, "previous": INTEGER, "decision": decision}
+    return Record(Backfilled, fields, kind="backfilled")
 
 
 def _one_of(records: Mapping[type[Body], Record[Any]]) -> Field[Body]:
@@ -211,11 +237,13 @@ def _summary_of(version: int) -> Record[Summary]:
         "ahead": INTEGER.by_name,
     }
     rewound: Mapping[str, Field[Any]] = rewinds if version >= _REWOUND else {}
+    backfills: Mapping[str, Field[Any]] = {"backfills": _PROGRESS.by_name} if version >= _BACKFILLED else {}
     positions = dict.fromkeys(("next_batch_id", "decided_at", "published_at", "adopted_at"), INTEGER.optional)
-    return Record(Summary, {"query_id": TEXT.optional, **positions, "totals": sums, **named, **removed, **rewound})
+    since = {**named, **removed, **rewound, **backfills}
+    return Record(Summary, {"query_id": TEXT.optional, **positions, "totals": sums, **since})
 
 
-_ENTRIES = {version: _entry_of(version) for version in (_PLAIN, _COUNTED, _TOPICS, _NAMED, _SELECTED, _REMOVED, _REWOUND, _FILES)}
+_ENTRIES = {version: _entry_of(version) for version in range(_PLAIN, _BACKFILLED + 1)}
 
 
 _KIND, _VERSION = "penstock.message", 2

@@ -62,6 +62,13 @@ def integer(value: object) -> int:
     return value
 
 
+def flag(value: object) -> bool:
+    """Return `value`, true or false."""
+    if type(value) is not bool:
+        raise DamagedError(f"expected true or false, found {_kind_of(value)}")
+    return value
+
+
 def blob(value: object) -> bytes:
     """Return the bytes that `value` holds in base64."""
     try:
@@ -105,6 +112,7 @@ class Field(Generic[_T]):
 
 
 TEXT, INTEGER, OBJECT = Field(str, text), Field(int, integer), Field(dict, mapping)
+FLAG = Field(bool, flag)
 BLOB = Field(lambda data: b64encode(data).decode("ascii"), blob)
 
 

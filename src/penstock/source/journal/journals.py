@@ -2,11 +2,11 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.core.model import SourceName
+from penstock.core.model import OffsetRange, SourceName
 from penstock.errors import PenstockError
 from penstock.journal.readers import release
 from penstock.journal.reading import Extent, JournalReader
@@ -74,6 +74,20 @@ class Journals:
                 warnings.append(f"Nothing is released in the journals of {source!r}: {scrub(str(error))}")
         return tuple(warnings)
 
+    def missing(self, ranges: Sequence[OffsetRange]) -> Iterator[str]:
+        """Yield what is missing of the events of a batch, by source, as the end of a sentence. Raises PenstockError, OSError."""
+        for each in ranges:
+            if each.source not in self._sources:
+                continue
+            settings = self._sources[each.source]
+            for journal_id, first in _firsts(each).items():
+                extent = next((extent for _, extent in _extents(settings) if extent.journal_id == journal_id), None)
+                if extent is None:
+                    yield f"source {each.source}: the journal {journal_id} is not at {settings.pattern}"
+                elif first < extent.first:
+                    gone = f"events {first} to {extent.first - 1}"
+                    yield f"source {each.source}: {gone} of the journal at {settings.pattern} are not there any more"
+
     def lag(self, offsets: Mapping[SourceName, str | None], *, now_ms: int) -> Iterator[JournalLag]:
         """Yield the lag of every journal behind `offsets`. Raises PenstockError, OSError."""
         for source, settings in self._sources.items():
@@ -93,6 +107,13 @@ class Journals:
 def offset_in(text: str | None) -> Mapping[str, int]:
     """Return the next sequence number by the journal's id, from a journal source's offset as Spark logs it."""
     return {} if text is None else {str(journal_id): int(next_) for journal_id, (_, next_) in json.loads(text).items()}
+
+
+def _firsts(offsets: OffsetRange) -> Mapping[str, int]:
+    """Return the first event of a batch by the journal's id, for the journals of which it has any."""
+    starts, ends = offset_in(offsets.start), json.loads(offsets.end or "{}")
+    firsts = {str(journal_id): starts.get(journal_id, int(begin)) for journal_id, (begin, _) in ends.items()}
+    return {journal_id: first for journal_id, first in firsts.items() if first < ends[journal_id][1]}
 
 
 def describe_lag(lag: JournalLag) -> str:

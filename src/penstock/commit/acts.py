@@ -1,0 +1,68 @@
+"""The acts of an operator that change what the ledger says of decided batches: rewinding, and giving a sink its past."""
+
+from penstock.commit.coordinator import Coordinator
+from penstock.commit.executor import all_published, try_publish
+from penstock.commit.publication import publication_of, settled_at, waiting_backfill_of
+from penstock.commit.rewind import summary_after
+from penstock.commit.summary import after_backfill, after_backfilled, after_finished_rewind
+from penstock.core.backfill import Backfilled
+from penstock.core.model import Decision, Entry, Opened, Position, Published, Rewound, SinkName
+from penstock.protocols import Sink
+
+
+class ActingCoordinator(Coordinator):
+    """A coordinator that carries out acts of an operator. Open it first: the act then belongs to its generation."""
+
+    def settle(self, opened: Opened, *, backfilled: SinkName | None = None) -> Entry:
+        """Record by one more `Opened` that everything decided is published, so that sinks may be taken out of the pipeline.
+
+        Called after a rewind, once sinks and checkpoint are as it says, and after a backfill of sink `backfilled`: then that is
+        recorded, too.
+        """
+
+        def entry_after(tail: Entry) -> Entry:
+            summary = after_finished_rewind(tail.summary)
+            return self._entry(opened, summary=summary if backfilled is None else after_backfill(summary, backfilled), after=tail)
+
+        return self._append_behind(entry_after)
+
+    def rewind(self, rewound: Rewound) -> Entry:
+        """Record the operator's act: all batches after one are taken back. What is left to do is to carry it out.
+
+        Raises Refused if the ledger does not hold what the act needs. Call `settle` afterwards, and nothing else.
+        """
+        self._spent = True
+
+        def entry_after(tail: Entry) -> Entry:
+            position = Position(tail.position + 1)
+            return self._entry(rewound, summary=summary_after(rewound, self._ledger, tail, position=position), after=tail)
+
+        return self._append_behind(entry_after)  # here the batches are taken back
+
+    def backfill(self, sink: Sink, decision: Decision, *, original: Position) -> Published:
+        """Decide the batch of an earlier decision, the one at `original`, once more for `sink`, and publish it there.
+
+        What the sink was given before must be published. Raises Fenced, and what publishing raises; a batch that was decided then
+        is published by `publish_backfilled` of the next coordinator.
+        """
+
+        def entry_after(tail: Entry) -> Entry:
+            position, earlier = Position(tail.position + 1), tail.summary.backfills.get(sink.name)
+            previous = max(settled_at(tail.summary), tail.summary.decided_at or 0, 0 if earlier is None else earlier.newest)
+            body = Backfilled(sink=sink.name, original=original, previous=Position(previous), decision=decision)
+            return self._entry(body, summary=after_backfilled(tail.summary, body, position=position), after=tail)
+
+        with self._spent_if_it_fails():
+            self._claim_places()
+            return self._publish_backfilled(sink, self._append_behind(entry_after))  # I2, I8
+
+    def publish_backfilled(self, sink: Sink) -> Published | None:
+        """Publish again the newest batch of a backfill of `sink` that has not ended (I1). Return None if there is none."""
+        with self._spent_if_it_fails():
+            waiting = waiting_backfill_of(self._ledger, self.summary, sink.name)
+            return None if waiting is None else self._publish_backfilled(sink, waiting)
+
+    def _publish_backfilled(self, sink: Sink, entry: Entry) -> Published:
+        share = publication_of(entry, sink.name, ledger_id=self.summary.ledger_id)
+        outcome = try_publish(sink, share, retrying=self._retrying)
+        return all_published(share.batch.batch_id, [sink], [outcome])[sink.name]

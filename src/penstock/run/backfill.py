@@ -1,0 +1,335 @@
+"""`penstock backfill`: gives a sink that was added later the batches that were decided without it."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from penstock.commit.backfill import LackingBatches, give_lacking, lacking_batches
+from penstock.commit.coordinator import Coordinator
+from penstock.commit.publication import decision_in
+from penstock.core.model import (
+    BatchId,
+    Decision,
+    Entry,
+    Generation,
+    OffsetRange,
+    PipelineName,
+    SinkName,
+    SourceName,
+    Totals,
+)
+from penstock.errors import Refused, Usage
+from penstock.protocols import Sink, Taken
+from penstock.run.assembly import DeliveryPlan, assemble, selections_of
+from penstock.run.continuation import require_continuation, require_sources
+from penstock.run.operations import coordinating
+from penstock.run.past_input import PastInput
+from penstock.run.query_facts import facts_of_pipeline
+from penstock.run.required_guarantees import require_demanded
+from penstock.run.runtime import Runtime, now_ms, opened_by_this_process, prepare
+from penstock.run.start import encoded, frame_of
+from penstock.source.kafka.decode import decode_passes, decoded
+from penstock.source.ranges import ReadsRange, range_of
+from penstock.spec.pipeline import PipelineSettings
+from penstock.spec.sink import Console, Memory, PythonSink
+from penstock.stage.batch import stage_batch
+from penstock.stage.path import BatchSize
+from penstock.transform.apply import apply_to_tables, travel_by_value
+from penstock.transform.guarantee import stateful_operators
+from penstock.transform.plan import plan_of, source_order
+from penstock.transform.selection import taken_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+OnBatch = Callable[["BackfilledBatch"], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackfilledBatch:
+    """One batch that the sink is given. `rows` are those that it takes."""
+
+    batch_id: BatchId
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backfill:
+    """What a backfill is to do, or did: `batches` with `rows` pipeline rows, from `first_batch_id` up to `last_batch_id`.
+
+    `given`: batches that an earlier call gave the sink. `recovered`: the newest of these was published now. `joins_at` is the
+    batch with which the sink takes part in the pipeline. `done`: the sink has all of them. `generation` is None where nothing was
+    to be done.
+    """
+
+    pipeline: PipelineName
+    sink: SinkName
+    batches: int
+    rows: int
+    given: int
+    joins_at: BatchId
+    first_batch_id: BatchId | None = None
+    last_batch_id: BatchId | None = None
+    generation: Generation | None = None
+    recovered: bool = False
+    totals: Totals = field(default_factory=Totals)
+    done: bool = False
+
+
+def backfill(
+    settings: PipelineSettings,
+    plan: DeliveryPlan,
+    spark: "SparkSession",
+    *,
+    sink: SinkName,
+    from_batch: BatchId | None,
+    dry_run: bool,
+    on_batch: OnBatch,
+) -> Backfill:
+    """Do what `Pipeline.backfill` describes. Everything that can be refused is refused before the ledger gets an entry."""
+    _require_fitting(settings, sink)
+    source = _BatchSource.of(settings, plan, spark)
+    plan = source.plan
+    with closing(assemble(plan)) as runtime:
+        work = _Work(source=source, runtime=runtime, sink=next(each for each in runtime.sinks if each.name == sink))
+        planned, _ = work.plan(from_batch)
+        if dry_run or work.has_nothing_to_do(planned):
+            return replace(planned, done=not dry_run)
+        with coordinating(runtime) as coordinator:
+            return work.run(coordinator, from_batch, on_batch)
+
+
+def _require_fitting(settings: PipelineSettings, sink: SinkName) -> None:
+    """Raise Usage for a sink that the file does not have, Refused for one that keeps no rows."""
+    found = settings.sinks.get(sink)
+    if found is None:
+        raise Usage(f"The pipeline has no sink {sink!r}.", remedy=f"It has {', '.join(settings.sinks)}.")
+    if isinstance(found, Console | Memory):
+        raise Refused(f"Sink {sink!r} is of type {found.type}, which keeps no rows.", remedy="Name another sink.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _BatchSource:
+    """Makes the rows of a batch again: reads the sources by its offsets, and applies the transform of the pipeline file."""
+
+    settings: PipelineSettings
+    plan: DeliveryPlan
+    spark: "SparkSession"
+    readers: Mapping[SourceName, ReadsRange]
+    schema: str
+    taken: Mapping[SinkName, Taken]
+
+    @classmethod
+    def of(cls, settings: PipelineSettings, plan: DeliveryPlan, spark: "SparkSession") -> "_BatchSource":
+        """Check the pipeline as a start does. Raises Refused for a query that keeps state, or a source without ranges."""
+        decoding = decode_passes(spark, settings.sources)
+        frame, sources = frame_of(settings, spark, modules=plan.modules, decoding=decoding)
+        facts = facts_of_pipeline(settings, frame, spark)
+        require_demanded(facts, plan)
+        operators = () if facts.plan is None else stateful_operators(facts.plan)
+        if operators:
+            raise _keeps_state(f"The transform keeps state ({operators[0].name})")
+        travel_by_value()
+        return cls(
+            settings=settings,
+            plan=replace(plan, sources=tuple(source_order(plan_of(frame), tuple(sources))), decoding=decoding),
+            spark=spark,
+            readers={
+                name: range_of(name, settings.sources[name], each.schema, pipeline=plan.pipeline)
+                for name, each in sources.items()
+            },
+            schema=frame.schema.json(),
+            taken=taken_of(selections_of(settings), frame),
+        )
+
+    def rows(self, ranges: Sequence[OffsetRange], files: Mapping[SourceName, Sequence[str]]) -> "DataFrame":
+        """Return the pipeline's rows of one batch."""
+        tables = {each.source: self._table(each, files.get(each.source, ())) for each in ranges}
+        made = apply_to_tables(self.spark, tables, self.settings.transform, modules=self.plan.modules)
+        return encoded(self.settings, made)
+
+    def _table(self, offsets: OffsetRange, files: Sequence[str]) -> "DataFrame":
+        name = offsets.source
+        raw = self.readers[name].rows(self.spark, offsets, files).alias(name)
+        return decoded(name, raw, self.plan.decoding[name]) if name in self.plan.decoding else raw
+
+
+@dataclass(slots=True, kw_only=True)
+class _Work:
+    """The backfill of one sink in this process."""
+
+    source: _BatchSource
+    runtime: Runtime
+    sink: Sink
+    _size: BatchSize | None = None
+
+    def plan(self, from_batch: BatchId | None) -> tuple[Backfill, Sequence[Entry]]:
+        """Return what is to be done, and the batches as they were decided. Raises Refused if one cannot be read again."""
+        tail = self.runtime.ledger.tail()
+        if tail is None or tail.summary.next_batch_id is None:
+            raise Refused(
+                f"The pipeline {self.runtime.pipeline!r} has delivered nothing yet, so there is nothing to give to a sink.",
+                remedy="`penstock run FILE` begins with the first batch, for all sinks.",
+            )
+        require_continuation(tail.summary, self.runtime.checkpoint)
+        require_sources(self.runtime.ledger, self.runtime.checkpoint, self.runtime.sources)
+        if self.runtime.checkpoint.has_state():
+            raise _keeps_state("The query keeps state, by its checkpoint")
+        lacking = self._lacking(from_batch)
+        batches = [decision_in(entry) for entry in lacking.entries]
+        planned = Backfill(
+            pipeline=self.runtime.pipeline,
+            sink=self.sink.name,
+            batches=len(batches),
+            rows=sum(batch.rows_in for batch in batches),
+            given=lacking.given,
+            joins_at=tail.summary.next_batch_id if lacking.joined is None else lacking.joined,
+            first_batch_id=batches[0].batch.batch_id if batches else None,
+            last_batch_id=batches[-1].batch.batch_id if batches else None,
+        )
+        return planned, lacking.entries
+
+    def has_nothing_to_do(self, planned: Backfill) -> bool:
+        """Return whether the sink has everything, and the ledger says so."""
+        tail = self.runtime.ledger.tail()
+        progress = None if tail is None else tail.summary.backfills.get(self.sink.name)
+        return not planned.batches and (progress is None or progress.ended)
+
+    def run(self, coordinator: Coordinator, from_batch: BatchId | None, on_batch: OnBatch) -> Backfill:
+        """Fence, finish what an earlier call decided, and give the sink batch by batch. Raises what a delivery raises."""
+        prepare(self.runtime, schema=self.source.schema, taken=self.source.taken)
+        planned: list[Backfill] = []
+
+        def lacking() -> Sequence[Entry]:
+            whole, entries = self.plan(from_batch)  # I2: a run that was alive may have decided batches meanwhile
+            planned.append(whole)
+            return entries
+
+        def stage(entry: Entry) -> Decision:
+            decision = self._stage(entry, coordinator)
+            on_batch(BackfilledBatch(batch_id=decision.batch.batch_id, rows=decision.totals_of(self.sink.name).rows))
+            return decision
+
+        given = give_lacking(coordinator, self.sink, opened_by_this_process(self.runtime), lacking=lacking, stage=stage)
+        return replace(
+            planned[0],
+            done=True,
+            generation=coordinator.generation,
+            recovered=given.recovered is not None and not given.recovered.already,
+            totals=sum((published.totals for published in given.batches), Totals()),
+        )
+
+    def _lacking(self, from_batch: BatchId | None) -> LackingBatches:
+        lacking = lacking_batches(self.runtime.ledger, self.sink.name, from_batch=from_batch)
+        _require_known(lacking)
+        self._require_order(lacking)
+        self._require_readable(lacking)
+        return lacking
+
+    def _require_order(self, lacking: LackingBatches) -> None:
+        """Raise Refused if rows of the sink replace others, and newer ones are there already."""
+        settings = self.source.settings.sinks[self.sink.name]
+        write = getattr(settings, "write", "append")
+        is_ordered = write != "append" or isinstance(settings, PythonSink)
+        if is_ordered and lacking.joins_in_between:
+            raise Refused(
+                f"Sink {self.sink.name!r} (write: {write}) has taken part since batch {lacking.joined}: older rows that come now "
+                "would replace newer ones.",
+                remedy="Give the sink another name and an empty place, and backfill that before the next run.",
+            )
+
+    def _require_readable(self, lacking: LackingBatches) -> None:
+        """Raise Refused, with their number, if batches cannot be read again."""
+        lost = list(self._lost(lacking.entries))
+        if not lost:
+            return
+        (first, why), last = lost[0], lost[-1][0]
+        after = next((each for each in map(decision_in, lacking.entries) if each.batch.batch_id > last), None)
+        way = (
+            "Put the input back, or let the sink begin with the next batch."
+            if after is None
+            else f"Put the input back. To go on without them: `penstock backfill FILE --sink {self.sink.name} --from-batch "
+            f"{after.batch.batch_id}`"
+        )
+        raise Refused(
+            f"{len(lost)} of {len(lacking.entries)} batches cannot be read again, batch {first} to batch {last}. Batch {first}: "
+            f"{why}.",
+            remedy=way,
+        )
+
+    def _lost(self, entries: Sequence[Entry]) -> Iterator[tuple[BatchId, str]]:
+        for decision in map(decision_in, entries):
+            missing = self._input.missing(decision)
+            if missing is not None:
+                yield decision.batch.batch_id, missing
+
+    @property
+    def _input(self) -> PastInput:
+        return PastInput(self.runtime)
+
+    def _stage(self, entry: Entry, coordinator: Coordinator) -> Decision:
+        """Stage a batch for the sink. Raises Refused unless it has as many rows as it was decided with."""
+        before, started_ms = decision_in(entry), now_ms()
+        files = {name: [file.path for file in files] for name, files in self._input.files(before).items()}
+        rows = self.source.rows(self._input.ranges(before), files)
+        staged = stage_batch(
+            rows,
+            sinks=[self.sink],
+            generation=coordinator.generation,
+            batch_id=before.batch.batch_id,
+            row_digest=coordinator.summary.row_digest,
+            previous=self._size,
+            taken={name: taken for name, taken in self.source.taken.items() if name == self.sink.name},
+        )
+        self._size = staged.size
+        self._require_same(before, staged.rows_in)
+        taken = self.source.taken.get(self.sink.name)
+        return Decision(
+            batch=before.batch,
+            staged=staged.pieces,
+            rows_in=staged.rows_in,
+            schema=rows.schema.json(),
+            stage_ms=now_ms() - started_ms,
+            stage_requests=staged.requests,
+            schemas={} if taken is None else {self.sink.name: taken.schema},
+        )
+
+    def _require_same(self, before: Decision, rows: int) -> None:
+        batch_id, missing = before.batch.batch_id, self._input.missing(before)
+        if missing is not None:
+            raise Refused(
+                f"Input of batch {batch_id} went away or changed while it was read: {missing}.",
+                remedy="Put it back as it was, and start again: nothing of this batch was decided.",
+            )
+        if rows != before.rows_in:
+            raise Refused(
+                f"Batch {batch_id} was decided with {before.rows_in:,} rows, but the transform makes {rows:,} of this input now.",
+                remedy="Make the transform again what it was then. If it was changed on purpose, run a second pipeline with this "
+                "sink and a home of its own.",
+            )
+
+
+def _keeps_state(what: str) -> Refused:
+    return Refused(
+        f"{what}: what it made of an earlier batch depends on the state that it had then, which is not there any more.",
+        remedy="Run a second pipeline with this sink and a home of its own, which reads the source from its beginning.",
+    )
+
+
+def _require_known(lacking: LackingBatches) -> None:
+    """Raise Refused, with their number, if there are batches of which nothing tells any more what they read."""
+    anew = "The sink has a part of what came before. Give it another name and an empty place. "
+    begun = anew if lacking.begun else ""
+    sink = "NAME" if lacking.begun else lacking.sink
+    if lacking.earlier:
+        raise Refused(
+            f"{lacking.earlier} batches were read by earlier checkpoints, before this one was adopted, and cannot be read again.",
+            remedy=f"{begun}What the present one read: `penstock backfill FILE --sink {sink} --from-batch 0`",
+        )
+    if lacking.unknown:
+        oldest = lacking.first + lacking.unknown
+        raise Refused(
+            f"The ledger does not tell any more what batches {lacking.first} to {oldest - 1} read: {lacking.unknown} batches.",
+            remedy=f"{begun}What it tells: `penstock backfill FILE --sink {sink} --from-batch {oldest}`",
+        )
