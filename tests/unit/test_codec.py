@@ -112,6 +112,17 @@ removal_entry = st.builds(
     sums,
     number,
 )
+dropped_rows = st.dictionaries(text, st.dictionaries(text, number, max_size=2), min_size=1, max_size=2)
+dropping_entry = st.builds(
+    lambda entry, decision, dropped: replace(
+        entry,
+        body=Decided(decision=replace(decision, dropped=dropped)),
+        summary=replace(entry.summary, dropped=dropped),
+    ),
+    removal_entry,
+    decision,
+    dropped_rows,
+)
 marker_value = st.builds(
     Marker,
     pipeline=text,
@@ -126,7 +137,7 @@ marker_value = st.builds(
 
 
 @settings(deadline=None)
-@given(entry_value | removal_entry)
+@given(entry_value | removal_entry | dropping_entry)
 def test_an_entry_comes_back_as_it_was(value: Entry) -> None:
     data = encode_entry(value)
     assert decode_entry(data) == value
@@ -251,8 +262,8 @@ def test_damage_is_refused_with_the_place(data: bytes) -> None:
 
 
 def test_a_newer_version_is_told_apart_from_damage_whatever_its_fields_are() -> None:
-    data = json.dumps({"format": "penstock.entry", "version": 7, "all": "new"}).encode()
-    with pytest.raises(FormatTooNew, match=r"version 7 of format penstock\.entry, but this Penstock reads versions up to 6"):
+    data = json.dumps({"format": "penstock.entry", "version": 8, "all": "new"}).encode()
+    with pytest.raises(FormatTooNew, match=r"version 8 of format penstock\.entry, but this Penstock reads versions up to 7"):
         decode_entry(data)
 
 

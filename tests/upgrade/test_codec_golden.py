@@ -132,6 +132,8 @@ TOPICS_BODY = Decided(
 SELECTED_BODY = Decided(
     decision=replace(DECIDED_BODY.decision, schemas={LAKE: '{"type":"struct","fields":[]}', SinkName("caf\u00e9"): "{}"})
 )
+DROPPED = {SourceName("flights"): {"delay": 3, "from_new_york": 40}}
+DROPPED_BODY = Decided(decision=replace(SELECTED_BODY.decision, dropped=DROPPED))
 OPENED_BODY = Opened(
     owner="host:4711",
     checkpoint="/state/flights/checkpoint",
@@ -179,6 +181,7 @@ SUMMARY = Summary(
     totals={LAKE: {NEWARK: TOTALS}},
 )
 REMOVED_SUMMARY = replace(SUMMARY, ledger_id=LEDGER_ID, removed={LAKE: {NEWARK: TOTALS}}, removed_at=Position(10))
+DROPPED_SUMMARY = replace(REMOVED_SUMMARY, dropped=DROPPED)
 MARKER = Marker(
     pipeline=FLIGHTS,
     sink=LAKE,
@@ -229,6 +232,11 @@ ENTRIES = {
     "entry-6-decided": entry(SELECTED_BODY, REMOVED_SUMMARY),
     "entry-6-opened": entry(OPENED_BODY, REMOVED_SUMMARY),
     "entry-6-adopted": entry(ADOPTED_BODY, REMOVED_SUMMARY),
+    "entry-7-decided": entry(DROPPED_BODY, DROPPED_SUMMARY),
+    "entry-7-decided-nothing-dropped": entry(SELECTED_BODY, DROPPED_SUMMARY),
+    "entry-7-opened": entry(OPENED_BODY, DROPPED_SUMMARY),
+    "entry-7-adopted": entry(ADOPTED_BODY, DROPPED_SUMMARY),
+    "entry-7-removal": entry(REMOVAL_BODY, DROPPED_SUMMARY),
 }
 
 

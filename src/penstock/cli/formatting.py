@@ -1,6 +1,10 @@
 """Formats numbers, sizes and times for people."""
 
 from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.core.dropped_rows import DroppedRows
 
 _STEP = 1000
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
@@ -57,3 +61,9 @@ def moment_of_year(time_ms: int) -> str:
 def moment(time_ms: int) -> str:
     """Return a moment in this machine's time zone, to the second."""
     return datetime.fromtimestamp(time_ms / _STEP, tz=timezone.utc).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def dropped(rows: "DroppedRows") -> str | None:
+    """Return how many rows each rule dropped, None if none did."""
+    shares = [f"{counted(number, 'row')} by {source}.{rule}" for source, rules in rows.items() for rule, number in rules.items()]
+    return ", ".join(shares) or None

@@ -100,6 +100,7 @@ def _answers(found: "Status", *, now_ms: int) -> "list[tuple[str, object]]":
         ("supervisor", _supervisor(found, now_ms=now_ms)),
         ("delivered", _delivered(found)),
         ("removed", _removed(found)),
+        ("dropped", formatting.dropped(found.dropped)),
         ("published", _published(found)),
         ("waiting", _waiting(found, now_ms=now_ms)),
         ("last error", _last_error(found, now_ms=now_ms)),

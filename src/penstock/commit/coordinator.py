@@ -258,6 +258,7 @@ class Coordinator:
             previous_publish_requests=self._meter.requests,
             evidence=staged.evidence,
             schemas=staged.schemas,
+            dropped=staged.dropped,
         )
         self._meter.start()
         published = self._decide(decision)
@@ -268,6 +269,7 @@ class Coordinator:
             sinks=published,
             stage_ms=staged.stage_ms,
             decide_ms=self._meter.decided(),
+            dropped=staged.dropped,
         )
 
     def _claim_places(self) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
+from penstock.core.dropped_rows import sum_of
 from penstock.core.model import (
     NEWEST_ROW_DIGEST,
     AccountName,
@@ -38,6 +39,7 @@ def after_decision(before: Summary, decision: Decision, *, position: Position) -
         decided_at=position,
         published_at=before.decided_at,
         totals=_added(before.totals, ((piece.sink, piece.account, piece.totals) for piece in decision.staged)),
+        dropped=sum_of(before.dropped, decision.dropped),
     )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NewType, TypeAlias
 
+from penstock.core.dropped_rows import DroppedRows
 from penstock.core.topics import NO_EVIDENCE, Evidence, GapAccepted
 from penstock.core.topics import SourceName as SourceName  # noqa: PLC0414 - one of the names below
 from penstock.core.totals import DIGEST_MODULUS as DIGEST_MODULUS  # noqa: PLC0414 - these four, too
@@ -142,7 +143,8 @@ class Decision:
     """The permanent definition of a batch: its identity and its staged pieces. `schema` is Spark's JSON of the rows.
 
     `schemas`: for each sink that takes a selection of the rows, the schema of what it takes. `evidence` comes from the sources;
-    the protocol does not read it. Times and request counts are for people; request counts are None if unknown.
+    the protocol does not read it. `dropped` counts rows of the sources that reached neither the transform nor a sink. Times and
+    request counts are for people; request counts are None if unknown.
     """
 
     batch: Batch
@@ -155,6 +157,7 @@ class Decision:
     previous_publish_requests: int | None = None
     evidence: Evidence = NO_EVIDENCE
     schemas: Mapping[SinkName, str] = field(default_factory=dict)
+    dropped: DroppedRows = field(default_factory=dict)
 
     def schema_of(self, sink: SinkName) -> str:
         """Return the schema of the rows as one sink takes them."""
@@ -241,6 +244,7 @@ class Summary:
     the ledger's identity: of two ledgers of one pipeline name, at most one may move a sink's marker. The first entry of a ledger
     sets it; in an older Penstock's ledger (None) the next opening does. `row_digest` is the kind of every digest in the ledger.
     `removed` counts the rows in `totals` whose files were removed on purpose; `removed_at` is where the newest such act stands.
+    `dropped` counts every row ever that a decision dropped.
     """
 
     ledger_id: LedgerId | None = None
@@ -253,6 +257,7 @@ class Summary:
     totals: SinkTotals = field(default_factory=dict)
     removed: SinkTotals = field(default_factory=dict)
     removed_at: Position | None = None
+    dropped: DroppedRows = field(default_factory=dict)
 
     @property
     def continued_from(self) -> Position | None:

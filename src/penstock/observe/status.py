@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from penstock.core.dropped_rows import DroppedRows
 from penstock.core.model import (
     AccountName,
     BatchId,
@@ -107,6 +108,8 @@ class Status:
     places: tuple[PlaceState, ...] = ()
     removed: SinkTotals = field(default_factory=dict)
     """The part of `totals` whose files an operator accepted as removed on purpose."""
+    dropped: DroppedRows = field(default_factory=dict)
+    """All rows ever that rules of the sources dropped."""
 
     @property
     def published(self) -> bool | None:
@@ -150,6 +153,7 @@ def status(*, pipeline: str, ledger: Ledger, checkpoint: CheckpointPosition | No
         tail=None if tail is None else tail.position,
         totals={} if tail is None else tail.summary.totals,
         removed={} if tail is None else tail.summary.removed,
+        dropped={} if tail is None else tail.summary.dropped,
         checkpoint=checkpoint,
         driver=driver,
         opened_at_ms=None if opened is None else opened.written_at_ms,

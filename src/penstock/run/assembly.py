@@ -18,6 +18,7 @@ from penstock.run.fault_points import require_known
 from penstock.run.runtime import Runtime
 from penstock.run.user_sink import user_written
 from penstock.source.journal.journals import journals_of
+from penstock.source.kafka.options import is_kafka
 from penstock.source.kafka.records_again import KafkaRecords
 from penstock.source.kafka.watch import watch_of
 from penstock.spark.column_name import quoted
@@ -30,6 +31,7 @@ from penstock.spec.selection import TakesRows, UpsertsNewest
 from penstock.spec.sink import Console, Memory, Parquet, PythonSink
 from penstock.spec.table import DBAPI, Cassandra, DuckDB, MySQL, PostgreSQL, Redshift, ServedTable, SQLite, SQLServer, Table
 from penstock.stage.quarantine import QuarantineMember
+from penstock.stage.rules import RuleCheck
 from penstock.support.extras import install_command
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from penstock.sink.quarantine import QuarantineSink
     from penstock.sink.spool import SpoolRoot
     from penstock.sink.table.sink import TableSinkArguments
+    from penstock.source.rows_again import FileRows, KafkaRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,13 +51,15 @@ class DeliveryPlan:
 
     `sources` are in the order of the query's plan; empty if unnamed. `modules` is the directory of a pipeline file: the user's
     modules are found there as well as on the search path. `decoding` is how the query decodes its sources; the quarantine must
-    use the same schemas. `left`: see `Runtime.left`. `output_mode` is the query's, None before it is known.
+    use the same schemas. `source_schemas`: Spark's JSON of the columns of each source that has rules. `left`: see `Runtime.left`.
+    `output_mode` is the query's, None before it is known.
     """
 
     settings: DeliverySettings
     sources: tuple[SourceName, ...] = ()
     modules: Path | None = None
     decoding: "Mapping[SourceName, DecodePass]" = field(default_factory=dict)
+    source_schemas: Mapping[SourceName, str] = field(default_factory=dict)
     left: Nonce | None = None
     output_mode: str | None = None
 
@@ -94,6 +99,7 @@ def assemble(plan: DeliveryPlan, *, demanded: bool = True) -> Runtime:
         watch=watch_of(plan.settings),
         journals=journals_of(plan.settings),
         quarantine=_quarantine_member(plan, sinks),
+        rules=_rule_check(plan),
         left=plan.left,
         retry_timeout_s=plan.settings.retry_timeout / 1000,
     )
@@ -161,6 +167,25 @@ def _quarantine_member(plan: DeliveryPlan, sinks: Sequence[Sink]) -> QuarantineM
     [quarantine] = [sink for sink in sinks if sink.name == NAME]
     read = {SourceName(name): KafkaRecords(settings.sources[name]) for name in quarantined(settings) if name in plan.decoding}
     return QuarantineMember(sink=quarantine, settings=settings.quarantine, sources=read, passes=plan.decoding)
+
+
+def _rule_check(plan: DeliveryPlan) -> RuleCheck | None:
+    """Return the rules of the sources, None if there are none, or if nothing is staged: then no source was opened."""
+    settings = plan.settings
+    if not isinstance(settings, PipelineSettings) or not plan.source_schemas:
+        return None
+    rules = {SourceName(name): source.expect for name, source in settings.sources.items() if source.expect}
+    return RuleCheck(rules=rules, sources={name: _rows_again(name, plan) for name in rules}, quarantine=settings.quarantine)
+
+
+def _rows_again(name: SourceName, plan: DeliveryPlan) -> "KafkaRows | FileRows":
+    from penstock.source.rows_again import FileRows, KafkaRows  # with pyspark, which the commands without Spark do not load
+
+    assert isinstance(plan.settings, PipelineSettings)
+    source = plan.settings.sources[name]
+    if is_kafka(source):
+        return KafkaRows(name=name, source=source, decode_pass=plan.decoding.get(name))
+    return FileRows(source=source, schema=plan.source_schemas[name])
 
 
 def table_of(plan: DeliveryPlan, name: str | None) -> "ParquetSink":

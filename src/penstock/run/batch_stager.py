@@ -1,7 +1,7 @@
 """Staging one batch of an open delivery: input compared with Spark's plan before and after the staging pass."""
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 from pyspark.sql import DataFrame
 
@@ -19,7 +19,11 @@ from penstock.run.runtime import Runtime, now_ms
 from penstock.stage.batch import stage_batch
 from penstock.stage.path import BatchSize, is_small
 from penstock.stage.quarantine import BadRecords, QuarantineMember
+from penstock.stage.rules import NO_VIOLATIONS
 from penstock.transform.apply import execute_as_noop
+
+Inputs: TypeAlias = Mapping[SourceName, tuple[InputFile, ...]]
+"""The input files of a batch, by file source."""
 
 
 class Staging(NamedTuple):
@@ -62,6 +66,12 @@ class BatchStager:
             self._require_planned_input(batch.batch_id, inputs)
         planned = planned_input(batch, inputs, look=look)
         seen = None if self._kafka is None else self._kafka.before(batch, wait=self._pause)
+        ranges = self._ranges(batch)
+        violations = (
+            NO_VIOLATIONS
+            if self._runtime.rules is None
+            else self._runtime.rules.violations(rows.sparkSession, ranges, _urls(inputs))
+        )
         staged = stage_batch(
             rows,
             sinks=self._runtime.row_sinks,
@@ -71,8 +81,9 @@ class BatchStager:
             previous=None if self._runtime.checkpoint.has_state() else self._previous,
             small_input=planned is not None and is_small(input_records=planned.records, input_bytes=planned.size_bytes),
             quarantine=self._runtime.quarantine,
-            ranges=self._ranges(batch),
+            ranges=ranges,
             taken=self._taken,
+            violations=violations,
         )
         self._require_planned_input(batch.batch_id, inputs)
         if self._kafka is not None and seen is not None:
@@ -86,6 +97,7 @@ class BatchStager:
             requests=staged.requests,
             evidence=NO_EVIDENCE if seen is None else Evidence(topics=seen.topics, gaps=seen.gaps),
             schemas={sink: each.schema for sink, each in self._taken.items()},
+            dropped=violations.dropped,
         )
         rows_read = None if planned is None or inputs else planned.records
         return Staging(batch=whole, path=staged.path.value, rows_read=rows_read)
@@ -98,46 +110,55 @@ class BatchStager:
         batch_id = delivered.batch.batch_id
         quarantine = self._runtime.quarantine
         bad = None
-        if quarantine is not None and quarantine.sources:
-            bad = self._quarantined_again(quarantine, rows, delivered)
         inputs = self._inputs(batch_id)
+        if quarantine is not None and (quarantine.sources or self._runtime.rules is not None):
+            bad = self._quarantined_again(quarantine, rows, delivered, inputs)
         execute_as_noop(rows)
         if quarantine is not None and bad is not None:
             quarantine.require_still_bad(bad)
         self._require_planned_input(batch_id, inputs, delivered=True)
 
-    def _quarantined_again(self, quarantine: QuarantineMember, rows: DataFrame, delivered: Delivered) -> BadRecords | None:
+    def _quarantined_again(
+        self, quarantine: QuarantineMember, rows: DataFrame, delivered: Delivered, inputs: Inputs
+    ) -> BadRecords | None:
         """Find the quarantined records of a decided batch, without staging them.
 
         Raises InputChanged if records can be decoded now that could not be then: they would enter the state.
         """
         batch, put_aside = delivered.batch, delivered.sinks.get(quarantine.sink.name)
         then = 0 if put_aside is None else put_aside.totals.rows
-        bad = quarantine.found(rows.sparkSession, self._ranges(batch), decided=then)
+        ranges, rules = self._ranges(batch), self._runtime.rules
+        bad = quarantine.found(rows.sparkSession, ranges, decided=then)
         now = 0 if bad is None else bad.rows.num_rows
+        if rules is not None:
+            now += rules.count_for_quarantine(rows.sparkSession, ranges, _urls(inputs))
         if now != then:
+            what = "cannot be decoded" if rules is None else "cannot be decoded or do not meet a rule"
+            also = "" if rules is None else " and the pipeline the same rules"
             raise InputChanged(
-                f"Batch {batch.batch_id} was decided with {then} records in quarantine, and now {now} of it cannot be decoded: "
+                f"Batch {batch.batch_id} was decided with {then} records in quarantine, and now {now} of it {what}: "
                 "the query's state would not fit the rows that were delivered.",
-                remedy="Give the registry the same schemas as it had then, or begin a new checkpoint (`penstock adopt`).",
+                remedy=f"Give the registry the same schemas as it had then{also}, or begin a new checkpoint (`penstock adopt`).",
             )
         return bad
 
     def _ranges(self, batch: Batch) -> tuple[OffsetRange, ...]:
-        """Return the batch's offsets, for the quarantine; empty where there is none."""
-        if self._runtime.quarantine is None:
+        """Return the batch's offsets, for the quarantine and the rules; empty where there are none."""
+        if self._runtime.quarantine is None and self._runtime.rules is None:
             return ()
         return with_beginnings(self._runtime.checkpoint, batch, self._runtime.source_names(batch.batch_id))
 
-    def _require_planned_input(
-        self, batch_id: BatchId, inputs: "Mapping[SourceName, tuple[InputFile, ...]]", *, delivered: bool = False
-    ) -> None:
+    def _require_planned_input(self, batch_id: BatchId, inputs: Inputs, *, delivered: bool = False) -> None:
         """Raise InputChanged if input files differ from Spark's plan (I4): it can be as old as an outage was long."""
         if self._runtime.demanded is Guarantee.EXACTLY_ONCE:
             require_unchanged(batch_id, inputs, look=self._runtime.checkpoint.inputs, delivered=delivered)
 
-    def _inputs(self, batch_id: BatchId) -> "Mapping[SourceName, tuple[InputFile, ...]]":
+    def _inputs(self, batch_id: BatchId) -> Inputs:
         return self._runtime.checkpoint.input_files(batch_id, self._runtime.source_names(batch_id))
+
+
+def _urls(inputs: Inputs) -> Mapping[SourceName, Sequence[str]]:
+    return {name: [file.path for file in files] for name, files in inputs.items()}
 
 
 def _size_of(recovered: Recovered) -> BatchSize | None:

@@ -145,7 +145,7 @@ class Route(OneKey):
 
 
 class Quarantine(Account):
-    """Where records go that cannot be decoded: Parquet files, committed with the batch that they came with."""
+    """Where records go that are put aside: Parquet files, committed with the batch that they came with."""
 
     max_rows: int = Field(
         default=10_000,

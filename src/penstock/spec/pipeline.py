@@ -201,8 +201,8 @@ class PipelineSettings(DeliverySettings):
     )
     quarantine: ShortQuarantine | None = Field(
         default=None,
-        description="Where records go that cannot be decoded, if a source says so: a directory or a URL of a store; or a mapping "
-        "as below.",
+        description="Where records go that cannot be decoded or do not meet a rule, if a source says so: a directory or a URL of "
+        "a store; or a mapping as below.",
     )
     output_mode: OutputMode = Field(
         default="append",
@@ -275,10 +275,14 @@ def quarantine_complaints(settings: PipelineSettings) -> list[Complaint]:
     if settings.quarantine is None:
         message = "is quarantine, and the pipeline has none"
         remedy = "Add quarantine: ./quarantine, a directory or a URL of a store."
-        return [
-            Complaint(message=message, remedy=remedy, at=("sources", name, "decode", "undecodable"))
-            for name in quarantined(settings)
+        places = [("sources", name, "decode", "undecodable") for name in quarantined(settings)]
+        places += [
+            ("sources", name, "expect", rule)
+            for name, source in settings.sources.items()
+            for rule, given in source.expect.items()
+            if given.on_violation == "quarantine"
         ]
+        return [Complaint(message=message, remedy=remedy, at=at) for at in places]
     taken = Complaint(message="is the name of the quarantine", remedy="Give the sink another name.", at=("sinks", NAME))
     return [taken] if NAME in settings.sinks else []
 
@@ -300,6 +304,11 @@ def encode_complaints(sinks: Mapping[str, Any]) -> list[Complaint]:
 def quarantined(settings: PipelineSettings) -> tuple[str, ...]:
     """Return the sources that put undecodable records into the quarantine."""
     return tuple(name for name, source in settings.sources.items() if source.puts_aside)
+
+
+def with_rules(settings: PipelineSettings) -> tuple[str, ...]:
+    """Return the sources whose rows have to meet rules."""
+    return tuple(name for name, source in settings.sources.items() if source.expect)
 
 
 def without_ledger(settings: DeliverySettings) -> str | None:

@@ -16,7 +16,8 @@ from penstock.spark.session_settings import applied
 from penstock.stage.combining import combined
 from penstock.stage.path import DRIVER_PARTITIONS, BatchSize, StagePath, driver_rows_per_partition, settings_for
 from penstock.stage.projection import TOO_MANY_ROWS, Projection, deletes_of, route_of
-from penstock.stage.quarantine import BadRecords, QuarantineMember
+from penstock.stage.quarantine import QuarantineMember
+from penstock.stage.rules import NO_VIOLATIONS, Violations
 from penstock.stage.staging import MESSAGE, SinkShare, StagePass, from_spark
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def stage_batch(
     quarantine: QuarantineMember | None = None,
     ranges: Sequence[OffsetRange] = (),
     taken: Mapping[SinkName, Taken] = ALL_ROWS,
+    violations: Violations = NO_VIOLATIONS,
 ) -> StagedRows:
     """Run `rows` once through the stage writers of all `sinks`, and the records that cannot be decoded through the quarantine's.
 
@@ -60,15 +62,17 @@ def stage_batch(
     `previous` is the size of the batch before and chooses the path. It is None if unknown, or if the query keeps state, which may
     be computed only once. A batch that turns out too large for the driver is staged by tasks instead, from the start. With
     `small_input` (see `is_small`), rows are not counted on the way to the driver, which saves Spark's planning of a projection.
-    `ranges` are the batch's offsets, by which the quarantine finds its records. Raises Usage for columns that cannot be staged, a
-    task's own error with its message and remedy, Retryable for a record that can be decoded since, else StageFailed.
+    `ranges` are the batch's offsets, by which the quarantine finds its records; `violations` is what rules found. Raises Usage
+    for columns that cannot be staged, a task's own error with its message and remedy, Retryable for a record that can be decoded
+    since, else StageFailed.
     """
     projection = Projection.of(rows.schema, sinks, row_digest, taken=taken)
     stage_pass = _pass(projection, sinks, taken=taken, generation=generation, batch_id=batch_id)
     bad = None if quarantine is None else quarantine.found(rows.sparkSession, ranges)
-    if quarantine is None or bad is None:
+    found = None if quarantine is None else quarantine.put_aside(bad, violations)
+    if quarantine is None or found is None:
         return _stage(rows, projection, stage_pass, previous=previous, small_input=small_input)
-    aside = stage_bad_records(bad, quarantine.sink, generation=generation, batch_id=batch_id, row_digest=row_digest)
+    aside = stage_aside(found, quarantine.sink, generation=generation, batch_id=batch_id, row_digest=row_digest)
     staged = _stage(rows, projection, stage_pass, previous=previous, small_input=small_input)
     quarantine.require_still_bad(bad)
     requests = [part.requests for part in (staged, aside) if part.requests is not None]
@@ -89,15 +93,13 @@ def _stage(
     return replace(staged, pieces=combined(staged.pieces, stage_pass))
 
 
-def stage_bad_records(
-    bad: BadRecords, sink: Sink, *, generation: Generation, batch_id: BatchId, row_digest: RowDigest
-) -> StagedRows:
-    """Stage `bad`, already in the driver, for the quarantine, which is `sink`."""
+def stage_aside(found: "pa.Table", sink: Sink, *, generation: Generation, batch_id: BatchId, row_digest: RowDigest) -> StagedRows:
+    """Stage the rows for the quarantine, which is `sink`; they are in the driver already."""
     from pyspark.sql.types import StructType
 
     projection = Projection.of(StructType.fromJson(json.loads(SCHEMA)), [sink], row_digest)
     stage_pass = _pass(projection, [sink], generation=generation, batch_id=batch_id)
-    message = stage_pass.run(list(projection.of_arrow(bad.for_sink)), partition=0, task_attempt=0)
+    message = stage_pass.run(list(projection.of_arrow(found)), partition=0, task_attempt=0)
     return _staged([decode_message(message)], StagePath.DRIVER)
 
 

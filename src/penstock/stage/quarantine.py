@@ -15,12 +15,17 @@ from penstock.core.model import OffsetRange, SourceName
 from penstock.errors import Refused, Retryable, StageFailed
 from penstock.protocols import Sink
 from penstock.spec.location import Quarantine
+from penstock.stage.rules import Violations
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.registry.decoding import DecodePass
+
+
+EXPECT = "expect"
+"""The key of a source's rules in the pipeline file."""
 
 
 class ReadableAgain(Protocol):
@@ -69,7 +74,8 @@ class QuarantineMember:
         from penstock.registry.decoding import unpacked
 
         require_read_once(self.sources, [each.source for each in ranges])
-        ours = [each for each in ranges if each.source in self.sources]
+        once = {each.source: each for each in ranges}  # a union of a source with itself has its range twice
+        ours = [each for each in once.values() if each.source in self.sources]
         at_most = self.settings.max_rows if decided is None else decided
         rows = unpacked(packed for each in ours for packed in self._read(spark, each, at_most=at_most))
         if not rows.num_rows:
@@ -79,8 +85,24 @@ class QuarantineMember:
             self._require_few(bad)
         return bad
 
-    def require_still_bad(self, bad: BadRecords) -> None:
+    def put_aside(self, bad: BadRecords | None, violations: Violations) -> "pa.Table | None":
+        """Return all rows for the quarantine, None if there are none. Raises StageFailed if they are too many together."""
+        import pyarrow as pa
+
+        tables = [each for each in (None if bad is None else bad.for_sink, violations.aside) if each is not None]
+        rows = sum(each.num_rows for each in tables)
+        if rows > self.settings.max_rows:
+            raise StageFailed(
+                f"{rows} records of the batch cannot be decoded or do not meet a rule; "
+                f"`quarantine: {{max_rows: {self.settings.max_rows}}}` allows fewer.",
+                remedy="Nothing of the batch was decided. Correct what writes such records, or allow more.",
+            )
+        return pa.concat_tables(tables) if tables else None
+
+    def require_still_bad(self, bad: BadRecords | None) -> None:
         """Raise Retryable if the registry now knows a schema that it did not know when `bad` were found."""
+        if bad is None:
+            return
         from penstock.registry.client import Registry, SchemaUnknown
 
         unknown = bad.rows.filter(bad.rows[UNKNOWN])
@@ -121,8 +143,8 @@ class QuarantineMember:
             raise _too_many(bad, f"{found} records", f"max_share: {settings.max_share}")
 
 
-def require_read_once(names: Iterable[str], sources: Sequence[SourceName]) -> None:
-    """Raise Refused unless each of `names`, which have a quarantine, is one of the query's `sources` and Spark reads it once.
+def require_read_once(names: Iterable[str], sources: Sequence[SourceName], *, setting: str = "undecodable: quarantine") -> None:
+    """Raise Refused unless each of `names`, which have that `setting`, is one of the query's `sources` and Spark reads it once.
 
     A second scan (`name#2` in `penstock.transform.plan.source_order`) has its own offsets: its bad records would be in no sink.
     """
@@ -134,9 +156,10 @@ def require_read_once(names: Iterable[str], sources: Sequence[SourceName]) -> No
             what, remedy = "the query reads it more than once", "Read it once in the transform"
         else:
             continue
+        bad = "rows that do not meet a rule" if setting == EXPECT else "records that cannot be decoded"
         raise Refused(
-            f"Source {name!r} has `undecodable: quarantine`, but {what}: records that cannot be decoded could be lost.",
-            remedy=f"{remedy}, or take `undecodable: quarantine` away.",
+            f"Source {name!r} has `{setting}`, but {what}: {bad} could be lost.",
+            remedy=f"{remedy}, or take `{setting}` away.",
         )
 
 

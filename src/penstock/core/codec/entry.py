@@ -27,12 +27,12 @@ from penstock.core.model import (
 from penstock.core.topics import NO_EVIDENCE, Evidence
 
 FORMAT = "penstock.entry"
-_PLAIN, _COUNTED, _TOPICS, _NAMED, _SELECTED, _REMOVED = 1, 2, 3, 4, 5, 6
+_PLAIN, _COUNTED, _TOPICS, _NAMED, _SELECTED, _REMOVED, _DROPPED = 1, 2, 3, 4, 5, 6, 7
 """Version 2 adds request counts; 3 topics read from Kafka, and gaps; 4 the ledger's identity; 5 the schemas of sinks that take a
-selection of the rows; 6 what was removed on purpose.
+selection of the rows; 6 what was removed on purpose; 7 how many rows were dropped.
 
 Older Penstocks wrote each entry in the oldest version that can hold it. An entry of a ledger with an identity has version 4, or
-5 if a sink takes a selection, or 6 from the first `removal_accepted` on.
+5 if a sink takes a selection, or 6 from the first `removal_accepted` on, or 7 from the first dropped row on.
 """
 
 
@@ -49,6 +49,8 @@ def decode_entry(data: bytes, *, where: str = "A ledger entry") -> Entry:
 
 def _version_of(entry: Entry) -> int:
     body = entry.body
+    if entry.summary.dropped:
+        return _DROPPED
     if isinstance(body, RemovalAccepted) or entry.summary.removed_at is not None:
         return _REMOVED
     if isinstance(body, Decided) and body.decision.schemas:
@@ -105,6 +107,9 @@ _ADOPTED_FIELDS: Mapping[str, Field[Any]] = {
 }
 
 
+_ROWS_BY_RULE = INTEGER.by_name.by_name
+
+
 def _range(value: object) -> tuple[Position, Position]:
     ends = [Position(integer(end)) for end in items(value)]
     if len(ends) != 2:
@@ -155,6 +160,7 @@ def _entry_of(version: int) -> Record[Entry]:
 def _decided_of(version: int, gaps: Mapping[str, Field[Any]]) -> Record[Decided]:
     topics: Mapping[str, Field[Any]] = {"topics": TOPIC.listed} if version >= _TOPICS else {}
     schemas: Mapping[str, Field[Any]] = {"schemas": TEXT.by_name} if version >= _SELECTED else {}
+    dropped: Mapping[str, Field[Any]] = {"dropped": _ROWS_BY_RULE} if version >= _DROPPED else {}
     requests = dict.fromkeys(("stage_requests", "previous_publish_requests"), INTEGER.optional) if version >= _COUNTED else {}
     decision = Record(
         Decision,
@@ -166,6 +172,7 @@ def _decided_of(version: int, gaps: Mapping[str, Field[Any]]) -> Record[Decided]
             "previous_publish_ms": INTEGER.optional,
             **requests,
             **schemas,
+            **dropped,
         },
         parts={"batch": _BATCH, "evidence": Record(Evidence, {**topics, **gaps})},
     )
@@ -192,11 +199,12 @@ def _summary_of(version: int) -> Record[Summary]:
     named: Mapping[str, Field[Any]] = {"ledger_id": TEXT, "row_digest": row_digest} if version >= _NAMED else {}
     sums = _TOTALS.by_name.by_name
     removed: Mapping[str, Field[Any]] = {"removed": sums, "removed_at": INTEGER.optional} if version >= _REMOVED else {}
+    dropped: Mapping[str, Field[Any]] = {"dropped": _ROWS_BY_RULE} if version >= _DROPPED else {}
     positions = dict.fromkeys(("next_batch_id", "decided_at", "published_at", "adopted_at"), INTEGER.optional)
-    return Record(Summary, {"query_id": TEXT.optional, **positions, "totals": sums, **named, **removed})
+    return Record(Summary, {"query_id": TEXT.optional, **positions, "totals": sums, **named, **removed, **dropped})
 
 
-_ENTRIES = {version: _entry_of(version) for version in (_PLAIN, _COUNTED, _TOPICS, _NAMED, _SELECTED, _REMOVED)}
+_ENTRIES = {version: _entry_of(version) for version in (_PLAIN, _COUNTED, _TOPICS, _NAMED, _SELECTED, _REMOVED, _DROPPED)}
 
 
 _KIND, _VERSION = "penstock.message", 2

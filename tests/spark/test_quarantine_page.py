@@ -1,0 +1,144 @@
+"""The page about rules and the quarantine, command by command, and what rules do to rows of files in a real query."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset
+import pytest
+
+from tests.crash.commandline import Ended, penstock
+from tests.spark.page import Page
+from tests.spark.streams import put
+
+PAGE = Page("quarantine")
+PIPELINE = PAGE.blocks("yaml")[0]
+HEADER = "id,origin,delay"
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+
+
+class Flights:
+    """The page's pipeline in a directory."""
+
+    def __init__(self, directory: Path, **changes: str) -> None:
+        self.directory, self.file = directory, directory / "flights.yaml"
+        text = PIPELINE
+        for old, new in changes.items():
+            assert old in text
+            text = text.replace(old, new)
+        self.file.write_text(text)
+        (directory / "incoming").mkdir()
+
+    def put(self, name: str, *rows: str) -> Path:
+        return put(self.directory / "incoming", name, HEADER, *rows)
+
+    def run(self, command: str, *, code: int = 0, faults: str = "") -> Ended:
+        done = penstock(*command.split()[1:], directory=self.directory, faults=faults)
+        assert done.code == code, f"{command}\n{done}"
+        return done
+
+    def delivered(self) -> "Counter[tuple[object, ...]]":
+        import sqlite3
+
+        with sqlite3.connect(self.directory / "flights.db") as connection:
+            found = Counter(connection.execute("SELECT * FROM flights"))
+        connection.close()
+        return found
+
+    def aside(self) -> list[dict[str, Any]]:
+        files = list((self.directory / "quarantine").rglob("*.parquet"))
+        return list(pyarrow.dataset.dataset(files, format="parquet").to_table().to_pylist()) if files else []
+
+
+def test_the_page_works_and_each_row_is_where_the_rules_send_it(tmp_path: Path) -> None:
+    flights = Flights(tmp_path)
+    file = flights.put("a b.csv", "1,EWR,5", "2,XXX,5", "3,JFK,9999", "4,,1", "5,LGA,", "6,JFK,9999")
+    for command in PAGE.commands[:-1]:
+        done = flights.run(command)
+        if command.startswith("penstock history"):
+            assert "from_new_york" in done.out
+    assert flights.delivered() == Counter([("EWR", 5)])
+    held = flights.aside()
+    assert Counter((row["rule"], row["row"]) for row in held) == Counter([
+        ("delay", '{"id":3,"origin":"JFK","delay":9999}'),
+        ("delay", '{"id":5,"origin":"LGA","delay":null}'),
+        ("delay", '{"id":6,"origin":"JFK","delay":9999}'),
+    ])  # fmt: skip
+    assert {row["file"] for row in held} == {file.as_uri()}
+    assert {row["error"] for row in held} == {"expect.delay is not met: delay BETWEEN -120 AND 2000"}
+    [decided] = json.loads(flights.run("penstock history flights.yaml --batch 0 --json").out)
+    assert decided["dropped"] == {"flights": {"from_new_york": 2}}
+    assert (decided["rows_out"], decided["sinks"]["quarantine"]["rows"]) == (1, 3)
+    listed = json.loads(flights.run("penstock quarantine list flights.yaml --json").out)
+    shown = flights.run(f"penstock quarantine show flights.yaml --id {listed[0]['id']}")
+    assert "delay BETWEEN -120 AND 2000" in shown.out
+    flights.put("b.csv", "7,XXX,1", "8,EWR,2")
+    last = json.loads(flights.run("penstock run flights.yaml --json").out.splitlines()[-1])
+    assert (last["rows_out"], last["dropped"]) == (1, {"flights": {"from_new_york": 1}})
+    assert json.loads(flights.run("penstock status flights.yaml --json").out)["dropped"] == {"flights": {"from_new_york": 3}}
+    assert flights.run("penstock verify flights.yaml")
+
+
+def test_a_row_that_fails_the_batch_is_counted_and_named(tmp_path: Path) -> None:
+    flights = Flights(tmp_path)
+    flights.put("a.csv", "1,EWR,5")
+    flights.run("penstock run flights.yaml --json")
+    file = flights.put("b.csv", "2,EWR,5", ",EWR,6", ",JFK,7")
+    failed = flights.run("penstock run flights.yaml --json", code=1)
+    text = " ".join((failed.out + failed.err).split())
+    assert "2 rows of the batch do not meet sources.flights.expect.numbered (id IS NOT NULL). The first is in file:///" in text
+    assert flights.delivered() == Counter([("EWR", 5)])
+    flights.file.write_text(flights.file.read_text().replace("id IS NOT NULL  ", "{sql: id IS NOT NULL, on_violation: drop}"))
+    last = json.loads(flights.run("penstock run flights.yaml --json").out.splitlines()[-1])
+    assert last["dropped"] == {"flights": {"numbered": 2}}
+    assert flights.delivered() == Counter([("EWR", 5), ("EWR", 5)])
+    assert file.exists()
+
+
+@pytest.mark.parametrize(("limit", "said"), [("max_rows: 1", "max_rows: 1"), ("max_share: 0.3", "max_share: 0.3")])
+def test_too_many_rows_for_the_quarantine_fail_the_batch(tmp_path: Path, limit: str, said: str) -> None:
+    flights = Flights(tmp_path, **{"quarantine: ./quarantine ": f"quarantine: {{url: ./quarantine, {limit}}} "})
+    flights.put("a.csv", "1,EWR,5", "2,JFK,9999", "3,JFK,9999", "4,XXX,1")
+    failed = flights.run("penstock run flights.yaml --json", code=1)
+    text = " ".join((failed.out + failed.err).split())
+    assert "Of 4 rows of the batch, 2 do not meet a rule (2 of sources.flights.expect.delay)" in text
+    assert f"`quarantine: {{{said}}}` allows fewer" in text
+    assert flights.aside() == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ("nothing > 1", "cannot compute from the rows"),
+        ("delay + 1", "expected true or false"),
+        ("rand() < 0.5", "rand gives another value each time"),
+        ("current_date() > '2020-01-01'", "asks for the time by current_date"),
+        ("delay > (SELECT 1)", "looks at more than the row itself"),
+        ("max(delay) > 1", "cannot compute from the rows"),
+    ],
+)
+def test_what_is_no_rule_is_refused_before_the_start(tmp_path: Path, rule: str, said: str) -> None:
+    flights = Flights(tmp_path, **{"numbered: id IS NOT NULL  ": f'numbered: "{rule}"  '})
+    refused = flights.run("penstock check flights.yaml", code=2)
+    text = " ".join((refused.out + refused.err).split())
+    assert "sources.flights.expect.numbered" in text
+    assert said in text
+
+
+def test_a_source_that_is_joined_with_itself_is_refused(tmp_path: Path) -> None:
+    joined = "SELECT a.origin, b.delay FROM flights a JOIN flights b ON a.id = b.id"
+    flights = Flights(tmp_path, **{"SELECT origin, delay FROM flights": joined})
+    flights.put("a.csv", "1,EWR,5")
+    refused = flights.run("penstock run flights.yaml --json", code=3)
+    assert "has `expect`, but the query reads it more than once" in " ".join((refused.out + refused.err).split())
+
+
+def test_a_union_of_a_source_with_itself_has_each_row_in_quarantine_once(tmp_path: Path) -> None:
+    twice = "SELECT a.origin, a.delay FROM flights a UNION ALL SELECT origin, delay FROM flights"
+    flights = Flights(tmp_path, **{"SELECT origin, delay FROM flights": twice})
+    flights.put("a.csv", "1,EWR,5", "2,JFK,9999", "3,XXX,1")
+    last = json.loads(flights.run("penstock run flights.yaml --json").out.splitlines()[-1])
+    assert (last["rows_out"], last["dropped"]) == (2, {"flights": {"from_new_york": 1}})
+    assert [row["row"] for row in flights.aside()] == ['{"id":2,"origin":"JFK","delay":9999}']
