@@ -142,3 +142,43 @@ def test_a_union_of_a_source_with_itself_has_each_row_in_quarantine_once(tmp_pat
     last = json.loads(flights.run("penstock run flights.yaml --json").out.splitlines()[-1])
     assert (last["rows_out"], last["dropped"]) == (2, {"flights": {"from_new_york": 1}})
     assert [row["row"] for row in flights.aside()] == ['{"id":2,"origin":"JFK","delay":9999}']
+
+
+FAULTS = ("stage.collect=error", "ledger.sqlite_commit=lost", "rename.move=lost", "parquet.marker.write=error")
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_after_a_fault_each_row_is_on_one_side_once(tmp_path: Path, fault: str) -> None:
+    """Kills at every point are in tests/crash/test_quarantine_killed.py: of the decision on, the rows go the same way."""
+    flights = Flights(tmp_path)
+    flights.put("a.csv", "1,EWR,5", "2,JFK,9999", "3,XXX,1")
+    penstock("run", "flights.yaml", "--json", directory=tmp_path, faults=fault)
+    flights.run("penstock run flights.yaml --json")
+    assert flights.delivered() == Counter([("EWR", 5)])
+    assert [row["row"] for row in flights.aside()] == ['{"id":2,"origin":"JFK","delay":9999}']
+    assert json.loads(flights.run("penstock status flights.yaml --json").out)["dropped"] == {"flights": {"from_new_york": 1}}
+    flights.run("penstock verify flights.yaml")
+
+
+LAKE = """sinks:
+  lake:
+    type: parquet
+    accounts: {EWR: ./lake/ewr, JFK: ./lake/jfk}
+    route: {column: origin}
+    unrouted: quarantine
+  warehouse: {type: sqlite, url: "sqlite:///flights.db", table: flights, write: upsert, key: [origin], invalid_rows: quarantine}
+"""
+
+
+def test_rows_that_a_sink_cannot_take_go_into_the_quarantine_and_the_others_are_delivered(tmp_path: Path) -> None:
+    sinks = next(line for line in PIPELINE.splitlines() if "type: sqlite" in line)
+    flights = Flights(tmp_path, **{f"sinks:\n{sinks}\n": LAKE, "origin IN ('EWR'": "origin IS NULL OR origin IN ('EWR'"})
+    flights.put("a.csv", "1,EWR,5", "2,LGA,6", "3,,7", "4,JFK,8")
+    last = json.loads(flights.run("penstock run flights.yaml --json").out.splitlines()[-1])
+    assert {name: sink["rows"] for name, sink in last["sinks"].items()} == {"lake": 2, "warehouse": 3, "quarantine": 3}
+    assert flights.delivered() == Counter([("EWR", 5), ("LGA", 6), ("JFK", 8)])
+    found = Counter((row["sink"], row["row"]) for row in flights.aside())
+    unrouted, no_key = '{"origin": "LGA", "delay": 6}', '{"origin": null, "delay": 7}'
+    assert found == Counter([("lake", unrouted), ("lake", no_key), ("warehouse", no_key)])
+    assert "found NULL in column 'origin'" in " ".join(flights.run("penstock quarantine list flights.yaml").out.split())
+    flights.run("penstock verify flights.yaml")

@@ -48,6 +48,7 @@ _ROW_BYTES = 16
 _SHOWN_BYTES = 4096
 _COLUMNS = ("id", "topic", "partition", "offset", "written", "undecodable", "schema", "error")
 _OF_FILES = ("id", "source", "file", "rule", "row")
+_OF_SINKS = ("id", "sink", "error", "row")
 _DISPENSABLE = ("written", "schema")
 
 
@@ -85,9 +86,14 @@ def _table(records: "Sequence[QuarantinedRecord]") -> RenderableType:
     if not records:
         return "The quarantine is empty."
     of_kafka = [_row(record) for record in records if record.topic is not None]
-    of_files = [(one.id, one.source, one.file, one.rule, one.row) for one in records if one.topic is None]
-    tables = (Fitting(_COLUMNS, of_kafka, _DISPENSABLE), Fitting(_OF_FILES, of_files, ("source", "file")))
-    return Group(*(each for each, lines in zip(tables, (of_kafka, of_files), strict=True) if lines))
+    of_files = [(one.id, one.source, one.file, one.rule, one.row) for one in records if one.file is not None]
+    of_sinks = [(one.id, one.sink, one.error, one.row) for one in records if one.sink is not None]
+    parts = (
+        (of_kafka, Fitting(_COLUMNS, of_kafka, _DISPENSABLE)),
+        (of_files, Fitting(_OF_FILES, of_files, ("source", "file"))),
+        (of_sinks, Fitting(_OF_SINKS, of_sinks, ())),
+    )
+    return Group(*(part for lines, part in parts if lines))
 
 
 def _row(record: "QuarantinedRecord") -> Sequence[object]:
@@ -98,7 +104,7 @@ def _row(record: "QuarantinedRecord") -> Sequence[object]:
 
 def _record(record: "QuarantinedRecord") -> RenderableType:
     known = [("source", record.source), *zip(_COLUMNS, _row(record), strict=True)]
-    known += [("rule", record.rule), ("file", record.file), ("row", record.row)]
+    known += [("sink", record.sink), ("rule", record.rule), ("file", record.file), ("row", record.row)]
     known += [(f"header {name}", value) for name, value in record.headers]
     head = facts([(name, value) for name, value in known if value is not None])
     if record.topic is None:

@@ -27,6 +27,7 @@ _COLUMNS = {
     "rule": "string",
     "row": "string",
     "file": "string",
+    "sink": "string",
 }
 RAW = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 """The columns that hold the record as the broker has it."""
@@ -40,7 +41,8 @@ SCHEMA = json.dumps(
 """Spark's JSON of the columns. `undecodable` is `key` or `value`; `schema_id` is the id in front of its bytes, null if none.
 
 `rule` names the rule of the source that the record does not meet, and `row` is the row that it was applied to, as JSON; both are
-null for an undecodable record. `file` is where a row of a file came from. Files of an older Penstock lack the last three.
+null for an undecodable record. `file` is where a row of a file came from. Of a row that a sink cannot take there are only `sink`,
+`row` and `error`. Files of an older Penstock lack the last four columns.
 """
 
 RECORD = "_penstock_record"

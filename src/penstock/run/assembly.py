@@ -25,7 +25,7 @@ from penstock.spark.column_name import quoted
 from penstock.spec.delta import Delta
 from penstock.spec.iceberg import Iceberg
 from penstock.spec.kafka import Kafka
-from penstock.spec.location import FAIL, Quarantine, Route, ShortAccount
+from penstock.spec.location import FAIL, QUARANTINE, Quarantine, Route, ShortAccount
 from penstock.spec.pipeline import DeliverySettings, PipelineSettings, quarantined
 from penstock.spec.selection import TakesRows, UpsertsNewest
 from penstock.spec.sink import Console, Memory, Parquet, PythonSink
@@ -166,7 +166,13 @@ def _quarantine_member(plan: DeliveryPlan, sinks: Sequence[Sink]) -> QuarantineM
         return None
     [quarantine] = [sink for sink in sinks if sink.name == NAME]
     read = {SourceName(name): KafkaRecords(settings.sources[name]) for name in quarantined(settings) if name in plan.decoding}
-    return QuarantineMember(sink=quarantine, settings=settings.quarantine, sources=read, passes=plan.decoding)
+    return QuarantineMember(
+        sink=quarantine,
+        settings=settings.quarantine,
+        sources=read,
+        passes=plan.decoding,
+        puts_aside=frozenset(SinkName(name) for name, sink in settings.sinks.items() if sink.puts_aside is not None),
+    )
 
 
 def _rule_check(plan: DeliveryPlan) -> RuleCheck | None:
@@ -224,7 +230,7 @@ def _parquet(name: SinkName, settings: Parquet, plan: DeliveryPlan) -> "ParquetS
         pipeline=plan.pipeline,
         accounts=accounts,
         route_sql=route_sql(settings.route, tuple(settings.accounts)),
-        unrouted=None if settings.unrouted == FAIL else AccountName(settings.unrouted),
+        unrouted=None if settings.unrouted in {FAIL, QUARANTINE} else AccountName(settings.unrouted),
         partition_by=settings.partition_by,
         compression=settings.compression,
         column_encoding=settings.column_encoding,

@@ -132,7 +132,7 @@ class BatchStager:
         now = 0 if bad is None else bad.rows.num_rows
         if rules is not None:
             now += rules.count_for_quarantine(rows.sparkSession, ranges, _urls(inputs))
-        if now != then:
+        if now > then or (now < then and not quarantine.puts_aside):  # sinks may have refused the others
             what = "cannot be decoded" if rules is None else "cannot be decoded or do not meet a rule"
             also = "" if rules is None else " and the pipeline the same rules"
             raise InputChanged(

@@ -17,14 +17,16 @@ _ID_DIGITS = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantinedRecord:
-    """One record that could not be decoded, or a row that did not meet `rule`. Bytes are in base64, None where there are none.
+    """One record that could not be decoded, a row that did not meet `rule`, or one that `sink` could not take.
 
-    `row` is the row as JSON, of a rule only. A record from Kafka has `topic`, `partition` and `offset`, a row of a file has
+    Bytes are in base64, None where there are none.
+
+    `row` is the row as JSON, of a rule or a sink. A record from Kafka has `topic`, `partition` and `offset`, a row of a file has
     `file`. `id` is a digest of all other fields: equal records have the same.
     """
 
     id: str = field(init=False)
-    source: str
+    source: str | None
     topic: str | None
     partition: int | None
     offset: int | None
@@ -38,6 +40,7 @@ class QuarantinedRecord:
     rule: str | None
     row: str | None
     file: str | None
+    sink: str | None
 
     def __post_init__(self) -> None:
         content = {name: getattr(self, name) for name in type(self).__dataclass_fields__ if name != "id"}
@@ -99,7 +102,8 @@ def _is_wanted(
 
 
 def _order(one: QuarantinedRecord) -> tuple[object, ...]:
-    return (one.source, one.topic or "", one.partition or 0, one.offset or 0, one.file or "", one.rule or "", one.id)
+    place = (one.topic or "", one.partition or 0, one.offset or 0, one.file or "")
+    return (one.source or "", *place, one.rule or "", one.sink or "", one.id)
 
 
 def _record(row: Mapping[str, Any]) -> QuarantinedRecord:
@@ -118,6 +122,7 @@ def _record(row: Mapping[str, Any]) -> QuarantinedRecord:
         rule=row["rule"],
         row=row["row"],
         file=row["file"],
+        sink=row["sink"],
     )
 
 

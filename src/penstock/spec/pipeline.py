@@ -36,6 +36,8 @@ _ORDER = (
     "pipeline", "home", "guarantee", "spark", "receive", "sources", "transform", "sinks", "quarantine",
     "output_mode", "trigger", "checkpoint", "ledger", "spool", "publish_behind", "retry_timeout", "metrics",
 )  # fmt: skip
+NO_QUARANTINE = "is quarantine, and the pipeline has none"
+ADD_QUARANTINE = "Add quarantine: ./quarantine, a directory or a URL of a store."
 OutputMode = Literal["append", "update", "complete"]
 _Place: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 
@@ -178,6 +180,12 @@ class DeliverySettings(Settings):
         own = {"checkpoint": self.checkpoint.url, "ledger": self.ledger.url, "spool": self.spool.url}
         quarantine: Quarantine | None = getattr(self, NAME, None)
         found = place_complaints(self.sinks, own if quarantine is None else {**own, NAME: quarantine.url})
+        if quarantine is None:
+            found += [
+                Complaint(message=NO_QUARANTINE, remedy=ADD_QUARANTINE, at=("sinks", name, sink.puts_aside))
+                for name, sink in self.sinks.items()
+                if sink.puts_aside is not None
+            ]
         if found:
             raise complaints_error(found)
         return self
@@ -273,8 +281,6 @@ def source_complaints(settings: PipelineSettings) -> list[Complaint]:
 def quarantine_complaints(settings: PipelineSettings) -> list[Complaint]:
     """Return complaints about sources that lack a quarantine, and about a sink that has its name."""
     if settings.quarantine is None:
-        message = "is quarantine, and the pipeline has none"
-        remedy = "Add quarantine: ./quarantine, a directory or a URL of a store."
         places = [("sources", name, "decode", "undecodable") for name in quarantined(settings)]
         places += [
             ("sources", name, "expect", rule)
@@ -282,7 +288,7 @@ def quarantine_complaints(settings: PipelineSettings) -> list[Complaint]:
             for rule, given in source.expect.items()
             if given.on_violation == "quarantine"
         ]
-        return [Complaint(message=message, remedy=remedy, at=at) for at in places]
+        return [Complaint(message=NO_QUARANTINE, remedy=ADD_QUARANTINE, at=at) for at in places]
     taken = Complaint(message="is the name of the quarantine", remedy="Give the sink another name.", at=("sinks", NAME))
     return [taken] if NAME in settings.sinks else []
 

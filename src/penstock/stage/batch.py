@@ -67,13 +67,20 @@ def stage_batch(
     since, else StageFailed.
     """
     projection = Projection.of(rows.schema, sinks, row_digest, taken=taken)
-    stage_pass = _pass(projection, sinks, taken=taken, generation=generation, batch_id=batch_id)
+    stage_pass = _pass(
+        projection, sinks, taken=taken, generation=generation, batch_id=batch_id, row_digest=row_digest, quarantine=quarantine
+    )
     bad = None if quarantine is None else quarantine.found(rows.sparkSession, ranges)
     found = None if quarantine is None else quarantine.put_aside(bad, violations)
-    if quarantine is None or found is None:
+    if quarantine is None:
         return _stage(rows, projection, stage_pass, previous=previous, small_input=small_input)
+    if found is None:
+        staged = _stage(rows, projection, stage_pass, previous=previous, small_input=small_input)
+        quarantine.require_few_refused(staged.pieces, rows=staged.rows_in)
+        return staged
     aside = stage_aside(found, quarantine.sink, generation=generation, batch_id=batch_id, row_digest=row_digest)
     staged = _stage(rows, projection, stage_pass, previous=previous, small_input=small_input)
+    quarantine.require_few_refused(staged.pieces, rows=staged.rows_in, others=found.num_rows)
     quarantine.require_still_bad(bad)
     requests = [part.requests for part in (staged, aside) if part.requests is not None]
     return replace(staged, pieces=(*staged.pieces, *aside.pieces), requests=sum(requests) if requests else None)
@@ -98,7 +105,7 @@ def stage_aside(found: "pa.Table", sink: Sink, *, generation: Generation, batch_
     from pyspark.sql.types import StructType
 
     projection = Projection.of(StructType.fromJson(json.loads(SCHEMA)), [sink], row_digest)
-    stage_pass = _pass(projection, [sink], generation=generation, batch_id=batch_id)
+    stage_pass = _pass(projection, [sink], generation=generation, batch_id=batch_id, row_digest=row_digest)
     message = stage_pass.run(list(projection.of_arrow(found)), partition=0, task_attempt=0)
     return _staged([decode_message(message)], StagePath.DRIVER)
 
@@ -109,9 +116,13 @@ def _pass(
     *,
     generation: Generation,
     batch_id: BatchId,
+    row_digest: RowDigest,
     taken: Mapping[SinkName, Taken] = ALL_ROWS,
+    quarantine: QuarantineMember | None = None,
 ) -> StagePass:
+    puts_aside = frozenset() if quarantine is None else quarantine.puts_aside
     return StagePass(
+        quarantine=quarantine.share(row_digest) if quarantine is not None and puts_aside else None,
         generation=generation,
         batch_id=batch_id,
         forms=projection.forms,
@@ -123,6 +134,7 @@ def _pass(
                 form=form,
                 where=projection.predicate_index(taken[sink.name].where) if sink.name in taken else None,
                 deletes=projection.predicate_index(deletes_of(taken.get(sink.name))),
+                puts_aside=sink.name in puts_aside,
             )
             for sink, form in zip(sinks, projection.form_of, strict=True)
         ),

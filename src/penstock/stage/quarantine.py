@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.core.bad_record import PACKED, UNKNOWN
-from penstock.core.model import OffsetRange, SourceName
+from penstock.core.model import OffsetRange, RowDigest, SinkName, SourceName, Staged
 from penstock.errors import Refused, Retryable, StageFailed
 from penstock.protocols import Sink
 from penstock.spec.location import Quarantine
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.registry.decoding import DecodePass
+    from penstock.stage.aside import QuarantineShare
 
 
 EXPECT = "expect"
@@ -55,12 +56,16 @@ class BadRecords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantineMember:
-    """The quarantine: its `sink`, which gets no row of the pipeline, and the `sources` whose undecodable records it gets."""
+    """The quarantine: its `sink`, which gets no row of the pipeline, and the `sources` whose undecodable records it gets.
+
+    `puts_aside`: the sinks of which it gets the rows that they cannot take.
+    """
 
     sink: Sink
     settings: Quarantine
     sources: Mapping[SourceName, ReadableAgain]
     passes: "Mapping[SourceName, DecodePass]"
+    puts_aside: frozenset[SinkName] = frozenset()
 
     def found(self, spark: "SparkSession", ranges: Sequence[OffsetRange], *, decided: int | None = None) -> BadRecords | None:
         """Return the bad records between these offsets, None if there are none.
@@ -98,6 +103,28 @@ class QuarantineMember:
                 remedy="Nothing of the batch was decided. Correct what writes such records, or allow more.",
             )
         return pa.concat_tables(tables) if tables else None
+
+    def share(self, row_digest: RowDigest) -> "QuarantineShare":
+        """Return the quarantine's part in the pass over the rows, where tasks find those that a sink cannot take."""
+        from penstock.stage.aside import QuarantineShare  # with pyarrow
+
+        stager = self.sink.stager()
+        return QuarantineShare(sink=self.sink.name, stager=stager, row_digest=row_digest, max_rows=self.settings.max_rows)
+
+    def require_few_refused(self, pieces: Sequence[Staged], *, rows: int, others: int = 0) -> None:
+        """Raise StageFailed if the sinks refused too many of the batch's `rows`. `others` are put aside besides."""
+        refused = sum(piece.totals.rows for piece in pieces if piece.sink == self.sink.name)
+        settings = self.settings
+        if refused + others > settings.max_rows:
+            limit = f"max_rows: {settings.max_rows}"
+        elif refused > settings.max_share * rows:
+            limit = f"max_share: {settings.max_share}"
+        else:
+            return
+        raise StageFailed(
+            f"Of {rows} rows of the batch, sinks cannot take {refused}; `quarantine: {{{limit}}}` allows fewer.",
+            remedy="Nothing of the batch was decided. Correct the sinks' settings, or what makes such rows, or allow more.",
+        )
 
     def require_still_bad(self, bad: BadRecords | None) -> None:
         """Raise Retryable if the registry now knows a schema that it did not know when `bad` were found."""
