@@ -183,7 +183,7 @@ RULES = (
 
 
 def test_rules_see_decoded_values_and_the_quarantine_has_the_bytes_of_the_broker(tmp_path: Path) -> None:
-    """Beside records that cannot be decoded; a query that keeps state computes its batch again from the rows that met the rules."""
+    """Beside records that cannot be decoded; a query with state computes its batch again from the rows that met the rules."""
     orders = counted(tmp_path)
     file = tmp_path / "registry.yaml"
     file.write_text(file.read_text().replace("    decode:", RULES, 1))

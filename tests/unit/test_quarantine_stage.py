@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -12,9 +13,24 @@ import pyarrow.parquet
 import pytest
 from pyspark.sql.types import StructType
 
+from penstock.commit.summary import after_decision
 from penstock.core.bad_record import SCHEMA
 from penstock.core.codec import TaskMessage, decode_message
-from penstock.core.model import NEWEST_ROW_DIGEST, AccountName, BatchId, Generation, PipelineName, SinkName, Staged
+from penstock.core.model import (
+    NEWEST_ROW_DIGEST,
+    AccountName,
+    Batch,
+    BatchId,
+    Decision,
+    Generation,
+    PipelineName,
+    Position,
+    QueryId,
+    SinkName,
+    SourceName,
+    Staged,
+    Summary,
+)
 from penstock.core.row_hash import digest, row_hashes
 from penstock.errors import StageFailed
 from penstock.protocols import Sink
@@ -164,3 +180,12 @@ def test_a_row_of_any_type_has_json() -> None:
     given = {"b": b"\0", "d": date(2020, 1, 2), "n": Decimal("1.50"), "l": [{"x": None}], "t": "caf\u00e9"}
     expected = '{"b": "AA==", "d": "2020-01-02", "n": "1.50", "l": [{"x": null}], "t": "caf\u00e9"}'
     assert row_as_json(given) == expected
+
+
+def test_the_ledger_counts_what_was_dropped_ever() -> None:
+    batch = Batch(query_id=QueryId("q"), batch_id=BatchId(0), offsets=())
+    decision = Decision(batch=batch, staged=(), rows_in=0, schema="{}", dropped={SourceName("s"): {"a": 2, "b": 1}})
+    summary = after_decision(Summary(), decision, position=Position(2))
+    later = replace(decision, dropped={SourceName("s"): {"a": 5}, SourceName("t"): {"a": 1}})
+    assert after_decision(summary, later, position=Position(3)).dropped == {"s": {"a": 7, "b": 1}, "t": {"a": 1}}
+    assert decision.dropped == {"s": {"a": 2, "b": 1}}
