@@ -160,7 +160,7 @@ MUTANTS_OF_IDENTITY = (
         bug=29,
         name="an-outstanding-decision-of-the-first-formats-is-not-read",
         file="src/penstock/core/codec/entry.py",
-        find="for version in (_PLAIN, _COUNTED, _TOPICS, _NAMED, _SELECTED, _REMOVED)}",
+        find="for version in (_PLAIN, _COUNTED, _TOPICS, _NAMED, _SELECTED, _REMOVED, _DROPPED)}",
         replace="for version in (_NAMED, _SELECTED, _REMOVED)}",
         tests=(f"{OF_UPGRADE}[sqlite-start-append]",),
     ),

@@ -3,8 +3,7 @@
 from tests.mutation.mutant import Mutant
 
 STAGED, OF_SPEC = "tests/unit/test_quarantine_stage.py", "tests/unit/test_spec_rules.py"
-OF_PAGE = "tests/spark/test_quarantine_page.py"
-UNION = f"{OF_PAGE}::test_a_union_of_a_source_with_itself_has_each_row_in_quarantine_once"
+UNION = "tests/spark/test_rules.py::test_a_union_of_a_source_with_itself_has_each_row_in_quarantine_once"
 EACH = f"{STAGED}::test_each_sink_gets_the_rows_that_it_can_take_and_the_quarantine_gets_the_others"
 
 MUTANTS_OF_RULES = (
@@ -71,6 +70,14 @@ MUTANTS_OF_RULES = (
         find="    for sink, stager in stage_pass.stagers.items():\n",
         replace="    for sink, stager in ((share.sink, share.stager) for share in stage_pass.shares):\n",
         tests=(EACH,),
+    ),
+    Mutant(
+        bug=17,
+        name="the-quarantine-forgets-what-went-there-in-the-last-hour",
+        file="src/penstock/commit/recent_rows.py",
+        find="            low, before = middle, entry\n",
+        replace="            low, before = middle, tail\n",
+        tests=(f"{STAGED}::test_the_rows_of_the_last_hour_are_those_of_the_entries_written_since",),
     ),
     Mutant(
         bug=17,

@@ -13,6 +13,7 @@ import pyarrow.parquet
 import pytest
 from pyspark.sql.types import StructType
 
+from penstock.commit.recent_rows import rows_since
 from penstock.commit.summary import after_decision
 from penstock.core.bad_record import SCHEMA
 from penstock.core.codec import TaskMessage, decode_message
@@ -30,9 +31,12 @@ from penstock.core.model import (
     SourceName,
     Staged,
     Summary,
+    Totals,
 )
 from penstock.core.row_hash import digest, row_hashes
 from penstock.errors import StageFailed
+from penstock.ledger.log import LogLedger
+from penstock.ledger.store import MemoryStore
 from penstock.protocols import Sink
 from penstock.sink.parquet import ParquetSink, directory_account
 from penstock.sink.quarantine import QuarantineSink
@@ -46,6 +50,7 @@ from penstock.stage.projection import Projection, route_of
 from penstock.stage.quarantine import QuarantineMember
 from penstock.stage.rules import Violations
 from penstock.stage.staging import SinkShare, StagePass
+from penstock.testing.entries import chain
 
 FLIGHTS, LAKE, TABLE = PipelineName("flights"), SinkName("lake"), SinkName("table")
 COLUMNS = {"origin": "string", "delay": "long"}
@@ -189,3 +194,16 @@ def test_the_ledger_counts_what_was_dropped_ever() -> None:
     later = replace(decision, dropped={SourceName("s"): {"a": 5}, SourceName("t"): {"a": 1}})
     assert after_decision(summary, later, position=Position(3)).dropped == {"s": {"a": 7, "b": 1}, "t": {"a": 1}}
     assert decision.dropped == {"s": {"a": 2, "b": 1}}
+
+
+def test_the_rows_of_the_last_hour_are_those_of_the_entries_written_since() -> None:
+    ledger, flights = LogLedger(MemoryStore(), pipeline=FLIGHTS), chain(pipeline=FLIGHTS)
+    for number in range(1, 12):
+        totals = {LAKE: {AccountName("a"): Totals(rows=number * 10)}}
+        entry = next(flights)
+        ledger.append(replace(entry, written_at_ms=number * 1000, summary=replace(entry.summary, totals=totals)))
+    assert [rows_since(ledger, LAKE, since) for since in (0, 1000, 1001, 7500, 11_000, 11_001)] == [110, 110, 100, 40, 10, 0]
+    assert rows_since(ledger, TABLE, 0) == 0
+    ledger.prune(below=Position(9))
+    assert rows_since(ledger, LAKE, 10_000) == 20
+    assert rows_since(ledger, LAKE, 0) == 20

@@ -8,18 +8,19 @@ from pyspark.sql import DataFrame
 from penstock.checkpoint.input_listing import planned_input, require_unchanged
 from penstock.checkpoint.source_log import InputFile
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
+from penstock.commit.recent_rows import rows_since
 from penstock.core.model import Batch, BatchId, Generation, Guarantee, OffsetRange, RowDigest, SinkName, SourceName
 from penstock.core.topics import NO_EVIDENCE, Evidence
-from penstock.errors import InputChanged
+from penstock.errors import InputChanged, StageFailed
 from penstock.protocols import ALL_ROWS, Taken
 from penstock.run.kafka_input import KafkaInput, with_beginnings
 from penstock.run.path_columns import require_columns_of_paths_known
 from penstock.run.query_facts import file_relations
 from penstock.run.runtime import Runtime, now_ms
-from penstock.stage.batch import stage_batch
+from penstock.stage.batch import StagedRows, stage_batch
 from penstock.stage.path import BatchSize, is_small
 from penstock.stage.quarantine import BadRecords, QuarantineMember
-from penstock.stage.rules import NO_VIOLATIONS
+from penstock.stage.rules import NO_VIOLATIONS, Violations
 from penstock.transform.apply import execute_as_noop
 
 Inputs: TypeAlias = Mapping[SourceName, tuple[InputFile, ...]]
@@ -34,6 +35,7 @@ class Staging(NamedTuple):
     rows_read: int | None
 
 
+_HOUR_MS = 3_600_000
 _ARROW_PER_STAGED = 4
 """How many times larger rows are in Arrow than compressed in a sink, roughly: the staging pass checks the guess anyway."""
 
@@ -66,12 +68,7 @@ class BatchStager:
             self._require_planned_input(batch.batch_id, inputs)
         planned = planned_input(batch, inputs, look=look)
         seen = None if self._kafka is None else self._kafka.before(batch, wait=self._pause)
-        ranges = self._ranges(batch)
-        violations = (
-            NO_VIOLATIONS
-            if self._runtime.rules is None
-            else self._runtime.rules.violations(rows.sparkSession, ranges, _urls(inputs))
-        )
+        violations = self._violations(rows, batch, inputs)
         staged = stage_batch(
             rows,
             sinks=self._runtime.row_sinks,
@@ -81,10 +78,11 @@ class BatchStager:
             previous=None if self._runtime.checkpoint.has_state() else self._previous,
             small_input=planned is not None and is_small(input_records=planned.records, input_bytes=planned.size_bytes),
             quarantine=self._runtime.quarantine,
-            ranges=ranges,
+            ranges=self._ranges(batch),
             taken=self._taken,
             violations=violations,
         )
+        self._require_few_an_hour(staged)
         self._require_planned_input(batch.batch_id, inputs)
         if self._kafka is not None and seen is not None:
             seen = self._kafka.after(batch, seen)
@@ -101,6 +99,26 @@ class BatchStager:
         )
         rows_read = None if planned is None or inputs else planned.records
         return Staging(batch=whole, path=staged.path.value, rows_read=rows_read)
+
+    def _violations(self, rows: DataFrame, batch: Batch, inputs: Inputs) -> Violations:
+        """Return the rows of the batch's input that do not meet a rule of their source."""
+        rules = self._runtime.rules
+        return NO_VIOLATIONS if rules is None else rules.violations(rows.sparkSession, self._ranges(batch), _urls(inputs))
+
+    def _require_few_an_hour(self, staged: StagedRows) -> None:
+        """Raise StageFailed if the batch and those of the last hour have more rows for the quarantine than it allows."""
+        quarantine = self._runtime.quarantine
+        rows = 0 if quarantine is None else staged.rows_of(quarantine.sink.name)
+        if quarantine is None or not rows:
+            return
+        before = rows_since(self._runtime.ledger, quarantine.sink.name, now_ms() - _HOUR_MS)
+        limit = quarantine.settings.max_rows_per_hour
+        if before + rows > limit:
+            raise StageFailed(
+                f"{rows} rows of the batch are for the quarantine, and {before} went there in the last hour; "
+                f"`quarantine: {{max_rows_per_hour: {limit}}}` allows fewer.",
+                remedy="Nothing of the batch was decided. Correct what makes such rows, allow more, or start again later.",
+            )
 
     def compute_state(self, rows: DataFrame, delivered: Delivered) -> None:
         """Compute a batch that was decided before, for Spark's state alone, from exactly the input that was delivered.

@@ -41,6 +41,10 @@ class StagedRows:
     path: StagePath
     requests: int | None
 
+    def rows_of(self, sink: SinkName) -> int:
+        """Return how many rows were staged for one sink."""
+        return sum(piece.totals.rows for piece in self.pieces if piece.sink == sink)
+
 
 def stage_batch(
     rows: "DataFrame",

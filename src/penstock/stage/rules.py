@@ -91,7 +91,7 @@ class RuleCheck:
             for source, frame in found
             if counted[source].of(self.rules[source], "quarantine")
         ]
-        return Violations(dropped={name: rows for name, rows in dropped.items() if rows}, aside=_together(tables))
+        return Violations(dropped={name: rows for name, rows in dropped.items() if rows}, aside=_concatenated(tables))
 
     def count_for_quarantine(
         self, spark: "SparkSession", ranges: Sequence[OffsetRange], files: Mapping[SourceName, Sequence[str]]
@@ -152,12 +152,14 @@ def _count(frame: "DataFrame", rules: Mapping[str, Rule]) -> _Counted:
     from pyspark.sql import functions as F  # noqa: N812 - Spark's usual name
 
     place = F.struct(*(F.col(f"{RECORD}.{name}").alias(name) for name in _PLACE))
-    slim = frame.select(_RULE, place.alias("place"))
-    sums = [F.count("*")]
+    own = _own_columns(frame)
+    ends = [F.col(quoted(name)) for name in (own[0], own[-1])]
+    slim = frame.select(_RULE, place.alias("place"), (ends[0].isNull() & ends[1].isNull()).alias("has_no_ends"))
+    sums = [F.count("*"), F.count_if("has_no_ends")]  # Spark refuses to read its column of corrupt records and no other one
     for name in rules:
         is_violated = F.col(_RULE) == F.lit(name)
         sums += [F.count_if(is_violated), F.min(F.when(is_violated, F.col("place")))]
-    rows, *found = _run(lambda: slim.agg(*sums).collect())[0]
+    rows, _, *found = _run(lambda: slim.agg(*sums).collect())[0]
     firsts = {name: {} if first is None else first.asDict() for name, first in zip(rules, found[1::2], strict=True)}
     return _Counted(rows=rows, violations=dict(zip(rules, found[0::2], strict=True)), first=firsts)
 
@@ -165,11 +167,16 @@ def _count(frame: "DataFrame", rules: Mapping[str, Rule]) -> _Counted:
 def _collected(frame: "DataFrame", rules: Mapping[str, int]) -> "pa.Table":
     from pyspark.sql import functions as F  # noqa: N812 - Spark's usual name
 
-    columns = [F.col(quoted(name)) for name in frame.columns if name not in {RECORD, _RULE}]
+    columns = [F.col(quoted(name)) for name in _own_columns(frame)]
     row = F.to_json(F.struct(*columns), _AS_JSON).alias("row")
     record = [F.col(f"{RECORD}.{name}").alias(name) for name in RECORD_FIELDS]
     wanted = frame.where(F.col(_RULE).isin(*rules)).select(*record, F.col(_RULE).alias("rule"), row)
     return _run(wanted.toArrow)
+
+
+def _own_columns(frame: "DataFrame") -> list[str]:
+    """Return the names of the source's own columns."""
+    return [name for name in frame.columns if name not in {RECORD, _RULE}]
 
 
 def _aside(source: SourceName, found: "pa.Table", rules: Mapping[str, Rule]) -> "pa.Table":
@@ -201,7 +208,7 @@ def _headers(text: str | None) -> list[dict[str, Any]] | None:
     return [{"key": each.get("key"), "value": None if each.get("value") is None else b64decode(each["value"])} for each in given]
 
 
-def _together(tables: "Sequence[pa.Table]") -> "pa.Table | None":
+def _concatenated(tables: "Sequence[pa.Table]") -> "pa.Table | None":
     import pyarrow as pa
 
     return pa.concat_tables(tables) if tables else None

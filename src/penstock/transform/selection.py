@@ -61,6 +61,7 @@ class RowAnalysis:
         self._rows, self._where, self._remedy = rows, where, remedy
 
     def taken(self, selection: TakesRows) -> Taken:
+        """Return what a sink with this selection takes. Raises Usage."""
         for key, predicate in (("where", selection.where), ("delete_when", selection.deletes)):
             if predicate is not None:
                 self.require_predicate(predicate, key)
