@@ -25,6 +25,14 @@ MUTANTS_OF_RULES = (
     ),
     Mutant(
         bug=17,
+        name="a-line-that-does-not-fit-is-in-quarantine-and-delivered",
+        file="src/penstock/source/open.py",
+        find="with_all_columns_read(name, source, rows), source.expect)",
+        replace="rows, source.expect)",
+        tests=("tests/spark/test_rules.py::test_a_line_that_does_not_fit_the_schema_is_on_one_side",),
+    ),
+    Mutant(
+        bug=17,
         name="rows-of-a-union-of-a-source-with-itself-are-in-quarantine-twice",
         file="src/penstock/stage/rules.py",
         find="        for each in once.values():\n",

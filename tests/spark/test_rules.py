@@ -94,6 +94,24 @@ def test_too_many_rows_for_the_quarantine_fail_the_batch(tmp_path: Path, limit: 
     assert flights.aside() == []
 
 
+def test_a_line_that_does_not_fit_the_schema_is_on_one_side(tmp_path: Path) -> None:
+    """Spark judges a line by the columns that it reads: the transform reads one, and the rule another."""
+    rule = "fits: {sql: _corrupt_record IS NULL, on_violation: quarantine}"
+    flights = Flights(
+        tmp_path,
+        **{
+            "delay INT": "delay INT, _corrupt_record STRING",
+            "numbered: id IS NOT NULL": rule,
+            "SELECT origin, delay": "SELECT upper(origin) AS origin, 1 AS n",
+        },
+    )
+    flights.put("a.csv", "1,EWR,5", "2,JFK,x", "y,LGA,7", "4,EWR,7,too many")
+    flights.run("penstock run flights.yaml")
+    assert flights.delivered() == Counter([("EWR", 1)])
+    lines = Counter(json.loads(row["row"])["_corrupt_record"] for row in flights.aside())
+    assert lines == Counter(["2,JFK,x", "y,LGA,7", "4,EWR,7,too many"])
+
+
 def test_too_many_rows_for_the_quarantine_in_an_hour_fail_the_batch(tmp_path: Path) -> None:
     flights = Flights(tmp_path, **{"quarantine: ./quarantine": "quarantine: {url: ./quarantine, max_rows_per_hour: 3}"})
     for name, code in (("a", 0), ("b", 1)):

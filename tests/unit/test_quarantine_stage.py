@@ -182,8 +182,8 @@ def test_few_refused_rows_are_found_in_many_by_few_checks() -> None:
 
 
 def test_a_row_of_any_type_has_json() -> None:
-    given = {"b": b"\0", "d": date(2020, 1, 2), "n": Decimal("1.50"), "l": [{"x": None}], "t": "caf\u00e9"}
-    expected = '{"b": "AA==", "d": "2020-01-02", "n": "1.50", "l": [{"x": null}], "t": "caf\u00e9"}'
+    given = {"f": float("nan"), "b": b"\0", "d": date(2020, 1, 2), "n": Decimal("1.50"), "l": [{"x": None}], "t": "caf\u00e9"}
+    expected = '{"f": "nan", "b": "AA==", "d": "2020-01-02", "n": "1.50", "l": [{"x": null}], "t": "caf\u00e9"}'
     assert row_as_json(given) == expected
 
 

@@ -80,3 +80,15 @@ def test_a_source_with_rules_is_read_once_by_the_query() -> None:
     require_read_once([flights], [flights, SourceName("others#2")], setting=EXPECT)
     with pytest.raises(penstock.PenstockError, match="has `expect`, but the query reads it more than once"):
         require_read_once([flights], [flights, SourceName("flights#2")], setting=EXPECT)
+
+
+def test_a_sink_that_puts_rows_aside_needs_a_quarantine_and_rows_that_come_once(tmp_path: Path) -> None:
+    lake = penstock.Parquet(accounts={"a": tmp_path / "a"}, route={"column": "c"}, unrouted="quarantine")
+    with pytest.raises(Usage, match=r"sinks\.lake\.unrouted is quarantine, and the pipeline has none\. Take fail: only"):
+        penstock.Delivery("p", home=tmp_path, sinks={"lake": lake})
+    settings = penstock.PipelineSettings(
+        pipeline="p", home=tmp_path, sources={"s": CSV}, sinks={"lake": lake}, quarantine=tmp_path / "bad"
+    )
+    assert settings.sinks["lake"].puts_aside == "unrouted"
+    with pytest.raises(Usage, match="with write: replace every batch is the whole result"):
+        penstock.SQLite(url="sqlite:////t.db", table="t", write="replace", invalid_rows="quarantine")

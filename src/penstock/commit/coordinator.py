@@ -240,7 +240,7 @@ class Coordinator:
 
     def _already(self, decision: Decision) -> Delivered:
         sinks = {sink.name: Published(totals=decision.totals_of(sink.name), already=True) for sink in self._sinks}
-        return Delivered(batch=decision.batch, rows_in=decision.rows_in, already=True, sinks=sinks)
+        return Delivered(batch=decision.batch, rows_in=decision.rows_in, already=True, sinks=sinks, dropped=decision.dropped)
 
     def _stage_and_decide(self, batch: Batch, stage: Callable[[Generation], StagedBatch]) -> Delivered:
         """Stage and decide `batch`. Return its delivery, as far as it is known before publication."""

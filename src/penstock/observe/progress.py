@@ -106,7 +106,7 @@ class RunSummary:
             sinks={**self.sinks, **shares},
             last_batch_id=progress.batch_id,
             recovered=self.recovered or progress.recovered,
-            dropped=sum_of(self.dropped, progress.dropped),
+            dropped=sum_of(self.dropped, progress.dropped) if is_new else self.dropped,
         )
 
 

@@ -191,7 +191,7 @@ def _rows_again(name: SourceName, plan: DeliveryPlan) -> "KafkaRows | FileRows":
     source = plan.settings.sources[name]
     if is_kafka(source):
         return KafkaRows(name=name, source=source, decode_pass=plan.decoding.get(name))
-    return FileRows(source=source, schema=plan.source_schemas[name])
+    return FileRows(name=name, source=source, schema=plan.source_schemas[name])
 
 
 def table_of(plan: DeliveryPlan, name: str | None) -> "ParquetSink":

@@ -9,6 +9,7 @@ from penstock.checkpoint.input_listing import planned_input, require_unchanged
 from penstock.checkpoint.source_log import InputFile
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
 from penstock.commit.recent_rows import rows_since
+from penstock.core.dropped_rows import total
 from penstock.core.model import Batch, BatchId, Generation, Guarantee, OffsetRange, RowDigest, SinkName, SourceName
 from penstock.core.topics import NO_EVIDENCE, Evidence
 from penstock.errors import InputChanged, StageFailed
@@ -19,7 +20,7 @@ from penstock.run.query_facts import file_relations
 from penstock.run.runtime import Runtime, now_ms
 from penstock.stage.batch import StagedRows, stage_batch
 from penstock.stage.path import BatchSize, is_small
-from penstock.stage.quarantine import BadRecords, QuarantineMember
+from penstock.stage.quarantine import BadRecords
 from penstock.stage.rules import NO_VIOLATIONS, Violations
 from penstock.transform.apply import execute_as_noop
 
@@ -125,31 +126,34 @@ class BatchStager:
 
         Raises InputChanged for a file that has changed or is gone: Spark itself passes over a missing one.
         """
-        batch_id = delivered.batch.batch_id
-        quarantine = self._runtime.quarantine
-        bad = None
+        batch_id, quarantine = delivered.batch.batch_id, self._runtime.quarantine
         inputs = self._inputs(batch_id)
-        if quarantine is not None and (quarantine.sources or self._runtime.rules is not None):
-            bad = self._quarantined_again(quarantine, rows, delivered, inputs)
+        bad = self._kept_out_again(rows, delivered, inputs)
         execute_as_noop(rows)
         if quarantine is not None and bad is not None:
             quarantine.require_still_bad(bad)
         self._require_planned_input(batch_id, inputs, delivered=True)
 
-    def _quarantined_again(
-        self, quarantine: QuarantineMember, rows: DataFrame, delivered: Delivered, inputs: Inputs
-    ) -> BadRecords | None:
-        """Find the quarantined records of a decided batch, without staging them.
+    def _kept_out_again(self, rows: DataFrame, delivered: Delivered, inputs: Inputs) -> BadRecords | None:
+        """Find what of a decided batch must not enter the state, without staging it, and return what cannot be decoded.
 
-        Raises InputChanged if records can be decoded now that could not be then: they would enter the state.
+        Raises InputChanged if it is not as much as then: records can be decoded by now, or the rules were changed.
         """
-        batch, put_aside = delivered.batch, delivered.sinks.get(quarantine.sink.name)
+        quarantine, rules, batch = self._runtime.quarantine, self._runtime.rules, delivered.batch
+        ranges = self._ranges(batch)
+        dropped, aside = ({}, 0) if rules is None else rules.recount(rows.sparkSession, ranges, _urls(inputs))
+        if dropped != delivered.dropped:
+            raise InputChanged(
+                f"Batch {batch.batch_id} was decided with {total(delivered.dropped)} rows dropped by rules, and now they drop "
+                f"{total(dropped)}: the query's state would not fit the rows that were delivered.",
+                remedy="Give `expect` the same rules as then, or begin a new checkpoint (`penstock adopt`).",
+            )
+        if quarantine is None or not (quarantine.sources or rules is not None):
+            return None
+        put_aside = delivered.sinks.get(quarantine.sink.name)
         then = 0 if put_aside is None else put_aside.totals.rows
-        ranges, rules = self._ranges(batch), self._runtime.rules
         bad = quarantine.found(rows.sparkSession, ranges, decided=then)
-        now = 0 if bad is None else bad.rows.num_rows
-        if rules is not None:
-            now += rules.count_for_quarantine(rows.sparkSession, ranges, _urls(inputs))
+        now = aside + (0 if bad is None else bad.rows.num_rows)
         if now > then or (now < then and not quarantine.puts_aside):  # sinks may have refused the others
             what = "cannot be decoded" if rules is None else "cannot be decoded or do not meet a rule"
             also = "" if rules is None else " and the pipeline the same rules"

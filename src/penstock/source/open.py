@@ -17,6 +17,7 @@ from penstock.source.kafka.decode import decode_passes, decoded
 from penstock.source.kafka.options import is_kafka, reader_options
 from penstock.source.kafka.reader.opening import read_by_python
 from penstock.source.python_source import can_read
+from penstock.source.rows_again import with_all_columns_read
 from penstock.source.schema import bad_schema, schema_argument
 from penstock.source.unfit_rows import counts_unfit_rows, with_unfit_rows_counted
 from penstock.spark.error import SparkError, connector_remedy, read_spark_error
@@ -78,7 +79,7 @@ def open_source(
     rows = frame if decode_pass is None else decoded(name, frame, decode_pass)
     if source.expect:  # before the watermark: a time that breaks a rule must not move it
         assert row_filter is not None
-        rows = row_filter(SourceName(name), rows, source.expect)
+        rows = row_filter(SourceName(name), with_all_columns_read(name, source, rows), source.expect)
     return _with_watermark(rows, name, source)
 
 

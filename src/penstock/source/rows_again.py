@@ -3,6 +3,8 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -14,19 +16,35 @@ from penstock.core.bad_record import RECORD, RECORD_FIELDS
 from penstock.core.model import OffsetRange
 from penstock.source.kafka.decode import decoded
 from penstock.source.kafka.records_again import KafkaRecords
+from penstock.spark.column_name import quoted
 from penstock.spec.source import Source
 
 if TYPE_CHECKING:
     from penstock.registry.decoding import DecodePass
 
+_OF_TEXT = frozenset({"csv", "json", "xml"})
+_METRIC = "penstock_null_rows_"
 _PATTERNS = frozenset("{}[]*?\\")
 _WATERMARK = "spark.watermarkDelayMs"
+
+
+def with_all_columns_read(name: str, source: Source, frame: DataFrame) -> DataFrame:
+    """Return the rows of source `name` such that Spark reads all of its columns, whatever the query uses, where that matters.
+
+    Of text files Spark judges whether a line fits the schema by the columns that it reads alone: two reads of one line for other
+    columns can disagree on `_corrupt_record`, and on which values are NULL.
+    """
+    if (source.format or "").lower() not in _OF_TEXT:
+        return frame
+    is_null = (F.col(quoted(column)).isNull() for column in frame.columns)
+    return frame.observe(f"{_METRIC}{name}", F.count_if(reduce(and_, is_null)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileRows:
     """The rows of a file source. `schema`: Spark's JSON of the columns that the query reads, those of the path included."""
 
+    name: str
     source: Source
     schema: str
 
@@ -39,7 +57,8 @@ class FileRows:
         if not _PATTERNS & set(path) and "basepath" not in map(str.lower, options):
             options["basePath"] = path
         reader = spark.read.options(**options).schema(_without_watermark(self.schema)).format(self.source.format or "")
-        return _with_record(reader.load([unquote(url) for url in files]), {"file": "input_file_name()"})
+        rows = with_all_columns_read(self.name, self.source, reader.load([unquote(url) for url in files]))
+        return _with_record(rows, {"file": "input_file_name()"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

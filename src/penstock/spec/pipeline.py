@@ -181,8 +181,9 @@ class DeliverySettings(Settings):
         quarantine: Quarantine | None = getattr(self, NAME, None)
         found = place_complaints(self.sinks, own if quarantine is None else {**own, NAME: quarantine.url})
         if quarantine is None:
+            remedy = ADD_QUARANTINE if NAME in type(self).model_fields else "Take fail: only a pipeline file has a quarantine."
             found += [
-                Complaint(message=NO_QUARANTINE, remedy=ADD_QUARANTINE, at=("sinks", name, sink.puts_aside))
+                Complaint(message=NO_QUARANTINE, remedy=remedy, at=("sinks", name, sink.puts_aside))
                 for name, sink in self.sinks.items()
                 if sink.puts_aside is not None
             ]

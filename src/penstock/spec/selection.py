@@ -80,6 +80,16 @@ class RefusesRows(TakesRows):
         "`fail` the batch, or put the row aside (`quarantine`).",
     )
 
+    @model_validator(mode="after")
+    def _each_row_comes_once(self) -> Self:
+        if self.puts_aside is not None and getattr(self, "write", None) == "replace":
+            raise complaint_error(
+                "is quarantine, but with write: replace every batch is the whole result: such a row would come again with each",
+                remedy="Write fail, or filter such rows in the transform.",
+                at=("invalid_rows",),
+            )
+        return self
+
     @property
     def puts_aside(self) -> str | None:
         return "invalid_rows" if self.invalid_rows == "quarantine" else None

@@ -1,6 +1,7 @@
 """Rows that a sink cannot take, staged for the quarantine by the task that has them. Runs in tasks, without Spark."""
 
 import json
+import math
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -52,7 +53,7 @@ class RefusedRows:
         schema = pa.schema(arrow_schema(SCHEMA), metadata={SCHEMA_KEY: SCHEMA.encode()})
         made: dict[str, Sequence[str]] = {
             "sink": [sink] * rows.num_rows,
-            "row": [row_as_json(row) for row in rows.to_pylist()],
+            "row": [row_as_json(row) for row in _python_rows(rows)],
             "error": reasons,
         }
         columns = [pa.array(made.get(each.name, [None] * rows.num_rows), each.type) for each in schema]
@@ -80,10 +81,28 @@ def too_many(sink: SinkName, number: int, limit: str, reason: str) -> StageFaile
 
 def row_as_json(row: Mapping[str, Any]) -> str:
     """Return a row of Arrow as JSON: bytes in base64, times in ISO 8601, decimals as texts, maps as lists of pairs."""
-    return json.dumps(row, default=_plain, ensure_ascii=False)
+    return json.dumps({name: _plain(value) for name, value in row.items()}, ensure_ascii=False, allow_nan=False)
 
 
-def _plain(value: Any) -> str:
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if value is None or isinstance(value, bool | int | str):
+        return value
     if isinstance(value, bytes):
         return b64encode(value).decode("ascii")
     return value.isoformat() if isinstance(value, date | datetime | time) else str(value)
+
+
+def _python_rows(rows: "pa.RecordBatch") -> list[dict[str, Any]]:
+    """Return the rows as Python values, texts that are no UTF-8 as bytes."""
+    try:
+        found: list[dict[str, Any]] = rows.to_pylist()
+    except UnicodeDecodeError:
+        plain = [column.cast(pa.binary()) if pa.types.is_string(column.type) else column for column in rows.columns]
+        found = pa.RecordBatch.from_arrays(plain, names=rows.schema.names).to_pylist()
+    return found

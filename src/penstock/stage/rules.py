@@ -85,20 +85,24 @@ class RuleCheck:
         for source, counts in counted.items():
             _require_none_fails(source, counts, self.rules[source])
         self._require_few(counted)
-        dropped = {source: counts.of(self.rules[source], "drop") for source, counts in counted.items()}
         tables = [
             self._collect(source, frame, counted[source])
             for source, frame in found
             if counted[source].of(self.rules[source], "quarantine")
         ]
-        return Violations(dropped={name: rows for name, rows in dropped.items() if rows}, aside=_concatenated(tables))
+        return Violations(dropped=self._dropped(counted), aside=_concatenated(tables))
 
-    def count_for_quarantine(
+    def recount(
         self, spark: "SparkSession", ranges: Sequence[OffsetRange], files: Mapping[SourceName, Sequence[str]]
-    ) -> int:
-        """Return how many rows of a batch the rules put into the quarantine, whatever its limits."""
-        counts = [(source, _count(frame, self.rules[source])) for source, frame in self._frames(spark, ranges, files)]
-        return sum(sum(each.of(self.rules[source], "quarantine").values()) for source, each in counts)
+    ) -> tuple[DroppedRows, int]:
+        """Return what the rules drop of a batch, and how many rows they put aside, whatever the limits are."""
+        counted = {source: _count(frame, self.rules[source]) for source, frame in self._frames(spark, ranges, files)}
+        aside = sum(sum(each.of(self.rules[source], "quarantine").values()) for source, each in counted.items())
+        return self._dropped(counted), aside
+
+    def _dropped(self, counted: Mapping[SourceName, _Counted]) -> DroppedRows:
+        dropped = {source: counts.of(self.rules[source], "drop") for source, counts in counted.items()}
+        return {source: rows for source, rows in dropped.items() if rows}
 
     def _frames(
         self, spark: "SparkSession", ranges: Sequence[OffsetRange], files: Mapping[SourceName, Sequence[str]]
@@ -152,14 +156,12 @@ def _count(frame: "DataFrame", rules: Mapping[str, Rule]) -> _Counted:
     from pyspark.sql import functions as F  # noqa: N812 - Spark's usual name
 
     place = F.struct(*(F.col(f"{RECORD}.{name}").alias(name) for name in _PLACE))
-    own = _own_columns(frame)
-    ends = [F.col(quoted(name)) for name in (own[0], own[-1])]
-    slim = frame.select(_RULE, place.alias("place"), (ends[0].isNull() & ends[1].isNull()).alias("has_no_ends"))
-    sums = [F.count("*"), F.count_if("has_no_ends")]  # Spark refuses to read its column of corrupt records and no other one
+    slim = frame.select(_RULE, place.alias("place"))
+    sums = [F.count("*")]
     for name in rules:
         is_violated = F.col(_RULE) == F.lit(name)
         sums += [F.count_if(is_violated), F.min(F.when(is_violated, F.col("place")))]
-    rows, _, *found = _run(lambda: slim.agg(*sums).collect())[0]
+    rows, *found = _run(lambda: slim.agg(*sums).collect())[0]
     firsts = {name: {} if first is None else first.asDict() for name, first in zip(rules, found[1::2], strict=True)}
     return _Counted(rows=rows, violations=dict(zip(rules, found[0::2], strict=True)), first=firsts)
 
@@ -167,16 +169,11 @@ def _count(frame: "DataFrame", rules: Mapping[str, Rule]) -> _Counted:
 def _collected(frame: "DataFrame", rules: Mapping[str, int]) -> "pa.Table":
     from pyspark.sql import functions as F  # noqa: N812 - Spark's usual name
 
-    columns = [F.col(quoted(name)) for name in _own_columns(frame)]
+    columns = [F.col(quoted(name)) for name in frame.columns if name not in {RECORD, _RULE}]
     row = F.to_json(F.struct(*columns), _AS_JSON).alias("row")
     record = [F.col(f"{RECORD}.{name}").alias(name) for name in RECORD_FIELDS]
     wanted = frame.where(F.col(_RULE).isin(*rules)).select(*record, F.col(_RULE).alias("rule"), row)
     return _run(wanted.toArrow)
-
-
-def _own_columns(frame: "DataFrame") -> list[str]:
-    """Return the names of the source's own columns."""
-    return [name for name in frame.columns if name not in {RECORD, _RULE}]
 
 
 def _aside(source: SourceName, found: "pa.Table", rules: Mapping[str, Rule]) -> "pa.Table":
