@@ -64,11 +64,6 @@ class BatchProgress:
         return self.rows_out
 
     @property
-    def rows_dropped(self) -> int:
-        """Rows that rules of the sources dropped."""
-        return total(self.dropped)
-
-    @property
     def rows_per_s(self) -> float:
         """Rows through the protocol per second; 0 for a batch that was not run."""
         spent_ms = self.stage_ms + self.decide_ms + self.publish_ms
@@ -125,7 +120,8 @@ def describe(progress: BatchProgress) -> str:
     if not progress.rows_out:  # nothing is published, which is not "already committed"
         shares = ", ".join(f"{name}: 0 rows" for name in progress.sinks)
     read = "" if progress.rows_read is None else f"{progress.rows_read:,} read, "
-    dropped = f"{progress.rows_dropped:,} dropped, " if progress.rows_dropped else ""
+    number = total(progress.dropped)
+    dropped = f"{number:,} dropped, " if number else ""
     return f"batch {progress.batch_id} delivered in {spent_s:.1f} s: {read}{dropped}{progress.rows_out:,} rows ({shares})"
 
 
