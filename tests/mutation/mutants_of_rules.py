@@ -88,6 +88,14 @@ MUTANTS_OF_RULES = (
         tests=(f"{STAGED}::test_the_rows_of_the_last_hour_are_those_of_the_entries_written_since",),
     ),
     Mutant(
+        bug=28,
+        name="rows-that-a-rule-dropped-then-enter-the-state-now",
+        file="src/penstock/run/batch_stager.py",
+        find="        if dropped != delivered.dropped:\n",
+        replace="        if False:\n",
+        tests=("tests/spark/test_rules.py::test_a_decided_batch_does_not_enter_the_state_by_other_rules",),
+    ),
+    Mutant(
         bug=17,
         name="one-bad-row-hides-the-bad-rows-behind-it",
         file="src/penstock/sink/spool/writer.py",

@@ -56,6 +56,7 @@ class Given:
             sources={},
             passes={ORDERS: decode},
         )
+        self.settings = member.settings
         self.require_still_bad, self.put_aside, self.puts_aside = member.require_still_bad, member.put_aside, member.puts_aside
         self._pass, self.unknown = QuarantinePass(decode=decode, at_most=9), register() + 1
         self.values = (b"plain", framed(self.unknown, b"x"))

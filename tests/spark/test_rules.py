@@ -10,7 +10,7 @@ import pyarrow.dataset
 import pytest
 
 from tests.crash.commandline import Ended, penstock
-from tests.spark.streams import put
+from tests.spark.streams import forget_commit, put
 
 HEADER = "id,origin,delay"
 PIPELINE = """pipeline: flights
@@ -120,6 +120,28 @@ def test_too_many_rows_for_the_quarantine_in_an_hour_fail_the_batch(tmp_path: Pa
     text = " ".join((done.out + done.err).split())
     assert "2 rows of the batch are for the quarantine, and 2 went there in the last hour" in text
     assert len(flights.aside()) == 2
+
+
+def test_a_decided_batch_does_not_enter_the_state_by_other_rules(tmp_path: Path) -> None:
+    """Its rows are delivered; Spark computes it again for the state alone, since it never noted its end."""
+    counted = {
+        "SELECT origin, delay FROM flights": "SELECT origin, count(*) AS n FROM flights GROUP BY origin",
+        "table: flights}": "table: flights, write: replace}\noutput_mode: complete",
+    }
+    flights = Flights(tmp_path, **counted)
+    flights.put("a.csv", "1,EWR,5", "2,XXX,5", "3,JFK,9999")
+    flights.run("penstock run flights.yaml --json")
+    forget_commit(tmp_path / "state/flights/checkpoint", 0)
+    given = flights.file.read_text()
+    for old, new, said in (
+        ("'LGA')", "'LGA', 'XXX')", "was decided with 1 rows dropped by rules, and now they drop 0"),
+        ("2000", "9999", "was decided with 1 records in quarantine, and now 0 of it cannot be decoded or do not meet a rule"),
+    ):
+        flights.file.write_text(given.replace(old, new))
+        assert said in " ".join(flights.run("penstock run flights.yaml --json", code=1).err.split())
+    flights.file.write_text(given)
+    flights.run("penstock run flights.yaml --json")
+    assert flights.delivered() == Counter([("EWR", 1)])
 
 
 @pytest.mark.parametrize(
