@@ -16,7 +16,6 @@ from penstock.core.dropped_rows import DroppedRows
 from penstock.core.model import OffsetRange, SourceName
 from penstock.errors import StageFailed
 from penstock.spark.column_name import quoted
-from penstock.spark.schema import arrow_schema
 from penstock.spec.location import Quarantine
 from penstock.spec.rule import Rule, violated_sql
 from penstock.support.secret import shown_text
@@ -30,7 +29,7 @@ _PLACE = ("file", "topic", "partition", "offset")
 _AS_JSON = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
 
 
-class ReadableAgain(Protocol):
+class RereadsRows(Protocol):
     """A source whose rows of a batch can be read once more, as the query reads them."""
 
     def rows(self, spark: "SparkSession", offsets: OffsetRange, files: Sequence[str]) -> "DataFrame | None":
@@ -66,7 +65,7 @@ class RuleCheck:
     """The rules of a pipeline's sources; `quarantine` holds the limits of what may be put aside."""
 
     rules: Mapping[SourceName, Mapping[str, Rule]]
-    sources: Mapping[SourceName, ReadableAgain]
+    sources: Mapping[SourceName, RereadsRows]
     quarantine: Quarantine | None
 
     def violations(
@@ -178,7 +177,9 @@ def _collected(frame: "DataFrame", rules: Mapping[str, int]) -> "pa.Table":
 
 def _aside(source: SourceName, found: "pa.Table", rules: Mapping[str, Rule]) -> "pa.Table":
     """Return rows of the quarantine's columns."""
-    import pyarrow as pa
+    import pyarrow as pa  # which commands that only look do not load
+
+    from penstock.spark.schema import arrow_schema
 
     schema = arrow_schema(SCHEMA)
     names = found.column("rule").to_pylist()
