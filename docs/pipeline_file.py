@@ -23,6 +23,7 @@ from penstock.spec.receive import (
     TcpListener,
 )
 from penstock.spec.registry import Coded, Decode, DecodedValue, Encode, Registry
+from penstock.spec.rule import Rule
 from penstock.spec.settings import Settings
 from penstock.spec.sink import SUPPORTED, Console, Memory, Parquet, PythonSink
 from penstock.spec.source import Source, Watermark
@@ -38,6 +39,7 @@ SECTIONS: Final[tuple[tuple[str, type[Settings]], ...]] = (
     ("`spark`", Spark),
     ("`sources.<name>`", Source),
     ("`sources.<name>.watermark`", Watermark),
+    ("`sources.<name>.expect.<name>`", Rule),
     ("`sources.<name>.decode`", Decode),
     ("`sources.<name>.decode.value`", DecodedValue),
     ("`sources.<name>.decode.key`", Coded),

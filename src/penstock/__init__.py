@@ -23,6 +23,7 @@ _MODULES: Final = {
     "penstock.spec.kafka": "Kafka RecordValue",
     "penstock.spec.pipeline": "PipelineSettings Spark Transform Trigger",
     "penstock.spec.registry": "Coded Decode DecodedValue Encode Registry",
+    "penstock.spec.rule": "Rule",
     "penstock.spec.sink": "Console Memory Parquet PythonSink",
     "penstock.spec.source": "Source Watermark",
     "penstock.spec.table": "Cassandra DBAPI DuckDB Merge MySQL PostgreSQL Redshift SQLServer SQLite",
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from penstock.spec.location import Account, Quarantine, Route
     from penstock.spec.pipeline import PipelineSettings, Spark, Transform, Trigger
     from penstock.spec.registry import Coded, Decode, DecodedValue, Encode, Registry
+    from penstock.spec.rule import Rule
     from penstock.spec.sink import Console, Memory, Parquet, PythonSink
     from penstock.spec.source import Source, Watermark
     from penstock.spec.table import DBAPI, Cassandra, DuckDB, Merge, MySQL, PostgreSQL, Redshift, SQLite, SQLServer
@@ -92,6 +94,7 @@ __all__ = [
     "Redshift",
     "Registry",
     "Route",
+    "Rule",
     "SQLServer",
     "SQLite",
     "Source",

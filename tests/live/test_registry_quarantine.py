@@ -18,7 +18,7 @@ from penstock.sink.quarantine import QuarantineSink
 from penstock.source.kafka.records_again import KafkaRecords
 from penstock.spark.schema import arrow_schema
 from penstock.spec.location import Quarantine
-from penstock.stage.batch import stage_bad_records
+from penstock.stage.batch import stage_aside
 from penstock.stage.quarantine import BadRecords, QuarantineMember, require_read_once
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -157,5 +157,5 @@ def test_what_is_found_is_staged_for_the_quarantine(orders, tmp_path):
     sink.prepare(pipeline=PipelineName("orders"), schema=SCHEMA)
     bad = BadRecords(rows=found(given, with_headers(records(b"plain", good, b"other"))), offsets=3)
     made = {"generation": Generation(1), "batch_id": BatchId(0), "row_digest": NEWEST_ROW_DIGEST}
-    aside = stage_bad_records(bad, sink, **made)
+    aside = stage_aside(bad.for_sink, sink, **made)
     assert [(piece.sink, piece.totals.rows) for piece in aside.pieces] == [(NAME, 2)]

@@ -33,6 +33,7 @@ from tests.mutation.mutants_of_quoted_secrets import MUTANTS_OF_QUOTED_SECRETS
 from tests.mutation.mutants_of_registry import MUTANTS_OF_REGISTRY
 from tests.mutation.mutants_of_removal import MUTANTS_OF_REMOVAL
 from tests.mutation.mutants_of_rewind import MUTANTS_OF_REWIND
+from tests.mutation.mutants_of_rules import MUTANTS_OF_RULES
 from tests.mutation.mutants_of_run import MUTANTS_OF_RUN
 from tests.mutation.mutants_of_savepoints import MUTANTS_OF_SAVEPOINTS
 from tests.mutation.mutants_of_secrets import MUTANTS_OF_SECRETS
@@ -71,6 +72,7 @@ _KINDS = (
         MUTANTS_OF_CHANGES,
         MUTANTS_OF_REGISTRY,
         MUTANTS_OF_PREFLIGHT,
+        MUTANTS_OF_RULES,
         MUTANTS_OF_RUN,
         MUTANTS_OF_DOORS,
         MUTANTS_OF_SETTINGS,

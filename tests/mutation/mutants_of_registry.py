@@ -99,7 +99,7 @@ MUTANTS_OF_REGISTRY = (
         bug=17,
         name="records-in-quarantine-are-no-part-of-their-batch",
         file="src/penstock/stage/batch.py",
-        find="    message = stage_pass.run(list(projection.of_arrow(bad.for_sink)), partition=0, task_attempt=0)\n",
+        find="    message = stage_pass.run(list(projection.of_arrow(found)), partition=0, task_attempt=0)\n",
         replace="    message = stage_pass.run([], partition=0, task_attempt=0)\n",
         tests=(f"{OF_QUARANTINE}::test_what_is_found_is_staged_for_the_quarantine",),
     ),

@@ -50,12 +50,14 @@ class Given:
         server("registry").register(subject, ORDER)
         decode = decode_pass(("value", subject))
         self.sources = {ORDERS: None}
-        self.require_still_bad = QuarantineMember(
+        member = QuarantineMember(
             sink=None,  # type: ignore[arg-type]
             settings=Quarantine(url="./unused"),
             sources={},
             passes={ORDERS: decode},
-        ).require_still_bad
+        )
+        self.settings = member.settings
+        self.require_still_bad, self.put_aside, self.puts_aside = member.require_still_bad, member.put_aside, member.puts_aside
         self._pass, self.unknown = QuarantinePass(decode=decode, at_most=9), register() + 1
         self.values = (b"plain", framed(self.unknown, b"x"))
         self.meanwhile: Callable[[], object] = lambda: None
@@ -64,6 +66,9 @@ class Given:
         rows = found(self._pass, with_headers(records(*self.values)))
         self.meanwhile()
         return BadRecords(rows=rows, offsets=len(self.values))
+
+    def require_few_refused(self, pieces: object, *, rows: int, others: int = 0) -> None:
+        """No sink refuses any."""
 
 
 class Place:

@@ -174,3 +174,39 @@ def test_what_is_in_quarantine_is_listed_and_shown(tmp_path: Path) -> None:
     missing = orders.run("penstock quarantine show registry.yaml --partition 0 --offset 7")
     assert missing.code == 1
     assert "holds no record with offset 7 of partition 0" in missing.err
+
+
+RULES = (
+    '    expect: {amount: {sql: "value.amount >= 0", on_violation: quarantine}, '
+    "known: {sql: \"value.customer IS NOT NULL AND value.customer <> 'nobody'\", on_violation: drop}}\n    decode:"
+)
+
+
+def test_rules_see_decoded_values_and_the_quarantine_has_the_bytes_of_the_broker(tmp_path: Path) -> None:
+    """Beside records that cannot be decoded; a query with state computes its batch again from the rows that met the rules."""
+    orders = counted(tmp_path)
+    file = tmp_path / "registry.yaml"
+    file.write_text(file.read_text().replace("    decode:", RULES, 1))
+    schema_id = orders.register(ORDER)
+    values = [
+        avro(ORDER, {"id": number, "customer": customer, "amount": amount}, schema_id)
+        for number, (customer, amount) in enumerate([("ann", 1.0), ("ann", -1.0), ("nobody", 2.0), ("bob", 3.0)])
+    ]
+    orders.send(*values, b"plain", key=b"k")
+    last = run(orders).last
+    assert (last["sinks"]["quarantine"]["rows"], last["dropped"]) == (2, {"orders": {"known": 1}})
+    assert held(tmp_path) == Counter([
+        (orders.topic, 0, 1, b"k", values[1], None),
+        (orders.topic, 0, 4, b"k", b"plain", None),
+    ])  # fmt: skip
+    [rule] = json.loads(orders.run("penstock quarantine list registry.yaml --json").out)[:1]
+    assert (rule["rule"], rule["offset"]) == ("amount", 1)
+    assert json.loads(rule["row"])["value"] == {"id": 1, "customer": "ann", "amount": -1.0}
+    for name in ("0", ".0.crc"):
+        (tmp_path / "state/orders/checkpoint/commits" / name).unlink()
+    assert run(orders).last["batches"] == 0
+    import sqlite3
+
+    with sqlite3.connect(tmp_path / "orders.db") as connection:
+        assert Counter(connection.execute("SELECT customer, orders FROM orders")) == Counter([("ann", 1), ("bob", 1)])
+    connection.close()

@@ -206,6 +206,11 @@ PLACES = {
     "checkpoint in a store": top(f"checkpoint: {{url: 's3a://bucket/c', options: {S3}}}", "StateLocation.options"),
     "spool in a store": top(f"spool: {{url: 's3://bucket/s', options: {S3}}}", "StateLocation.options"),
     "quarantine": top(f"quarantine: {{url: 's3://bucket/q', options: {S3}}}", "Account.options"),
+    "rule": source("format: csv, path: ./in, schema: 'value INT', expect: {r: \"CAST(value AS STRING) <> '${S}'\"}", "Rule.sql"),
+    "wrong rule": source("format: csv, path: ./in, schema: 'value INT', expect: {r: \"nothing = '${S}'\"}", "Rule.sql"),
+    "rule of chance": source(
+        "format: csv, path: ./in, schema: 'value INT', expect: {r: \"CAST(rand() AS STRING) = '${S}'\"}", "Rule.sql"
+    ),
     "transform": top("transform: {sql: \"SELECT value, '${S}' AS a FROM s\"}", "Transform.sql"),
     "transform without a name": top("transform: {sql: \"SELECT concat('${S}', '1') FROM s\"}", "Transform.sql"),
     "wrong transform": top("transform: {sql: \"SELECT nothing, '${S}' AS a FROM s\"}", "Transform.sql"),

@@ -129,6 +129,7 @@ def test_the_summary_has_the_keys_of_the_interface(capsys: pytest.CaptureFixture
         },
         "last_batch_id": 8,
         "recovered": False,
+        "dropped": {},
     }
     assert printed(summary_text(summary, spent_s=2.0))[1] == ("done 2 batches with 3,000 rows in 2.0 s; the last one is batch 8")
 

@@ -112,6 +112,17 @@ removal_entry = st.builds(
     sums,
     number,
 )
+dropped_rows = st.dictionaries(text, st.dictionaries(text, number, max_size=2), min_size=1, max_size=2)
+dropping_entry = st.builds(
+    lambda entry, decision, dropped: replace(
+        entry,
+        body=Decided(decision=replace(decision, dropped=dropped)),
+        summary=replace(entry.summary, dropped=dropped),
+    ),
+    removal_entry,
+    decision,
+    dropped_rows,
+)
 marker_value = st.builds(
     Marker,
     pipeline=text,
@@ -126,7 +137,7 @@ marker_value = st.builds(
 
 
 @settings(deadline=None)
-@given(entry_value | removal_entry)
+@given(entry_value | removal_entry | dropping_entry)
 def test_an_entry_comes_back_as_it_was(value: Entry) -> None:
     data = encode_entry(value)
     assert decode_entry(data) == value

@@ -23,7 +23,7 @@ from penstock.stage.staging import _failed, from_spark
 from penstock.support.secret import Secret, SecretSQL, remember, remember_given
 from penstock.support.user_code import raised
 from penstock.transform.apply import _wrong_sql, run_sql
-from penstock.transform.selection import _Analysis
+from penstock.transform.selection import RowAnalysis
 
 SECRET = "".join(f"geheim{number}-" for number in range(20))
 LONG = "z" * 580 + " '" + SECRET + "' and more"
@@ -78,7 +78,7 @@ CUT = {
     "a user's function": lambda: raised(RuntimeError(LONG)),
     "a query": lambda: run_sql(SimpleNamespace(sql=raising), "SELECT 1"),
     "a query that cannot be parsed": lambda: run_sql(SimpleNamespace(sql=refusing), "SELECT 1"),
-    "a selection": lambda: _Analysis(FRAME, "sinks.a")._fields("a", key="where", shown="a"),
+    "a selection": lambda: RowAnalysis(FRAME, "sinks.a")._fields("a", key="where", shown="a"),
     "a route": lambda: _require_computable(FRAME, SimpleNamespace(name="a", route_sql="a")),
     "a source": lambda: _opened(SPARK, "s", CSV.model_copy(update={"schema_ddl": None})),
     "a schema": lambda: _with_schema(READER, "s", CSV),

@@ -108,12 +108,12 @@ SINK_MISTAKES = [
     (
         lake("type: parquet", "accounts: {EWR: ./ewr, JFK: ./jfk}", "route: {column: origin}", "unrouted: EWRR"),
         "f.yaml:10: sinks.lake.unrouted names no account, found the text 'EWRR'.",
-        "Did you mean EWR? Use fail or one of EWR, JFK.",
+        "Did you mean EWR? Use fail, quarantine or one of EWR, JFK.",
     ),
     (
         lake("type: parquet", "accounts: {EWR: ./ewr}", "unrouted: quarantine"),
-        "f.yaml:9: sinks.lake.unrouted is quarantine, which is not supported by this version.",
-        "Use fail, or the name of an account that takes these rows.",
+        "f.yaml:9: sinks.lake.unrouted is quarantine, and the pipeline has none.",
+        "Add quarantine: ./quarantine, a directory or a URL of a store.",
     ),
     (
         lake("type: parquet", "accounts: {fail: ./ewr}"),

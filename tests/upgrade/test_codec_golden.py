@@ -156,6 +156,8 @@ FILES_BODY = Decided(
         ),
     )
 )
+DROPPED = {SourceName("flights"): {"delay": 3, "from_new_york": 40}}
+DROPPED_BODY = Decided(decision=replace(SELECTED_BODY.decision, dropped=DROPPED))
 OPENED_BODY = Opened(
     owner="host:4711",
     checkpoint="/state/flights/checkpoint",
@@ -224,6 +226,7 @@ BACKFILLED_SUMMARY = replace(
         SinkName("table"): BackfillProgress(first=Position(2), through=Position(9), newest=Position(10), ended=True),
     },
 )
+DROPPED_SUMMARY = replace(REMOVED_SUMMARY, dropped=DROPPED)
 MARKER = Marker(
     pipeline=FLIGHTS,
     sink=LAKE,
@@ -284,6 +287,11 @@ ENTRIES = {
     "entry-9-opened": entry(OPENED_BODY, BACKFILLED_SUMMARY),
     "entry-9-adopted": entry(ADOPTED_BODY, BACKFILLED_SUMMARY),
     "entry-9-removal": entry(REMOVAL_BODY, BACKFILLED_SUMMARY),
+    "entry-10-decided": entry(DROPPED_BODY, DROPPED_SUMMARY),
+    "entry-10-decided-nothing-dropped": entry(SELECTED_BODY, DROPPED_SUMMARY),
+    "entry-10-opened": entry(OPENED_BODY, DROPPED_SUMMARY),
+    "entry-10-adopted": entry(ADOPTED_BODY, DROPPED_SUMMARY),
+    "entry-10-removal": entry(REMOVAL_BODY, DROPPED_SUMMARY),
 }
 
 

@@ -6,9 +6,9 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from penstock.cli import formatting
 from penstock.cli.opening import File, Json, Overrides, SparkLog, debugging, pipeline, quiet_session
 from penstock.cli.output import console, show
+from penstock.support import formatting
 
 if TYPE_CHECKING:
     from penstock.run.backfill import Backfill, BackfilledBatch

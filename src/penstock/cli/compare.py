@@ -7,10 +7,10 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from penstock.cli import formatting
 from penstock.cli.opening import File, Json, pipeline
 from penstock.cli.output import hexadecimal, show
 from penstock.cli.table import table
+from penstock.support import formatting
 
 if TYPE_CHECKING:
     from penstock.core.model import Totals

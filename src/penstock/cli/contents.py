@@ -15,7 +15,7 @@ from penstock.support import formatting
 from penstock.support.printable import printable
 
 if TYPE_CHECKING:
-    from penstock.run.reading import QuarantinedRecord
+    from penstock.run.quarantined import QuarantinedRecord
 
 
 def files(
@@ -46,7 +46,9 @@ def files(
 
 _ROW_BYTES = 16
 _SHOWN_BYTES = 4096
-_COLUMNS = ("topic", "partition", "offset", "written", "undecodable", "schema", "error")
+_COLUMNS = ("id", "topic", "partition", "offset", "written", "undecodable", "schema", "error")
+_OF_FILES = ("id", "source", "file", "rule", "row")
+_OF_SINKS = ("id", "sink", "error", "row")
 _DISPENSABLE = ("written", "schema")
 
 
@@ -59,46 +61,54 @@ def list_(
     overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:
-    """Every record in the quarantine: where it came from, and why it could not be decoded."""
+    """Every record in the quarantine: where it came from, and why it is there."""
     show(pipeline(file, overrides).quarantined(batch=batch), as_json=as_json, text=_table)
 
 
 def show_(
     *,
     file: File,
-    partition: Annotated[int, typer.Option(min=0, metavar="N", help="Its partition.", show_default=False)],
-    offset: Annotated[int, typer.Option(min=0, metavar="N", help="Its offset.", show_default=False)],
+    record_id: Annotated[str | None, typer.Option("--id", metavar="ID", help="Its id in the list.", show_default=False)] = None,
+    partition: Annotated[int | None, typer.Option(min=0, metavar="N", help="Its partition.", show_default=False)] = None,
+    offset: Annotated[int | None, typer.Option(min=0, metavar="N", help="Its offset.", show_default=False)] = None,
     topic: Annotated[
         str | None, typer.Option(metavar="NAME", help="Its topic, where the pipeline reads several.", show_default=False)
     ] = None,
     overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:
-    """One record in the quarantine, with its bytes."""
-    found = pipeline(file, overrides).quarantined_record(offset=offset, partition=partition, topic=topic)
+    """One record in the quarantine, with its bytes: by its id, or by its partition and offset."""
+    found = pipeline(file, overrides).quarantined_record(offset=offset, partition=partition, topic=topic, record_id=record_id)
     show(found, as_json=as_json, text=_record)
 
 
 def _table(records: "Sequence[QuarantinedRecord]") -> RenderableType:
     if not records:
         return "The quarantine is empty."
-    return Fitting(_COLUMNS, [_row(record) for record in records], _DISPENSABLE)
+    of_kafka = [_row(record) for record in records if record.topic is not None]
+    of_files = [(one.id, one.source, one.file, one.rule, one.row) for one in records if one.file is not None]
+    of_sinks = [(one.id, one.sink, one.error, one.row) for one in records if one.sink is not None]
+    parts = (
+        (of_kafka, Fitting(_COLUMNS, of_kafka, _DISPENSABLE)),
+        (of_files, Fitting(_OF_FILES, of_files, ("source", "file"))),
+        (of_sinks, Fitting(_OF_SINKS, of_sinks, ())),
+    )
+    return Group(*(part for lines, part in parts if lines))
 
 
 def _row(record: "QuarantinedRecord") -> Sequence[object]:
     written = None if record.timestamp_ms is None else formatting.moment_of_year(record.timestamp_ms)
-    head = (record.topic, record.partition, record.offset, written)
+    head = (record.id, record.topic, record.partition, record.offset, written)
     return (*head, record.undecodable, record.schema_id, record.error)
 
 
 def _record(record: "QuarantinedRecord") -> RenderableType:
-    head = facts(
-        [
-            ("source", record.source),
-            *zip(_COLUMNS, _row(record), strict=True),
-            *((f"header {name}", value) for name, value in record.headers),
-        ]
-    )
+    known = [("source", record.source), *zip(_COLUMNS, _row(record), strict=True)]
+    known += [("sink", record.sink), ("rule", record.rule), ("file", record.file), ("row", record.row)]
+    known += [(f"header {name}", value) for name, value in record.headers]
+    head = facts([(name, value) for name, value in known if value is not None])
+    if record.topic is None:
+        return head
     return Group(head, *_part("key", record.key), *_part("value", record.value))
 
 

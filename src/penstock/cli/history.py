@@ -101,8 +101,12 @@ def _sinks(row: "HistoryRow") -> RenderableType:
 def _offsets(row: "HistoryRow") -> RenderableType:
     lines = [(each.source, each.start or "(beginning)", each.end or "(nothing)") for each in row.offsets]
     offsets = table(("source", "after", "up to and including"), lines)
+    parts: list[RenderableType] = [offsets]
+    if row.dropped:
+        counts = [(source, rule, formatting.count(rows)) for source, rules in row.dropped.items() for rule, rows in rules.items()]
+        parts += ["", table(("source", "rule", "rows dropped"), counts)]
     if not row.gaps:
-        return offsets
+        return Group(*parts)
     gaps = [(gap.source, gap.topic, gap.partition, gap.kind.value, gap.first, gap.end - 1) for gap in row.gaps]
     columns = ("source", "topic", "partition", "never delivered", "from offset", "to offset")
-    return Group(offsets, "", table(columns, gaps))
+    return Group(*parts, "", table(columns, gaps))

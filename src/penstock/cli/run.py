@@ -250,10 +250,12 @@ class Terminal(Progress):
 
 
 def batch_line(progress: "BatchProgress") -> RenderableType:
-    """Render a batch as one line, which says less where the terminal is narrow, with text below it for each warning."""
+    """Render a batch as one line, which says less where the terminal is narrow; below it what was dropped, and each warning."""
     line = OneLine([Text.assemble("batch ", (f"{progress.batch_id:>4}", "bold"), "  ", text) for text in _variants(progress)])
-    warnings = (Text(f"warning: {warning}", "yellow") for warning in progress.warnings)
-    return Group(line, *(Padding(warning, (0, 0, 0, _INDENT)) for warning in warnings))
+    below = [Text(f"warning: {warning}", "yellow") for warning in progress.warnings]
+    if progress.dropped:
+        below.insert(0, Text(f"dropped: {formatting.dropped(progress.dropped)}"))
+    return Group(line, *(Padding(text, (0, 0, 0, _INDENT)) for text in below))
 
 
 def _variants(progress: "BatchProgress") -> Iterator[Text]:
@@ -303,6 +305,7 @@ def summary_text(summary: "RunSummary", *, spent_s: float, stopped: bool = False
         ("stopped after " if stopped else "done ", "bold green"),
         f"{batches} with {formatting.counted(summary.rows_out, 'row')} in {formatting.duration(spent_s * 1000)}{last}",
         " (after a recovery)" if summary.recovered else "",
+        f"; dropped: {formatting.dropped(summary.dropped)}" if summary.dropped else "",
         "\n",
     )
     return Group(Text(), head, table(("sink", "rows", "files", "size", "batches already committed"), rows))

@@ -102,6 +102,7 @@ def _answers(found: "Status", *, now_ms: int) -> "list[tuple[str, object]]":
         ("standby", _supervisor(found.standby, now_ms=now_ms)),
         ("delivered", _delivered(found)),
         ("removed", _removed(found)),
+        ("dropped", formatting.dropped(found.dropped)),
         ("published", _published(found)),
         ("ahead", _ahead(found)),
         ("waiting", _waiting(found, now_ms=now_ms)),

@@ -262,7 +262,7 @@ class Coordinator:
 
     def _already(self, decision: Decision) -> Delivered:
         sinks = {sink.name: Published(totals=decision.totals_of(sink.name), already=True) for sink in self._sinks}
-        return Delivered(batch=decision.batch, rows_in=decision.rows_in, already=True, sinks=sinks)
+        return Delivered(batch=decision.batch, rows_in=decision.rows_in, already=True, sinks=sinks, dropped=decision.dropped)
 
     def _stage_and_decide(self, batch: Batch, stage: Callable[[Generation], StagedBatch]) -> Delivered:
         """Stage and decide `batch`. Return its delivery, as far as it is known before publication."""
@@ -281,6 +281,7 @@ class Coordinator:
             previous_publish_requests=self._meter.requests,
             evidence=staged.evidence,
             schemas={sink: schema for sink, schema in staged.schemas.items() if sink not in ahead},
+            dropped=staged.dropped,
         )
         self._meter.start()
         published = self._decide(decision)
@@ -291,6 +292,7 @@ class Coordinator:
             sinks=published,
             stage_ms=staged.stage_ms,
             decide_ms=self._meter.decided(),
+            dropped=staged.dropped,
         )
 
     def _claim_places(self) -> None:

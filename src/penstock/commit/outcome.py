@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from penstock.core.dropped_rows import DroppedRows
 from penstock.core.model import Batch, Decision, Generation, Published, SinkName, Staged, Summary
 from penstock.core.topics import NO_EVIDENCE, Evidence
 
@@ -11,7 +12,7 @@ from penstock.core.topics import NO_EVIDENCE, Evidence
 class StagedBatch:
     """What the staging pass of a batch returned.
 
-    `schemas`: as in `Decision`. `requests` counts what its tasks sent to stores, None if none is billed.
+    `schemas` and `dropped`: as in `Decision`. `requests` counts what its tasks sent to stores, None if none is billed.
     """
 
     pieces: tuple[Staged, ...]
@@ -21,6 +22,7 @@ class StagedBatch:
     requests: int | None = None
     evidence: Evidence = NO_EVIDENCE
     schemas: Mapping[SinkName, str] = field(default_factory=dict)
+    dropped: DroppedRows = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +39,7 @@ class Delivered:
     stage_ms: int = 0
     decide_ms: int = 0
     publish_ms: int = 0
+    dropped: DroppedRows = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
 

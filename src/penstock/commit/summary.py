@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from penstock.core.backfill import Backfilled, BackfillProgress
+from penstock.core.dropped_rows import sum_of
 from penstock.core.model import (
     NEWEST_ROW_DIGEST,
     AccountName,
@@ -41,6 +42,7 @@ def after_decision(before: Summary, decision: Decision, *, position: Position) -
         published_at=before.decided_at,
         totals=_added(before.totals, ((piece.sink, piece.account, piece.totals) for piece in decision.staged)),
         ahead={sink: newest for sink, newest in before.ahead.items() if decision.batch.batch_id <= newest},
+        dropped=sum_of(before.dropped, decision.dropped),
     )
 
 
@@ -93,6 +95,7 @@ def after_rewind(before: Summary, rewound: Rewound, *, target: Summary, unremove
         published_at=rewound.to,
         totals={**{sink: of for sink, of in target.totals.items() if sink not in rewound.kept}, **kept},
         removed=_added(before.removed, ((sink, account, Totals() - totals) for sink, account, totals in taken)),
+        dropped=target.dropped,
         rewound_at=position,
         rewinding_at=position,
         ahead={sink: before.ahead.get(sink, BatchId(before.next_batch_id - 1)) for sink in rewound.kept},

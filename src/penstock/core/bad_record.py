@@ -1,4 +1,4 @@
-"""Columns of the quarantine sink: an undecodable record's bytes as they came, its place in Kafka, and the reason."""
+"""Columns of the quarantine sink: a record as it came, where it came from, and the reason."""
 
 import json
 
@@ -24,6 +24,10 @@ _COLUMNS = {
     "undecodable": "string",
     "schema_id": "integer",
     "error": "string",
+    "rule": "string",
+    "row": "string",
+    "file": "string",
+    "sink": "string",
 }
 RAW = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 """The columns that hold the record as the broker has it."""
@@ -34,7 +38,27 @@ SCHEMA = json.dumps(
         "fields": [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in _COLUMNS.items()],
     }
 )
-"""Spark's JSON of the columns. `undecodable` is `key` or `value`; `schema_id` is the id in front of its bytes, null if none."""
+"""Spark's JSON of the columns. `undecodable` is `key` or `value`; `schema_id` is the id in front of its bytes, null if none.
+
+`rule` names the rule of the source that the record does not meet, and `row` is the row that it was applied to, as JSON; both are
+null for an undecodable record. `file` is where a row of a file came from. Of a row that a sink cannot take there are only `sink`,
+`row` and `error`. Files of an older Penstock lack the last four columns.
+"""
+
+RECORD = "_penstock_record"
+"""Name of a struct column with where a row came from: the fields RECORD_FIELDS, of which those that do not apply are null."""
+
+RECORD_FIELDS = {
+    "topic": "STRING",
+    "partition": "INT",
+    "offset": "BIGINT",
+    "timestamp": "TIMESTAMP",
+    "key": "BINARY",
+    "value": "BINARY",
+    "headers": "STRING",
+    "file": "STRING",
+}
+"""The fields of RECORD with their SQL types. `headers` are JSON: Spark's Arrow cannot pass on every null inside of them."""
 
 UNKNOWN = "unknown"
 _CHECKED = json.loads(SCHEMA)

@@ -14,6 +14,7 @@ from enum import Enum
 from typing import NewType, TypeAlias
 
 from penstock.core.backfill import Backfilled, BackfillProgress
+from penstock.core.dropped_rows import DroppedRows
 from penstock.core.request_estimate import RequestEstimate as RequestEstimate  # noqa: PLC0414 - one of the names below
 from penstock.core.topics import NO_EVIDENCE, Evidence, GapAccepted
 from penstock.core.topics import SourceName as SourceName  # noqa: PLC0414 - one of the names below
@@ -144,7 +145,8 @@ class Decision:
     """The permanent definition of a batch: its identity and its staged pieces. `schema` is Spark's JSON of the rows.
 
     `schemas`: for each sink that takes a selection of the rows, the schema of what it takes. `evidence` comes from the sources;
-    the protocol does not read it. Times and request counts are for people; request counts are None if unknown.
+    the protocol does not read it. `dropped` counts rows of the sources that reached neither the transform nor a sink. Times and
+    request counts are for people; request counts are None if unknown.
     """
 
     batch: Batch
@@ -157,6 +159,7 @@ class Decision:
     previous_publish_requests: int | None = None
     evidence: Evidence = NO_EVIDENCE
     schemas: Mapping[SinkName, str] = field(default_factory=dict)
+    dropped: DroppedRows = field(default_factory=dict)
 
     def schema_of(self, sink: SinkName) -> str:
         """Return the schema of the rows as one sink takes them."""
@@ -256,7 +259,7 @@ class Summary:
     `removed` counts the rows in `totals` whose files were removed on purpose; `removed_at` is where the newest such act stands.
     `rewound_at` is the position of the newest `Rewound`, and `rewinding_at` the same until sinks and checkpoint are as it says.
     `ahead`: sinks that kept what a rewind took back, each with the newest batch that it has; they take no batch up to that one.
-    `backfills` has the sinks that were given earlier batches.
+    `backfills` has the sinks that were given earlier batches. `dropped` counts every row that a decision dropped which stands.
     """
 
     ledger_id: LedgerId | None = None
@@ -273,6 +276,7 @@ class Summary:
     rewinding_at: Position | None = None
     ahead: Mapping[SinkName, BatchId] = field(default_factory=dict)
     backfills: Mapping[SinkName, BackfillProgress] = field(default_factory=dict)
+    dropped: DroppedRows = field(default_factory=dict)
 
     @property
     def continued_from(self) -> Position | None:

@@ -44,9 +44,10 @@ PANELS = (
     ),
     Panel(
         title="Rows decided",
-        description="Rows a second, for each account of each sink.",
+        description="Rows a second, for each account of each sink, and those that rules of the sources dropped.",
         expressions={
             "{{pipeline}} {{sink}} {{account}}": f"rate(penstock_sink_rows_total{_CHOSEN}[$__rate_interval])",
+            "{{pipeline}} {{source}} {{rule}} dropped": f"rate(penstock_source_dropped_rows_total{_CHOSEN}[$__rate_interval])",
         },
     ),
     Panel(

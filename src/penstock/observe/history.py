@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from penstock.core.backfill import Backfilled
+from penstock.core.dropped_rows import DroppedRows
 from penstock.core.model import (
     AccountName,
     BatchId,
@@ -44,7 +45,7 @@ class HistoryRow:
     A decision is written before it is published. So `publish_ms` and `publish_requests` come from the decision after it, and the
     last decision of each run has none. `publish_requests` includes the decision itself. Requests are None where no place bills
     them. `topics` and `gaps` are of sources that are read from Kafka. `taken_back_at` is the position of the rewind that took the
-    batch back from every sink that did not keep it.
+    batch back from every sink that did not keep it. `dropped` are the rows that rules of sources dropped.
     """
 
     position: Position
@@ -66,6 +67,7 @@ class HistoryRow:
     topics: tuple[TopicRead, ...] = ()
     gaps: tuple[GapAccepted, ...] = ()
     taken_back_at: Position | None = None
+    dropped: DroppedRows = field(default_factory=dict)
 
     @property
     def rows_in(self) -> int:
@@ -159,4 +161,5 @@ def _decided(entry: Entry, decision: Decision, after: Decision | None) -> Histor
         publish_requests=None if after is None else after.previous_publish_requests,
         topics=decision.evidence.topics,
         gaps=decision.evidence.gaps,
+        dropped=decision.dropped,
     )

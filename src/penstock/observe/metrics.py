@@ -35,6 +35,7 @@ class StatusCollector(Collector):
         yield _health(known)
         yield from _batches(known)
         yield from _delivered(known)
+        yield _dropped(known)
         yield from _places(known)
         yield from _lag(known)
         yield from _waiting(known)
@@ -150,6 +151,17 @@ def _places(known: Sequence[Status]) -> Iterator[Metric]:
             if place.mark is not None:
                 marker.add_metric(names, place.mark)
     yield from (marker, states)
+
+
+def _dropped(known: Sequence[Status]) -> Metric:
+    family = CounterMetricFamily(
+        "penstock_source_dropped_rows", "Rows of the source that this rule dropped.", labels=["pipeline", "source", "rule"]
+    )
+    for status in known:
+        for source, rules in status.dropped.items():
+            for rule, rows in rules.items():
+                family.add_metric([status.pipeline, source, rule], rows)
+    return family
 
 
 def _lag(known: Sequence[Status]) -> Iterator[Metric]:

@@ -2,12 +2,13 @@
 
 `rows_out` are the rows that the transform gave; `rows_in` is its older name, which programs read. `rows_read` are the records
 that the offsets of the sources say, None where a source does not count them, as one of files: Kafka counts what transactions and
-compaction took, too.
+compaction took, too. `dropped` counts the rows that rules of the sources dropped, by source and rule.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from penstock.core.dropped_rows import DroppedRows, sum_of, total
 from penstock.core.model import Published, SinkName
 
 
@@ -54,6 +55,7 @@ class BatchProgress:
     decide_ms: int = 0
     publish_ms: int = 0
     path: str
+    dropped: DroppedRows = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
     @property
@@ -80,6 +82,7 @@ class RunSummary:
     sinks: Mapping[SinkName, SinkProgress]
     last_batch_id: int | None = None
     recovered: bool = False
+    dropped: DroppedRows = field(default_factory=dict)
 
     @property
     def rows_in(self) -> int:
@@ -98,6 +101,7 @@ class RunSummary:
             sinks={**self.sinks, **shares},
             last_batch_id=progress.batch_id,
             recovered=self.recovered or progress.recovered,
+            dropped=sum_of(self.dropped, progress.dropped) if is_new else self.dropped,
         )
 
 
@@ -116,7 +120,9 @@ def describe(progress: BatchProgress) -> str:
     if not progress.rows_out:  # nothing is published, which is not "already committed"
         shares = ", ".join(f"{name}: 0 rows" for name in progress.sinks)
     read = "" if progress.rows_read is None else f"{progress.rows_read:,} read, "
-    return f"batch {progress.batch_id} delivered in {spent_s:.1f} s: {read}{progress.rows_out:,} rows ({shares})"
+    number = total(progress.dropped)
+    dropped = f"{number:,} dropped, " if number else ""
+    return f"batch {progress.batch_id} delivered in {spent_s:.1f} s: {read}{dropped}{progress.rows_out:,} rows ({shares})"
 
 
 def _share(share: SinkProgress) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from penstock.core.dropped_rows import DroppedRows
 from penstock.core.model import (
     AccountName,
     BatchId,
@@ -110,6 +111,8 @@ class Status:
     """The part of `totals` whose files an operator accepted as removed on purpose."""
     ahead: Mapping[SinkName, BatchId] = field(default_factory=dict)
     """Sinks that kept batches that were taken back from the others, each with the newest one that it has."""
+    dropped: DroppedRows = field(default_factory=dict)
+    """All rows ever that rules of the sources dropped."""
 
     @property
     def published(self) -> bool | None:
@@ -154,6 +157,7 @@ def status(*, pipeline: str, ledger: Ledger, checkpoint: CheckpointPosition | No
         totals={} if tail is None else tail.summary.totals,
         removed={} if tail is None else tail.summary.removed,
         ahead={} if tail is None else tail.summary.ahead,
+        dropped={} if tail is None else tail.summary.dropped,
         checkpoint=checkpoint,
         driver=driver,
         opened_at_ms=None if opened is None else opened.written_at_ms,

@@ -315,7 +315,7 @@ def _bad_rows(source: str, batch: "pa.RecordBatch", decoded: Decoded) -> "pa.Rec
     arrays = [
         pa.array(values, field.type) if isinstance(values, list) else values.cast(field.type)
         for field in schema
-        for values in (columns[field.name],)
+        for values in (columns.get(field.name, [None] * len(bad)),)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 

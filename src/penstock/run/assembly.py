@@ -19,6 +19,7 @@ from penstock.run.fault_points import require_known
 from penstock.run.runtime import Runtime
 from penstock.run.user_sink import user_written
 from penstock.source.journal.journals import journals_of
+from penstock.source.kafka.options import is_kafka
 from penstock.source.kafka.records_again import KafkaRecords
 from penstock.source.kafka.watch import watch_of
 from penstock.spark.column_name import quoted
@@ -26,7 +27,7 @@ from penstock.spec.delta import Delta
 from penstock.spec.http import HTTP
 from penstock.spec.iceberg import Iceberg
 from penstock.spec.kafka import Kafka
-from penstock.spec.location import FAIL, Quarantine, Route, ShortAccount
+from penstock.spec.location import FAIL, QUARANTINE, Quarantine, Route, ShortAccount
 from penstock.spec.pipeline import DeliverySettings, PipelineSettings, quarantined
 from penstock.spec.selection import TakesRows, TellsBatches, UpsertsNewest
 from penstock.spec.sink import Console, Memory, Parquet, PythonSink
@@ -43,6 +44,7 @@ from penstock.spec.table import (
     Table,
 )
 from penstock.stage.quarantine import QuarantineMember
+from penstock.stage.rules import RuleCheck
 from penstock.support.extras import install_command
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from penstock.sink.quarantine import QuarantineSink
     from penstock.sink.spool import SpoolRoot
     from penstock.sink.table.sink import TableSinkArguments
+    from penstock.source.rows_again import FileRows, KafkaRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,15 +65,16 @@ class DeliveryPlan:
 
     `sources` are in the order of the query's plan; empty if unnamed. `modules` is the directory of a pipeline file: the user's
     modules are found there as well as on the search path. `decoding` is how the query decodes its sources; the quarantine must
-    use the same schemas. `left`: see `Runtime.left`. `output_mode` is the query's, None before it is known;
-    `claims` is what each part of it guarantees. `description` is recorded when the run opens; None where no pipeline file
-    describes it, or nothing is to run.
+    use the same schemas. `source_schemas`: Spark's JSON of the columns of each source that has rules. `left`: see `Runtime.left`.
+    `output_mode` is the query's, None before it is known; `claims` is what each part of it guarantees. `description` is recorded
+    when the run opens; None where no pipeline file describes it, or nothing is to run.
     """
 
     settings: DeliverySettings
     sources: tuple[SourceName, ...] = ()
     modules: Path | None = None
     decoding: "Mapping[SourceName, DecodePass]" = field(default_factory=dict)
+    source_schemas: Mapping[SourceName, str] = field(default_factory=dict)
     left: Nonce | None = None
     output_mode: str | None = None
     description: "RunDescription | None" = None
@@ -112,6 +116,7 @@ def assemble(plan: DeliveryPlan, *, demanded: bool = True) -> Runtime:
         watch=watch_of(plan.settings),
         journals=journals_of(plan.settings),
         quarantine=_quarantine_member(plan, sinks),
+        rules=_rule_check(plan),
         left=plan.left,
         retry_timeout_s=plan.settings.retry_timeout / 1000,
     )
@@ -178,7 +183,32 @@ def _quarantine_member(plan: DeliveryPlan, sinks: Sequence[Sink]) -> QuarantineM
         return None
     [quarantine] = [sink for sink in sinks if sink.name == NAME]
     read = {SourceName(name): KafkaRecords(settings.sources[name]) for name in quarantined(settings) if name in plan.decoding}
-    return QuarantineMember(sink=quarantine, settings=settings.quarantine, sources=read, passes=plan.decoding)
+    return QuarantineMember(
+        sink=quarantine,
+        settings=settings.quarantine,
+        sources=read,
+        passes=plan.decoding,
+        puts_aside=frozenset(SinkName(name) for name, sink in settings.sinks.items() if sink.puts_aside is not None),
+    )
+
+
+def _rule_check(plan: DeliveryPlan) -> RuleCheck | None:
+    """Return the rules of the sources, None if there are none, or if nothing is staged: then no source was opened."""
+    settings = plan.settings
+    if not isinstance(settings, PipelineSettings) or not plan.source_schemas:
+        return None
+    rules = {SourceName(name): source.expect for name, source in settings.sources.items() if source.expect}
+    return RuleCheck(rules=rules, sources={name: _rows_again(name, plan) for name in rules}, quarantine=settings.quarantine)
+
+
+def _rows_again(name: SourceName, plan: DeliveryPlan) -> "KafkaRows | FileRows":
+    from penstock.source.rows_again import FileRows, KafkaRows  # with pyspark, which the commands without Spark do not load
+
+    assert isinstance(plan.settings, PipelineSettings)
+    source = plan.settings.sources[name]
+    if is_kafka(source):
+        return KafkaRows(name=name, source=source, decode_pass=plan.decoding.get(name))
+    return FileRows(name=name, source=source, schema=plan.source_schemas[name])
 
 
 def table_of(plan: DeliveryPlan, name: str | None) -> "ParquetSink":
@@ -217,7 +247,7 @@ def _parquet(name: SinkName, settings: Parquet, plan: DeliveryPlan) -> "ParquetS
         pipeline=plan.pipeline,
         accounts=accounts,
         route_sql=route_sql(settings.route, tuple(settings.accounts)),
-        unrouted=None if settings.unrouted == FAIL else AccountName(settings.unrouted),
+        unrouted=None if settings.unrouted in {FAIL, QUARANTINE} else AccountName(settings.unrouted),
         partition_by=settings.partition_by,
         compression=settings.compression,
         column_encoding=settings.column_encoding,

@@ -5,8 +5,8 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from penstock.commit.acts import ActingCoordinator
 from penstock.commit.backfill import LackingBatches, give_lacking, lacking_batches
-from penstock.commit.coordinator import Coordinator
 from penstock.commit.publication import decision_in
 from penstock.core.model import (
     BatchId,
@@ -196,7 +196,7 @@ class _Work:
         progress = None if tail is None else tail.summary.backfills.get(self.sink.name)
         return not planned.batches and (progress is None or progress.ended)
 
-    def run(self, coordinator: Coordinator, from_batch: BatchId | None, on_batch: OnBatch) -> Backfill:
+    def run(self, coordinator: ActingCoordinator, from_batch: BatchId | None, on_batch: OnBatch) -> Backfill:
         """Fence, finish what an earlier call decided, and give the sink batch by batch. Raises what a delivery raises."""
         prepare(self.runtime, schema=self.source.schema, taken=self.source.taken)
         planned: list[Backfill] = []
@@ -268,7 +268,7 @@ class _Work:
     def _input(self) -> PastInput:
         return PastInput(self.runtime)
 
-    def _stage(self, entry: Entry, coordinator: Coordinator) -> Decision:
+    def _stage(self, entry: Entry, coordinator: ActingCoordinator) -> Decision:
         """Stage a batch for the sink. Raises Refused unless it has as many rows as it was decided with."""
         before, started_ms = decision_in(entry), now_ms()
         files = {name: [file.path for file in files] for name, files in self._input.files(before).items()}

@@ -1,24 +1,30 @@
 """Staging one batch of an open delivery: input compared with Spark's plan before and after the staging pass."""
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 from pyspark.sql import DataFrame
 
 from penstock.checkpoint.input_listing import planned_input, require_unchanged
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
+from penstock.commit.recent_rows import rows_since
+from penstock.core.dropped_rows import total
 from penstock.core.model import Batch, BatchId, Generation, Guarantee, OffsetRange, RowDigest, SinkName, SourceName
 from penstock.core.topics import Evidence, FilesRead, InputFile
-from penstock.errors import InputChanged
+from penstock.errors import InputChanged, StageFailed
 from penstock.protocols import ALL_ROWS, Taken
 from penstock.run.kafka_input import KafkaInput, with_beginnings
 from penstock.run.path_columns import require_columns_of_paths_known
 from penstock.run.query_facts import file_relations
 from penstock.run.runtime import Runtime, now_ms
-from penstock.stage.batch import stage_batch
+from penstock.stage.batch import StagedRows, stage_batch
 from penstock.stage.path import BatchSize, is_small
-from penstock.stage.quarantine import BadRecords, QuarantineMember
+from penstock.stage.quarantine import BadRecords
+from penstock.stage.rules import NO_VIOLATIONS, Violations
 from penstock.transform.apply import execute_as_noop
+
+Inputs: TypeAlias = Mapping[SourceName, tuple[InputFile, ...]]
+"""The input files of a batch, by file source."""
 
 
 class Staging(NamedTuple):
@@ -29,6 +35,7 @@ class Staging(NamedTuple):
     rows_read: int | None
 
 
+_HOUR_MS = 3_600_000
 _ARROW_PER_STAGED = 4
 """How many times larger rows are in Arrow than compressed in a sink, roughly: the staging pass checks the guess anyway."""
 
@@ -61,6 +68,7 @@ class BatchStager:
             self._require_planned_input(batch.batch_id, inputs)
         planned = planned_input(batch, inputs, look=look)
         seen = None if self._kafka is None else self._kafka.before(batch, wait=self._pause)
+        violations = self._violations(rows, batch, inputs)
         staged = stage_batch(
             rows,
             sinks=self._runtime.row_sinks,
@@ -72,7 +80,9 @@ class BatchStager:
             quarantine=self._runtime.quarantine,
             ranges=self._ranges(batch),
             taken=self._taken,
+            violations=violations,
         )
+        self._require_few_an_hour(staged)
         self._require_planned_input(batch.batch_id, inputs)
         if self._kafka is not None and seen is not None:
             seen = self._kafka.after(batch, seen)
@@ -87,57 +97,86 @@ class BatchStager:
                 topics=() if seen is None else seen.topics, gaps=() if seen is None else seen.gaps, files=_listed(inputs)
             ),
             schemas={sink: each.schema for sink, each in self._taken.items()},
+            dropped=violations.dropped,
         )
         rows_read = None if planned is None or inputs else planned.records
         return Staging(batch=whole, path=staged.path.value, rows_read=rows_read)
+
+    def _violations(self, rows: DataFrame, batch: Batch, inputs: Inputs) -> Violations:
+        """Return the rows of the batch's input that do not meet a rule of their source."""
+        rules = self._runtime.rules
+        return NO_VIOLATIONS if rules is None else rules.violations(rows.sparkSession, self._ranges(batch), _urls(inputs))
+
+    def _require_few_an_hour(self, staged: StagedRows) -> None:
+        """Raise StageFailed if the batch and those of the last hour have more rows for the quarantine than it allows."""
+        quarantine = self._runtime.quarantine
+        rows = 0 if quarantine is None else staged.rows_of(quarantine.sink.name)
+        if quarantine is None or not rows:
+            return
+        before = rows_since(self._runtime.ledger, quarantine.sink.name, now_ms() - _HOUR_MS)
+        limit = quarantine.settings.max_rows_per_hour
+        if before + rows > limit:
+            raise StageFailed(
+                f"{rows} rows of the batch are for the quarantine, and {before} went there in the last hour; "
+                f"`quarantine: {{max_rows_per_hour: {limit}}}` allows fewer.",
+                remedy="Nothing of the batch was decided. Correct what makes such rows, allow more, or start again later.",
+            )
 
     def compute_state(self, rows: DataFrame, delivered: Delivered) -> None:
         """Compute a batch that was decided before, for Spark's state alone, from exactly the input that was delivered.
 
         Raises InputChanged for a file that has changed or is gone: Spark itself passes over a missing one.
         """
-        batch_id = delivered.batch.batch_id
-        quarantine = self._runtime.quarantine
-        bad = None
-        if quarantine is not None and quarantine.sources:
-            bad = self._quarantined_again(quarantine, rows, delivered)
+        batch_id, quarantine = delivered.batch.batch_id, self._runtime.quarantine
         inputs = self._inputs(batch_id)
+        bad = self._kept_out_again(rows, delivered, inputs)
         execute_as_noop(rows)
         if quarantine is not None and bad is not None:
             quarantine.require_still_bad(bad)
         self._require_planned_input(batch_id, inputs, delivered=True)
 
-    def _quarantined_again(self, quarantine: QuarantineMember, rows: DataFrame, delivered: Delivered) -> BadRecords | None:
-        """Find the quarantined records of a decided batch, without staging them.
+    def _kept_out_again(self, rows: DataFrame, delivered: Delivered, inputs: Inputs) -> BadRecords | None:
+        """Find what of a decided batch must not enter the state, without staging it, and return what cannot be decoded.
 
-        Raises InputChanged if records can be decoded now that could not be then: they would enter the state.
+        Raises InputChanged if it is not as much as then: records can be decoded by now, or the rules were changed.
         """
-        batch, put_aside = delivered.batch, delivered.sinks.get(quarantine.sink.name)
-        then = 0 if put_aside is None else put_aside.totals.rows
-        bad = quarantine.found(rows.sparkSession, self._ranges(batch), decided=then)
-        now = 0 if bad is None else bad.rows.num_rows
-        if now != then:
+        quarantine, rules, batch = self._runtime.quarantine, self._runtime.rules, delivered.batch
+        ranges = self._ranges(batch)
+        dropped, aside = ({}, 0) if rules is None else rules.recount(rows.sparkSession, ranges, _urls(inputs))
+        if dropped != delivered.dropped:
             raise InputChanged(
-                f"Batch {batch.batch_id} was decided with {then} records in quarantine, and now {now} of it cannot be decoded: "
+                f"Batch {batch.batch_id} was decided with {total(delivered.dropped)} rows dropped by rules, and now they drop "
+                f"{total(dropped)}: the query's state would not fit the rows that were delivered.",
+                remedy="Give `expect` the same rules as then, or begin a new checkpoint (`penstock adopt`).",
+            )
+        if quarantine is None or not (quarantine.sources or rules is not None):
+            return None
+        put_aside = delivered.sinks.get(quarantine.sink.name)
+        then = 0 if put_aside is None else put_aside.totals.rows
+        bad = quarantine.found(rows.sparkSession, ranges, decided=then)
+        now = aside + (0 if bad is None else bad.rows.num_rows)
+        if now > then or (now < then and not quarantine.puts_aside):  # sinks may have refused the others
+            what = "cannot be decoded" if rules is None else "cannot be decoded or do not meet a rule"
+            also = "" if rules is None else " and the pipeline the same rules"
+            raise InputChanged(
+                f"Batch {batch.batch_id} was decided with {then} records in quarantine, and now {now} of it {what}: "
                 "the query's state would not fit the rows that were delivered.",
-                remedy="Give the registry the same schemas as it had then, or begin a new checkpoint (`penstock adopt`).",
+                remedy=f"Give the registry the same schemas as it had then{also}, or begin a new checkpoint (`penstock adopt`).",
             )
         return bad
 
     def _ranges(self, batch: Batch) -> tuple[OffsetRange, ...]:
-        """Return the batch's offsets, for the quarantine; empty where there is none."""
-        if self._runtime.quarantine is None:
+        """Return the batch's offsets, for the quarantine and the rules; empty where there are none."""
+        if self._runtime.quarantine is None and self._runtime.rules is None:
             return ()
         return with_beginnings(self._runtime.checkpoint, batch, self._runtime.source_names(batch.batch_id))
 
-    def _require_planned_input(
-        self, batch_id: BatchId, inputs: "Mapping[SourceName, tuple[InputFile, ...]]", *, delivered: bool = False
-    ) -> None:
+    def _require_planned_input(self, batch_id: BatchId, inputs: Inputs, *, delivered: bool = False) -> None:
         """Raise InputChanged if input files differ from Spark's plan (I4): it can be as old as an outage was long."""
         if self._runtime.demanded is Guarantee.EXACTLY_ONCE:
             require_unchanged(batch_id, inputs, look=self._runtime.checkpoint.inputs, delivered=delivered)
 
-    def _inputs(self, batch_id: BatchId) -> "Mapping[SourceName, tuple[InputFile, ...]]":
+    def _inputs(self, batch_id: BatchId) -> Inputs:
         return self._runtime.checkpoint.input_files(batch_id, self._runtime.source_names(batch_id))
 
 
@@ -145,11 +184,15 @@ _LISTED_FILES = 1000
 """Most input files of a batch that its decision lists, some 60 bytes each: `penstock checkpoint rebuild` needs them."""
 
 
-def _listed(inputs: Mapping[SourceName, tuple[InputFile, ...]]) -> tuple[FilesRead, ...]:
+def _listed(inputs: Inputs) -> tuple[FilesRead, ...]:
     """Return what the decision says of the input files: those of every source that read some, or none if there are too many."""
     if sum(map(len, inputs.values())) > _LISTED_FILES:
         return ()
     return tuple(FilesRead(source=name, files=files) for name, files in inputs.items() if files)
+
+
+def _urls(inputs: Inputs) -> Mapping[SourceName, Sequence[str]]:
+    return {name: [file.path for file in files] for name, files in inputs.items()}
 
 
 def _size_of(recovered: Recovered) -> BatchSize | None:

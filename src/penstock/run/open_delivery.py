@@ -336,6 +336,7 @@ class OpenDelivery:
                 decide_ms=delivered.decide_ms,
                 publish_ms=delivered.publish_ms,
                 path=record.path,
+                dropped=delivered.dropped,
                 warnings=warnings,
             )
         )

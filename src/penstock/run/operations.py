@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from penstock.commit.coordinator import Coordinator
+from penstock.commit.acts import ActingCoordinator
 from penstock.commit.outcome import Recovered
 from penstock.commit.publication import batch_at, dead_staging, decision_in, waiting_backfills
 from penstock.commit.verification import LedgerDecisions, verify_sink
@@ -182,7 +182,7 @@ def adopt(plan: DeliveryPlan, *, reason: str, yes: bool, txn_app_id: str | None 
 
 
 @contextmanager
-def coordinating(runtime: Runtime) -> Iterator[Coordinator]:
+def coordinating(runtime: Runtime) -> Iterator[ActingCoordinator]:
     """Yield a coordinator. At Ctrl-C nothing is tried again: sinks publish in threads, which the process would wait for."""
     stopping = threading.Event()
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from penstock.checkpoint.input_listing import changes_of
-from penstock.checkpoint.source_log import InputFile, fingerprint
+from penstock.checkpoint.source_log import fingerprint
 from penstock.core.kafka_offset import topic_offsets_in
 from penstock.core.model import Decision, OffsetRange, SourceName
-from penstock.core.topics import GapAccepted
+from penstock.core.topics import GapAccepted, InputFile
 from penstock.errors import CheckpointDamaged, Refused, SourcesChanged
 from penstock.run.runtime import Runtime
 from penstock.source.kafka.gaps import gap_descriptions, within

@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from penstock.run.compare import Comparison
     from penstock.run.explain import Explanation
     from penstock.run.open_delivery import Observer
+    from penstock.run.quarantined import QuarantinedRecord
     from penstock.run.query import Query
-    from penstock.run.reading import QuarantinedRecord, Reading
+    from penstock.run.reading import Reading
     from penstock.run.removal import Acceptance
     from penstock.run.rewind import Rewind
     from penstock.run.savepoints import CreatedSavepoint, Fork, SavepointCheck
@@ -211,15 +212,22 @@ class Pipeline:
 
     def quarantined(self, *, batch: int | None = None) -> "Sequence[QuarantinedRecord]":
         """Return the records in the quarantine, or those that `batch` brought. Works without Spark."""
-        from penstock.run.reading import quarantined_records
+        from penstock.run.quarantined import quarantined_records
 
         return quarantined_records(self.plan, batch=batch)
 
-    def quarantined_record(self, *, offset: int, partition: int, topic: str | None = None) -> "QuarantinedRecord":
-        """Return one record of the quarantine. Raises Failed unless exactly one is found."""
-        from penstock.run.reading import quarantined_record
+    def quarantined_record(
+        self,
+        *,
+        offset: int | None = None,
+        partition: int | None = None,
+        topic: str | None = None,
+        record_id: str | None = None,
+    ) -> "QuarantinedRecord":
+        """Return one record of the quarantine, by its id or by its place in Kafka. Raises Failed unless exactly one is found."""
+        from penstock.run.quarantined import quarantined_record
 
-        return quarantined_record(self.plan, offset=offset, partition=partition, topic=topic)
+        return quarantined_record(self.plan, offset=offset, partition=partition, topic=topic, record_id=record_id)
 
     def doctor(self) -> Diagnosis:
         """Return what is pending, account by account, and what could hurt. Only looks."""

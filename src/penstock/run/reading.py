@@ -1,19 +1,18 @@
 """`penstock.read`: the files of a table as of a batch, for readers who want whole batches of every account, or none of them."""
 
 import json
-from base64 import b64encode
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Set
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from penstock.commit.as_of import AsOf, as_of, backfilled_batch, newest_for_sink, newest_whole, whole_batch
 from penstock.commit.publication import decision_in
-from penstock.core.bad_record import NAME, SCHEMA
+from penstock.core.bad_record import SCHEMA
 from penstock.core.model import AccountName, BatchId, Entry, Position, SinkName, Totals
-from penstock.errors import Failed, Refused, Retryable, Usage
-from penstock.run.assembly import DeliveryPlan, ledger_of, quarantine_of, table_of
+from penstock.errors import Refused, Retryable, Usage
+from penstock.run.assembly import DeliveryPlan, ledger_of, table_of
 from penstock.run.ledger_match import require_marker_not_older
 from penstock.sink.concurrent import map_concurrently
 from penstock.sink.parquet.table import PublishedFile, Table
@@ -170,69 +169,3 @@ def _require_known(files: tuple[PublishedFile, ...], batch_id: BatchId) -> None:
             f"{rewritten.url} tells no batch: maintenance wrote it, so it may hold rows that are later than batch {batch_id}.",
             remedy="Read the newest batch, or only the files that a batch added.",
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuarantinedRecord:
-    """One record that could not be decoded. Bytes are in base64, None where the record has none."""
-
-    source: str
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int | None
-    key: str | None
-    value: str | None
-    headers: tuple[tuple[str, str | None], ...]
-    undecodable: str
-    schema_id: int | None
-    error: str
-
-
-def quarantined_records(plan: DeliveryPlan, *, batch: int | None = None) -> Sequence[QuarantinedRecord]:
-    """Return all records, or those of one batch, by source, topic, partition and offset. Raises Usage without a quarantine."""
-    if quarantine_of(plan) is None:
-        raise Usage(
-            f"The pipeline {plan.pipeline!r} has no quarantine.",
-            remedy="Add `quarantine:` to its file, and `undecodable: quarantine` to a source that decodes.",
-        )
-    rows = read_table(plan, NAME, None, batch, added=batch is not None, counted=False)
-    found = [] if rows.as_of is None else rows.arrow().to_pylist()
-    return sorted((_record(row) for row in found), key=lambda one: (one.source, one.topic, one.partition, one.offset))
-
-
-def quarantined_record(plan: DeliveryPlan, *, offset: int, partition: int, topic: str | None = None) -> QuarantinedRecord:
-    """Return one record. Raises Failed if it is not there, or if several topics have one there and none is named."""
-    found = [
-        one
-        for one in quarantined_records(plan)
-        if (one.partition, one.offset) == (partition, offset) and topic in {None, one.topic}
-    ]
-    if len(found) != 1:
-        topics = ", ".join(dict.fromkeys(one.topic for one in found))
-        held = f"holds {len(found)} records" if found else "holds no record"
-        raise Failed(
-            f"The quarantine {held} with offset {offset} of partition {partition}{f' (of {topics})' if found else ''}.",
-            remedy="Name one by --topic." if found else "`penstock quarantine list` lists what it holds.",
-        )
-    return found[0]
-
-
-def _record(row: Mapping[str, Any]) -> QuarantinedRecord:
-    return QuarantinedRecord(
-        source=row["source"],
-        topic=row["topic"],
-        partition=row["partition"],
-        offset=row["offset"],
-        timestamp_ms=None if row["timestamp"] is None else round(row["timestamp"].timestamp() * 1000),
-        key=_text(row["key"]),
-        value=_text(row["value"]),
-        headers=tuple((header["key"], _text(header["value"])) for header in row["headers"] or ()),
-        undecodable=row["undecodable"],
-        schema_id=row["schema_id"],
-        error=row["error"],
-    )
-
-
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else b64encode(value).decode("ascii")

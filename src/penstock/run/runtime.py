@@ -32,6 +32,7 @@ from penstock.sink.concurrent import map_concurrently
 from penstock.source.journal.journals import Journals
 from penstock.source.kafka.watch import Watch
 from penstock.stage.quarantine import QuarantineMember
+from penstock.stage.rules import RuleCheck
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +52,8 @@ class Runtime:
     """The journals that are read, None if there are none."""
     quarantine: QuarantineMember | None = None
     """The quarantine, one of `sinks`, which gets no row of the pipeline. If None, a sink of that name is like any other."""
+    rules: RuleCheck | None = None
+    """The rules of the sources, None if there are none."""
     left: Nonce | None = None
     """The newest entry of the ledger when a client of Spark Connect left the pipeline to its server."""
     retry_timeout_s: float = RETRY_TIMEOUT_S

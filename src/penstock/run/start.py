@@ -29,11 +29,12 @@ from penstock.source.kafka.decode import coded_columns, decode_passes
 from penstock.source.open import open_sources
 from penstock.spark.column_name import quoted
 from penstock.spec.kafka import Kafka
-from penstock.spec.pipeline import PipelineSettings, quarantined
+from penstock.spec.pipeline import PipelineSettings, quarantined, with_rules
 from penstock.spec.sink import Console, Memory
-from penstock.stage.quarantine import require_read_once
+from penstock.stage.quarantine import EXPECT, require_read_once
 from penstock.transform.apply import apply_transform, travel_by_value
 from penstock.transform.plan import PlanNode, plan_of, source_order
+from penstock.transform.rules import meeting_rules
 from penstock.transform.selection import selected
 from penstock.transform.state_held import state_held
 
@@ -61,10 +62,13 @@ def start(
     plan = _of_this_run(settings, plan, seen.order)
     description = describe(settings, modules=plan.modules, versions=versions_of(seen.version), state=seen.state)
     require_read_once(quarantined(settings), plan.sources)
+    require_read_once(with_rules(settings), plan.sources, setting=EXPECT)
     found = readers(sources, settings)
     if found:
         require_first_batch_goes_on(checkpoint_of(plan), plan.sources, found)
-    delivery = Delivery.of_plan(replace(plan, decoding=decoding, description=description, claims=claims))
+    schemas = {SourceName(name): sources[SourceName(name)].schema.json() for name in with_rules(settings)}
+    described = replace(plan, decoding=decoding, source_schemas=schemas, description=description, claims=claims)
+    delivery = Delivery.of_plan(described)
     if not settings.trigger.batches_have_identity:
         return start_unprotected(settings, frame, delivery)
     writer = _configured(frame.writeStream, settings, name=settings.pipeline)
@@ -100,7 +104,7 @@ def frame_of(
     decoding: "Mapping[SourceName, DecodePass] | None" = None,
 ) -> tuple[DataFrame, Mapping[SourceName, DataFrame]]:
     """Return the DataFrame that is delivered, and those of the sources below it. `decoding`: see `open_sources`. Raises Usage."""
-    sources = open_sources(spark, settings.sources, decoding=decoding, pipeline=settings.pipeline)
+    sources = open_sources(spark, settings.sources, decoding=decoding, pipeline=settings.pipeline, row_filter=meeting_rules)
     return encoded(settings, apply_transform(spark, sources, settings.transform, modules=modules)), sources
 
 

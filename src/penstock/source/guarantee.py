@@ -37,6 +37,8 @@ RELEVANT_CONFS = tuple(f"spark.sql.files.{name}" for name in LOSSY_FILE_CONFS)
 
 _ACCEPTED = "on_gap: accept: records that the broker no longer has are passed over, and noted in the ledger."
 _ASIDE = "undecodable: quarantine: records that cannot be decoded reach no other sink; each batch is read twice to find them."
+_RULES = "expect: each batch is read twice, once for the rows that meet the rules and once to count or collect the others."
+_UNSTEADY = "A rule that gives another value for the same row, such as by a function of your own."
 _FORGETS = "A schema registry that forgets a schema, or gives its id to another one."
 _SCATTERED = "Change events of one key in several partitions, as after partitions were added: Kafka puts them in no order then."
 _COMPACTED = "A topic that is compacted before its events are read: a tombstone whose delete is gone deletes nothing."
@@ -138,6 +140,8 @@ def _claim(name: str, source: Source, confs: Mapping[str, str]) -> Claim:
         of_changes = () if source.decode.changes is None else (_SCATTERED, _COMPACTED)
         found = replace(found, breaks=(*found.breaks, *of_registry, *of_changes))
         warnings += [_ASIDE] if source.decode.undecodable == "quarantine" else []
+    if source.expect:
+        found, warnings = replace(found, breaks=(*found.breaks, _UNSTEADY)), [*warnings, _RULES]
     return replace(found, warnings=(*found.warnings, *warnings))
 
 

@@ -1,7 +1,7 @@
 """Opens the sources of a pipeline: one streaming DataFrame each, known to SQL under its name."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
@@ -17,14 +17,19 @@ from penstock.source.kafka.decode import decode_passes, decoded
 from penstock.source.kafka.options import is_kafka, reader_options
 from penstock.source.kafka.reader.opening import read_by_python
 from penstock.source.python_source import can_read
+from penstock.source.rows_again import with_all_columns_read
 from penstock.source.schema import bad_schema, schema_argument
 from penstock.source.unfit_rows import counts_unfit_rows, with_unfit_rows_counted
 from penstock.spark.error import SparkError, connector_remedy, read_spark_error
+from penstock.spec.rule import Rule
 from penstock.spec.source import Source
 from penstock.support.secret import scrub
 
 if TYPE_CHECKING:
     from penstock.registry.decoding import DecodePass
+
+RowFilter: TypeAlias = Callable[[SourceName, DataFrame, Mapping[str, Rule]], DataFrame]
+"""Returns the rows of a source that meet its rules."""
 
 SCALA = "2.13"
 """The Scala version of every Spark 4."""
@@ -37,17 +42,21 @@ def open_sources(
     *,
     decoding: "Mapping[SourceName, DecodePass] | None" = None,
     pipeline: str = "",
+    row_filter: "RowFilter | None" = None,
 ) -> dict[SourceName, DataFrame]:
     """Return a streaming DataFrame for each source, in their order, each registered as a temporary view of its name.
 
     Nothing is read yet beyond what Spark needs to know the columns. Each DataFrame carries its name as an alias right above the
     source itself, by which `penstock.transform.plan` finds it again in any plan. `decoding`: the result of an earlier
-    `decode_passes`. `pipeline`: by whose name journals are read. Raises Usage, DependencyMissing, what `decode_passes` raises.
+    `decode_passes`. `pipeline`: by whose name journals are read. `row_filter` keeps the rows that meet the source's rules. Raises
+    Usage, DependencyMissing, what `decode_passes` raises.
     """
     require_any(sources)
     passes = decode_passes(spark, sources) if decoding is None else decoding
     opened = {
-        SourceName(name): open_source(spark, name, source, decode_pass=passes.get(SourceName(name)), pipeline=pipeline)
+        SourceName(name): open_source(
+            spark, name, source, decode_pass=passes.get(SourceName(name)), pipeline=pipeline, row_filter=row_filter
+        )
         for name, source in sources.items()
     }
     for name, frame in opened.items():
@@ -56,12 +65,22 @@ def open_sources(
 
 
 def open_source(
-    spark: SparkSession, name: str, source: Source, *, decode_pass: "DecodePass | None" = None, pipeline: str = ""
+    spark: SparkSession,
+    name: str,
+    source: Source,
+    *,
+    decode_pass: "DecodePass | None" = None,
+    pipeline: str = "",
+    row_filter: "RowFilter | None" = None,
 ) -> DataFrame:
     """Return the streaming DataFrame of one source. Raises Usage, DependencyMissing."""
     _require_schema(spark, name, source)
     frame = read_journals(spark, name, source, pipeline=pipeline) if is_journal(source) else _opened(spark, name, source)
-    return _with_watermark(frame if decode_pass is None else decoded(name, frame, decode_pass), name, source)
+    rows = frame if decode_pass is None else decoded(name, frame, decode_pass)
+    if source.expect:  # before the watermark: a time that breaks a rule must not move it
+        assert row_filter is not None
+        rows = row_filter(SourceName(name), with_all_columns_read(name, source, rows), source.expect)
+    return _with_watermark(rows, name, source)
 
 
 def _opened(spark: SparkSession, name: str, source: Source) -> DataFrame:
@@ -82,7 +101,7 @@ def _opened(spark: SparkSession, name: str, source: Source) -> DataFrame:
 
 def _may_do_without(source: Source) -> bool:
     """Return whether Penstock's own reader may take the place of Spark's connector."""
-    return is_kafka(source) and source.reader == "auto" and not source.puts_aside
+    return is_kafka(source) and source.reader == "auto" and not source.is_read_again
 
 
 def _load(reader: DataStreamReader, source: Source) -> DataFrame:

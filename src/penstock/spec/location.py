@@ -145,19 +145,25 @@ class Route(OneKey):
 
 
 class Quarantine(Account):
-    """Where records go that cannot be decoded: Parquet files, committed with the batch that they came with."""
+    """Where records go that are put aside: Parquet files, committed with the batch that they came with."""
 
     max_rows: int = Field(
         default=10_000,
         ge=1,
         description="More such records in one batch fail it: then more is wrong than some records.",
     )
+    max_rows_per_hour: int = Field(
+        default=100_000,
+        ge=1,
+        description="As `max_rows`, in the batches that were decided within the last hour and this one together.",
+    )
     max_share: float = Field(
         default=1.0,
         gt=0,
         le=1,
         strict=False,
-        description="As `max_rows`, as a share of the offsets that the batch reads of the sources that decode.",
+        description="As `max_rows`, as a share of what the batch reads of the sources whose records or rows are put aside "
+        "(offsets of those that decode), and of the rows that the sinks were to get.",
     )
 
     if TYPE_CHECKING:
@@ -168,6 +174,7 @@ class Quarantine(Account):
             url: "str | PathLike[str]",
             options: Mapping[str, Any] = ...,
             max_rows: int = 10_000,
+            max_rows_per_hour: int = 100_000,
             max_share: float = 1.0,
         ) -> None: ...
 

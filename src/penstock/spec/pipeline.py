@@ -36,6 +36,8 @@ _ORDER = (
     "pipeline", "home", "guarantee", "spark", "receive", "sources", "transform", "sinks", "quarantine",
     "output_mode", "trigger", "checkpoint", "ledger", "spool", "publish_behind", "retry_timeout", "metrics",
 )  # fmt: skip
+NO_QUARANTINE = "is quarantine, and the pipeline has none"
+ADD_QUARANTINE = "Add quarantine: ./quarantine, a directory or a URL of a store."
 OutputMode = Literal["append", "update", "complete"]
 _Place: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 
@@ -178,6 +180,13 @@ class DeliverySettings(Settings):
         own = {"checkpoint": self.checkpoint.url, "ledger": self.ledger.url, "spool": self.spool.url}
         quarantine: Quarantine | None = getattr(self, NAME, None)
         found = place_complaints(self.sinks, own if quarantine is None else {**own, NAME: quarantine.url})
+        if quarantine is None:
+            remedy = ADD_QUARANTINE if NAME in type(self).model_fields else "Take fail: only a pipeline file has a quarantine."
+            found += [
+                Complaint(message=NO_QUARANTINE, remedy=remedy, at=("sinks", name, sink.puts_aside))
+                for name, sink in self.sinks.items()
+                if sink.puts_aside is not None
+            ]
         if found:
             raise complaints_error(found)
         return self
@@ -201,8 +210,8 @@ class PipelineSettings(DeliverySettings):
     )
     quarantine: ShortQuarantine | None = Field(
         default=None,
-        description="Where records go that cannot be decoded, if a source says so: a directory or a URL of a store; or a mapping "
-        "as below.",
+        description="Where records go that cannot be decoded or do not meet a rule, if a source says so: a directory or a URL of "
+        "a store; or a mapping as below.",
     )
     output_mode: OutputMode = Field(
         default="append",
@@ -273,12 +282,14 @@ def source_complaints(settings: PipelineSettings) -> list[Complaint]:
 def quarantine_complaints(settings: PipelineSettings) -> list[Complaint]:
     """Return complaints about sources that lack a quarantine, and about a sink that has its name."""
     if settings.quarantine is None:
-        message = "is quarantine, and the pipeline has none"
-        remedy = "Add quarantine: ./quarantine, a directory or a URL of a store."
-        return [
-            Complaint(message=message, remedy=remedy, at=("sources", name, "decode", "undecodable"))
-            for name in quarantined(settings)
+        places = [("sources", name, "decode", "undecodable") for name in quarantined(settings)]
+        places += [
+            ("sources", name, "expect", rule)
+            for name, source in settings.sources.items()
+            for rule, given in source.expect.items()
+            if given.on_violation == "quarantine"
         ]
+        return [Complaint(message=NO_QUARANTINE, remedy=ADD_QUARANTINE, at=at) for at in places]
     taken = Complaint(message="is the name of the quarantine", remedy="Give the sink another name.", at=("sinks", NAME))
     return [taken] if NAME in settings.sinks else []
 
@@ -300,6 +311,11 @@ def encode_complaints(sinks: Mapping[str, Any]) -> list[Complaint]:
 def quarantined(settings: PipelineSettings) -> tuple[str, ...]:
     """Return the sources that put undecodable records into the quarantine."""
     return tuple(name for name, source in settings.sources.items() if source.puts_aside)
+
+
+def with_rules(settings: PipelineSettings) -> tuple[str, ...]:
+    """Return the sources whose rows have to meet rules."""
+    return tuple(name for name, source in settings.sources.items() if source.expect)
 
 
 def without_ledger(settings: DeliverySettings) -> str | None:

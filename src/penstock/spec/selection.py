@@ -1,7 +1,7 @@
 """Settings by which a sink takes a part of the rows: some of them, and some of their columns or others made of these."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import Self
@@ -12,6 +12,7 @@ from penstock.spec.settings import Settings
 from penstock.spec.sql import SQL
 from penstock.support.secret import shown_text
 
+OnInvalid = Literal["fail", "quarantine"]
 Expressions = Annotated[tuple[SQL, ...], BeforeValidator(as_tuple)]
 """Names of columns, or expressions."""
 
@@ -41,6 +42,11 @@ class TakesRows(Settings):
         return None
 
     @property
+    def puts_aside(self) -> str | None:
+        """The setting by which rows that the sink cannot take go into the quarantine, None if they fail the batch."""
+        return None
+
+    @property
     def takes_all(self) -> bool:
         """Whether the sink takes all rows as they are."""
         return not (self.where or self.select or self.exclude or self.deletes)
@@ -63,6 +69,30 @@ class TakesRows(Settings):
                 "is given, and select as well", remedy="Leave it out: what select does not name is not written.", at=("exclude",)
             )
         return self
+
+
+class RefusesRows(TakesRows):
+    """Base of the settings of sinks into tables, which cannot hold every value."""
+
+    invalid_rows: OnInvalid = Field(
+        default="fail",
+        description="What happens to a row that the table cannot hold, such as by a text that is too long or a NULL in a key: "
+        "`fail` the batch, or put the row aside (`quarantine`).",
+    )
+
+    @model_validator(mode="after")
+    def _each_row_comes_once(self) -> Self:
+        if self.puts_aside is not None and getattr(self, "write", None) == "replace":
+            raise complaint_error(
+                "is quarantine, but with write: replace every batch is the whole result: such a row would come again with each",
+                remedy="Write fail, or filter such rows in the transform.",
+                at=("invalid_rows",),
+            )
+        return self
+
+    @property
+    def puts_aside(self) -> str | None:
+        return "invalid_rows" if self.invalid_rows == "quarantine" else None
 
 
 class DeletesRows(TakesRows):

@@ -63,7 +63,8 @@ class Parquet(TakesRows):
     unrouted: str = Field(
         default=FAIL,
         min_length=1,
-        description="What happens to a row whose route names no account: `fail` the batch, or the account that takes it.",
+        description="What happens to a row whose route names no account: `fail` the batch, put it aside (`quarantine`), or the "
+        "account that takes it.",
     )
     partition_by: Columns = Field(default=(), description="Columns that become directories (`month=3/`) inside the account.")
     compression: Compression = Field(default="zstd", description="Compression of the Parquet pages.")
@@ -124,19 +125,18 @@ class Parquet(TakesRows):
             )
         return self
 
+    @property
+    def puts_aside(self) -> str | None:
+        return "unrouted" if self.unrouted == QUARANTINE else None
+
     @model_validator(mode="after")
     def _unrouted_is_known(self) -> Self:
-        if self.unrouted == QUARANTINE:
-            raise complaint_error(
-                "is quarantine, which is not supported by this version",
-                remedy="Use fail, or the name of an account that takes these rows.",
-                at=("unrouted",),
-            )
-        if self.unrouted != FAIL and self.unrouted not in self.accounts:
-            guess = nearest(self.unrouted, [*self.accounts, FAIL])
+        if self.unrouted not in {FAIL, QUARANTINE, *self.accounts}:
+            guess = nearest(self.unrouted, [*self.accounts, FAIL, QUARANTINE])
             raise complaint_error(
                 f"names no account, found {described(self.unrouted)}",
-                remedy=(f"Did you mean {guess}? " if guess else "") + f"Use fail or one of {', '.join(self.accounts)}.",
+                remedy=(f"Did you mean {guess}? " if guess else "")
+                + f"Use fail, quarantine or one of {', '.join(self.accounts)}.",
                 at=("unrouted",),
             )
         return self

@@ -21,7 +21,8 @@ from penstock.spec.kafka_options import (
 )
 from penstock.spec.place import SourcePath, local_path
 from penstock.spec.registry import Decode, require_subjects
-from penstock.spec.scalar import Duration
+from penstock.spec.rule import Rule, ShortRule
+from penstock.spec.scalar import Duration, Name
 from penstock.spec.settings import Settings
 from penstock.spec.sql import SQL
 from penstock.support.secret import Secret, remember, remember_options
@@ -125,6 +126,11 @@ class Source(Settings):
         default=None,
         description="`kafka` only: keys and values that were written by schemas of a registry, and become typed columns.",
     )
+    expect: Mapping[Name, ShortRule] = Field(
+        default_factory=dict,
+        description="Rules that the rows of the source have to meet before the transform, by name: a Spark SQL predicate, or a "
+        "mapping as below. For `kafka`, and for file formats.",
+    )
 
     if TYPE_CHECKING:
 
@@ -143,6 +149,7 @@ class Source(Settings):
             connection_string: str | None = None,
             client: Mapping[str, str | float | bool] = ...,
             decode: Decode | Mapping[str, Any] | None = None,
+            expect: Mapping[str, Rule | str | Mapping[str, Any]] = ...,
         ) -> None: ...
 
     @model_validator(mode="before")
@@ -174,6 +181,10 @@ class Source(Settings):
         kind = (self.format or "").lower()
         found = self._of_kafka() if kind == "kafka" else self._only_for_kafka()
         found += self._of_journal() if kind == "journal" else []
+        if self.expect and kind != "kafka" and kind not in _FILES:
+            remedy = f"Filter in the transform; rules go with kafka, {', '.join(sorted(FILE_FORMATS))}."
+            message = f"does not go with {f'format: {self.format}' if self.format else 'table'}"
+            found.append(Complaint(message=message, remedy=remedy, at=("expect",)))
         if kind in _FILES:
             found += [complaint.below(("options",)) for complaint in file_complaints(kind, self.options)]
         if found:
@@ -190,10 +201,10 @@ class Source(Settings):
         found = [Complaint(message="does not go with format: kafka", remedy=fixed, at=(key,)) for key in given]
         of_options = [*kafka_complaints(self.options), *(python_complaints(self.options) if self.reader == "python" else ())]
         found += [complaint.below(("options",)) for complaint in of_options]
-        if self.puts_aside and self.reader == "python":
-            message = "is python, and undecodable: quarantine reads such records once more by Spark's connector"
-            remedy = "Take reader: spark, or undecodable: fail."
-            found.append(Complaint(message=message, remedy=remedy, at=("reader",)))
+        if self.is_read_again and self.reader == "python":
+            what, remedy = ("expect", "take expect out") if self.expect else ("undecodable: quarantine", "undecodable: fail")
+            message = f"is python, and {what} reads such records once more by Spark's connector"
+            found.append(Complaint(message=message, remedy=f"Take reader: spark, or {remedy}.", at=("reader",)))
         return found
 
     def _of_journal(self) -> list[Complaint]:
@@ -212,6 +223,11 @@ class Source(Settings):
     def puts_aside(self) -> bool:
         """Whether undecodable records go into the quarantine, for which Spark's connector reads them once more."""
         return self.decode is not None and self.decode.undecodable == "quarantine"
+
+    @property
+    def is_read_again(self) -> bool:
+        """Whether each batch is read once more beside the query, of Kafka by Spark's connector."""
+        return self.puts_aside or bool(self.expect)
 
     def _only_for_kafka(self) -> list[Complaint]:
         ours = (

@@ -25,7 +25,7 @@ from penstock.spec.place import (
     same_or_nested,
 )
 from penstock.spec.scalar import Duration, ModuleName, SchemaChanges, WideningChanges
-from penstock.spec.selection import TakesRows, TellsBatches, UpsertsNewest, UpsertsOrDeletes
+from penstock.spec.selection import OnInvalid, RefusesRows, TellsBatches, UpsertsNewest, UpsertsOrDeletes
 from penstock.spec.settings import OneKey
 from penstock.spec.sql import SQL, SQLType
 from penstock.support.secret import redact, remember_options
@@ -34,7 +34,7 @@ Write: TypeAlias = Literal["append", "upsert", "insert_if_absent", "replace"]
 ServedWrite: TypeAlias = Literal["append", "upsert", "insert_if_absent", "replace", "merge"]
 
 
-class Table(TakesRows):
+class Table(RefusesRows):
     """A table of a database, and how rows get into it."""
 
     type: str
@@ -99,6 +99,7 @@ class FileTable(TableAtURL, UpsertsNewest, TellsBatches):
             sequence_by: str | None = None,
             create: bool = True,
             schema_changes: WideningChanges = "fail",
+            invalid_rows: OnInvalid = "fail",
             where: str | None = None,
             select: GivenColumns = (),
             exclude: GivenColumns = (),
@@ -193,6 +194,7 @@ class ServedTable(TableAtURL, UpsertsNewest, TellsBatches):
             sequence_by: str | None = None,
             create: bool = True,
             schema_changes: WideningChanges = "fail",
+            invalid_rows: OnInvalid = "fail",
             where: str | None = None,
             select: GivenColumns = (),
             exclude: GivenColumns = (),
@@ -274,6 +276,7 @@ class Warehouse(TableAtURL, UpsertsNewest):
             sequence_by: str | None = None,
             create: bool = True,
             schema_changes: SchemaChanges = "fail",
+            invalid_rows: OnInvalid = "fail",
             where: str | None = None,
             select: GivenColumns = (),
             exclude: GivenColumns = (),
@@ -345,6 +348,7 @@ class Cassandra(TableAtURL, UpsertsOrDeletes):
             delete_when: str | None = None,
             create: bool = True,
             schema_changes: SchemaChanges = "fail",
+            invalid_rows: OnInvalid = "fail",
             where: str | None = None,
             select: GivenColumns = (),
             exclude: GivenColumns = (),
@@ -413,6 +417,7 @@ class DBAPI(Table):
             key: GivenColumns = (),
             create: bool = True,
             schema_changes: SchemaChanges = "fail",
+            invalid_rows: OnInvalid = "fail",
             where: str | None = None,
             select: GivenColumns = (),
             exclude: GivenColumns = (),

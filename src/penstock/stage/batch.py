@@ -16,7 +16,8 @@ from penstock.spark.session_settings import applied
 from penstock.stage.combining import combined
 from penstock.stage.path import DRIVER_PARTITIONS, BatchSize, StagePath, driver_rows_per_partition, settings_for
 from penstock.stage.projection import TOO_MANY_ROWS, Projection, deletes_of, route_of
-from penstock.stage.quarantine import BadRecords, QuarantineMember
+from penstock.stage.quarantine import QuarantineMember
+from penstock.stage.rules import NO_VIOLATIONS, Violations
 from penstock.stage.staging import MESSAGE, SinkShare, StagePass, from_spark
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ class StagedRows:
     path: StagePath
     requests: int | None
 
+    def rows_of(self, sink: SinkName) -> int:
+        """Return how many rows were staged for one sink."""
+        return sum(piece.totals.rows for piece in self.pieces if piece.sink == sink)
+
 
 def stage_batch(
     rows: "DataFrame",
@@ -53,6 +58,7 @@ def stage_batch(
     quarantine: QuarantineMember | None = None,
     ranges: Sequence[OffsetRange] = (),
     taken: Mapping[SinkName, Taken] = ALL_ROWS,
+    violations: Violations = NO_VIOLATIONS,
 ) -> StagedRows:
     """Run `rows` once through the stage writers of all `sinks`, and the records that cannot be decoded through the quarantine's.
 
@@ -60,16 +66,25 @@ def stage_batch(
     `previous` is the size of the batch before and chooses the path. It is None if unknown, or if the query keeps state, which may
     be computed only once. A batch that turns out too large for the driver is staged by tasks instead, from the start. With
     `small_input` (see `is_small`), rows are not counted on the way to the driver, which saves Spark's planning of a projection.
-    `ranges` are the batch's offsets, by which the quarantine finds its records. Raises Usage for columns that cannot be staged, a
-    task's own error with its message and remedy, Retryable for a record that can be decoded since, else StageFailed.
+    `ranges` are the batch's offsets, by which the quarantine finds its records; `violations` is what rules found. Raises Usage
+    for columns that cannot be staged, a task's own error with its message and remedy, Retryable for a record that can be decoded
+    since, else StageFailed.
     """
     projection = Projection.of(rows.schema, sinks, row_digest, taken=taken)
-    stage_pass = _pass(projection, sinks, taken=taken, generation=generation, batch_id=batch_id)
+    stage_pass = _pass(
+        projection, sinks, taken=taken, generation=generation, batch_id=batch_id, row_digest=row_digest, quarantine=quarantine
+    )
     bad = None if quarantine is None else quarantine.found(rows.sparkSession, ranges)
-    if quarantine is None or bad is None:
+    found = None if quarantine is None else quarantine.put_aside(bad, violations)
+    if quarantine is None:
         return _stage(rows, projection, stage_pass, previous=previous, small_input=small_input)
-    aside = stage_bad_records(bad, quarantine.sink, generation=generation, batch_id=batch_id, row_digest=row_digest)
+    if found is None:
+        staged = _stage(rows, projection, stage_pass, previous=previous, small_input=small_input)
+        quarantine.require_few_refused(staged.pieces, rows=staged.rows_in)
+        return staged
+    aside = stage_aside(found, quarantine.sink, generation=generation, batch_id=batch_id, row_digest=row_digest)
     staged = _stage(rows, projection, stage_pass, previous=previous, small_input=small_input)
+    quarantine.require_few_refused(staged.pieces, rows=staged.rows_in, others=found.num_rows)
     quarantine.require_still_bad(bad)
     requests = [part.requests for part in (staged, aside) if part.requests is not None]
     return replace(staged, pieces=(*staged.pieces, *aside.pieces), requests=sum(requests) if requests else None)
@@ -89,15 +104,13 @@ def _stage(
     return replace(staged, pieces=combined(staged.pieces, stage_pass))
 
 
-def stage_bad_records(
-    bad: BadRecords, sink: Sink, *, generation: Generation, batch_id: BatchId, row_digest: RowDigest
-) -> StagedRows:
-    """Stage `bad`, already in the driver, for the quarantine, which is `sink`."""
+def stage_aside(found: "pa.Table", sink: Sink, *, generation: Generation, batch_id: BatchId, row_digest: RowDigest) -> StagedRows:
+    """Stage the rows for the quarantine, which is `sink`; they are in the driver already."""
     from pyspark.sql.types import StructType
 
     projection = Projection.of(StructType.fromJson(json.loads(SCHEMA)), [sink], row_digest)
-    stage_pass = _pass(projection, [sink], generation=generation, batch_id=batch_id)
-    message = stage_pass.run(list(projection.of_arrow(bad.for_sink)), partition=0, task_attempt=0)
+    stage_pass = _pass(projection, [sink], generation=generation, batch_id=batch_id, row_digest=row_digest)
+    message = stage_pass.run(list(projection.of_arrow(found)), partition=0, task_attempt=0)
     return _staged([decode_message(message)], StagePath.DRIVER)
 
 
@@ -107,9 +120,13 @@ def _pass(
     *,
     generation: Generation,
     batch_id: BatchId,
+    row_digest: RowDigest,
     taken: Mapping[SinkName, Taken] = ALL_ROWS,
+    quarantine: QuarantineMember | None = None,
 ) -> StagePass:
+    puts_aside = frozenset() if quarantine is None else quarantine.puts_aside
     return StagePass(
+        quarantine=quarantine.share(row_digest) if quarantine is not None and puts_aside else None,
         generation=generation,
         batch_id=batch_id,
         forms=projection.forms,
@@ -121,6 +138,7 @@ def _pass(
                 form=form,
                 where=projection.predicate_index(taken[sink.name].where) if sink.name in taken else None,
                 deletes=projection.predicate_index(deletes_of(taken.get(sink.name))),
+                puts_aside=sink.name in puts_aside,
             )
             for sink, form in zip(sinks, projection.form_of, strict=True)
         ),

@@ -26,9 +26,9 @@ def combined(pieces: Sequence[Staged], stage_pass: StagePass) -> tuple[Staged, .
         generation=stage_pass.generation, batch_id=stage_pass.batch_id, partition=0, task_attempt=0, nonce=new_nonce()
     )
     decided = list[Staged]()
-    for share in stage_pass.shares:
-        own = [piece for piece in pieces if piece.sink == share.sink]
-        fewer = share.stager.combine(own, attempt) if isinstance(share.stager, CombinesPieces) else own
+    for sink, stager in stage_pass.stagers.items():
+        own = [piece for piece in pieces if piece.sink == sink]
+        fewer = stager.combine(own, attempt) if isinstance(stager, CombinesPieces) else own
         _require_same_rows(own, fewer)
         decided += fewer
     return tuple(decided)

@@ -11,16 +11,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.core.bad_record import PACKED, UNKNOWN
-from penstock.core.model import OffsetRange, SourceName
+from penstock.core.model import OffsetRange, RowDigest, SinkName, SourceName, Staged
 from penstock.errors import Refused, Retryable, StageFailed
 from penstock.protocols import Sink
 from penstock.spec.location import Quarantine
+from penstock.stage.rules import Violations
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.registry.decoding import DecodePass
+    from penstock.stage.aside import QuarantineShare
+
+
+EXPECT = "expect"
+"""The key of a source's rules in the pipeline file."""
 
 
 class ReadableAgain(Protocol):
@@ -50,12 +56,16 @@ class BadRecords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantineMember:
-    """The quarantine: its `sink`, which gets no row of the pipeline, and the `sources` whose undecodable records it gets."""
+    """The quarantine: its `sink`, which gets no row of the pipeline, and the `sources` whose undecodable records it gets.
+
+    `puts_aside`: the sinks of which it gets the rows that they cannot take.
+    """
 
     sink: Sink
     settings: Quarantine
     sources: Mapping[SourceName, ReadableAgain]
     passes: "Mapping[SourceName, DecodePass]"
+    puts_aside: frozenset[SinkName] = frozenset()
 
     def found(self, spark: "SparkSession", ranges: Sequence[OffsetRange], *, decided: int | None = None) -> BadRecords | None:
         """Return the bad records between these offsets, None if there are none.
@@ -69,7 +79,8 @@ class QuarantineMember:
         from penstock.registry.decoding import unpacked
 
         require_read_once(self.sources, [each.source for each in ranges])
-        ours = [each for each in ranges if each.source in self.sources]
+        once = {each.source: each for each in ranges}  # a union of a source with itself has its range twice
+        ours = [each for each in once.values() if each.source in self.sources]
         at_most = self.settings.max_rows if decided is None else decided
         rows = unpacked(packed for each in ours for packed in self._read(spark, each, at_most=at_most))
         if not rows.num_rows:
@@ -79,8 +90,46 @@ class QuarantineMember:
             self._require_few(bad)
         return bad
 
-    def require_still_bad(self, bad: BadRecords) -> None:
+    def put_aside(self, bad: BadRecords | None, violations: Violations) -> "pa.Table | None":
+        """Return all rows for the quarantine, None if there are none. Raises StageFailed if they are too many together."""
+        import pyarrow as pa
+
+        tables = [each for each in (None if bad is None else bad.for_sink, violations.aside) if each is not None]
+        rows = sum(each.num_rows for each in tables)
+        if rows > self.settings.max_rows:
+            raise StageFailed(
+                f"{rows} records of the batch cannot be decoded or do not meet a rule; "
+                f"`quarantine: {{max_rows: {self.settings.max_rows}}}` allows fewer.",
+                remedy="Nothing of the batch was decided. Correct what writes such records, or allow more.",
+            )
+        return pa.concat_tables(tables) if tables else None
+
+    def share(self, row_digest: RowDigest) -> "QuarantineShare":
+        """Return the quarantine's part in the pass over the rows, where tasks find those that a sink cannot take."""
+        from penstock.stage.aside import QuarantineShare  # with pyarrow
+
+        stager = self.sink.stager()
+        return QuarantineShare(sink=self.sink.name, stager=stager, row_digest=row_digest, max_rows=self.settings.max_rows)
+
+    def require_few_refused(self, pieces: Sequence[Staged], *, rows: int, others: int = 0) -> None:
+        """Raise StageFailed if the sinks refused too many of the batch's `rows`. `others` are put aside besides."""
+        refused = sum(piece.totals.rows for piece in pieces if piece.sink == self.sink.name)
+        settings = self.settings
+        if refused + others > settings.max_rows:
+            limit = f"max_rows: {settings.max_rows}"
+        elif refused > settings.max_share * rows:
+            limit = f"max_share: {settings.max_share}"
+        else:
+            return
+        raise StageFailed(
+            f"Of {rows} rows of the batch, sinks cannot take {refused}; `quarantine: {{{limit}}}` allows fewer.",
+            remedy="Nothing of the batch was decided. Correct the sinks' settings, or what makes such rows, or allow more.",
+        )
+
+    def require_still_bad(self, bad: BadRecords | None) -> None:
         """Raise Retryable if the registry now knows a schema that it did not know when `bad` were found."""
+        if bad is None:
+            return
         from penstock.registry.client import Registry, SchemaUnknown
 
         unknown = bad.rows.filter(bad.rows[UNKNOWN])
@@ -121,8 +170,8 @@ class QuarantineMember:
             raise _too_many(bad, f"{found} records", f"max_share: {settings.max_share}")
 
 
-def require_read_once(names: Iterable[str], sources: Sequence[SourceName]) -> None:
-    """Raise Refused unless each of `names`, which have a quarantine, is one of the query's `sources` and Spark reads it once.
+def require_read_once(names: Iterable[str], sources: Sequence[SourceName], *, setting: str = "undecodable: quarantine") -> None:
+    """Raise Refused unless each of `names`, which have that `setting`, is one of the query's `sources` and Spark reads it once.
 
     A second scan (`name#2` in `penstock.transform.plan.source_order`) has its own offsets: its bad records would be in no sink.
     """
@@ -134,9 +183,10 @@ def require_read_once(names: Iterable[str], sources: Sequence[SourceName]) -> No
             what, remedy = "the query reads it more than once", "Read it once in the transform"
         else:
             continue
+        bad = "rows that do not meet a rule" if setting == EXPECT else "records that cannot be decoded"
         raise Refused(
-            f"Source {name!r} has `undecodable: quarantine`, but {what}: records that cannot be decoded could be lost.",
-            remedy=f"{remedy}, or take `undecodable: quarantine` away.",
+            f"Source {name!r} has `{setting}`, but {what}: {bad} could be lost.",
+            remedy=f"{remedy}, or take `{setting}` away.",
         )
 
 

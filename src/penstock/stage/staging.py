@@ -15,6 +15,7 @@ from penstock.core.model import Attempt, BatchId, Generation, SinkName, Staged, 
 from penstock.errors import PenstockError, StageFailed
 from penstock.protocols import SCHEMA_KEY, Stager, StageWriter, requesting, requests_since, requests_so_far
 from penstock.spark.error import SparkError, lacks_penstock, penstock_missing, read_spark_failure
+from penstock.stage.aside import FindsRefusedRows, QuarantineShare, RefusedRows
 from penstock.support.error_transport import errors_through_spark, from_task
 from penstock.support.secret import scrub
 
@@ -42,7 +43,8 @@ class RowForm:
 class SinkShare:
     """One sink's part in the pass: the index of its form, and the positions of its route and predicates among the columns.
 
-    `where`: which rows it takes; `deletes`: which of them delete.
+    `where`: which rows it takes; `deletes`: which of them delete. `puts_aside`: rows that the sink cannot take go into the
+    quarantine, and do not fail the batch.
     """
 
     sink: SinkName
@@ -51,6 +53,7 @@ class SinkShare:
     form: int = 0
     where: int | None = None
     deletes: int | None = None
+    puts_aside: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +64,14 @@ class StagePass:
     batch_id: BatchId
     forms: tuple[RowForm, ...]
     shares: tuple[SinkShare, ...]
+    quarantine: QuarantineShare | None = None
     faults: Mapping[str, str] = field(default_factory=lambda: dict(export_faults()))
+
+    @property
+    def stagers(self) -> Mapping[SinkName, Stager]:
+        """The stagers of all sinks that the pass can stage rows for, the quarantine included."""
+        given = {share.sink: share.stager for share in self.shares}
+        return given if self.quarantine is None else {**given, self.quarantine.sink: self.quarantine.stager}
 
     def __call__(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         """Stage the rows of one task and yield its message as one row. Called by Spark."""
@@ -85,7 +95,7 @@ class StagePass:
             nonce=new_nonce(),
         )
         running = _Running(self, attempt)
-        stagers = requesting(share.stager for share in self.shares)
+        stagers = requesting(self.stagers.values())
         before = requests_so_far(stagers)
         try:
             with START.around():
@@ -112,6 +122,7 @@ class _Running:
         self._pass, self._attempt = stage_pass, attempt
         self._writers: list[tuple[StageWriter, SinkShare]] = []
         self._schemas: list[pa.Schema] = []
+        self._refused = None if stage_pass.quarantine is None else RefusedRows(stage_pass.quarantine, attempt)
         self.rows, self.size_bytes = 0, 0
 
     def take_all(self, batches: "Iterable[pa.RecordBatch]") -> None:
@@ -120,11 +131,14 @@ class _Running:
                 self._take(batch)
 
     def finish(self) -> "list[Staged]":
-        return [piece for writer, _ in self._writers for piece in writer.finish()]
+        pieces = [piece for writer, _ in self._writers for piece in writer.finish()]
+        return pieces if self._refused is None else [*pieces, *self._refused.finish()]
 
     def abandon(self) -> None:
         for writer, _ in self._writers:
             writer.abandon()
+        if self._refused is not None:
+            self._refused.abandon()
 
     def _take(self, batch: "pa.RecordBatch") -> None:
         if not self._schemas:
@@ -139,10 +153,30 @@ class _Running:
                 is_taken = batch.column(share.where)
                 rows, hashes = rows.filter(is_taken), hashes.filter(is_taken)
                 accounts = None if accounts is None else accounts.filter(is_taken)
+            if share.puts_aside and self._refused is not None:
+                rows, hashes, accounts = self._sifted(share, rows, hashes, accounts, self._refused)
             if rows.num_rows:
                 writer.write(rows, hashes=hashes, accounts=accounts)
         self.rows += batch.num_rows
         self.size_bytes += sum(rows.nbytes for rows, _ in taken)
+
+    def _sifted(
+        self,
+        share: SinkShare,
+        rows: "pa.RecordBatch",
+        hashes: "pa.UInt64Array",
+        accounts: "pa.StringArray | None",
+        refused: RefusedRows,
+    ) -> "tuple[pa.RecordBatch, pa.UInt64Array, pa.StringArray | None]":
+        """Put aside what the sink cannot take, and return the rest: each row is on one side (I2)."""
+        assert isinstance(share.stager, FindsRefusedRows)
+        found = share.stager.refused(rows, accounts)
+        if not found:
+            return rows, hashes, accounts
+        columns = list(self._pass.forms[share.form].columns)  # without the column of rows that delete
+        refused.take(share.sink, rows.take(pa.array(found, pa.int64())).select(columns), list(found.values()))
+        kept = pa.array([place for place in range(rows.num_rows) if place not in found], pa.int64())
+        return rows.take(kept), hashes.take(kept), None if accounts is None else accounts.take(kept)
 
     def _open(self, found: "pa.Schema") -> None:
         self._schemas = [_schema(found, form) for form in self._pass.forms]

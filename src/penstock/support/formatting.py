@@ -3,6 +3,10 @@
 import re
 import shlex
 from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.core.dropped_rows import DroppedRows
 
 _VERBS = (
     "run|check|explain|status|watch|files|history|offsets|verify|doctor|recover|adopt|sweep|rewind|backfill|"
@@ -69,3 +73,9 @@ def moment(time_ms: int) -> str:
 def commands_with_file(text: str, file: str) -> str:
     """Return `text` with the pipeline file in each command that it names and that lacks it, so that it works as it stands."""
     return _COMMAND.sub(lambda found: f"`penstock {found[1]} {shlex.quote(file)}{found[2]}`", text)
+
+
+def dropped(rows: "DroppedRows") -> str | None:
+    """Return how many rows each rule dropped, None if none did."""
+    shares = [f"{counted(number, 'row')} by {source}.{rule}" for source, rules in rows.items() for rule, number in rules.items()]
+    return ", ".join(shares) or None

@@ -34,7 +34,7 @@ def taken_of(selections: Mapping[SinkName, TakesRows], rows: "DataFrame") -> Map
     if not selections:
         return ALL_ROWS
     none = rows.sparkSession.createDataFrame([], rows.schema)
-    return {sink: _Analysis(none, f"sinks.{sink}").taken(selection) for sink, selection in selections.items()}
+    return {sink: RowAnalysis(none, f"sinks.{sink}").taken(selection) for sink, selection in selections.items()}
 
 
 def selected(rows: "DataFrame", selection: TakesRows) -> "DataFrame":
@@ -51,16 +51,20 @@ def random_functions(computed: "DataFrame") -> str:
     return ", ".join(sorted(set(random_in(plan_of(computed)))))
 
 
-class _Analysis:
-    """Has Spark analyse the selection of one sink. `rows` is an empty DataFrame with the columns of the pipeline's rows."""
+class RowAnalysis:
+    """Has Spark analyse expressions over rows. `rows` is an empty DataFrame with their columns; `where` is a place in the file.
 
-    def __init__(self, rows: "DataFrame", sink: str) -> None:
-        self._rows, self._sink = rows, sink
+    `remedy` is what to do about an expression that Spark cannot compute.
+    """
+
+    def __init__(self, rows: "DataFrame", where: str, *, remedy: str = "correct it, or the transform") -> None:
+        self._rows, self._where, self._remedy = rows, where, remedy
 
     def taken(self, selection: TakesRows) -> Taken:
+        """Return what a sink with this selection takes. Raises Usage."""
         for key, predicate in (("where", selection.where), ("delete_when", selection.deletes)):
             if predicate is not None:
-                self._require_predicate(predicate, key)
+                self.require_predicate(predicate, key)
         own = None
         if selection.select:
             own = self._own(list(self._selected(selection)))
@@ -69,17 +73,18 @@ class _Analysis:
         schema = self._rows.schema.json() if own is None else own.schema
         return Taken(where=selection.where, own=own, schema=schema, deletes=selection.deletes)
 
-    def _require_predicate(self, predicate: str, key: str) -> None:
+    def require_predicate(self, predicate: str, key: str) -> None:
+        """Raise Usage unless `predicate`, which is below `key`, is one over a single row and always gives the same for it."""
         [field] = self._fields(f"({predicate}\n) AS taken", key=key, shown=predicate)
         if field.dataType != BooleanType():
             raise Usage(
-                f"{self._sink}.{key} is {predicate!r}, which gives {field.dataType.simpleString()}, expected true or false.",
+                f"{self._where}.{key} is {predicate!r}, which gives {field.dataType.simpleString()}, expected true or false.",
                 remedy="Write a comparison, such as `amount > 0`.",
             )
         random = random_functions(self._rows.selectExpr(f"({predicate}\n) AS taken"))
         if random:  # a predicate is computed once for each column of the row
             raise Usage(
-                f"{self._sink}.{key} is {predicate!r}, and {random} gives another value each time it is computed, expected one "
+                f"{self._where}.{key} is {predicate!r}, and {random} gives another value each time it is computed, expected one "
                 "value for each row.",
                 remedy="Compute it in the transform, as `rand() AS chance`, and compare that column.",
             )
@@ -95,7 +100,7 @@ class _Analysis:
             if name not in names:
                 guess = nearest(name, names)
                 raise Usage(
-                    f"{self._sink}.exclude names column {name!r}, but the rows have {', '.join(names)}.",
+                    f"{self._where}.exclude names column {name!r}, but the rows have {', '.join(names)}.",
                     remedy=f"Did you mean {guess}?" if guess else "Correct it.",
                 )
         yield from ((quoted(field.name), field) for field in self._rows.schema if field.name not in selection.exclude)
@@ -104,9 +109,9 @@ class _Analysis:
         names = [field.name for _, field in columns]
         twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
         if twice is not None:
-            raise Usage(f"{self._sink}.select gives two columns named {scrub(twice)!r}.", remedy="Rename one of them by AS.")
+            raise Usage(f"{self._where}.select gives two columns named {scrub(twice)!r}.", remedy="Rename one of them by AS.")
         if not names:
-            raise Usage(f"{self._sink}.exclude names every column of the rows.", remedy="Keep one at least.")
+            raise Usage(f"{self._where}.exclude names every column of the rows.", remedy="Keep one at least.")
         return OwnRows(
             columns={field.name: sql for sql, field in columns}, schema=StructType([field for _, field in columns]).json()
         )
@@ -119,14 +124,14 @@ class _Analysis:
             nodes = list(plan_of(analysed).walk())
         except PySparkException as error:
             raise Usage(
-                f"{self._sink}.{key} is {shown!r}, which Spark cannot compute from the rows: "
+                f"{self._where}.{key} is {shown!r}, which Spark cannot compute from the rows: "
                 f"{read_spark_error(scrub(str(error))).sentence}",
-                remedy=f"The rows have {', '.join(self._rows.columns)}: correct it, or the transform.",
+                remedy=f"The rows have {', '.join(self._rows.columns)}: {self._remedy}.",
             ) from error
         has_subquery = any(_SUBQUERY in node.detail for node in nodes)
         if len(nodes) != 2 or has_subquery or not isinstance(made, StructType):  # a projection of what is there, and nothing else
             raise Usage(
-                f"{self._sink}.{key} is {shown!r}, which looks at more than the row itself.",
+                f"{self._where}.{key} is {shown!r}, which looks at more than the row itself.",
                 remedy="Compute aggregates, windows, subqueries and rows out of arrays in the transform.",
             )
         return made.fields

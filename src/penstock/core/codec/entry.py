@@ -42,14 +42,14 @@ from penstock.core.model import (
 from penstock.core.topics import NO_EVIDENCE, Evidence
 
 FORMAT = "penstock.entry"
-_PLAIN, _COUNTED, _TOPICS, _NAMED, _SELECTED, _REMOVED, _REWOUND, _FILES, _BACKFILLED = 1, 2, 3, 4, 5, 6, 7, 8, 9
+_PLAIN, _COUNTED, _TOPICS, _NAMED, _SELECTED, _REMOVED, _REWOUND, _FILES, _BACKFILLED, _DROPPED = range(1, 11)
 """Version 2 adds request counts; 3 topics read from Kafka, and gaps; 4 the ledger's identity; 5 the schemas of sinks that take a
 selection of the rows; 6 what was removed on purpose; 7 what was rewound; 8 the files that a batch read; 9 earlier batches that a
-sink was given.
+sink was given; 10 how many rows were dropped.
 
 Older Penstocks wrote each entry in the oldest version that can hold it. An entry of a ledger with an identity has version 4, or
-5 if a sink takes a selection, 6 from the first `removal_accepted` on, 7 from the first `rewound` on, or 9 from the first
-`backfilled` on; a decision of a batch that read files has at least 8.
+5 if a sink takes a selection, 6 from the first `removal_accepted` on, 7 from the first `rewound` on, 9 from the first
+`backfilled` on, or 10 from the first dropped row on; a decision of a batch that read files has at least 8.
 """
 
 
@@ -65,25 +65,27 @@ def decode_entry(data: bytes, *, where: str = "A ledger entry") -> Entry:
 
 
 def _version_of(entry: Entry) -> int:
-    body = entry.body
-    if isinstance(body, Backfilled) or entry.summary.backfills:
-        return _BACKFILLED
-    if isinstance(body, Decided) and body.decision.evidence.files:
-        return _FILES
-    if isinstance(body, Rewound) or entry.summary.rewound_at is not None:
-        return _REWOUND
-    if isinstance(body, RemovalAccepted) or entry.summary.removed_at is not None:
-        return _REMOVED
-    if isinstance(body, Decided) and body.decision.schemas:
-        return _SELECTED
-    return _version_without_identity(body) if entry.summary.ledger_id is None else _NAMED
+    """Return the oldest version that can hold `entry`."""
+    body, summary = entry.body, entry.summary
+    decision = body.decision if isinstance(body, Decided) else None
+    needs = {
+        _DROPPED: bool(summary.dropped),
+        _BACKFILLED: isinstance(body, Backfilled) or bool(summary.backfills),
+        _FILES: decision is not None and bool(decision.evidence.files),
+        _REWOUND: isinstance(body, Rewound) or summary.rewound_at is not None,
+        _REMOVED: isinstance(body, RemovalAccepted) or summary.removed_at is not None,
+        _SELECTED: decision is not None and bool(decision.schemas),
+        _NAMED: summary.ledger_id is not None,
+    }
+    newest = next((version for version, is_needed in needs.items() if is_needed), None)
+    return _version_without_identity(body) if newest is None else newest
 
 
-def _version_without_identity(body: Opened | Decided | Adopted) -> int:
-    if isinstance(body, Opened):
-        return _PLAIN
+def _version_without_identity(body: Body) -> int:
     if isinstance(body, Adopted):
         return _TOPICS if body.gaps else _PLAIN
+    if not isinstance(body, Decided):
+        return _PLAIN
     if body.decision.evidence != NO_EVIDENCE:
         return _TOPICS
     requests = (body.decision.stage_requests, body.decision.previous_publish_requests)
@@ -126,6 +128,9 @@ _ADOPTED_FIELDS: Mapping[str, Field[Any]] = {
     "reason": TEXT,
     "operator": TEXT,
 }
+
+
+_ROWS_BY_RULE = INTEGER.by_name.by_name
 
 
 def _range(value: object) -> tuple[Position, Position]:
@@ -190,6 +195,7 @@ def _decision_of(version: int, gaps: Mapping[str, Field[Any]]) -> Record[Decisio
     topics: Mapping[str, Field[Any]] = {"topics": TOPIC.listed} if version >= _TOPICS else {}
     files: Mapping[str, Field[Any]] = {"files": FILES.listed} if version >= _FILES else {}
     schemas: Mapping[str, Field[Any]] = {"schemas": TEXT.by_name} if version >= _SELECTED else {}
+    dropped: Mapping[str, Field[Any]] = {"dropped": _ROWS_BY_RULE} if version >= _DROPPED else {}
     requests = dict.fromkeys(("stage_requests", "previous_publish_requests"), INTEGER.optional) if version >= _COUNTED else {}
     return Record(
         Decision,
@@ -201,6 +207,7 @@ def _decision_of(version: int, gaps: Mapping[str, Field[Any]]) -> Record[Decisio
             "previous_publish_ms": INTEGER.optional,
             **requests,
             **schemas,
+            **dropped,
         },
         parts={"batch": _BATCH, "evidence": Record(Evidence, {**topics, **gaps, **files})},
     )
@@ -238,12 +245,13 @@ def _summary_of(version: int) -> Record[Summary]:
     }
     rewound: Mapping[str, Field[Any]] = rewinds if version >= _REWOUND else {}
     backfills: Mapping[str, Field[Any]] = {"backfills": _PROGRESS.by_name} if version >= _BACKFILLED else {}
+    dropped: Mapping[str, Field[Any]] = {"dropped": _ROWS_BY_RULE} if version >= _DROPPED else {}
     positions = dict.fromkeys(("next_batch_id", "decided_at", "published_at", "adopted_at"), INTEGER.optional)
-    since = {**named, **removed, **rewound, **backfills}
+    since = {**named, **removed, **rewound, **backfills, **dropped}
     return Record(Summary, {"query_id": TEXT.optional, **positions, "totals": sums, **since})
 
 
-_ENTRIES = {version: _entry_of(version) for version in range(_PLAIN, _BACKFILLED + 1)}
+_ENTRIES = {version: _entry_of(version) for version in range(_PLAIN, _DROPPED + 1)}
 
 
 _KIND, _VERSION = "penstock.message", 2

@@ -128,6 +128,13 @@ class _Part:
     digest: int
 
 
+def unrouted(account: str | None, settings: WriteSettings, *, rows: int = 1) -> str:
+    """Return the sentence about rows whose route gives `account`, which the sink does not have."""
+    shown = "null" if account is None else repr(account[:_SHOWN])
+    route = f"{rows} rows route" if rows > 1 else "A row routes"
+    return f"{route} to the account {shown}, but sink {settings.sink!r} has {', '.join(settings.accounts)}."
+
+
 class Splitter:
     """Splits the chunks of one attempt. Not thread-safe."""
 
@@ -184,11 +191,8 @@ class Splitter:
             return pc.fill_null(found, settings.accounts.index(settings.unrouted))
         if found.null_count:
             strange = chunk.accounts.filter(pc.is_null(found))
-            name = strange[0].as_py()
-            shown = "null" if name is None else repr(name[:_SHOWN])
-            rows = f"{len(strange)} rows route" if len(strange) > 1 else "A row routes"
             raise StageFailed(
-                f"{rows} to the account {shown}, but sink {settings.sink!r} has {', '.join(settings.accounts)}.",
+                unrouted(strange[0].as_py(), settings, rows=len(strange)),
                 remedy="Correct the route, add the account, or let `unrouted` name an account that takes such rows.",
             )
         return found

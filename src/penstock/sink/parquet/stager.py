@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.core.model import AccountName, Attempt, Staged
 from penstock.sink.parquet.account import Allowance, Upload, UploadArea
@@ -14,7 +15,7 @@ from penstock.sink.parquet.encoding import Encodings, choose_encodings
 from penstock.sink.parquet.field_ids import with_field_ids
 from penstock.sink.parquet.layout import file_name
 from penstock.sink.parquet.part_file import PartFile, notes_for, stored_schema
-from penstock.sink.parquet.splitting import Chunk, Group, Splitter, WriteSettings
+from penstock.sink.parquet.splitting import Chunk, Group, Splitter, WriteSettings, unrouted
 from penstock.sink.valid_text import require_valid
 
 
@@ -94,6 +95,15 @@ class ParquetStager:
 
     def open(self, attempt: Attempt, schema: "pa.Schema") -> "ParquetStageWriter":
         return ParquetStageWriter(self, attempt, schema)
+
+    def refused(self, rows: "pa.RecordBatch", accounts: "pa.StringArray | None") -> Mapping[int, str]:  # noqa: ARG002 - by route
+        """Return the rows whose route names no account, each with the reason."""
+        if accounts is None:
+            return {}
+        unknown = pc.invert(pc.is_in(accounts, value_set=pa.array(list(self.settings.accounts), pa.string())))
+        places = np.flatnonzero(unknown.to_numpy(zero_copy_only=False)).tolist()
+        names = accounts.take(pa.array(places, pa.int64())).to_pylist()
+        return {place: unrouted(name, self.settings) for place, name in zip(places, names, strict=True)}
 
     def combine(self, pieces: Sequence[Staged], attempt: Attempt) -> Sequence[Staged]:
         """Write small files that several tasks staged for one place as one file, which travels in the decision as they would.

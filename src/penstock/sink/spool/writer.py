@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.blob.object_file import staging
 from penstock.core.codec import encode_document
+from penstock.core.deletes import split_deletes
 from penstock.core.faults import FaultPoint
 from penstock.core.model import ONLY_ACCOUNT, Attempt, Json, SinkName, Staged, Totals
 from penstock.core.row_hash import digest
@@ -76,6 +78,21 @@ RowHashes: TypeAlias = Callable[["pa.RecordBatch", "pa.UInt64Array"], "pa.UInt64
 """Returns the hashes of rows as the target will show them, given the rows and their own hashes. Picklable."""
 
 
+def refused_rows(rows: "pa.RecordBatch", check: RowCheck) -> dict[int, str]:
+    """Return the positions of the rows that `check` refuses, each with its message: few are found in many by halving."""
+    try:
+        if rows.num_rows:
+            check(rows)
+    except StageFailed as refusal:
+        if rows.num_rows == 1:
+            return {0: refusal.message}
+    else:
+        return {}
+    half = rows.num_rows // 2
+    later = refused_rows(rows.slice(half), check)
+    return refused_rows(rows.slice(0, half), check) | {half + place: reason for place, reason in later.items()}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpoolStager:
     """The recipe for spool writers.
@@ -97,6 +114,22 @@ class SpoolStager:
 
     def open(self, attempt: Attempt, schema: "pa.Schema") -> "SpoolWriter":
         return SpoolWriter(self, attempt, schema)
+
+    def refused(self, rows: "pa.RecordBatch", accounts: "pa.StringArray | None") -> Mapping[int, str]:  # noqa: ARG002 - no route
+        """Return the rows that the sink could not publish, each with the reason. Rows that delete are not among them."""
+        if self.deletes is None:
+            return refused_rows(rows, self.require_fit)
+        plain, deletes = split_deletes(rows)
+        places = np.flatnonzero(~deletes.to_numpy(zero_copy_only=False)).tolist()
+        found = refused_rows(plain.take(pa.array(places, pa.int64())), self.require_fit)
+        return {places[at]: reason for at, reason in found.items()}
+
+    def require_fit(self, rows: "pa.RecordBatch") -> None:
+        """Raise StageFailed for rows, without the column of rows that delete, which the sink could not publish."""
+        if self.check is None:
+            require_valid(rows, sink=self.sink)
+        else:
+            self.check(rows)
 
     def requests_sent(self) -> Mapping[str, int]:
         return self.claimed.place.requests_sent()
@@ -157,12 +190,9 @@ class SpoolWriter:
             self._target.abandon()
 
     def _require_fit(self, rows: "pa.RecordBatch") -> None:
-        deletes, check = self._stager.deletes, self._stager.check
+        deletes = self._stager.deletes
         for part in [rows] if deletes is None else deletes.checked(rows):
-            if check is None:
-                require_valid(part, sink=self._stager.sink)
-            else:
-                check(part)
+            self._stager.require_fit(part)
 
     def _open_stream(self) -> Any:
         if self._stream is None:
