@@ -2,11 +2,9 @@
 
 import re
 import shlex
+from collections.abc import Mapping
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from penstock.core.dropped_rows import DroppedRows
+from typing import TypeVar
 
 _VERBS = (
     "run|check|explain|status|watch|files|history|offsets|verify|doctor|recover|adopt|sweep|rewind|backfill|"
@@ -14,6 +12,7 @@ _VERBS = (
 )
 _COMMAND = re.compile(rf"`penstock ({_VERBS})(?: FILE)?((?: --(?!help)[^`]*)?)`")
 _STEP = 1000
+_Source = TypeVar("_Source", bound=str)
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
 
 
@@ -75,7 +74,7 @@ def commands_with_file(text: str, file: str) -> str:
     return _COMMAND.sub(lambda found: f"`penstock {found[1]} {shlex.quote(file)}{found[2]}`", text)
 
 
-def dropped(rows: "DroppedRows") -> str | None:
+def dropped(rows: Mapping[_Source, Mapping[str, int]]) -> str | None:
     """Return how many rows each rule dropped, None if none did."""
     shares = [f"{counted(number, 'row')} by {source}.{rule}" for source, rules in rows.items() for rule, number in rules.items()]
     return ", ".join(shares) or None
