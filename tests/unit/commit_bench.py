@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 from tenacity import Retrying, stop_after_attempt
 
+from penstock.commit.acts import ActingCoordinator
 from penstock.commit.append import with_backoff
-from penstock.commit.coordinator import Coordinator
 from penstock.commit.outcome import Delivered, StagedBatch
 from penstock.core.model import (
     Attempt,
@@ -79,8 +79,8 @@ class Bench:
 
     def coordinator(
         self, *, ledger: Ledger | None = None, sinks: Sequence[SteppedSink] | None = None, **options: int
-    ) -> Coordinator:
-        return Coordinator(
+    ) -> ActingCoordinator:
+        return ActingCoordinator(
             pipeline=PIPELINE,
             ledger=ledger or self.ledger(),
             sinks=self.sinks() if sinks is None else sinks,
@@ -89,7 +89,7 @@ class Bench:
             **options,
         )
 
-    def opened(self) -> Coordinator:
+    def opened(self) -> ActingCoordinator:
         coordinator = self.coordinator()
         coordinator.open(OPENED)
         return coordinator
@@ -105,7 +105,7 @@ class Bench:
 
         return staged
 
-    def deliver(self, coordinator: Coordinator, number: int) -> Delivered:
+    def deliver(self, coordinator: ActingCoordinator, number: int) -> Delivered:
         return coordinator.deliver(batch_of(number), self.stage(batch_of(number)))
 
     def shown(self) -> list[Counter[int]]:

@@ -9,6 +9,7 @@ import pytest
 
 import penstock
 from penstock.errors import Fenced, NotPublishedYet, PenstockError, PublishFailed, Retryable
+from penstock.observe.progress import RunSummary
 from penstock.run.delivery import Delivery
 from penstock.run.query import Query
 
@@ -39,7 +40,7 @@ class Opened:
     def __init__(self, failing: PenstockError | None = None) -> None:
         self.published, self.failing, self.closed = threading.Event(), failing, 0
         self.drained = False
-        self.coordinator = self
+        self.coordinator, self.generation, self.summary = self, 1, RunSummary(pipeline="flights", sinks={})
 
     def is_published_within(self, seconds: float | None) -> bool:
         return self.published.wait(seconds)

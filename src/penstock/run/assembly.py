@@ -29,7 +29,7 @@ from penstock.spec.iceberg import Iceberg
 from penstock.spec.kafka import Kafka
 from penstock.spec.location import FAIL, QUARANTINE, Quarantine, Route, ShortAccount
 from penstock.spec.pipeline import DeliverySettings, PipelineSettings, quarantined
-from penstock.spec.selection import TakesRows, TellsBatches, UpsertsNewest
+from penstock.spec.selection import TakesRows
 from penstock.spec.sink import Console, Memory, Parquet, PythonSink
 from penstock.spec.table import (
     DBAPI,
@@ -38,7 +38,6 @@ from penstock.spec.table import (
     MySQL,
     PostgreSQL,
     Redshift,
-    ServedTable,
     SQLite,
     SQLServer,
     Table,
@@ -55,7 +54,6 @@ if TYPE_CHECKING:
     from penstock.sink.parquet.account import Account
     from penstock.sink.quarantine import QuarantineSink
     from penstock.sink.spool import SpoolRoot
-    from penstock.sink.table.sink import TableSinkArguments
     from penstock.source.rows_again import FileRows, KafkaRows
 
 
@@ -277,63 +275,10 @@ def _iceberg(name: SinkName, settings: Iceberg, plan: DeliveryPlan) -> Sink:
     return iceberg_sink(name, settings, pipeline=plan.pipeline, spool=spool_of(plan))
 
 
-def _sqlite(name: SinkName, settings: SQLite, plan: DeliveryPlan) -> Sink:
-    from penstock.sink.sqlite import SqliteSink
+def _table(name: SinkName, settings: Table, plan: DeliveryPlan) -> Sink:
+    from penstock.run.table_sinks import table_sink
 
-    return SqliteSink(path=str(settings.file), **_filling(name, settings, plan))
-
-
-def _duckdb(name: SinkName, settings: DuckDB, plan: DeliveryPlan) -> Sink:
-    from penstock.sink.duckdb.sink import DuckdbSink
-
-    return DuckdbSink(path=str(settings.file), **_filling(name, settings, plan))
-
-
-def _postgres(name: SinkName, settings: PostgreSQL, plan: DeliveryPlan) -> Sink:
-    from penstock.sink.postgres.sink import PostgresSink
-
-    return PostgresSink(url=settings.url, **_filling(name, settings, plan))
-
-
-def _mysql(name: SinkName, settings: MySQL, plan: DeliveryPlan) -> Sink:
-    from penstock.sink.mysql.sink import MysqlSink
-
-    return MysqlSink(url=settings.url, **_filling(name, settings, plan))
-
-
-def _redshift(name: SinkName, settings: Redshift, plan: DeliveryPlan) -> Sink:
-    from penstock.sink.redshift.sink import RedshiftSink
-
-    return RedshiftSink(url=settings.url, **_filling(name, settings, plan))
-
-
-def _sqlserver(name: SinkName, settings: SQLServer, plan: DeliveryPlan) -> Sink:
-    from penstock.sink.sqlserver.sink import SqlserverSink
-
-    return SqlserverSink(url=settings.url, **_filling(name, settings, plan))
-
-
-def _cassandra(name: SinkName, settings: Cassandra, plan: DeliveryPlan) -> Sink:
-    from penstock.sink.cassandra.sink import CassandraSink
-
-    return CassandraSink(
-        url=settings.url,
-        partition_by=settings.partition_by,
-        wait_s=settings.wait / 1000,
-        **_filling(name, settings, plan),
-    )
-
-
-def _dbapi(name: SinkName, settings: DBAPI, plan: DeliveryPlan) -> Sink:
-    from penstock.sink.dbapi.sink import DbapiSink
-
-    return DbapiSink(
-        driver=settings.driver,
-        connect=settings.connect,
-        columns=settings.columns,
-        longest=settings.longest,
-        **_filling(name, settings, plan),
-    )
+    return table_sink(name, settings, spool=spool_of(plan))
 
 
 def _kafka(name: SinkName, settings: Kafka, plan: DeliveryPlan) -> Sink:
@@ -370,26 +315,6 @@ def _record_columns(settings: Kafka) -> "RecordColumns | None":
         return None
     columns = {"key": settings.key, "headers": settings.headers, "partition": settings.partition}
     return RecordColumns(value=value.column, json=value.json_of, **columns)
-
-
-def _filling(name: SinkName, settings: Table, plan: DeliveryPlan) -> "TableSinkArguments":
-    filling: TableSinkArguments = {
-        "name": name,
-        "table": settings.table,
-        "spool": spool_of(plan),
-        "write": settings.write,
-        "key": settings.key,
-        "create": settings.create,
-        "schema_changes": settings.schema_changes,
-        "deletes": settings.deletes is not None,
-    }
-    if isinstance(settings, UpsertsNewest):
-        filling["sequence_by"] = settings.sequence_by
-    if isinstance(settings, TellsBatches):
-        filling["batch_column"] = settings.batch_column
-    if isinstance(settings, ServedTable) and settings.merge is not None:
-        filling["merge"] = settings.merge.text()
-    return filling
 
 
 def _http(name: SinkName, settings: HTTP, plan: DeliveryPlan) -> Sink:
@@ -437,14 +362,7 @@ _BUILDERS: Mapping[type, Callable[[SinkName, Any, DeliveryPlan], Sink]] = {
     Parquet: _parquet,
     Delta: _delta,
     Iceberg: _iceberg,
-    SQLite: _sqlite,
-    DuckDB: _duckdb,
-    PostgreSQL: _postgres,
-    MySQL: _mysql,
-    Redshift: _redshift,
-    SQLServer: _sqlserver,
-    Cassandra: _cassandra,
-    DBAPI: _dbapi,
+    **dict.fromkeys((SQLite, DuckDB, PostgreSQL, MySQL, Redshift, SQLServer, Cassandra, DBAPI), _table),
     Kafka: _kafka,
     HTTP: _http,
     Console: _console,
