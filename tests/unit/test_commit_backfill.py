@@ -13,6 +13,7 @@ from tests.unit.test_run_operations import Driver
 import penstock
 from penstock.commit.backfill import Given, LackingBatches, give_lacking, lacking_batches, require_backfilled
 from penstock.commit.publication import decision_in
+from penstock.commit.rewind import decided_to
 from penstock.core import faults
 from penstock.core.model import Adopted, BatchId, Decision, Entry, Position, SinkName, Staged
 from penstock.errors import Fenced, LedgerMismatch, PublishFailed, Refused
@@ -309,3 +310,11 @@ def test_an_older_copy_of_the_sink_is_refused(tmp_path: Path) -> None:
     runtime = assemble(world.both)
     with closing(runtime), pytest.raises((Refused, LedgerMismatch), match="shows no trace of the 3 rows"):
         prepare(runtime, schema=SCHEMA)
+
+
+def test_a_rewind_does_not_go_behind_it(tmp_path: Path) -> None:
+    """The sink would lose what it was given, and nothing would give it again."""
+    world = World(tmp_path)
+    world.backfill()
+    with closing(ledger_of(world.both)) as ledger, pytest.raises(Refused, match="'later' was given earlier batches at position"):
+        decided_to(ledger, BatchId(1))

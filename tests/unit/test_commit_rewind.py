@@ -5,7 +5,8 @@ from collections import Counter
 import pytest
 from tests.unit.commit_bench import OPENED, PIPELINE, Bench, batch_of
 
-from penstock.commit.publication import decided_entry, publications
+from penstock.commit.backfill import lacking_batches
+from penstock.commit.publication import decided_entry, decision_in, publications
 from penstock.commit.rewind import decided_to, rewound_since
 from penstock.commit.verification import LedgerDecisions
 from penstock.core.model import (
@@ -175,3 +176,34 @@ def test_it_does_not_go_behind_an_adoption_or_what_is_forgotten(bench: Bench) ->
     ledger.prune(below=Position(tail.position))
     with pytest.raises(BatchForgotten, match="no longer holds the decision of batch 2"):
         decided_to(ledger, BatchId(2))
+
+
+def test_a_sink_lacks_each_batch_that_stands_once(bench: Bench) -> None:
+    """A backfill would deliver twice what was taken back and done again."""
+    rewind(bench, 1)
+    coordinator = bench.opened()
+    for number in (2, 3, 4):
+        bench.deliver(coordinator, number)
+    found = lacking_batches(bench.ledger(), SinkName("later"), from_batch=None)
+    assert [decision_in(entry).batch.batch_id for entry in found.entries] == [0, 1, 2, 3, 4]
+
+
+def test_a_sink_that_was_kept_is_given_nothing_once_more(bench: Bench) -> None:
+    rewind(bench, 1, TABLE)
+    coordinator = bench.opened()
+    for number in (2, 3):
+        bench.deliver(coordinator, number)
+    with pytest.raises(Refused, match="kept batches when the pipeline was rewound"):
+        lacking_batches(bench.ledger(), TABLE, from_batch=None)
+    assert lacking_batches(bench.ledger(), FILES, from_batch=None).entries == ()
+
+
+def test_a_sink_that_may_have_been_kept_is_given_nothing_once_more(bench: Bench) -> None:
+    """The act is pruned, and decisions are left that repeat what the sink has."""
+    act = rewind(bench, 1, TABLE)
+    coordinator = bench.opened()
+    for number in (2, 3):
+        bench.deliver(coordinator, number)
+    bench.ledger().prune(below=Position(act.position + 1))
+    with pytest.raises(Refused, match="kept batches when the pipeline was rewound"):
+        lacking_batches(bench.ledger(), TABLE, from_batch=None)

@@ -12,6 +12,7 @@ from penstock.core import faults
 from penstock.core.model import Decided, Opened, Rewound
 from penstock.errors import BatchGap, PenstockError, Refused, Retryable
 from penstock.run.assembly import DeliveryPlan
+from penstock.run.compare import compare
 from penstock.run.operations import recover, verify
 from penstock.run.reading import read_table
 from penstock.run.status import status_of
@@ -180,3 +181,10 @@ def renamed(plan: DeliveryPlan, name: str) -> DeliveryPlan:
     """The same file with an account elsewhere, of a sink of another name."""
     sink = penstock.Parquet(accounts={"a": Path(plan.settings.home) / "elsewhere"})
     return penstock.Delivery("flights", home=plan.settings.home, sinks={name: sink}).plan
+
+
+def test_pipelines_are_compared_by_what_stands(world: RewoundWorld, tmp_path_factory: pytest.TempPathFactory) -> None:
+    other = RewoundWorld(tmp_path_factory.mktemp("other")).go_on(0, 1, 2, 3)
+    world.rewind(1)
+    found = compare(world.plan, other.plan, from_batch=None, pairs=(), show_rows=0)
+    assert (found.same, found.from_batch, found.to_batch) == (True, 0, 1)
