@@ -250,7 +250,7 @@ def test_a_batch_is_taken_back_and_nobody_brings_it_again(account: Account, inli
     (own,) = set(shown(account)) - set(before)
     with without(account, own), pytest.raises(Refused, match=r"1 of 1 files to take back are not in account 'only'"):
         sink.require_taken_back_exactly(taken)
-    arm("object.rewind.delete=error")
+    arm("rewind.object_delete=error")
     with pytest.raises(Retryable):
         sink.take_back(taken)
     arm("")

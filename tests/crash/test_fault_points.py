@@ -306,8 +306,6 @@ ELSEWHERE = {
     "journal.": "no pipeline writes it: tests/unit/test_journal_readers.py and tests/live/test_journal_killed.py",
     "checkpoint.": "no run does these acts: tests/crash/test_checkpoint_acts.py",
     "rewind.": "tests/crash/test_rewind.py",
-    "parquet.rewind.": "the same",
-    "object.rewind.": "the same",
     "table.take_back": "the same",
     "savepoint.": "tests/crash/test_savepoints_killed.py",
 }

@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.timeout(300)]
 
 SEED = 11
 STEPS = (
-    *("ledger.sqlite_insert", "rewind.sink", "parquet.rewind.unlink", "parquet.rewind.sync", "rewind.checkpoint"),
+    *("ledger.sqlite_insert", "rewind.sink", "rewind.file_unlink", "rewind.file_sync", "rewind.checkpoint"),
     *("checkpoint.keep", "checkpoint.record", "checkpoint.guard", "checkpoint.change", "checkpoint.done", "checkpoint.release"),
     "rewind.finish",
 )

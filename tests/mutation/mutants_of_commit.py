@@ -379,7 +379,7 @@ MUTANTS_OF_COMMIT = (
         find="            self._append(entry, within=ledger_transaction.within)",
         replace="""\
             self._newest = entry
-            list(map(self._publish, self._sinks))
+            list(map(self._publishing(), self._sinks))
             self._append(entry, within=ledger_transaction.within)""",
     ),
     Mutant(

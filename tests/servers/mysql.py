@@ -58,7 +58,7 @@ class MysqlServer:
         """Also after a kill: it recovers by itself. `settings`: more options of the server."""
         command = [self._server, "--no-defaults", f"--datadir={self._data}", f"--port={self.port}", "--bind-address=127.0.0.1"]
         command += [f"--socket={self._directory}/s", f"--pid-file={self._directory}/pid", f"--tmpdir={self._directory}"]
-        command += ["--skip-name-resolve", "--innodb-buffer-pool-size=64M", *settings]
+        command += ["--skip-name-resolve", "--innodb-buffer-pool-size=64M", "--innodb-log-file-size=16M", *settings]
         self._process = started(command, port=self.port, log=self._directory / "mariadb.log", **self._rights)
 
     def kill(self) -> None:

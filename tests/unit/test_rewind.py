@@ -133,8 +133,8 @@ def test_a_file_that_is_not_where_it_was_published_refuses_it(world: RewoundWorl
 
 POINTS = (
     "rewind.sink",
-    "parquet.rewind.unlink",
-    "parquet.rewind.sync",
+    "rewind.file_unlink",
+    "rewind.file_sync",
     "rewind.checkpoint",
     "checkpoint.change",
     "checkpoint.release",

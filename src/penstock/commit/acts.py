@@ -1,7 +1,7 @@
 """The acts of an operator that change what the ledger says of decided batches: rewinding, and giving a sink its past."""
 
 from penstock.commit.coordinator import Coordinator
-from penstock.commit.executor import all_published, try_publish
+from penstock.commit.executor import all_published, publish_in
 from penstock.commit.publication import publication_of, settled_at, waiting_backfill_of
 from penstock.commit.rewind import summary_after
 from penstock.commit.summary import after_backfill, after_backfilled, after_finished_rewind
@@ -64,5 +64,5 @@ class ActingCoordinator(Coordinator):
 
     def _publish_backfilled(self, sink: Sink, entry: Entry) -> Published:
         share = publication_of(entry, sink.name, ledger_id=self.summary.ledger_id)
-        outcome = try_publish(sink, share, retrying=self._retrying)
+        outcome = publish_in(sink, share=lambda _: share, retrying=self._retrying)
         return all_published(share.batch.batch_id, [sink], [outcome])[sink.name]

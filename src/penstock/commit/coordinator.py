@@ -14,14 +14,14 @@ Source: docs/PROTOCOL.md.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 
 from tenacity import Retrying
 
 from penstock.commit.append import Occupied, append_once, fenced_by
-from penstock.commit.executor import DeferredPublish, Executor, LedgerTransaction, Outstanding, all_published, try_publish
+from penstock.commit.executor import DeferredPublish, Executor, LedgerTransaction, Outstanding, Timed, all_published, publish_in
 from penstock.commit.identity import recognise
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
 from penstock.commit.publication import (
@@ -94,6 +94,7 @@ class Coordinator:
         now_ms: Callable[[], int],
         retrying: Retrying,
         executor: Executor = map,
+        timed: Timed = nullcontext,
         deferred: DeferredPublish | None = None,
         retained: int = RETAINED_ENTRIES,
         prune_every: int = PRUNE_EVERY,
@@ -104,7 +105,7 @@ class Coordinator:
         self._meter = PublicationMeter((ledger, *sinks), now_ms, counts_requests=deferred is None)
         self._pruning = Pruning(ledger, retained=retained, every=prune_every)
         self._now_ms = now_ms
-        self._executor = executor
+        self._executor, self._timed = executor, timed
         self._deferred = deferred
         self._retrying = retrying
         self._tail: Entry | None = None
@@ -238,10 +239,10 @@ class Coordinator:
         if summary.decided_at is None:
             return None
         newest = self._ledger.read(summary.decided_at)
-        if newest is None:
+        if newest is None or not isinstance(newest.body, Decided):
             raise LedgerMismatch(
                 f"The ledger at {self._ledger.location} lacks its newest decision at position {summary.decided_at}.",
-                remedy="Entries were removed by hand: restore the ledger from a backup.",
+                remedy="Entries were removed or changed by hand: restore the ledger from a backup.",
             )
         return newest
 
@@ -255,7 +256,7 @@ class Coordinator:
         joined = joined_since(self._newest, takers)
         sinks = [sink for sink in takers if sink not in joined]
         nothing = {sink.name: Published(totals=Totals(), already=True) for sink in self._sinks if sink not in sinks}
-        outcomes = list(self._executor(self._publish, sinks))
+        outcomes = list(self._executor(self._publishing(), sinks))
         return nothing | all_published(decision_in(self._newest).batch.batch_id, sinks, outcomes)
 
     # --- a batch
@@ -307,7 +308,7 @@ class Coordinator:
     def _publish_everywhere(self, delivered: Delivered, on_delivered: OnDelivered) -> None:
         """Publish the newest decision in every sink. Only the next decision has to wait for it."""
         sinks = [sink for sink in self._sinks if sink.name not in delivered.sinks]
-        outcomes = list(self._executor(self._publish, sinks))
+        outcomes = list(self._executor(self._publishing(), sinks))
         published = all_published(delivered.batch.batch_id, sinks, outcomes)
         self._note_published()
         publish_ms = self._meter.published()
@@ -341,10 +342,11 @@ class Coordinator:
         kept = {sink.name: Published(totals=Totals(), already=True) for sink in self._sinks if sink not in takers}
         return {**ledger_transaction.published, **kept}
 
-    def _publish(self, sink: Sink) -> Published | PenstockError:
-        """Publish the newest decision in `sink`."""
+    def _publishing(self) -> Callable[[Sink], Published | PenstockError]:
+        """Return what publishes the newest decision in a sink."""
         assert self._newest is not None
-        return try_publish(sink, share_of(sink, self._newest, self.summary), retrying=self._retrying)
+        share = partial(share_of, decided=self._newest, summary=self.summary)
+        return partial(publish_in, share=share, retrying=self._retrying, timed=self._timed)
 
     # --- the ledger
 

@@ -1,7 +1,7 @@
 """How publications run: side by side or in turn, at once or beside the next batch, or in the transaction of the decision."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from threading import Lock
 
 from tenacity import Retrying
@@ -18,10 +18,18 @@ DeferredPublish = Callable[[Callable[[], None]], Callable[[], None]]
 """Starts a publication; returns a function that waits for its end and raises what it raised, on every call. One at a time."""
 
 
-def try_publish(sink: Sink, publication: Publication, *, retrying: Retrying) -> Published | PenstockError:
-    """Publish in `sink`, as often as `retrying` says. An error is returned: it keeps no other sink from being published."""
+Timed = Callable[[SinkName], AbstractContextManager[object]]
+"""Surrounds the publication into a sink, to measure it."""
+
+
+def publish_in(
+    sink: Sink, *, share: Callable[[Sink], Publication], retrying: Retrying, timed: Timed = nullcontext
+) -> Published | PenstockError:
+    """Publish the sink's `share` in it, as often as `retrying` says. An error is returned: it keeps no other sink from it."""
+    publication = share(sink)
     try:
-        published: Published = retrying(sink.publish, publication)
+        with timed(sink.name):
+            published: Published = retrying(sink.publish, publication)
     except NotPublishedYet as error:  # the sink itself has waited for long enough
         return error
     except Retryable as error:

@@ -2,43 +2,33 @@
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.commit.executor import Executor
 from penstock.commit.outcome import Delivered
-from penstock.core.model import BatchId, Generation, Published, SinkName
-from penstock.errors import PenstockError
+from penstock.core.model import BatchId, Generation, SinkName
 from penstock.observe.batch_record import BatchRecords, DeliveryRecord, SparkRecord
-from penstock.protocols import Sink
 
 
 class PublicationTimes:
-    """An `Executor` around another one: `sink_ms` says how long each publication of the newest batch took."""
+    """Measures publications: `sink_ms` says how long the newest one into each sink took. Sinks may publish side by side."""
 
-    def __init__(self, executor: Executor) -> None:
-        self._executor = executor
-        self.sink_ms: Mapping[SinkName, int] = {}
+    def __init__(self) -> None:
+        self.sink_ms: dict[SinkName, int] = {}
 
-    def __call__(self, publish: Any, sinks: Sequence[Sink]) -> Iterable[Published | PenstockError]:
-        """Publish as the other executor does."""
-        spent_ms = dict[SinkName, int]()
-
-        def timed(sink: Sink) -> Published | PenstockError:
-            began_s = time.monotonic()
-            try:
-                outcome: Published | PenstockError = publish(sink)
-                return outcome
-            finally:
-                spent_ms[sink.name] = round(1000 * (time.monotonic() - began_s))
-
-        outcomes = list(self._executor(timed, sinks))
-        self.sink_ms = spent_ms
-        return outcomes
+    @contextmanager
+    def __call__(self, sink: SinkName) -> Iterator[None]:
+        """Measure the publication that the context is around."""
+        began_s = time.monotonic()
+        try:
+            yield
+        finally:
+            self.sink_ms[sink] = round(1000 * (time.monotonic() - began_s))
 
 
 def record_of(
@@ -59,7 +49,7 @@ def record_of(
         stage_ms=delivered.stage_ms,
         decide_ms=delivered.decide_ms,
         publish_ms=delivered.publish_ms,
-        sink_ms={} if delivered.already else times.sink_ms,
+        sink_ms={} if delivered.already else dict(times.sink_ms),
         already=delivered.already,
         path=path,
         warnings=tuple(warnings),

@@ -26,7 +26,7 @@ from penstock.run.failure import StopRequested
 from penstock.run.kafka_input import KafkaInput, Mirrors
 from penstock.run.measuring import PublicationTimes, record_of
 from penstock.run.query_facts import observed_counts, running_query
-from penstock.run.runtime import Runtime, coordinator_of, executor_of, opened_by_this_process, prepare
+from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process, prepare
 from penstock.source.kafka.gaps import gap_descriptions
 from penstock.source.unfit_rows import unfit_warnings
 
@@ -94,7 +94,7 @@ class OpenDelivery:
         records: BatchRecords | None = None,
     ) -> None:
         self._runtime, self._records = runtime, records
-        self._times = PublicationTimes(executor_of(runtime))
+        self._times = PublicationTimes()
         self._observers = tuple(observers)
         self._publisher = Publisher()
         self._stopping, self._stop_wanted = threading.Event(), stop_wanted
@@ -103,7 +103,7 @@ class OpenDelivery:
             deferred=self._publisher if behind else None,
             sleep=self._pause_tries,
             stop_wanted=self._is_stopping,
-            executor=self._times,
+            timed=self._times,
         )
         self._kafka = (
             None

@@ -5,6 +5,7 @@ import platform
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,7 +13,7 @@ import penstock
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.commit.acts import ActingCoordinator
 from penstock.commit.append import RETRY_TIMEOUT_S, Sleep, stop_after_time, with_backoff
-from penstock.commit.executor import DeferredPublish, Executor
+from penstock.commit.executor import DeferredPublish, Timed
 from penstock.commit.rewind import require_rewound
 from penstock.core.model import (
     NEWEST_ROW_DIGEST,
@@ -121,9 +122,9 @@ def coordinator_of(
     deferred: DeferredPublish | None = None,
     sleep: Sleep = time.sleep,
     stop_wanted: Callable[[], bool] = bool,
-    executor: Executor | None = None,
+    timed: Timed = nullcontext,
 ) -> ActingCoordinator:
-    """Return a coordinator over the runtime's ledger and sinks, not opened yet. `executor`: None for `executor_of` the runtime.
+    """Return a coordinator over the runtime's ledger and sinks, not opened yet. `timed`: see `Timed`.
 
     `sleep` pauses between tries (seconds). Once `stop_wanted` returns true what was tried twice is not tried again.
     """
@@ -133,14 +134,10 @@ def coordinator_of(
         sinks=runtime.sinks,
         now_ms=now_ms,
         retrying=with_backoff(stop_after_time(runtime.retry_timeout_s, stop_wanted), sleep),
-        executor=executor or executor_of(runtime),
+        executor=map if len(runtime.sinks) < 2 else partial(map_concurrently, parallel=len(runtime.sinks)),
+        timed=timed,
         deferred=deferred,
     )
-
-
-def executor_of(runtime: Runtime) -> Executor:
-    """Return what publishes in all sinks side by side."""
-    return map if len(runtime.sinks) < 2 else partial(map_concurrently, parallel=len(runtime.sinks))
 
 
 def opened_by_this_process(runtime: Runtime) -> Opened:

@@ -34,8 +34,8 @@ MAKE = FaultPoint("parquet.publish.directory", "The partition directories of a b
 SEAL = FaultPoint("parquet.publish.sync", "The new names in a published directory are made durable.")
 SWEEP = FaultPoint("parquet.sweep.unlink", "A staged file that can never be decided any more is removed.")
 
-REMOVE = FaultPoint("parquet.rewind.unlink", "A published file that a rewind takes back is removed.")
-SEAL_REMOVED = FaultPoint("parquet.rewind.sync", "The removal of files from a directory is made durable.")
+REMOVE = FaultPoint("rewind.file_unlink", "A published file that a rewind takes back is removed.")
+SEAL_REMOVED = FaultPoint("rewind.file_sync", "The removal of files from a directory is made durable.")
 
 _IDENTITY_SUFFIX = ".id"
 

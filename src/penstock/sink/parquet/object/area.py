@@ -33,7 +33,7 @@ LOOK = FaultPoint("object.publish.look", "A published file is looked at: is it t
 READ_MARK = FaultPoint("object.mark.read", "The newest high-water mark of an account is read.")
 WRITE_MARK = FaultPoint("object.mark.write", "A new high-water mark of an account is put.")
 DISCARD = FaultPoint("multipart.discard", "An upload that can never be decided any more is ended.")
-REMOVE = FaultPoint("object.rewind.delete", "A published object that a rewind takes back is deleted.")
+REMOVE = FaultPoint("rewind.object_delete", "A published object that a rewind takes back is deleted.")
 
 HIDDEN = "_penstock"
 OWNER = f"{HIDDEN}/.owner.json"
