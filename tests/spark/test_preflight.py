@@ -99,7 +99,7 @@ class Project:
 def project(directory: Path, text: str) -> Project:
     """A pipeline that has delivered its first orders."""
     made = Project(directory, text)
-    (directory / "jobs.py").write_text(JOBS)
+    (directory / "sales_jobs.py").write_text(JOBS)
     made.orders("1.csv", *FIRST)
     made.run()
     return made
@@ -168,8 +168,8 @@ BREAKS = {
         rows=[(5, 10), (7, 5), (8, 5)], right=[(5, 20), (7, 5), (8, 5)],
     ),
     "rows of a new key are dropped as if they were known": Broken(
-        FILE.replace("sql: SELECT id, shop, amount FROM orders", "python: jobs:first"),
-        (("jobs:first", "jobs:first_of_shop"),), "state.0.keys",
+        FILE.replace("sql: SELECT id, shop, amount FROM orders", "python: sales_jobs:first"),
+        (("sales_jobs:first", "sales_jobs:first_of_shop"),), "state.0.keys",
         rows=[(1, 7, 5), (2, 8, 5), (4, 7, 5)], right=[(1, 7, 5), (2, 8, 5), (3, 1, 5), (4, 7, 5)],
     ),
     "an open window is never sent": Broken(

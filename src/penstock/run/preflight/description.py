@@ -134,6 +134,8 @@ def describe(
     )
 
 
+_OF_QUERIES = ("spark.sql.shuffle.", "spark.sql.streaming.", "spark.sql.session.", "spark.sql.ansi.", "spark.sql.adaptive.")
+"""How the settings of Spark begin whose values are noted."""
 _OF_THE_RUN = ("guarantee", "transform", "output_mode", "checkpoint", "spool", "quarantine")
 
 
@@ -147,7 +149,7 @@ def _query(settings: PipelineSettings) -> Iterator[tuple[str, str]]:
             yield key, _text(shown[key])
     yield "trigger", " ".join(f"{key} {text}" for key, text in _values(settings.trigger))
     for name, value in _as_mapping(settings.spark.shown()["conf"]).items():
-        yield f"spark.conf.{name}", _text(value)
+        yield f"spark.conf.{name}", _text(value) if name.startswith(_OF_QUERIES) else "set"  # it may be a secret by any name
 
 
 def _values(settings: Settings) -> Iterator[tuple[str, str]]:
