@@ -46,4 +46,12 @@ MUTANTS_OF_PREFLIGHT = (
         replace="    if False:\n",
         tests=(f"{UNIT}::test_a_batch_that_may_not_be_in_its_sinks_yet",),
     ),
+    Mutant(
+        bug=63,
+        name="another-zone-of-the-machine-is-another-key",
+        file="src/penstock/transform/state_held.py",
+        find='_ZONE.sub("Some(zone)", _whole(text, definitions))',
+        replace="_whole(text, definitions)",
+        tests=("tests/unit/test_state_held.py::test_the_zone_of_the_machine_makes_no_other_key",),
+    ),
 )

@@ -4,11 +4,13 @@ import json
 import shutil
 import sqlite3
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.dataset
 import pytest
 from confluent_kafka import Producer
+from pyspark.sql import SparkSession
 
 from tests.crash.commandline import penstock
 from tests.servers.fixtures import server
@@ -175,6 +177,14 @@ trigger: {{available_now: true}}
 """
 
 
+@pytest.fixture
+def _own_interval(spark: SparkSession) -> Iterator[None]:
+    """Leave the session to the next test as it was: the pipeline's setting stays in it, and Spark cannot go on with another."""
+    yield
+    spark.conf.unset("spark.sql.streaming.fileSource.log.compactInterval")
+
+
+@pytest.mark.usefixtures("_own_interval")
 @pytest.mark.parametrize("reader", ["spark", "python"])
 def test_a_lost_checkpoint_of_several_sources_is_made_again(tmp_path: Path, reader: str) -> None:
     """One of the sources is read in two places; both readers of Kafka note different things in the checkpoint."""

@@ -74,3 +74,12 @@ def test_the_calls_of_aggregate_functions() -> None:
     results = ", [(sum(CASE WHEN (a#1 > 0) THEN b#2 END) / count(1)) AS x#3, sum(CASE WHEN (a#1 > 0) THEN b#2 END) AS y#4]"
     assert aggregate_calls(results) == ("sum(CASE WHEN (a#1 > 0) THEN b#2 END)", "count(1)")
     assert aggregate_calls("[concat(summary(a#1), x) AS b#2]") == ()
+
+
+def test_the_zone_of_the_machine_makes_no_other_key() -> None:
+    def keyed(zone: str) -> StateHeld:
+        parsed = f"from_json(StructField(id,IntegerType,true), cast(shop#{{1}} as string), Some({zone}), false).id AS k#7"
+        return one("Deduplicate [k#7]", f"Project [{parsed}, {', '.join('id#{0}' for _ in range(40))}]")
+
+    assert keyed("UTC") == keyed("Europe/Berlin") == keyed("Etc/GMT+3") == keyed("+01:00")
+    assert keyed("yyyy-MM-dd") != keyed("UTC")

@@ -45,6 +45,8 @@ KINDS = frozenset(_KINDS.values())
 SESSIONS = "sessionWindowStateStoreSaveExec"
 _REFERENCE = re.compile(r"(`[^`]+`|[A-Za-z_]\w*)#(\d+)L?")
 _MARK = re.compile(r"#\d+L?(-T\d+ms)?")
+_ZONE = re.compile(r"Some\((?:UTC|GMT|Z|[+-]\d\d:\d\d|[A-Z]\w+/[\w+/-]+)\)")
+"""The session's time zone, by default the machine's: another machine's would make each key a new one."""
 _DEEPEST = 20
 
 
@@ -66,7 +68,7 @@ def _held(node: PlanNode) -> StateHeld:
 
 def _shown(text: str, definitions: Mapping[str, str]) -> str:
     """Return `text` by the columns of the sources; if that is long, as it is, with a digest of the whole."""
-    whole = _whole(text, definitions)
+    whole = _ZONE.sub("Some(zone)", _whole(text, definitions))
     if len(whole) <= LONGEST:
         return whole
     return f"{_MARK.sub('', text)[:LONGEST]} (sha256 {hashlib.sha256(whole.encode()).hexdigest()[:16]})"
