@@ -25,7 +25,7 @@ To = Annotated[
     typer.Option(
         "--to",
         metavar="PLACE",
-        help="Where savepoints are: a directory or URL, <home>/savepoints by default.",
+        help="Where savepoints are: a directory or URL. By default `savepoints` in the pipeline's home.",
         show_default=False,
     ),
 ]

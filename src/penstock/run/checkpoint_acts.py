@@ -102,7 +102,7 @@ def _require_query(query_id: str | None, summary: Summary) -> None:
 
 
 def undo_act(plan: DeliveryPlan, *, verb: str, yes: bool) -> Undone:
-    """Take the newest act on the pipeline's checkpoint back; see `undo`. With `yes`, fences as `rewind_checkpoint` does."""
+    """Undo the newest act on the pipeline's checkpoint; see `undo`. With `yes`, fences as `rewind_checkpoint` does."""
     with stopped(plan) as (runtime, _):
         files = runtime.checkpoint.files
         found = undo(files, verb=verb, yes=False)

@@ -224,10 +224,6 @@ def _require_second(settings: "PipelineSettings", other: "PipelineSettings") -> 
         )
 
 
-def _inputs(settings: "PipelineSettings") -> Mapping[str, object]:
-    return {name: (one.format, one.path, one.table) for name, one in settings.sources.items()}
-
-
 def _forked_id(savepoint: Savepoint, other: "PipelineSettings") -> QueryId:
     """Return the query id of the fork: the same at every try, so that an interrupted one is recognised."""
     origin = f"penstock:{savepoint.point.ledger_id}:{savepoint.point.position}:{other.pipeline}"
