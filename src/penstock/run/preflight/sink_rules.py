@@ -36,8 +36,15 @@ class Unsettled:
     """Those that it has rows for."""
 
 
-def added_sink() -> Ruling:
+def added_sink(name: str) -> Ruling:
     """Return what a new sink means."""
+    return safe(
+        f"It gets the batches from the next one on. Before that, `penstock backfill FILE --sink {name}` gives it earlier ones."
+    )
+
+
+def added_account() -> Ruling:
+    """Return what a new account means."""
     return safe("It gets the batches from the next one on; earlier ones are not delivered to it.")
 
 
