@@ -60,7 +60,7 @@ class TakesBack(Protocol):
 def decided_to(ledger: Ledger, batch_id: BatchId) -> Entry:
     """Return the decision to rewind to, the one of batch `batch_id` that stands. Raises BatchGap, BatchForgotten, Refused.
 
-    A rewind goes neither behind an adoption nor behind what a backfill gave.
+    A rewind goes back no further than the newest adoption, and than what a backfill gave.
     """
     tail = ledger.tail()
     upcoming = None if tail is None else tail.summary.next_batch_id

@@ -208,5 +208,6 @@ def _beyond(upcoming: BatchId, expected: BatchId) -> Refused:
     return Refused(
         f"The ledger has decided batches {upcoming} to {expected - 1}, and Spark would plan batches from {upcoming + 1} on anew, "
         "with other offsets than those: no start would go on.",
-        remedy=f"Name batch {max(expected - 2, 0)}: the one after it runs again with the offsets that were decided.",
+        remedy=f"Name batch {max(expected - 2, 0)}: the one after it runs again with the offsets that were decided. Or take "
+        f"batches back from sinks and ledger, too: `penstock rewind FILE --to-batch {upcoming - 1}`",
     )
