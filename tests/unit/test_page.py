@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import pytest
 from tests.unit.page_world import BATCHES, HOSTILE, NOW_MS, make_world
+from tests.unit.rewound_world import RewoundWorld
 
 from penstock.cli.app import main
 from penstock.core.model import PipelineName, Position, SinkName
@@ -286,3 +287,18 @@ def test_a_page_shows_no_secret(shop: Watched) -> None:
 def test_errors_are_penstocks() -> None:
     with pytest.raises(PenstockError):
         away().newest_lives()
+
+
+def test_batches_that_a_rewind_took_back_are_shown_as_such(tmp_path: Path) -> None:
+    world = RewoundWorld(tmp_path).go_on(0, 1, 2)
+    file = tmp_path / "flights.yaml"
+    accounts = ", ".join(f"{name}: {world.account(name)}" for name in ("a", "b"))
+    sinks = f"{{lake: {{type: parquet, accounts: {{{accounts}}}, route: {{column: place}}, partition_by: [place]}}}}"
+    file.write_text(f"pipeline: flights\nhome: {tmp_path / 'home'}\nsinks: {sinks}\n")
+    watched = Pipeline.from_file(file).watched()
+    assert "taken back" not in report([watched], now_ms=NOW_MS)
+    world.rewind(0)
+    world.go_on(1)
+    page = Markup(report([watched], now_ms=NOW_MS)).text
+    assert (page.count("batch 1, taken back"), page.count("batch 2, taken back")) == (1, 1)
+    assert "batch 0, taken back" not in page

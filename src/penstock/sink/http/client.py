@@ -136,8 +136,8 @@ class Client:
         if status == _OTHER_BODY:
             raise ContentConflict(
                 f"{name} answers {found}. With an {KEY_HEADER} this means: it has other rows under this key.",
-                remedy="If it means something else there, let it answer 400. Otherwise find out who else posts there under keys of "
-                "this pipeline.",
+                remedy="If it means something else there, let it answer 400. Otherwise find out who else posts there under keys "
+                "of this pipeline.",
             )
         if status in {401, 403}:
             raise Failed(f"{name} refuses access: {found}.", remedy="Correct `token`, or `user` and `password`, or `headers`.")
