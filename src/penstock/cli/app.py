@@ -105,7 +105,9 @@ _journal.command()(journal.readers)
 _journal.command()(journal.trim)
 
 _savepoint = typer.Typer(
-    name="savepoint", help="Keep copies of the checkpoint, and begin second pipelines there.", no_args_is_help=True
+    name="savepoint",
+    help="Keep copies of the checkpoint, to go back to and to begin second pipelines from.",
+    no_args_is_help=True,
 )
 _savepoint.command()(savepoint.create)
 _savepoint.command("list")(savepoint.list_)
