@@ -17,7 +17,7 @@ from tests.unit.page_world import BATCHES, HOSTILE, NOW_MS, make_world
 from tests.unit.rewound_world import RewoundWorld
 
 from penstock.cli.app import main
-from penstock.core.model import PipelineName, Position, SinkName
+from penstock.core.model import PipelineName, Position, Rewound, SinkName
 from penstock.errors import PenstockError, Retryable
 from penstock.ledger.open import open_ledger
 from penstock.observe.batch_life import StepKind
@@ -26,6 +26,7 @@ from penstock.observe.endpoint import server_of
 from penstock.observe.last_error import LastError
 from penstock.observe.listening import Listening
 from penstock.observe.page.report import LARGEST_BYTES, report
+from penstock.observe.page.serving import Pages
 from penstock.observe.page.watched import RECENT, RecentRows, Watched
 from penstock.observe.status import PlaceState
 from penstock.observe.status_reader import StatusReader
@@ -302,3 +303,9 @@ def test_batches_that_a_rewind_took_back_are_shown_as_such(tmp_path: Path) -> No
     page = Markup(report([watched], now_ms=NOW_MS)).text
     assert (page.count("batch 1, taken back"), page.count("batch 2, taken back")) == (1, 1)
     assert "batch 0, taken back" not in page
+    pages = Pages([watched], now_ms=lambda: NOW_MS)
+    assert Markup(pages.page("/pipelines/flights/history", {})).text.count("taken back") == 2
+    rewound = next(entry for entry in world.entries() if isinstance(entry.body, Rewound))
+    assert isinstance(rewound.body, Rewound)
+    batch_1 = Markup(pages.page(f"/pipelines/flights/positions/{rewound.body.to + 1}", {})).text
+    assert f"Taken back by the rewind at position {rewound.position}." in batch_1

@@ -71,3 +71,8 @@ class Watched:
         """Return the newest entries with what was measured of them, newest first. Raises what the ledger raises."""
         with closing(self.open_ledger()) as ledger:
             return lives_of(self.recent.read(ledger), home=self.home)
+
+    def lives(self, ledger: Ledger, rows: Sequence[HistoryRow]) -> Sequence[BatchLife]:
+        """Return entries of a page with what was measured of them. Those among the newest say what a rewind took back."""
+        known = {row.position: row for row in self.recent.read(ledger)}
+        return lives_of([known.get(row.position, row) for row in rows], home=self.home)
