@@ -302,6 +302,7 @@ def test_batches_that_a_rewind_took_back_are_shown_as_such(tmp_path: Path) -> No
     world.go_on(1)
     page = Markup(report([watched], now_ms=NOW_MS)).text
     assert (page.count("batch 1, taken back"), page.count("batch 2, taken back")) == (1, 1)
+    assert page.count("generation 1, taken back") == 2
     assert "batch 0, taken back" not in page
     pages = Pages([watched], now_ms=lambda: NOW_MS)
     assert Markup(pages.page("/pipelines/flights/history", {})).text.count("taken back") == 2
