@@ -179,7 +179,11 @@ def test_going_back_to_a_savepoint_that_was_killed_is_finished(stopped: Path) ->
     restore = ("savepoint", "restore", "orders.yaml", "a", "--yes")
     for at in ("rewind.checkpoint", "checkpoint.change@3", "rewind.finish"):
         killed(stopped, *restore, at=at)
-        assert penstock("recover", "orders.yaml", directory=stopped).code == 3
+        refused = penstock("recover", "orders.yaml", directory=stopped)
+        assert (refused.code, "`penstock savepoint restore FILE NAME --yes`" in refused.err) == (3, True)
+        if at.startswith("checkpoint.change"):
+            rewound = penstock("rewind", "orders.yaml", "--to-batch", "7", "--yes", directory=stopped)
+            assert "Run the same `penstock savepoint restore` command again with --yes" in rewound.err, str(rewound)
     done(stopped, *restore)
     assert "goes on with batch 8" in done(stopped, "checkpoint", "explain", "orders.yaml")
     assert json.loads(done(stopped, "status", "orders.yaml", "--json"))["health"] == "ok"

@@ -14,9 +14,10 @@ from urllib.parse import quote
 
 import pytest
 from tests.unit.page_world import BATCHES, HOSTILE, NOW_MS, make_world
+from tests.unit.rewound_world import RewoundWorld
 
 from penstock.cli.app import main
-from penstock.core.model import PipelineName, Position, SinkName
+from penstock.core.model import PipelineName, Position, Rewound, SinkName
 from penstock.errors import PenstockError, Retryable
 from penstock.ledger.open import open_ledger
 from penstock.observe.batch_life import StepKind
@@ -25,6 +26,7 @@ from penstock.observe.endpoint import server_of
 from penstock.observe.last_error import LastError
 from penstock.observe.listening import Listening
 from penstock.observe.page.report import LARGEST_BYTES, report
+from penstock.observe.page.serving import Pages
 from penstock.observe.page.watched import RECENT, RecentRows, Watched
 from penstock.observe.status import PlaceState
 from penstock.observe.status_reader import StatusReader
@@ -286,3 +288,25 @@ def test_a_page_shows_no_secret(shop: Watched) -> None:
 def test_errors_are_penstocks() -> None:
     with pytest.raises(PenstockError):
         away().newest_lives()
+
+
+def test_batches_that_a_rewind_took_back_are_shown_as_such(tmp_path: Path) -> None:
+    world = RewoundWorld(tmp_path).go_on(0, 1, 2)
+    file = tmp_path / "flights.yaml"
+    accounts = ", ".join(f"{name}: {world.account(name)}" for name in ("a", "b"))
+    sinks = f"{{lake: {{type: parquet, accounts: {{{accounts}}}, route: {{column: place}}, partition_by: [place]}}}}"
+    file.write_text(f"pipeline: flights\nhome: {tmp_path / 'home'}\nsinks: {sinks}\n")
+    watched = Pipeline.from_file(file).watched()
+    assert "taken back" not in report([watched], now_ms=NOW_MS)
+    world.rewind(0)
+    world.go_on(1)
+    page = Markup(report([watched], now_ms=NOW_MS)).text
+    assert (page.count("batch 1, taken back"), page.count("batch 2, taken back")) == (1, 1)
+    assert page.count("generation 1, taken back") == 2
+    assert "batch 0, taken back" not in page
+    pages = Pages([watched], now_ms=lambda: NOW_MS)
+    assert Markup(pages.page("/pipelines/flights/history", {})).text.count("taken back") == 2
+    rewound = next(entry for entry in world.entries() if isinstance(entry.body, Rewound))
+    assert isinstance(rewound.body, Rewound)
+    batch_1 = Markup(pages.page(f"/pipelines/flights/positions/{rewound.body.to + 1}", {})).text
+    assert f"Taken back by the rewind at position {rewound.position}." in batch_1

@@ -86,7 +86,10 @@ def test_batches_that_the_ledger_would_not_recognise_are_not_planned_anew(world:
     before = world.content()
     with pytest.raises(Refused, match=r"has decided batches 2 to 3, and Spark would plan batches from 3 on anew") as refused:
         rewind(world.plan, 1)
-    assert refused.value.remedy == "Name batch 2: the one after it runs again with the offsets that were decided."
+    assert refused.value.remedy == (
+        "Name batch 2: the one after it runs again with the offsets that were decided. Or take batches back from sinks and "
+        "ledger, too: `penstock rewind FILE --to-batch 1`"
+    )
     with pytest.raises(Refused, match=r"cannot go back to the end of batch 9|the records of batches 4 to 9 would be lost"):
         rewind(world.plan, 9)
     assert world.content() == before

@@ -149,7 +149,7 @@ def test_while_an_act_is_unfinished_nothing_starts_and_no_other_act_begins() -> 
     [finding] = [one for one in verify_files(files).findings if one.file == "metadata"]
     assert "names the act penstock-acts/0001-rewind, which is not finished" in finding.meaning
     assert finding.remedy == (
-        "Run the same `checkpoint rewind` command again to finish it, or with --undo --yes to take it back."
+        "Run the same `penstock checkpoint rewind` command again with --yes to finish it, or with --undo --yes to undo it."
     )
     with pytest.raises(Refused, match="was interrupted: The checkpoint goes back to the end of batch 7"):
         rewind(files, newest - 2)
@@ -169,7 +169,7 @@ def test_what_was_abandoned_before_it_changed_anything_is_forgotten() -> None:
     with pytest.raises(KeyboardInterrupt):
         rewind(files, newest - 1)
     files.changes = None
-    with pytest.raises(Refused, match="No act on the checkpoint memory can be taken back"):
+    with pytest.raises(Refused, match="No act on the checkpoint memory can be undone"):
         undo(files, verb="rewind", yes=True)
     rewind(files, newest - 2)
     assert {name.split("/")[1] for name in files.content if name.startswith(ACTS)} == {"0001-rewind"}
@@ -180,7 +180,7 @@ def test_an_act_is_not_taken_back_once_spark_has_gone_on() -> None:
     files = rewound(MemoryFiles(dict(whole)), newest_of(whole, "commits") - 2)
     files.content["offsets/6"] = whole["offsets/6"] + b" "
     before = dict(files.content)
-    with pytest.raises(Refused, match=r"taken back no more: offsets/6 is not what the act left"):
+    with pytest.raises(Refused, match=r"cannot be undone any more: offsets/6 is not what the act left"):
         undo(files, verb="rewind", yes=True)
     del files.content["offsets/6"]
     files.content["offsets/9"] = whole["offsets/7"]

@@ -41,7 +41,7 @@ class Act:
     `verb` and `request` are the command that was given: an act that was interrupted is finished by the same. `sentence` and
     `notes` are for people. `next_batch_id` is what Spark runs first afterwards, None if Spark starts neither before nor after.
     `newest` is what the two logs ended with when the act was made, `newest_after` what they end with afterwards: None if the act
-    can be taken back although Spark has gone on.
+    can be undone although Spark has gone on.
     """
 
     verb: str

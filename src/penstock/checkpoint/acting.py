@@ -1,4 +1,4 @@
-"""Carries out an act on a checkpoint so that no kill leaves it half done unnoticed, and takes it back.
+"""Carries out an act on a checkpoint so that no kill leaves it half done unnoticed, and undoes it.
 
 Below `penstock-acts/NUMBER-VERB/` of the checkpoint, in this order:
 
@@ -7,7 +7,7 @@ Below `penstock-acts/NUMBER-VERB/` of the checkpoint, in this order:
 3. `metadata` of the checkpoint becomes a text that names the act. No Spark starts on it, and no run of Penstock goes on.
 4. The changes, then `done.json`, and last the real `metadata`.
 
-While `metadata` names an act, that act is unfinished: its copies suffice to finish it or to take it back, from any point between.
+While `metadata` names an act, that act is unfinished: its copies suffice to finish or undo it, from any point between.
 """
 
 import re
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from penstock.checkpoint.act import ACTS, Act, Change, Newest, Step, newest_entries
 from penstock.checkpoint.act_record import ActRecord, Checksum, RecordedStep, checksum_of, decode_act, encode_act
-from penstock.checkpoint.entries import unfinished_act, unfinished_text
+from penstock.checkpoint.entries import finish_remedy, unfinished_act, unfinished_text
 from penstock.checkpoint.files import Files, places_below
 from penstock.core.faults import FaultPoint
 from penstock.core.model import Json
@@ -48,7 +48,7 @@ class Performed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undone:
-    """An act that was taken back, or would be."""
+    """An act that was undone, or would be."""
 
     verb: str
     sentence: str
@@ -97,7 +97,7 @@ def carry_out(files: Files, act: Act) -> str:
 
 
 def undo(files: Files, *, verb: str, yes: bool) -> Undone:
-    """Take the newest act back, also an unfinished one: every file is again what it was, byte for byte.
+    """Undo the newest act, also an unfinished one: every file is again what it was, byte for byte.
 
     Without `yes` only say what would be. Raises Refused if there is no act, or it is not of this verb, or Spark or somebody else
     has changed the checkpoint since; CheckpointDamaged if a copy is not what was kept.
@@ -119,7 +119,7 @@ def undo(files: Files, *, verb: str, yes: bool) -> Undone:
 
 
 def done_acts(files: Files) -> Iterator[str]:
-    """Yield the folders of acts that are finished or taken back, oldest first."""
+    """Yield the folders of acts that are finished or undone, oldest first."""
     for folder in _folders(files):
         if {_DONE_FILE, _UNDONE_FILE} & set(files.names(folder)):
             yield folder
@@ -276,7 +276,7 @@ def _newest_done(files: Files) -> _Begun:
         names = set(files.names(folder))
         if _DONE_FILE in names and _UNDONE_FILE not in names:
             return _begun(files, folder)
-    raise Refused(f"No act on the checkpoint {files.location} can be taken back.", remedy="There is nothing to undo.")
+    raise Refused(f"No act on the checkpoint {files.location} can be undone.", remedy="There is nothing to undo.")
 
 
 def _forget_abandoned(files: Files) -> None:
@@ -314,13 +314,15 @@ def _require_verb(files: Files, begun: _Begun, verb: str) -> None:
     if begun.record.verb != verb:
         raise Refused(
             f"The newest act on the checkpoint {files.location} is no {verb}: {begun.record.sentence}",
-            remedy=f"Take it back first, with `checkpoint {begun.record.verb}` and --undo --yes.",
+            remedy="Start the pipeline, or restore another savepoint: `penstock savepoint restore` is not undone."
+            if begun.record.verb == "restore"
+            else f"Undo that one first, by `penstock checkpoint {begun.record.verb}` with --undo --yes.",
         )
 
 
 def _gone_on(files: Files, begun: _Begun, what: str) -> Refused:
     return Refused(
-        f"The checkpoint {files.location} was changed since `{begun.record.verb}`, which can be taken back no more: {what}.",
+        f"The checkpoint {files.location} was changed since `{begun.record.verb}`, which cannot be undone any more: {what}.",
         remedy=f"The files as they were before are in {files.location}/{begun.folder}/before.",
     )
 
@@ -328,7 +330,7 @@ def _gone_on(files: Files, begun: _Begun, what: str) -> Refused:
 def _other_unfinished(files: Files, begun: _Begun) -> Refused:
     return Refused(
         f"An act on the checkpoint {files.location} was interrupted: {begun.record.sentence}",
-        remedy=f"Run that `checkpoint {begun.record.verb}` again with --yes to finish it, or with --undo --yes to take it back.",
+        remedy=finish_remedy(begun.record.verb),
     )
 
 

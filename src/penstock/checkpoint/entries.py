@@ -115,15 +115,18 @@ def parse_query_id(data: bytes) -> str:
     """Return the query id in the content of `metadata`. Raises Unreadable."""
     act = unfinished_act(data)
     if act is not None:
-        verb = act.rpartition("-")[2]
-        raise Unreadable(
-            f"names the act {act}, which is not finished",
-            remedy=f"Run the same `checkpoint {verb}` command again to finish it, or with --undo --yes to take it back.",
-        )
+        raise Unreadable(f"names the act {act}, which is not finished", remedy=finish_remedy(act.rpartition("-")[2]))
     query_id = _object(_decoded(data)).get("id")
     if not isinstance(query_id, str) or not query_id:
         raise Unreadable('has no "id"')
     return query_id
+
+
+def finish_remedy(verb: str) -> str:
+    """Return what to do about an act on a checkpoint that was interrupted."""
+    if verb == "restore":
+        return "Run the same `penstock savepoint restore` command again with --yes to finish it."
+    return f"Run the same `penstock checkpoint {verb}` command again with --yes to finish it, or with --undo --yes to undo it."
 
 
 _UNFINISHED = re.compile(rb"The act (penstock-acts/\d{4,}-[a-z]+) on this checkpoint is not finished\.[^\0]*")
@@ -131,7 +134,7 @@ _UNFINISHED = re.compile(rb"The act (penstock-acts/\d{4,}-[a-z]+) on this checkp
 
 def unfinished_text(act: str) -> bytes:
     """Return what `metadata` holds while the act in the folder `act` changes the checkpoint. No Spark starts on it."""
-    return f"The act {act} on this checkpoint is not finished. Run the same `penstock checkpoint` command again.\n".encode()
+    return f"The act {act} on this checkpoint is not finished. Run the same `penstock` command again.\n".encode()
 
 
 def unfinished_act(metadata: bytes) -> str | None:

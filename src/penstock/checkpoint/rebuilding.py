@@ -45,7 +45,7 @@ def rebuilt(
     files: Mapping[SourceName, FilesByEnd],
     compact_interval: int,
 ) -> Rebuilt:
-    """Return the checkpoint from which Spark goes on behind `batch`, the newest decided one.
+    """Return the checkpoint from which Spark goes on after `batch`, the newest decided one.
 
     `order` names the query's sources in the order of its plan, one for each place where it reads one. `files` are what every
     batch read of each file source. `compact_interval`: how many entries Spark's log of files has between two compacted ones.
@@ -136,7 +136,7 @@ def plan_rebuild(files: Files, made: Rebuilt) -> Act:
         verb="rebuild",
         request={},
         location=files.location,
-        sentence=f"Make the checkpoint again from the ledger: Spark goes on behind batch {batch_id}.",
+        sentence=f"Make the checkpoint again from the ledger: Spark goes on after batch {batch_id}.",
         steps=draft.steps(),
         next_batch_id=BatchId(batch_id + 1),
         newest=newest,

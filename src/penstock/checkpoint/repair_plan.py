@@ -82,7 +82,8 @@ def _mended(files: Files, draft: Draft, repair: "_Repair") -> Verification:
 def _beyond(files: Files, what: str) -> Refused:
     return Refused(
         f"The checkpoint {files.location} cannot be repaired without the risk that rows are lost or repeated: {what}.",
-        remedy="Restore it from a copy, or name the pipeline file: its ledger tells more than the checkpoint alone.",
+        remedy="Restore it from a copy. If a directory was named, name the pipeline file: its ledger tells more than the "
+        "checkpoint alone.",
     )
 
 

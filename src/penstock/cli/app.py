@@ -83,7 +83,7 @@ def _options(
     """Declared here for `--help`; `main` and the verbs look at them."""
 
 
-_quarantine = typer.Typer(name="quarantine", help="Records that were put aside.", no_args_is_help=True)
+_quarantine = typer.Typer(name="quarantine", help="Records and rows that were put aside in the quarantine.", no_args_is_help=True)
 _quarantine.command("list")(contents.list_)
 _quarantine.command("show")(contents.show_)
 _checkpoint = typer.Typer(
@@ -105,7 +105,9 @@ _journal.command()(journal.readers)
 _journal.command()(journal.trim)
 
 _savepoint = typer.Typer(
-    name="savepoint", help="Keep copies of the checkpoint, and begin second pipelines there.", no_args_is_help=True
+    name="savepoint",
+    help="Keep copies of the checkpoint, to go back to and to begin second pipelines from.",
+    no_args_is_help=True,
 )
 _savepoint.command()(savepoint.create)
 _savepoint.command("list")(savepoint.list_)

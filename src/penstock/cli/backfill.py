@@ -26,7 +26,7 @@ def backfill(
     overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:
-    """Give a sink that was added later the batches before it, each exactly once; the next run goes on behind them.
+    """Give a sink that was added later the batches before it, each exactly once; the next run goes on after them.
 
     The sources are read once more, and the transform computes the rows again, for this sink alone. If a batch cannot be read
     again, nothing is done (exit code 3). A call that was killed is finished by the next one. Stop the run first: it is fenced.

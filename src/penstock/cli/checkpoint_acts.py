@@ -1,4 +1,4 @@
-"""`penstock checkpoint rewind`, `gc` and `repair`: change a Spark checkpoint, without Java. All can be taken back."""
+"""`penstock checkpoint rewind`, `gc` and `repair`: change a Spark checkpoint, without Java. All can be undone."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from penstock.checkpoint.acting import Performed, Undone
     from penstock.checkpoint.files import Files
 
-Undo = Annotated[bool, typer.Option("--undo", help="Take the newest act back: every file is again what it was.")]
+Undo = Annotated[bool, typer.Option("--undo", help="Undo the newest act: every file is again what it was.")]
 _UNSEEN = (
     "No pipeline file was named, so nothing tells whether a query runs on this checkpoint, or what its sinks have. "
     "Make sure that none runs."
@@ -197,8 +197,8 @@ def _undo(path: str, option: Sequence[str] | None, *, verb: str, yes: bool, as_j
 def _undone(found: "Undone") -> RenderableType:
     files = formatting.counted(found.files, "file")
     if found.done:
-        return Text(f"Taken back: {found.sentence}\n{files} as before, from {found.backup}.")
-    return Text.assemble(f"Would be taken back: {found.sentence}\n{files} from {found.backup}.", _NOTHING_CHANGED)
+        return Text(f"Undone: {found.sentence}\n{files} as before, from {found.backup}.")
+    return Text.assemble(f"Would be undone: {found.sentence}\n{files} from {found.backup}.", _NOTHING_CHANGED)
 
 
 _NOTHING_CHANGED = ("\nNothing was changed. Do it with --yes.", "yellow")

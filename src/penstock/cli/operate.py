@@ -137,7 +137,7 @@ def _rewind_end(found: "Rewind") -> Text:
     if found.done:
         return Text(f"Rewound: the pipeline goes on with batch {found.to_batch + 1}.", "green")
     if found.refused:
-        return Text("Nothing was changed, and --yes is refused as long as that is so.", "yellow")
+        return Text("Nothing was changed. With --yes it would be refused, for the reasons above.", "yellow")
     return Text(f"{'It was begun, and is not finished' if found.resumed else 'Nothing was changed'}. Do it with --yes.", "yellow")
 
 

@@ -25,7 +25,7 @@ To = Annotated[
     typer.Option(
         "--to",
         metavar="PLACE",
-        help="Where savepoints are: a directory or URL, <home>/savepoints by default.",
+        help="Where savepoints are: a directory or URL. By default `savepoints` in the pipeline's home.",
         show_default=False,
     ),
 ]
@@ -160,7 +160,7 @@ def restore(
     overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:
-    """Take every batch after a savepoint back from sinks and ledger, and put its checkpoint in place, which may be lost.
+    """Take every batch after a savepoint back from sinks and ledger, and put its checkpoint in place, even if none is left.
 
     Nothing is done without --yes. Killed at any moment, the same command finishes it.
     """
@@ -181,7 +181,7 @@ def fork(
 ) -> None:
     """Let a second pipeline go on from a savepoint, with a ledger, a checkpoint and sinks of its own.
 
-    Its sinks get what is behind the savepoint, and the first pipeline stays as it is. What was interrupted, the same command
+    Its sinks get what comes after the savepoint, and the first pipeline stays as it is. What was interrupted, the same command
     finishes.
     """
     forked = pipeline(file).fork(name, pipeline(new), to=to, options=_options(option), yes=yes)

@@ -41,7 +41,11 @@ def supervise(
     ] = False,
     lease: Annotated[
         float,
-        typer.Option(min=0.5, metavar="SECONDS", help="With --standby: after what silence of the active one it takes over."),
+        typer.Option(
+            min=0.5,
+            metavar="SECONDS",
+            help="With --standby: it takes over when the active one has not renewed the lease for so long.",
+        ),
     ] = _LEASE_S,
     as_json: Json = False,
 ) -> None:

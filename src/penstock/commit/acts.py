@@ -1,4 +1,4 @@
-"""The acts of an operator that change what the ledger says of decided batches: rewinding, and giving a sink its past."""
+"""The acts of an operator that change what the ledger says of decided batches: rewinding, and giving a sink earlier batches."""
 
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.executor import all_published, publish_in

@@ -60,7 +60,7 @@ class TakesBack(Protocol):
 def decided_to(ledger: Ledger, batch_id: BatchId) -> Entry:
     """Return the decision to rewind to, the one of batch `batch_id` that stands. Raises BatchGap, BatchForgotten, Refused.
 
-    A rewind goes neither behind an adoption nor behind what a backfill gave.
+    A rewind goes back no further than the newest adoption, and than what a backfill gave.
     """
     tail = ledger.tail()
     upcoming = None if tail is None else tail.summary.next_batch_id
@@ -183,7 +183,8 @@ def require_rewound(summary: Summary, ledger: Ledger, *, except_at: Position | N
     batch_id = act.body.batch_id if act is not None and isinstance(act.body, Rewound) else None
     raise Refused(
         f"The pipeline is being rewound to batch {batch_id}, as position {at} of the ledger says, and that is not finished.",
-        remedy=f"Finish it: `penstock rewind FILE --to-batch {batch_id} --yes`",
+        remedy=f"Finish it by the command that began it: `penstock rewind FILE --to-batch {batch_id} --yes`, or "
+        "`penstock savepoint restore FILE NAME --yes`",
     )
 
 

@@ -52,7 +52,9 @@ def _refusals(status: Status) -> Iterator[Condition]:
             next_step = remedy if place.state == "unreachable" else "`penstock doctor FILE` shows what the place holds."
             yield Condition(state=State.FAILED, text=f"Sink {name}: {place.trouble}", next_step=next_step)
     if status.health == "conflict":
-        yield Condition(state=State.FAILED, text=status.text, next_step="`penstock doctor FILE` says what keeps a start away.")
+        yield Condition(
+            state=State.FAILED, text=status.text, next_step="`penstock doctor FILE` says why a start would be refused."
+        )
     for lag in status.lag:
         if lag.gaps:
             text = f"{lag.lost:,} records of topic {lag.topic} are gone and were never delivered."

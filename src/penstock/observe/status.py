@@ -211,7 +211,8 @@ def _judge(tail: Entry | None, checkpoint: CheckpointPosition | None, *, driver:
     if tail.summary.rewinding_at is not None:
         return "conflict", (
             f"The pipeline is being rewound to batch {expected - 1}, and that is not finished. A start would be refused: "
-            f"`penstock rewind FILE --to-batch {expected - 1} --yes` finishes it."
+            f"the command that began it finishes it, `penstock rewind FILE --to-batch {expected - 1} --yes` or "
+            "`penstock savepoint restore FILE NAME --yes`."
         )
     if checkpoint is None or checkpoint.query_id is None:
         return "conflict", f"The ledger expects batch {expected}, but there is no checkpoint. A start would be refused."

@@ -252,9 +252,9 @@ class _Work:
             else f"Put the input back. To go on without them: `penstock backfill FILE --sink {self.sink.name} --from-batch "
             f"{after.batch.batch_id}`"
         )
+        span = f"batch {first}" if first == last else f"batches {first} to {last}"
         raise Refused(
-            f"{len(lost)} of {len(lacking.entries)} batches cannot be read again, batch {first} to batch {last}. Batch {first}: "
-            f"{why}.",
+            f"{len(lost)} of {len(lacking.entries)} batches cannot be read again ({span}). Batch {first}: {why}.",
             remedy=way,
         )
 
@@ -305,7 +305,7 @@ class _Work:
         if rows != before.rows_in:
             raise Refused(
                 f"Batch {batch_id} was decided with {before.rows_in:,} rows, but the transform makes {rows:,} of this input now.",
-                remedy="Make the transform again what it was then. If it was changed on purpose, run a second pipeline with this "
+                remedy="Put the transform back as it was then. If it was changed on purpose, run a second pipeline with this "
                 "sink and a home of its own.",
             )
 
@@ -325,11 +325,11 @@ def _require_known(lacking: LackingBatches) -> None:
     if lacking.earlier:
         raise Refused(
             f"{lacking.earlier} batches were read by earlier checkpoints, before this one was adopted, and cannot be read again.",
-            remedy=f"{begun}What the present one read: `penstock backfill FILE --sink {sink} --from-batch 0`",
+            remedy=f"{begun}Backfill what the present checkpoint read: `penstock backfill FILE --sink {sink} --from-batch 0`",
         )
     if lacking.unknown:
         oldest = lacking.first + lacking.unknown
         raise Refused(
             f"The ledger does not tell any more what batches {lacking.first} to {oldest - 1} read: {lacking.unknown} batches.",
-            remedy=f"{begun}What it tells: `penstock backfill FILE --sink {sink} --from-batch {oldest}`",
+            remedy=f"{begun}Backfill the batches that it still has: `penstock backfill FILE --sink {sink} --from-batch {oldest}`",
         )

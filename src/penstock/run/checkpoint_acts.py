@@ -102,7 +102,7 @@ def _require_query(query_id: str | None, summary: Summary) -> None:
 
 
 def undo_act(plan: DeliveryPlan, *, verb: str, yes: bool) -> Undone:
-    """Take the newest act on the pipeline's checkpoint back; see `undo`. With `yes`, fences as `rewind_checkpoint` does."""
+    """Undo the newest act on the pipeline's checkpoint; see `undo`. With `yes`, fences as `rewind_checkpoint` does."""
     with stopped(plan) as (runtime, _):
         files = runtime.checkpoint.files
         found = undo(files, verb=verb, yes=False)
@@ -208,5 +208,6 @@ def _beyond(upcoming: BatchId, expected: BatchId) -> Refused:
     return Refused(
         f"The ledger has decided batches {upcoming} to {expected - 1}, and Spark would plan batches from {upcoming + 1} on anew, "
         "with other offsets than those: no start would go on.",
-        remedy=f"Name batch {max(expected - 2, 0)}: the one after it runs again with the offsets that were decided.",
+        remedy=f"Name batch {max(expected - 2, 0)}: the one after it runs again with the offsets that were decided. Or take "
+        f"batches back from sinks and ledger, too: `penstock rewind FILE --to-batch {upcoming - 1}`",
     )

@@ -110,7 +110,7 @@ def _newest(ledger: Ledger) -> Entry:
     found = continued_decision(ledger, tail.summary)
     if found is None:
         raise Refused(
-            f"Another checkpoint was adopted behind batch {decision_in(entry).batch.batch_id}, and no batch of it is decided "
+            f"Another checkpoint was adopted after batch {decision_in(entry).batch.batch_id}, and no batch of it is decided "
             "yet: the ledger does not know what it had read.",
             remedy=_ELSE,
         )

@@ -121,7 +121,7 @@ def rewind(
         planned = asked.plan_act()
         if not yes or not planned.needed:
             return planned
-        _require_possible(planned)
+        asked.require_possible(planned)
         return asked.act(reason)
 
 
@@ -167,6 +167,23 @@ class _Asked:
             needed=newest > self.to_batch or bool(checkpoint.act.steps),
         )
 
+    def require_possible(self, planned: Rewind) -> None:
+        """Raise Refused if the act could not be carried out exactly."""
+        stuck = [each for each in planned.sinks if each.refused]
+        if stuck:
+            reasons = " ".join(f"Sink {each.sink!r}: {each.refused}" for each in stuck)
+            keeping = " ".join(f"--keep {each.sink}" for each in stuck)
+            command = "" if self.way.verb == "rewind" else f"penstock rewind FILE --to-batch {planned.to_batch} "
+            raise Refused(
+                f"The batches after {planned.to_batch} cannot be taken back from every sink. {reasons}",
+                remedy=f"Leave them there with `{command}{keeping}`: such a sink skips the batches when they come again.",
+            )
+        if planned.lost:
+            raise Refused(
+                f"The batches after {planned.to_batch} could not be done again: gone are {'; '.join(planned.lost)}.",
+                remedy="Put the input back, or rewind to a later batch.",
+            )
+
     def act(self, reason: str) -> Rewind:
         """Fence, publish what is decided, record the act, and carry it out."""
         with coordinating(self.runtime) as coordinator:
@@ -174,7 +191,7 @@ class _Asked:
             opened = opened_by_this_process(self.runtime)
             coordinator.open(opened)
             planned = self.plan_act()  # I2: a run that was alive may have decided batches meanwhile
-            _require_possible(planned)
+            self.require_possible(planned)
             position = None
             if planned.newest > self.to_batch:
                 position = coordinator.rewind(self._rewound(reason)).position
@@ -318,20 +335,3 @@ def _unfinished(ledger: Ledger) -> Entry | None:
     tail = ledger.tail()
     at = None if tail is None else tail.summary.rewinding_at
     return None if at is None else ledger.read(at)
-
-
-def _require_possible(planned: Rewind) -> None:
-    """Raise Refused if the act could not be carried out exactly."""
-    stuck = [each for each in planned.sinks if each.refused]
-    if stuck:
-        reasons = " ".join(f"Sink {each.sink!r}: {each.refused}" for each in stuck)
-        keeping = " ".join(f"--keep {each.sink}" for each in stuck)
-        raise Refused(
-            f"The batches after {planned.to_batch} cannot be taken back from every sink. {reasons}",
-            remedy=f"Leave them there with `{keeping}`: such a sink skips the batches when they come again.",
-        )
-    if planned.lost:
-        raise Refused(
-            f"The batches after {planned.to_batch} could not be done again: gone are {'; '.join(planned.lost)}.",
-            remedy="Put the input back, or rewind to a later batch.",
-        )

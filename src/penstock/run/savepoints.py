@@ -219,13 +219,9 @@ def _require_second(settings: "PipelineSettings", other: "PipelineSettings") -> 
     )
     if before != after:
         raise SourcesChanged(
-            f"Pipeline {other.pipeline!r} has other sources than {settings.pipeline!r}, of which the savepoint is.",
+            f"Pipeline {other.pipeline!r} has other sources than {settings.pipeline!r}, whose savepoint it would go on from.",
             remedy="Give it the same sources: name, format, path and table. Transform, options and sinks may differ.",
         )
-
-
-def _inputs(settings: "PipelineSettings") -> Mapping[str, object]:
-    return {name: (one.format, one.path, one.table) for name, one in settings.sources.items()}
 
 
 def _forked_id(savepoint: Savepoint, other: "PipelineSettings") -> QueryId:
@@ -258,7 +254,7 @@ def _require_free(files: Files, own: tuple[str, ...]) -> None:
     except Unreadable:
         pass
     raise Refused(
-        f"{files.location} holds something already, and a fork begins in an empty place.",
+        f"The checkpoint {files.location} is not empty, and a fork begins with an empty one.",
         remedy="Give the second pipeline a home of its own.",
     )
 

@@ -54,6 +54,8 @@ def _environment() -> Environment:
         "size": formatting.size,
         "duration": formatting.duration,
         "moment": formatting.moment,
+        "zone": _zone,
+        "dropped": formatting.dropped,
         "iso": _iso,
         "rate": _rate,
         "short": _short,
@@ -72,6 +74,11 @@ def _plain(value: Any) -> Any:
 
 def _iso(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / 1000, tz=timezone.utc).isoformat(timespec="seconds")
+
+
+def _zone(time_ms: int) -> str:
+    """Return the time zone that `moment` uses: a page is also read elsewhere."""
+    return datetime.fromtimestamp(time_ms / 1000, tz=timezone.utc).astimezone().strftime("UTC%z").removesuffix("+0000")
 
 
 def _rate(rows_per_s: float | None) -> str:

@@ -9,7 +9,6 @@ from urllib.parse import parse_qs
 
 from penstock.core.model import Decided
 from penstock.errors import PenstockError
-from penstock.observe.batch_life import lives_of
 from penstock.observe.history_page import entry_page, history_page
 from penstock.observe.page.links import ServedLinks
 from penstock.observe.page.rendering import content_policy, render
@@ -66,18 +65,20 @@ class Pages:
         with closing(watched.open_ledger()) as ledger:
             wanted = asked.get("wanted", "")[:_LONGEST_WANTED]
             page = history_page(ledger, up_to=int(up_to) if up_to.isdecimal() and len(up_to) < 16 else None, wanted=wanted)
-        values = {"name": watched.name, "page": page, "lives": lives_of(page.rows, home=watched.home), "links": links}
+            lives = watched.lives(ledger, page.rows)
+        values = {"name": watched.name, "page": page, "lives": lives, "links": links}
         return render("history.html", SHARED_VALUES | values, now_ms=self._now_ms())
 
     def _entry(self, watched: Watched, position: int, links: ServedLinks) -> str:
         with closing(watched.open_ledger()) as ledger:
             found = entry_page(ledger, position)
+            lives = [] if found is None else watched.lives(ledger, [found[1]])
         if found is None or not isinstance(found[0].body, Decided):
             raise PageMissingError(f"The ledger retains no batch at position {position}.")
         entry, row = found
         assert isinstance(entry.body, Decided)
         pieces = entry.body.decision.staged
-        (life,) = lives_of([row], home=watched.home)
+        (life,) = lives
         values = {"name": watched.name, "file": watched.file, "life": life, "gaps": row.gaps, "links": links}
         values |= {"pieces": pieces[:_MOST_PIECES], "number": len(pieces)}
         return render("entry.html", SHARED_VALUES | values | {"longest": 4_000}, now_ms=self._now_ms())

@@ -16,7 +16,10 @@ RECENT = 80
 
 
 class RecentRows:
-    """The newest rows of a ledger. Entries never change, so only new ones are read; each costs a request in a store."""
+    """The newest rows of a ledger. Entries never change, so only new ones are read; each costs a request in a store.
+
+    A new rewind is the exception: rows of batches that it took back say so, and all are read again.
+    """
 
     def __init__(self, size: int = RECENT) -> None:
         self._size, self._known, self._reading = size, dict[Position, HistoryRow](), Lock()
@@ -25,6 +28,9 @@ class RecentRows:
         """Return the rows, newest first. Raises what the ledger raises."""
         with self._reading:
             rows = list(self._rows(ledger))[: self._size]
+            if self._known and any(row.kind == "rewound" and row.position not in self._known for row in rows):
+                self._known = {}
+                rows = list(self._rows(ledger))[: self._size]
             # The decision after it completes a row: until that is there, it is read again.
             complete = next((number for number, row in enumerate(rows) if row.kind == "decided"), len(rows)) + 1
             self._known = {row.position: row for row in rows[complete:]}
@@ -65,3 +71,8 @@ class Watched:
         """Return the newest entries with what was measured of them, newest first. Raises what the ledger raises."""
         with closing(self.open_ledger()) as ledger:
             return lives_of(self.recent.read(ledger), home=self.home)
+
+    def lives(self, ledger: Ledger, rows: Sequence[HistoryRow]) -> Sequence[BatchLife]:
+        """Return entries of a page with what was measured of them. Those among the newest say what a rewind took back."""
+        known = {row.position: row for row in self.recent.read(ledger)}
+        return lives_of([known.get(row.position, row) for row in rows], home=self.home)

@@ -32,6 +32,7 @@ from penstock.run.preflight.query_rules import (
 from penstock.run.preflight.sink_rules import (
     Unsettled,
     accounts_of,
+    added_account,
     added_sink,
     is_place,
     moved_ruling,
@@ -251,7 +252,7 @@ class _Comparison:
         for name in sorted(before.keys() - now.keys()):
             yield PipelineChange.by(removed_sink(name, self._unsettled), f"sinks.{name}", before="", now=None)
         for name in sorted(now.keys() - before.keys()) if self._last is not None else ():
-            yield PipelineChange.by(added_sink(), f"sinks.{name}", before=None, now="")
+            yield PipelineChange.by(added_sink(name), f"sinks.{name}", before=None, now="")
         for name, values in self._both(before, now):
             yield from self._sink(name, values, now[name])
 
@@ -278,7 +279,7 @@ class _Comparison:
             ruling = removed_sink(name, self._unsettled if owed else None)
             yield PipelineChange.by(ruling, f"sinks.{name}.accounts.{account}", before="", now=None)
         for account in sorted(accounts_of(now) - accounts_of(before)):
-            yield PipelineChange.by(added_sink(), f"sinks.{name}.accounts.{account}", before=None, now="")
+            yield PipelineChange.by(added_account(), f"sinks.{name}.accounts.{account}", before=None, now="")
 
     def _is_filled(self, name: str) -> bool:
         """Return whether rows of a sink are published for certain."""

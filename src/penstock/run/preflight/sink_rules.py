@@ -36,8 +36,15 @@ class Unsettled:
     """Those that it has rows for."""
 
 
-def added_sink() -> Ruling:
+def added_sink(name: str) -> Ruling:
     """Return what a new sink means."""
+    return safe(
+        f"It gets the batches from the next one on. Before that, `penstock backfill FILE --sink {name}` gives it earlier ones."
+    )
+
+
+def added_account() -> Ruling:
+    """Return what a new account means."""
     return safe("It gets the batches from the next one on; earlier ones are not delivered to it.")
 
 
@@ -63,7 +70,7 @@ def sink_ruling(key: str, before: Values, now: Values, *, name: str, unsettled: 
 _OF_WRITING = frozenset({"where", "select", "exclude", "compression", "target_file_size", "column_encoding", "lanes"})
 _UNIQUE = (
     "Give the table a unique index on the key, and look first for rows that have one key twice.",
-    "Rows with the key of one that is there replace it from now on, or are left out; rows that are there stay.",
+    "From now on a row whose key is there replaces that row, or is left out; rows that are there stay.",
 )
 _OF_KEYS: Mapping[str, Ruling] = {
     "key": safe_after(*_UNIQUE),

@@ -41,7 +41,7 @@ def added_ruling(*, is_read: bool | None) -> Ruling:
     if is_read is False:
         return safe("The query does not read it.")
     if is_read is None:
-        return safe_after("Run `penstock check FILE`, which asks Spark.", "Whether the query reads it shows only the plan.")
+        return safe_after("Run `penstock check FILE`, which asks Spark.", "Only the plan shows whether the query reads it.")
     return breaking(
         "Spark knows sources by their place in the query, and the checkpoint has no place for it: the start is refused.",
         action=NEW_CHECKPOINT,

@@ -103,7 +103,8 @@ class Client:
             raise self._unanswered(error, connected=True) from error
         except OSError as error:  # a file of a certificate is missing
             raise Failed(
-                f"{endpoint.name} cannot be asked: {error}.", remedy="Put the files that the sink names there."
+                f"{endpoint.name} cannot be asked: {error}.",
+                remedy="Correct `ca_file`, `certificate_file` and `key_file` of the sink.",
             ) from error
 
     def _session(self) -> requests.Session:
@@ -135,7 +136,8 @@ class Client:
         if status == _OTHER_BODY:
             raise ContentConflict(
                 f"{name} answers {found}. With an {KEY_HEADER} this means: it has other rows under this key.",
-                remedy="If it means something else there, let it answer 400. Otherwise find out who posts there under our keys.",
+                remedy="If it means something else there, let it answer 400. Otherwise find out who else posts there under keys "
+                "of this pipeline.",
             )
         if status in {401, 403}:
             raise Failed(f"{name} refuses access: {found}.", remedy="Correct `token`, or `user` and `password`, or `headers`.")
