@@ -22,6 +22,11 @@ def is_place(key: str) -> bool:
     return _PLACE.fullmatch(key) is not None
 
 
+def is_place_of_quarantine(key: str) -> bool:
+    """Return whether `key` of the pipeline says where its quarantine is."""
+    return key == "quarantine.url" or key.startswith("quarantine.options.")
+
+
 def accounts_of(sink: Values) -> frozenset[str]:
     """Return the names of a sink's accounts."""
     return frozenset(found[1] for key in sink if (found := _ACCOUNT.fullmatch(key)))
@@ -111,6 +116,15 @@ def other_kind() -> Ruling:
     return safe_after(
         "Give the sink another name, by which the ledger tells the two places apart.",
         "What is in the old place stays there, and the new one begins empty.",
+    )
+
+
+def spool_of_notes(name: str) -> Ruling:
+    """Return what another spool means for sink `name`, which notes there what was answered."""
+    return safe_after(
+        "Stop the pipeline, and copy the files of the old spool into the new one first.",
+        f"Sink {name!r} notes there which batches it sent: without these notes the newest one is sent again, which an endpoint "
+        "takes twice once it has forgotten the keys.",
     )
 
 

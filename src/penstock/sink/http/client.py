@@ -191,7 +191,7 @@ def _seconds(retry_after: str) -> float | None:
         return float(retry_after)
     try:
         at = parsedate_to_datetime(retry_after)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return (at - datetime.now(timezone.utc if at.tzinfo else None)).total_seconds()
 
