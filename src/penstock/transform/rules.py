@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _OF_NOW = re.compile(r"\b(current_timestamp|current_date|current_time|localtimestamp|now)\(", re.IGNORECASE)
 _LITERAL_OF_NOW = re.compile(
-    r"""\b((?:date|time|timestamp(?:_[ln]tz)?)(?:\s|/\*.*?\*/|--[^\n]*\n)*r?['"]\s*(?:now|today|tomorrow|yesterday))\b""",
+    r"""\b(?:date|time|timestamp(?:_[ln]tz)?)(?:\s|/\*.*?\*/|--[^\n]*\n)*r?['"]\s*(now|today|tomorrow|yesterday)\b""",
     re.IGNORECASE | re.DOTALL,
 )
 """A literal such as `DATE 'today'`. Spark takes its value when it parses the rule: once for the query, and for each count."""
