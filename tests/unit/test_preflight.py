@@ -286,6 +286,16 @@ def test_a_spool_in_which_a_sink_notes_what_was_answered_has_to_come_along(
     assert said(world.preflight())["spool.url"].verdict is ACTION
 
 
+def test_the_path_of_an_endpoint_is_not_kept_and_that_is_said(worlds: Callable[[str], World], tmp_path: Path) -> None:
+    world = worlds("files").copy(tmp_path / "changed")
+    world.change(("trigger: {", "  hook: {type: http, url: 'https://h/one', receiver: idempotent}\ntrigger: {"))
+    world.describe()
+    world.change(("https://h/one', ", "https://h/two', concurrency: 2, key: [n], "))
+    found = world.preflight()
+    assert found.uncompared == ("sinks.hook.url",)
+    assert {change.part: change.verdict for change in found.changes} == {"sinks.hook.concurrency": SAFE, "sinks.hook.key": SAFE}
+
+
 REPLAYED = [
     (("header: true}", "header: true}, expect: {r: n > 2}"), A + "expect.r.sql", BREAKS),
     (("SELECT * FROM a", OTHER_SQL), "transform.sql", ACTION),

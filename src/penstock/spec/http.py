@@ -26,6 +26,8 @@ _OURS = frozenset(
 )
 _SHORTEST_SECRET_PATH = 12
 """A shorter path is a word that messages may hold."""
+HIDDEN_PATH = "/…"
+"""What is shown in place of a URL's path."""
 _STANDARD_SECRET = "whsec_"  # noqa: S105 - what such secrets begin with
 
 
@@ -150,7 +152,7 @@ class HTTP(TakesRows):
         """The URL as it may be shown, without its path: that of a webhook is a secret."""
         found = _URL.fullmatch(self.url)
         assert found is not None
-        return f"{self.url[: found.start('rest')]}/…" if found["rest"] else self.url
+        return f"{self.url[: found.start('rest')]}{HIDDEN_PATH}" if found["rest"] else self.url
 
     @property
     def rows(self) -> int:

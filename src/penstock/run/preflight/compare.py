@@ -46,7 +46,7 @@ from penstock.run.preflight.sink_rules import (
     spool_of_notes,
 )
 from penstock.run.preflight.source_rules import added_ruling, removed_ruling, source_ruling
-from penstock.spec.http import HTTP
+from penstock.spec.http import HIDDEN_PATH, HTTP
 from penstock.spec.pipeline import PipelineSettings
 from penstock.support.secret import MASK, looks_secret
 from penstock.transform.state_held import StateHeld
@@ -358,7 +358,7 @@ def _different(before: Values, now: Values) -> Iterator[tuple[str, str | None, s
 
 
 def _uncompared(before: RunDescription, now: RunDescription) -> Iterator[str]:
-    """Yield the parts whose whole value came from the environment both times and whose name is not that of a secret."""
+    """Yield the parts whose values are not kept, wholly or in part, and whose name is not that of a secret."""
     yield from _masked(before.query, now.query, "")
     for group, old, new in (("sources", before.sources, now.sources), ("sinks", before.sinks, now.sinks)):
         for name in sorted(old.keys() & new.keys()):
@@ -366,4 +366,5 @@ def _uncompared(before: RunDescription, now: RunDescription) -> Iterator[str]:
 
 
 def _masked(before: Values, now: Values, above: str) -> Iterable[str]:
-    return (f"{above}{key}" for key in sorted(now) if before.get(key) == now[key] == MASK and not looks_secret(key))
+    same = (key for key in sorted(now) if before.get(key) == now[key] and not looks_secret(key))
+    return (f"{above}{key}" for key in same if now[key] == MASK or now[key].endswith(HIDDEN_PATH))

@@ -60,6 +60,8 @@ def sink_ruling(key: str, before: Values, now: Values, *, name: str, unsettled: 
     """Return what the change of `key` means, for a key that is no place."""
     if key in _OF_WRITING and unsettled is not None and name in unsettled.sinks:
         return safe(f"Batch {unsettled.batch_id} is published as it was decided. {_NEXT}")
+    if key == "key" and now.get("type") in {"http", "kafka"}:  # not of a table
+        return safe(_NEXT)
     if key == "write":
         return _write(before.get(key), now.get(key))
     return _OF_KEYS.get(key.partition(".")[0], safe(_NEXT))
