@@ -168,6 +168,14 @@ CASES: dict[str, Case] = {
     "sink added": case("flights}", REPLACED, "sinks.again", SAFE),
     "sink removed": case('\n  table: {type: sqlite, url: "sqlite:///flights.db", table: flights}', "", "sinks.table", SAFE),
     "sink renamed": case("  lake:", "  pond:", "sinks.lake", SAFE, only=False),
+    "sink renamed, in its place": case("  lake:", "  pond:", "sinks.pond", BREAKS, only=False),
+    "table renamed, in its place": case("  table: {", "  other: {", "sinks.other", BREAKS, only=False),
+    "sink renamed, one account of its own": Case(
+        (("  lake:", "  pond:"), ("./north", "./elsewhere")), "sinks.pond", BREAKS, only=False
+    ),
+    "sink renamed, with places of its own": Case(
+        (("  lake:", "  pond:"), ("./north", "./elsewhere"), ("./south", "./faraway")), "sinks.pond", SAFE, only=False
+    ),
     "account added": case("south: ./south}", "south: ./south, east: ./east}", "sinks.lake.accounts.east", SAFE),
     "account removed": case("{north: ./north, south: ./south}", "{north: ./north}", "sinks.lake.accounts.south", SAFE),
     "account moved": case("./south", "./elsewhere", "sinks.lake.accounts.south.url", BREAKS),

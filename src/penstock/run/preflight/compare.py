@@ -34,11 +34,13 @@ from penstock.run.preflight.query_rules import (
 from penstock.run.preflight.sink_rules import (
     Unsettled,
     accounts_of,
+    added_account,
     added_sink,
     is_place,
     is_place_of_quarantine,
     moved_ruling,
     moved_unsettled,
+    other_endpoint,
     other_kind,
     other_table,
     removed_sink,
@@ -275,7 +277,8 @@ class _Comparison:
         for name in sorted(before.keys() - now.keys()):
             yield PipelineChange.by(removed_sink(name, self._unsettled), f"sinks.{name}", before="", now=None)
         for name in sorted(now.keys() - before.keys()) if self._last is not None else ():
-            yield PipelineChange.by(added_sink(), f"sinks.{name}", before=None, now="")
+            gone = {old: values for old, values in before.items() if old not in now and values is not None}
+            yield PipelineChange.by(added_sink(now[name], gone), f"sinks.{name}", before=None, now="")
         for name, values in self._both(before, now):
             yield from self._sink(name, values, now[name])
 
@@ -302,7 +305,7 @@ class _Comparison:
             ruling = removed_sink(name, self._unsettled if owed else None)
             yield PipelineChange.by(ruling, f"sinks.{name}.accounts.{account}", before="", now=None)
         for account in sorted(accounts_of(now) - accounts_of(before)):
-            yield PipelineChange.by(added_sink(), f"sinks.{name}.accounts.{account}", before=None, now="")
+            yield PipelineChange.by(added_account(), f"sinks.{name}.accounts.{account}", before=None, now="")
 
     def _is_filled(self, name: str) -> bool:
         """Return whether rows of a sink are published for certain."""
@@ -322,6 +325,8 @@ class _Comparison:
             return moved_unsettled(self._unsettled.batch_id)
         if refusal is None and was is not None and was.get("type") != self._now.sinks[name].get("type"):
             return other_kind()
+        if name != NAME and self._now.sinks[name].get("type") == "http" and self._is_filled(name):
+            return other_endpoint()
         return moved_ruling(None if refusal is None else refusal.message, "" if refusal is None else refusal.remedy)
 
     def _sink_now(self, name: str) -> Sink:

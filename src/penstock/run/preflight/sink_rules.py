@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from penstock.core.model import BatchId
 from penstock.run.preflight.change import Ruling, breaking, safe, safe_after
 from penstock.run.preflight.description import Values
+from penstock.support.secret import MASK
 
 _RECOVER = "Put it back, run `penstock recover FILE`, and then change it."
+_FROM_NEXT = "It gets the batches from the next one on; earlier ones are not delivered to it."
 _NEXT = "It holds from the next batch on; what is there stays as it is."
 _PLACE = re.compile(
     r"type|url|table|path|catalog|catalog_name|warehouse|branch|topic|topics|bootstrap|marker_topic|driver|python"
@@ -41,9 +43,35 @@ class Unsettled:
     """Those that it has rows for."""
 
 
-def added_sink() -> Ruling:
-    """Return what a new sink means."""
-    return safe("It gets the batches from the next one on; earlier ones are not delivered to it.")
+def added_sink(now: Values, gone: Mapping[str, Values]) -> Ruling:
+    """Return what a new sink means. `gone`: the sinks that the pipeline lacks now."""
+    renamed = next((name for name, before in gone.items() if _shares_place(before, now)), None)
+    if renamed is not None:
+        why = f"It has the place of sink {renamed!r}: a place belongs to a sink by its name, and the start refuses another one."
+        action = f"Give it the name {renamed!r} again, or a place of its own."
+        is_sure = now.get("type") in _OWNED and MASK not in now.values()
+        return breaking(why, action=action) if is_sure else safe_after(action, why)
+    return safe(_FROM_NEXT)
+
+
+def added_account() -> Ruling:
+    """Return what a new account means."""
+    return safe(_FROM_NEXT)
+
+
+_OWNED = frozenset({"parquet", "sqlite", "duckdb", "postgres", "mysql", "redshift", "sqlserver"})
+_UNOWNED = frozenset({"http", "console", "memory", "python"})
+"""Types of sinks whose place does not tell whose it is."""
+
+
+def _shares_place(before: Values, now: Values) -> bool:
+    if before.get("type") != now.get("type") or now.get("type") in _UNOWNED:
+        return False
+    accounts = [{value for key, value in values.items() if _ACCOUNT.fullmatch(key)} for values in (before, now)]
+    if any(accounts):
+        return not accounts[0].isdisjoint(accounts[1])
+    places = [{key: value for key, value in values.items() if is_place(key)} for values in (before, now)]
+    return places[0] == places[1]
 
 
 def removed_sink(name: str, unsettled: Unsettled | None) -> Ruling:
@@ -127,6 +155,14 @@ def spool_of_notes(name: str) -> Ruling:
         "Stop the pipeline, and copy the files of the old spool into the new one first.",
         f"Sink {name!r} notes there which batches it sent: without these notes the newest one is sent again, which an endpoint "
         "takes twice once it has forgotten the keys.",
+    )
+
+
+def other_endpoint() -> Ruling:
+    """Return what another endpoint means for a sink that has sent rows: nothing there tells what it has."""
+    return safe_after(
+        "If the new endpoint needs the batches so far, give the sink another name, and `penstock backfill` it.",
+        "The batches so far are at the old endpoint; the new one gets them from the next one on.",
     )
 
 
