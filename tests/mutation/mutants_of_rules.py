@@ -120,14 +120,6 @@ MUTANTS_OF_RULES = (
         tests=("tests/spark/test_rules.py::test_a_transform_that_sets_what_rules_depend_on_is_refused",),
     ),
     Mutant(
-        bug=17,
-        name="a-schema-becomes-known-between-two-reads-of-a-batch",
-        file="src/penstock/run/batch_stager.py",
-        find="        violations = self._violations(rows, batch, inputs)\n",
-        replace="        violations = self._violations(rows, batch, inputs)\n        bad = self._bad(rows, batch)\n",
-        tests=("tests/spark/test_quarantine.py::test_a_schema_that_becomes_known_between_two_reads_of_a_batch_loses_no_row",),
-    ),
-    Mutant(
         bug=28,
         name="rows-that-a-new-rule-fails-are-left-out-of-the-state",
         file="src/penstock/stage/rules.py",

@@ -217,7 +217,8 @@ def test_a_schema_that_becomes_known_between_two_reads_of_a_batch_loses_no_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The read for the rules passes over the record, and the query drops it by a rule: then nothing would count it."""
-    orders = put_aside(tmp_path)
+    named = "SELECT value.id, value.customer, value.amount, partition, offset FROM orders"
+    orders = put_aside(tmp_path, **{"SELECT value.*, partition, offset FROM orders": named})
     file = tmp_path / "registry.yaml"
     file.write_text(file.read_text().replace("    decode:", RULES, 1))
     orders.register(ORDER)
