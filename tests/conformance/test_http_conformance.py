@@ -8,7 +8,7 @@ import re
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from email.utils import formatdate
 from itertools import pairwise
@@ -189,6 +189,18 @@ def test_an_endpoint_is_left_alone_for_as_long_as_it_asks(tmp_path: Path, header
                 sink.publish(shown.publication)
         assert len(handler.seen) == 1
         bench.close()
+
+
+@pytest.mark.parametrize(("status", "header"), [(202, "1000"), (503, "Mon, 01 Jan 99999999999 00:00:00 GMT")])
+def test_what_says_nothing_about_the_next_request_delays_none(status: int, header: str) -> None:
+    """Of a success it says when to ask for the result; a date may be none."""
+    handler = answering(status, Retry_After=header)
+    with endpoint(handler) as (url, _):
+        client = Client(Endpoint(url=url, name=url))
+        for _ in range(2):
+            with nullcontext() if status == 202 else pytest.raises(Retryable, match="HTTP 503"):
+                client.post(b"{}", key="k", headers={})
+    assert len(handler.seen) == 2
 
 
 def test_an_answer_without_end_is_cut_off(tmp_path: Path) -> None:

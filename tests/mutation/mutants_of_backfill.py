@@ -82,4 +82,20 @@ MUTANTS_OF_BACKFILL = (
         replace="        if False:\n",
         tests=("tests/unit/test_commit_backfill.py::test_a_rewind_does_not_go_behind_it",),
     ),
+    Mutant(
+        bug=4,
+        name="a-sink-has-to-know-what-it-was-given-before-a-long-backfill",
+        file="src/penstock/commit/publication.py",
+        find="given[sink.name].newest > newest.position]",
+        replace="not given]",
+        tests=(f"{OF_BACKFILL}::test_a_sink_that_was_filled_needs_not_know_the_newest_batch_any_more",),
+    ),
+    Mutant(
+        bug=4,
+        name="what-was-decided-after-a-backfill-is-taken-for-published",
+        file="src/penstock/commit/publication.py",
+        find="given[sink.name].newest > newest.position]",
+        replace="given]",
+        tests=(f"{OF_BACKFILL}::test_a_sink_that_was_filled_needs_not_know_the_newest_batch_any_more",),
+    ),
 )

@@ -54,4 +54,28 @@ MUTANTS_OF_PREFLIGHT = (
         replace="_whole(text, definitions)",
         tests=("tests/unit/test_state_held.py::test_the_zone_of_the_machine_makes_no_other_key",),
     ),
+    Mutant(
+        bug=63,
+        name="a-quarantine-may-be-anywhere",
+        file=COMPARE,
+        find='        if is_place_of_quarantine(key) and "quarantine.url" in before:\n',
+        replace="        if False:\n",
+        tests=(f"{UNIT}::test_a_quarantine_that_holds_rows_is_a_place_like_a_sink",),
+    ),
+    Mutant(
+        bug=63,
+        name="notes-about-what-was-answered-are-left-behind",
+        file=COMPARE,
+        find="        noting = next((name for name, sink in self.settings.sinks.items() if isinstance(sink, HTTP)), None)\n",
+        replace="        noting = None\n",
+        tests=(f"{UNIT}::test_a_spool_in_which_a_sink_notes_what_was_answered_has_to_come_along",),
+    ),
+    Mutant(
+        bug=63,
+        name="rules-change-under-a-batch-that-spark-computes-once-more",
+        file="src/penstock/run/preflight/query_rules.py",
+        find='    if part == "expect":\n',
+        replace="    if False:\n",
+        tests=(f"{UNIT}::test_a_batch_that_spark_still_computes_for_its_state_keeps_its_rows",),
+    ),
 )

@@ -11,6 +11,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions
 
 from penstock.registry.wire import framed
+from penstock.run.batch_stager import BatchStager
 from tests.servers.fixtures import server, unique
 from tests.spark.test_registry_page import PAGE, Orders, at_home
 from tests.unit.registry_values import ORDER, avro, record
@@ -210,3 +211,28 @@ def test_rules_see_decoded_values_and_the_quarantine_has_the_bytes_of_the_broker
     with sqlite3.connect(tmp_path / "orders.db") as connection:
         assert Counter(connection.execute("SELECT customer, orders FROM orders")) == Counter([("ann", 1), ("bob", 1)])
     connection.close()
+
+
+def test_a_schema_that_becomes_known_between_two_reads_of_a_batch_loses_no_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The read for the rules passes over the record, and the query drops it by a rule: then nothing would count it."""
+    named = "SELECT value.id, value.customer, value.amount, partition, offset FROM orders"
+    orders = put_aside(tmp_path, **{"SELECT value.*, partition, offset FROM orders": named})
+    file = tmp_path / "registry.yaml"
+    file.write_text(file.read_text().replace("    decode:", RULES, 1))
+    orders.register(ORDER)
+    last = server("registry").register(unique("other"), record(name=unique("Other")))
+    wider = record(*ORDER["fields"], {"name": unique("note"), "type": ["null", "string"], "default": None})
+    orders.send(avro(wider, {"id": 1, "customer": "nobody", "amount": 1.0}, last + 1))
+    found = BatchStager._violations
+
+    def registered_after(*given: Any) -> Any:
+        violations = found(*given)
+        assert orders.register(wider) == last + 1
+        return violations
+
+    with monkeypatch.context() as patched:
+        patched.setattr(BatchStager, "_violations", registered_after)
+        assert "knows the schema with id" in " ".join(run(orders, code=75).out.split())
+    assert run(orders).last["dropped"] == {"orders": {"known": 1}}

@@ -1,6 +1,7 @@
 """What rules do to rows of files in a real query, and what becomes of rows that a sink cannot take."""
 
 import json
+import shutil
 import sqlite3
 from collections import Counter
 from pathlib import Path
@@ -8,7 +9,9 @@ from typing import Any
 
 import pyarrow.dataset
 import pytest
+from pyspark.sql import SparkSession
 
+from penstock.spark.session_settings import applied
 from tests.crash.commandline import Ended, penstock
 from tests.spark.streams import forget_commit, put
 
@@ -133,8 +136,12 @@ def test_a_decided_batch_does_not_enter_the_state_by_other_rules(tmp_path: Path)
     flights.run("penstock run flights.yaml --json")
     forget_commit(tmp_path / "state/flights/checkpoint", 0)
     given = flights.file.read_text()
+    flights.file.write_text(given.replace("'LGA')", "'JFK')"))  # as many rows, and perhaps others
+    assert "Spark computes it once more for its state" in flights.run("penstock run flights.yaml --json", code=3).err
+    shutil.rmtree(tmp_path / "state/flights/runs")
     for old, new, said in (
         ("'LGA')", "'LGA', 'XXX')", "was decided with 1 rows dropped by rules, and now they drop 0"),
+        ("id IS NOT NULL", "id > 1", "was decided with 1 rows dropped by rules, and now they drop 2"),
         ("2000", "9999", "was decided with 1 records in quarantine, and now 0 of it cannot be decoded or do not meet a rule"),
     ):
         flights.file.write_text(given.replace(old, new))
@@ -151,6 +158,8 @@ def test_a_decided_batch_does_not_enter_the_state_by_other_rules(tmp_path: Path)
         ("delay + 1", "expected true or false"),
         ("rand() < 0.5", "rand gives another value each time"),
         ("current_date() > '2020-01-01'", "asks for the time by current_date"),
+        ("DATE 'Today' > DATE '2020-01-01'", "asks for the time by Today"),
+        ("timestamp_ntz /* of start */ ' now ' > '2020-01-01'", "asks for the time by now"),
         ("delay > (SELECT 1)", "looks at more than the row itself"),
         ("max(delay) > 1", "cannot compute from the rows"),
     ],
@@ -161,6 +170,37 @@ def test_what_is_no_rule_is_refused_before_the_start(tmp_path: Path, rule: str, 
     text = " ".join((refused.out + refused.err).split())
     assert "sources.flights.expect.numbered" in text
     assert said in text
+
+
+ZONED = """
+def rows(spark, sources):
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    return sources["flights"].select("origin", "delay")
+"""
+
+
+def test_a_transform_that_sets_what_rules_depend_on_is_refused(tmp_path: Path, spark: SparkSession) -> None:
+    """The query would compute the rule in the old time zone, and the count of each batch in the new one."""
+    rule = "numbered: \"hour(TIMESTAMP '2020-01-01 00:00:00Z') < 25\""
+    flights = Flights(
+        tmp_path, **{"numbered: id IS NOT NULL": rule, "sql: SELECT origin, delay FROM flights": "python: zoned:rows"}
+    )
+    (tmp_path / "zoned.py").write_text(ZONED)
+    with applied(spark, {"spark.sql.session.timeZone": "UTC"}):
+        refused = flights.run("penstock run flights.yaml --json", code=2)
+    assert "The transform sets spark.sql.session.timeZone, after the rules" in " ".join((refused.out + refused.err).split())
+
+
+def test_a_sink_that_is_added_later_gets_the_rows_that_meet_the_rules(tmp_path: Path) -> None:
+    flights = Flights(tmp_path)
+    for name, delay in (("a", 5), ("b", 6)):
+        flights.put(f"{name}.csv", f"1,EWR,{delay}", "2,JFK,9999", "3,XXX,1")
+        flights.run("penstock run flights.yaml --json")
+    lake = "  lake: {type: parquet, accounts: {all: ./lake}}\nquarantine:"
+    flights.file.write_text(flights.file.read_text().replace("quarantine:", lake, 1))
+    flights.run("penstock backfill flights.yaml --sink lake --json")
+    rows = pyarrow.dataset.dataset(tmp_path / "lake", format="parquet").to_table().to_pylist()
+    assert Counter((row["origin"], row["delay"]) for row in rows) == flights.delivered() == Counter([("EWR", 5), ("EWR", 6)])
 
 
 def test_a_source_that_is_joined_with_itself_is_refused(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from tests.upgrade.checkpoint_archives import ARCHIVES
 
 from penstock import Pipeline
 from penstock.commit.outcome import StagedBatch
+from penstock.core import bad_record
 from penstock.core.model import Adopted, Attempt, BatchId, Generation, SourceName, new_nonce
 from penstock.core.row_hash import row_hashes
 from penstock.protocols import SCHEMA_KEY
@@ -20,6 +21,8 @@ from penstock.run.preflight.change import PipelineChange, Preflight
 from penstock.run.preflight.compare import SeenBySpark, compare, versions_of
 from penstock.run.preflight.description import RecordedRun, describe, record_run
 from penstock.run.runtime import coordinator_of, opened_by_this_process, prepare
+from penstock.spark.schema import arrow_schema
+from penstock.stage.batch import stage_aside
 from penstock.transform.state_held import StateHeld
 
 FILE = """\
@@ -51,13 +54,14 @@ HELD = {
 
 
 class World:
-    """The pipeline as it ran. `case` names the checkpoint, `spark` the version that made it."""
+    """The pipeline as it ran. `case` names the checkpoint, `spark` the version that made it; `aside`: with a quarantine."""
 
-    def __init__(self, directory: Path, case: str, *, spark: str = "4.3", settled: bool = True) -> None:
+    def __init__(self, directory: Path, case: str, *, spark: str = "4.3", settled: bool = True, aside: bool = False) -> None:
         self.directory, self.case, self.spark = directory, case, spark
         self.names = [SourceName(name) for name in (("a", "b") if case == "join" else ("a",))]
         self.file = directory / "flights.yaml"
-        self.file.write_text(FILE.replace("SOURCES", "\n".join(SOURCE.format(name=name) for name in self.names)))
+        text = FILE.replace("sinks:", "quarantine: ./aside\nsinks:") if aside else FILE
+        self.file.write_text(text.replace("SOURCES", "\n".join(SOURCE.format(name=name) for name in self.names)))
         [archive] = [path for path in ARCHIVES if path.name == f"spark-{spark}-{case}.tar.xz"]
         with tarfile.open(archive) as opened:
             opened.extractall(directory / "state", filter="data")
@@ -84,7 +88,13 @@ class World:
                 writer = runtime.sinks[0].stager().open(attempt, rows.schema)
                 hashes = row_hashes(rows, coordinator.summary.row_digest)
                 writer.write(rows, hashes=hashes, accounts=pa.array(["north", "south"]))
-                return StagedBatch(pieces=tuple(writer.finish()), rows_in=2, schema=SCHEMA)
+                pieces = writer.finish()
+                if runtime.quarantine is not None:
+                    bad = pa.Table.from_pylist([{"error": "bad"}], schema=arrow_schema(bad_record.SCHEMA))
+                    sink, row_digest = runtime.quarantine.sink, coordinator.summary.row_digest
+                    of_batch = stage_aside(bad, sink, generation=generation, batch_id=BatchId(newest), row_digest=row_digest)
+                    pieces = [*pieces, *of_batch.pieces]
+                return StagedBatch(pieces=tuple(pieces), rows_in=2, schema=SCHEMA)
 
             coordinator.deliver(runtime.checkpoint.batch(newest, self.names), stage)
             if settled:

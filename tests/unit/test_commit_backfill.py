@@ -1,12 +1,15 @@
 """A backfill on a real ledger and real accounts, without Spark: killed at every step, and what the ledger knows of it."""
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pyarrow.dataset as ds
 import pytest
+from tests.conformance.http_rig import endpoint
 from tests.unit.parquet_target import SCHEMA, rows, stage
 from tests.unit.test_run_operations import Driver
 
@@ -23,7 +26,7 @@ from penstock.run.doctor import doctor_of
 from penstock.run.operations import adopt, recover, sweep, verify
 from penstock.run.reading import read_table
 from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process, prepare
-from penstock.sink.parquet import ParquetSink
+from penstock.sink.http import sink as http
 
 LATER = SinkName("later")
 
@@ -89,8 +92,7 @@ class World:
             )
 
     def stage(self, runtime: Runtime, batch_id: int, *, generation: int) -> tuple[Staged, ...]:
-        sink = runtime.sinks[1]
-        assert isinstance(sink, ParquetSink)
+        sink: Any = runtime.sinks[1]
         return tuple(stage(sink, rows(batch_id), batch_id=batch_id, generation=generation))
 
     def lacking(self, from_batch: int | None = None) -> LackingBatches:
@@ -299,6 +301,35 @@ def test_a_sink_that_has_newer_batches_already_gets_the_older_ones_beside_them(t
     assert verify(world.plan("later")).ok
     found = world.lacking()
     assert (found.given, found.joins_in_between) == (2, False)
+
+
+def test_a_sink_that_was_filled_needs_not_know_the_newest_batch_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It remembers the last 50 positions, as other sinks do: a longer backfill pushes out what the pipeline gave it before."""
+    monkeypatch.setattr(http, "_REMEMBERED", 2)
+    with endpoint() as (url, received):
+
+        class Hooked(World):
+            def plan(self, *sinks: str) -> DeliveryPlan:
+                made = super().plan("lake").settings.sinks | {"later": penstock.HTTP(url=url, receiver="idempotent")}
+                return penstock.Delivery("flights", home=self.root / "home", sinks={name: made[name] for name in sinks}).plan
+
+        world = Hooked(tmp_path, batches=4)
+        for number in (4, 5):
+            joined = Driver(world.plan("later", "lake"), tmp_path / "home" / "checkpoint")
+            with closing(joined.runtime):
+                joined.go_on(number)
+            if number == 4:
+                with pytest.raises(KilledError):
+                    world.backfill(stop_after=3)
+                world.backfill()
+        killed = Driver(world.plan("later", "lake"), tmp_path / "home" / "checkpoint")
+        faults.arm("http.request=kill")
+        with closing(killed.runtime), pytest.raises(KilledError):
+            killed.go_on(6)
+        faults.arm("")
+        recover(world.plan("later", "lake"))
+        assert Counter(json.loads(line)["id"] for line in received.lines()) == Counter(range(7))
+        assert received.repeated == 0
 
 
 def test_an_older_copy_of_the_sink_is_refused(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.spark.streams import forget_commit
 from tests.unit.parquet_target import SCHEMA
 from tests.unit.preflight_world import World, said
 
@@ -167,6 +168,14 @@ CASES: dict[str, Case] = {
     "sink added": case("flights}", REPLACED, "sinks.again", SAFE),
     "sink removed": case('\n  table: {type: sqlite, url: "sqlite:///flights.db", table: flights}', "", "sinks.table", SAFE),
     "sink renamed": case("  lake:", "  pond:", "sinks.lake", SAFE, only=False),
+    "sink renamed, in its place": case("  lake:", "  pond:", "sinks.pond", BREAKS, only=False),
+    "table renamed, in its place": case("  table: {", "  other: {", "sinks.other", BREAKS, only=False),
+    "sink renamed, one account of its own": Case(
+        (("  lake:", "  pond:"), ("./north", "./elsewhere")), "sinks.pond", BREAKS, only=False
+    ),
+    "sink renamed, with places of its own": Case(
+        (("  lake:", "  pond:"), ("./north", "./elsewhere"), ("./south", "./faraway")), "sinks.pond", SAFE, only=False
+    ),
     "account added": case("south: ./south}", "south: ./south, east: ./east}", "sinks.lake.accounts.east", SAFE),
     "account removed": case("{north: ./north, south: ./south}", "{north: ./north}", "sinks.lake.accounts.south", SAFE),
     "account moved": case("./south", "./elsewhere", "sinks.lake.accounts.south.url", BREAKS),
@@ -262,6 +271,58 @@ def test_a_batch_that_may_not_be_in_its_sinks_yet(tmp_path: Path) -> None:
     assert changes["sinks.lake"].verdict is ACTION
     assert changes["sinks.lake"].action == "Put it back, run `penstock recover FILE`, and then take it out."
     assert changes["spool.url"].verdict is ACTION
+
+
+@pytest.mark.parametrize(("settled", "verdict"), [(True, BREAKS), (False, ACTION)])
+def test_a_quarantine_that_holds_rows_is_a_place_like_a_sink(tmp_path: Path, verdict: Verdict, *, settled: bool) -> None:
+    world = World(tmp_path, "files", settled=settled, aside=True)
+    world.change(("./aside", "./elsewhere"))
+    assert said(world.preflight())["quarantine.url"].verdict is verdict
+    world.change(("quarantine: ./elsewhere", "quarantine: {url: ./aside, max_rows: 9}"))
+    assert said(world.preflight())["quarantine.max_rows"].verdict is SAFE
+    world.change(("quarantine: {url: ./aside, max_rows: 9}\n", ""))
+    assert said(world.preflight())["quarantine.url"].verdict is (SAFE if settled else ACTION)
+
+
+def test_a_spool_in_which_a_sink_notes_what_was_answered_has_to_come_along(
+    worlds: Callable[[str], World], tmp_path: Path
+) -> None:
+    world = worlds("files").copy(tmp_path / "changed")
+    world.change(("trigger: {", "  hook: {type: http, url: 'https://h/r', receiver: idempotent}\ntrigger: {"))
+    world.describe()
+    world.change(("home: ./state", "home: ./state\nspool: ./elsewhere"))
+    assert said(world.preflight())["spool.url"].verdict is ACTION
+
+
+def test_the_path_of_an_endpoint_is_not_kept_and_that_is_said(worlds: Callable[[str], World], tmp_path: Path) -> None:
+    world = worlds("files").copy(tmp_path / "changed")
+    world.change(("trigger: {", "  hook: {type: http, url: 'https://h/one', receiver: idempotent}\ntrigger: {"))
+    world.describe()
+    world.change(("https://h/one', ", "https://h/two', concurrency: 2, key: [n], "))
+    found = world.preflight()
+    assert found.uncompared == ("sinks.hook.url",)
+    assert {change.part: change.verdict for change in found.changes} == {"sinks.hook.concurrency": SAFE, "sinks.hook.key": SAFE}
+
+
+REPLAYED = [
+    (("header: true}", "header: true}, expect: {r: n > 2}"), A + "expect.r.sql", BREAKS),
+    (("SELECT * FROM a", OTHER_SQL), "transform.sql", ACTION),
+    (("n INT,", "n BIGINT,"), A + "schema", ACTION),
+    (("maxFilesPerTrigger: 1", "maxFilesPerTrigger: 9"), A + "options.maxFilesPerTrigger", SAFE),
+]
+
+
+@pytest.mark.parametrize(("edit", "part", "verdict"), REPLAYED)
+def test_a_batch_that_spark_still_computes_for_its_state_keeps_its_rows(
+    worlds: Callable[[str], World], tmp_path: Path, edit: tuple[str, str], part: str, verdict: Verdict
+) -> None:
+    """It is decided and delivered, and the driver was killed before Spark noted its end."""
+    world = worlds("aggregation").copy(tmp_path / "changed")
+    world.change(edit)
+    if part.endswith("sql"):
+        assert said(world.preflight())[part].verdict is SAFE
+    forget_commit(world.directory / "state/checkpoint", 8)
+    assert said(world.preflight())[part].verdict is verdict
 
 
 @pytest.mark.parametrize("spark", ["3.5", "4.0", "4.1", "4.2", "4.3"])

@@ -20,6 +20,7 @@ from penstock.core.codec import TaskMessage, decode_message
 from penstock.core.model import (
     NEWEST_ROW_DIGEST,
     AccountName,
+    Attempt,
     Batch,
     BatchId,
     Decision,
@@ -32,6 +33,7 @@ from penstock.core.model import (
     Staged,
     Summary,
     Totals,
+    new_nonce,
 )
 from penstock.core.row_hash import digest, row_hashes
 from penstock.errors import StageFailed
@@ -44,7 +46,7 @@ from penstock.sink.spool.writer import refused_rows
 from penstock.sink.sqlite import SqliteSink
 from penstock.spark.schema import arrow_schema
 from penstock.spec.location import Quarantine
-from penstock.stage.aside import row_as_json
+from penstock.stage.aside import RefusedRows, row_as_json
 from penstock.stage.combining import combined
 from penstock.stage.projection import Projection, route_of
 from penstock.stage.quarantine import QuarantineMember
@@ -117,6 +119,8 @@ def aside(pieces: Sequence[Staged], root: Path) -> list[dict[str, Any]]:
     return list(table.to_pylist())
 
 
+AT = "11476-08-15 05:20:00.000000Z"
+ATTEMPT = Attempt(generation=Generation(1), batch_id=BatchId(0), partition=0, task_attempt=0, nonce=new_nonce())
 GIVEN = rows(("EWR", 1), ("LGA", 2), (None, 3), ("JFK", 4))
 
 
@@ -185,6 +189,17 @@ def test_a_row_of_any_type_has_json() -> None:
     given = {"f": float("nan"), "b": b"\0", "d": date(2020, 1, 2), "n": Decimal("1.50"), "l": [{"x": None}], "t": "caf\u00e9"}
     expected = '{"f": "nan", "b": "AA==", "d": "2020-01-02", "n": "1.50", "l": [{"x": null}], "t": "caf\u00e9"}'
     assert row_as_json(given) == expected
+
+
+def test_a_row_beyond_the_years_of_python_goes_into_the_quarantine(tmp_path: Path) -> None:
+    """Such a row is the likeliest that a sink cannot take."""
+    far = [pa.array([9_999_999, None], pa.int32()).cast(pa.date32()), pa.array([3 * 10**17, 0], pa.timestamp("us", tz="UTC"))]
+    columns = {"d": far[0], "t": far[1], "s": pa.StructArray.from_arrays(far, ["d", "t"]), "text": pa.array(["a", "b"])}
+    refused = RefusedRows(World(tmp_path).member.share(NEWEST_ROW_DIGEST), ATTEMPT)
+    refused.take(LAKE, pa.RecordBatch.from_pydict(columns), ["far", "near"])
+    first, second = (json.loads(row["row"]) for row in aside(refused.finish(), tmp_path))
+    assert first == {"d": "29349-01-25", "t": AT, "s": {"d": "29349-01-25", "t": AT}, "text": "a"}
+    assert (second["d"], second["text"]) == (None, "b")
 
 
 def test_the_ledger_counts_what_was_dropped_ever() -> None:

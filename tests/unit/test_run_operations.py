@@ -115,8 +115,8 @@ class Driver:
         self.write(f"offsets/{batch_id}", f'v1\n{{}}\n{{"t":{{"0":{batch_id}}}}}')
 
     def deliver(self, batch_id: int) -> Delivered:
-        assert isinstance(self.sink, ParquetSink)
-        sink, number = self.sink, BatchId(batch_id)
+        sink: Any = self.sink
+        number = BatchId(batch_id)
         batch = self.runtime.checkpoint.batch(number, self.runtime.source_names(number))
 
         def staged(generation: Generation) -> StagedBatch:

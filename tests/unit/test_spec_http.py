@@ -34,7 +34,17 @@ MISTAKES = [
     (
         lake("type: http", "url: https://h/r", 'headers: {X: "geheim\\n"}'),
         "f.yaml:9: sinks.lake.headers.X has a name or value that no header has.",
-        "Use ASCII, without line breaks.",
+        "Use ASCII, without line breaks, or blanks at an end.",
+    ),
+    (
+        lake("type: http", "url: https://h/r", 'headers: {X: " geheim"}'),
+        "f.yaml:9: sinks.lake.headers.X has a name or value that no header has.",
+        "Use ASCII, without line breaks, or blanks at an end.",
+    ),
+    (
+        lake("type: http", "url: https://h/r", 'token: "geheim\n"'),
+        "f.yaml:9: sinks.lake.token should be what a header can hold.",
+        "Use ASCII, without line breaks, or blanks at an end, as a file may have.",
     ),
     (
         lake("type: http", "url: https://h/r", "signing_secret: whsec_geheim_is_not_base64"),

@@ -13,6 +13,7 @@ from penstock.source.guarantee import source_claims
 from penstock.spec.rule import Rule, violated_sql
 from penstock.stage.quarantine import EXPECT, require_read_once
 
+DECODE = {"registry": {"url": "http://registry"}, "value": "avro", "undecodable": "quarantine"}
 CSV: dict[str, Any] = {"format": "csv", "path": "/in", "schema": "id INT, delay INT"}
 
 
@@ -61,6 +62,24 @@ def test_a_quarantine_is_needed_where_a_rule_puts_rows_aside(tmp_path: Path) -> 
     with pytest.raises(Usage, match=r"sources\.s\.expect\.r is quarantine, and the pipeline has none"):
         settings()
     assert settings(quarantine=tmp_path / "bad").quarantine is not None
+
+
+@pytest.mark.parametrize("trigger", [{"continuous": "1s"}, {"real_time": "5m"}])
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [({"expect": {"r": "offset > 0"}}, "expect"), ({"decode": DECODE}, "decode.undecodable")],
+    ids=["rules", "decode"],
+)
+def test_a_trigger_without_batches_takes_nothing_that_reads_them_again(
+    tmp_path: Path, trigger: dict[str, Any], more: dict[str, Any], said: str
+) -> None:
+    """The query would leave such rows out, and nothing would count them or put them aside."""
+    source = penstock.Source(format="kafka", options={**NEEDED, "subscribe": "t"}, **more)
+    with pytest.raises(Usage, match=rf"sources\.s\.{said} reads each batch once more, and triggers continuous and real_time"):
+        penstock.PipelineSettings(
+            pipeline="p", home=tmp_path, sources={"s": source}, sinks={"c": penstock.Console()}, trigger=trigger,
+            guarantee="at_least_once", quarantine=tmp_path / "bad",
+        )  # fmt: skip
 
 
 def test_the_first_rule_that_is_not_met_counts_and_null_does_not_meet_one() -> None:

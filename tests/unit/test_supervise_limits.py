@@ -1,10 +1,11 @@
 """What a supervisor measures a driver by: the signs of its batches, and the memory of its session."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from penstock.supervise.heartbeat import Signs
+from penstock.supervise.heartbeat import Heartbeat, Signs
 from penstock.supervise.memory import resident_bytes
 from penstock.supervise.restarts import Ended
 
@@ -34,6 +35,19 @@ def test_how_long_a_batch_takes(heard, batch_s):
         signs.heard(each)
         clock.now_s += 10
     assert signs.batch_s() == batch_s
+
+
+def test_short_batches_of_which_every_second_one_gives_a_sign_are_not_one_long_batch():
+    clock = Clock()
+    signs = Signs(clock)
+    reading, writing = os.pipe()
+    for batch_id in range(0, 20, 2):
+        Heartbeat(writing).beat(batch_id=batch_id)
+        signs.heard(os.read(reading, 9))
+        assert signs.batch_s() == 0
+        clock.now_s += 0.2
+    os.close(reading)
+    os.close(writing)
 
 
 def test_the_memory_of_a_session_is_that_of_all_its_processes(tmp_path: Path, monkeypatch):

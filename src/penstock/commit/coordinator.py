@@ -27,6 +27,7 @@ from penstock.commit.outcome import Delivered, Recovered, StagedBatch
 from penstock.commit.publication import (
     decision_in,
     decision_of,
+    filled_since,
     joined_since,
     require_sinks_of,
     share_of,
@@ -253,8 +254,8 @@ class Coordinator:
         if (self.summary.rewound_at or 0) > self._newest.position:  # it was published long ago: sinks may remember it no more
             return {sink.name: Published(totals=Totals(), already=True) for sink in self._sinks}
         takers = takers_of(self._newest, self._sinks)
-        joined = joined_since(self._newest, takers)
-        sinks = [sink for sink in takers if sink not in joined]
+        others = (*joined_since(self._newest, takers), *filled_since(self._newest, takers, self.summary))
+        sinks = [sink for sink in takers if sink not in others]
         nothing = {sink.name: Published(totals=Totals(), already=True) for sink in self._sinks if sink not in sinks}
         outcomes = list(self._executor(self._publishing(), sinks))
         return nothing | all_published(decision_in(self._newest).batch.batch_id, sinks, outcomes)

@@ -182,6 +182,12 @@ def joined_since(newest: Entry, sinks: Sequence[Sink]) -> Sequence[Sink]:
     return [sink for sink in sinks if decision.rows_in and sink.name not in took]
 
 
+def filled_since(newest: Entry, sinks: Sequence[Sink], summary: Summary) -> Sequence[Sink]:
+    """Return the sinks that a backfill gave batches behind `newest`. It published that first, and they may know it no more."""
+    given = summary.backfills
+    return [sink for sink in sinks if sink.name in given and given[sink.name].newest > newest.position]
+
+
 def share_of(sink: Sink, decided: Entry, summary: Summary) -> Publication:
     """Return the sink's share of `decided`. If that is published everywhere, accounts that the sink lost since are left out."""
     share = publication_of(decided, sink.name, ledger_id=summary.ledger_id)

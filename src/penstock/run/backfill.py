@@ -31,6 +31,7 @@ from penstock.run.runtime import Runtime, now_ms, opened_by_this_process, prepar
 from penstock.run.start import encoded, frame_of
 from penstock.source.kafka.decode import decode_passes, decoded
 from penstock.source.ranges import ReadsRange, range_of
+from penstock.source.rows_again import with_all_columns_read
 from penstock.spec.pipeline import PipelineSettings
 from penstock.spec.sink import Console, Memory, PythonSink
 from penstock.stage.batch import stage_batch
@@ -38,6 +39,7 @@ from penstock.stage.path import BatchSize
 from penstock.transform.apply import apply_to_tables, travel_by_value
 from penstock.transform.guarantee import stateful_operators
 from penstock.transform.plan import plan_of, source_order
+from penstock.transform.rules import meeting_rules
 from penstock.transform.selection import taken_of
 
 if TYPE_CHECKING:
@@ -152,7 +154,9 @@ class _BatchSource:
     def _table(self, offsets: OffsetRange, files: Sequence[str]) -> "DataFrame":
         name = offsets.source
         raw = self.readers[name].rows(self.spark, offsets, files).alias(name)
-        return decoded(name, raw, self.plan.decoding[name]) if name in self.plan.decoding else raw
+        rows = decoded(name, raw, self.plan.decoding[name]) if name in self.plan.decoding else raw
+        source = self.settings.sources[name]
+        return meeting_rules(name, with_all_columns_read(name, source, rows), source.expect) if source.expect else rows
 
 
 @dataclass(slots=True, kw_only=True)

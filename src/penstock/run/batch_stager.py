@@ -68,6 +68,7 @@ class BatchStager:
             self._require_planned_input(batch.batch_id, inputs)
         planned = planned_input(batch, inputs, look=look)
         seen = None if self._kafka is None else self._kafka.before(batch, wait=self._pause)
+        bad = self._bad(rows, batch)  # I2: before rules are applied, which pass over what the registry does not know yet
         violations = self._violations(rows, batch, inputs)
         staged = stage_batch(
             rows,
@@ -78,7 +79,7 @@ class BatchStager:
             previous=None if self._runtime.checkpoint.has_state() else self._previous,
             small_input=planned is not None and is_small(input_records=planned.records, input_bytes=planned.size_bytes),
             quarantine=self._runtime.quarantine,
-            ranges=self._ranges(batch),
+            bad=bad,
             taken=self._taken,
             violations=violations,
         )
@@ -101,6 +102,11 @@ class BatchStager:
         )
         rows_read = None if planned is None or inputs else planned.records
         return Staging(batch=whole, path=staged.path.value, rows_read=rows_read)
+
+    def _bad(self, rows: DataFrame, batch: Batch) -> BadRecords | None:
+        """Return the records of the batch that cannot be decoded."""
+        quarantine = self._runtime.quarantine
+        return None if quarantine is None else quarantine.found(rows.sparkSession, self._ranges(batch))
 
     def _violations(self, rows: DataFrame, batch: Batch, inputs: Inputs) -> Violations:
         """Return the rows of the batch's input that do not meet a rule of their source."""
@@ -142,6 +148,9 @@ class BatchStager:
         """
         quarantine, rules, batch = self._runtime.quarantine, self._runtime.rules, delivered.batch
         ranges = self._ranges(batch)
+        put_aside = None if quarantine is None else delivered.sinks.get(quarantine.sink.name)
+        then = 0 if put_aside is None else put_aside.totals.rows
+        bad = None if quarantine is None else quarantine.found(rows.sparkSession, ranges, decided=then)
         dropped, aside = ({}, 0) if rules is None else rules.recount(rows.sparkSession, ranges, _urls(inputs))
         if dropped != delivered.dropped:
             raise InputChanged(
@@ -151,9 +160,6 @@ class BatchStager:
             )
         if quarantine is None or not (quarantine.sources or rules is not None):
             return None
-        put_aside = delivered.sinks.get(quarantine.sink.name)
-        then = 0 if put_aside is None else put_aside.totals.rows
-        bad = quarantine.found(rows.sparkSession, ranges, decided=then)
         now = aside + (0 if bad is None else bad.rows.num_rows)
         if now > then or (now < then and not quarantine.puts_aside):  # sinks may have refused the others
             what = "cannot be decoded" if rules is None else "cannot be decoded or do not meet a rule"

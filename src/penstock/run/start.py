@@ -34,7 +34,7 @@ from penstock.spec.sink import Console, Memory
 from penstock.stage.quarantine import EXPECT, require_read_once
 from penstock.transform.apply import apply_transform, travel_by_value
 from penstock.transform.plan import PlanNode, plan_of, source_order
-from penstock.transform.rules import meeting_rules
+from penstock.transform.rules import meeting_rules, require_settings, settings_of_rules
 from penstock.transform.selection import selected
 from penstock.transform.state_held import state_held
 
@@ -104,8 +104,12 @@ def frame_of(
     decoding: "Mapping[SourceName, DecodePass] | None" = None,
 ) -> tuple[DataFrame, Mapping[SourceName, DataFrame]]:
     """Return the DataFrame that is delivered, and those of the sources below it. `decoding`: see `open_sources`. Raises Usage."""
+    before = settings_of_rules(spark) if with_rules(settings) else {}
     sources = open_sources(spark, settings.sources, decoding=decoding, pipeline=settings.pipeline, row_filter=meeting_rules)
-    return encoded(settings, apply_transform(spark, sources, settings.transform, modules=modules)), sources
+    made = apply_transform(spark, sources, settings.transform, modules=modules)
+    if before:
+        require_settings(spark, before)  # I8
+    return encoded(settings, made), sources
 
 
 def encoded(settings: PipelineSettings, frame: DataFrame) -> DataFrame:

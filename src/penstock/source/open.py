@@ -169,9 +169,11 @@ def _explained(name: str, source: Source, spark_error: SparkError, *, version: s
 
 def _not_enabled(name: str, source: Source, version: str) -> DependencyMissing:
     if is_kafka(source):
+        own = "" if source.is_read_again else "Take Penstock's own reader (`reader: python`, Spark 4.2), or "
+        start = "start" if own else "Start"
         return DependencyMissing(
             f"sources.{name} reads Kafka, and this Spark session was started without Spark's Kafka connector.",
-            remedy=f"Take Penstock's own reader (`reader: python`, Spark 4.2), or start the session with `--packages "
+            remedy=f"{own}{start} the session with `--packages "
             f"{coordinate(SCALA, version)}` (or `--jars`, where no repository is reached); one that Penstock starts gets it by "
             f"itself, or from the directory that {ENVIRONMENT} names.",
         )

@@ -19,13 +19,15 @@ from penstock.support.secret import Secret, remember, scheme_only
 
 _URL = re.compile(r"https?://([^\s/@,?#:\[\]]+|\[[0-9a-fA-F:.]+\])(:\d+)?(?P<rest>[/?][^\s#]*)?")
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
+_VALUE = re.compile(r"(?!\s)[^\x00-\x08\x0a-\x1f\x7f]*(?<!\s)")
 _OURS = frozenset(
     {"idempotency-key", "content-type", "content-length", "host", "transfer-encoding", "connection"}
     | {"webhook-id", "webhook-timestamp", "webhook-signature"}
 )
 _SHORTEST_SECRET_PATH = 12
 """A shorter path is a word that messages may hold."""
+HIDDEN_PATH = "/…"
+"""What is shown in place of a URL's path."""
 _STANDARD_SECRET = "whsec_"  # noqa: S105 - what such secrets begin with
 
 
@@ -43,7 +45,11 @@ def _url(value: str) -> str:
 def _headers(value: Mapping[str, str]) -> Mapping[str, str]:
     for name, text in value.items():
         if not _NAME.fullmatch(name) or not _VALUE.fullmatch(text) or not text.isascii():
-            raise complaint_error("has a name or value that no header has", remedy="Use ASCII, without line breaks.", at=(name,))
+            raise complaint_error(
+                "has a name or value that no header has",
+                remedy="Use ASCII, without line breaks, or blanks at an end.",
+                at=(name,),
+            )
         if name.lower() in _OURS or name.lower().startswith("penstock-"):
             raise complaint_error("is a header that Penstock sets", remedy="Take it out.", at=(name,))
     return value
@@ -51,6 +57,18 @@ def _headers(value: Mapping[str, str]) -> Mapping[str, str]:
 
 Url = Annotated[str, AfterValidator(_url), WithJsonSchema({"type": "string", "pattern": "^https?://"})]
 """The URL of an endpoint."""
+
+
+def _token(value: str) -> str:
+    if not _VALUE.fullmatch(value) or not value.isascii():
+        raise complaint_error(
+            "should be what a header can hold", remedy="Use ASCII, without line breaks, or blanks at an end, as a file may have."
+        )
+    return value
+
+
+Token = Annotated[str, Field(min_length=1), AfterValidator(_token)]
+"""A bearer token."""
 
 Headers = Annotated[Mapping[str, str], AfterValidator(_headers)]
 """Headers of every request."""
@@ -87,7 +105,7 @@ class HTTP(TakesRows):
     headers: Headers = Field(default_factory=dict, description="More headers, such as `X-Api-Key: ${KEY}`.")
     user: str | None = Field(default=None, min_length=1, description="For HTTP basic authentication; with `password`.")
     password: str | None = Field(default=None, min_length=1, description="As `${VARIABLE}`.")
-    token: str | None = Field(default=None, min_length=1, description="A bearer token in place of `user`, as `${VARIABLE}`.")
+    token: Token | None = Field(default=None, description="A bearer token in place of `user`, as `${VARIABLE}`.")
     signing_secret: str | None = Field(
         default=None,
         min_length=16,
@@ -134,7 +152,7 @@ class HTTP(TakesRows):
         """The URL as it may be shown, without its path: that of a webhook is a secret."""
         found = _URL.fullmatch(self.url)
         assert found is not None
-        return f"{self.url[: found.start('rest')]}/…" if found["rest"] else self.url
+        return f"{self.url[: found.start('rest')]}{HIDDEN_PATH}" if found["rest"] else self.url
 
     @property
     def rows(self) -> int:

@@ -276,7 +276,16 @@ def source_complaints(settings: PipelineSettings) -> list[Complaint]:
     if settings.transform is None and len(settings.sources) > 1:
         message = f"is missing, but there are {len(settings.sources)} sources ({', '.join(settings.sources)})"
         found.append(Complaint(message=message, remedy="Add transform: {sql: …} that joins or unites them.", at=("transform",)))
+    if not settings.trigger.batches_have_identity:
+        found += [_lossy(name, source) for name, source in settings.sources.items() if source.is_read_again]
     return [*found, *own_output_complaints(settings.sinks, settings.paths)]
+
+
+def _lossy(name: str, source: Source) -> Complaint:
+    """Return the complaint about rows that the query leaves out, and that nothing would count or put aside."""
+    at = ("expect",) if source.expect else ("decode", "undecodable")
+    message = "reads each batch once more, and triggers continuous and real_time have none to read"
+    return Complaint(message=message, remedy="Take it out, or use trigger processing_time.", at=("sources", name, *at))
 
 
 def quarantine_complaints(settings: PipelineSettings) -> list[Complaint]:

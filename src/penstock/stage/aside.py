@@ -3,7 +3,7 @@
 import json
 import math
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from typing import Any, Protocol, runtime_checkable
@@ -99,10 +99,34 @@ def _plain(value: Any) -> Any:
 
 
 def _python_rows(rows: "pa.RecordBatch") -> list[dict[str, Any]]:
-    """Return the rows as Python values, texts that are no UTF-8 as bytes."""
+    """Return the rows as Python values: texts that are no UTF-8 as bytes, times beyond Python's as Arrow writes them."""
+    columns = [_python_values(column) for column in rows.columns]
+    return [dict(zip(rows.schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _python_values(column: "pa.Array") -> list[Any]:
+    found: list[Any]
     try:
-        found: list[dict[str, Any]] = rows.to_pylist()
+        found = column.to_pylist()
     except UnicodeDecodeError:
-        plain = [column.cast(pa.binary()) if pa.types.is_string(column.type) else column for column in rows.columns]
-        found = pa.RecordBatch.from_arrays(plain, names=rows.schema.names).to_pylist()
+        found = column.cast(_replaced(column.type, pa.types.is_string, pa.binary())).to_pylist()
+    except (ValueError, OverflowError):
+        found = column.cast(_replaced(column.type, _has_years, pa.string())).to_pylist()
     return found
+
+
+def _has_years(data_type: "pa.DataType") -> bool:
+    return bool(pa.types.is_date(data_type) or pa.types.is_timestamp(data_type))
+
+
+def _replaced(data_type: "pa.DataType", is_replaced: Callable[["pa.DataType"], bool], other: "pa.DataType") -> "pa.DataType":
+    """Return `data_type` with `other` for each type in it that is to be replaced."""
+    if is_replaced(data_type):
+        return other
+    if pa.types.is_map(data_type):
+        return pa.map_(*(_replaced(each, is_replaced, other) for each in (data_type.key_type, data_type.item_type)))
+    if pa.types.is_list(data_type):
+        return pa.list_(_replaced(data_type.value_type, is_replaced, other))
+    if pa.types.is_struct(data_type):
+        return pa.struct([each.with_type(_replaced(each.type, is_replaced, other)) for each in data_type])
+    return data_type

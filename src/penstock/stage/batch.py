@@ -10,13 +10,13 @@ import pyarrow as pa
 from penstock.core.bad_record import SCHEMA
 from penstock.core.codec import TaskMessage, decode_message
 from penstock.core.faults import FaultPoint
-from penstock.core.model import BatchId, Generation, OffsetRange, RowDigest, SinkName, Staged
+from penstock.core.model import BatchId, Generation, RowDigest, SinkName, Staged
 from penstock.protocols import ALL_ROWS, Sink, Taken
 from penstock.spark.session_settings import applied
 from penstock.stage.combining import combined
 from penstock.stage.path import DRIVER_PARTITIONS, BatchSize, StagePath, driver_rows_per_partition, settings_for
 from penstock.stage.projection import TOO_MANY_ROWS, Projection, deletes_of, route_of
-from penstock.stage.quarantine import QuarantineMember
+from penstock.stage.quarantine import BadRecords, QuarantineMember
 from penstock.stage.rules import NO_VIOLATIONS, Violations
 from penstock.stage.staging import MESSAGE, SinkShare, StagePass, from_spark
 
@@ -56,7 +56,7 @@ def stage_batch(
     previous: BatchSize | None = None,
     small_input: bool = False,
     quarantine: QuarantineMember | None = None,
-    ranges: Sequence[OffsetRange] = (),
+    bad: BadRecords | None = None,
     taken: Mapping[SinkName, Taken] = ALL_ROWS,
     violations: Violations = NO_VIOLATIONS,
 ) -> StagedRows:
@@ -66,15 +66,13 @@ def stage_batch(
     `previous` is the size of the batch before and chooses the path. It is None if unknown, or if the query keeps state, which may
     be computed only once. A batch that turns out too large for the driver is staged by tasks instead, from the start. With
     `small_input` (see `is_small`), rows are not counted on the way to the driver, which saves Spark's planning of a projection.
-    `ranges` are the batch's offsets, by which the quarantine finds its records; `violations` is what rules found. Raises Usage
-    for columns that cannot be staged, a task's own error with its message and remedy, Retryable for a record that can be decoded
-    since, else StageFailed.
+    `bad` is what cannot be decoded, and `violations` what rules found. Raises Usage for columns that cannot be staged, a task's
+    own error with its message and remedy, Retryable for a record that can be decoded since, else StageFailed.
     """
     projection = Projection.of(rows.schema, sinks, row_digest, taken=taken)
     stage_pass = _pass(
         projection, sinks, taken=taken, generation=generation, batch_id=batch_id, row_digest=row_digest, quarantine=quarantine
     )
-    bad = None if quarantine is None else quarantine.found(rows.sparkSession, ranges)
     found = None if quarantine is None else quarantine.put_aside(bad, violations)
     if quarantine is None:
         return _stage(rows, projection, stage_pass, previous=previous, small_input=small_input)

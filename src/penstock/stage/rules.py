@@ -17,7 +17,7 @@ from penstock.core.model import OffsetRange, SourceName
 from penstock.errors import StageFailed
 from penstock.spark.column_name import quoted
 from penstock.spec.location import Quarantine
-from penstock.spec.rule import Rule, violated_sql
+from penstock.spec.rule import OnViolation, Rule, violated_sql
 from penstock.support.secret import shown_text
 
 if TYPE_CHECKING:
@@ -56,8 +56,8 @@ class _Counted:
     violations: Mapping[str, int]
     first: Mapping[str, Mapping[str, Any]]
 
-    def of(self, rules: Mapping[str, Rule], action: str) -> Mapping[str, int]:
-        return {name: number for name, number in self.violations.items() if rules[name].on_violation == action and number}
+    def of(self, rules: Mapping[str, Rule], *actions: OnViolation) -> Mapping[str, int]:
+        return {name: number for name, number in self.violations.items() if rules[name].on_violation in actions and number}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,18 +89,21 @@ class RuleCheck:
             for source, frame in found
             if counted[source].of(self.rules[source], "quarantine")
         ]
-        return Violations(dropped=self._dropped(counted), aside=_concatenated(tables))
+        return Violations(dropped=self._dropped(counted, "drop"), aside=_concatenated(tables))
 
     def recount(
         self, spark: "SparkSession", ranges: Sequence[OffsetRange], files: Mapping[SourceName, Sequence[str]]
     ) -> tuple[DroppedRows, int]:
-        """Return what the rules drop of a batch, and how many rows they put aside, whatever the limits are."""
+        """Return what the rules drop of a batch, and how many rows they put aside, whatever the limits are.
+
+        Rows that would fail it, by a rule that is new, count as dropped: the query leaves them out as well.
+        """
         counted = {source: _count(frame, self.rules[source]) for source, frame in self._frames(spark, ranges, files)}
         aside = sum(sum(each.of(self.rules[source], "quarantine").values()) for source, each in counted.items())
-        return self._dropped(counted), aside
+        return self._dropped(counted, "drop", "fail"), aside  # I8
 
-    def _dropped(self, counted: Mapping[SourceName, _Counted]) -> DroppedRows:
-        dropped = {source: counts.of(self.rules[source], "drop") for source, counts in counted.items()}
+    def _dropped(self, counted: Mapping[SourceName, _Counted], *actions: OnViolation) -> DroppedRows:
+        dropped = {source: counts.of(self.rules[source], *actions) for source, counts in counted.items()}
         return {source: rows for source, rows in dropped.items() if rows}
 
     def _frames(

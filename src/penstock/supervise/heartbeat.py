@@ -7,8 +7,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 _VARIABLE = "PENSTOCK_HEARTBEAT"
-_BEAT, _WARM, _BATCHES = b".", b"w", (b"0", b"1")
-"""Batches that follow each other give different signs, so that a long one is told from many short ones."""
+_BEAT, _WARM, _BATCHES = b".", b"w", (b"0", b"1", b"2", b"3", b"4", b"5", b"6", b"7", b"8", b"9")
+"""Batches near each other give different signs, so that a long one is told from many short ones between two signs."""
 
 
 class Heartbeat:

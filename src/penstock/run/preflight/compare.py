@@ -12,13 +12,14 @@ from penstock.checkpoint.entries import OffsetsEntry, Unreadable
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.checkpoint.state import operator_names
 from penstock.commit.publication import continued_decision, decision_in
+from penstock.core.bad_record import NAME
 from penstock.core.model import AccountName, Decision, Entry, SinkName, SourceName, Summary
 from penstock.errors import CheckpointDamaged, PenstockError, Refused, SourcesChanged
-from penstock.protocols import Ledger
-from penstock.run.assembly import DeliveryPlan, checkpoint_of, sink_of
+from penstock.protocols import Ledger, Sink
+from penstock.run.assembly import DeliveryPlan, checkpoint_of, quarantine_of, sink_of
 from penstock.run.continuation import require_continuation, require_sources
 from penstock.run.ledger_match import require_present
-from penstock.run.preflight.change import PipelineChange, Preflight, Ruling, breaking, safe, worst_first
+from penstock.run.preflight.change import PipelineChange, Preflight, Ruling, Verdict, breaking, safe, worst_first
 from penstock.run.preflight.description import RunDescription, Values, describe, recorded_run
 from penstock.run.preflight.query_rules import (
     COLUMNS,
@@ -26,6 +27,7 @@ from penstock.run.preflight.query_rules import (
     StateThen,
     columns_ruling,
     query_ruling,
+    replay_ruling,
     state_changes,
     version_ruling,
 )
@@ -35,14 +37,18 @@ from penstock.run.preflight.sink_rules import (
     added_account,
     added_sink,
     is_place,
+    is_place_of_quarantine,
     moved_ruling,
     moved_unsettled,
+    other_endpoint,
     other_kind,
     other_table,
     removed_sink,
     sink_ruling,
+    spool_of_notes,
 )
 from penstock.run.preflight.source_rules import added_ruling, removed_ruling, source_ruling
+from penstock.spec.http import HIDDEN_PATH, HTTP
 from penstock.spec.pipeline import PipelineSettings
 from penstock.support.secret import MASK, looks_secret
 from penstock.transform.state_held import StateHeld
@@ -144,8 +150,15 @@ class _Comparison:
             yield from self._order()
         for name, values in self._both(before, now):
             for key, old, new in _different(values, now[name]):
-                ruling = source_ruling(key, values, now[name], stateful=self._then.stateful)
+                ruling = self._of_replay(key, source_ruling(key, values, now[name], stateful=self._then.stateful))
                 yield PipelineChange.by(ruling, f"sources.{name}.{key}", before=old, now=new)
+
+    def _of_replay(self, key: str, ruling: Ruling) -> Ruling:
+        """Return what a change means that would be safe, where Spark computes the newest batch once more for its state."""
+        committed, newest = self._checkpoint.latest_commit_id(), self._decision.batch.batch_id
+        if ruling.verdict is not Verdict.SAFE or not self._then.stateful or (committed is not None and committed >= newest):
+            return ruling
+        return replay_ruling(key, newest) or ruling
 
     def _is_read(self, name: str) -> bool | None:
         return None if self.seen is None else name in {each.partition("#")[0] for each in self.seen.order}
@@ -189,9 +202,21 @@ class _Comparison:
     def _query_ruling(self, key: str, before: Values, now: QueryNow) -> Ruling:
         if key.startswith("checkpoint."):
             return self._checkpoint_moved()
-        if key.startswith("spool.") and self._unsettled is not None:
+        if key.startswith("spool."):
+            return self._spool_moved()
+        if is_place_of_quarantine(key) and "quarantine.url" in before:
+            return self._quarantine_moved(is_there="quarantine.url" in now.values)
+        return self._of_replay(key, query_ruling(key, before, now, self._then))
+
+    def _spool_moved(self) -> Ruling:
+        if self._unsettled is not None:
             return moved_unsettled(self._unsettled.batch_id)
-        return query_ruling(key, before, now, self._then)
+        noting = next((name for name, sink in self.settings.sinks.items() if isinstance(sink, HTTP)), None)
+        return safe("It holds from the next batch on.") if noting is None else spool_of_notes(noting)
+
+    def _quarantine_moved(self, *, is_there: bool) -> Ruling:
+        """Return what the quarantine means that is elsewhere, or gone: it is a sink like others."""
+        return self._moved(NAME) if is_there else removed_sink(NAME, self._unsettled)
 
     def _checkpoint_moved(self) -> Ruling:
         try:
@@ -252,7 +277,8 @@ class _Comparison:
         for name in sorted(before.keys() - now.keys()):
             yield PipelineChange.by(removed_sink(name, self._unsettled), f"sinks.{name}", before="", now=None)
         for name in sorted(now.keys() - before.keys()) if self._last is not None else ():
-            yield PipelineChange.by(added_sink(name), f"sinks.{name}", before=None, now="")
+            gone = {old: values for old, values in before.items() if old not in now and values is not None}
+            yield PipelineChange.by(added_sink(name, now[name], gone), f"sinks.{name}", before=None, now="")
         for name, values in self._both(before, now):
             yield from self._sink(name, values, now[name])
 
@@ -287,19 +313,25 @@ class _Comparison:
         owed = self._decision.totals_of(SinkName(name)).rows if self._unsettled is not None else 0
         return rows > owed
 
-    def _moved(self, name: str, *, was: Values) -> Ruling:
+    def _moved(self, name: str, *, was: Values | None = None) -> Ruling:
         """Return what a start says about the new place of a sink, if it can be reached: by the marker there."""
         refusal: Refused | None = None
-        with suppress(PenstockError), closing(sink_of(SinkName(name), self.plan)) as sink:
+        with suppress(PenstockError), closing(self._sink_now(name)) as sink:
             try:
                 require_present(self.ledger, (sink,), pipeline=self.plan.pipeline)
             except Refused as refused:
                 refusal = refused
         if refusal is None and self._unsettled is not None and name in self._unsettled.sinks:
             return moved_unsettled(self._unsettled.batch_id)
-        if refusal is None and was.get("type") != self._now.sinks[name].get("type"):
+        if refusal is None and was is not None and was.get("type") != self._now.sinks[name].get("type"):
             return other_kind()
+        if name != NAME and self._now.sinks[name].get("type") == "http" and self._is_filled(name):
+            return other_endpoint()
         return moved_ruling(None if refusal is None else refusal.message, "" if refusal is None else refusal.remedy)
+
+    def _sink_now(self, name: str) -> Sink:
+        quarantine = quarantine_of(self.plan) if name == NAME else None
+        return sink_of(SinkName(name), self.plan) if quarantine is None else quarantine
 
 
 def versions_of(spark: str | None) -> Values:
@@ -331,7 +363,7 @@ def _different(before: Values, now: Values) -> Iterator[tuple[str, str | None, s
 
 
 def _uncompared(before: RunDescription, now: RunDescription) -> Iterator[str]:
-    """Yield the parts whose whole value came from the environment both times and whose name is not that of a secret."""
+    """Yield the parts whose values are not kept, wholly or in part, and whose name is not that of a secret."""
     yield from _masked(before.query, now.query, "")
     for group, old, new in (("sources", before.sources, now.sources), ("sinks", before.sinks, now.sinks)):
         for name in sorted(old.keys() & new.keys()):
@@ -339,4 +371,5 @@ def _uncompared(before: RunDescription, now: RunDescription) -> Iterator[str]:
 
 
 def _masked(before: Values, now: Values, above: str) -> Iterable[str]:
-    return (f"{above}{key}" for key in sorted(now) if before.get(key) == now[key] == MASK and not looks_secret(key))
+    same = (key for key in sorted(now) if before.get(key) == now[key] and not looks_secret(key))
+    return (f"{above}{key}" for key in same if now[key] == MASK or now[key].endswith(HIDDEN_PATH))

@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from penstock.core.model import BatchId
 from penstock.run.preflight.change import PipelineChange, Ruling, breaking, safe, safe_after
 from penstock.run.preflight.description import Values
 from penstock.run.preflight.source_rules import NEW_CHECKPOINT
@@ -55,6 +56,19 @@ _OTHER: Mapping[str, Ruling] = {
     "guarantee": safe("The next start is checked by the new demand; what was delivered stays as it was."),
     "quarantine": safe("Records that cannot be decoded go there from the next batch on."),
 }
+
+
+def replay_ruling(key: str, newest: BatchId) -> Ruling | None:
+    """Return what the change of `key` means while Spark still computes batch `newest` once more for its state, None if nothing.
+
+    The rows of that batch are delivered as they were: the state must be that of the same rows.
+    """
+    part = key.partition(".")[0]
+    why = f"Batch {newest} is delivered, and Spark computes it once more for its state: by the new rows, not by those delivered."
+    action = "Put it back, run one batch (`penstock run FILE --batches 1`), and then change it."
+    if part == "expect":
+        return breaking(why, action=action)
+    return safe_after(action, why) if part in {"transform", "schema", "decode"} else None
 
 
 def _transform(now: QueryNow, then: StateThen) -> Ruling:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from penstock.core.model import BatchId
 from penstock.run.preflight.change import Ruling, breaking, safe, safe_after
 from penstock.run.preflight.description import Values
+from penstock.support.secret import MASK
 
 _RECOVER = "Put it back, run `penstock recover FILE`, and then change it."
+_FROM_NEXT = "It gets the batches from the next one on; earlier ones are not delivered to it."
 _NEXT = "It holds from the next batch on; what is there stays as it is."
 _PLACE = re.compile(
     r"type|url|table|path|catalog|catalog_name|warehouse|branch|topic|topics|bootstrap|marker_topic|driver|python"
@@ -20,6 +22,11 @@ _ACCOUNT = re.compile(r"accounts\.(.+)\.url")
 def is_place(key: str) -> bool:
     """Return whether `key` of a sink says where its rows are."""
     return _PLACE.fullmatch(key) is not None
+
+
+def is_place_of_quarantine(key: str) -> bool:
+    """Return whether `key` of the pipeline says where its quarantine is."""
+    return key == "quarantine.url" or key.startswith("quarantine.options.")
 
 
 def accounts_of(sink: Values) -> frozenset[str]:
@@ -36,8 +43,14 @@ class Unsettled:
     """Those that it has rows for."""
 
 
-def added_sink(name: str) -> Ruling:
-    """Return what a new sink means."""
+def added_sink(name: str, now: Values, gone: Mapping[str, Values]) -> Ruling:
+    """Return what a new sink means. `gone`: the sinks that the pipeline lacks now."""
+    renamed = next((name for name, before in gone.items() if _shares_place(before, now)), None)
+    if renamed is not None:
+        why = f"It has the place of sink {renamed!r}: a place belongs to a sink by its name, and the start refuses another one."
+        action = f"Give it the name {renamed!r} again, or a place of its own."
+        is_sure = now.get("type") in _OWNED and MASK not in now.values()
+        return breaking(why, action=action) if is_sure else safe_after(action, why)
     return safe(
         f"It gets the batches from the next one on. Before that, `penstock backfill FILE --sink {name}` gives it earlier ones."
     )
@@ -46,6 +59,21 @@ def added_sink(name: str) -> Ruling:
 def added_account() -> Ruling:
     """Return what a new account means."""
     return safe("It gets the batches from the next one on; earlier ones are not delivered to it.")
+
+
+_OWNED = frozenset({"parquet", "sqlite", "duckdb", "postgres", "mysql", "redshift", "sqlserver"})
+_UNOWNED = frozenset({"http", "console", "memory", "python"})
+"""Types of sinks whose place does not tell whose it is."""
+
+
+def _shares_place(before: Values, now: Values) -> bool:
+    if before.get("type") != now.get("type") or now.get("type") in _UNOWNED:
+        return False
+    accounts = [{value for key, value in values.items() if _ACCOUNT.fullmatch(key)} for values in (before, now)]
+    if any(accounts):
+        return not accounts[0].isdisjoint(accounts[1])
+    places = [{key: value for key, value in values.items() if is_place(key)} for values in (before, now)]
+    return places[0] == places[1]
 
 
 def removed_sink(name: str, unsettled: Unsettled | None) -> Ruling:
@@ -62,6 +90,8 @@ def sink_ruling(key: str, before: Values, now: Values, *, name: str, unsettled: 
     """Return what the change of `key` means, for a key that is no place."""
     if key in _OF_WRITING and unsettled is not None and name in unsettled.sinks:
         return safe(f"Batch {unsettled.batch_id} is published as it was decided. {_NEXT}")
+    if key == "key" and now.get("type") in {"http", "kafka"}:  # not of a table
+        return safe(_NEXT)
     if key == "write":
         return _write(before.get(key), now.get(key))
     return _OF_KEYS.get(key.partition(".")[0], safe(_NEXT))
@@ -118,6 +148,23 @@ def other_kind() -> Ruling:
     return safe_after(
         "Give the sink another name, by which the ledger tells the two places apart.",
         "What is in the old place stays there, and the new one begins empty.",
+    )
+
+
+def spool_of_notes(name: str) -> Ruling:
+    """Return what another spool means for sink `name`, which notes there what was answered."""
+    return safe_after(
+        "Stop the pipeline, and copy the files of the old spool into the new one first.",
+        f"Sink {name!r} notes there which batches it sent: without these notes the newest one is sent again, which an endpoint "
+        "takes twice once it has forgotten the keys.",
+    )
+
+
+def other_endpoint() -> Ruling:
+    """Return what another endpoint means for a sink that has sent rows: nothing there tells what it has."""
+    return safe_after(
+        "If the new endpoint needs the batches so far, give the sink another name, and `penstock backfill` it.",
+        "The batches so far are at the old endpoint; the new one gets them from the next one on.",
     )
 
 

@@ -90,7 +90,8 @@ class Client:
                 allow_redirects=False,  # rows and credentials go where the settings say
                 stream=True,
             ) as answer:
-                self._note_wait(answer.headers.get("Retry-After"))
+                if not 200 <= answer.status_code < 300:  # of a success it says when to ask for the result, which nobody does
+                    self._note_wait(answer.headers.get("Retry-After"))
                 return answer.status_code, self._text(answer)
         except requests.exceptions.SSLError as error:
             raise Failed(
@@ -193,7 +194,7 @@ def _seconds(retry_after: str) -> float | None:
         return float(retry_after)
     try:
         at = parsedate_to_datetime(retry_after)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return (at - datetime.now(timezone.utc if at.tzinfo else None)).total_seconds()
 
