@@ -177,6 +177,24 @@ def test_a_sink_that_left_the_file_keeps_what_it_has(world: RewoundWorld) -> Non
     assert verify(world.plan).ok
 
 
+def test_a_sink_that_left_the_file_in_the_middle_is_not_passed_over(world: RewoundWorld) -> None:
+    """Its rows would stay, and come a second time once it is back."""
+    both = world.plan
+    faults.arm("rewind.sink=error")
+    with pytest.raises(PenstockError):
+        world.rewind(1)
+    faults.arm("")
+    world.plan = renamed(both, "other")
+    for yes in (False, True):
+        with pytest.raises(Refused, match="Sink 'lake' has batches to lose, and the pipeline does not have it any more"):
+            world.rewind(1, yes=yes)
+    assert world.entries()[0].summary.rewinding_at is not None
+    world.plan = both
+    assert world.rewind(1).done
+    assert world.batches() == [0, 1]
+    assert verify(world.plan).ok
+
+
 def renamed(plan: DeliveryPlan, name: str) -> DeliveryPlan:
     """The same file with an account elsewhere, of a sink of another name."""
     sink = penstock.Parquet(accounts={"a": Path(plan.settings.home) / "elsewhere"})

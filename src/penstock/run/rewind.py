@@ -6,6 +6,7 @@ sinks, the checkpoint, and the entry that records that all of it is done. The sa
 
 import getpass
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from penstock.checkpoint.act import Act
@@ -27,6 +28,7 @@ from penstock.run.operations import coordinating
 from penstock.run.runtime import Runtime, now_ms, opened_by_this_process, prepare
 from penstock.run.status import input_lag
 from penstock.sink.concurrent import map_concurrently
+from penstock.source.journal.journals import Journals, Needed
 from penstock.support.secret import scrub
 
 SINK = FaultPoint("rewind.sink", "A sink loses the batches that were taken back.")
@@ -155,7 +157,7 @@ class _Asked:
         sinks = tuple(self._of_sink(sink, target, tail) for sink in self.runtime.sinks)
         lag = input_lag(self.plan.settings, ledger, now_ms=now_ms, summary=replace(tail.summary, decided_at=target.position))
         gone = [f"{each.gaps:,} records of topic {each.topic}" for each in lag.topics if each.gaps]
-        gone += [f"{each.lost:,} events of journal {each.journal}" for each in lag.journals if each.lost]
+        gone += self._events_gone(target)
         files_gone, unseen = self._files_gone(target, newest)
         return Rewind(
             to_batch=self.to_batch,
@@ -173,6 +175,7 @@ class _Asked:
             prepare(self.runtime, schema=None)
             opened = opened_by_this_process(self.runtime)
             coordinator.open(opened)
+            self._hold_events()  # before the last look: what is there then stays until it is done again
             planned = self.plan_act()  # I2: a run that was alive may have decided batches meanwhile
             _require_possible(planned)
             position = None
@@ -205,6 +208,7 @@ class _Asked:
                 remedy=f"Finish it: `penstock rewind FILE --to-batch {act.batch_id}{kept} --yes`",
             )
         before = self.runtime.ledger.read(Position(unfinished.position - 1))
+        self._require_losers(unfinished, before)
         newest = self.to_batch if before is None else BatchId((before.summary.next_batch_id or 0) - 1)
         planned = Rewind(
             to_batch=self.to_batch,
@@ -223,6 +227,24 @@ class _Asked:
             coordinator.open(opened, finishing=unfinished.position)
             self._carry_out(coordinator, opened, unfinished.position)
         return replace(planned, done=True)
+
+    def _require_losers(self, act: Entry, before: Entry | None) -> None:
+        """Raise Refused if a sink that the act takes batches from cannot lose them: else they would stay, and come again (I2)."""
+        assert isinstance(act.body, Rewound)
+        totals = {} if before is None else before.summary.totals
+        losing = {name for name, of in totals.items() if name not in act.body.kept and of != act.summary.totals.get(name)}
+        sinks = {sink.name: sink for sink in self.runtime.sinks}
+        for name in sorted(losing):
+            if name not in sinks:
+                raise Refused(
+                    f"Sink {name!r} has batches to lose, and the pipeline does not have it any more.",
+                    remedy="Put it back into the pipeline file as it was, and run the command again; then take it out.",
+                )
+            if sinks[name].exactly_once and not isinstance(sinks[name], TakesBack):
+                raise Refused(
+                    f"Sink {name!r} has batches to lose, and what it is now cannot lose any.",
+                    remedy="Make it again in the pipeline file what it was, and run the command again.",
+                )
 
     # --- carrying out
 
@@ -285,6 +307,24 @@ class _Asked:
         except PenstockError as error:
             return replace(judged, refused=scrub(error.message))
         return judged
+
+    def _events_gone(self, target: Entry) -> list[str]:
+        """Return what is gone of the events of the batches to be done again. What cannot be looked at is in the lag."""
+        with suppress(PenstockError, OSError):
+            if self.runtime.journals is not None:
+                return list(self.runtime.journals.gone(self._events_needed(self.runtime.journals, target)))
+        return []
+
+    def _hold_events(self) -> None:
+        if self.runtime.journals is not None:
+            target = decided_to(self.runtime.ledger, self.to_batch)
+            self.runtime.journals.hold(self._events_needed(self.runtime.journals, target))
+
+    def _events_needed(self, journals: Journals, target: Entry) -> Needed:
+        tail = self.runtime.ledger.tail()
+        newest = None if tail is None or tail.summary.decided_at is None else self.runtime.ledger.read(tail.summary.decided_at)
+        before = decision_in(target).batch.offsets
+        return journals.needed_again(before, before if newest is None else decision_in(newest).batch.offsets)
 
     def _files_gone(self, target: Entry, newest: BatchId) -> tuple[list[str], list[str]]:
         """Return input files of the batches to be done again that are gone, and the batches whose files could not be named."""
