@@ -31,7 +31,9 @@ from penstock.run.runtime import Runtime, now_ms, opened_by_this_process, prepar
 from penstock.run.start import encoded, frame_of
 from penstock.source.kafka.decode import decode_passes, decoded
 from penstock.source.ranges import ReadsRange, range_of
+from penstock.source.rows_again import with_all_columns_read
 from penstock.spec.pipeline import PipelineSettings
+from penstock.spec.rule import violated_sql
 from penstock.spec.sink import Console, Memory, PythonSink
 from penstock.stage.batch import stage_batch
 from penstock.stage.path import BatchSize
@@ -152,7 +154,11 @@ class _BatchSource:
     def _table(self, offsets: OffsetRange, files: Sequence[str]) -> "DataFrame":
         name = offsets.source
         raw = self.readers[name].rows(self.spark, offsets, files).alias(name)
-        return decoded(name, raw, self.plan.decoding[name]) if name in self.plan.decoding else raw
+        rows = decoded(name, raw, self.plan.decoding[name]) if name in self.plan.decoding else raw
+        source = self.settings.sources[name]
+        if not source.expect:
+            return rows
+        return with_all_columns_read(name, source, rows).where(f"({violated_sql(source.expect)}) IS NULL")  # as `open_source`
 
 
 @dataclass(slots=True, kw_only=True)
