@@ -89,7 +89,7 @@ def test_a_sink_that_is_back_after_other_batches_came_in_the_place_of_what_it_ke
     coordinator.open(OPENED)
     deliver(bench, coordinator, 2, 20, 25)
     deliver(bench, coordinator, 3, 25, 30)
-    with pytest.raises(Refused, match="Sink 'table' kept batches .* others came in their place while it was not there"):
+    with pytest.raises(Refused, match=r"Sink 'table' kept batches .* others came in their place while it was not there"):
         deliver(bench, bench.opened(), 4, 30, 40)
     assert bench.shown()[1] == Counter(range(4))
     with pytest.raises(Refused, match="Sink 'table' kept batches when the pipeline was rewound before"):

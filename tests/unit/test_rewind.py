@@ -195,6 +195,34 @@ def test_a_sink_that_left_the_file_in_the_middle_is_not_passed_over(world: Rewou
     assert verify(world.plan).ok
 
 
+def test_a_checkpoint_that_was_set_back_by_hand_does_not_stop_it_half_way(world: RewoundWorld) -> None:
+    """The plan of the next batch is gone, which a sink that left the file would need if it came back."""
+    for number in (2, 3):
+        for log in ("offsets", "commits"):
+            (world.checkpoint / log / str(number)).unlink()
+    recover(world.plan)
+    both, world.plan = world.plan, renamed(world.plan, "other")
+    before = world.entries()
+    with pytest.raises(Refused, match="offsets/2 is missing"):
+        rewind_keeping(world, both)
+    assert world.entries() == before
+    faults.arm("rewind.checkpoint=error")
+    with pytest.raises(PenstockError):
+        world.rewind(1)
+    faults.arm("")
+    assert not world.rewind(1, yes=False).done
+    assert world.rewind(1).done
+    assert world.entries()[0].summary.rewinding_at is None
+
+
+def rewind_keeping(world: RewoundWorld, plan: DeliveryPlan) -> None:
+    other, world.plan = world.plan, plan
+    try:
+        world.rewind(1, "lake")
+    finally:
+        world.plan = other
+
+
 def renamed(plan: DeliveryPlan, name: str) -> DeliveryPlan:
     """The same file with an account elsewhere, of a sink of another name."""
     sink = penstock.Parquet(accounts={"a": Path(plan.settings.home) / "elsewhere"})

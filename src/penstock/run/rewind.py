@@ -153,7 +153,7 @@ class _Asked:
         kept = self._kept(tail, target)
         require_level(tail, target, kept)
         newest = BatchId((tail.summary.next_batch_id or 0) - 1)
-        checkpoint = self._checkpoint(self.keep, yes=False)
+        checkpoint = self._checkpoint(kept, yes=False, keeps_plan=bool(self.keep))
         sinks = tuple(self._of_sink(sink, target, tail) for sink in self.runtime.sinks)
         lag = input_lag(self.plan.settings, ledger, now_ms=now_ms, summary=replace(tail.summary, decided_at=target.position))
         gone = [f"{each.gaps:,} records of topic {each.topic}" for each in lag.topics if each.gaps]
@@ -270,15 +270,24 @@ class _Asked:
         with SINK.around():
             sink.take_back(taken)
 
-    def _checkpoint(self, kept: Sequence[SinkName], *, yes: bool, require_newest: Callable[[], None] | None = None) -> Performed:
+    def _checkpoint(
+        self,
+        kept: Sequence[SinkName],
+        *,
+        yes: bool,
+        keeps_plan: bool = False,
+        require_newest: Callable[[], None] | None = None,
+    ) -> Performed:
         """Return what setting the checkpoint back means; with `yes` do it, in files that are as they were read (see `perform`).
 
-        Where sinks keep the batches, the plan of the first one stays: Spark does it again with the same input.
+        Where sinks keep the batches, the plan of the first one stays: Spark does it again with the same input. If it is not
+        there, that is refused with `keeps_plan`, and planned anew without: an act that is recorded can always be carried out.
         """
         files = self.runtime.checkpoint.files
+        place = f"offsets/{self.to_batch + 1}"
 
         def plan() -> Act:
-            act = self.way.plan(files, bool(kept))
+            act = self.way.plan(files, keeps_plan or (bool(kept) and files.size_bytes(place) is not None))
             if require_newest is not None:
                 require_newest()  # after the reading: what a newer run changes since, `perform` finds changed
             return act
