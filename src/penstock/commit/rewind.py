@@ -185,7 +185,8 @@ def require_rewound(summary: Summary, ledger: Ledger, *, except_at: Position | N
     batch_id = act.body.batch_id if act is not None and isinstance(act.body, Rewound) else None
     raise Refused(
         f"The pipeline is being rewound to batch {batch_id}, as position {at} of the ledger says, and that is not finished.",
-        remedy=f"Finish it: `penstock rewind FILE --to-batch {batch_id} --yes`",
+        remedy="Finish it with the `penstock savepoint restore` that began it; any other with "
+        f"`penstock rewind FILE --to-batch {batch_id} --yes`",
     )
 
 

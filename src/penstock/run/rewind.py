@@ -33,6 +33,8 @@ from penstock.support.secret import scrub
 
 SINK = FaultPoint("rewind.sink", "A sink loses the batches that were taken back.")
 CHECKPOINT = FaultPoint("rewind.checkpoint", "Spark's checkpoint is set back.")
+_TAKE_OUT = "Take such a sink out of the pipeline file first: it keeps what it has."
+
 FINISH = FaultPoint("rewind.finish", "The ledger records that a rewind is carried out.")
 
 
@@ -40,12 +42,13 @@ FINISH = FaultPoint("rewind.finish", "The ledger records that a rewind is carrie
 class CheckpointWay:
     """How the checkpoint gets to the end of a batch: the act `verb`, asked for by `request`; `plan` gets the files to change.
 
-    `plan` is also told whether the plan of the batch after that has to stay.
+    `plan` is also told whether the plan of the batch after that has to stay. `can_keep`: the command has `--keep`.
     """
 
     verb: str
     request: Mapping[str, Json]
     plan: Callable[[Files, bool], Act]
+    can_keep: bool = True
 
     @staticmethod
     def back_to(batch_id: BatchId) -> "CheckpointWay":
@@ -123,7 +126,7 @@ def rewind(
         planned = asked.plan_act()
         if not yes or not planned.needed:
             return planned
-        _require_possible(planned)
+        _require_possible(planned, asked.way)
         return asked.act(reason)
 
 
@@ -151,7 +154,7 @@ class _Asked:
         tail = ledger.tail()
         assert tail is not None
         kept = self._kept(tail, target)
-        require_level(tail, target, kept)
+        self._require_level(tail, target, kept)
         newest = BatchId((tail.summary.next_batch_id or 0) - 1)
         checkpoint = self._checkpoint(kept, yes=False, keeps_plan=bool(self.keep))
         sinks = tuple(self._of_sink(sink, target, tail) for sink in self.runtime.sinks)
@@ -177,7 +180,7 @@ class _Asked:
             coordinator.open(opened)
             self._hold_events()  # before the last look: what is there then stays until it is done again
             planned = self.plan_act()  # I2: a run that was alive may have decided batches meanwhile
-            _require_possible(planned)
+            _require_possible(planned, self.way)
             position = None
             if planned.newest > self.to_batch:
                 position = coordinator.rewind(self._rewound(reason)).position
@@ -189,6 +192,14 @@ class _Asked:
         assert tail is not None
         kept = self._kept(tail, target)
         return Rewound(batch_id=self.to_batch, to=target.position, kept=kept, reason=reason, operator=getpass.getuser())
+
+    def _require_level(self, tail: Entry, target: Entry, kept: Sequence[SinkName]) -> None:
+        try:
+            require_level(tail, target, kept)
+        except Refused as refusal:
+            if not self.way.can_keep:
+                refusal.remedy = _TAKE_OUT
+            raise
 
     def _kept(self, tail: Entry, target: Entry) -> tuple[SinkName, ...]:
         """Return the sinks that keep the batches: those that are named, and those that left the pipeline file since."""
@@ -369,7 +380,7 @@ def _unfinished(ledger: Ledger) -> Entry | None:
     return None if at is None else ledger.read(at)
 
 
-def _require_possible(planned: Rewind) -> None:
+def _require_possible(planned: Rewind, way: CheckpointWay) -> None:
     """Raise Refused if the act could not be carried out exactly."""
     stuck = [each for each in planned.sinks if each.refused]
     if stuck:
@@ -377,7 +388,9 @@ def _require_possible(planned: Rewind) -> None:
         keeping = " ".join(f"--keep {each.sink}" for each in stuck)
         raise Refused(
             f"The batches after {planned.to_batch} cannot be taken back from every sink. {reasons}",
-            remedy=f"Leave them there with `{keeping}`: such a sink skips the batches when they come again.",
+            remedy=f"Leave them there with `{keeping}`: such a sink skips the batches when they come again."
+            if way.can_keep
+            else _TAKE_OUT,
         )
     if planned.lost:
         raise Refused(
