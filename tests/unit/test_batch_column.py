@@ -5,7 +5,14 @@ from dataclasses import replace
 import pytest
 from tests.unit import duckdb_target
 from tests.unit.sqlite_target import targets
-from tests.unit.table_target import BATCHES, content, require_batches_taken_back, spark_schema, taken_from
+from tests.unit.table_target import (
+    BATCHES,
+    content,
+    require_batches_taken_back,
+    require_widened_batches_taken_back,
+    spark_schema,
+    taken_from,
+)
 
 from penstock.errors import LedgerMismatch, Refused, Usage
 
@@ -19,6 +26,11 @@ def test_batches_are_taken_back(target):
 
 def test_batches_are_taken_back_in_duckdb(in_duckdb):
     require_batches_taken_back(in_duckdb)
+
+
+def test_batches_of_before_a_column_was_wider_are_taken_back(target, in_duckdb):
+    for each in (target, in_duckdb):
+        require_widened_batches_taken_back(each)
 
 
 def test_a_table_that_does_not_tell_batches_apart_is_refused(target):

@@ -19,6 +19,7 @@ from penstock.sink.table.batch_column import (
     lose_batches,
     numbered,
     require_told_apart,
+    totals_between,
     with_batch_column,
 )
 from penstock.sink.table.columns import CatalogTable, as_code
@@ -324,9 +325,16 @@ class SqlSink(CatalogSink[C, T], TransactionalSink[C]):
                 self._begin(connection)
                 markers = self._marker_store(connection)
                 lose_batches(
-                    markers, taken, lambda: connection.execute(self._statements.delete_batches(**_range(taken, self._target)))
+                    markers,
+                    taken,
+                    lambda: connection.execute(self._statements.delete_batches(**_range(taken, self._target))),
+                    totals=lambda schema: self._totals_between(connection, taken, schema),
                 )
             self._commit(connection)
+
+    def _totals_between(self, connection: C, taken: TakenBack, schema: "pa.Schema") -> Totals:
+        batches = self._tables.read(connection, with_batch_column(schema, self._target), self._target)
+        return totals_between(batches, taken, self._target)
 
     def _count_batches(self, connection: C, taken: TakenBack) -> int:
         [rows] = connection.execute(self._statements.count_batches(**_range(taken, self._target))).fetchone()
