@@ -241,7 +241,7 @@ def require_batches_taken_back(target):
 
 
 def require_widened_batches_taken_back(target):
-    """Take back a batch that was there before a column became wider, and the one that widened it: what is left is told exactly."""
+    """Take back a batch of before a column was wider, and the one that widened it: what is left is told exactly."""
     narrow, wide = (spark_schema(id=kind, name="string") for kind in ("integer", "long"))
     table = target(schema=narrow, schema_changes="widen", **BATCHES)
     sink = table.sink()

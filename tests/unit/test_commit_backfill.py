@@ -19,6 +19,7 @@ from penstock.core.model import Adopted, BatchId, Decision, Entry, Position, Sin
 from penstock.errors import Fenced, LedgerMismatch, PublishFailed, Refused
 from penstock.observe.history import history
 from penstock.run.assembly import DeliveryPlan, assemble, ledger_of
+from penstock.run.backfill import _ordered as ordered
 from penstock.run.doctor import doctor_of
 from penstock.run.operations import adopt, recover, sweep, verify
 from penstock.run.reading import read_table
@@ -299,6 +300,15 @@ def test_a_sink_that_has_newer_batches_already_gets_the_older_ones_beside_them(t
     assert verify(world.plan("later")).ok
     found = world.lacking()
     assert (found.given, found.joins_in_between) == (2, False)
+
+
+def test_sinks_in_which_the_order_of_rows_counts() -> None:
+    """A tombstone of a topic is undone by an older record that comes behind it."""
+    given = {"bootstrap": "broker:9092", "topic": "flights", "value": "json", "key": "id"}
+    assert ordered(penstock.Kafka(**given)) is None
+    assert ordered(penstock.Kafka(**given, delete_when="cancelled")) == "delete_when"
+    assert ordered(penstock.Sqlite(url="sqlite:///f.db", table="f", write="upsert", key=["id"])) == "write: upsert"
+    assert ordered(penstock.Cassandra(url="cassandra://host/f", table="f", key=["id"])) == "write: upsert"
 
 
 def test_an_older_copy_of_the_sink_is_refused(tmp_path: Path) -> None:
