@@ -307,7 +307,7 @@ def test_sinks_in_which_the_order_of_rows_counts() -> None:
     given = {"bootstrap": "broker:9092", "topic": "flights", "value": "json", "key": "id"}
     assert ordered(penstock.Kafka(**given)) is None
     assert ordered(penstock.Kafka(**given, delete_when="cancelled")) == "delete_when"
-    assert ordered(penstock.Sqlite(url="sqlite:///f.db", table="f", write="upsert", key=["id"])) == "write: upsert"
+    assert ordered(penstock.SQLite(url="sqlite:///f.db", table="f", write="upsert", key=["id"])) == "write: upsert"
     assert ordered(penstock.Cassandra(url="cassandra://host/f", table="f", key=["id"])) == "write: upsert"
 
 

@@ -10,7 +10,7 @@ from tests.unit.rewound_world import RewoundWorld
 import penstock
 from penstock.core import faults
 from penstock.core.model import Decided, Opened, Rewound
-from penstock.errors import BatchGap, PenstockError, Refused, Retryable
+from penstock.errors import BatchGap, CheckpointReplaced, OffsetsConflict, PenstockError, Refused, Retryable
 from penstock.run.assembly import DeliveryPlan
 from penstock.run.compare import compare
 from penstock.run.operations import recover, verify
@@ -213,6 +213,24 @@ def test_a_checkpoint_that_was_set_back_by_hand_does_not_stop_it_half_way(world:
     assert not world.rewind(1, yes=False).done
     assert world.rewind(1).done
     assert world.entries()[0].summary.rewinding_at is None
+
+
+@pytest.mark.parametrize(
+    ("place", "content", "error"),
+    [
+        ("metadata", '{"id":"5f0c9f0e-0000-4000-8000-000000000002"}', CheckpointReplaced),
+        ("offsets/1", 'v1\n{}\n{"t":{"0":7}}', OffsetsConflict),
+    ],
+)
+def test_another_checkpoint_refuses_it(world: RewoundWorld, place: str, content: str, error: type[PenstockError]) -> None:
+    """It would be set back, and no start would go on with it; the rows would be gone from the sinks."""
+    (world.checkpoint / place).write_text(content)
+    before = world.entries()
+    for yes in (False, True):
+        with pytest.raises(error):
+            world.rewind(1, yes=yes)
+    assert world.entries() == before
+    assert world.batches() == [0, 1, 2, 3]
 
 
 def rewind_keeping(world: RewoundWorld, plan: DeliveryPlan) -> None:

@@ -23,7 +23,7 @@ from penstock.core.topics import InputFile
 from penstock.errors import CheckpointDamaged, LedgerMismatch, PenstockError, Refused, Retryable, SourcesChanged, Usage
 from penstock.protocols import Ledger, Sink
 from penstock.run.assembly import DeliveryPlan
-from penstock.run.checkpoint_acts import stopped
+from penstock.run.checkpoint_acts import require_query, require_same_ends, stopped
 from penstock.run.operations import coordinating
 from penstock.run.runtime import Runtime, now_ms, opened_by_this_process, prepare
 from penstock.run.status import input_lag
@@ -42,13 +42,14 @@ FINISH = FaultPoint("rewind.finish", "The ledger records that a rewind is carrie
 class CheckpointWay:
     """How the checkpoint gets to the end of a batch: the act `verb`, asked for by `request`; `plan` gets the files to change.
 
-    `plan` is also told whether the plan of the batch after that has to stay. `can_keep`: the command has `--keep`.
+    `plan` is also told whether the plan of the batch after that has to stay. `replaces`: the checkpoint gets another content,
+    whatever it holds. Then no sink can be kept ahead: the plan of the next batch is not in there.
     """
 
     verb: str
     request: Mapping[str, Json]
     plan: Callable[[Files, bool], Act]
-    can_keep: bool = True
+    replaces: bool = False
 
     @staticmethod
     def back_to(batch_id: BatchId) -> "CheckpointWay":
@@ -156,6 +157,9 @@ class _Asked:
         kept = self._kept(tail, target)
         self._require_level(tail, target, kept)
         newest = BatchId((tail.summary.next_batch_id or 0) - 1)
+        if not self.way.replaces:
+            require_query(self.runtime.checkpoint.query_id(), tail.summary)
+            require_same_ends(self.runtime, self.to_batch)
         checkpoint = self._checkpoint(kept, yes=False, keeps_plan=bool(self.keep))
         sinks = tuple(self._of_sink(sink, target, tail) for sink in self.runtime.sinks)
         lag = input_lag(self.plan.settings, ledger, now_ms=now_ms, summary=replace(tail.summary, decided_at=target.position))
@@ -197,7 +201,7 @@ class _Asked:
         try:
             require_level(tail, target, kept)
         except Refused as refusal:
-            if not self.way.can_keep:
+            if self.way.replaces:
                 refusal.remedy = _TAKE_OUT
             raise
 
@@ -389,7 +393,7 @@ def _require_possible(planned: Rewind, way: CheckpointWay) -> None:
         raise Refused(
             f"The batches after {planned.to_batch} cannot be taken back from every sink. {reasons}",
             remedy=f"Leave them there with `{keeping}`: such a sink skips the batches when they come again."
-            if way.can_keep
+            if not way.replaces
             else _TAKE_OUT,
         )
     if planned.lost:

@@ -166,7 +166,7 @@ def restore(plan: DeliveryPlan, name: str, place: Files, *, reason: str, yes: bo
         verb="restore",
         request={"savepoint": name},
         plan=lambda files, _: saved.plan_restore(files, place, savepoint),
-        can_keep=False,
+        replaces=True,
     )
     return rewind(plan, to_batch=savepoint.point.batch_id, keep=(), reason=reason or f"savepoint {name}", yes=yes, way=way)
 
