@@ -65,6 +65,20 @@ def test_a_row_that_somebody_deleted_is_seen_before(target):
         sink.require_taken_back_exactly(taken_from(shown, after=shown[0].publication.position, before=9))
 
 
+def test_a_rewind_is_not_finished_without_the_column(target):
+    """It was taken out of the file, or renamed there, after the act was recorded."""
+    table = target(**BATCHES)
+    shown = [table.put(table.sink(), [(number, "a")], batch_id=number) for number in range(2)]
+    taken = taken_from(shown, after=shown[0].publication.position, before=9)
+    for name in (None, "id"):
+        table.rig.options = {} if name is None else {"batch_column": name}
+        with pytest.raises(Refused, match=r"has to lose the rows of these batches, .* expected 1"):
+            table.rig.make().take_back(taken)
+    table.rig.options = BATCHES
+    table.sink().take_back(taken)
+    assert set(content(table)) == {(0, "a")}
+
+
 def test_a_column_of_the_rows_has_another_name(target):
     table = target(schema=spark_schema(id="long", Written_By="string"), **BATCHES)
     with pytest.raises(Usage, match="The rows have a column 'written_by', which `batch_column` names"):

@@ -94,6 +94,7 @@ def require_same_ends(runtime: Runtime, batch_id: BatchId) -> None:
 
 
 def require_query(query_id: str | None, summary: Summary) -> None:
+    """Raise CheckpointReplaced for the checkpoint of another query than the one that the ledger continues."""
     if query_id != summary.query_id:
         raise CheckpointReplaced(
             f"The ledger continues query {summary.query_id}, but the checkpoint is of query {query_id}.",

@@ -78,14 +78,23 @@ def require_told_apart(taken: TakenBack, target: Target, table_schema: CatalogTa
         )
 
 
-def lose_batches(
-    markers: ForgetsBatches, taken: TakenBack, delete: Callable[[], object], *, totals: Callable[["pa.Schema"], Totals]
-) -> None:
+class BatchRowsThere(Protocol):
+    """The rows of the batches that a table loses, in an open transaction."""
+
+    def count(self) -> int: ...
+
+    def totals(self, rows: "pa.Schema") -> Totals:
+        """Return the totals of these rows, hashed as `rows` says."""
+        ...
+
+    def delete(self) -> None: ...
+
+
+def lose_batches(markers: ForgetsBatches, taken: TakenBack, there: BatchRowsThere, target: Target) -> None:
     """Delete the rows of these batches and count them out of the marker, unless that was done. The caller commits.
 
-    Its position stays. What tells that it was done is that the newest of these batches is remembered no more. `totals` reads
-    these rows and hashes them as a schema says: the marker counts what is there by its own types, which can be wider than those
-    that a batch was decided with.
+    Its position stays. What tells that it was done is that the newest of these batches is remembered no more. Raises Refused for
+    a table without as many rows of these batches as were decided, as where the file names another column since.
     """
     publication = next(each for each in taken.publications if each.staged)
     marker = markers.read(taken.pipeline, taken.sink)
@@ -95,8 +104,16 @@ def lose_batches(
     if markers.batch_at(publication) is None:
         return
     lost = Totals(rows=taken.totals.rows, digest=taken.totals.digest)
-    shown = totals(arrow_schema(str(marker.schema))) if _are_wider(marker, taken) else lost
-    delete()
+    found = 0 if target.batch_column is None else there.count()
+    if found != lost.rows:
+        raise Refused(
+            f"Table {target.table!r} has to lose the rows of these batches, and by its `batch_column` ({target.batch_column}) it "
+            f"holds {found} rows of them, expected {lost.rows}.",
+            remedy="Give the sink the `batch_column` that it had, put changed rows right, and run the command again.",
+        )
+    # a marker counts what is there by its own types, which can be wider than those that a batch was decided with
+    shown = there.totals(arrow_schema(str(marker.schema))) if _are_wider(marker, taken) else lost
+    there.delete()
     markers.write(replace(marker, decided=minus(marker.decided, lost), after=minus(marker.after, shown)))
     markers.forget_between(taken.pipeline, taken.sink, after=taken.after, before=taken.position)
 

@@ -313,7 +313,10 @@ class SqlSink(CatalogSink[C, T], TransactionalSink[C]):
             return
         with self._database.reader() as connection:
             require_told_apart(
-                taken, self._target, self._table_schema(connection), lambda: self._count_batches(connection, taken)
+                taken,
+                self._target,
+                self._table_schema(connection),
+                _BatchRowsThere(self._tables, connection, taken, self._target).count,
             )
 
     def take_back(self, taken: TakenBack) -> None:
@@ -323,27 +326,9 @@ class SqlSink(CatalogSink[C, T], TransactionalSink[C]):
             connection = self._database.writable()
             with self._database.translate_errors(), TAKE_BACK.around():
                 self._begin(connection)
-                markers = self._marker_store(connection)
-                lose_batches(
-                    markers,
-                    taken,
-                    lambda: connection.execute(self._statements.delete_batches(**_range(taken, self._target))),
-                    totals=lambda schema: self._totals_between(connection, taken, schema),
-                )
+                there = _BatchRowsThere(self._tables, connection, taken, self._target)
+                lose_batches(self._marker_store(connection), taken, there, self._target)
             self._commit(connection)
-
-    def _totals_between(self, connection: C, taken: TakenBack, schema: "pa.Schema") -> Totals:
-        batches = self._tables.read(connection, with_batch_column(schema, self._target), self._target)
-        return totals_between(batches, taken, self._target)
-
-    def _count_batches(self, connection: C, taken: TakenBack) -> int:
-        [rows] = connection.execute(self._statements.count_batches(**_range(taken, self._target))).fetchone()
-        return int(rows)
-
-    @property
-    def _statements(self) -> BatchRows:
-        statements: BatchRows = self._tables.statements_of(pa.schema([]), replace(self._target, key=()))
-        return statements
 
     # --- steps
 
@@ -388,5 +373,21 @@ def has_ledger_id(table_schema: CatalogTable) -> bool:
     return any(column.name.lower() == LEDGER_ID for column in table_schema.columns)
 
 
-def _range(taken: TakenBack, target: Target) -> dict[str, Any]:
-    return {"column": target.batch_column, "after": taken.after, "before": taken.position}
+class _BatchRowsThere:
+    """The `BatchRowsThere` of a table with a catalog."""
+
+    def __init__(self, tables: Any, connection: Any, taken: TakenBack, target: Target) -> None:
+        self._tables, self._connection, self._taken, self._target = tables, connection, taken, target
+        self._statements: BatchRows = tables.statements_of(pa.schema([]), replace(target, key=()))
+        self._range: dict[str, Any] = {"column": target.batch_column, "after": taken.after, "before": taken.position}
+
+    def count(self) -> int:
+        [rows] = self._connection.execute(self._statements.count_batches(**self._range)).fetchone()
+        return int(rows)
+
+    def totals(self, rows: "pa.Schema") -> Totals:
+        batches = self._tables.read(self._connection, with_batch_column(rows, self._target), self._target)
+        return totals_between(batches, self._taken, self._target)
+
+    def delete(self) -> None:
+        self._connection.execute(self._statements.delete_batches(**self._range))
