@@ -33,9 +33,9 @@ from penstock.support.secret import scrub
 
 SINK = FaultPoint("rewind.sink", "A sink loses the batches that were taken back.")
 CHECKPOINT = FaultPoint("rewind.checkpoint", "Spark's checkpoint is set back.")
-_TAKE_OUT = "Take such a sink out of the pipeline file first: it keeps what it has."
-
 FINISH = FaultPoint("rewind.finish", "The ledger records that a rewind is carried out.")
+
+_TAKE_OUT = "Take such a sink out of the pipeline file first: it keeps what it has."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
