@@ -12,6 +12,7 @@ from penstock.core import faults
 from penstock.core.model import Decided, Opened, Rewound
 from penstock.errors import BatchGap, CheckpointReplaced, OffsetsConflict, PenstockError, Refused, Retryable
 from penstock.run.assembly import DeliveryPlan
+from penstock.run.checkpoint_acts import undo_act
 from penstock.run.compare import compare
 from penstock.run.operations import recover, verify
 from penstock.run.reading import read_table
@@ -231,6 +232,15 @@ def test_another_checkpoint_refuses_it(world: RewoundWorld, place: str, content:
             world.rewind(1, yes=yes)
     assert world.entries() == before
     assert world.batches() == [0, 1, 2, 3]
+
+
+def test_the_checkpoint_is_not_brought_back_alone(world: RewoundWorld) -> None:
+    """It would be ahead of the ledger, which says how to go on without the batches that were taken back."""
+    world.rewind(1)
+    with pytest.raises(Refused, match="no rewind") as refused:
+        undo_act(world.plan, verb="rewind", yes=True)
+    assert "It is a part of a `penstock rewind`, and stays" in refused.value.remedy
+    assert world.numbers("commits") == [0, 1]
 
 
 def rewind_keeping(world: RewoundWorld, plan: DeliveryPlan) -> None:

@@ -30,8 +30,9 @@ _CHANGE = FaultPoint("checkpoint.change", "write or remove one file of a checkpo
 _DONE = FaultPoint("checkpoint.done", "note that all files of a checkpoint are changed")
 _RELEASE = FaultPoint("checkpoint.release", "put the metadata of a checkpoint in its place again")
 
-RESTORE = "restore"
-"""The verb of `penstock savepoint restore`, whose act on the checkpoint is a part of more."""
+REWOUND, RESTORE = "rewound", "restore"
+_PARTS = {REWOUND: "penstock rewind", RESTORE: "penstock savepoint restore"}
+"""The verbs of acts that are a part of more, each with its command: by itself none of them is taken back."""
 
 _METADATA = "metadata"
 _FOLDER = re.compile(r"(\d{4,})-[a-z]+")
@@ -318,8 +319,8 @@ def _require_verb(files: Files, begun: _Begun, verb: str) -> None:
         raise Refused(
             f"The newest act on the checkpoint {files.location} is no {verb}: {begun.record.sentence}",
             remedy=f"Take it back first, with `checkpoint {begun.record.verb}` and --undo --yes."
-            if begun.record.verb != RESTORE
-            else f"The files as they were before are in {files.location}/{begun.folder}/before.",
+            if begun.record.verb not in _PARTS
+            else f"It is a part of a `{_PARTS[begun.record.verb]}`, and stays. The files as they were before are in {files.location}/{begun.folder}/before.",
         )
 
 
@@ -334,8 +335,8 @@ def _other_unfinished(files: Files, begun: _Begun) -> Refused:
     return Refused(
         f"An act on the checkpoint {files.location} was interrupted: {begun.record.sentence}",
         remedy=f"Run that `checkpoint {begun.record.verb}` again with --yes to finish it, or with --undo --yes to take it back."
-        if begun.record.verb != RESTORE
-        else "Run that `penstock savepoint restore` again with --yes to finish it.",
+        if begun.record.verb not in _PARTS
+        else f"Run that `{_PARTS[begun.record.verb]}` again with --yes to finish it.",
     )
 
 

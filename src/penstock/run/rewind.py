@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from penstock.checkpoint.act import Act
-from penstock.checkpoint.acting import Performed, perform
+from penstock.checkpoint.acting import REWOUND, Performed, perform
 from penstock.checkpoint.files import Files
 from penstock.checkpoint.rewind_plan import plan_rewind as plan_checkpoint
 from penstock.checkpoint.source_log import is_fingerprint
@@ -55,9 +55,11 @@ class CheckpointWay:
     def back_to(batch_id: BatchId) -> "CheckpointWay":
         """Return the way that begins with what the checkpoint itself holds."""
         return CheckpointWay(
-            verb="rewind",
+            verb=REWOUND,
             request={"to_batch": batch_id},
-            plan=lambda files, keeps_plan: plan_checkpoint(files, to_batch=batch_id, keeps_plan=keeps_plan),
+            plan=lambda files, keeps_plan: replace(
+                plan_checkpoint(files, to_batch=batch_id, keeps_plan=keeps_plan), verb=REWOUND
+            ),
         )
 
 
