@@ -207,4 +207,12 @@ MUTANTS_OF_REWIND = (
         replace="    if True:\n",
         tests=("tests/unit/test_batch_column.py::test_batches_of_before_a_column_was_wider_are_taken_back",),
     ),
+    Mutant(
+        bug=16,
+        name="a-run-that-slept-releases-what-a-rewind-holds",
+        file="src/penstock/run/open_delivery.py",
+        find="            self.coordinator.require_newest()\n        except PenstockError as error:\n            return (f",
+        replace="            pass\n        except PenstockError as error:\n            return (f",
+        tests=("tests/unit/test_rewind_of_journals.py::test_a_run_that_slept_releases_nothing",),
+    ),
 )

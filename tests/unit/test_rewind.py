@@ -2,16 +2,20 @@
 
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from tests.unit.rewound_world import RewoundWorld
 
 import penstock
+from penstock.commit.outcome import Delivered
+from penstock.commit.publication import decision_in
 from penstock.core import faults
-from penstock.core.model import Decided, Opened, Rewound
+from penstock.core.model import Decided, Opened, Rewound, SinkName
 from penstock.errors import BatchGap, CheckpointReplaced, OffsetsConflict, PenstockError, Refused, Retryable
-from penstock.run.assembly import DeliveryPlan
+from penstock.run.assembly import DeliveryPlan, assemble
+from penstock.run.batch_stager import BatchStager
 from penstock.run.checkpoint_acts import undo_act
 from penstock.run.compare import compare
 from penstock.run.operations import recover, verify
@@ -241,6 +245,19 @@ def test_the_checkpoint_is_not_brought_back_alone(world: RewoundWorld) -> None:
         undo_act(world.plan, verb="rewind", yes=True)
     assert "It is a part of a `penstock rewind`, and stays" in refused.value.remedy
     assert world.numbers("commits") == [0, 1]
+
+
+def test_what_a_quarantine_that_is_ahead_has_of_a_batch_is_told_by_the_earlier_decision(world: RewoundWorld) -> None:
+    """Else a batch of a query with state that is repeated would not seem to be what was decided."""
+    world.rewind(1, "lake")
+    world.go_on(2)
+    [newest, *_] = (entry for entry in world.entries() if isinstance(entry.body, Decided))
+    assert not decision_in(newest).staged
+    again = Delivered(batch=decision_in(newest).batch, rows_in=5, already=True, sinks={})
+    with closing(assemble(world.plan)) as runtime:
+        stager = BatchStager(runtime, None, pause=lambda _: None)
+        assert stager._put_aside(again, SinkName("lake")) == 5
+        assert stager._put_aside(again, SinkName("other")) == 0
 
 
 def rewind_keeping(world: RewoundWorld, plan: DeliveryPlan) -> None:

@@ -10,10 +10,13 @@ from tests.unit.rewound_world import RewoundWorld
 from tests.unit.test_journal_source import STORAGE, id_of, numbers, push, remove_released
 
 import penstock
-from penstock.core.model import SourceName
+from penstock.commit.publication import decision_in
+from penstock.core.model import Decided, SourceName
 from penstock.errors import Refused
 from penstock.journal.readers import registration_of
-from penstock.run.assembly import DeliveryPlan
+from penstock.run.assembly import DeliveryPlan, assemble
+from penstock.run.open_delivery import OpenDelivery
+from penstock.run.runtime import opened_by_this_process
 from penstock.source.journal.journals import Journals
 from penstock.source.journal.settings import JournalSettings
 from penstock.source.journal.stream import JournalStream
@@ -80,6 +83,17 @@ def test_what_is_needed_once_more_is_kept_in_the_journals(world: PushedWorld) ->
     assert world.rewind(1).done
     assert (world.next("a"), world.next("b")) == (20, 0)
     assert [remove_released(world.journal(name)) > 0 for name in "ab"] == [True, False]
+
+
+def test_a_run_that_slept_releases_nothing(world: PushedWorld) -> None:
+    older = OpenDelivery(assemble(world.plan))
+    older.coordinator.open(opened_by_this_process(older._runtime))
+    newest = decision_in(next(entry for entry in world.entries() if isinstance(entry.body, Decided))).batch
+    world.rewind(1)
+    [warning] = older._release(newest)
+    assert "Nothing is released in the journals: This run is generation 2" in warning
+    assert (world.next("a"), world.next("b")) == (20, 0)
+    older.release()
 
 
 def test_a_journal_that_came_after_the_batch_is_read_from_where_it_began(world: PushedWorld) -> None:

@@ -315,13 +315,15 @@ def _require_as_left(files: Files, begun: _Begun) -> None:
 
 
 def _require_verb(files: Files, begun: _Begun, verb: str) -> None:
-    if begun.record.verb != verb:
-        raise Refused(
-            f"The newest act on the checkpoint {files.location} is no {verb}: {begun.record.sentence}",
-            remedy=f"Take it back first, with `checkpoint {begun.record.verb}` and --undo --yes."
-            if begun.record.verb not in _PARTS
-            else f"It is a part of a `{_PARTS[begun.record.verb]}`, and stays. The files as they were before are in {files.location}/{begun.folder}/before.",
-        )
+    if begun.record.verb == verb:
+        return
+    whole = _PARTS.get(begun.record.verb)
+    raise Refused(
+        f"The newest act on the checkpoint {files.location} is no {verb}: {begun.record.sentence}",
+        remedy=f"Take it back first, with `checkpoint {begun.record.verb}` and --undo --yes."
+        if whole is None
+        else f"It is a part of a `{whole}`, and stays. The files as they were before are in {files.location}/{begun.folder}/before.",
+    )
 
 
 def _gone_on(files: Files, begun: _Begun, what: str) -> Refused:
@@ -332,11 +334,12 @@ def _gone_on(files: Files, begun: _Begun, what: str) -> Refused:
 
 
 def _other_unfinished(files: Files, begun: _Begun) -> Refused:
+    whole, verb = _PARTS.get(begun.record.verb), begun.record.verb
     return Refused(
         f"An act on the checkpoint {files.location} was interrupted: {begun.record.sentence}",
-        remedy=f"Run that `checkpoint {begun.record.verb}` again with --yes to finish it, or with --undo --yes to take it back."
-        if begun.record.verb not in _PARTS
-        else f"Run that `{_PARTS[begun.record.verb]}` again with --yes to finish it.",
+        remedy=f"Run that `checkpoint {verb}` again with --yes to finish it, or with --undo --yes to take it back."
+        if whole is None
+        else f"Run that `{whole}` again with --yes to finish it.",
     )
 
 
