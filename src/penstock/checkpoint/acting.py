@@ -322,7 +322,7 @@ def _require_verb(files: Files, begun: _Begun, verb: str) -> None:
         f"The newest act on the checkpoint {files.location} is no {verb}: {begun.record.sentence}",
         remedy=f"Take it back first, with `checkpoint {begun.record.verb}` and --undo --yes."
         if whole is None
-        else f"It is a part of a `{whole}`, and stays. The files as they were before are in {files.location}/{begun.folder}/before.",
+        else f"It is a part of a `{whole}`, and stays. The files of before are in {files.location}/{begun.folder}/before.",
     )
 
 
