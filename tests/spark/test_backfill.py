@@ -151,9 +151,9 @@ def test_rows_that_do_not_meet_a_rule_are_passed_over_again(tmp_path: Path) -> N
     source = f'{{format: csv, path: in, schema: "n INT, text STRING, _corrupt_record STRING", {rules}}}'
     place = Place(tmp_path, source=source, sql="SELECT n, text FROM numbers")
     put(tmp_path / "in", "1.csv", "1,one", "x,two", "3,three", "11,eleven")
-    place.write("quarantine: {max_share: 0.5}")
+    place.write("quarantine: ./bad")
     place.done("run")
-    place.write(LATER + "quarantine: {max_share: 0.5}")
+    place.write(LATER + "quarantine: ./bad")
     assert place.done("backfill", "--sink", "later").last["rows"] == 2
     assert place.rows() == place.rows("first") == Counter([(1, "one"), (3, "three")])
     assert place.done("verify").last["ok"]
