@@ -247,8 +247,8 @@ def sinks_astray(batch: Batch, *, summary: Summary, sinks: Sequence[Sink], ledge
 
     By their numbers the batches that follow would be new to them, and hold rows that they have. Reads as `require_repeated`.
     """
-    told = {sink for sink in sinks_ahead(summary, batch.batch_id) if summary.ahead[sink] != FOR_EVER}
-    absent = frozenset(told - {sink.name for sink in sinks})
+    known = {sink for sink in sinks_ahead(summary, batch.batch_id) if summary.ahead[sink] != FOR_EVER}
+    absent = frozenset(known - {sink.name for sink in sinks})
     return absent if absent and _kept_batch(batch.batch_id, ledger) != batch else frozenset()
 
 
