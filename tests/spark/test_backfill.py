@@ -146,6 +146,19 @@ def test_sinks_of_a_pipeline_of_files(tmp_path: Path) -> None:
     assert place.done("backfill", "--sink", "lake").last["batches"] == 0
 
 
+def test_rows_that_do_not_meet_a_rule_are_passed_over_again(tmp_path: Path) -> None:
+    rules = "expect: {whole: {sql: _corrupt_record IS NULL, on_violation: drop}, small: {sql: n < 9, on_violation: quarantine}}"
+    source = f'{{format: csv, path: in, schema: "n INT, text STRING, _corrupt_record STRING", {rules}}}'
+    place = Place(tmp_path, source=source, sql="SELECT n, text FROM numbers")
+    put(tmp_path / "in", "1.csv", "1,one", "x,two", "3,three", "11,eleven")
+    place.write("quarantine: ./bad")
+    place.done("run")
+    place.write(LATER + "quarantine: ./bad")
+    assert place.done("backfill", "--sink", "later").last["rows"] == 2
+    assert place.rows() == place.rows("first") == Counter([(1, "one"), (3, "three")])
+    assert place.done("verify").last["ok"]
+
+
 @pytest.mark.parametrize("reader", ["spark", "python"])
 def test_a_sink_of_a_kafka_pipeline(tmp_path: Path, reader: str) -> None:
     running = server("kafka")

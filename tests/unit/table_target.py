@@ -238,3 +238,18 @@ def require_batches_taken_back(target):
     assert sink.publish(shown[1].publication).already
     with pytest.raises(Refused, match="holds 0 rows of these batches by its column 'written_by', expected 4"):
         sink.require_taken_back_exactly(taken)
+
+
+def require_widened_batches_taken_back(target):
+    """Take back a batch of before a column was wider, and the one that widened it: what is left is told exactly."""
+    narrow, wide = (spark_schema(id=kind, name="string") for kind in ("integer", "long"))
+    table = target(schema=narrow, schema_changes="widen", **BATCHES)
+    sink = table.sink()
+    shown = [table.put(sink, [(number, "a")], batch_id=number) for number in range(2)]
+    table.rig.schema = wide
+    sink = table.sink()
+    shown.append(table.put(sink, [(2**40, "a")], batch_id=2))
+    sink.take_back(taken_from(shown, after=shown[0].publication.position, before=99))
+    assert content(table) == Counter([(0, "a")])
+    del table.decided[1:]
+    assert table.verify(sink).ok

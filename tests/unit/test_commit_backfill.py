@@ -22,6 +22,7 @@ from penstock.core.model import Adopted, BatchId, Decision, Entry, Position, Sin
 from penstock.errors import Fenced, LedgerMismatch, PublishFailed, Refused
 from penstock.observe.history import history
 from penstock.run.assembly import DeliveryPlan, assemble, ledger_of
+from penstock.run.backfill import _ordered as ordered
 from penstock.run.doctor import doctor_of
 from penstock.run.operations import adopt, recover, sweep, verify
 from penstock.run.reading import read_table
@@ -330,6 +331,15 @@ def test_a_sink_that_was_filled_needs_not_know_the_newest_batch_any_more(tmp_pat
         recover(world.plan("later", "lake"))
         assert Counter(json.loads(line)["id"] for line in received.lines()) == Counter(range(7))
         assert received.repeated == 0
+
+
+def test_sinks_in_which_the_order_of_rows_counts() -> None:
+    """A tombstone of a topic is undone by an older record that comes behind it."""
+    given = {"bootstrap": "broker:9092", "topic": "flights", "value": "json", "key": "id"}
+    assert ordered(penstock.Kafka(**given)) is None
+    assert ordered(penstock.Kafka(**given, delete_when="cancelled")) == "delete_when"
+    assert ordered(penstock.SQLite(url="sqlite:///f.db", table="f", write="upsert", key=["id"])) == "write: upsert"
+    assert ordered(penstock.Cassandra(url="cassandra://host/f", table="f", key=["id"])) == "write: upsert"
 
 
 def test_an_older_copy_of_the_sink_is_refused(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from penstock.core.model import (
     Published,
     Removal,
     RemovalAccepted,
+    Rewound,
     SinkName,
     Totals,
 )
@@ -52,7 +53,18 @@ def bench() -> Bench:
 
 def accept(bench: Bench, *, after: int | None = None) -> Entry:
     position = None if after is None else Position(after)
-    return append_removal(bench.ledger(), ACT, after=position, now_ms=lambda: 0, retrying=bench.retrying)
+    return append_removal(bench.ledger(), ACT, after=position, rewound_at=None, now_ms=lambda: 0, retrying=bench.retrying)
+
+
+def test_what_a_rewind_took_meanwhile_was_not_removed_on_purpose(bench: Bench) -> None:
+    """It counts no more, and would be counted out of what stands: nothing that `verify` finds would be right again."""
+    coordinator = bench.opened()
+    for number in range(2):
+        bench.deliver(coordinator, number)
+    coordinator = bench.opened()
+    coordinator.rewind(Rewound(batch_id=BatchId(0), to=Position(2), kept=(), reason="", operator="ann"))
+    with pytest.raises(Refused, match="The pipeline was rewound at position 5, while the sinks were compared"):
+        accept(bench)
 
 
 def kinds(bench: Bench) -> list[type]:
@@ -131,7 +143,7 @@ def test_an_act_that_meets_a_decision_is_appended_behind_it(bench: Bench) -> Non
             super().append(entry, within=within)
 
     ledger = Late(bench.watched, pipeline=PIPELINE)
-    entry = append_removal(ledger, ACT, after=None, now_ms=lambda: 0, retrying=bench.retrying)
+    entry = append_removal(ledger, ACT, after=None, rewound_at=None, now_ms=lambda: 0, retrying=bench.retrying)
     assert entry.position == 3
     assert entry.summary.decided_at == 2
 
@@ -148,7 +160,9 @@ def test_an_act_that_always_meets_another_entry_gives_up(bench: Bench) -> None:
             super().append(entry, within=within)
 
     with pytest.raises(Retryable, match="got another entry at each of 20 tries"):
-        append_removal(Late(bench.watched, pipeline=PIPELINE), ACT, after=None, now_ms=lambda: 0, retrying=bench.retrying)
+        append_removal(
+            Late(bench.watched, pipeline=PIPELINE), ACT, after=None, rewound_at=None, now_ms=lambda: 0, retrying=bench.retrying
+        )
 
 
 def test_an_act_that_was_compared_before_another_one_is_refused(bench: Bench) -> None:

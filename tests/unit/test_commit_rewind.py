@@ -1,10 +1,12 @@
 """Taking batches back in the ledger: what the coordinator records, and what a sink that stays ahead gets."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from tests.unit.commit_bench import OPENED, PIPELINE, Bench, batch_of
 
+from penstock.commit.acts import ActingCoordinator
 from penstock.commit.backfill import lacking_batches
 from penstock.commit.publication import decided_entry, decision_in, publications
 from penstock.commit.rewind import decided_to, rewound_since
@@ -74,6 +76,45 @@ def test_a_batch_with_other_offsets_is_refused_while_a_sink_is_ahead(bench: Benc
     coordinator.open(OPENED)
     coordinator.deliver(other, bench.stage(other))
     assert coordinator.summary.next_batch_id == 3
+
+
+def test_a_sink_that_is_back_after_other_batches_came_in_the_place_of_what_it_kept_gets_none() -> None:
+    """By their numbers it would be level: what it kept as batch 3 would come to it as batch 4."""
+    bench = Bench()
+    coordinator = bench.opened()
+    for number in range(4):
+        deliver(bench, coordinator, number, 10 * number, 10 * number + 10)
+    rewind(bench, 1, TABLE)
+    coordinator = bench.coordinator(sinks=bench.sinks()[:1])
+    coordinator.open(OPENED)
+    deliver(bench, coordinator, 2, 20, 25)
+    deliver(bench, coordinator, 3, 25, 30)
+    with pytest.raises(Refused, match=r"Sink 'table' kept batches .* others came in their place while it was not there"):
+        deliver(bench, bench.opened(), 4, 30, 40)
+    assert bench.shown()[1] == Counter(range(4))
+    with pytest.raises(Refused, match="Sink 'table' kept batches when the pipeline was rewound before"):
+        rewind(bench, 2)
+    rewind(bench, 2, TABLE)
+    coordinator = bench.coordinator(sinks=bench.sinks()[:1])
+    coordinator.open(OPENED)
+    deliver(bench, coordinator, 3, 25, 40)
+
+
+def deliver(bench: Bench, coordinator: ActingCoordinator, number: int, start: int, end: int) -> None:
+    planned = Batch(query_id=batch_of(2).query_id, batch_id=BatchId(number), offsets=(offsets(str(start or ""), str(end)),))
+    if not start:
+        planned = replace(planned, offsets=(replace(planned.offsets[0], start=None),))
+    coordinator.deliver(planned, bench.stage(planned))
+
+
+def test_a_sink_that_is_back_after_the_same_batches_is_level(bench: Bench) -> None:
+    rewind(bench, 1, TABLE)
+    coordinator = bench.coordinator(sinks=bench.sinks()[:1])
+    coordinator.open(OPENED)
+    for number in (2, 3):
+        bench.deliver(coordinator, number)
+    bench.deliver(bench.opened(), 4)
+    assert bench.shown()[1] == Counter(range(5))
 
 
 def offsets(start: str, end: str) -> OffsetRange:

@@ -2,16 +2,21 @@
 
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from tests.unit.rewound_world import RewoundWorld
 
 import penstock
+from penstock.commit.outcome import Delivered
+from penstock.commit.publication import decision_in
 from penstock.core import faults
-from penstock.core.model import Decided, Opened, Rewound
-from penstock.errors import BatchGap, PenstockError, Refused, Retryable
-from penstock.run.assembly import DeliveryPlan
+from penstock.core.model import Decided, Opened, Rewound, SinkName
+from penstock.errors import BatchGap, CheckpointReplaced, OffsetsConflict, PenstockError, Refused, Retryable
+from penstock.run.assembly import DeliveryPlan, assemble
+from penstock.run.batch_stager import BatchStager
+from penstock.run.checkpoint_acts import undo_act
 from penstock.run.compare import compare
 from penstock.run.operations import recover, verify
 from penstock.run.reading import read_table
@@ -175,6 +180,92 @@ def test_a_sink_that_left_the_file_keeps_what_it_has(world: RewoundWorld) -> Non
     world.plan = both
     assert world.batches() == [0, 1, 2, 3]
     assert verify(world.plan).ok
+
+
+def test_a_sink_that_left_the_file_in_the_middle_is_not_passed_over(world: RewoundWorld) -> None:
+    """Its rows would stay, and come a second time once it is back."""
+    both = world.plan
+    faults.arm("rewind.sink=error")
+    with pytest.raises(PenstockError):
+        world.rewind(1)
+    faults.arm("")
+    world.plan = renamed(both, "other")
+    for yes in (False, True):
+        with pytest.raises(Refused, match="Sink 'lake' has batches to lose, and the pipeline does not have it any more"):
+            world.rewind(1, yes=yes)
+    assert world.entries()[0].summary.rewinding_at is not None
+    world.plan = both
+    assert world.rewind(1).done
+    assert world.batches() == [0, 1]
+    assert verify(world.plan).ok
+
+
+def test_a_checkpoint_that_was_set_back_by_hand_does_not_stop_it_half_way(world: RewoundWorld) -> None:
+    """The plan of the next batch is gone, which a sink that left the file would need if it came back."""
+    for number in (2, 3):
+        for log in ("offsets", "commits"):
+            (world.checkpoint / log / str(number)).unlink()
+    recover(world.plan)
+    both, world.plan = world.plan, renamed(world.plan, "other")
+    before = world.entries()
+    with pytest.raises(Refused, match="offsets/2 is missing"):
+        rewind_keeping(world, both)
+    assert world.entries() == before
+    faults.arm("rewind.checkpoint=error")
+    with pytest.raises(PenstockError):
+        world.rewind(1)
+    faults.arm("")
+    assert not world.rewind(1, yes=False).done
+    assert world.rewind(1).done
+    assert world.entries()[0].summary.rewinding_at is None
+
+
+@pytest.mark.parametrize(
+    ("place", "content", "error"),
+    [
+        ("metadata", '{"id":"5f0c9f0e-0000-4000-8000-000000000002"}', CheckpointReplaced),
+        ("offsets/1", 'v1\n{}\n{"t":{"0":7}}', OffsetsConflict),
+    ],
+)
+def test_another_checkpoint_refuses_it(world: RewoundWorld, place: str, content: str, error: type[PenstockError]) -> None:
+    """It would be set back, and no start would go on with it; the rows would be gone from the sinks."""
+    (world.checkpoint / place).write_text(content)
+    before = world.entries()
+    for yes in (False, True):
+        with pytest.raises(error):
+            world.rewind(1, yes=yes)
+    assert world.entries() == before
+    assert world.batches() == [0, 1, 2, 3]
+
+
+def test_the_checkpoint_is_not_brought_back_alone(world: RewoundWorld) -> None:
+    """It would be ahead of the ledger, which says how to go on without the batches that were taken back."""
+    world.rewind(1)
+    with pytest.raises(Refused, match="no rewind") as refused:
+        undo_act(world.plan, verb="rewind", yes=True)
+    assert "It is a part of a `penstock rewind`, and stays" in refused.value.remedy
+    assert world.numbers("commits") == [0, 1]
+
+
+def test_what_a_quarantine_that_is_ahead_has_of_a_batch_is_told_by_the_earlier_decision(world: RewoundWorld) -> None:
+    """Else a batch of a query with state that is repeated would not seem to be what was decided."""
+    world.rewind(1, "lake")
+    world.go_on(2)
+    [newest, *_] = (entry for entry in world.entries() if isinstance(entry.body, Decided))
+    assert not decision_in(newest).staged
+    again = Delivered(batch=decision_in(newest).batch, rows_in=5, already=True, sinks={})
+    with closing(assemble(world.plan)) as runtime:
+        stager = BatchStager(runtime, None, pause=lambda _: None)
+        assert stager._put_aside(again, SinkName("lake")) == 5
+        assert stager._put_aside(again, SinkName("other")) == 0
+
+
+def rewind_keeping(world: RewoundWorld, plan: DeliveryPlan) -> None:
+    other, world.plan = world.plan, plan
+    try:
+        world.rewind(1, "lake")
+    finally:
+        world.plan = other
 
 
 def renamed(plan: DeliveryPlan, name: str) -> DeliveryPlan:

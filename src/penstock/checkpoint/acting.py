@@ -30,6 +30,10 @@ _CHANGE = FaultPoint("checkpoint.change", "write or remove one file of a checkpo
 _DONE = FaultPoint("checkpoint.done", "note that all files of a checkpoint are changed")
 _RELEASE = FaultPoint("checkpoint.release", "put the metadata of a checkpoint in its place again")
 
+REWOUND, RESTORE = "rewound", "restore"
+_PARTS = {REWOUND: "penstock rewind", RESTORE: "penstock savepoint restore"}
+"""The verbs of acts that are a part of more, each with its command: by itself none of them is taken back."""
+
 _METADATA = "metadata"
 _FOLDER = re.compile(r"(\d{4,})-[a-z]+")
 _DONE_FILE, _UNDONE_FILE = "done.json", "undone.json"
@@ -311,13 +315,15 @@ def _require_as_left(files: Files, begun: _Begun) -> None:
 
 
 def _require_verb(files: Files, begun: _Begun, verb: str) -> None:
-    if begun.record.verb != verb:
-        raise Refused(
-            f"The newest act on the checkpoint {files.location} is no {verb}: {begun.record.sentence}",
-            remedy="Start the pipeline, or restore another savepoint: `penstock savepoint restore` is not undone."
-            if begun.record.verb == "restore"
-            else f"Undo that one first, by `penstock checkpoint {begun.record.verb}` with --undo --yes.",
-        )
+    if begun.record.verb == verb:
+        return
+    whole = _PARTS.get(begun.record.verb)
+    raise Refused(
+        f"The newest act on the checkpoint {files.location} is no {verb}: {begun.record.sentence}",
+        remedy=f"Undo that one first, by `penstock checkpoint {begun.record.verb}` with --undo --yes."
+        if whole is None
+        else f"It is a part of a `{whole}`, and stays. The files of before are in {files.location}/{begun.folder}/before.",
+    )
 
 
 def _gone_on(files: Files, begun: _Begun, what: str) -> Refused:

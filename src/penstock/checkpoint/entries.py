@@ -124,8 +124,9 @@ def parse_query_id(data: bytes) -> str:
 
 def finish_remedy(verb: str) -> str:
     """Return what to do about an act on a checkpoint that was interrupted."""
-    if verb == "restore":
-        return "Run the same `penstock savepoint restore` command again with --yes to finish it."
+    whole = {"restore": "savepoint restore", "rewound": "rewind"}.get(verb)
+    if whole is not None:
+        return f"Run the same `penstock {whole}` command again with --yes to finish it."
     return f"Run the same `penstock checkpoint {verb}` command again with --yes to finish it, or with --undo --yes to undo it."
 
 

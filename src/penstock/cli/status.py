@@ -14,6 +14,7 @@ from rich.text import Text
 from penstock.cli.opening import File, Json, Overrides, pipeline
 from penstock.cli.output import console, json_line, show, with_file
 from penstock.cli.table import Fitting, facts
+from penstock.commit.summary import FOR_EVER
 from penstock.support import formatting
 
 if TYPE_CHECKING:
@@ -113,7 +114,11 @@ def _answers(found: "Status", *, now_ms: int) -> "list[tuple[str, object]]":
 def _ahead(found: "Status") -> Text | None:
     """Return which sinks kept batches that a rewind took back from the others, None if none did."""
     last = -1 if found.last_batch_id is None else found.last_batch_id
-    names = [f"{sink} has batches up to {newest}" for sink, newest in found.ahead.items() if newest > last]
+    names = [
+        f"{sink} has batches up to {newest}" if newest != FOR_EVER else f"which batches {sink} has is not told any more"
+        for sink, newest in found.ahead.items()
+        if newest > last
+    ]
     return Text("; ".join(names), "yellow") if names else None
 
 

@@ -33,7 +33,7 @@ from penstock.commit.publication import (
     share_of,
     waiting_backfills,
 )
-from penstock.commit.rewind import require_repeated, require_rewound, sinks_ahead, takers_of
+from penstock.commit.rewind import require_repeated, require_rewound, sinks_ahead, sinks_astray, takers_of
 from penstock.commit.summary import (
     after_adoption,
     after_decision,
@@ -333,7 +333,8 @@ class Coordinator:
 
     def _try_decide(self, decision: Decision) -> dict[SinkName, Published]:
         tail = self._open_tail()
-        summary = after_decision(tail.summary, decision, position=Position(tail.position + 1))
+        astray = sinks_astray(decision.batch, summary=tail.summary, sinks=self._sinks, ledger=self._ledger)
+        summary = after_decision(tail.summary, decision, position=Position(tail.position + 1), astray=astray)
         entry = self._entry(Decided(decision=decision), summary=summary, after=tail)
         takers = takers_of(entry, self._sinks)
         ledger_transaction = LedgerTransaction(takers, entry, home=self._ledger.home)

@@ -148,12 +148,18 @@ def acts_of(found: Iterable[RemovedFiles], *, reason: str, operator: str) -> Ite
 
 
 def append_removal(
-    ledger: Ledger, accepted: RemovalAccepted, *, after: Position | None, now_ms: Callable[[], int], retrying: Retrying
+    ledger: Ledger,
+    accepted: RemovalAccepted,
+    *,
+    after: Position | None,
+    rewound_at: Position | None,
+    now_ms: Callable[[], int],
+    retrying: Retrying,
 ) -> Entry:
     """Append the act behind the ledger's tail, in the tail's generation, whatever a driver appends meanwhile.
 
-    `after` is where the newest act stood when the sinks were compared. Raises Refused if there is a newer one: it may have
-    accepted the same files. Raises Retryable if every try met another entry.
+    `after` is where the newest act stood when the sinks were compared, `rewound_at` where the newest rewind. Raises Refused if
+    there is a newer one: it may have accepted, or taken back, the same files. Raises Retryable if every try met another entry.
     """
     for _ in range(_TRIES):
         tail = ledger.tail()
@@ -162,6 +168,11 @@ def append_removal(
             raise Refused(
                 f"Another removal was accepted at position {tail.summary.removed_at}, while the sinks were compared.",
                 remedy="Verify again.",
+            )
+        if tail.summary.rewound_at != rewound_at:
+            raise Refused(
+                f"The pipeline was rewound at position {tail.summary.rewound_at}, while the sinks were compared.",
+                remedy="Verify again, when the rewind is finished.",
             )
         position = Position(tail.position + 1)
         entry = Entry(

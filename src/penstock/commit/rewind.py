@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 
 from penstock.commit.publication import decision_in, publications, standing
 from penstock.commit.removal import removal_acts
-from penstock.commit.summary import after_rewind
+from penstock.commit.summary import FOR_EVER, after_rewind
 from penstock.core.backfill import Backfilled
 from penstock.core.model import (
     AccountName,
@@ -94,9 +94,11 @@ def require_level(tail: Entry, target: Entry, kept: Collection[SinkName]) -> Non
     """Raise Refused if a sink that is ahead of the batches now, or was at `target`, is not kept ahead."""
     for sink, newest in {**ahead_after(target), **ahead_after(tail)}.items():
         if sink not in kept:
+            is_told = newest != FOR_EVER
+            what = f"the batches up to {newest}" if is_told else "batches"
             raise Refused(
-                f"Sink {sink!r} kept the batches up to {newest} when the pipeline was rewound before, and is not taken back.",
-                remedy=f"Add `--keep {sink}`, or rewind to a batch after {newest}.",
+                f"Sink {sink!r} kept {what} when the pipeline was rewound before, and is not taken back.",
+                remedy=f"Add `--keep {sink}`" + (f", or rewind to a batch after {newest}." if is_told else "."),
             )
 
 
@@ -210,13 +212,22 @@ def takers_of(decided: Entry, sinks: Sequence[Sink]) -> Sequence[Sink]:
 
 
 def require_repeated(batch: Batch, *, summary: Summary, sinks: Sequence[Sink], ledger: Ledger) -> None:
-    """Raise OffsetsConflict if a sink has kept a batch of this number that is not `batch`. Reads every newer entry then."""
+    """Raise OffsetsConflict if a sink has kept a batch of this number that is not `batch`. Reads every newer entry then.
+
+    Raises Refused for a sink of which the ledger does not tell any more which batches it has.
+    """
     ahead = sinks_ahead(summary, batch.batch_id) & {sink.name for sink in sinks}
     if not ahead:
         return
     number, sink = batch.batch_id, min(ahead)
-    decisions = (decision_in(entry) for entry in ledger.newest_first() if isinstance(entry.body, Decided))
-    kept = next((decision.batch for decision in decisions if decision.batch.batch_id == number), None)
+    lost = min((name for name in ahead if summary.ahead[name] == FOR_EVER), default=None)
+    if lost is not None:
+        raise Refused(
+            f"Sink {lost!r} kept batches when the pipeline was rewound, and others came in their place while it was not there: "
+            "the ledger does not tell which rows it has, and which it lacks.",
+            remedy="Give the sink another name and an empty place, and let `penstock backfill` fill that.",
+        )
+    kept = _kept_batch(number, ledger)
     if kept is None:
         raise BatchForgotten(
             f"Sink {sink!r} kept batch {number} when the pipeline was rewound, and the ledger no longer holds what it was.",
@@ -226,9 +237,24 @@ def require_repeated(batch: Batch, *, summary: Summary, sinks: Sequence[Sink], l
         raise OffsetsConflict(
             f"Sink {sink!r} kept batch {number} when the pipeline was rewound, but Spark now plans it with other offsets: "
             f"{_ends(batch)}, expected {_ends(kept)}.",
-            remedy=f"Have Spark plan as before (the source's limit for each trigger), and rewind again; or take sink {sink!r} "
-            "out of the pipeline.",
+            remedy="Have Spark plan as before (the source's limit for each trigger), and rewind again; or take sink "
+            f"{sink!r} out of the pipeline.",
         )
+
+
+def sinks_astray(batch: Batch, *, summary: Summary, sinks: Sequence[Sink], ledger: Ledger) -> frozenset[SinkName]:
+    """Return the sinks that kept another batch of this number, and are not in the pipeline, which goes on without them.
+
+    By their numbers the batches that follow would be new to them, and hold rows that they have. Reads as `require_repeated`.
+    """
+    known = {sink for sink in sinks_ahead(summary, batch.batch_id) if summary.ahead[sink] != FOR_EVER}
+    absent = frozenset(known - {sink.name for sink in sinks})
+    return absent if absent and _kept_batch(batch.batch_id, ledger) != batch else frozenset()
+
+
+def _kept_batch(number: BatchId, ledger: Ledger) -> Batch | None:
+    decisions = (decision_in(entry) for entry in ledger.newest_first() if isinstance(entry.body, Decided))
+    return next((decision.batch for decision in decisions if decision.batch.batch_id == number), None)
 
 
 def _ends(batch: Batch) -> str:

@@ -1,6 +1,6 @@
 """The summary that every ledger entry carries, computed from the one before it at constant cost."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from penstock.core.backfill import Backfilled, BackfillProgress
@@ -32,8 +32,18 @@ def after_opening(before: Summary | None) -> Summary:
     return before if before.ledger_id is not None else replace(before, ledger_id=new_ledger_id())
 
 
-def after_decision(before: Summary, decision: Decision, *, position: Position) -> Summary:
-    """Return the summary of the entry at `position` that records `decision`. All decisions before it are published."""
+FOR_EVER = BatchId(2**53 - 1)
+"""The newest batch of a sink that is ahead, where the ledger does not tell any more which batches it has: it takes none."""
+
+
+def after_decision(
+    before: Summary, decision: Decision, *, position: Position, astray: Collection[SinkName] = frozenset()
+) -> Summary:
+    """Return the summary of the entry at `position` that records `decision`. All decisions before it are published.
+
+    `astray`: sinks that are ahead of other batches than this one and those before it.
+    """
+    ahead = {sink: newest for sink, newest in before.ahead.items() if decision.batch.batch_id <= newest}
     return replace(
         before,
         query_id=decision.batch.query_id,
@@ -41,7 +51,7 @@ def after_decision(before: Summary, decision: Decision, *, position: Position) -
         decided_at=position,
         published_at=before.decided_at,
         totals=_added(before.totals, ((piece.sink, piece.account, piece.totals) for piece in decision.staged)),
-        ahead={sink: newest for sink, newest in before.ahead.items() if decision.batch.batch_id <= newest},
+        ahead={**ahead, **dict.fromkeys(astray, FOR_EVER)},
         dropped=sum_of(before.dropped, decision.dropped),
     )
 

@@ -233,12 +233,10 @@ class _Work:
 
     def _require_order(self, lacking: LackingBatches) -> None:
         """Raise Refused if rows of the sink replace others, and newer ones are there already."""
-        settings = self.source.settings.sinks[self.sink.name]
-        write = getattr(settings, "write", "append")
-        is_ordered = write != "append" or isinstance(settings, PythonSink)
-        if is_ordered and lacking.joins_in_between:
+        ordered = _ordered(self.source.settings.sinks[self.sink.name])
+        if ordered is not None and lacking.joins_in_between:
             raise Refused(
-                f"Sink {self.sink.name!r} (write: {write}) has taken part since batch {lacking.joined}: older rows that come now "
+                f"Sink {self.sink.name!r} ({ordered}) has taken part since batch {lacking.joined}: older rows that come now "
                 "would replace newer ones.",
                 remedy="Give the sink another name and an empty place, and backfill that before the next run.",
             )
@@ -312,6 +310,16 @@ class _Work:
                 remedy="Put the transform back as it was then. If it was changed on purpose, run a second pipeline with this "
                 "sink and a home of its own.",
             )
+
+
+def _ordered(settings: object) -> str | None:
+    """Return the setting of a sink by which a later row replaces an earlier one, or may do so; None if none does."""
+    write = getattr(settings, "write", "append")
+    if write != "append":
+        return f"write: {write}"
+    if isinstance(settings, PythonSink):
+        return "of your own"
+    return "delete_when" if getattr(settings, "delete_when", None) is not None else None
 
 
 def _keeps_state(what: str) -> Refused:

@@ -7,7 +7,9 @@ from pyspark.sql import DataFrame
 
 from penstock.checkpoint.input_listing import planned_input, require_unchanged
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
+from penstock.commit.publication import publications
 from penstock.commit.recent_rows import rows_since
+from penstock.commit.rewind import sinks_ahead
 from penstock.core.dropped_rows import total
 from penstock.core.model import Batch, BatchId, Generation, Guarantee, OffsetRange, RowDigest, SinkName, SourceName
 from penstock.core.topics import Evidence, FilesRead, InputFile
@@ -148,8 +150,7 @@ class BatchStager:
         """
         quarantine, rules, batch = self._runtime.quarantine, self._runtime.rules, delivered.batch
         ranges = self._ranges(batch)
-        put_aside = None if quarantine is None else delivered.sinks.get(quarantine.sink.name)
-        then = 0 if put_aside is None else put_aside.totals.rows
+        then = 0 if quarantine is None else self._put_aside(delivered, quarantine.sink.name)
         bad = None if quarantine is None else quarantine.found(rows.sparkSession, ranges, decided=then)
         dropped, aside = ({}, 0) if rules is None else rules.recount(rows.sparkSession, ranges, _urls(inputs))
         if dropped != delivered.dropped:
@@ -170,6 +171,16 @@ class BatchStager:
                 remedy=f"Give the registry the same schemas as it had then{also}, or begin a new checkpoint (`penstock adopt`).",
             )
         return bad
+
+    def _put_aside(self, delivered: Delivered, quarantine: SinkName) -> int:
+        """Return how many rows of a decided batch are in the quarantine. One that is ahead has them of an earlier decision."""
+        ledger, batch = self._runtime.ledger, delivered.batch
+        tail = ledger.tail()
+        if tail is None or quarantine not in sinks_ahead(tail.summary, batch.batch_id):
+            put_aside = delivered.sinks.get(quarantine)
+            return 0 if put_aside is None else put_aside.totals.rows
+        shares = publications(ledger.newest_first(), quarantine)
+        return next((share.totals.rows for share in shares if share.batch == batch and share.staged), 0)
 
     def _ranges(self, batch: Batch) -> tuple[OffsetRange, ...]:
         """Return the batch's offsets, for the quarantine and the rules; empty where there are none."""

@@ -62,10 +62,10 @@ def _decided(runtime: Runtime, plan: DeliveryPlan) -> Decided | None:
 
     decided = Decided(query_id=summary.query_id, next_batch_id=summary.next_batch_id, ends=partial(_ends, runtime))
     with suppress(CheckpointDamaged):
-        _require_query(runtime.checkpoint.query_id() or summary.query_id, summary)
+        require_query(runtime.checkpoint.query_id() or summary.query_id, summary)
     for batch_id in range(max(summary.next_batch_id - 2, 0), summary.next_batch_id):
         with suppress(CheckpointDamaged):
-            _require_same_ends(runtime, BatchId(batch_id))
+            require_same_ends(runtime, BatchId(batch_id))
     return decided
 
 
@@ -83,7 +83,7 @@ def _ends(runtime: Runtime, batch_id: BatchId) -> Mapping[str, str | None] | Non
     return None
 
 
-def _require_same_ends(runtime: Runtime, batch_id: BatchId) -> None:
+def require_same_ends(runtime: Runtime, batch_id: BatchId) -> None:
     """Raise OffsetsConflict if the checkpoint is one that the ledger does not know: `metadata` can be lost."""
     entry, ends = runtime.checkpoint.offsets(batch_id), _ends(runtime, batch_id)
     if entry is not None and ends is not None and ends != {key: without_notes(one) for key, one in entry.offsets.items()}:
@@ -93,7 +93,8 @@ def _require_same_ends(runtime: Runtime, batch_id: BatchId) -> None:
         )
 
 
-def _require_query(query_id: str | None, summary: Summary) -> None:
+def require_query(query_id: str | None, summary: Summary) -> None:
+    """Raise CheckpointReplaced for the checkpoint of another query than the one that the ledger continues."""
     if query_id != summary.query_id:
         raise CheckpointReplaced(
             f"The ledger continues query {summary.query_id}, but the checkpoint is of query {query_id}.",
@@ -179,7 +180,7 @@ def _rewind(runtime: Runtime, plan: DeliveryPlan, to_batch: BatchId) -> Act:
     if expected is None or without_ledger(plan.settings) is not None:
         made = plan_rewind(files, to_batch=to_batch)
         return replace(made, notes=("The ledger has decided no batch of this checkpoint: it does not tell what sinks have.",))
-    _require_query(runtime.checkpoint.query_id(), summary)
+    require_query(runtime.checkpoint.query_id(), summary)
     if not expected - 1 <= upcoming <= expected:
         raise _beyond(upcoming, expected)
     for batch_id in range(to_batch, expected):

@@ -13,7 +13,7 @@ from penstock.checkpoint.repair import remove_unwritten_start
 from penstock.commit.backfill import require_backfilled
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
 from penstock.commit.rewind import require_rewound
-from penstock.core.model import Adopted, Batch, BatchId, Generation, Guarantee, Nonce, SinkName, Summary
+from penstock.core.model import Adopted, Batch, BatchId, Generation, Guarantee, Nonce, SinkName, SourceName, Summary
 from penstock.core.topics import TopicRead
 from penstock.errors import CheckpointReplaced, Fenced, InputLost, PenstockError, Refused, Retryable
 from penstock.observe.batch_record import BatchRecords
@@ -262,9 +262,17 @@ class OpenDelivery:
 
     def _release(self, batch: Batch) -> tuple[str, ...]:
         """Release in the journals what came before a published batch; Spark may read the batch itself again. Return warnings."""
+        return self._released({each.source: each.start for each in batch.offsets})
+
+    def _released(self, offsets: Mapping[SourceName, str | None]) -> tuple[str, ...]:
+        """Release what came before `offsets`. A run that slept releases nothing: a rewind may need it once more."""
         if self._runtime.journals is None:
             return ()
-        return self._runtime.journals.release({each.source: each.start for each in batch.offsets})
+        try:
+            self.coordinator.require_newest()
+        except PenstockError as error:
+            return (f"Nothing is released in the journals: {error.message}",)
+        return self._runtime.journals.release(offsets)
 
     def _release_committed(self) -> None:
         """Release the newest batch, too, if Spark's commit log has it and it is published: it is not read again."""
@@ -274,7 +282,7 @@ class OpenDelivery:
             return
         if committed == expected - 1 == checkpoint.latest_offsets_id():
             batch = checkpoint.batch(committed, self._runtime.source_names(committed))
-            self._runtime.journals.release({each.source: each.end for each in batch.offsets})
+            self._released({each.source: each.end for each in batch.offsets})
 
     def _is_stopping(self) -> bool:
         return self._stopping.is_set() or self._stop_wanted()

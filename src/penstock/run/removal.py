@@ -10,7 +10,7 @@ from datetime import datetime
 from penstock.commit.append import RETRY_TIMEOUT_S, stop_after_time, with_backoff
 from penstock.commit.publication import decided_entry
 from penstock.commit.removal import RemovedFiles, acts_of, append_removal, removed_files
-from penstock.core.model import BatchId, Entry, MissingFiles, Position, SinkName, SinkReport, Totals
+from penstock.core.model import BatchId, Entry, MissingFiles, Position, SinkName, SinkReport, Summary, Totals
 from penstock.errors import BatchForgotten, Refused, Retryable, Usage
 from penstock.protocols import Ledger
 from penstock.run.assembly import DeliveryPlan, ledger_of
@@ -55,7 +55,7 @@ def accept_removed(
         if not yes or not files or tail is None:
             return Acceptance(verification=found, files=files, withheld=withheld)
         _require_recordable(tail, found)
-        positions = _record(ledger, files, reason=reason, after=tail.summary.removed_at)
+        positions = _record(ledger, files, reason=reason, compared=tail.summary)
         return Acceptance(
             verification=replace(_accepted(found, files), removed=Removed.of(ledger, ledger.tail())),
             files=files,
@@ -149,11 +149,13 @@ def _require_recordable(tail: Entry, found: Verification) -> None:
         )
 
 
-def _record(ledger: Ledger, files: Iterable[RemovedFiles], *, reason: str, after: Position | None) -> tuple[Position, ...]:
+def _record(ledger: Ledger, files: Iterable[RemovedFiles], *, reason: str, compared: Summary) -> tuple[Position, ...]:
+    """Append the acts. `compared`: the ledger's summary when the sinks were compared."""
+    after, rewound_at = compared.removed_at, compared.rewound_at
     retrying = with_backoff(stop_after_time(RETRY_TIMEOUT_S), time.sleep)
     positions = list[Position]()
     for act in acts_of(files, reason=reason, operator=getpass.getuser()):
-        after = append_removal(ledger, act, after=after, now_ms=now_ms, retrying=retrying).position
+        after = append_removal(ledger, act, after=after, rewound_at=rewound_at, now_ms=now_ms, retrying=retrying).position
         positions.append(after)
     return tuple(positions)
 

@@ -6,10 +6,11 @@ sinks, the checkpoint, and the entry that records that all of it is done. The sa
 
 import getpass
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from penstock.checkpoint.act import Act
-from penstock.checkpoint.acting import Performed, perform
+from penstock.checkpoint.acting import REWOUND, Performed, perform
 from penstock.checkpoint.files import Files
 from penstock.checkpoint.rewind_plan import plan_rewind as plan_checkpoint
 from penstock.checkpoint.source_log import is_fingerprint
@@ -22,36 +23,43 @@ from penstock.core.topics import InputFile
 from penstock.errors import CheckpointDamaged, LedgerMismatch, PenstockError, Refused, Retryable, SourcesChanged, Usage
 from penstock.protocols import Ledger, Sink
 from penstock.run.assembly import DeliveryPlan
-from penstock.run.checkpoint_acts import stopped
+from penstock.run.checkpoint_acts import require_query, require_same_ends, stopped
 from penstock.run.operations import coordinating
 from penstock.run.runtime import Runtime, now_ms, opened_by_this_process, prepare
 from penstock.run.status import input_lag
 from penstock.sink.concurrent import map_concurrently
+from penstock.source.journal.journals import Journals, Needed
 from penstock.support.secret import scrub
 
 SINK = FaultPoint("rewind.sink", "A sink loses the batches that were taken back.")
 CHECKPOINT = FaultPoint("rewind.checkpoint", "Spark's checkpoint is set back.")
 FINISH = FaultPoint("rewind.finish", "The ledger records that a rewind is carried out.")
 
+_TAKE_OUT = "Take such a sink out of the pipeline file first: it keeps what it has."
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointWay:
     """How the checkpoint gets to the end of a batch: the act `verb`, asked for by `request`; `plan` gets the files to change.
 
-    `plan` is also told whether the plan of the batch after that has to stay.
+    `plan` is also told whether the plan of the batch after that has to stay. `replaces`: the checkpoint gets another content,
+    whatever it holds. Then no sink can be kept ahead: the plan of the next batch is not in there.
     """
 
     verb: str
     request: Mapping[str, Json]
     plan: Callable[[Files, bool], Act]
+    replaces: bool = False
 
     @staticmethod
     def back_to(batch_id: BatchId) -> "CheckpointWay":
         """Return the way that begins with what the checkpoint itself holds."""
         return CheckpointWay(
-            verb="rewind",
+            verb=REWOUND,
             request={"to_batch": batch_id},
-            plan=lambda files, keeps_plan: plan_checkpoint(files, to_batch=batch_id, keeps_plan=keeps_plan),
+            plan=lambda files, keeps_plan: replace(
+                plan_checkpoint(files, to_batch=batch_id, keeps_plan=keeps_plan), verb=REWOUND
+            ),
         )
 
 
@@ -121,7 +129,7 @@ def rewind(
         planned = asked.plan_act()
         if not yes or not planned.needed:
             return planned
-        asked.require_possible(planned)
+        _require_possible(planned, asked.way)
         return asked.act(reason)
 
 
@@ -149,13 +157,16 @@ class _Asked:
         tail = ledger.tail()
         assert tail is not None
         kept = self._kept(tail, target)
-        require_level(tail, target, kept)
+        self._require_level(tail, target, kept)
         newest = BatchId((tail.summary.next_batch_id or 0) - 1)
-        checkpoint = self._checkpoint(self.keep, yes=False)
+        if not self.way.replaces:
+            require_query(self.runtime.checkpoint.query_id(), tail.summary)
+            require_same_ends(self.runtime, self.to_batch)
+        checkpoint = self._checkpoint(kept, yes=False, keeps_plan=bool(self.keep))
         sinks = tuple(self._of_sink(sink, target, tail) for sink in self.runtime.sinks)
         lag = input_lag(self.plan.settings, ledger, now_ms=now_ms, summary=replace(tail.summary, decided_at=target.position))
         gone = [f"{each.gaps:,} records of topic {each.topic}" for each in lag.topics if each.gaps]
-        gone += [f"{each.lost:,} events of journal {each.journal}" for each in lag.journals if each.lost]
+        gone += self._events_gone(target)
         files_gone, unseen = self._files_gone(target, newest)
         return Rewind(
             to_batch=self.to_batch,
@@ -167,31 +178,15 @@ class _Asked:
             needed=newest > self.to_batch or bool(checkpoint.act.steps),
         )
 
-    def require_possible(self, planned: Rewind) -> None:
-        """Raise Refused if the act could not be carried out exactly."""
-        stuck = [each for each in planned.sinks if each.refused]
-        if stuck:
-            reasons = " ".join(f"Sink {each.sink!r}: {each.refused}" for each in stuck)
-            keeping = " ".join(f"--keep {each.sink}" for each in stuck)
-            command = "" if self.way.verb == "rewind" else f"penstock rewind FILE --to-batch {planned.to_batch} "
-            raise Refused(
-                f"The batches after {planned.to_batch} cannot be taken back from every sink. {reasons}",
-                remedy=f"Leave them there with `{command}{keeping}`: such a sink skips the batches when they come again.",
-            )
-        if planned.lost:
-            raise Refused(
-                f"The batches after {planned.to_batch} could not be done again: gone are {'; '.join(planned.lost)}.",
-                remedy="Put the input back, or rewind to a later batch.",
-            )
-
     def act(self, reason: str) -> Rewind:
         """Fence, publish what is decided, record the act, and carry it out."""
         with coordinating(self.runtime) as coordinator:
             prepare(self.runtime, schema=None)
             opened = opened_by_this_process(self.runtime)
             coordinator.open(opened)
+            self._hold_events()  # before the last look: what is there then stays until it is done again
             planned = self.plan_act()  # I2: a run that was alive may have decided batches meanwhile
-            self.require_possible(planned)
+            _require_possible(planned, self.way)
             position = None
             if planned.newest > self.to_batch:
                 position = coordinator.rewind(self._rewound(reason)).position
@@ -203,6 +198,14 @@ class _Asked:
         assert tail is not None
         kept = self._kept(tail, target)
         return Rewound(batch_id=self.to_batch, to=target.position, kept=kept, reason=reason, operator=getpass.getuser())
+
+    def _require_level(self, tail: Entry, target: Entry, kept: Sequence[SinkName]) -> None:
+        try:
+            require_level(tail, target, kept)
+        except Refused as refusal:
+            if self.way.replaces:
+                refusal.remedy = _TAKE_OUT
+            raise
 
     def _kept(self, tail: Entry, target: Entry) -> tuple[SinkName, ...]:
         """Return the sinks that keep the batches: those that are named, and those that left the pipeline file since."""
@@ -222,6 +225,7 @@ class _Asked:
                 remedy=f"Finish it: `penstock rewind FILE --to-batch {act.batch_id}{kept} --yes`",
             )
         before = self.runtime.ledger.read(Position(unfinished.position - 1))
+        self._require_losers(unfinished, before)
         newest = self.to_batch if before is None else BatchId((before.summary.next_batch_id or 0) - 1)
         planned = Rewind(
             to_batch=self.to_batch,
@@ -240,6 +244,24 @@ class _Asked:
             coordinator.open(opened, finishing=unfinished.position)
             self._carry_out(coordinator, opened, unfinished.position)
         return replace(planned, done=True)
+
+    def _require_losers(self, act: Entry, before: Entry | None) -> None:
+        """Raise Refused if a sink that the act takes batches from cannot lose them: else they would stay, and come again (I2)."""
+        assert isinstance(act.body, Rewound)
+        totals = {} if before is None else before.summary.totals
+        losing = {name for name, of in totals.items() if name not in act.body.kept and of != act.summary.totals.get(name)}
+        sinks = {sink.name: sink for sink in self.runtime.sinks}
+        for name in sorted(losing):
+            if name not in sinks:
+                raise Refused(
+                    f"Sink {name!r} has batches to lose, and the pipeline does not have it any more.",
+                    remedy="Put it back into the pipeline file as it was, and run the command again; then take it out.",
+                )
+            if sinks[name].exactly_once and not isinstance(sinks[name], TakesBack):
+                raise Refused(
+                    f"Sink {name!r} has batches to lose, and what it is now cannot lose any.",
+                    remedy="Make it again in the pipeline file what it was, and run the command again.",
+                )
 
     # --- carrying out
 
@@ -265,15 +287,24 @@ class _Asked:
         with SINK.around():
             sink.take_back(taken)
 
-    def _checkpoint(self, kept: Sequence[SinkName], *, yes: bool, require_newest: Callable[[], None] | None = None) -> Performed:
+    def _checkpoint(
+        self,
+        kept: Sequence[SinkName],
+        *,
+        yes: bool,
+        keeps_plan: bool = False,
+        require_newest: Callable[[], None] | None = None,
+    ) -> Performed:
         """Return what setting the checkpoint back means; with `yes` do it, in files that are as they were read (see `perform`).
 
-        Where sinks keep the batches, the plan of the first one stays: Spark does it again with the same input.
+        Where sinks keep the batches, the plan of the first one stays: Spark does it again with the same input. If it is not
+        there, that is refused with `keeps_plan`, and planned anew without: an act that is recorded can always be carried out.
         """
         files = self.runtime.checkpoint.files
+        place = f"offsets/{self.to_batch + 1}"
 
         def plan() -> Act:
-            act = self.way.plan(files, bool(kept))
+            act = self.way.plan(files, keeps_plan or (bool(kept) and files.size_bytes(place) is not None))
             if require_newest is not None:
                 require_newest()  # after the reading: what a newer run changes since, `perform` finds changed
             return act
@@ -302,6 +333,24 @@ class _Asked:
         except PenstockError as error:
             return replace(judged, refused=scrub(error.message))
         return judged
+
+    def _events_gone(self, target: Entry) -> list[str]:
+        """Return what is gone of the events of the batches to be done again. What cannot be looked at is in the lag."""
+        with suppress(PenstockError, OSError):
+            if self.runtime.journals is not None:
+                return list(self.runtime.journals.gone(self._events_needed(self.runtime.journals, target)))
+        return []
+
+    def _hold_events(self) -> None:
+        if self.runtime.journals is not None:
+            target = decided_to(self.runtime.ledger, self.to_batch)
+            self.runtime.journals.hold(self._events_needed(self.runtime.journals, target))
+
+    def _events_needed(self, journals: Journals, target: Entry) -> Needed:
+        tail = self.runtime.ledger.tail()
+        newest = None if tail is None or tail.summary.decided_at is None else self.runtime.ledger.read(tail.summary.decided_at)
+        before = decision_in(target).batch.offsets
+        return journals.needed_again(before, before if newest is None else decision_in(newest).batch.offsets)
 
     def _files_gone(self, target: Entry, newest: BatchId) -> tuple[list[str], list[str]]:
         """Return input files of the batches to be done again that are gone, and the batches whose files could not be named."""
@@ -335,3 +384,22 @@ def _unfinished(ledger: Ledger) -> Entry | None:
     tail = ledger.tail()
     at = None if tail is None else tail.summary.rewinding_at
     return None if at is None else ledger.read(at)
+
+
+def _require_possible(planned: Rewind, way: CheckpointWay) -> None:
+    """Raise Refused if the act could not be carried out exactly."""
+    stuck = [each for each in planned.sinks if each.refused]
+    if stuck:
+        reasons = " ".join(f"Sink {each.sink!r}: {each.refused}" for each in stuck)
+        keeping = " ".join(f"--keep {each.sink}" for each in stuck)
+        raise Refused(
+            f"The batches after {planned.to_batch} cannot be taken back from every sink. {reasons}",
+            remedy=f"Leave them there with `{keeping}`: such a sink skips the batches when they come again."
+            if not way.replaces
+            else _TAKE_OUT,
+        )
+    if planned.lost:
+        raise Refused(
+            f"The batches after {planned.to_batch} could not be done again: gone are {'; '.join(planned.lost)}.",
+            remedy="Put the input back, or rewind to a later batch.",
+        )

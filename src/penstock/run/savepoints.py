@@ -17,6 +17,7 @@ from penstock.checkpoint.copying import UNFINISHED, copy_checkpoint
 from penstock.checkpoint.files import Files, open_files, places_below
 from penstock.checkpoint.savepoint import LedgerPoint, Savepoint
 from penstock.commit.publication import decided_entry
+from penstock.commit.rewind import rewound_since
 from penstock.core.faults import FaultPoint
 from penstock.core.model import Adopted, BatchId, Entry, QueryId
 from penstock.errors import BatchForgotten, CheckpointMissing, CheckpointReplaced, LedgerMismatch, Refused, SourcesChanged, Usage
@@ -144,8 +145,8 @@ def _foreign(savepoint: Savepoint, ledger: Ledger) -> str | None:
     entry = ledger.read(point.position)
     if (entry is None and tail.position < point.position) or (entry is not None and entry.nonce != point.nonce):
         return f"the ledger at {ledger.location} has another entry, or none, at position {point.position}"
-    if entry is not None and (stands := decided_entry(ledger, point.batch_id)) is not None and stands.position != point.position:
-        return f"batch {point.batch_id} was taken back since, and decided again"
+    if entry is not None and rewound_since(ledger, point.position, tail=tail) is not None:
+        return f"batch {point.batch_id} was taken back since"
     return None
 
 
@@ -165,6 +166,7 @@ def restore(plan: DeliveryPlan, name: str, place: Files, *, reason: str, yes: bo
         verb="restore",
         request={"savepoint": name},
         plan=lambda files, _: saved.plan_restore(files, place, savepoint),
+        replaces=True,
     )
     return rewind(plan, to_batch=savepoint.point.batch_id, keep=(), reason=reason or f"savepoint {name}", yes=yes, way=way)
 

@@ -58,7 +58,7 @@ def added_sink(name: str, now: Values, gone: Mapping[str, Values]) -> Ruling:
 
 def added_account() -> Ruling:
     """Return what a new account means."""
-    return safe("It gets the batches from the next one on; earlier ones are not delivered to it.")
+    return safe(_FROM_NEXT)
 
 
 _OWNED = frozenset({"parquet", "sqlite", "duckdb", "postgres", "mysql", "redshift", "sqlserver"})

@@ -5,14 +5,16 @@ from dataclasses import replace
 from typing import Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.core.model import PipelineName, Position, SinkName, Totals
 from penstock.core.taken_back import TakenBack
 from penstock.errors import Refused, Usage
 from penstock.sink.table.columns import CatalogTable
-from penstock.sink.table.marker import MarkerStore, minus
-from penstock.sink.table.publication import no_marker, require_same_ledger
-from penstock.sink.table.target import Target
+from penstock.sink.table.marker import MarkerStore, TableMarker, minus
+from penstock.sink.table.publication import no_marker, require_same_ledger, totals_of
+from penstock.sink.table.target import Target, widened
+from penstock.spark.schema import arrow_schema
 
 
 class BatchRows(Protocol):
@@ -76,10 +78,23 @@ def require_told_apart(taken: TakenBack, target: Target, table_schema: CatalogTa
         )
 
 
-def lose_batches(markers: ForgetsBatches, taken: TakenBack, delete: Callable[[], object]) -> None:
+class BatchRowsThere(Protocol):
+    """The rows of the batches that a table loses, in an open transaction."""
+
+    def count(self) -> int: ...
+
+    def totals(self, rows: "pa.Schema") -> Totals:
+        """Return the totals of these rows, hashed as `rows` says."""
+        ...
+
+    def delete(self) -> None: ...
+
+
+def lose_batches(markers: ForgetsBatches, taken: TakenBack, there: BatchRowsThere, target: Target) -> None:
     """Delete the rows of these batches and count them out of the marker, unless that was done. The caller commits.
 
-    Its position stays. What tells that it was done is that the newest of these batches is remembered no more.
+    Its position stays. What tells that it was done is that the newest of these batches is remembered no more. Raises Refused for
+    a table without as many rows of these batches as were decided, as where the file names another column since.
     """
     publication = next(each for each in taken.publications if each.staged)
     marker = markers.read(taken.pipeline, taken.sink)
@@ -88,10 +103,38 @@ def lose_batches(markers: ForgetsBatches, taken: TakenBack, delete: Callable[[],
     require_same_ledger(marker, publication)
     if markers.batch_at(publication) is None:
         return
-    delete()
     lost = Totals(rows=taken.totals.rows, digest=taken.totals.digest)
-    markers.write(replace(marker, decided=minus(marker.decided, lost), after=minus(marker.after, lost)))
+    found = 0 if target.batch_column is None else there.count()
+    if found != lost.rows:
+        raise Refused(
+            f"Table {target.table!r} has to lose the rows of these batches, and by its `batch_column` ({target.batch_column}) it "
+            f"holds {found} rows of them, expected {lost.rows}.",
+            remedy="Give the sink the `batch_column` that it had, put changed rows right, and run the command again.",
+        )
+    # a marker counts what is there by its own types, which can be wider than those that a batch was decided with
+    shown = there.totals(arrow_schema(str(marker.schema))) if _are_wider(marker, taken) else lost
+    there.delete()
+    markers.write(replace(marker, decided=minus(marker.decided, lost), after=minus(marker.after, shown)))
     markers.forget_between(taken.pipeline, taken.sink, after=taken.after, before=taken.position)
+
+
+def _are_wider(marker: TableMarker, taken: TakenBack) -> bool:
+    """Return whether the types of the marker are wider than those of one of the batches."""
+    if marker.schema is None:
+        return False
+    own = arrow_schema(marker.schema)
+    schemas = {publication.schema for publication in taken.publications if publication.staged}
+    return any(widened(old, own) is not old for old in map(arrow_schema, schemas))
+
+
+def totals_between(batches: Iterator["pa.RecordBatch"], taken: TakenBack, target: Target) -> Totals:
+    """Return the totals of those rows that are of these batches by their column, which is the last one."""
+    own = (batch.filter(_is_between(batch.column(batch.num_columns - 1), taken)) for batch in batches)
+    return totals_of((batch.select(batch.schema.names[:-1]) for batch in own), target.row_digest)
+
+
+def _is_between(positions: "pa.Array", taken: TakenBack) -> "pa.Array":
+    return pc.and_(pc.greater(positions, int(taken.after)), pc.less(positions, int(taken.position)))
 
 
 def has_rows(taken: TakenBack) -> bool:

@@ -19,6 +19,7 @@ from penstock.sink.table.batch_column import (
     lose_batches,
     numbered,
     require_told_apart,
+    totals_between,
     with_batch_column,
 )
 from penstock.sink.table.columns import CatalogTable, as_code
@@ -312,7 +313,10 @@ class SqlSink(CatalogSink[C, T], TransactionalSink[C]):
             return
         with self._database.reader() as connection:
             require_told_apart(
-                taken, self._target, self._table_schema(connection), lambda: self._count_batches(connection, taken)
+                taken,
+                self._target,
+                self._table_schema(connection),
+                _BatchRowsThere(self._tables, connection, taken, self._target).count,
             )
 
     def take_back(self, taken: TakenBack) -> None:
@@ -322,20 +326,9 @@ class SqlSink(CatalogSink[C, T], TransactionalSink[C]):
             connection = self._database.writable()
             with self._database.translate_errors(), TAKE_BACK.around():
                 self._begin(connection)
-                markers = self._marker_store(connection)
-                lose_batches(
-                    markers, taken, lambda: connection.execute(self._statements.delete_batches(**_range(taken, self._target)))
-                )
+                there = _BatchRowsThere(self._tables, connection, taken, self._target)
+                lose_batches(self._marker_store(connection), taken, there, self._target)
             self._commit(connection)
-
-    def _count_batches(self, connection: C, taken: TakenBack) -> int:
-        [rows] = connection.execute(self._statements.count_batches(**_range(taken, self._target))).fetchone()
-        return int(rows)
-
-    @property
-    def _statements(self) -> BatchRows:
-        statements: BatchRows = self._tables.statements_of(pa.schema([]), replace(self._target, key=()))
-        return statements
 
     # --- steps
 
@@ -380,5 +373,21 @@ def has_ledger_id(table_schema: CatalogTable) -> bool:
     return any(column.name.lower() == LEDGER_ID for column in table_schema.columns)
 
 
-def _range(taken: TakenBack, target: Target) -> dict[str, Any]:
-    return {"column": target.batch_column, "after": taken.after, "before": taken.position}
+class _BatchRowsThere:
+    """The `BatchRowsThere` of a table with a catalog."""
+
+    def __init__(self, tables: Any, connection: Any, taken: TakenBack, target: Target) -> None:
+        self._tables, self._connection, self._taken, self._target = tables, connection, taken, target
+        self._statements: BatchRows = tables.statements_of(pa.schema([]), replace(target, key=()))
+        self._range: dict[str, Any] = {"column": target.batch_column, "after": taken.after, "before": taken.position}
+
+    def count(self) -> int:
+        [rows] = self._connection.execute(self._statements.count_batches(**self._range)).fetchone()
+        return int(rows)
+
+    def totals(self, rows: "pa.Schema") -> Totals:
+        batches = self._tables.read(self._connection, with_batch_column(rows, self._target), self._target)
+        return totals_between(batches, self._taken, self._target)
+
+    def delete(self) -> None:
+        self._connection.execute(self._statements.delete_batches(**self._range))

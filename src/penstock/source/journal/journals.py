@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.core.model import OffsetRange, SourceName
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, Retryable
 from penstock.journal.readers import release
 from penstock.journal.reading import Extent, JournalReader
 from penstock.journal.storage import LocalStorage
+from penstock.source.journal.registering import Reader
 from penstock.source.journal.settings import NAME, PATH, READER, JournalSettings, reader_name, settings_in
 from penstock.spec.pipeline import DeliverySettings
 from penstock.spec.place import local_path
@@ -18,6 +19,9 @@ from penstock.spec.source import Source
 from penstock.support.secret import scrub
 
 _US_PER_MS = 1_000
+
+Needed = Mapping[SourceName, Mapping[str, int]]
+"""The first event that is needed, by source and journal."""
 
 
 def is_journal(source: Source) -> bool:
@@ -76,17 +80,58 @@ class Journals:
 
     def missing(self, ranges: Sequence[OffsetRange]) -> Iterator[str]:
         """Yield what is missing of the events of a batch, by source, as the end of a sentence. Raises PenstockError, OSError."""
-        for each in ranges:
-            if each.source not in self._sources:
-                continue
-            settings = self._sources[each.source]
-            for journal_id, first in _firsts(each).items():
-                extent = next((extent for _, extent in _extents(settings) if extent.journal_id == journal_id), None)
+        for source, place, gone in self._gone({each.source: _firsts(each) for each in ranges}):
+            are_events = gone.startswith("events")
+            what = f"{gone} of the journal at {place} are not there any more" if are_events else f"{gone} is not at {place}"
+            yield f"source {source}: {what}"
+
+    def gone(self, needed: Needed) -> Iterator[str]:
+        """Yield what is gone of the events from `needed` on. Raises PenstockError, OSError."""
+        for _, place, gone in self._gone(needed):
+            yield f"{gone} of the journal at {place}" if gone.startswith("events") else f"{gone}, which is not at {place}"
+
+    def hold(self, needed: Needed) -> None:
+        """Take back, durably, what was released of the events from `needed` on: what is still there of them stays from now on.
+
+        A journal that no offset of Spark's names is then read from there. Raises Retryable.
+        """
+        for source, firsts in needed.items():
+            settings = self._sources[source]
+            reader = Reader(name=settings.reader, storage=LocalStorage(), now_us=lambda: time.time_ns() // 1_000)
+            try:
+                for home, extent in _extents(settings):
+                    if extent.journal_id in firsts:
+                        reader.hold(home, extent, needed=firsts[extent.journal_id], planned=0)
+            except OSError as error:
+                raise Retryable(
+                    f"What source {source!r} released in the journals at {settings.pattern} cannot be taken back: "
+                    f"{scrub(str(error))}.",
+                    remedy="Let this user write into their directories `readers`, and try again.",
+                ) from error
+
+    def needed_again(self, before: Sequence[OffsetRange], newest: Sequence[OffsetRange]) -> Needed:
+        """Return what is read again if a query goes from the end of batch `newest` back to that of batch `before`.
+
+        Of a journal that came after `before`, that is everything from where the query began to read it.
+        """
+        delivered = {each.source: offset_in(each.end) for each in before}
+        return {
+            each.source: {**_begins_in(each.end), **delivered.get(each.source, {})}
+            for each in newest
+            if each.source in self._sources
+        }
+
+    def _gone(self, needed: Needed) -> Iterator[tuple[SourceName, str, str]]:
+        """Yield source, place and what is gone there."""
+        for source, settings in self._sources.items():
+            firsts = needed.get(source, {})
+            extents = {extent.journal_id: extent for _, extent in _extents(settings)} if firsts else {}
+            for journal_id, first in firsts.items():
+                extent = extents.get(journal_id)
                 if extent is None:
-                    yield f"source {each.source}: the journal {journal_id} is not at {settings.pattern}"
+                    yield source, settings.pattern, f"the journal {journal_id}"
                 elif first < extent.first:
-                    gone = f"events {first} to {extent.first - 1}"
-                    yield f"source {each.source}: {gone} of the journal at {settings.pattern} are not there any more"
+                    yield source, settings.pattern, f"events {first} to {extent.first - 1}"
 
     def lag(self, offsets: Mapping[SourceName, str | None], *, now_ms: int) -> Iterator[JournalLag]:
         """Yield the lag of every journal behind `offsets`. Raises PenstockError, OSError."""
@@ -107,6 +152,11 @@ class Journals:
 def offset_in(text: str | None) -> Mapping[str, int]:
     """Return the next sequence number by the journal's id, from a journal source's offset as Spark logs it."""
     return {} if text is None else {str(journal_id): int(next_) for journal_id, (_, next_) in json.loads(text).items()}
+
+
+def _begins_in(text: str | None) -> Mapping[str, int]:
+    """Return the first sequence number that a query read at all, by the journal's id, from an offset as Spark logs it."""
+    return {} if text is None else {str(journal_id): int(begin) for journal_id, (begin, _) in json.loads(text).items()}
 
 
 def _firsts(offsets: OffsetRange) -> Mapping[str, int]:

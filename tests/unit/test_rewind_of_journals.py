@@ -1,0 +1,120 @@
+"""A rewind of a pipeline that reads journals: what its reader released since is needed once more."""
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tests.unit.removed_world import Run
+from tests.unit.rewound_world import RewoundWorld
+from tests.unit.test_journal_source import STORAGE, id_of, numbers, push, remove_released
+
+import penstock
+from penstock.commit.publication import decision_in
+from penstock.core.model import Decided, SourceName
+from penstock.errors import Refused
+from penstock.journal.readers import registration_of
+from penstock.run.assembly import DeliveryPlan, assemble
+from penstock.run.open_delivery import OpenDelivery
+from penstock.run.runtime import opened_by_this_process
+from penstock.source.journal.journals import Journals
+from penstock.source.journal.settings import JournalSettings
+from penstock.source.journal.stream import JournalStream
+from penstock.spec.load import load
+
+READER = "flights/web"
+FILE = """\
+pipeline: flights
+home: ./home
+sources:
+  web: {format: journal, path: "./journals/*"}
+sinks:
+  lake: {type: parquet, accounts: {a: ./lake/a, b: ./lake/b}, route: {column: place}, unrouted: fail, partition_by: [place]}
+"""
+
+
+class PushedWorld(RewoundWorld):
+    """A `RewoundWorld` whose batches read 10 events of journal `a`, and from batch 2 on 10 of journal `b`, too."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        file = root / "flights.yaml"
+        file.write_text(FILE)
+        self.plan: DeliveryPlan = penstock.Pipeline(load(str(file))).plan
+        push(root / "journals" / "a", *numbers(40))
+        push(root / "journals" / "b", *numbers(20))
+        JournalStream(self.settings(), STORAGE, now_us=lambda: 1).begin()
+
+    def settings(self) -> JournalSettings:
+        return JournalSettings(name="web", reader=READER, pattern=str(self.root / "journals" / "*"))
+
+    def journal(self, name: str) -> Path:
+        return self.root / "journals" / name
+
+    def deliver(self) -> "PushedWorld":
+        run = Run(self.plan, self.checkpoint)
+        run.write("metadata", '{"id":"5f0c9f0e-0000-4000-8000-000000000001"}')
+        with closing(run.runtime):
+            for number in range(4):
+                end = {id_of(self.journal("a")): [0, 10 * (number + 1)]}
+                end |= {id_of(self.journal("b")): [0, 10 * (number - 1)]} if number > 1 else {}
+                run.write(f"offsets/{number}", f"v1\n{{}}\n{json.dumps(end)}")
+                run.deliver(number)
+                run.write(f"commits/{number}", "v1\n{}")
+        Journals({SourceName("web"): self.settings()}).release({SourceName("web"): json.dumps(end)})
+        return self
+
+    def next(self, name: str) -> int:
+        known = registration_of(STORAGE, self.journal(name), READER)
+        assert known is not None
+        return known.next
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> PushedWorld:
+    return PushedWorld(tmp_path).deliver()
+
+
+def test_what_is_needed_once_more_is_kept_in_the_journals(world: PushedWorld) -> None:
+    """Else a receiver removes it before the next start: rows would be gone from the sinks and from their source."""
+    assert (world.next("a"), world.next("b")) == (40, 20)
+    assert not world.rewind(1, yes=False).refused
+    assert (world.next("a"), world.next("b")) == (40, 20)
+    assert world.rewind(1).done
+    assert (world.next("a"), world.next("b")) == (20, 0)
+    assert [remove_released(world.journal(name)) > 0 for name in "ab"] == [True, False]
+
+
+def test_a_run_that_slept_releases_nothing(world: PushedWorld) -> None:
+    older = OpenDelivery(assemble(world.plan))
+    older.coordinator.open(opened_by_this_process(older._runtime))
+    newest = decision_in(next(entry for entry in world.entries() if isinstance(entry.body, Decided))).batch
+    world.rewind(1)
+    [warning] = older._release(newest)
+    assert "Nothing is released in the journals: This run is generation 2" in warning
+    assert (world.next("a"), world.next("b")) == (20, 0)
+    older.release()
+
+
+def test_a_journal_that_came_after_the_batch_is_read_from_where_it_began(world: PushedWorld) -> None:
+    """No offset tells of it any more: a reader begins where it is registered."""
+    world.rewind(1)
+    reader = JournalStream(world.settings(), STORAGE, now_us=lambda: 1)
+    end = reader.advance({id_of(world.journal("a")): [0, 20]})
+    assert end[id_of(world.journal("b"))] == [0, 20]
+
+
+@pytest.mark.parametrize(("name", "what"), [("a", "events 20 to"), ("b", "events 0 to")])
+def test_events_that_are_gone_refuse_it(world: PushedWorld, name: str, what: str) -> None:
+    remove_released(world.journal(name))
+    assert world.rewind(1, yes=False).refused
+    with pytest.raises(Refused, match=f"could not be done again: gone are .*{what}"):
+        world.rewind(1)
+    assert world.batches() == [0, 1, 2, 3]
+
+
+def test_a_journal_that_is_not_there_refuses_it(world: PushedWorld) -> None:
+    world.journal("b").rename(world.root / "elsewhere")
+    with pytest.raises(Refused, match=r"could not be done again: gone are the journal \w+, which is not at"):
+        world.rewind(1)
+    assert world.batches() == [0, 1, 2, 3]

@@ -1,0 +1,76 @@
+"""Savepoints and rewinds of one pipeline: which savepoint still stands, and what a refusal tells to do."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.unit.rewound_world import RewoundWorld
+
+from penstock.core import faults
+from penstock.errors import LedgerMismatch, PenstockError, Refused
+from penstock.run.operations import verify
+from penstock.run.rewind import Rewind
+from penstock.run.savepoints import check, create, place_of, restore
+
+
+@pytest.fixture(autouse=True)
+def _disarmed() -> Iterator[None]:
+    yield
+    faults.arm("")
+
+
+@pytest.fixture(scope="module")
+def delivered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return RewoundWorld(tmp_path_factory.mktemp("delivered")).go_on(0, 1, 2, 3).root
+
+
+@pytest.fixture
+def world(tmp_path: Path, delivered: Path) -> RewoundWorld:
+    shutil.copytree(delivered, tmp_path, dirs_exist_ok=True)
+    return RewoundWorld(tmp_path)
+
+
+def put_back(world: RewoundWorld, name: str) -> Rewind:
+    return restore(world.plan, name, place_of(world.plan, to=None, options=None), reason="", yes=True)
+
+
+def test_a_savepoint_of_a_batch_that_was_taken_back_is_none_any_more(world: RewoundWorld) -> None:
+    place = place_of(world.plan, to=None, options=None)
+    create(world.plan, "late", place)
+    assert check(world.plan, "late", place).ok
+    world.rewind(1)
+    create(world.plan, "early", place)
+    for _ in range(2):
+        assert check(world.plan, "late", place).problems == ("batch 3 was taken back since",)
+        with pytest.raises(LedgerMismatch, match="Savepoint 'late' cannot be restored: batch 3 was taken back since"):
+            put_back(world, "late")
+        assert check(world.plan, "early", place).ok
+        world.go_on(2, 3)
+    assert put_back(world, "early").done
+    assert world.batches() == [0, 1]
+    assert verify(world.plan).ok
+
+
+def test_a_sink_that_is_ahead_is_taken_out_of_the_file_for_it(world: RewoundWorld) -> None:
+    """There is no `--keep` there: the plan of the next batch is not in a savepoint."""
+    world.rewind(1, "lake")
+    create(world.plan, "early", place_of(world.plan, to=None, options=None))
+    with pytest.raises(Refused) as refused:
+        put_back(world, "early")
+    assert refused.value.remedy == "Take such a sink out of the pipeline file first: it keeps what it has."
+
+
+def test_what_was_interrupted_in_the_checkpoint_names_the_command_that_finishes_it(world: RewoundWorld) -> None:
+    create(world.plan, "late", place_of(world.plan, to=None, options=None))
+    world.go_on(4)
+    faults.arm("checkpoint.change=error")
+    with pytest.raises(PenstockError):
+        put_back(world, "late")
+    faults.arm("")
+    for act in (lambda: world.rewind(3), lambda: world.go_on(4)):
+        with pytest.raises(Refused) as refused:
+            act()
+        assert "`penstock savepoint restore`" in refused.value.remedy
+    assert put_back(world, "late").done
+    assert verify(world.plan).ok
