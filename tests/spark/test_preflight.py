@@ -239,7 +239,7 @@ EDITS = {
     "a longer delay of the watermark": ("delay: 10m", "delay: 1h"),
     "`spark.sql.shuffle.partitions`": ("sources:", f"spark: {{conf: {{{PARTITIONS}: 9}}}}\nsources:"),
     "a sink more": ("sinks:\n", MORE),
-    "a sink less": ("  totals: {", "  other: {"),
+    "a sink less": ("  totals: {type: sqlite, url: 'sqlite:///sales.db'", "  other: {type: sqlite, url: 'sqlite:///other.db'"),
     "another path of the input": ("./incoming", "./elsewhere"),
     "another table of a sink that has rows": ("table: totals", "table: others"),
     "a column to group by, or another aggregate": ("shop, sum(amount) AS total", "shop, max(amount) AS total"),
