@@ -133,13 +133,16 @@ def recovery_publishes_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def errors_of_publishing_are_ignored(patch: pytest.MonkeyPatch) -> None:
-    def ignoring(self: Any, sink: Any) -> Published:
-        try:
-            return sink.publish(share_of(sink, self._newest, self.summary))
-        except PenstockError:
-            return Published(totals=Totals(), already=True)
+    def ignoring(self: Any) -> Callable[[Any], Published]:
+        def publish(sink: Any) -> Published:
+            try:
+                return sink.publish(share_of(sink, self._newest, self.summary))
+            except PenstockError:
+                return Published(totals=Totals(), already=True)
 
-    patch.setattr(Coordinator, "_publish", ignoring)
+        return publish
+
+    patch.setattr(Coordinator, "_publishing", ignoring)
 
 
 def opening_does_not_fence(patch: pytest.MonkeyPatch) -> None:

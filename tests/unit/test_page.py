@@ -305,7 +305,7 @@ def test_batches_that_a_rewind_took_back_are_shown_as_such(tmp_path: Path) -> No
     assert page.count("generation 1, taken back") == 2
     assert "batch 0, taken back" not in page
     pages = Pages([watched], now_ms=lambda: NOW_MS)
-    assert Markup(pages.page("/pipelines/flights/history", {})).text.count("taken back") == 2
+    assert Markup(pages.page("/pipelines/flights/history", {})).text.count(", taken back") == 2
     rewound = next(entry for entry in world.entries() if isinstance(entry.body, Rewound))
     assert isinstance(rewound.body, Rewound)
     batch_1 = Markup(pages.page(f"/pipelines/flights/positions/{rewound.body.to + 1}", {})).text
