@@ -71,6 +71,6 @@ def test_what_was_interrupted_in_the_checkpoint_names_the_command_that_finishes_
     for act in (lambda: world.rewind(3), lambda: world.go_on(4)):
         with pytest.raises(Refused) as refused:
             act()
-        assert "`penstock savepoint restore " in refused.value.remedy
+        assert "`penstock savepoint restore" in refused.value.remedy
     assert put_back(world, "late").done
     assert verify(world.plan).ok
