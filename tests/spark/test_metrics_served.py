@@ -54,7 +54,8 @@ def test_a_run_answers_while_it_runs(tmp_path: Path) -> None:
 def assert_noted(home: Path) -> None:
     """Each delivered batch was noted, and by Spark at least the first one of each run: a stop does not wait for its figures."""
     records = records_of(str(home), set(map(BatchId, range(4))))
-    delivered = [record for record in records if isinstance(record, DeliveryRecord)]
+    noted = [record for record in records if isinstance(record, DeliveryRecord)]
+    delivered = [record for record in noted if not record.already]  # Spark may not have logged the end of a run's last batch
     assert [(record.generation, record.batch_id, set(record.sink_ms)) for record in delivered] == [
         (1, 0, {"warehouse"}),
         (1, 1, {"warehouse"}),
