@@ -27,6 +27,7 @@ from penstock.core.model import (
 )
 from penstock.errors import ContentConflict, LedgerMismatch, OutcomeUnknown, PenstockError, Retryable, Usage
 from penstock.protocols import SinkDecisions
+from penstock.sink.concurrent import results_of
 from penstock.sink.copied_ledger import require_no_copy
 from penstock.sink.http.client import Client, Endpoint
 from penstock.sink.http.layout import CONTENT_TYPES, Layout, Request, layout_of
@@ -35,7 +36,6 @@ from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpooledSink, SpoolRoo
 from penstock.sink.spool.place import ID_SUFFIX, Place, Spooled
 from penstock.sink.table.marker import identity
 from penstock.spark.schema import arrow_schema
-from penstock.support.combined_error import merge
 from penstock.support.filesystem_errors import translate_os_errors
 
 REQUEST = FaultPoint("http.request", "A request with rows of a decided batch is sent.")
@@ -230,11 +230,7 @@ def _send(requests: Iterator[Request], post: Callable[[Request], None], *, lanes
             futures.append(threads[request.lane].submit(posted, request))
             while futures and futures[0].done() and futures[0].exception() is None:
                 sent += futures.popleft().result()
-    errors = [error for future in futures if (error := future.exception()) is not None]
-    found = [error for error in errors if isinstance(error, PenstockError)]
-    if found and len(found) == len(errors):
-        raise merge(found)
-    return sent + sum(future.result() for future in futures)
+    return sent + sum(results_of(futures))
 
 
 class _Marks:
