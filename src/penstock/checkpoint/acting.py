@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from penstock.checkpoint.act import ACTS, Act, Change, Newest, Step, newest_entries
 from penstock.checkpoint.act_record import ActRecord, Checksum, RecordedStep, checksum_of, decode_act, encode_act
-from penstock.checkpoint.entries import finish_remedy, unfinished_act, unfinished_text
+from penstock.checkpoint.entries import PART_OF, finish_remedy, unfinished_act, unfinished_text
 from penstock.checkpoint.files import Files, places_below
 from penstock.core.faults import FaultPoint
 from penstock.core.model import Json
@@ -29,10 +29,6 @@ _GUARD = FaultPoint("checkpoint.guard", "make a checkpoint unreadable while an a
 _CHANGE = FaultPoint("checkpoint.change", "write or remove one file of a checkpoint")
 _DONE = FaultPoint("checkpoint.done", "note that all files of a checkpoint are changed")
 _RELEASE = FaultPoint("checkpoint.release", "put the metadata of a checkpoint in its place again")
-
-REWOUND, RESTORE = "rewound", "restore"
-_PARTS = {REWOUND: "penstock rewind", RESTORE: "penstock savepoint restore"}
-"""The verbs of acts that are a part of more, each with its command: by itself none of them is taken back."""
 
 _METADATA = "metadata"
 _FOLDER = re.compile(r"(\d{4,})-[a-z]+")
@@ -317,7 +313,7 @@ def _require_as_left(files: Files, begun: _Begun) -> None:
 def _require_verb(files: Files, begun: _Begun, verb: str) -> None:
     if begun.record.verb == verb:
         return
-    whole = _PARTS.get(begun.record.verb)
+    whole = PART_OF.get(begun.record.verb)
     raise Refused(
         f"The newest act on the checkpoint {files.location} is no {verb}: {begun.record.sentence}",
         remedy=f"Undo that one first, by `penstock checkpoint {begun.record.verb}` with --undo --yes."

@@ -122,11 +122,16 @@ def parse_query_id(data: bytes) -> str:
     return query_id
 
 
+REWOUND = "rewound"
+PART_OF: Mapping[str, str] = {REWOUND: "penstock rewind", "restore": "penstock savepoint restore"}
+"""Verbs of acts that are a part of more, each with its command: by itself none of them is undone."""
+
+
 def finish_remedy(verb: str) -> str:
     """Return what to do about an act on a checkpoint that was interrupted."""
-    whole = {"restore": "savepoint restore", "rewound": "rewind"}.get(verb)
+    whole = PART_OF.get(verb)
     if whole is not None:
-        return f"Run the same `penstock {whole}` command again with --yes to finish it."
+        return f"Run the same `{whole}` command again with --yes to finish it."
     return f"Run the same `penstock checkpoint {verb}` command again with --yes to finish it, or with --undo --yes to undo it."
 
 

@@ -10,7 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from penstock.checkpoint.act import Act
-from penstock.checkpoint.acting import REWOUND, Performed, perform
+from penstock.checkpoint.acting import Performed, perform
+from penstock.checkpoint.entries import REWOUND
 from penstock.checkpoint.files import Files
 from penstock.checkpoint.rewind_plan import plan_rewind as plan_checkpoint
 from penstock.checkpoint.source_log import is_fingerprint
