@@ -1,9 +1,10 @@
 """`penstock checkpoint rewind`, `gc` and `repair`: change a Spark checkpoint, without Java. All can be undone."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from penstock.checkpoint.act import Act, Step
     from penstock.checkpoint.acting import Performed, Undone
     from penstock.checkpoint.files import Files
+    from penstock.core import model
 
 Undo = Annotated[bool, typer.Option("--undo", help="Undo the newest act: every file is again what it was.")]
 _UNSEEN = (
@@ -57,18 +59,10 @@ def rewind(
 
         _show(rewind_checkpoint(pipeline(path).plan, to_batch=number, yes=yes), as_json=as_json)
     else:
-        from penstock.checkpoint.acting import perform
         from penstock.checkpoint.rewind_plan import plan_rewind
 
-        files = _files(path, option)
-        performed = perform(
-            files,
-            verb="rewind",
-            request={"to_batch": number},
-            plan=lambda: _unseen(plan_rewind(files, to_batch=number)),
-            yes=yes,
-        )
-        _show(performed, as_json=as_json)
+        plan = partial(plan_rewind, to_batch=number)
+        _show(_perform(path, option, verb="rewind", request={"to_batch": number}, plan=plan, yes=yes), as_json=as_json)
 
 
 def rebuild(
@@ -119,18 +113,11 @@ def gc(
 
         _show(collect_checkpoint(pipeline(path).plan, keep_batches=keep_batches, yes=yes), as_json=as_json)
     else:
-        from penstock.checkpoint.acting import perform
         from penstock.checkpoint.gc_plan import SPARK_RETAINS, plan_gc
 
-        files, number = _files(path, option), keep_batches or SPARK_RETAINS
-        performed = perform(
-            files,
-            verb="gc",
-            request={"keep_batches": number},
-            plan=lambda: _unseen(plan_gc(files, keep_batches=number)),
-            yes=yes,
-        )
-        _show(performed, as_json=as_json)
+        number = keep_batches or SPARK_RETAINS
+        plan = partial(plan_gc, keep_batches=number)
+        _show(_perform(path, option, verb="gc", request={"keep_batches": number}, plan=plan, yes=yes), as_json=as_json)
 
 
 def repair(
@@ -156,23 +143,31 @@ def repair(
 
         _show(repair_checkpoint(pipeline(path).plan, query_id=query_id, yes=yes), as_json=as_json)
     else:
-        from penstock.checkpoint.acting import perform
         from penstock.checkpoint.repair_plan import plan_repair
 
-        files = _files(path, option)
-        performed = perform(
-            files,
-            verb="repair",
-            request={"query_id": query_id},
-            plan=lambda: _unseen(plan_repair(files, query_id=query_id)),
-            yes=yes,
-        )
-        _show(performed, as_json=as_json)
+        plan = partial(plan_repair, query_id=query_id)
+        _show(_perform(path, option, verb="repair", request={"query_id": query_id}, plan=plan, yes=yes), as_json=as_json)
 
 
-def _unseen(act: "Act") -> "Act":
-    """Return the act with a note of what cannot be known of a checkpoint whose pipeline is not named."""
-    return replace(act, notes=(*act.notes, _UNSEEN)) if act.steps else act
+def _perform(
+    path: str,
+    option: Sequence[str] | None,
+    *,
+    verb: str,
+    request: "Mapping[str, model.Json]",
+    plan: Callable[["Files"], "Act"],
+    yes: bool,
+) -> "Performed":
+    """Plan or carry out an act on a checkpoint whose pipeline is not named, and note what cannot be known of it."""
+    from penstock.checkpoint.acting import perform
+
+    files = _files(path, option)
+
+    def noted() -> "Act":
+        act = plan(files)
+        return replace(act, notes=(*act.notes, _UNSEEN)) if act.steps else act
+
+    return perform(files, verb=verb, request=request, plan=noted, yes=yes)
 
 
 def _files(path: str, option: Sequence[str] | None) -> "Files":
