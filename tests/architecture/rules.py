@@ -4,7 +4,7 @@ import ast
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tests.architecture.reading import calls
+from tests.architecture.reading import calls, functions
 
 Check = Callable[[ast.AST], Iterator[int]]
 
@@ -117,6 +117,14 @@ CLOCK = (
     "datetime.date.today",
 )
 
+
+def collecting_by_the_clock(tree: ast.AST) -> Iterator[int]:
+    """Cases of a test that name what time it is: every worker collects others, and pytest-xdist then runs none at all."""
+    decorators = [decorator for function in functions(tree) for decorator in function.decorator_list]
+    inside = {id(node) for decorator in decorators for node in ast.walk(decorator)}
+    return (node.lineno for node, name in calls(tree) if name in CLOCK and id(node) in inside)
+
+
 RULES = (
     Rule(
         "prints",
@@ -179,5 +187,6 @@ RULES = (
             "src/penstock/checkpoint/acting.py": "the record of an act says to people when it was",
         },
     ),
+    Rule("asks the clock which cases there are", collecting_by_the_clock, ("tests/",), {}),
     Rule("counts distinct rows", assuring_with_sets, ("tests/", "src/penstock/testing/"), {}),
 )

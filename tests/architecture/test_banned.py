@@ -27,6 +27,7 @@ BREAKS = [
     (rules.unseeded, "import numpy as np\nnp.random.default_rng()"),
     (rules.unseeded, "import numpy as np\nnp.random.rand(3)"),
     (rules.calling(*rules.CLOCK), "from datetime import datetime\ndatetime.now(tz)"),
+    (rules.collecting_by_the_clock, "import time\n@parametrize('at', [time.time() + 1])\ndef test(at): ..."),
     (rules.assuring_with_sets, "frame.distinct().count()"),
 ]
 KEEPS = [
@@ -38,6 +39,7 @@ KEEPS = [
     (rules.unseeded, "import random\nSEED = random.randrange(9)"),
     (rules.unseeded, "from random import Random\ndef f(random: Random):\n    return random.choice('ab')"),
     (rules.calling(*rules.CLOCK), "import time\ntime.monotonic()"),
+    (rules.collecting_by_the_clock, "import time\n@fixture\ndef now():\n    return time.time()"),
 ]
 
 
