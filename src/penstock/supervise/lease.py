@@ -85,7 +85,7 @@ class Lease:
 
     def __init__(self, ledger: KeepsLease, own: LeaseRecord, *, where: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._ledger, self._own, self._where, self._clock = ledger, own, where, clock
-        self._number, self._seen_s = 0, clock()
+        self._number, self._unchanged_s, self._looked_s = 0, 0.0, clock()
 
     @property
     def lease_s(self) -> float:
@@ -121,15 +121,22 @@ class Lease:
         if found is None:
             return None
         number, data = found
-        if number != self._number:
-            self._number, self._seen_s = number, self._clock()
         try:
-            return decode_lease(data, where=f"Record {number} of the lease at {self._where}")
+            newest = decode_lease(data, where=f"Record {number} of the lease at {self._where}")
         except (LedgerMismatch, FormatTooNew):  # it lapses like any other
-            return replace(self._own, holder="", owner="a supervisor whose record is not readable")
+            newest = replace(self._own, holder="", owner="a supervisor whose record is not readable")
+        self._watch(number, newest)
+        return newest
+
+    def _watch(self, number: int, newest: LeaseRecord) -> None:
+        """Measure how long the newest record has been the same; of the time between two looks at most a renewal's counts."""
+        now_s = self._clock()
+        between_s = min(now_s - self._looked_s, newest.lease_ms / 1000 / RENEWALS)
+        self._unchanged_s = self._unchanged_s + between_s if number == self._number else 0.0
+        self._number, self._looked_s = number, now_s
 
     def _has_lapsed(self, newest: LeaseRecord) -> bool:
-        return self._clock() - self._seen_s >= newest.lease_ms / 1000
+        return self._unchanged_s >= newest.lease_ms / 1000
 
     def _append(self, record: LeaseRecord) -> bool:
         return self._ledger.append_lease(self._number + 1, encode_lease(record))
