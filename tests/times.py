@@ -1,10 +1,12 @@
 """`Times`, a plugin of pytest: tells at the end of a run where its time went, all workers' seconds together.
 
-What a module or a session sets up is counted for the test that is the first to ask for it.
+What a module or a session sets up is counted for the test that is the first to ask for it. What the machine does is counted for
+the layer whose test ends next: where workers are in different layers, or servers still run, that is a guess.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -20,16 +22,20 @@ class Times:
         self._of_files: Counter[str] = Counter()
         self._of_workers: Counter[str] = Counter()
         self._tests: Counter[str] = Counter()
+        self._machine = Machine() if Path("/proc/stat").exists() else None
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         file = report.nodeid.partition("::")[0]
+        layer = self._layer_of(file)
         for counted, name in (
-            (self._of_layers, self._layer_of(file)),
+            (self._of_layers, layer),
             (self._of_files, file),
             (self._of_workers, getattr(report, "worker_id", "alone")),
         ):
             counted[name] += report.duration
             self._tests[name] += report.when == "call"
+        if self._machine is not None and report.when == "call":
+            self._machine.look(layer)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         for title, seconds in (
@@ -40,3 +46,42 @@ class Times:
             terminalreporter.section(title)
             for name, taken in seconds.most_common(SLOWEST):
                 terminalreporter.line(f"{taken:8.1f}  {name} ({self._tests[name]})")
+        if self._machine is not None:
+            terminalreporter.section("the machine by layer")
+            for line in self._machine.lines():
+                terminalreporter.line(line)
+
+
+class Machine:
+    """How busy the processors were between two looks, and how much memory was left: on Linux alone."""
+
+    def __init__(self) -> None:
+        self._busy: Counter[str] = Counter()
+        self._all: Counter[str] = Counter()
+        self._least_mb: dict[str, int] = {}
+        self._before = self._ticks()
+
+    def look(self, layer: str) -> None:
+        busy, everything = now = self._ticks()
+        self._busy[layer] += busy - self._before[0]
+        self._all[layer] += everything - self._before[1]
+        self._before = now
+        available_mb = _available_mb()
+        self._least_mb[layer] = min(available_mb, self._least_mb.get(layer, available_mb))
+
+    def lines(self) -> Iterator[str]:
+        for layer, ticks in self._all.most_common():
+            busy, left = self._busy[layer], f"{self._least_mb[layer]} MB left at the least"
+            yield f"{busy / 100:8.1f}  {layer}: processors were busy for {busy / max(ticks, 1):.0%} of it, {left}"
+
+    @staticmethod
+    def _ticks() -> tuple[int, int]:
+        """Processor time in hundredths of a second: busy, and all."""
+        with Path("/proc/stat").open(encoding="ascii") as stat:
+            ticks = [int(word) for word in stat.readline().split()[1:9]]
+        return sum(ticks) - ticks[3] - ticks[4], sum(ticks)  # without idle and waiting for a disk
+
+
+def _available_mb() -> int:
+    with Path("/proc/meminfo").open(encoding="ascii") as memory:
+        return next(int(line.split()[1]) // 1024 for line in memory if line.startswith("MemAvailable:"))
