@@ -15,7 +15,7 @@ from penstock.support import formatting
 from penstock.support.printable import printable
 
 if TYPE_CHECKING:
-    from penstock.run.quarantined import QuarantinedRecord
+    from penstock.core.quarantined_record import QuarantinedRecord
 
 
 def files(

@@ -10,10 +10,10 @@ from rich.text import Text
 from penstock.cli.opening import File, Json, Overrides, Yes, pipeline
 from penstock.cli.output import hexadecimal, show, with_file
 from penstock.cli.table import table
+from penstock.commit.publication import decision_in
 from penstock.core.model import (
     AccountName,
     AccountReport,
-    Decided,
     Entry,
     MissingFiles,
     Position,
@@ -271,8 +271,7 @@ def _decided_between(oldest: Entry | None, newest: Entry | None) -> str:
 
 
 def _batch_of(entry: Entry) -> int:
-    assert isinstance(entry.body, Decided)
-    return entry.body.decision.batch.batch_id
+    return decision_in(entry).batch.batch_id
 
 
 def _text(found: "Verification") -> RenderableType:

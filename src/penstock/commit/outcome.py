@@ -45,7 +45,10 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """What a start recovered: the newest decision, if any, published again. `sinks` says where it was missing."""
+    """What a start recovered: the newest decision, if any, published again. `sinks` says where it was missing.
+
+    `replay`: the same of a replay that was decided and not published everywhere.
+    """
 
     generation: Generation
     summary: Summary
@@ -53,6 +56,7 @@ class Recovered:
     sinks: Mapping[SinkName, Published]
     swept: tuple[str, ...]
     warnings: tuple[str, ...]
+    replay: Mapping[SinkName, Published] = field(default_factory=dict)
 
     @property
     def batch(self) -> Batch | None:

@@ -9,7 +9,7 @@ from typing import Any
 from tenacity import stop_after_attempt
 
 from penstock.commit.append import Sleep, with_backoff
-from penstock.commit.publication import publications, settled_at
+from penstock.commit.publication import newest_given, publications, settled_at
 from penstock.commit.removal import removal_acts
 from penstock.commit.rewind import rewound_since
 from penstock.core.model import (
@@ -72,8 +72,7 @@ class LedgerDecisions:
         tail = self._ledger.tail()
         if tail is None or position == NOTHING_PUBLISHED:
             return {}
-        backfill = tail.summary.backfills.get(self._sink)
-        is_newest = position >= max(tail.summary.decided_at or 0, 0 if backfill is None else backfill.newest)
+        is_newest = position >= newest_given(tail.summary, self._sink)
         entry = tail if is_newest else self._ledger.read(rewound_since(self._ledger, position, tail=tail) or position)
         if entry is None:
             raise Retryable(

@@ -10,7 +10,7 @@ from itertools import islice
 
 from penstock.commit.acts import ActingCoordinator
 from penstock.commit.outcome import Recovered
-from penstock.commit.publication import batch_at, dead_staging, decision_in, waiting_backfills
+from penstock.commit.publication import batch_at, dead_staging, decision_in, waiting_entries
 from penstock.commit.verification import LedgerDecisions, verify_sink
 from penstock.core.model import (
     NEWEST_ROW_DIGEST,
@@ -202,7 +202,7 @@ def sweep(plan: DeliveryPlan, *, dry_run: bool) -> Sequence[str]:
         if tail is None:
             return []
         require_own_staging(runtime.ledger, runtime.sinks, pipeline=runtime.pipeline)
-        waiting = waiting_backfills(runtime.ledger, tail.summary)
+        waiting = waiting_entries(runtime.ledger, tail.summary)
         cut = dead_staging(tail, newest_decision(runtime.ledger, tail), waiting=waiting)
         return [name for sink in runtime.sinks for name in sink.sweep(cut, dry_run=dry_run)]
 
