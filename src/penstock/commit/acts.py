@@ -1,8 +1,8 @@
 """The acts of an operator that change what the ledger says was delivered: rewinding, giving a sink earlier batches, replaying."""
 
 from penstock.commit.coordinator import Coordinator
-from penstock.commit.executor import all_published, publish_in
-from penstock.commit.publication import newest_given, publication_of, settled_at, waiting_backfill_of
+from penstock.commit.executor import all_published, publish_entry
+from penstock.commit.publication import decision_in, newest_given, settled_at, waiting_backfill_of
 from penstock.commit.rewind import summary_after
 from penstock.commit.summary import after_backfill, after_backfilled, after_finished_rewind, after_replayed
 from penstock.core.backfill import Backfilled
@@ -66,9 +66,8 @@ class ActingCoordinator(Coordinator):
             return None if waiting is None else self._publish_backfilled(sink, waiting)
 
     def _publish_backfilled(self, sink: Sink, entry: Entry) -> Published:
-        share = publication_of(entry, sink.name, ledger_id=self.summary.ledger_id)
-        outcome = publish_in(sink, share=lambda _: share, retrying=self._retrying)
-        return all_published(share.batch.batch_id, [sink], [outcome])[sink.name]
+        outcome = publish_entry(entry, sink, ledger_id=self.summary.ledger_id, retrying=self._retrying)
+        return all_published(decision_in(entry).batch.batch_id, [sink], [outcome])[sink.name]
 
     def replay(self, decision: Decision, *, records: int) -> dict[SinkName, Published]:
         """Decide `records` of the quarantine as a batch of their own, and publish it everywhere.

@@ -21,7 +21,16 @@ from functools import partial
 from tenacity import Retrying
 
 from penstock.commit.append import Occupied, append_once, fenced_by
-from penstock.commit.executor import DeferredPublish, Executor, LedgerTransaction, Outstanding, Timed, all_published, publish_in
+from penstock.commit.executor import (
+    DeferredPublish,
+    Executor,
+    LedgerTransaction,
+    Outstanding,
+    Timed,
+    all_published,
+    publish_entry,
+    publish_in,
+)
 from penstock.commit.identity import recognise
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
 from penstock.commit.publication import (
@@ -29,7 +38,6 @@ from penstock.commit.publication import (
     decision_of,
     filled_since,
     joined_since,
-    publication_of,
     replay_takers,
     replaying_entry,
     require_sinks_of,
@@ -37,20 +45,8 @@ from penstock.commit.publication import (
     waiting_entries,
 )
 from penstock.commit.rewind import require_repeated, require_rewound, sinks_ahead, sinks_astray, takers_of
-from penstock.commit.summary import (
-    after_adoption,
-    after_decision,
-    after_opening,
-    after_published,
-)
-from penstock.commit.upkeep import (
-    PRUNE_EVERY,
-    RETAINED_ENTRIES,
-    Pruning,
-    PublicationMeter,
-    maintain_targets,
-    sweep_sinks,
-)
+from penstock.commit.summary import after_adoption, after_decision, after_opening, after_published
+from penstock.commit.upkeep import PRUNE_EVERY, RETAINED_ENTRIES, Pruning, PublicationMeter, maintain_targets, sweep_sinks
 from penstock.core.model import (
     Adopted,
     Batch,
@@ -63,7 +59,6 @@ from penstock.core.model import (
     Opened,
     PipelineName,
     Position,
-    Publication,
     Published,
     RemovalAccepted,
     SinkName,
@@ -274,11 +269,7 @@ class Coordinator:
         if replay is None:
             return {}
         sinks = replay_takers(replay, self._sinks)
-
-        def share(sink: Sink) -> Publication:
-            return publication_of(replay, sink.name, ledger_id=self.summary.ledger_id)
-
-        publish = partial(publish_in, share=share, retrying=self._retrying, timed=self._timed)
+        publish = partial(publish_entry, replay, ledger_id=self.summary.ledger_id, retrying=self._retrying, timed=self._timed)
         published = all_published(decision_in(replay).batch.batch_id, sinks, list(self._executor(publish, sinks)))
         tail = self._open_tail()
         self._tail = replace(tail, summary=replace(tail.summary, replaying_at=None))
@@ -308,6 +299,7 @@ class Coordinator:
             evidence=staged.evidence,
             schemas={sink: schema for sink, schema in staged.schemas.items() if sink not in ahead},
             dropped=staged.dropped,
+            rows_read=staged.rows_read,
         )
         self._meter.start()
         published = self._decide(decision)

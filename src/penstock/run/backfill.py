@@ -33,6 +33,7 @@ from penstock.spec.pipeline import PipelineSettings
 from penstock.spec.sink import Console, Memory, PythonSink
 from penstock.stage.batch import stage_batch
 from penstock.stage.path import BatchSize
+from penstock.stage.quarantine import QuarantineMember
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -253,6 +254,7 @@ class _Work:
             batch_id=before.batch.batch_id,
             row_digest=coordinator.summary.row_digest,
             previous=self._size,
+            quarantine=self._member,
             taken={name: taken for name, taken in self.source.query.taken.items() if name == self.sink.name},
         )
         self._size = staged.size
@@ -267,6 +269,17 @@ class _Work:
             stage_requests=staged.requests,
             schemas={} if taken is None else {self.sink.name: taken.schema},
         )
+
+    @property
+    def _member(self) -> QuarantineMember | None:
+        """The quarantine for rows that the sink cannot take, None unless it gets these.
+
+        What else was put aside of a batch is there since it was decided.
+        """
+        member = self.runtime.quarantine
+        if member is None or self.sink.name not in member.puts_aside:
+            return None
+        return replace(member, sources={}, puts_aside=frozenset({self.sink.name}))
 
     def _require_same(self, before: Decision, rows: int) -> None:
         batch_id, missing = before.batch.batch_id, self._input.missing(before)

@@ -186,13 +186,15 @@ def _shown(ledger: Ledger, tail: Entry, sinks: tuple[Sink, ...]) -> Mapping[Plac
         if wanted <= found.keys():
             break
     summary = tail.summary
+    waiting = {name for name, backfill in summary.backfills.items() if not backfill.ended}
     beside = {backfill.newest for backfill in summary.backfills.values() if backfill.ended}
     beside |= {summary.replayed_at} if summary.replayed_at is not None and summary.replaying_at is None else set()
     for position in beside:
         newest = ledger.read(position)
         for piece in () if newest is None else decision_in(newest).staged:
-            place = (piece.sink, piece.account)
-            found[place] = max(found.get(place, position), position)
+            if piece.sink not in waiting:  # a backfill that put rows aside may lack its own
+                place = (piece.sink, piece.account)
+                found[place] = max(found.get(place, position), position)
     return found
 
 
