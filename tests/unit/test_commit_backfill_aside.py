@@ -83,8 +83,10 @@ def killed_and_finished(world: AsideWorld, fault: str, *, driven: bool) -> bool:
     finally:
         faults.arm("")
     sweep(world.both, dry_run=False)
+    assert verify(world.both).ok
     if driven:
         world.drive(3)  # the quarantine gets what it was to get before anything that comes later
+        assert verify(world.both).ok
     world.backfill()
     world.require_exact(4 if driven else 3)
     return True

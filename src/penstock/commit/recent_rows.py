@@ -32,7 +32,7 @@ def rows_since(ledger: Ledger, sink: SinkName, since_ms: int) -> int:
 
 
 def _rows_replayed(ledger: Ledger, tail: Entry, sink: SinkName, since_ms: int) -> int:
-    """Return how many of these rows are marks, or were in the quarantine before. Costs two reads for each replay."""
+    """Return how many of these rows are receipts, or were in the quarantine before. Costs two reads for each replay."""
     rows, at = 0, tail.summary.replayed_at
     while at is not None and (entry := ledger.read(at)) is not None and entry.written_at_ms >= since_ms:
         if isinstance(entry.body, Replayed):

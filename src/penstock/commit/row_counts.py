@@ -22,12 +22,12 @@ _Name = TypeVar("_Name", SinkName, SourceName)
 class AsideRows:
     """The rows that one decision brought into the quarantine: by their source or by the sink that could not take them.
 
-    `again`: those of them that were replayed and put aside again. `marks` of replayed records are no such rows.
+    `again`: those of them that were replayed and put aside again. `receipts` of replayed records are no such rows.
     """
 
     sources: Mapping[SourceName, int] = field(default_factory=dict)
     sinks: Mapping[SinkName, int] = field(default_factory=dict)
-    marks: int = 0
+    receipts: int = 0
     again: int = 0
 
 
@@ -121,7 +121,7 @@ def count_rows(
         replayed=sum(body.records for body, _ in replays),
         replayed_rows=sum(body.decision.rows_in for body, _ in replays),
         again=sum(aside.again for _, aside in replays),
-        waiting=sum(sum(aside.sources.values()) + sum(aside.sinks.values()) - aside.marks for _, aside in known),
+        waiting=sum(sum(aside.sources.values()) + sum(aside.sinks.values()) - aside.receipts for _, aside in known),
         unknown=len(found) - len(known),
         wrong=tuple(wrong),
     )

@@ -65,7 +65,7 @@ class LedgerDecisions:
 
     def __init__(self, ledger: Ledger, sink: SinkName, *, tail: Entry | None) -> None:
         self._ledger, self._sink = ledger, sink
-        self.published_at = NOTHING_PUBLISHED if tail is None else settled_at(tail.summary)
+        self.published_at = NOTHING_PUBLISHED if tail is None else _published_at(tail, sink)
 
     def totals(self, position: Position) -> Mapping[AccountName, Totals]:
         """Takes two reads of the ledger. Raises Retryable if the entry was pruned meanwhile."""
@@ -89,3 +89,10 @@ class LedgerDecisions:
 
     def removals(self) -> Iterator[Removal]:
         return (removal for act in removal_acts(self._ledger) for removal in act.removals if removal.sink == self._sink)
+
+
+def _published_at(tail: Entry, sink: SinkName) -> Position:
+    """Return the position up to which the sink shows everything. While it is given earlier batches, the newest may be missing."""
+    backfill = tail.summary.backfills.get(sink)
+    settled = settled_at(tail.summary)
+    return settled if backfill is None or backfill.ended else min(settled, Position(backfill.newest - 1))

@@ -45,7 +45,7 @@ SCHEMA = json.dumps(
 `rule` names the rule of the source that the record does not meet, and `row` is the row that it was applied to, as JSON; both are
 null for an undecodable record. `file` is where a row of a file came from. Of a row that a sink cannot take there are only `sink`,
 `row` and `error`. `history` is JSON: of a record that was replayed and put aside again, the earlier times, oldest first. A row
-with `replayed` is the mark of a record that was replayed, named as `QuarantinedRecord.key_text` says; all else in it is null.
+with `replayed` is the receipt of a record that was replayed, named as `QuarantinedRecord.key_text` says; all else in it is null.
 Files of an older Penstock lack the last six columns, or the last two.
 """
 

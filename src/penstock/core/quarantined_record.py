@@ -68,7 +68,7 @@ class QuarantinedRecord:
 
     @property
     def key_text(self) -> str | None:
-        """What a mark names the record by; None if it is not known which batch brought it. Equal records of a batch share it."""
+        """What a receipt names the record by; None if no batch is known that brought it. Equal records of a batch share it."""
         return None if self.batch is None else f"g{self.generation}-b{self.batch}-{self.id}"
 
     @property
@@ -100,22 +100,22 @@ class QuarantinedRows:
 
 
 def records_in(files: Iterable[QuarantinedRows]) -> Sequence[QuarantinedRecord]:
-    """Return every record, by source, place and rule. Marks say which were replayed: as many of equal ones as there are marks."""
-    found, marks = list[QuarantinedRecord](), Counter[str]()
+    """Return every record, by source, place and rule. Of equal ones as many were replayed as there are receipts."""
+    found, receipts = list[QuarantinedRecord](), Counter[str]()
     for file in files:
         for row in file.rows:
             if row["replayed"] is not None:
-                marks[row["replayed"]] += 1
+                receipts[row["replayed"]] += 1
             else:
                 found.append(_record(row, file))
-    return [_marked(record, marks) for record in sorted(found, key=_order)]
+    return [_with_receipt(record, receipts) for record in sorted(found, key=_order)]
 
 
-def _marked(record: QuarantinedRecord, marks: "Counter[str]") -> QuarantinedRecord:
+def _with_receipt(record: QuarantinedRecord, receipts: "Counter[str]") -> QuarantinedRecord:
     key = record.key_text
-    if key is None or not marks[key]:
+    if key is None or not receipts[key]:
         return record
-    marks[key] -= 1  # I2
+    receipts[key] -= 1  # I2
     return replace(record, replayed=True)
 
 

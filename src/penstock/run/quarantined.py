@@ -12,7 +12,7 @@ from penstock.run.reading import read_table
 def quarantined_records(plan: DeliveryPlan, *, batch: int | None = None) -> Sequence[QuarantinedRecord]:
     """Return all records, or those that a batch of that number brought, by source, place and rule.
 
-    Marks of replays count as of the newest batch. Raises Usage without a quarantine.
+    Receipts of replays count as of the newest batch. Raises Usage without a quarantine.
     """
     if quarantine_of(plan) is None:
         raise Usage(

@@ -1,7 +1,7 @@
 """`penstock quarantine replay`: delivers records of the quarantine after all, as the pipeline is now, each once.
 
-The records are a batch of their own in the ledger. Its decision marks them in the quarantine, too. So a call that was killed is
-finished by the next start of anything, and the same call again finds nothing left to do.
+The records are a batch of their own in the ledger. Its decision leaves a receipt of each in the quarantine, too. So a call that
+was killed is finished by the next start of anything, and the same call again finds nothing left to do.
 """
 
 from collections import Counter
@@ -240,5 +240,5 @@ class _Work:
 
 
 def _refused(decision: Decision, records: Sequence[QuarantinedRecord]) -> int:
-    """Return how many records or rows the replay put aside: what it wrote into the quarantine, but for the marks."""
+    """Return how many records or rows the replay put aside: what it wrote into the quarantine, but for the receipts."""
     return decision.totals_of(NAME).rows - len(records)

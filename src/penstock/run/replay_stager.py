@@ -49,7 +49,7 @@ class ReplayStager:
             query=self.query,
             runtime=self.runtime,
             sources=_by_source(self.query, records),
-            marks=_marks(records),
+            receipts=_receipts(records),
             histories={one.row: one.history_if_refused for one in records if one.source is None and one.row is not None},
             generation=coordinator.generation,
             batch=batch,
@@ -62,7 +62,7 @@ class ReplayStager:
         for sink in self.runtime.row_sinks:
             own = [one for one in records if one.source is None and one.sink == sink.name]
             if own:
-                staged.append(task.into_sink(sink, own, marks=not staged))
+                staged.append(task.into_sink(sink, own, receipts=not staged))
         requests = [part.requests for part in staged if part.requests is not None]
         return Decision(
             batch=replace(batch, offsets=tuple(OffsetRange(source=at.source, start=at.end, end=at.end) for at in batch.offsets)),
@@ -81,14 +81,14 @@ class _Task:
     query: BatchQuery
     runtime: Runtime
     sources: Mapping[SourceName, ReplayedRecords | ReplayedFileRows]
-    marks: "pa.Table"
+    receipts: "pa.Table"
     histories: Mapping[str, str]
     generation: Generation
     batch: Batch
     row_digest: RowDigest
 
     def through_query(self) -> tuple[Violations, StagedRows]:
-        """Stage what the query makes of the records of sources, for all sinks, and all marks."""
+        """Stage what the query makes of the records of sources, for all sinks, and all receipts."""
         spark, member = self.query.spark, self._member
         ranges = [OffsetRange(source=name, start=None, end=None) for name in self.query.plan.sources]
         bad = member.found(spark, ranges)
@@ -107,11 +107,11 @@ class _Task:
             quarantine=member,
             bad=bad,
             taken=self.query.taken,
-            violations=self._with_marks(found),
+            violations=self._with_receipts(found),
         )
 
-    def into_sink(self, sink: Sink, records: Sequence[QuarantinedRecord], *, marks: bool) -> StagedRows:
-        """Stage rows that `sink` could not take, for it alone. They are what it takes already; `marks`: all marks, too."""
+    def into_sink(self, sink: Sink, records: Sequence[QuarantinedRecord], *, receipts: bool) -> StagedRows:
+        """Stage rows that `sink` could not take, for it alone. They are what it takes already; `receipts`: all receipts, too."""
         taken = self.query.taken.get(sink.name)
         schema = StructType.fromJson(json.loads(self.query.schema if taken is None else taken.schema))
         try:
@@ -123,7 +123,7 @@ class _Task:
                 row_digest=self.row_digest,
                 quarantine=self._member,
                 taken={} if taken is None else {sink.name: _as_taken(taken)},
-                violations=self._with_marks(NO_VIOLATIONS) if marks else NO_VIOLATIONS,
+                violations=self._with_receipts(NO_VIOLATIONS) if receipts else NO_VIOLATIONS,
             )
         except PySparkException as cause:
             raise Refused(
@@ -145,10 +145,10 @@ class _Task:
             histories=self.histories,
         )
 
-    def _with_marks(self, violations: Violations) -> Violations:
+    def _with_receipts(self, violations: Violations) -> Violations:
         import pyarrow as pa
 
-        aside = [self.marks] if violations.aside is None else [violations.aside, self.marks]
+        aside = [self.receipts] if violations.aside is None else [violations.aside, self.receipts]
         return replace(violations, aside=pa.concat_tables(aside))
 
 
@@ -170,7 +170,7 @@ def _each_source(
             yield name, ReplayedFileRows(name=name, source=source, schema=frame.schema.json(), records=own)
 
 
-def _marks(records: Sequence[QuarantinedRecord]) -> "pa.Table":
+def _receipts(records: Sequence[QuarantinedRecord]) -> "pa.Table":
     """Return a row for the quarantine for each record, by which it is known as replayed (I2)."""
     import pyarrow as pa
 

@@ -28,7 +28,7 @@ def row_counts(plan: DeliveryPlan, ledger: Ledger) -> RowCounts | None:
 
     def aside_of(entry: Entry) -> AsideRows | None:
         names = brought(entry)
-        return _together([found[name] for name in names]) if all(name in found for name in names) else None
+        return _summed([found[name] for name in names]) if all(name in found for name in names) else None
 
     counted = {SinkName(name) for name, sink in settings.sinks.items() if not isinstance(sink, PythonSink)}
     return count_rows(ledger.newest_first(), aside_of, counted=counted)
@@ -43,17 +43,17 @@ def _counted(table: Table) -> Mapping[str, AsideRows]:
         return AsideRows(
             sources=Counter(SourceName(row["source"]) for row in kept if row["source"] is not None),
             sinks=Counter(SinkName(row["sink"]) for row in kept if row["sink"] is not None),
-            marks=len(rows) - len(kept),
+            receipts=len(rows) - len(kept),
             again=sum(row["history"] is not None for row in kept),
         )
 
     return dict(zip((file.name for file in files), map_concurrently(count, files), strict=True))
 
 
-def _together(parts: list[AsideRows]) -> AsideRows:
+def _summed(parts: list[AsideRows]) -> AsideRows:
     return AsideRows(
         sources=sum((Counter(part.sources) for part in parts), Counter[SourceName]()),
         sinks=sum((Counter(part.sinks) for part in parts), Counter[SinkName]()),
-        marks=sum(part.marks for part in parts),
+        receipts=sum(part.receipts for part in parts),
         again=sum(part.again for part in parts),
     )

@@ -123,7 +123,7 @@ class QuarantineMember:
         settings = self.settings
         if refused + others > settings.max_rows:
             limit = f"max_rows: {settings.max_rows}"
-        elif refused > settings.max_share * rows * max(1, len(self.puts_aside)):
+        elif settings.max_share < 1 and refused > settings.max_share * rows:  # several sinks may refuse one row
             limit = f"max_share: {settings.max_share}"
         else:
             return
