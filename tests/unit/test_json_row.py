@@ -22,7 +22,7 @@ UTC = timezone.utc
 MAP = {"type": "map", "keyType": "integer", "valueType": "decimal(5,2)", "valueContainsNull": True}
 ARRAY = {"type": "array", "elementType": "date", "containsNull": True}
 STRUCT = {"type": "struct", "fields": schema(data="binary", at="timestamp")["fields"]}
-EVERY = {
+EVERY: dict[str, tuple[Any, Any]] = {
     "yes": ("boolean", True),
     "byte": ("byte", -128),
     "long": ("long", 2**63 - 1),
@@ -44,8 +44,9 @@ EVERY = {
 def test_a_row_that_a_sink_could_not_take_comes_back_as_it_was() -> None:
     """What Arrow gives of it is written by the quarantine and read here."""
     columns = schema(**{name: kind for name, (kind, _) in EVERY.items()})
-    values = {name: value for name, (_, value) in EVERY.items()} | {"nested": dict(zip(("data", "at"), EVERY["nested"][1]))}  # type: ignore[arg-type] # noqa: B905
-    given = values | {"map": list(values["map"].items())}  # type: ignore[union-attr]
+    values: dict[str, Any] = {name: value for name, (_, value) in EVERY.items()}
+    data, at = values["nested"]
+    given = values | {"nested": {"data": data, "at": at}, "map": list(values["map"].items())}
     arrow = pa.RecordBatch.from_pylist([given], schema=arrow_schema(json.dumps({"type": "struct", **columns})))
     [row] = arrow.to_pylist()
     assert row_of(row_as_json(row), columns) == tuple(value for _, value in EVERY.values())
