@@ -114,7 +114,7 @@ class ReplayedFileRows:
 
     def table(self, spark: SparkSession) -> DataFrame:
         """Return the rows as the query reads them. Raises Refused for one that is no row of the schema."""
-        return self._frame(spark).select(*(quoted(each.name) for each in self._columns))
+        return self._frame(spark).select(*(quoted(each.name) for each in self._columns)).alias(self.name)
 
     @property
     def _columns(self) -> StructType:
