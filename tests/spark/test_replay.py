@@ -1,7 +1,6 @@
 """Records of the quarantine, replayed into real sinks: each is delivered once, by the pipeline as it is by then."""
 
 import json
-import shutil
 import signal
 import sqlite3
 from collections import Counter
@@ -19,8 +18,13 @@ from tests.spark.test_rules import Flights
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
+ONCE = """
+def rows(spark, sources):
+    return sources["flights"].dropDuplicates()
+"""
 PAGE = Page("replay")
 YAML, CORRECTED = PAGE.blocks("yaml")
+LAKE = next(line for line in YAML.splitlines() if "lake:" in line)
 STRICT = next(line for line in YAML.splitlines() if "on_violation: quarantine" in line)
 
 
@@ -129,35 +133,27 @@ def test_what_is_chosen_is_delivered_once_and_what_is_refused_again_keeps_its_hi
     assert "expect.delay" in flights.run(f"penstock quarantine show flights.yaml --id {again['id']}").out
 
 
-POINTS = ("stage.collect", "ledger.sqlite_insert", "ledger.sqlite_commit", "sqlite.move", "sqlite.commit", "rename.move")
+FAULTS = ("ledger.sqlite_commit=kill@2", "sqlite.commit=kill", "ledger.sqlite_commit=lost@2")
 
 
-def test_a_replay_that_is_killed_anywhere_delivers_each_record_once(tmp_path: Path) -> None:
-    first = tmp_path / "first"
-    first.mkdir()
-    flights = Replayed(first)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_replay_that_is_killed_delivers_each_record_once(tmp_path: Path, fault: str) -> None:
+    """Every step is in tests/unit/test_commit_replay.py: this is the whole way, with the start of a driver in between."""
+    flights = Replayed(tmp_path)
     flights.put("a.csv", *ROWS)
     flights.deliver()
     flights.change(**{STRICT: CORRECTED.rstrip("\n")})
-    shutil.copytree(first, tmp_path / "kept")
-    killed = 0
-    for point in POINTS:
-        for kind in ("kill", "lost"):
-            for occurrence in (1, 2):
-                shutil.rmtree(first)
-                shutil.copytree(tmp_path / "kept", first)
-                try:
-                    flights.run("penstock quarantine replay flights.yaml --yes --json", faults=f"{point}={kind}@{occurrence}")
-                except (KilledError, AssertionError):
-                    killed += 1
-                faults.arm("")
-                if killed % 2:
-                    flights.deliver()  # a start of the driver finishes it, too
-                flights.replay("--yes")
-                assert flights.lake() == Counter([(1, "EWR", 5), (2, "JFK", 2500), (2, "JFK", 2500)]), (point, kind, occurrence)
-                assert flights.delivered() == flights.lake() + Counter([(3, "LGA", 7)]), (point, kind, occurrence)
-                flights.verified()
-    assert killed >= len(POINTS)
+    if "kill" in fault:
+        with pytest.raises(KilledError):
+            flights.run("penstock quarantine replay flights.yaml --yes --json", faults=fault)
+    else:
+        flights.replay("--yes", fault=fault)
+    flights.verified()
+    flights.deliver()
+    flights.replay("--yes")
+    assert flights.lake() == Counter([(1, "EWR", 5), (2, "JFK", 2500), (2, "JFK", 2500)])
+    assert flights.delivered() == flights.lake() + Counter([(3, "LGA", 7)])
+    flights.verified()
 
 
 def test_lines_are_parsed_by_the_schema_of_now(tmp_path: Path) -> None:
@@ -183,9 +179,10 @@ def test_what_cannot_be_replayed_is_refused_before_anything_is_done(tmp_path: Pa
     flights.deliver()
     before = flights.run("penstock history flights.yaml --json").out
     given = flights.file.read_text()
+    (tmp_path / "once.py").write_text(ONCE)
     for old, new, said in (
-        ("SELECT id, origin, delay FROM flights", "SELECT DISTINCT id, origin, delay FROM flights", "The query keeps state"),
-        ("table: flights}", "table: flights, write: replace}", "the replayed rows would take the place of others"),
+        ("sql: SELECT id, origin, delay FROM flights", "python: once:rows", "The query keeps state (Deduplicate)"),
+        (LAKE, "  lake: {type: delta, url: ./delta, partition_by: [origin], write: overwrite_partitions}", "the place of others"),
         ("delay INT", "delay DATE", "column delay is of type date and holds another value"),
     ):
         flights.file.write_text(given.replace(old, new).replace("sql: delay BETWEEN -120 AND 2000", "sql: id > 0"))

@@ -140,7 +140,7 @@ class ReplayedFileRows:
         """Return the column that holds lines that do not fit, None without one."""
         if (self.source.format or "").lower() not in _PARSERS:
             return None
-        name = option(self.source, _CORRUPT.lower()) or spark.conf.get("spark.sql.columnNameOfCorruptRecord", None)
+        name = option(self.source, _CORRUPT.lower()) or spark.conf.get("spark.sql.columnNameOfCorruptRecord")
         return name if name in self._columns.names else None
 
     def _parsed(self, spark: SparkSession, corrupt: str, lines: Sequence[_Line]) -> DataFrame:
