@@ -182,7 +182,11 @@ def test_what_cannot_be_replayed_is_refused_before_anything_is_done(tmp_path: Pa
     (tmp_path / "once.py").write_text(ONCE)
     for old, new, said in (
         ("sql: SELECT id, origin, delay FROM flights", "python: once:rows", "The query keeps state (Deduplicate)"),
-        (LAKE, "  lake: {type: delta, url: ./delta, partition_by: [origin], write: overwrite_partitions}", "the place of others"),
+        (
+            LAKE,
+            "  lake: {type: delta, path: ./delta, partition_by: [origin], write: overwrite_partitions}",
+            "the place of others",
+        ),
         ("delay INT", "delay DATE", "column delay is of type date and holds another value"),
     ):
         flights.file.write_text(given.replace(old, new).replace("sql: delay BETWEEN -120 AND 2000", "sql: id > 0"))

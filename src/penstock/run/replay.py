@@ -23,7 +23,7 @@ from penstock.run.batch_query import BatchQuery
 from penstock.run.continuation import require_continuation, require_sources
 from penstock.run.operations import coordinating
 from penstock.run.quarantined import quarantined_records
-from penstock.run.replay_stager import ReplayStager
+from penstock.run.replay_stager import ReplayStager, require_readable
 from penstock.run.runtime import Runtime, opened_by_this_process, prepare
 from penstock.spec.pipeline import PipelineSettings
 from penstock.spec.settings import nearest
@@ -125,6 +125,7 @@ class _Work:
         records = self.choice.of(found)
         if records:
             self._require_fitting(summary, records)
+            require_readable(self.query, records)
         planned = Replay(
             pipeline=self.runtime.pipeline,
             records=len(records),

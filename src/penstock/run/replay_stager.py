@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from penstock.commit.acts import ActingCoordinator
 from penstock.core.bad_record import SCHEMA
-from penstock.core.model import Batch, Decision, Generation, OffsetRange, RowDigest, SourceName
+from penstock.core.model import Batch, Decision, Generation, OffsetRange, RowDigest, SinkName, SourceName
 from penstock.core.quarantined_record import QuarantinedRecord
 from penstock.errors import Refused
 from penstock.protocols import Sink, Taken
@@ -76,6 +76,22 @@ class ReplayStager:
         )
 
 
+def require_readable(query: BatchQuery, records: Sequence[QuarantinedRecord]) -> None:
+    """Raise Refused for a record whose row is none of the present schema. Called before anything is done."""
+    for each in _by_source(query, records).values():
+        if isinstance(each, ReplayedFileRows):
+            each.require_readable(query.spark)
+    for one in records:
+        if one.source is None and one.sink is not None:
+            _values(one, _schema_of(query, SinkName(one.sink)))
+
+
+def _schema_of(query: BatchQuery, sink: SinkName) -> StructType:
+    """Return the columns that a sink takes."""
+    taken = query.taken.get(sink)
+    return StructType.fromJson(json.loads(query.schema if taken is None else taken.schema))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Task:
     query: BatchQuery
@@ -112,8 +128,7 @@ class _Task:
 
     def into_sink(self, sink: Sink, records: Sequence[QuarantinedRecord], *, receipts: bool) -> StagedRows:
         """Stage rows that `sink` could not take, for it alone. They are what it takes already; `receipts`: all receipts, too."""
-        taken = self.query.taken.get(sink.name)
-        schema = StructType.fromJson(json.loads(self.query.schema if taken is None else taken.schema))
+        taken, schema = self.query.taken.get(sink.name), _schema_of(self.query, sink.name)
         try:
             return stage_batch(
                 self.query.spark.createDataFrame([_values(one, schema) for one in records], schema),

@@ -120,10 +120,22 @@ class ReplayedFileRows:
     def _columns(self) -> StructType:
         return without_watermark(self.schema)
 
+    def require_readable(self, spark: SparkSession) -> None:
+        """Raise Refused for a record that is no row of the schema."""
+        self._divided(self._corrupt(spark))
+
     def _frame(self, spark: SparkSession) -> DataFrame:
-        columns, corrupt = self._columns, self._corrupt(spark)
+        corrupt = self._corrupt(spark)
+        plain, lines = self._divided(corrupt)
         places = [StructField(_PLACE + name, StringType()) for name in (_FILE, HISTORY)]
-        plain, lines = list[tuple[Any, ...]](), list[_Line]()
+        frame = spark.createDataFrame(plain, StructType([*self._columns.fields, *places]))
+        for names in {tuple(line.path) for line in lines}:
+            frame = frame.unionByName(self._parsed(spark, corrupt or "", [each for each in lines if tuple(each.path) == names]))
+        return frame
+
+    def _divided(self, corrupt: str | None) -> tuple[list[tuple[Any, ...]], list[_Line]]:
+        """Return the rows that are taken as they are, and the lines that are parsed again."""
+        columns, plain, lines = self._columns, list[tuple[Any, ...]](), list[_Line]()
         for record in self.records:
             text = None if corrupt is None else _texts(record).get(corrupt)
             if text is None:
@@ -131,10 +143,7 @@ class ReplayedFileRows:
             else:
                 of_path = StructType([each for each in columns if each.name in _columns_of_path(record.file)])
                 lines.append(_Line(text, dict(zip(of_path.names, _values(record, of_path), strict=True)), record))
-        frame = spark.createDataFrame(plain, StructType([*columns.fields, *places]))
-        for names in {tuple(line.path) for line in lines}:
-            frame = frame.unionByName(self._parsed(spark, corrupt or "", [each for each in lines if tuple(each.path) == names]))
-        return frame
+        return plain, lines
 
     def _corrupt(self, spark: SparkSession) -> str | None:
         """Return the column that holds lines that do not fit, None without one."""
