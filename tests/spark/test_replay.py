@@ -1,5 +1,6 @@
 """Records of the quarantine, replayed into real sinks: each is delivered once, by the pipeline as it is by then."""
 
+import itertools
 import json
 import signal
 import sqlite3
@@ -12,12 +13,17 @@ import pyarrow.dataset
 import pytest
 
 from penstock.core import faults
+from tests.conformance.http_rig import endpoint
+from tests.crash.commandline import penstock
+from tests.crash.kafka_world import create
+from tests.servers.fixtures import server, unique
 from tests.spark.page import Page, run, run_beside
 from tests.spark.test_backfill import KilledError
 from tests.spark.test_rules import Flights
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
+_numbers = itertools.count()
 ONCE = """
 def rows(spark, sources):
     return sources["flights"].dropDuplicates()
@@ -229,3 +235,39 @@ def test_a_sink_that_is_added_later_puts_aside_what_it_cannot_take(tmp_path: Pat
     flights.verified()
     with closing(sqlite3.connect(tmp_path / "flights.db")) as connection:
         assert connection.execute("SELECT count(*) FROM flights").fetchone() == (5,)
+
+
+SINKS = """\
+  topic: {{type: kafka, bootstrap: "{bootstrap}", topic: {topic}, value: json}}
+  hook: {{type: http, url: "{hook}", receiver: idempotent}}
+  elsewhere: {{type: postgres, url: "{postgres}", table: flights, invalid_rows: quarantine}}
+  lakehouse: {{type: delta, path: ./delta}}
+"""
+
+
+def test_every_kind_of_sink_shows_a_replayed_record_once(tmp_path: Path) -> None:
+    """A topic, an endpoint, a database on a server, a Delta table, each killed in the middle of its publication."""
+    with endpoint() as (url, received):
+        topic, database = create(unique("replayed"), 1), server("postgres").database(f"replay{next(_numbers)}")
+        sinks = SINKS.format(bootstrap=server("kafka").bootstrap, topic=topic, hook=url, postgres=database)
+        flights = Replayed(tmp_path, **{"quarantine: ./": f"{sinks}quarantine: ./"})
+        flights.put("a.csv", *ROWS)
+        flights.deliver()
+        flights.change(**{STRICT: CORRECTED.rstrip("\n")})
+        with pytest.raises(KilledError):
+            flights.run(
+                "penstock quarantine replay flights.yaml --yes", faults="kafka.commit=kill,http.request=kill,postgres.commit=kill"
+            )
+        penstock("recover", "flights.yaml", directory=tmp_path, faults="kafka.commit=lost,http.request=lost,postgres.commit=lost")
+        flights.replay("--yes")
+        flights.put("b.csv", "5,JFK,1")
+        flights.deliver()
+        whole = Counter([(1, "EWR", 5), (3, "LGA", 7), (2, "JFK", 2500), (2, "JFK", 2500), (5, "JFK", 1)])
+        found = [json.loads(line) for line in received.lines()]
+        assert Counter((row["id"], row["origin"], row["delay"]) for row in found) == flights.delivered() == whole
+        verified = json.loads(flights.run("penstock verify flights.yaml --json").out)["sinks"]
+        assert {name: sink["rows_found"] for name, sink in verified.items() if name in {"topic", "elsewhere", "lakehouse"}} == {
+            "topic": 5,
+            "elsewhere": 5,
+            "lakehouse": 5,
+        }
