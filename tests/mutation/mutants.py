@@ -32,6 +32,7 @@ from tests.mutation.mutants_of_preflight import MUTANTS_OF_PREFLIGHT
 from tests.mutation.mutants_of_quoted_secrets import MUTANTS_OF_QUOTED_SECRETS
 from tests.mutation.mutants_of_registry import MUTANTS_OF_REGISTRY
 from tests.mutation.mutants_of_removal import MUTANTS_OF_REMOVAL
+from tests.mutation.mutants_of_replay import MUTANTS_OF_REPLAY
 from tests.mutation.mutants_of_rewind import MUTANTS_OF_REWIND
 from tests.mutation.mutants_of_rules import MUTANTS_OF_RULES
 from tests.mutation.mutants_of_run import MUTANTS_OF_RUN
@@ -51,6 +52,7 @@ _KINDS = (
         MUTANTS_OF_CHECKPOINTS,
         MUTANTS_OF_COMMIT,
         MUTANTS_OF_BACKFILL,
+        MUTANTS_OF_REPLAY,
         MUTANTS_OF_DELTA,
         MUTANTS_OF_NEWER_ROWS,
         MUTANTS_OF_DUCKDB,

@@ -64,8 +64,8 @@ MUTANTS_OF_REMOVAL = (
         bug=1,
         name="a-driver-behind-an-act-forgets-what-it-has-published",
         file=COORDINATOR,
-        find="            published_at = self.summary.published_at  # the act knows only what the ledger says",
-        replace="            published_at = found.summary.published_at",
+        find="            known = self.summary  # the act knows only what the ledger says",
+        replace="            known = found.summary",
         tests=(f"{OF_ACTS}::test_an_adoption_goes_behind_it_too_and_records_what_is_published",),
     ),
     Mutant(

@@ -35,8 +35,8 @@ MUTANTS_OF_REWIND = (
         bug=16,
         name="the-first-batch-after-a-rewind-takes-its-own-marker-for-a-copys",
         file=PUBLICATION,
-        find="    return max(summary.published_at or Position(0), summary.rewound_at or Position(0))",
-        replace="    return summary.published_at or Position(0)",
+        find="    return max(summary.published_at or Position(0), summary.rewound_at or Position(0), replayed_at or Position(0))",
+        replace="    return max(summary.published_at or Position(0), replayed_at or Position(0))",
         tests=(f"{OF_LEDGER}::test_the_first_publication_after_it_passes_the_marker_of_what_was_taken_back",),
     ),
     Mutant(
@@ -67,8 +67,8 @@ MUTANTS_OF_REWIND = (
         bug=16,
         name="a-batch-is-looked-for-that-sinks-have-forgotten",
         file=COORDINATOR,
-        find="        if (self.summary.rewound_at or 0) > self._newest.position:",
-        replace="        if False:",
+        find="        since = max(self.summary.rewound_at or 0, self.summary.replayed_at or 0)",
+        replace="        since = self.summary.replayed_at or 0",
         tests=(f"{OF_LEDGER}::test_the_batch_that_was_rewound_to_is_not_published_again",),
     ),
     Mutant(

@@ -51,8 +51,8 @@ MUTANTS_OF_RULES = (
         bug=17,
         name="what-rules-dropped-in-earlier-batches-is-forgotten",
         file="src/penstock/commit/summary.py",
-        find="        dropped=sum_of(before.dropped, decision.dropped),\n",
-        replace="        dropped=decision.dropped,\n",
+        find="FOR_EVER)},\n        dropped=sum_of(before.dropped, decision.dropped),\n",
+        replace="FOR_EVER)},\n        dropped=decision.dropped,\n",
         tests=(f"{STAGED}::test_the_ledger_counts_what_was_dropped_ever",),
     ),
     Mutant(
@@ -130,7 +130,7 @@ MUTANTS_OF_RULES = (
     Mutant(
         bug=17,
         name="a-backfill-does-not-know-of-rules",
-        file="src/penstock/run/backfill.py",
+        file="src/penstock/run/batch_query.py",
         find="        return meeting_rules(name, ",
         replace="        return rows or meeting_rules(name, ",
         tests=("tests/spark/test_rules.py::test_a_sink_that_is_added_later_gets_the_rows_that_meet_the_rules",),

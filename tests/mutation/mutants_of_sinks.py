@@ -375,7 +375,7 @@ MUTANTS_OF_SINKS = (
     Mutant(
         bug=17,
         name="equal-counts-are-taken-for-equal-content",
-        file=MODEL,
+        file="src/penstock/core/sink_report.py",
         find="self.expected.rows == self.found.rows and self.expected.digest == self.found.digest",
         replace="self.expected.rows == self.found.rows",
         tests=(f"{OF_MEMORY}::test_damage_is_found",),

@@ -1,6 +1,7 @@
 """Records that cannot be decoded, in a real query on a real broker: in the quarantine with their batch, and nowhere else."""
 
 import json
+from base64 import b64encode
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from confluent_kafka.admin import NewPartitions
 
 from penstock.registry.wire import framed
 from penstock.run.batch_stager import BatchStager
+from tests.crash.test_kafka_gaps import delete_records
 from tests.servers.fixtures import server, unique
 from tests.spark.test_registry_page import PAGE, Orders, at_home
 from tests.unit.registry_values import ORDER, avro, record
@@ -236,3 +238,28 @@ def test_a_schema_that_becomes_known_between_two_reads_of_a_batch_loses_no_row(
         patched.setattr(BatchStager, "_violations", registered_after)
         assert "knows the schema with id" in " ".join(run(orders, code=75).out.split())
     assert run(orders).last["dropped"] == {"orders": {"known": 1}}
+
+
+def test_a_record_is_replayed_when_its_schema_is_known(tmp_path: Path) -> None:
+    """By its bytes: the topic need not have it any more. One that still cannot be decoded stays."""
+    orders = put_aside(tmp_path)
+    sent = orders.feed(ORDER, orders.register(ORDER), 3)
+    upcoming = server("registry").register(unique("last"), ORDER | {"name": unique("Last")}) + 1
+    sent[(77, "late", 0.5, 0, orders.offset)] += 1
+    orders.send(avro(ORDER, {"id": 77, "customer": "late", "amount": 0.5}, upcoming), b"plain", key=b"k")
+    run(orders)
+    assert held(tmp_path).total() == 2
+    assert server("registry").register(unique("next"), ORDER | {"doc": unique("next")}) == upcoming
+    delete_records(orders.topic, {0: orders.offset})
+    replayed = orders.run("penstock quarantine replay registry.yaml --reason undecodable --yes --json")
+    assert replayed.code == 0, replayed
+    assert (replayed.last["records"], replayed.last["rows_out"], replayed.last["refused"]) == (2, 1, 1)
+    assert orders.rows() == sent
+    sent += orders.feed(ORDER, orders.register(ORDER), 2)
+    run(orders)
+    assert orders.rows() == sent
+    [waiting] = [
+        one for one in json.loads(orders.run("penstock quarantine list registry.yaml --json").out) if not one["replayed"]
+    ]
+    assert (waiting["value"], waiting["history"][0]["batch"]) == (b64encode(b"plain").decode(), 0)
+    assert orders.run("penstock verify registry.yaml").code == 0

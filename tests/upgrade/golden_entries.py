@@ -30,6 +30,7 @@ from penstock.core.model import (
     Summary,
     Totals,
 )
+from penstock.core.replay import Replayed
 from penstock.core.topics import Evidence, FilesRead, GapAccepted, GapKind, InputFile, PartitionRead, TopicRead
 
 FLIGHTS, LAKE, NEWARK = PipelineName("flights"), SinkName("lake"), AccountName("EWR")
@@ -196,6 +197,9 @@ BACKFILLED_SUMMARY = replace(
     },
 )
 DROPPED_SUMMARY = replace(REMOVED_SUMMARY, dropped=DROPPED)
+ROWS_READ_BODY = Decided(decision=replace(DROPPED_BODY.decision, rows_read={SourceName("flights"): 1_044}))
+REPLAYED_BODY = Replayed(records=5, previous=Position(11), decision=DROPPED_BODY.decision)
+REPLAYED_SUMMARY = replace(DROPPED_SUMMARY, replayed_at=Position(12), replaying_at=Position(12))
 ENTRIES = {
     "entry-1-opened": entry(OPENED_BODY, Summary()),
     "entry-1-decided": entry(DECIDED_BODY, SUMMARY),
@@ -227,4 +231,9 @@ ENTRIES = {
     "entry-10-opened": entry(OPENED_BODY, DROPPED_SUMMARY),
     "entry-10-adopted": entry(ADOPTED_BODY, DROPPED_SUMMARY),
     "entry-10-removal": entry(REMOVAL_BODY, DROPPED_SUMMARY),
+    "entry-11-decided": entry(ROWS_READ_BODY, DROPPED_SUMMARY),
+    "entry-11-replayed": entry(REPLAYED_BODY, REPLAYED_SUMMARY),
+    "entry-11-opened": entry(OPENED_BODY, replace(REPLAYED_SUMMARY, replaying_at=None)),
+    "entry-11-adopted": entry(ADOPTED_BODY, replace(REPLAYED_SUMMARY, replaying_at=None)),
+    "entry-11-removal": entry(REMOVAL_BODY, REPLAYED_SUMMARY),
 }

@@ -25,6 +25,7 @@ from penstock.cli import (
     metrics,
     operate,
     receive,
+    replay,
     report,
     run,
     savepoint,
@@ -86,6 +87,7 @@ def _options(
 _quarantine = typer.Typer(name="quarantine", help="Records and rows that were put aside in the quarantine.", no_args_is_help=True)
 _quarantine.command("list")(contents.list_)
 _quarantine.command("show")(contents.show_)
+_quarantine.command()(replay.replay)
 _checkpoint = typer.Typer(
     name="checkpoint", help="Look into a Spark checkpoint, and change it, without Java.", no_args_is_help=True
 )

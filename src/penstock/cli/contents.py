@@ -15,7 +15,7 @@ from penstock.support import formatting
 from penstock.support.printable import printable
 
 if TYPE_CHECKING:
-    from penstock.run.quarantined import QuarantinedRecord
+    from penstock.core.quarantined_record import QuarantinedRecord
 
 
 def files(
@@ -46,10 +46,10 @@ def files(
 
 _ROW_BYTES = 16
 _SHOWN_BYTES = 4096
-_COLUMNS = ("id", "topic", "partition", "offset", "written", "undecodable", "schema", "error")
-_OF_FILES = ("id", "source", "file", "rule", "row")
-_OF_SINKS = ("id", "sink", "error", "row")
-_DISPENSABLE = ("written", "schema")
+_COLUMNS = ("id", "batch", "replayed", "topic", "partition", "offset", "written", "undecodable", "schema", "error")
+_OF_FILES = ("id", "batch", "replayed", "source", "file", "rule", "row")
+_OF_SINKS = ("id", "batch", "replayed", "sink", "error", "row")
+_DISPENSABLE = ("written", "schema", "batch")
 
 
 def list_(
@@ -86,19 +86,23 @@ def _table(records: "Sequence[QuarantinedRecord]") -> RenderableType:
     if not records:
         return "The quarantine is empty."
     of_kafka = [_row(record) for record in records if record.topic is not None]
-    of_files = [(one.id, one.source, one.file, one.rule, one.row) for one in records if one.file is not None]
-    of_sinks = [(one.id, one.sink, one.error, one.row) for one in records if one.sink is not None]
+    of_files = [(*_head(one), one.source, one.file, one.rule, one.row) for one in records if one.file is not None]
+    of_sinks = [(*_head(one), one.sink, one.error, one.row) for one in records if one.sink is not None]
     parts = (
         (of_kafka, Fitting(_COLUMNS, of_kafka, _DISPENSABLE)),
-        (of_files, Fitting(_OF_FILES, of_files, ("source", "file"))),
-        (of_sinks, Fitting(_OF_SINKS, of_sinks, ())),
+        (of_files, Fitting(_OF_FILES, of_files, ("source", "file", "batch"))),
+        (of_sinks, Fitting(_OF_SINKS, of_sinks, ("batch",))),
     )
     return Group(*(part for lines, part in parts if lines))
 
 
+def _head(record: "QuarantinedRecord") -> Sequence[object]:
+    return (record.id, record.batch, "yes" if record.replayed else None)
+
+
 def _row(record: "QuarantinedRecord") -> Sequence[object]:
     written = None if record.timestamp_ms is None else formatting.moment_of_year(record.timestamp_ms)
-    head = (record.id, record.topic, record.partition, record.offset, written)
+    head = (*_head(record), record.topic, record.partition, record.offset, written)
     return (*head, record.undecodable, record.schema_id, record.error)
 
 
@@ -106,6 +110,7 @@ def _record(record: "QuarantinedRecord") -> RenderableType:
     known = [("source", record.source), *zip(_COLUMNS, _row(record), strict=True)]
     known += [("sink", record.sink), ("rule", record.rule), ("file", record.file), ("row", record.row)]
     known += [(f"header {name}", value) for name, value in record.headers]
+    known += [(f"put aside before, batch {each.batch}", f"{each.error} (id {each.id})") for each in record.history]
     head = facts([(name, value) for name, value in known if value is not None])
     if record.topic is None:
         return head

@@ -9,11 +9,12 @@ from rich.text import Text
 
 from penstock.cli.opening import File, Json, Overrides, Yes, pipeline
 from penstock.cli.output import hexadecimal, show, with_file
+from penstock.cli.row_counts import row_fields, row_text
 from penstock.cli.table import table
+from penstock.commit.publication import decision_in
 from penstock.core.model import (
     AccountName,
     AccountReport,
-    Decided,
     Entry,
     MissingFiles,
     Position,
@@ -59,7 +60,7 @@ def fields_of(found: "Verification") -> dict[str, object]:
     checkpoint; rows decided before it can exist twice. `digest`: how rows are hashed. `unseen`: what digests of that kind cannot
     detect, None for the newest kind. Of a sink, `unread`: only what was published was compared, and no row was read; `as_of` is
     None where nothing is retained to compare. `rows_removed`: rows whose files were removed on purpose, so that they are not
-    expected; `removed_at` is the position where that was accepted last.
+    expected; `removed_at` is the position where that was accepted last. `rows`: where the rows went (`penstock.cli.row_counts`).
     """
     return {
         "ok": found.ok,
@@ -69,6 +70,7 @@ def fields_of(found: "Verification") -> dict[str, object]:
         "removed_at": None if found.removed is None else found.removed.position,
         "digest": found.row_digest.value,
         "unseen": _unseen(found),
+        "rows": None if found.rows is None else row_fields(found.rows),
     }
 
 
@@ -271,8 +273,7 @@ def _decided_between(oldest: Entry | None, newest: Entry | None) -> str:
 
 
 def _batch_of(entry: Entry) -> int:
-    assert isinstance(entry.body, Decided)
-    return entry.body.decision.batch.batch_id
+    return decision_in(entry).batch.batch_id
 
 
 def _text(found: "Verification") -> RenderableType:
@@ -291,6 +292,7 @@ def _text(found: "Verification") -> RenderableType:
     problems = [(name, problem) for name, sink in found.sinks.items() for problem in sink.problems]
     parts: list[RenderableType] = [table(("sink", "account", "expected", "found", "content digest", ""), lines), Text()]
     parts += [Text(line) for line in (*_compared_at(found), *_removed(found), *_kept(found))]
+    parts += [] if found.rows is None else [row_text(found.rows)]
     parts += [_problem(name, problem) for name, problem in problems[:_PROBLEMS_SHOWN]]
     if len(problems) > _PROBLEMS_SHOWN:
         parts.append(Text(f"… and {formatting.counted(len(problems) - _PROBLEMS_SHOWN, 'problem')} more; --json lists all."))

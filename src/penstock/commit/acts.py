@@ -1,12 +1,13 @@
-"""The acts of an operator that change what the ledger says of decided batches: rewinding, and giving a sink earlier batches."""
+"""The acts of an operator that change what the ledger says was delivered: rewinding, giving a sink earlier batches, replaying."""
 
 from penstock.commit.coordinator import Coordinator
-from penstock.commit.executor import all_published, publish_in
-from penstock.commit.publication import publication_of, settled_at, waiting_backfill_of
+from penstock.commit.executor import all_published, publish_entry
+from penstock.commit.publication import decision_in, newest_given, settled_at, waiting_backfill_of
 from penstock.commit.rewind import summary_after
-from penstock.commit.summary import after_backfill, after_backfilled, after_finished_rewind
+from penstock.commit.summary import after_backfill, after_backfilled, after_finished_rewind, after_replayed
 from penstock.core.backfill import Backfilled
 from penstock.core.model import Decision, Entry, Opened, Position, Published, Rewound, SinkName
+from penstock.core.replay import Replayed
 from penstock.protocols import Sink
 
 
@@ -47,14 +48,16 @@ class ActingCoordinator(Coordinator):
         """
 
         def entry_after(tail: Entry) -> Entry:
-            position, earlier = Position(tail.position + 1), tail.summary.backfills.get(sink.name)
-            previous = max(settled_at(tail.summary), tail.summary.decided_at or 0, 0 if earlier is None else earlier.newest)
-            body = Backfilled(sink=sink.name, original=original, previous=Position(previous), decision=decision)
+            position = Position(tail.position + 1)
+            previous = max(settled_at(tail.summary), newest_given(tail.summary, sink.name))
+            body = Backfilled(sink=sink.name, original=original, previous=previous, decision=decision)
             return self._entry(body, summary=after_backfilled(tail.summary, body, position=position), after=tail)
 
         with self._spent_if_it_fails():
             self._claim_places()
-            return self._publish_backfilled(sink, self._append_behind(entry_after))  # I2, I8
+            entry = self._append_behind(entry_after)  # I2, I8
+            self._publish_replay()
+            return self._publish_backfilled(sink, entry)
 
     def publish_backfilled(self, sink: Sink) -> Published | None:
         """Publish again the newest batch of a backfill of `sink` that has not ended (I1). Return None if there is none."""
@@ -63,6 +66,23 @@ class ActingCoordinator(Coordinator):
             return None if waiting is None else self._publish_backfilled(sink, waiting)
 
     def _publish_backfilled(self, sink: Sink, entry: Entry) -> Published:
-        share = publication_of(entry, sink.name, ledger_id=self.summary.ledger_id)
-        outcome = publish_in(sink, share=lambda _: share, retrying=self._retrying)
-        return all_published(share.batch.batch_id, [sink], [outcome])[sink.name]
+        outcome = publish_entry(entry, sink, ledger_id=self.summary.ledger_id, retrying=self._retrying)
+        return all_published(decision_in(entry).batch.batch_id, [sink], [outcome])[sink.name]
+
+    def replay(self, decision: Decision, *, records: int) -> dict[SinkName, Published]:
+        """Decide `records` of the quarantine as a batch of their own, and publish it everywhere.
+
+        Raises Fenced, and what publishing raises; what was decided then is published by the next coordinator that is opened.
+        """
+
+        def entry_after(tail: Entry) -> Entry:
+            summary = tail.summary
+            previous = max(settled_at(summary), *(newest_given(summary, name) for name in names))
+            body = Replayed(decision=decision, records=records, previous=previous)
+            return self._entry(body, summary=after_replayed(summary, body, position=Position(tail.position + 1)), after=tail)
+
+        names = [sink.name for sink in self._sinks]
+        with self._spent_if_it_fails():
+            self._claim_places()
+            self._append_behind(entry_after)  # I2, I8: here the records are delivered, exactly once
+            return self._publish_replay()

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 from penstock.commit.publication import decided_entry, decision_in
 from penstock.core.backfill import Backfilled
-from penstock.core.model import Adopted, BatchId, Entry, Generation, Position, QueryId, SinkName
+from penstock.core.bad_record import NAME
+from penstock.core.model import Adopted, BatchId, Entry, Generation, Position, QueryId, SinkName, Summary
+from penstock.core.replay import Replayed
 from penstock.errors import BatchForgotten, Retryable
 from penstock.protocols import Ledger
 
@@ -42,20 +44,38 @@ def newest_whole(ledger: Ledger, is_shown: IsShown) -> Entry | None:
     tail = ledger.tail()
     if tail is None or tail.summary.decided_at is None:
         return None
-    summary = tail.summary
-    if summary.decided_at != summary.published_at:
-        newest = _decided_at(ledger, summary.decided_at)
+    summary, decided_at, replayed_at = tail.summary, tail.summary.decided_at, tail.summary.replayed_at or Position(0)
+    if decided_at != summary.published_at and replayed_at < decided_at:
+        newest = _decided_at(ledger, decided_at)
         if is_shown(newest):
             return newest
-    return None if summary.published_at is None else _decided_at(ledger, summary.published_at)
+    replay = _newest_replay(ledger, summary)
+    if replay is not None and (summary.replaying_at is None or is_shown(replay)):
+        return replay
+    published_at = decided_at if decided_at < replayed_at else summary.published_at
+    return None if published_at is None else _decided_at(ledger, published_at)
+
+
+def _newest_replay(ledger: Ledger, summary: Summary) -> Entry | None:
+    """Return the newest replay if that is later than what is published of the query's batches, else None.
+
+    All batches that were decided before it were published then.
+    """
+    if summary.replayed_at is None or summary.replayed_at < (summary.published_at or 0):
+        return None
+    entry = _decided_at(ledger, summary.replayed_at)
+    return entry if isinstance(entry.body, Replayed) else None
 
 
 def newest_for_sink(ledger: Ledger, sink: SinkName, newest: Entry | None) -> Entry | None:
     """Return the newest of what a backfill has given the sink, if that is later than `newest`; else `newest`.
 
-    What a backfill gives that has not ended is not counted.
+    What a backfill gives that has not ended is not counted, except rows for the quarantine.
     """
     tail = ledger.tail()
+    if sink == NAME and tail is not None and tail.summary.replayed_at is not None and tail.summary.replaying_at is None:
+        at = tail.summary.replayed_at
+        return newest if newest is not None and newest.position > at else _decided_at(ledger, at)
     backfill = None if tail is None else tail.summary.backfills.get(sink)
     if backfill is None or not backfill.ended or (newest is not None and newest.position > backfill.newest):
         return newest

@@ -21,7 +21,16 @@ from functools import partial
 from tenacity import Retrying
 
 from penstock.commit.append import Occupied, append_once, fenced_by
-from penstock.commit.executor import DeferredPublish, Executor, LedgerTransaction, Outstanding, Timed, all_published, publish_in
+from penstock.commit.executor import (
+    DeferredPublish,
+    Executor,
+    LedgerTransaction,
+    Outstanding,
+    Timed,
+    all_published,
+    publish_entry,
+    publish_in,
+)
 from penstock.commit.identity import recognise
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
 from penstock.commit.publication import (
@@ -29,24 +38,15 @@ from penstock.commit.publication import (
     decision_of,
     filled_since,
     joined_since,
+    replay_takers,
+    replaying_entry,
     require_sinks_of,
     share_of,
-    waiting_backfills,
+    waiting_entries,
 )
 from penstock.commit.rewind import require_repeated, require_rewound, sinks_ahead, sinks_astray, takers_of
-from penstock.commit.summary import (
-    after_adoption,
-    after_decision,
-    after_opening,
-)
-from penstock.commit.upkeep import (
-    PRUNE_EVERY,
-    RETAINED_ENTRIES,
-    Pruning,
-    PublicationMeter,
-    maintain_targets,
-    sweep_sinks,
-)
+from penstock.commit.summary import after_adoption, after_decision, after_opening, after_published
+from penstock.commit.upkeep import PRUNE_EVERY, RETAINED_ENTRIES, Pruning, PublicationMeter, maintain_targets, sweep_sinks
 from penstock.core.model import (
     Adopted,
     Batch,
@@ -139,6 +139,7 @@ class Coordinator:
         with self._prefer_fenced():
             self._newest = self._read_newest(self._tail.summary)
             published = self._publish_newest()  # I1
+            replay = self._publish_replay()  # I1
         self._note_published()
         self._spent = False
         swept, warnings = self.sweep()  # I10
@@ -149,6 +150,7 @@ class Coordinator:
             sinks=published,
             swept=swept,
             warnings=warnings,
+            replay=replay,
         )
 
     def deliver(self, batch: Batch, stage: Callable[[Generation], StagedBatch]) -> Delivered:
@@ -218,7 +220,7 @@ class Coordinator:
 
     def sweep(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Collect staging that can never be decided any more. Returns its names, and warnings."""
-        waiting = waiting_backfills(self._ledger, self.summary)
+        waiting = waiting_entries(self._ledger, self.summary)
         return sweep_sinks(self._sinks, self._open_tail(), self._newest, waiting=waiting)
 
     # --- opening
@@ -251,7 +253,8 @@ class Coordinator:
         if self._newest is None:
             return {}
         require_sinks_of(self._newest, self._sinks, self.summary)
-        if (self.summary.rewound_at or 0) > self._newest.position:  # it was published long ago: sinks may remember it no more
+        since = max(self.summary.rewound_at or 0, self.summary.replayed_at or 0)
+        if since > self._newest.position:  # it was published long ago: sinks may remember it no more
             return {sink.name: Published(totals=Totals(), already=True) for sink in self._sinks}
         takers = takers_of(self._newest, self._sinks)
         others = (*joined_since(self._newest, takers), *filled_since(self._newest, takers, self.summary))
@@ -259,6 +262,18 @@ class Coordinator:
         nothing = {sink.name: Published(totals=Totals(), already=True) for sink in self._sinks if sink not in sinks}
         outcomes = list(self._executor(self._publishing(), sinks))
         return nothing | all_published(decision_in(self._newest).batch.batch_id, sinks, outcomes)
+
+    def _publish_replay(self) -> dict[SinkName, Published]:
+        """Publish the newest replay if that is not done. Every later decision, and its publication, comes behind it."""
+        replay = replaying_entry(self._ledger, self.summary)
+        if replay is None:
+            return {}
+        sinks = replay_takers(replay, self._sinks)
+        publish = partial(publish_entry, replay, ledger_id=self.summary.ledger_id, retrying=self._retrying, timed=self._timed)
+        published = all_published(decision_in(replay).batch.batch_id, sinks, list(self._executor(publish, sinks)))
+        tail = self._open_tail()
+        self._tail = replace(tail, summary=replace(tail.summary, replaying_at=None))
+        return published
 
     # --- a batch
 
@@ -284,6 +299,7 @@ class Coordinator:
             evidence=staged.evidence,
             schemas={sink: schema for sink, schema in staged.schemas.items() if sink not in ahead},
             dropped=staged.dropped,
+            rows_read=staged.rows_read,
         )
         self._meter.start()
         published = self._decide(decision)
@@ -377,8 +393,9 @@ class Coordinator:
         Only this run decides in its generation. So nothing else happened since, and `entry` was not written.
         """
         if found is not None and isinstance(found.body, RemovalAccepted) and found.generation == entry.generation:
-            published_at = self.summary.published_at  # the act knows only what the ledger says
-            self._tail = replace(found, summary=replace(found.summary, published_at=published_at))
+            known = self.summary  # the act knows only what the ledger says
+            summary = replace(found.summary, published_at=known.published_at, replaying_at=known.replaying_at)
+            self._tail = replace(found, summary=summary)
             raise _ActAheadError
 
     @contextmanager
@@ -424,4 +441,4 @@ class Coordinator:
 
     def _note_published(self) -> None:
         tail = self._open_tail()
-        self._tail = replace(tail, summary=replace(tail.summary, published_at=tail.summary.decided_at))
+        self._tail = replace(tail, summary=after_published(tail.summary))

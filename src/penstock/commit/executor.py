@@ -7,7 +7,7 @@ from threading import Lock
 from tenacity import Retrying
 
 from penstock.commit.publication import publication_of
-from penstock.core.model import BatchId, Entry, Publication, Published, SinkName
+from penstock.core.model import BatchId, Entry, LedgerId, Publication, Published, SinkName
 from penstock.errors import NotPublishedYet, PenstockError, Retryable
 from penstock.protocols import InTransaction, PublishesInLedger, Sink
 from penstock.support.combined_error import join, urgency
@@ -42,6 +42,14 @@ def publish_in(
     except PenstockError as error:
         return error
     return published
+
+
+def publish_entry(
+    entry: Entry, sink: Sink, *, ledger_id: LedgerId | None, retrying: Retrying, timed: Timed = nullcontext
+) -> Published | PenstockError:
+    """Publish the sink's share of `entry`, of the ledger with that identity, as `publish_in`."""
+    share = publication_of(entry, sink.name, ledger_id=ledger_id)
+    return publish_in(sink, share=lambda _: share, retrying=retrying, timed=timed)
 
 
 def all_published(

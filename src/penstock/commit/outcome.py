@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from penstock.core.dropped_rows import DroppedRows
-from penstock.core.model import Batch, Decision, Generation, Published, SinkName, Staged, Summary
+from penstock.core.model import Batch, Decision, Generation, Published, SinkName, SourceName, Staged, Summary
 from penstock.core.topics import NO_EVIDENCE, Evidence
 
 
@@ -12,7 +12,7 @@ from penstock.core.topics import NO_EVIDENCE, Evidence
 class StagedBatch:
     """What the staging pass of a batch returned.
 
-    `schemas` and `dropped`: as in `Decision`. `requests` counts what its tasks sent to stores, None if none is billed.
+    `schemas`, `dropped`, `rows_read`: as in `Decision`. `requests` counts what its tasks sent to stores, None if none is billed.
     """
 
     pieces: tuple[Staged, ...]
@@ -23,6 +23,7 @@ class StagedBatch:
     evidence: Evidence = NO_EVIDENCE
     schemas: Mapping[SinkName, str] = field(default_factory=dict)
     dropped: DroppedRows = field(default_factory=dict)
+    rows_read: Mapping[SourceName, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +46,10 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """What a start recovered: the newest decision, if any, published again. `sinks` says where it was missing."""
+    """What a start recovered: the newest decision, if any, published again. `sinks` says where it was missing.
+
+    `replay`: the same of a replay that was decided and not published everywhere.
+    """
 
     generation: Generation
     summary: Summary
@@ -53,6 +57,7 @@ class Recovered:
     sinks: Mapping[SinkName, Published]
     swept: tuple[str, ...]
     warnings: tuple[str, ...]
+    replay: Mapping[SinkName, Published] = field(default_factory=dict)
 
     @property
     def batch(self) -> Batch | None:

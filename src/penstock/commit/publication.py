@@ -19,25 +19,41 @@ from penstock.core.model import (
     Summary,
     SweepCut,
 )
+from penstock.core.replay import Replayed
 from penstock.errors import LedgerMismatch
 from penstock.protocols import Ledger, Sink
 
 
 def decision_in(entry: Entry) -> Decision:
-    """Return the decision that `entry` records, of a batch or of its repetition for one sink. The caller knows of one."""
-    assert isinstance(entry.body, Decided | Backfilled)
+    """Return the decision that `entry` records: a batch, its repetition for one sink, or a replay. The caller knows of one."""
+    assert isinstance(entry.body, Decided | Backfilled | Replayed)
     return entry.body.decision
 
 
 def settled_at(summary: Summary) -> Position:
-    """Return the position up to which every decision is published, or taken back; 0 if nothing was decided before."""
-    return max(summary.published_at or Position(0), summary.rewound_at or Position(0))
+    """Return the position up to which every decision is published, or taken back; 0 if nothing was decided before.
+
+    Batches that a backfill decided again do not count, unless they brought rows for the quarantine.
+    """
+    replayed_at = summary.replayed_at if summary.replaying_at is None else None
+    return max(summary.published_at or Position(0), summary.rewound_at or Position(0), replayed_at or Position(0))
+
+
+def newest_given(summary: Summary, sink: SinkName) -> Position:
+    """Return the newest position at which the sink can have been given rows, published or not; 0 if there is none."""
+    backfill = summary.backfills.get(sink)
+    given = Position(0) if backfill is None else backfill.newest
+    return max(summary.decided_at or Position(0), summary.replayed_at or Position(0), given)
 
 
 def holds_rows_of(entry: Entry, sink: SinkName) -> bool:
     """Return whether `entry` is a decision that the sink has, or can have, a part of."""
     body = entry.body
-    return isinstance(body, Decided) or (isinstance(body, Backfilled) and body.sink == sink)
+    if isinstance(body, Replayed):
+        return bool(body.decision.of_sink(sink))
+    if isinstance(body, Backfilled):
+        return body.sink == sink or bool(body.decision.of_sink(sink))
+    return isinstance(body, Decided)
 
 
 def publication_of(entry: Entry, sink: SinkName, *, ledger_id: LedgerId | None) -> Publication:
@@ -59,10 +75,11 @@ def publication_of(entry: Entry, sink: SinkName, *, ledger_id: LedgerId | None) 
 
 def _previous(entry: Entry, sink: SinkName) -> Position:
     """Return the newest position before `entry` at which the sink can have been given something: all that is settled."""
-    if isinstance(entry.body, Backfilled):
+    if isinstance(entry.body, Backfilled | Replayed):
         return entry.body.previous
-    backfill = entry.summary.backfills.get(sink)
-    return max(settled_at(entry.summary), Position(0) if backfill is None else backfill.newest)
+    summary, backfill = entry.summary, entry.summary.backfills.get(sink)
+    replayed_at = summary.replayed_at or Position(0)
+    return max(settled_at(summary), replayed_at, Position(0) if backfill is None else backfill.newest)
 
 
 def standing(newest_first: Iterable[Entry], sink: SinkName | None = None) -> Iterator[Entry]:
@@ -99,7 +116,11 @@ def batch_at(ledger: Ledger, position: Position) -> BatchId | None:
     entry = ledger.read(position)
     if entry is not None and isinstance(entry.body, Rewound):
         return entry.body.batch_id
-    return None if entry is None or not isinstance(entry.body, Decided | Backfilled) else decision_in(entry).batch.batch_id
+    return None if entry is None or not _decides(entry) else decision_in(entry).batch.batch_id
+
+
+def _decides(entry: Entry) -> bool:
+    return isinstance(entry.body, Decided | Backfilled | Replayed)
 
 
 def decision_of(ledger: Ledger, batch_id: BatchId) -> Decision | None:
@@ -127,10 +148,46 @@ def continued_decision(ledger: Ledger, summary: Summary) -> tuple[Decision, froz
     return None if newest is None else (decision_in(newest), frozenset(moved))
 
 
-def waiting_backfills(ledger: Ledger, summary: Summary) -> tuple[Entry, ...]:
-    """Return, for each sink whose backfill has not ended, its newest batch: it may not be published yet. Reads each of them."""
-    found = (ledger.read(backfill.newest) for backfill in summary.backfills.values() if not backfill.ended)
+def waiting_entries(ledger: Ledger, summary: Summary) -> tuple[Entry, ...]:
+    """Return what may not be published yet beside the newest decision. Reads each entry.
+
+    That is the newest batch of each backfill that has not ended, and the newest replay until it is published.
+    """
+    positions = {backfill.newest for backfill in summary.backfills.values() if not backfill.ended}
+    positions |= set() if summary.replaying_at is None else {summary.replaying_at}
+    found = (ledger.read(position) for position in sorted(positions))
     return tuple(entry for entry in found if entry is not None)
+
+
+def replaying_entry(ledger: Ledger, summary: Summary) -> Entry | None:
+    """Return the newest replay if it is not published everywhere yet, else None. Raises LedgerMismatch if it is gone."""
+    if summary.replaying_at is None:
+        return None
+    entry = ledger.read(summary.replaying_at)
+    if entry is None:
+        raise LedgerMismatch(
+            f"The ledger at {ledger.location} no longer holds what was replayed at position {summary.replaying_at}: whether "
+            "every sink has it is not known.",
+            remedy="Entries were removed by hand: restore the ledger from a backup.",
+        )
+    return entry
+
+
+def replay_takers(replay: Entry, sinks: Sequence[Sink]) -> Sequence[Sink]:
+    """Return the sinks that `replay` is published in as one: not the one that a backfill gave the batch to.
+
+    Raises LedgerMismatch if a sink left the pipeline before it was published there (I1).
+    """
+    body, decision = replay.body, decision_in(replay)
+    own = {body.sink} if isinstance(body, Backfilled) else set()
+    absent = sorted({piece.sink for piece in decision.staged} - {sink.name for sink in sinks} - own)
+    if absent:
+        raise LedgerMismatch(
+            f"What was replayed at position {replay.position} of the ledger holds rows for sink {absent[0]!r}, which the "
+            "pipeline file no longer has.",
+            remedy="Run `penstock recover` with the pipeline file that still has this sink; then take it out.",
+        )
+    return [sink for sink in sinks if sink.name not in own and holds_rows_of(replay, sink.name)]
 
 
 def waiting_backfill_of(ledger: Ledger, summary: Summary, sink: SinkName) -> Entry | None:
@@ -149,7 +206,7 @@ def waiting_backfill_of(ledger: Ledger, summary: Summary, sink: SinkName) -> Ent
 
 
 def dead_staging(tail: Entry, newest: Entry | None, *, waiting: Iterable[Entry] = ()) -> SweepCut:
-    """Return what may be collected, by the ledger's tail, its newest decision and what `waiting_backfills` returns (I10).
+    """Return what may be collected, by the ledger's tail, its newest decision and what `waiting_entries` returns (I10).
 
     Needs no fence: a run that decides meanwhile decides a newer batch, or under a newer generation, and both are spared.
     """

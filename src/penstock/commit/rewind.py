@@ -33,6 +33,7 @@ from penstock.core.model import (
     Summary,
     Totals,
 )
+from penstock.core.replay import Replayed
 from penstock.core.taken_back import TakenBack
 from penstock.errors import BatchForgotten, BatchGap, OffsetsConflict, Refused
 from penstock.protocols import Ledger, Sink
@@ -60,7 +61,7 @@ class TakesBack(Protocol):
 def decided_to(ledger: Ledger, batch_id: BatchId) -> Entry:
     """Return the decision to rewind to, the one of batch `batch_id` that stands. Raises BatchGap, BatchForgotten, Refused.
 
-    A rewind goes back no further than the newest adoption, and than what a backfill gave.
+    A rewind goes back no further than the newest adoption or replay, and than what a backfill gave.
     """
     tail = ledger.tail()
     upcoming = None if tail is None else tail.summary.next_batch_id
@@ -75,6 +76,12 @@ def decided_to(ledger: Ledger, batch_id: BatchId) -> Entry:
                 f"Sink {entry.body.sink!r} was given earlier batches at position {entry.position} of the ledger, after batch "
                 f"{batch_id}: it would lose them, too.",
                 remedy="Rewind to a batch that was delivered after the backfill; `penstock history` shows which.",
+            )
+        if isinstance(entry.body, Replayed):
+            raise Refused(
+                f"Records of the quarantine were replayed at position {entry.position} of the ledger, after batch {batch_id}: "
+                "sinks would lose them, and the quarantine would hold them as replayed.",
+                remedy="Rewind to a batch that was delivered after the replay; `penstock history` shows which.",
             )
         if isinstance(entry.body, Adopted):
             raise Refused(

@@ -16,10 +16,12 @@ from penstock.core.model import (
     Rewound,
     SinkName,
     SinkTotals,
+    Staged,
     Summary,
     Totals,
     new_ledger_id,
 )
+from penstock.core.replay import Replayed
 
 
 def after_opening(before: Summary | None) -> Summary:
@@ -50,7 +52,7 @@ def after_decision(
         next_batch_id=BatchId(decision.batch.batch_id + 1),
         decided_at=position,
         published_at=before.decided_at,
-        totals=_added(before.totals, ((piece.sink, piece.account, piece.totals) for piece in decision.staged)),
+        totals=_with(before.totals, decision.staged),
         ahead={**ahead, **dict.fromkeys(astray, FOR_EVER)},
         dropped=sum_of(before.dropped, decision.dropped),
     )
@@ -71,11 +73,27 @@ def after_backfilled(before: Summary, backfilled: Backfilled, *, position: Posit
         ended=False,
     )
     staged = backfilled.decision.staged
+    given = replace(before, totals=_with(before.totals, staged), backfills={**before.backfills, backfilled.sink: progress})
+    if all(piece.sink == backfilled.sink for piece in staged):
+        return given
+    return replace(given, replayed_at=position, replaying_at=position)
+
+
+def after_replayed(before: Summary, replayed: Replayed, *, position: Position) -> Summary:
+    """Return the summary of the entry at `position` that delivers records of the quarantine."""
+    decision = replayed.decision
     return replace(
         before,
-        totals=_added(before.totals, ((piece.sink, piece.account, piece.totals) for piece in staged)),
-        backfills={**before.backfills, backfilled.sink: progress},
+        totals=_with(before.totals, decision.staged),
+        dropped=sum_of(before.dropped, decision.dropped),
+        replayed_at=position,
+        replaying_at=position,
     )
+
+
+def after_published(before: Summary) -> Summary:
+    """Return the summary of an entry whose writer knows that everything decided is published, except by backfills."""
+    return replace(before, published_at=before.decided_at, replaying_at=None)
 
 
 def after_backfill(before: Summary, sink: SinkName) -> Summary:
@@ -115,6 +133,10 @@ def after_rewind(before: Summary, rewound: Rewound, *, target: Summary, unremove
 def after_finished_rewind(before: Summary) -> Summary:
     """Return the summary of an entry whose writer knows that the newest rewind is carried out everywhere."""
     return replace(before, rewinding_at=None)
+
+
+def _with(before: SinkTotals, staged: Iterable[Staged]) -> dict[SinkName, dict[AccountName, Totals]]:
+    return _added(before, ((piece.sink, piece.account, piece.totals) for piece in staged))
 
 
 def _added(

@@ -9,7 +9,7 @@ from typing import Any
 from tenacity import stop_after_attempt
 
 from penstock.commit.append import Sleep, with_backoff
-from penstock.commit.publication import publications, settled_at
+from penstock.commit.publication import newest_given, publications, settled_at
 from penstock.commit.removal import removal_acts
 from penstock.commit.rewind import rewound_since
 from penstock.core.model import (
@@ -65,15 +65,14 @@ class LedgerDecisions:
 
     def __init__(self, ledger: Ledger, sink: SinkName, *, tail: Entry | None) -> None:
         self._ledger, self._sink = ledger, sink
-        self.published_at = NOTHING_PUBLISHED if tail is None else settled_at(tail.summary)
+        self.published_at = NOTHING_PUBLISHED if tail is None else _published_at(tail, sink)
 
     def totals(self, position: Position) -> Mapping[AccountName, Totals]:
         """Takes two reads of the ledger. Raises Retryable if the entry was pruned meanwhile."""
         tail = self._ledger.tail()
         if tail is None or position == NOTHING_PUBLISHED:
             return {}
-        backfill = tail.summary.backfills.get(self._sink)
-        is_newest = position >= max(tail.summary.decided_at or 0, 0 if backfill is None else backfill.newest)
+        is_newest = position >= newest_given(tail.summary, self._sink)
         entry = tail if is_newest else self._ledger.read(rewound_since(self._ledger, position, tail=tail) or position)
         if entry is None:
             raise Retryable(
@@ -90,3 +89,10 @@ class LedgerDecisions:
 
     def removals(self) -> Iterator[Removal]:
         return (removal for act in removal_acts(self._ledger) for removal in act.removals if removal.sink == self._sink)
+
+
+def _published_at(tail: Entry, sink: SinkName) -> Position:
+    """Return the position up to which the sink shows everything. While it is given earlier batches, the newest may be missing."""
+    backfill = tail.summary.backfills.get(sink)
+    settled = settled_at(tail.summary)
+    return settled if backfill is None or backfill.ended else min(settled, Position(backfill.newest - 1))

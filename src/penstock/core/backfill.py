@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 class Backfilled:
     """An earlier batch, decided again for one sink that did not take part in it: the body of an entry.
 
-    `decision` has the identity of that batch, with pieces of `sink` alone; `original` is the position at which the batch was
-    decided. Everything that the sink was given at positions up to `previous` was published by then; 0 if nothing was.
+    `decision` has the identity of that batch, with pieces of `sink`, and of the quarantine for rows that the sink could not take.
+    `original` is the position at which the batch was decided. Everything that the sink was given at positions up to `previous`
+    was published by then; 0 if nothing was.
     """
 
     sink: "SinkName"

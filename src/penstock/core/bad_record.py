@@ -28,6 +28,8 @@ _COLUMNS = {
     "row": "string",
     "file": "string",
     "sink": "string",
+    "history": "string",
+    "replayed": "string",
 }
 RAW = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 """The columns that hold the record as the broker has it."""
@@ -42,8 +44,13 @@ SCHEMA = json.dumps(
 
 `rule` names the rule of the source that the record does not meet, and `row` is the row that it was applied to, as JSON; both are
 null for an undecodable record. `file` is where a row of a file came from. Of a row that a sink cannot take there are only `sink`,
-`row` and `error`. Files of an older Penstock lack the last four columns.
+`row` and `error`. `history` is JSON: of a record that was replayed and put aside again, the earlier times, oldest first. A row
+with `replayed` is the receipt of a record that was replayed, named as `QuarantinedRecord.key_text` says; all else in it is null.
+Files of an older Penstock lack the last six columns, or the last two.
 """
+
+HISTORY = "history"
+"""Name of the column with the history of a record."""
 
 RECORD = "_penstock_record"
 """Name of a struct column with where a row came from: the fields RECORD_FIELDS, of which those that do not apply are null."""
@@ -57,8 +64,12 @@ RECORD_FIELDS = {
     "value": "BINARY",
     "headers": "STRING",
     "file": "STRING",
+    "history": "STRING",
 }
-"""The fields of RECORD with their SQL types. `headers` are JSON: Spark's Arrow cannot pass on every null inside of them."""
+"""The fields of RECORD with their SQL types. `history` is that of a record that is replayed.
+
+`headers` are JSON: Spark's Arrow cannot pass on every null inside of them.
+"""
 
 UNKNOWN = "unknown"
 _CHECKED = json.loads(SCHEMA)

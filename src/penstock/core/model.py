@@ -15,7 +15,12 @@ from typing import NewType, TypeAlias
 
 from penstock.core.backfill import Backfilled, BackfillProgress
 from penstock.core.dropped_rows import DroppedRows
+from penstock.core.replay import Replayed
 from penstock.core.request_estimate import RequestEstimate as RequestEstimate  # noqa: PLC0414 - one of the names below
+from penstock.core.sink_report import AccountReport as AccountReport  # noqa: PLC0414 - these four, too
+from penstock.core.sink_report import MissingFiles as MissingFiles  # noqa: PLC0414
+from penstock.core.sink_report import Problem as Problem  # noqa: PLC0414
+from penstock.core.sink_report import SinkReport as SinkReport  # noqa: PLC0414
 from penstock.core.topics import NO_EVIDENCE, Evidence, GapAccepted
 from penstock.core.topics import SourceName as SourceName  # noqa: PLC0414 - one of the names below
 from penstock.core.totals import DIGEST_MODULUS as DIGEST_MODULUS  # noqa: PLC0414 - these four, too
@@ -145,8 +150,8 @@ class Decision:
     """The permanent definition of a batch: its identity and its staged pieces. `schema` is Spark's JSON of the rows.
 
     `schemas`: for each sink that takes a selection of the rows, the schema of what it takes. `evidence` comes from the sources;
-    the protocol does not read it. `dropped` counts rows of the sources that reached neither the transform nor a sink. Times and
-    request counts are for people; request counts are None if unknown.
+    the protocol does not read it. `dropped` counts rows of the sources that reached neither the transform nor a sink, `rows_read`
+    those that were read of each source with rules. Times and request counts are for people; the latter are None if unknown.
     """
 
     batch: Batch
@@ -160,6 +165,7 @@ class Decision:
     evidence: Evidence = NO_EVIDENCE
     schemas: Mapping[SinkName, str] = field(default_factory=dict)
     dropped: DroppedRows = field(default_factory=dict)
+    rows_read: Mapping[SourceName, int] = field(default_factory=dict)
 
     def schema_of(self, sink: SinkName) -> str:
         """Return the schema of the rows as one sink takes them."""
@@ -242,7 +248,7 @@ class Rewound:
     operator: str
 
 
-Body: TypeAlias = Opened | Decided | Adopted | RemovalAccepted | Rewound | Backfilled
+Body: TypeAlias = Opened | Decided | Adopted | RemovalAccepted | Rewound | Backfilled | Replayed
 
 SinkTotals: TypeAlias = Mapping[SinkName, Mapping[AccountName, Totals]]
 
@@ -260,6 +266,8 @@ class Summary:
     `rewound_at` is the position of the newest `Rewound`, and `rewinding_at` the same until sinks and checkpoint are as it says.
     `ahead`: sinks that kept what a rewind took back, each with the newest batch that it has; they take no batch up to that one.
     `backfills` has the sinks that were given earlier batches. `dropped` counts every row that a decision dropped which stands.
+    `replayed_at` is the position of the newest entry that gave sinks rows beside the query's batches: a `Replayed`, or a
+    `Backfilled` with rows for the quarantine. `replaying_at` is the same until these rows are published everywhere.
     """
 
     ledger_id: LedgerId | None = None
@@ -277,6 +285,8 @@ class Summary:
     ahead: Mapping[SinkName, BatchId] = field(default_factory=dict)
     backfills: Mapping[SinkName, BackfillProgress] = field(default_factory=dict)
     dropped: DroppedRows = field(default_factory=dict)
+    replayed_at: Position | None = None
+    replaying_at: Position | None = None
 
     @property
     def continued_from(self) -> Position | None:
@@ -391,60 +401,3 @@ class Finding:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", scrub(self.message))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
-    """One difference that `penstock verify` found, and where."""
-
-    message: str
-    account: AccountName | None = None
-    file: str | None = None
-    batch_id: BatchId | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccountReport:
-    """What a sink's account holds, compared with what the ledger expects."""
-
-    expected: Totals
-    found: Totals
-    kept: Totals = field(default_factory=Totals)
-    """Files of others, which are there by choice and are not compared."""
-
-    @property
-    def ok(self) -> bool:
-        """Whether rows and content digest agree. Bytes and files may differ after compaction by maintenance."""
-        return self.expected.rows == self.found.rows and self.expected.digest == self.found.digest
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MissingFiles:
-    """Decided files of an account that are gone, where nothing else differs there.
-
-    `names`: of decisions that the ledger retains. `older`: what is missing of older decisions. Of these only the sum is known, so
-    their files that are left, `unchecked`, cannot be checked one by one.
-    """
-
-    account: AccountName
-    names: frozenset[str]
-    older: Totals = field(default_factory=Totals)
-    unchecked: Totals = field(default_factory=Totals)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SinkReport:
-    """A sink's content compared with the ledger `as_of` a position. `unread`: publications were compared, but no row was read."""
-
-    accounts: Mapping[AccountName, AccountReport]
-    problems: tuple[Problem, ...]
-    unread: bool = False
-    as_of: Position | None = None
-    """The oldest position of all accounts; None for a sink that has nothing to compare."""
-    missing: tuple[MissingFiles, ...] = ()
-    """What an operator can accept as removed on purpose."""
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing is lost, doubled, changed or foreign."""
-        return not self.problems and all(account.ok for account in self.accounts.values())

@@ -21,6 +21,7 @@ from penstock.core.model import (
     SinkName,
     Totals,
 )
+from penstock.core.replay import Replayed
 from penstock.core.topics import GapAccepted, TopicRead
 
 
@@ -37,10 +38,11 @@ class PieceCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryRow:
-    """One entry of the ledger. `kind` is `opened`, `decided`, `adopted`, `removal_accepted`, `rewound` or `backfilled`.
+    """One entry of the ledger. `kind` is `opened`, `decided`, `adopted`, `removal_accepted`, `rewound`, `backfilled` or
+    `replayed`.
 
     Fields that do not apply are None or empty. Of a `removal_accepted`, `sinks` and `accounts` count what was removed. A
-    `backfilled` is an earlier batch, decided again for one sink.
+    `backfilled` is an earlier batch, decided again for one sink; a `replayed` are records of the quarantine, delivered after all.
 
     A decision is written before it is published. So `publish_ms` and `publish_requests` come from the decision after it, and the
     last decision of each run has none. `publish_requests` includes the decision itself. Requests are None where no place bills
@@ -94,6 +96,8 @@ def history(newest_first: Iterable[Entry], *, batch_id: BatchId | None = None) -
             rewinds.append((entry.position, body.to))
         elif isinstance(body, Backfilled):
             row = _backfilled(entry, body)
+        elif isinstance(body, Replayed):
+            row = _replayed(entry, body)
         else:
             query = "a new query" if body.query_id is None else f"query {body.query_id}"
             text = f"{query} from batch {body.next_batch_id} by {body.operator}: {body.reason}"
@@ -112,6 +116,11 @@ def _backfilled(entry: Entry, body: Backfilled) -> HistoryRow:
     rows = decision.totals_of(body.sink).rows
     text = f"batch {decision.batch.batch_id}: {rows} rows for sink {body.sink} alone, decided before at position {body.original}"
     return replace(_decided(entry, decision, None), kind="backfilled", text=text)
+
+
+def _replayed(entry: Entry, body: Replayed) -> HistoryRow:
+    text = f"{body.records} records of the quarantine were replayed: {body.decision.rows_in} rows"
+    return replace(_decided(entry, body.decision, None), kind="replayed", text=text)
 
 
 def _removed(entry: Entry, body: RemovalAccepted) -> HistoryRow:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.core.bad_record import PACKED, RAW, SCHEMA_CHECKED
+from penstock.core.bad_record import HISTORY, PACKED, RAW, SCHEMA_CHECKED
 from penstock.core.model import Json
 from penstock.errors import DependencyMissing, StageFailed, Usage
 from penstock.registry.avro import AvroReader
@@ -306,7 +306,7 @@ def _bad_rows(source: str, batch: "pa.RecordBatch", decoded: Decoded) -> "pa.Rec
     bad = list(decoded.bad.values())
     columns = {
         "source": [source] * len(bad),
-        **{name: batch.column(name).take(rows) for name in RAW},
+        **{name: batch.column(name).take(rows) for name in (*RAW, HISTORY) if name in batch.schema.names},
         "undecodable": [each.column for each in bad],
         "schema_id": [each.reason.schema_id for each in bad],
         "error": [each.reason.reason for each in bad],

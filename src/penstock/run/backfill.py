@@ -20,27 +20,20 @@ from penstock.core.model import (
     Totals,
 )
 from penstock.errors import Refused, Usage
-from penstock.protocols import Sink, Taken
-from penstock.run.assembly import DeliveryPlan, assemble, selections_of
+from penstock.protocols import Sink
+from penstock.run.assembly import DeliveryPlan, assemble
+from penstock.run.batch_query import BatchQuery
 from penstock.run.continuation import require_continuation, require_sources
 from penstock.run.operations import coordinating
 from penstock.run.past_input import PastInput
-from penstock.run.query_facts import facts_of_pipeline
-from penstock.run.required_guarantees import require_demanded
 from penstock.run.runtime import Runtime, now_ms, opened_by_this_process, prepare
-from penstock.run.start import encoded, frame_of
-from penstock.source.kafka.decode import decode_passes, decoded
+from penstock.source.kafka.decode import decoded
 from penstock.source.ranges import ReadsRange, range_of
-from penstock.source.rows_again import with_all_columns_read
 from penstock.spec.pipeline import PipelineSettings
 from penstock.spec.sink import Console, Memory, PythonSink
 from penstock.stage.batch import stage_batch
 from penstock.stage.path import BatchSize
-from penstock.transform.apply import apply_to_tables, travel_by_value
-from penstock.transform.guarantee import stateful_operators
-from penstock.transform.plan import plan_of, source_order
-from penstock.transform.rules import meeting_rules
-from penstock.transform.selection import taken_of
+from penstock.stage.quarantine import QuarantineMember
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -91,9 +84,8 @@ def backfill(
 ) -> Backfill:
     """Do what `Pipeline.backfill` describes. Everything that can be refused is refused before the ledger gets an entry."""
     _require_fitting(settings, sink)
-    source = _BatchSource.of(settings, plan, spark)
-    plan = source.plan
-    with closing(assemble(plan)) as runtime:
+    source = _BatchSource.of(BatchQuery.of(settings, plan, spark))
+    with closing(assemble(source.query.plan)) as runtime:
         work = _Work(source=source, runtime=runtime, sink=next(each for each in runtime.sinks if each.name == sink))
         planned, _ = work.plan(from_batch)
         if dry_run or work.has_nothing_to_do(planned):
@@ -115,48 +107,28 @@ def _require_fitting(settings: PipelineSettings, sink: SinkName) -> None:
 class _BatchSource:
     """Makes the rows of a batch again: reads the sources by its offsets, and applies the transform of the pipeline file."""
 
-    settings: PipelineSettings
-    plan: DeliveryPlan
-    spark: "SparkSession"
+    query: BatchQuery
     readers: Mapping[SourceName, ReadsRange]
-    schema: str
-    taken: Mapping[SinkName, Taken]
 
     @classmethod
-    def of(cls, settings: PipelineSettings, plan: DeliveryPlan, spark: "SparkSession") -> "_BatchSource":
-        """Check the pipeline as a start does. Raises Refused for a query that keeps state, or a source without ranges."""
-        decoding = decode_passes(spark, settings.sources)
-        frame, sources = frame_of(settings, spark, modules=plan.modules, decoding=decoding)
-        facts = facts_of_pipeline(settings, frame, spark)
-        require_demanded(facts, plan)
-        operators = () if facts.plan is None else stateful_operators(facts.plan)
-        if operators:
-            raise _keeps_state(f"The transform keeps state ({operators[0].name})")
-        travel_by_value()
-        return cls(
-            settings=settings,
-            plan=replace(plan, sources=tuple(source_order(plan_of(frame), tuple(sources))), decoding=decoding),
-            spark=spark,
-            readers={
-                name: range_of(name, settings.sources[name], each.schema, pipeline=plan.pipeline)
-                for name, each in sources.items()
-            },
-            schema=frame.schema.json(),
-            taken=taken_of(selections_of(settings), frame),
-        )
+    def of(cls, query: BatchQuery) -> "_BatchSource":
+        """Raise Refused for a query that keeps state, or a source without ranges."""
+        if query.state is not None:
+            raise _keeps_state(f"The transform keeps state ({query.state})")
+        readers = {
+            name: range_of(name, query.settings.sources[name], each.schema, pipeline=query.plan.pipeline)
+            for name, each in query.sources.items()
+        }
+        return cls(query=query, readers=readers)
 
     def rows(self, ranges: Sequence[OffsetRange], files: Mapping[SourceName, Sequence[str]]) -> "DataFrame":
         """Return the pipeline's rows of one batch."""
-        tables = {each.source: self._table(each, files.get(each.source, ())) for each in ranges}
-        made = apply_to_tables(self.spark, tables, self.settings.transform, modules=self.plan.modules)
-        return encoded(self.settings, made)
+        return self.query.rows({each.source: self._table(each, files.get(each.source, ())) for each in ranges})
 
     def _table(self, offsets: OffsetRange, files: Sequence[str]) -> "DataFrame":
-        name = offsets.source
-        raw = self.readers[name].rows(self.spark, offsets, files).alias(name)
-        rows = decoded(name, raw, self.plan.decoding[name]) if name in self.plan.decoding else raw
-        source = self.settings.sources[name]
-        return meeting_rules(name, with_all_columns_read(name, source, rows), source.expect) if source.expect else rows
+        name, decoding = offsets.source, self.query.plan.decoding
+        raw = self.readers[name].rows(self.query.spark, offsets, files).alias(name)
+        return self.query.meeting_rules(name, decoded(name, raw, decoding[name]) if name in decoding else raw)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -202,7 +174,7 @@ class _Work:
 
     def run(self, coordinator: ActingCoordinator, from_batch: BatchId | None, on_batch: OnBatch) -> Backfill:
         """Fence, finish what an earlier call decided, and give the sink batch by batch. Raises what a delivery raises."""
-        prepare(self.runtime, schema=self.source.schema, taken=self.source.taken)
+        prepare(self.runtime, schema=self.source.query.schema, taken=self.source.query.taken)
         planned: list[Backfill] = []
 
         def lacking() -> Sequence[Entry]:
@@ -233,7 +205,7 @@ class _Work:
 
     def _require_order(self, lacking: LackingBatches) -> None:
         """Raise Refused if rows of the sink replace others, and newer ones are there already."""
-        ordered = _ordered(self.source.settings.sinks[self.sink.name])
+        ordered = _ordered(self.source.query.settings.sinks[self.sink.name])
         if ordered is not None and lacking.joins_in_between:
             raise Refused(
                 f"Sink {self.sink.name!r} ({ordered}) has taken part since batch {lacking.joined}: older rows that come now "
@@ -282,11 +254,12 @@ class _Work:
             batch_id=before.batch.batch_id,
             row_digest=coordinator.summary.row_digest,
             previous=self._size,
-            taken={name: taken for name, taken in self.source.taken.items() if name == self.sink.name},
+            quarantine=self._member,
+            taken={name: taken for name, taken in self.source.query.taken.items() if name == self.sink.name},
         )
         self._size = staged.size
         self._require_same(before, staged.rows_in)
-        taken = self.source.taken.get(self.sink.name)
+        taken = self.source.query.taken.get(self.sink.name)
         return Decision(
             batch=before.batch,
             staged=staged.pieces,
@@ -296,6 +269,17 @@ class _Work:
             stage_requests=staged.requests,
             schemas={} if taken is None else {self.sink.name: taken.schema},
         )
+
+    @property
+    def _member(self) -> QuarantineMember | None:
+        """The quarantine for rows that the sink cannot take, None unless it gets these.
+
+        What else was put aside of a batch is there since it was decided.
+        """
+        member = self.runtime.quarantine
+        if member is None or self.sink.name not in member.puts_aside:
+            return None
+        return replace(member, sources={}, puts_aside=frozenset({self.sink.name}))
 
     def _require_same(self, before: Decision, rows: int) -> None:
         batch_id, missing = before.batch.batch_id, self._input.missing(before)

@@ -1,5 +1,6 @@
 """Staging one batch of an open delivery: input compared with Spark's plan before and after the staging pass."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -101,6 +102,7 @@ class BatchStager:
             ),
             schemas={sink: each.schema for sink, each in self._taken.items()},
             dropped=violations.dropped,
+            rows_read=_rows_read(violations, bad),
         )
         rows_read = None if planned is None or inputs else planned.records
         return Staging(batch=whole, path=staged.path.value, rows_read=rows_read)
@@ -206,6 +208,12 @@ def _listed(inputs: Inputs) -> tuple[FilesRead, ...]:
     if sum(map(len, inputs.values())) > _LISTED_FILES:
         return ()
     return tuple(FilesRead(source=name, files=files) for name, files in inputs.items() if files)
+
+
+def _rows_read(violations: Violations, bad: BadRecords | None) -> Mapping[SourceName, int]:
+    """Return how many rows were read of each source with rules. Those that cannot be decoded came to no rule."""
+    undecodable = Counter[str]() if bad is None else Counter(bad.rows["source"].to_pylist())
+    return {source: rows + undecodable[source] for source, rows in violations.rows_read.items()}
 
 
 def _urls(inputs: Inputs) -> Mapping[SourceName, Sequence[str]]:

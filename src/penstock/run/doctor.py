@@ -10,7 +10,7 @@ from tenacity import Retrying, retry_if_result, stop_after_attempt, wait_fixed
 from penstock.blob import expiry_finding, open_store
 from penstock.blob.url import is_blob
 from penstock.commit.backfill import require_backfilled
-from penstock.commit.publication import batch_at, dead_staging, decision_in, waiting_backfills
+from penstock.commit.publication import batch_at, dead_staging, decision_in, waiting_entries
 from penstock.core.model import (
     AccountName,
     Attempt,
@@ -121,7 +121,7 @@ class _Case:
     def cut(self) -> SweepCut | None:
         if self.tail is None:
             return None
-        return dead_staging(self.tail, self.newest, waiting=waiting_backfills(self.ledger, self.tail.summary))
+        return dead_staging(self.tail, self.newest, waiting=waiting_entries(self.ledger, self.tail.summary))
 
     @property
     def is_settled(self) -> bool:

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 
-from penstock.commit.publication import decision_in, waiting_backfills
+from penstock.commit.publication import decision_in, waiting_entries
 from penstock.core.backfill import Backfilled
 from penstock.core.high_water_mark import HighWaterMark
 from penstock.core.model import AccountName, Decided, Decision, Entry, LedgerId, PipelineName, Position, SinkName, Summary, Totals
+from penstock.core.replay import Replayed
 from penstock.errors import LedgerMismatch, Refused
 from penstock.protocols import HasMarker, HasStaging, Ledger, Signature, Sink
 
@@ -120,7 +121,7 @@ def _difference(mark: HighWaterMark, tail: Entry | None, entry_at: Callable[[Pos
     if mark.batch_id is None or entry is None:
         return None
     found = "decided no batch there"
-    if isinstance(entry.body, Decided | Backfilled):
+    if isinstance(entry.body, Decided | Backfilled | Replayed):
         batch = decision_in(entry).batch
         if (entry.generation, batch.query_id, batch.batch_id) == (mark.generation, mark.query_id, mark.batch_id):
             return None
@@ -184,11 +185,16 @@ def _shown(ledger: Ledger, tail: Entry, sinks: tuple[Sink, ...]) -> Mapping[Plac
             found.setdefault((piece.sink, piece.account), entry.position)
         if wanted <= found.keys():
             break
-    for backfill in tail.summary.backfills.values():
-        newest = ledger.read(backfill.newest) if backfill.ended else None
+    summary = tail.summary
+    waiting = {name for name, backfill in summary.backfills.items() if not backfill.ended}
+    beside = {backfill.newest for backfill in summary.backfills.values() if backfill.ended}
+    beside |= {summary.replayed_at} if summary.replayed_at is not None and summary.replaying_at is None else set()
+    for position in beside:
+        newest = ledger.read(position)
         for piece in () if newest is None else decision_in(newest).staged:
-            place = (piece.sink, piece.account)
-            found[place] = max(found.get(place, backfill.newest), backfill.newest)
+            if piece.sink not in waiting:  # a backfill that put rows aside may lack its own
+                place = (piece.sink, piece.account)
+                found[place] = max(found.get(place, position), position)
     return found
 
 
@@ -202,7 +208,7 @@ def _settled(ledger: Ledger, tail: Entry) -> Iterator[Entry]:
 
 def _unsettled(ledger: Ledger, tail: Entry) -> Sequence[Decision]:
     """Return the decisions that may not be published yet."""
-    found = [*waiting_backfills(ledger, tail.summary)]
+    found = [*waiting_entries(ledger, tail.summary)]
     decided_at = tail.summary.decided_at
     if decided_at is not None and decided_at != tail.summary.published_at:
         newest = ledger.read(decided_at)

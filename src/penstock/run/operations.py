@@ -10,7 +10,8 @@ from itertools import islice
 
 from penstock.commit.acts import ActingCoordinator
 from penstock.commit.outcome import Recovered
-from penstock.commit.publication import batch_at, dead_staging, decision_in, waiting_backfills
+from penstock.commit.publication import batch_at, dead_staging, decision_in, waiting_entries
+from penstock.commit.row_counts import RowCounts
 from penstock.commit.verification import LedgerDecisions, verify_sink
 from penstock.core.model import (
     NEWEST_ROW_DIGEST,
@@ -32,6 +33,7 @@ from penstock.protocols import Ledger, Sink
 from penstock.run.assembly import DeliveryPlan, assemble, ledger_of, sinks_of
 from penstock.run.continuation import Adoption, plan_adoption
 from penstock.run.ledger_match import require_own_staging
+from penstock.run.row_counts import row_counts
 from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process, prepare, use_row_digest
 
 
@@ -51,11 +53,13 @@ class Verification:
     """How rows were hashed: by the kind of digest that was fixed when the ledger began."""
     removed: "Removed | None" = None
     """What operators accepted as removed on purpose: it was not expected. None if nothing was."""
+    rows: RowCounts | None = None
+    """Where the rows went; None for a single sink, and where the pipeline neither drops rows nor puts any aside."""
 
     @property
     def ok(self) -> bool:
-        """Whether every sink shows exactly what the ledger decided."""
-        return all(report.ok for report in self.sinks.values())
+        """Whether every sink shows exactly what the ledger decided, and no row is unaccounted for."""
+        return all(report.ok for report in self.sinks.values()) and (self.rows is None or self.rows.ok)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +121,7 @@ def verify(plan: DeliveryPlan, *, sink: SinkName | None = None) -> Verification:
             adopted_at=_adopted_at(ledger, tail),
             row_digest=NEWEST_ROW_DIGEST if tail is None else tail.summary.row_digest,
             removed=Removed.of(ledger, tail),
+            rows=row_counts(plan, ledger) if sink is None else None,
         )
 
 
@@ -202,7 +207,7 @@ def sweep(plan: DeliveryPlan, *, dry_run: bool) -> Sequence[str]:
         if tail is None:
             return []
         require_own_staging(runtime.ledger, runtime.sinks, pipeline=runtime.pipeline)
-        waiting = waiting_backfills(runtime.ledger, tail.summary)
+        waiting = waiting_entries(runtime.ledger, tail.summary)
         cut = dead_staging(tail, newest_decision(runtime.ledger, tail), waiting=waiting)
         return [name for sink in runtime.sinks for name in sink.sweep(cut, dry_run=dry_run)]
 

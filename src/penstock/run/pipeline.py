@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.checkpoint.savepoint import Savepoint
+    from penstock.core.quarantined_record import QuarantinedRecord
     from penstock.observe.page.watched import Watched
     from penstock.registry.decoding import DecodePass
     from penstock.run.backfill import Backfill, OnBatch
@@ -34,10 +35,10 @@ if TYPE_CHECKING:
     from penstock.run.compare import Comparison
     from penstock.run.explain import Explanation
     from penstock.run.open_delivery import Observer
-    from penstock.run.quarantined import QuarantinedRecord
     from penstock.run.query import Query
     from penstock.run.reading import Reading
     from penstock.run.removal import Acceptance
+    from penstock.run.replay import Replay
     from penstock.run.rewind import Rewind
     from penstock.run.savepoints import CreatedSavepoint, Fork, SavepointCheck
 
@@ -228,6 +229,27 @@ class Pipeline:
         from penstock.run.quarantined import quarantined_record
 
         return quarantined_record(self.plan, offset=offset, partition=partition, topic=topic, record_id=record_id)
+
+    def replay(
+        self,
+        spark: "SparkSession | None" = None,
+        *,
+        batch: int | None = None,
+        rows: Sequence[str] = (),
+        reason: str | None = None,
+        yes: bool = False,
+    ) -> "Replay":
+        """Deliver records of the quarantine after all, by the pipeline as it is now; without `yes` only say which.
+
+        `batch` brought them, `rows` are their ids, `reason` is their rule or sink, `undecodable`, or a part of their error. They
+        are a batch of their own, and are marked as replayed by its decision; what is refused again is put aside again. A driver
+        that runs is fenced. A call that was killed is finished by the next start of anything. Raises Refused, before anything is
+        done, for records that would have to pass an operator with state, and for sinks in which they would replace others.
+        """
+        from penstock.run.replay import Choice, replay
+
+        choice = Choice(batch=batch, ids=tuple(rows), reason=reason)
+        return replay(self.settings, self.plan, spark or self.session(), choice=choice, yes=yes)
 
     def doctor(self) -> Diagnosis:
         """Return what is pending, account by account, and what could hurt. Only looks."""

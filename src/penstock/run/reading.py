@@ -1,7 +1,7 @@
 """`penstock.read`: the files of a table as of a batch, for readers who want whole batches of every account, or none of them."""
 
 import json
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Iterator, Mapping, Set
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cache
@@ -54,6 +54,11 @@ class Reading:
         schema = self._known_schema()
         parts = map_concurrently(lambda file: self._tables[file.account].read(file, schema=schema), self.files)
         return pa.concat_tables(parts) if parts else table_schema(schema).empty_table()
+
+    def by_file(self, *, schema: str) -> "Iterator[tuple[PublishedFile, pa.Table]]":
+        """Yield each file with all of its rows, with the columns of `schema`. Raises as `arrow`."""
+        tables = map_concurrently(lambda file: self._tables[file.account].read(file, schema=schema), self.files)
+        yield from zip(self.files, tables, strict=True)
 
     def spark(self, spark: "SparkSession") -> "DataFrame":
         """Return the rows as a DataFrame. Spark reads the files itself, from a store with its own connector and credentials."""

@@ -1,10 +1,11 @@
 """The rows of a batch, read once more as the query reads them, each with where it came from: for the rules of sources."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -56,9 +57,9 @@ class FileRows:
         path = self.source.path or ""
         if not _PATTERNS & set(path) and "basepath" not in map(str.lower, options):
             options["basePath"] = path
-        reader = spark.read.options(**options).schema(_without_watermark(self.schema)).format(self.source.format or "")
+        reader = spark.read.options(**options).schema(without_watermark(self.schema)).format(self.source.format or "")
         rows = with_all_columns_read(self.name, self.source, reader.load([unquote(url) for url in files]))
-        return _with_record(rows, {"file": "input_file_name()"})
+        return with_record(rows, {"file": "input_file_name()"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,23 +75,36 @@ class KafkaRows:
         records = KafkaRecords(self.source).between(spark, offsets)
         if records is None:
             return None
-        plain = ("topic", "partition", "offset", "timestamp", "key", "value")
-        found = _with_record(records, {**{name: name for name in plain}, "headers": "to_json(headers)"})
-        if str(_option(self.source, "includeheaders")).lower() != "true":
-            found = found.drop("headers")
+        found = with_headers_as_asked(self.source, with_kafka_record(records))
         return found if self.decode_pass is None else decoded(self.name, found, self.decode_pass)
 
 
-def _with_record(frame: DataFrame, known: dict[str, str]) -> DataFrame:
+_OF_KAFKA = ("topic", "partition", "offset", "timestamp", "key", "value")
+
+
+def with_kafka_record(records: DataFrame, beside: Mapping[str, str] = MappingProxyType({})) -> DataFrame:
+    """Return records of Kafka with the column RECORD. `beside`: SQL of more of its fields."""
+    return with_record(records, {**{name: name for name in _OF_KAFKA}, "headers": "to_json(headers)", **beside})
+
+
+def with_headers_as_asked(source: Source, records: DataFrame) -> DataFrame:
+    """Return records without the column `headers`, unless the source's options ask for it."""
+    return records if str(option(source, "includeheaders")).lower() == "true" else records.drop("headers")
+
+
+def with_record(frame: DataFrame, known: Mapping[str, str]) -> DataFrame:
+    """Return rows with the column RECORD; `known` has the SQL of its fields, the others are NULL."""
     fields = [F.expr(f"CAST({known.get(name, 'NULL')} AS {sql_type})").alias(name) for name, sql_type in RECORD_FIELDS.items()]
     return frame.withColumn(RECORD, F.struct(*fields))
 
 
-def _option(source: Source, wanted: str) -> str | None:
+def option(source: Source, wanted: str) -> str | None:
+    """Return an option of the source by its name in lower case, None if it is not given."""
     return next((value for name, value in source.options.items() if name.lower() == wanted), None)
 
 
-def _without_watermark(schema: str) -> StructType:
+def without_watermark(schema: str) -> StructType:
+    """Return the columns of `schema`, Spark's JSON, as those of a table."""
     fields = json.loads(schema)["fields"]
     for field in fields:
         field["metadata"].pop(_WATERMARK, None)

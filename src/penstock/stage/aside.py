@@ -4,7 +4,7 @@ import json
 import math
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from typing import Any, Protocol, runtime_checkable
 
@@ -29,12 +29,16 @@ class FindsRefusedRows(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantineShare:
-    """The quarantine's part in the pass. It takes at most `max_rows` of one task. Picklable."""
+    """The quarantine's part in the pass. It takes at most `max_rows` of one task. Picklable.
+
+    `histories`: of rows that are replayed, by their JSON.
+    """
 
     sink: SinkName
     stager: Stager
     row_digest: RowDigest
     max_rows: int
+    histories: Mapping[str, str] = field(default_factory=dict)
 
 
 class RefusedRows:
@@ -51,10 +55,12 @@ class RefusedRows:
         if self._rows > self._share.max_rows:
             raise too_many(sink, self._rows, f"max_rows: {self._share.max_rows}", reasons[0])
         schema = pa.schema(arrow_schema(SCHEMA), metadata={SCHEMA_KEY: SCHEMA.encode()})
-        made: dict[str, Sequence[str]] = {
+        texts = [row_as_json(row) for row in _python_rows(rows)]
+        made: dict[str, Sequence[str | None]] = {
             "sink": [sink] * rows.num_rows,
-            "row": [row_as_json(row) for row in _python_rows(rows)],
+            "row": texts,
             "error": reasons,
+            "history": [self._share.histories.get(text) for text in texts],
         }
         columns = [pa.array(made.get(each.name, [None] * rows.num_rows), each.type) for each in schema]
         batch = pa.RecordBatch.from_arrays(columns, schema=schema)

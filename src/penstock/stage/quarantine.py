@@ -7,7 +7,7 @@ forgets none, it has not known them at any moment in between.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.core.bad_record import PACKED, UNKNOWN
@@ -58,7 +58,7 @@ class BadRecords:
 class QuarantineMember:
     """The quarantine: its `sink`, which gets no row of the pipeline, and the `sources` whose undecodable records it gets.
 
-    `puts_aside`: the sinks of which it gets the rows that they cannot take.
+    `puts_aside`: the sinks of which it gets the rows that they cannot take. `histories`: see `QuarantineShare`.
     """
 
     sink: Sink
@@ -66,6 +66,7 @@ class QuarantineMember:
     sources: Mapping[SourceName, ReadableAgain]
     passes: "Mapping[SourceName, DecodePass]"
     puts_aside: frozenset[SinkName] = frozenset()
+    histories: Mapping[str, str] = field(default_factory=dict)
 
     def found(self, spark: "SparkSession", ranges: Sequence[OffsetRange], *, decided: int | None = None) -> BadRecords | None:
         """Return the bad records between these offsets, None if there are none.
@@ -108,8 +109,13 @@ class QuarantineMember:
         """Return the quarantine's part in the pass over the rows, where tasks find those that a sink cannot take."""
         from penstock.stage.aside import QuarantineShare  # with pyarrow
 
-        stager = self.sink.stager()
-        return QuarantineShare(sink=self.sink.name, stager=stager, row_digest=row_digest, max_rows=self.settings.max_rows)
+        return QuarantineShare(
+            sink=self.sink.name,
+            stager=self.sink.stager(),
+            row_digest=row_digest,
+            max_rows=self.settings.max_rows,
+            histories=self.histories,
+        )
 
     def require_few_refused(self, pieces: Sequence[Staged], *, rows: int, others: int = 0) -> None:
         """Raise StageFailed if the sinks refused too many of the batch's `rows`. `others` are put aside besides."""
@@ -117,7 +123,7 @@ class QuarantineMember:
         settings = self.settings
         if refused + others > settings.max_rows:
             limit = f"max_rows: {settings.max_rows}"
-        elif refused > settings.max_share * rows:
+        elif settings.max_share < 1 and refused > settings.max_share * rows:  # several sinks may refuse one row
             limit = f"max_share: {settings.max_share}"
         else:
             return

@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 
 _RULE = "_penstock_rule"
 _PLACE = ("file", "topic", "partition", "offset")
-_AS_JSON = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
+_AS_JSON = {
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
 
 
 class RereadsRows(Protocol):
@@ -39,10 +43,14 @@ class RereadsRows(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violations:
-    """The rows of one batch that do not meet a rule: how many were dropped, and those for the quarantine, of SCHEMA."""
+    """The rows of one batch that do not meet a rule: how many were dropped, and those for the quarantine, of SCHEMA.
+
+    `rows_read`: how many rows each source with rules gave, those that meet them included.
+    """
 
     dropped: DroppedRows = field(default_factory=dict)
     aside: "pa.Table | None" = None
+    rows_read: Mapping[SourceName, int] = field(default_factory=dict)
 
 
 NO_VIOLATIONS = Violations()
@@ -89,7 +97,8 @@ class RuleCheck:
             for source, frame in found
             if counted[source].of(self.rules[source], "quarantine")
         ]
-        return Violations(dropped=self._dropped(counted, "drop"), aside=_concatenated(tables))
+        rows_read = {source: counts.rows for source, counts in counted.items()}
+        return Violations(dropped=self._dropped(counted, "drop"), aside=_concatenated(tables), rows_read=rows_read)
 
     def recount(
         self, spark: "SparkSession", ranges: Sequence[OffsetRange], files: Mapping[SourceName, Sequence[str]]

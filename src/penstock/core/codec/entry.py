@@ -39,17 +39,19 @@ from penstock.core.model import (
     Summary,
     Totals,
 )
+from penstock.core.replay import Replayed
 from penstock.core.topics import NO_EVIDENCE, Evidence
 
 FORMAT = "penstock.entry"
-_PLAIN, _COUNTED, _TOPICS, _NAMED, _SELECTED, _REMOVED, _REWOUND, _FILES, _BACKFILLED, _DROPPED = range(1, 11)
+_PLAIN, _COUNTED, _TOPICS, _NAMED, _SELECTED, _REMOVED, _REWOUND, _FILES, _BACKFILLED, _DROPPED, _REPLAYED = range(1, 12)
 """Version 2 adds request counts; 3 topics read from Kafka, and gaps; 4 the ledger's identity; 5 the schemas of sinks that take a
 selection of the rows; 6 what was removed on purpose; 7 what was rewound; 8 the files that a batch read; 9 earlier batches that a
-sink was given; 10 how many rows were dropped.
+sink was given; 10 how many rows were dropped; 11 records of the quarantine that were replayed, and how many rows were read.
 
 Older Penstocks wrote each entry in the oldest version that can hold it. An entry of a ledger with an identity has version 4, or
 5 if a sink takes a selection, 6 from the first `removal_accepted` on, 7 from the first `rewound` on, 9 from the first
-`backfilled` on, or 10 from the first dropped row on; a decision of a batch that read files has at least 8.
+`backfilled` on, 10 from the first dropped row on, or 11 from the first `replayed` on; a decision of a batch that read files has
+at least 8, and one that counts the rows that were read has 11.
 """
 
 
@@ -69,6 +71,7 @@ def _version_of(entry: Entry) -> int:
     body, summary = entry.body, entry.summary
     decision = body.decision if isinstance(body, Decided) else None
     needs = {
+        _REPLAYED: summary.replayed_at is not None or _counts_rows_read(body),
         _DROPPED: bool(summary.dropped),
         _BACKFILLED: isinstance(body, Backfilled) or bool(summary.backfills),
         _FILES: decision is not None and bool(decision.evidence.files),
@@ -79,6 +82,10 @@ def _version_of(entry: Entry) -> int:
     }
     newest = next((version for version, is_needed in needs.items() if is_needed), None)
     return _version_without_identity(body) if newest is None else newest
+
+
+def _counts_rows_read(body: Body) -> bool:
+    return isinstance(body, Decided | Backfilled | Replayed) and bool(body.decision.rows_read)
 
 
 def _version_without_identity(body: Body) -> int:
@@ -176,6 +183,7 @@ def _entry_of(version: int) -> Record[Entry]:
         **removal,
         **rewound,
         **({Backfilled: _backfilled_of(decision)} if version >= _BACKFILLED else {}),
+        **({Replayed: _replayed_of(decision)} if version >= _REPLAYED else {}),
     }
     return Record(
         Entry,
@@ -196,6 +204,7 @@ def _decision_of(version: int, gaps: Mapping[str, Field[Any]]) -> Record[Decisio
     files: Mapping[str, Field[Any]] = {"files": FILES.listed} if version >= _FILES else {}
     schemas: Mapping[str, Field[Any]] = {"schemas": TEXT.by_name} if version >= _SELECTED else {}
     dropped: Mapping[str, Field[Any]] = {"dropped": _ROWS_BY_RULE} if version >= _DROPPED else {}
+    rows_read: Mapping[str, Field[Any]] = {"rows_read": INTEGER.by_name} if version >= _REPLAYED else {}
     requests = dict.fromkeys(("stage_requests", "previous_publish_requests"), INTEGER.optional) if version >= _COUNTED else {}
     return Record(
         Decision,
@@ -208,6 +217,7 @@ def _decision_of(version: int, gaps: Mapping[str, Field[Any]]) -> Record[Decisio
             **requests,
             **schemas,
             **dropped,
+            **rows_read,
         },
         parts={"batch": _BATCH, "evidence": Record(Evidence, {**topics, **gaps, **files})},
     )
@@ -216,6 +226,10 @@ def _decision_of(version: int, gaps: Mapping[str, Field[Any]]) -> Record[Decisio
 def _backfilled_of(decision: Record[Decision]) -> Record[Backfilled]:
     fields: Mapping[str, Field[Any]] = {"sink": TEXT, "original": INTEGER, "previous": INTEGER, "decision": decision}
     return Record(Backfilled, fields, kind="backfilled")
+
+
+def _replayed_of(decision: Record[Decision]) -> Record[Replayed]:
+    return Record(Replayed, {"records": INTEGER, "previous": INTEGER, "decision": decision}, kind="replayed")
 
 
 def _one_of(records: Mapping[type[Body], Record[Any]]) -> Field[Body]:
@@ -247,11 +261,12 @@ def _summary_of(version: int) -> Record[Summary]:
     backfills: Mapping[str, Field[Any]] = {"backfills": _PROGRESS.by_name} if version >= _BACKFILLED else {}
     dropped: Mapping[str, Field[Any]] = {"dropped": _ROWS_BY_RULE} if version >= _DROPPED else {}
     positions = dict.fromkeys(("next_batch_id", "decided_at", "published_at", "adopted_at"), INTEGER.optional)
-    since = {**named, **removed, **rewound, **backfills, **dropped}
+    replays = dict.fromkeys(("replayed_at", "replaying_at"), INTEGER.optional) if version >= _REPLAYED else {}
+    since = {**named, **removed, **rewound, **backfills, **dropped, **replays}
     return Record(Summary, {"query_id": TEXT.optional, **positions, "totals": sums, **since})
 
 
-_ENTRIES = {version: _entry_of(version) for version in range(_PLAIN, _DROPPED + 1)}
+_ENTRIES = {version: _entry_of(version) for version in range(_PLAIN, _REPLAYED + 1)}
 
 
 _KIND, _VERSION = "penstock.message", 2

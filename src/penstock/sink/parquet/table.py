@@ -165,7 +165,8 @@ def _as(kind: "pa.DataType", column: "pa.Array") -> "pa.Array":
 class PublishedFile:
     """One file of a table; `url` is where readers find it: a path if the account is a directory, else the store's URL.
 
-    `rows` is None if no manifest was read, or none knows the file; `batch_id` is None if the file's name tells no batch.
+    `rows` is None if no manifest was read, or none knows the file; `batch_id` and `generation`, which decided it, are None if the
+    file's name tells no batch.
     """
 
     sink: SinkName
@@ -175,6 +176,7 @@ class PublishedFile:
     rows: int | None
     size_bytes: int
     batch_id: BatchId | None
+    generation: Generation | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,4 +241,5 @@ class Table:
             rows=rows,
             size_bytes=file.size_bytes,
             batch_id=None if order is None else order[1],
+            generation=None if order is None else order[0],
         )
