@@ -107,6 +107,7 @@ def _answers(found: "Status", *, now_ms: int) -> "list[tuple[str, object]]":
         ("published", _published(found)),
         ("ahead", _ahead(found)),
         ("waiting", _waiting(found, now_ms=now_ms)),
+        ("state", _state_size(found)),
         ("last error", _last_error(found, now_ms=now_ms)),
     ]
 
@@ -184,6 +185,18 @@ def _waiting(found: "Status", *, now_ms: int) -> str | None:
     parts += [f"{lag.source}: {formatting.counted(lag.records, 'event')} of {lag.journal}" for lag in found.journals]
     parts += [_waiting_files(each, now_ms=now_ms) for each in found.waiting]
     return "; ".join([*parts, *found.waiting_unknown, *(f"not known: {why}" for why in found.lag_unknown)]) or None
+
+
+def _state_size(found: "Status") -> Text | None:
+    """Return what the query keeps from batch to batch, and when it reaches a limit that is near; None if it keeps nothing."""
+    from penstock.observe.state_size import describe_forecast
+
+    if found.state is None:
+        return None
+    operators = ", ".join(f"{formatting.counted(each.rows, 'row')} of {each.name}" for each in found.state.operators)
+    text = f"{operators}; {formatting.size(found.state.memory_bytes)} in memory"
+    near = found.state.near
+    return Text(text) if near is None else Text(f"{text}. {describe_forecast(near)}", "yellow")
 
 
 def _waiting_files(each: "WaitingFiles", *, now_ms: int) -> str:
