@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from penstock.cli.newest_batches import NewestBatches
 from penstock.cli.opening import File, Json, Overrides, pipeline
 from penstock.cli.output import console, json_line, show, with_file
 from penstock.cli.table import Fitting, facts
@@ -19,8 +20,8 @@ from penstock.support import formatting
 
 if TYPE_CHECKING:
     from penstock.observe.status import PlaceState, Status, WaitingFiles
+    from penstock.observe.status_reader import StatusReader
     from penstock.observe.supervision import Supervision
-    from penstock.run.pipeline import Pipeline
     from penstock.source.journal.journals import JournalLag
     from penstock.source.kafka.lag import TopicLag
 
@@ -44,19 +45,20 @@ def watch(
     as_json: Json = False,
 ) -> None:
     """The same as status, kept up to date until Ctrl-C. With --json a line whenever something changed."""
-    looks = _looks(pipeline(file, overrides), interval_s=interval)
+    watched = pipeline(file, overrides).watched()
+    looks = _looks(watched.reader, interval_s=interval)
     with suppress(KeyboardInterrupt):
         if as_json or not sys.stdout.isatty():
             _print_changes(looks)
             return
         with Live(console=console(), auto_refresh=False) as live:
+            newest = NewestBatches(watched)
             for look in looks:
-                live.update(text_of(look), refresh=True)
+                live.update(Group(text_of(look), newest.text(look)), refresh=True)
 
 
-def _looks(watched: "Pipeline", *, interval_s: float) -> "Iterator[Status]":
+def _looks(reader: "StatusReader", *, interval_s: float) -> "Iterator[Status]":
     """Yield a status per interval."""
-    reader = watched.status_reader()
     while True:
         yield reader.status()
         time.sleep(interval_s)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from penstock.commit.outcome import Recovered
 from penstock.core.model import BatchId, SinkName, SourceName
 from penstock.core.topics import OpenTransaction
+from penstock.observe.batch_life import BatchLife, lives_of
 from penstock.observe.history import HistoryRow
 from penstock.observe.last_error import noting_error
 from penstock.observe.listening import Listening, answering
@@ -168,6 +169,10 @@ class Pipeline:
     def history(self, *, batch_id: int | None = None, limit: int | None = None) -> Sequence[HistoryRow]:
         """Return the ledger's entries, newest first: at most `limit`, and with `batch_id` only the decisions of that batch."""
         return operations.history_of(self.plan, batch_id=None if batch_id is None else BatchId(batch_id), limit=limit)
+
+    def lives(self, *, batch_id: int | None = None, limit: int | None = None) -> Sequence[BatchLife]:
+        """Return what `history` returns, each entry with the steps that its driver measured, as far as they are noted here."""
+        return lives_of(self.history(batch_id=batch_id, limit=limit), home=self.settings.home)
 
     def offsets(self, batch_id: int) -> HistoryRow:
         """Return the newest decision of one batch. Raises Failed if the ledger does not retain it."""
