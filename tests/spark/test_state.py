@@ -84,7 +84,6 @@ def test_two_operators(spark: SparkSession, tmp_path: Path, provider: str) -> No
     found = pipeline.find_state({"n": "3"}, spark, choice=DEDUPLICATION)
     assert [row["key"] for row in found.rows] == [{"n": 3}]
     assert not pipeline.find_state({"n": "7"}, spark, choice=DEDUPLICATION).rows
-    assert not pipeline.find_state({"n": "seven"}, spark, choice=DEDUPLICATION).rows
     assert not pipeline.find_state({"n": "3"}, spark, choice=StateChoice(operator_id=1, batch_id=0)).rows
     (window,) = pipeline.find_state({"n": "3", "window.start": "2026-01-01T00:05:00Z"}, spark, choice=AGGREGATION).rows
     assert window["value"] == {"count": 1}
@@ -103,6 +102,12 @@ def test_two_operators(spark: SparkSession, tmp_path: Path, provider: str) -> No
         pipeline.find_state({"n": "3"}, spark)
     with pytest.raises(Usage, match="and 2 is none of them"):
         pipeline.find_state({"n": "3"}, spark, choice=StateChoice(operator_id=2))
+    with pytest.raises(Usage, match="The column n of the keys is of type int, found 'seven'"):
+        pipeline.find_state({"n": "seven"}, spark, choice=DEDUPLICATION)
+    with pytest.raises(Usage, match=r"has the fields window.start and window.end"):
+        pipeline.find_state({"window": "1"}, spark, choice=AGGREGATION)
+    with pytest.raises(Usage, match="expected a directory of this machine"):
+        pipeline.export_state("s3://bucket/ids", spark, choice=DEDUPLICATION)
     with pytest.raises(Usage, match="The keys have no column m, but n"):
         pipeline.find_state({"m": "3"}, spark, choice=DEDUPLICATION)
     with pytest.raises(Failed, match="Spark cannot read the state of operator 1"):

@@ -165,6 +165,16 @@ def test_beyond_a_limit_nothing_needs_to_be_measured() -> None:
     assert describe_forecast(found.near) == "The state is beyond its limit of 5.0 kB in memory: it has 5.0 kB."
 
 
+def test_a_clock_that_was_set_back_tells_no_growth() -> None:
+    found = grown([sample(0, at_ms=DAY_MS), sample(1, at_ms=0)], memory=5_000)
+    assert (found.operators[0].growth, found.forecasts[0].measured_ms, found.near) == (None, 0, None)
+
+
+def test_what_is_far_away_has_no_day() -> None:
+    found = grown([sample(0, at_ms=0, memory=3_000), sample(1, at_ms=DAY_MS, memory=3_001)], memory=5_000_000_000)
+    assert describe_forecast(found.forecasts[0]).endswith("which it does not reach within ten years (measured over 1 day).")
+
+
 def test_a_state_that_shrinks_reaches_no_limit() -> None:
     found = grown([sample(0, at_ms=0, memory=3_000), sample(1, at_ms=DAY_MS, memory=2_000)], memory=5_000)
     assert (found.forecasts[0].reached_in_ms, found.near) == (None, None)

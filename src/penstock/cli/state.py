@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -42,7 +41,7 @@ Key = Annotated[
     ),
 ]
 Export = Annotated[
-    Path | None,
+    str | None,
     typer.Option("--export", metavar="DIR", help="Write the state as Parquet into a new directory. Starts Spark."),
 ]
 Operator = Annotated[int | None, typer.Option("--operator", min=0, metavar="N", help="Of this operator: --key, --export.")]

@@ -12,6 +12,7 @@ MEASURED_MS = 3_600_000
 """A forecast from a shorter time is no reason to warn: a query that has just begun catches up with its input."""
 NEAR_MS = 3 * DAY_MS
 """A limit that is reached sooner is near. So says the alert PenstockStateGrows, too."""
+_FAR_MS = 3_650 * DAY_MS
 MEMORY, DISK = "memory", "disk"
 
 
@@ -109,7 +110,7 @@ def newest_in(tail: Entry | None) -> int | None:
 def size_of(samples: Sequence[StateSample], limits: StateLimits) -> StateSize:
     """Return the state after the last of `samples`, which are of one query."""
     first, last = _before(samples), samples[-1]
-    measured_ms = last.at_ms - first.at_ms
+    measured_ms = max(0, last.at_ms - first.at_ms)  # clocks are set
     operators = tuple(
         OperatorSize(
             operator_id=number,
@@ -177,6 +178,8 @@ def describe_forecast(forecast: Forecast) -> str:
         grows = "it does not grow" if forecast.measured_ms else "its growth is not known yet"
         return f"The state has {now} of {place}, and {grows}."
     measured = f"measured over {formatting.roughly(forecast.measured_ms)}"
+    if forecast.reached_in_ms > _FAR_MS:
+        return f"The state has {now} of {place}, which it does not reach within ten years ({measured})."
     return f"The state has {now}, and reaches {place} in {formatting.roughly(forecast.reached_in_ms)} ({measured})."
 
 

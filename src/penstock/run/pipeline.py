@@ -207,7 +207,7 @@ class Pipeline:
         """Write the state of an operator as Parquet into a new directory. Raises Refused if it exists, Usage, Failed."""
         from penstock.run.state_rows import StateChoice, export_rows
 
-        return export_rows(self.plan, spark or self.session(), choice=choice or StateChoice(), directory=Path(directory))
+        return export_rows(self.plan, spark or self.session(), choice=choice or StateChoice(), directory=directory)
 
     def verify(self, sink: str | None = None) -> Verification:
         """Compare every sink's content, or that of `sink`, with the ledger."""

@@ -1,6 +1,7 @@
 """Rows of a query's state: the look-up of a key, and the export as Parquet, by Spark's own reader of state. Needs Java."""
 
 import json
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
-from pyspark.sql.types import NullType, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructType
 
 from penstock.blob.url import hadoop_url, is_blob
 from penstock.checkpoint.copying import copy_checkpoint
@@ -24,8 +25,9 @@ from penstock.errors import Failed, Refused, Usage
 from penstock.run.assembly import DeliveryPlan
 from penstock.spark.error import read_spark_failure
 from penstock.support.filesystem_errors import translate_os_errors
-from penstock.support.secret import scrub
+from penstock.support.secret import scheme_only, scrub
 
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 JOIN = "symmetricHashJoin"
 Side = Literal["left", "right"]
 
@@ -66,18 +68,28 @@ class StateExport:
 def find_rows(plan: DeliveryPlan, spark: SparkSession, *, choice: StateChoice, key: Mapping[str, str], limit: int) -> StateRows:
     """Return the state of a key, of which `key` gives some columns or all. Raises Usage, Failed."""
     with _state(plan, spark, choice) as (operator_id, frame):
-        wanted = frame.where(_matches(frame, key))
+        values = {name: F.lit(text).try_cast(_type_of(frame, name)) for name, text in key.items()}
+        wanted = frame
+        for name, value in values.items():
+            wanted = wanted.where(F.col(f"key.{name}") == value)
         found = wanted.select(F.to_json(F.struct(*_columns(frame)), {"ignoreNullFields": "false"})).limit(limit + 1).collect()
+        if not found:
+            _require_values(spark, key, values, frame)
         rows = tuple(json.loads(row[0]) for row in found)
         return StateRows(operator_id=operator_id, key=key, rows=rows[:limit], more=len(rows) > limit)
 
 
-def export_rows(plan: DeliveryPlan, spark: SparkSession, *, choice: StateChoice, directory: Path) -> StateExport:
+def export_rows(plan: DeliveryPlan, spark: SparkSession, *, choice: StateChoice, directory: str | Path) -> StateExport:
     """Write the state as Parquet into the new directory `directory`, which is there as a whole or not at all.
 
     Raises Usage, Refused if there is something already, Failed.
     """
-    target = directory.absolute()
+    if _URL.match(str(directory)):
+        raise Usage(
+            f"The export would go to {scheme_only(str(directory))}, expected a directory of this machine.",
+            remedy="Name a directory, and copy it from there.",
+        )
+    target = Path(directory).absolute()
     if target.exists():
         raise Refused(f"There is something at {directory} already, and an export makes a new directory.", remedy="Name another.")
     hidden = target.with_name(f".{target.name}-{new_nonce()}")
@@ -153,27 +165,35 @@ def _options(operator: OperatorLayout, choice: StateChoice) -> Mapping[str, str]
     return {name: str(value) for name, value in given.items() if value is not None}
 
 
-def _matches(frame: DataFrame, key: Mapping[str, str]) -> Column:
-    """Return the condition that a key has these values, each read as the type of its column. Raises Usage."""
-    found = F.lit(True)  # noqa: FBT003 - Spark's own signature
-    for name, text in key.items():
-        column = f"key.{name}"
-        data_type = _type_of(frame, column)
-        value = F.lit(text).try_cast(data_type)
-        found = found & (F.col(column) == value)
-    return found
-
-
-def _type_of(frame: DataFrame, column: str) -> str:
+def _type_of(frame: DataFrame, name: str) -> DataType:
+    """Return the type of a column of the keys, or of a field in it. Raises Usage unless it is one that a text can be cast to."""
     try:
-        return frame.select(column).schema[0].dataType.simpleString()
+        found = frame.select(f"key.{name}").schema[0].dataType
     except PySparkException:
         key = frame.schema["key"].dataType if "key" in frame.columns else None
         there = ", ".join(key.fieldNames()) if isinstance(key, StructType) else "none"
         raise Usage(
-            f"The keys have no column {column.partition('.')[2]}, but {there}.",
-            remedy="Write `--key COLUMN=VALUE`, once for each.",
+            f"The keys have no column {name}, but {there}.", remedy="Write `--key COLUMN=VALUE`, once for each."
         ) from None
+    if isinstance(found, StructType):
+        fields = " and ".join(f"{name}.{field}" for field in found.fieldNames())
+        raise Usage(f"The column {name} of the keys has the fields {fields}.", remedy="Write `--key COLUMN.FIELD=VALUE`.")
+    if isinstance(found, ArrayType | MapType):
+        raise Usage(
+            f"The column {name} of the keys is {found.simpleString()}.", remedy="Leave it out of `--key`, or use `--export`."
+        )
+    return found
+
+
+def _require_values(spark: SparkSession, key: Mapping[str, str], values: Mapping[str, Column], frame: DataFrame) -> None:
+    """Raise Usage if a value is none of its column's type: no row has such a key, and no row will."""
+    if not values:
+        return
+    (row,) = spark.range(1).select(*(value.isNull() for value in values.values())).collect()
+    for number, (name, text) in enumerate(key.items()):
+        if row[number]:
+            expected = _type_of(frame, name).simpleString()
+            raise Usage(f"The column {name} of the keys is of type {expected}, found {text!r}.", remedy="Correct the value.")
 
 
 def _columns(frame: DataFrame) -> list[Column]:
