@@ -1,6 +1,7 @@
 """The state of real queries, as `penstock state` tells it: by checkpoint, by Spark's metrics, and rows by Spark's reader."""
 
 import json
+import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -40,7 +41,9 @@ def _rocksdb(spark: SparkSession) -> Iterator[None]:
 
 def put(folder: Path, number: int, *rows: tuple[int, str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{number}.csv").write_text("".join(f"{n},2026-01-01T{at}Z\n" for n, at in rows))
+    file = folder / f"{number}.csv"
+    file.write_text("".join(f"{n},2026-01-01T{at}Z\n" for n, at in rows))
+    os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
 
 
 def pipeline_of(target: Target) -> Pipeline:
