@@ -12,7 +12,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name Spark's own documentation uses
 
+from penstock.checkpoint.copying import copy_checkpoint
 from penstock.errors import Failed, Refused, Usage
+from penstock.run import state_rows
 from penstock.run.pipeline import Pipeline
 from penstock.run.state_rows import StateChoice
 from penstock.spec.pipeline import PipelineSettings
@@ -118,7 +120,7 @@ def test_two_operators(spark: SparkSession, tmp_path: Path, provider: str) -> No
     assert not [path for path in tmp_path.iterdir() if "other" in path.name]
 
 
-def test_both_sides_of_a_join(spark: SparkSession, tmp_path: Path) -> None:
+def test_both_sides_of_a_join(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = Target(tmp_path)
     put(tmp_path / "in", 0, (1, "00:00:01"), (2, "00:00:02"))
     put(tmp_path / "right", 0, (1, "00:00:03"), (4, "00:00:04"))
@@ -129,7 +131,14 @@ def test_both_sides_of_a_join(spark: SparkSession, tmp_path: Path) -> None:
     left = pipeline.find_state({}, spark, choice=StateChoice(side="left")).rows
     right = pipeline.find_state({}, spark, choice=StateChoice(side="right")).rows
     assert [keys_of(rows, name) for rows, name in ((left, "n"), (right, "m"))] == [[1, 2], [1, 4]]
-    assert len(pipeline.find_state({"field0": "4"}, spark, choice=StateChoice(side="right")).rows) == 1
+    copies = list[str]()
+    with monkeypatch.context() as patched:  # as of a store that Spark has no connector for
+        patched.setattr(state_rows, "is_blob", lambda _: True)
+        patched.setattr(
+            state_rows, "copy_checkpoint", lambda source, to: (copies.append(to.location), copy_checkpoint(source, to))
+        )
+        assert len(pipeline.find_state({"field0": "4"}, spark, choice=StateChoice(side="right")).rows) == 1
+    assert [Path(copy).exists() for copy in copies] == [False]
 
 
 @pytest.mark.usefixtures("rocksdb")
