@@ -27,6 +27,7 @@ from penstock.spec.rule import Rule
 from penstock.spec.settings import Settings
 from penstock.spec.sink import SUPPORTED, Console, Memory, Parquet, PythonSink
 from penstock.spec.source import Source, Watermark
+from penstock.spec.state_limits import StateLimits
 from penstock.spec.table import DBAPI, Cassandra, DuckDB, Merge, MySQL, PostgreSQL, Redshift, SQLite, SQLServer
 
 PROJECT: Final = Path(__file__).parents[1]
@@ -53,6 +54,7 @@ SECTIONS: Final[tuple[tuple[str, type[Settings]], ...]] = (
     ("`receive.mqtt.tls`", ClientTls),
     ("`metrics`", MetricsEndpoint),
     ("`metrics.tls`, `receive.http.tls`, `receive.tcp.tls`, `receive.syslog.tls`", ServerTls),
+    ("`state_limits`", StateLimits),
     ("`transform`", Transform),
     ("`sinks.<name>` with `type: parquet`", Parquet),
     ("`sinks.<name>.accounts.<name>`", Account),

@@ -25,6 +25,7 @@ from penstock.checkpoint.input_listing import InputListing, require_unchanged
 from penstock.checkpoint.inspection import inspect_checkpoint, inspect_files
 from penstock.checkpoint.rewind_plan import plan_rewind
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
+from penstock.checkpoint.state_layout import state_layout
 from penstock.checkpoint.verification import verify_files
 from penstock.core.model import BatchId, SourceName
 from penstock.core.topics import InputFile
@@ -58,9 +59,9 @@ def copied(checkpoint: Path, store: Outside) -> None:
 
 
 def said(files: Files) -> tuple[object, ...]:
-    """All that `penstock checkpoint` shows of it, but for where it is."""
+    """All that `penstock checkpoint` and `penstock state` show of it, but for where it is."""
     found = replace(inspect_files(files), location="")
-    return found, explain(found)
+    return found, explain(found), state_layout(files)
 
 
 def answered(checkpoint: SparkCheckpoint, case: str) -> list[object]:

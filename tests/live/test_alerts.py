@@ -23,7 +23,7 @@ from tests.unit.parquet_target import SCHEMA, rows, stage
 
 from penstock.commit.outcome import StagedBatch
 from penstock.core.faults import arm
-from penstock.core.model import Batch, BatchId, OffsetRange, QueryId, SourceName
+from penstock.core.model import Batch, BatchId, Generation, OffsetRange, QueryId, SourceName
 from penstock.errors import PublishFailed
 from penstock.journal.event import Event
 from penstock.journal.journal import Journal
@@ -32,6 +32,7 @@ from penstock.journal.storage import LocalStorage
 from penstock.observe.alerts import rule_file
 from penstock.observe.dashboard import PANELS
 from penstock.observe.last_error import noting_error
+from penstock.observe.state_samples import OperatorSample, StateSample, StateSamples
 from penstock.observe.status_reader import StatusReader
 from penstock.run.assembly import assemble
 from penstock.run.pipeline import Pipeline
@@ -206,6 +207,24 @@ def test_retention_comes_near(tmp_path: Path, scrapes: Scrapes) -> None:
         found = replace(Pipeline.from_file("shop.yaml").status(), lag=(topic(left_h),))
         scrapes.look(StatusReader(lambda _, found=found: found, pipeline="shop"), minutes=5)  # type: ignore[misc]
     fires(tmp_path, scrapes, "PenstockNearLoss", "Retention removes unread records of t in 5h 0m 0s.", source="orders", input="t")
+
+
+def test_the_state_comes_near_to_its_limit(tmp_path: Path, scrapes: Scrapes) -> None:
+    """A deduplication keeps 100 kB more each day, by what its driver noted: there is room for five days, then for two."""
+    run()
+    day_ms, now_ms = 86_400_000, time.time_ns() // 1_000_000
+    for number, size in enumerate((1_000_000, 1_100_000)):
+        operator = OperatorSample(name="dedupe", rows=size // 100, memory_bytes=size)
+        at_ms = now_ms - (1 - number) * day_ms
+        StateSamples("state").write(
+            StateSample(generation=Generation(1), batch_id=BatchId(number), at_ms=at_ms, operators=(operator,))
+        )
+    scrapes.look(reader(), minutes=30)
+    for limit in ("1600kB", "1300kB"):
+        Path("shop.yaml").write_text(f"{FILE}state_limits: {{memory: {limit}}}\n")
+        scrapes.look(reader(), minutes=30)
+    told = "The state of shop reaches its limit in memory in 2d 0h 0m 0s."
+    fires(tmp_path, scrapes, "PenstockStateGrows", told, of="memory")
 
 
 def topic(left_h: int) -> TopicLag:

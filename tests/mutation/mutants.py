@@ -40,6 +40,7 @@ from tests.mutation.mutants_of_savepoints import MUTANTS_OF_SAVEPOINTS
 from tests.mutation.mutants_of_secrets import MUTANTS_OF_SECRETS
 from tests.mutation.mutants_of_settings import MUTANTS_OF_SETTINGS
 from tests.mutation.mutants_of_sinks import MUTANTS_OF_SINKS
+from tests.mutation.mutants_of_state import MUTANTS_OF_STATE
 from tests.mutation.mutants_of_stores import MUTANTS_OF_STORES
 from tests.mutation.mutants_of_the_journal import MUTANTS_OF_THE_JOURNAL
 from tests.mutation.mutants_of_verify import MUTANTS_OF_VERIFY
@@ -80,7 +81,7 @@ _KINDS = (
         MUTANTS_OF_SETTINGS,
         MUTANTS_OF_VERIFY,
     ),
-    *(MUTANTS_OF_SECRETS, MUTANTS_OF_QUOTED_SECRETS, MUTANTS_OF_ALERTS),
+    *(MUTANTS_OF_SECRETS, MUTANTS_OF_QUOTED_SECRETS, MUTANTS_OF_ALERTS, MUTANTS_OF_STATE),
 )
 
 MUTANTS = tuple(sorted((mutant for kind in _KINDS for mutant in kind), key=lambda mutant: mutant.bug))

@@ -27,6 +27,7 @@ from penstock.core.model import (
     Totals,
 )
 from penstock.core.topics import OpenTransaction
+from penstock.observe.batch_life import BatchLife
 from penstock.observe.driver import Driver
 from penstock.observe.history import HistoryRow
 from penstock.observe.last_error import LastError
@@ -244,7 +245,7 @@ def recorded() -> RenderableType:
     opened = HistoryRow(
         position=Position(19), generation=Generation(3), kind="opened", written_at_ms=NOW_MS - 60_000, text="by driver-7"
     )
-    return history._table([decided, before, opened])
+    return history._table([BatchLife(entry=entry) for entry in (decided, before, opened)])
 
 
 def verified() -> RenderableType:

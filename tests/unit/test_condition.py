@@ -9,9 +9,12 @@ from penstock.observe.condition import LATE_MS, State, condition_of
 from penstock.observe.driver import Driver
 from penstock.observe.last_error import LastError
 from penstock.observe.look import Look
+from penstock.observe.state_samples import OperatorSample, StateSample
+from penstock.observe.state_size import StateSize, size_of
 from penstock.observe.status import PlaceState, Status, WaitingFiles
 from penstock.observe.supervision import Supervision
 from penstock.source.kafka.lag import TopicLag
+from penstock.spec.state_limits import StateLimits
 
 NOW_MS = 10_000_000_000
 RUNS = Driver(state="running", text="process 4 of this machine runs")
@@ -50,6 +53,16 @@ GIVEN_UP = Supervision(
 )
 
 
+def grown(*, hours: int) -> StateSize:
+    """A state that has grown by 100 bytes in each of two hours, and has room for so many hours more."""
+    operators = [OperatorSample(name="dedupe", rows=1, memory_bytes=size) for size in (1_000, 1_200)]
+    samples = [
+        StateSample(generation=Generation(1), batch_id=BatchId(at), at_ms=7_200_000 * at, operators=(operator,))
+        for at, operator in enumerate(operators)
+    ]
+    return size_of(samples, StateLimits(memory=1_200 + 100 * hours))
+
+
 def place(state: str) -> PlaceState:
     return PlaceState(sink=SinkName("lake"), account=AccountName("EWR"), state=state, trouble=f"It is {state}.")
 
@@ -75,6 +88,10 @@ def place(state: str) -> PlaceState:
         (replace(FINE, waiting=(LATE,)), State.BEHIND, "Source s is 15 minutes behind", "cores"),
         (replace(FINE, waiting=(LATE,), driver=ENDED), State.STOPPED, "15 minutes behind", "`penstock run FILE`"),
         (replace(FINE, lag_unknown=("No broker answers.",)), State.BEHIND, "No broker answers.", "Bring the source back"),
+        (replace(FINE, state=grown(hours=2)), State.GROWING, "reaches its limit in 2 hours in memory", "`penstock state FILE`"),
+        (replace(FINE, state=grown(hours=0)), State.GROWING, "is beyond its limit in memory", "a watermark"),
+        (replace(FINE, state=grown(hours=100)), State.HEALTHY, "Everything up to batch 7", None),
+        (replace(FINE, state=grown(hours=2), driver=ENDED), State.STOPPED, "Everything up to batch 7", "`penstock run FILE`"),
     ],
 )
 def test_the_condition_of_a_pipeline(status: Status, state: State, text: str, next_step: str | None) -> None:

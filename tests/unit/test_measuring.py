@@ -8,6 +8,7 @@ import pytest
 from penstock.core.model import BatchId, Generation, SinkName
 from penstock.errors import Failed
 from penstock.observe.batch_record import BatchRecords, SparkRecord
+from penstock.observe.state_samples import StateSamples
 from penstock.run.measuring import PublicationTimes, SparkSteps, spark_record
 
 PROGRESS = {
@@ -72,7 +73,7 @@ def test_a_progress_becomes_a_record() -> None:
 
 def test_each_batch_is_noted_once_and_times_without_one_are_not() -> None:
     query, records = Java(lastProgress=None, recentProgress=[]), Records()
-    steps = SparkSteps(Java(), records)  # type: ignore[arg-type]
+    steps = SparkSteps(Java(), records, StateSamples("none"))  # type: ignore[arg-type]
     steps._java = query
     steps.note(Generation(1), delivered=BatchId(9))
     seen = list[Java]()
@@ -87,7 +88,7 @@ def test_each_batch_is_noted_once_and_times_without_one_are_not() -> None:
 
 def test_spark_is_not_asked_before_there_is_something_new() -> None:
     asked, records = list[str](), Records()
-    steps = SparkSteps(Java(), records)  # type: ignore[arg-type]
+    steps = SparkSteps(Java(), records, StateSamples("none"))  # type: ignore[arg-type]
     steps._java = Asked(asked)
     steps.note(Generation(1), delivered=None)
     assert asked == []
@@ -111,7 +112,7 @@ class Asked:
 @pytest.mark.parametrize("text", ["{}", "no JSON", json.dumps({**PROGRESS, "durationMs": {"addBatch": 1}, "timestamp": "late"})])
 def test_a_progress_of_another_version_costs_nothing(text: str) -> None:
     odd, records = Java(timestamp="2026", json=text), Records()
-    steps = SparkSteps(Java(), records)  # type: ignore[arg-type]
+    steps = SparkSteps(Java(), records, StateSamples("none"))  # type: ignore[arg-type]
     steps._java = Java(lastProgress=odd, recentProgress=[odd])
     steps.note(Generation(1), delivered=BatchId(9))
     assert records.written == []

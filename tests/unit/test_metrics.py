@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from tests.servers.certificates import certify
 
 from penstock.cli.app import main
-from penstock.core.model import PipelineName, SinkName, SourceName
+from penstock.core.model import BatchId, Generation, PipelineName, SinkName, SourceName
 from penstock.errors import Retryable
 from penstock.ledger.open import open_ledger
 from penstock.observe.driver import Driver
@@ -31,11 +31,14 @@ from penstock.observe.listening import Listening
 from penstock.observe.look import Look
 from penstock.observe.metrics import StatusCollector
 from penstock.observe.page.watched import Watched
+from penstock.observe.state_samples import OperatorSample, StateSample
+from penstock.observe.state_size import size_of
 from penstock.observe.status import PlaceState, Status, WaitingFiles
 from penstock.observe.status_reader import PLACES_EVERY_S, StatusReader
 from penstock.run.pipeline import Pipeline
 from penstock.source.journal.journals import JournalLag
 from penstock.source.kafka.lag import TopicLag
+from penstock.spec.state_limits import StateLimits
 from penstock.testing.entries import decided_entry, opened_entry
 
 PAGE = Path(__file__).parents[2] / "docs/howto/metrics.md"
@@ -343,6 +346,32 @@ def test_the_command_of_the_page_answers_until_it_is_stopped(file: Path, number:
         process.send_signal(number)
         out, err = process.communicate()
     assert (process.returncode, out, err) == (0, "", "")
+
+
+def test_state_is_told_with_its_limits() -> None:
+    operators = [OperatorSample(name="dedupe", rows=7 + at, memory_bytes=1_000 + 100 * at, disk_bytes=50) for at in range(2)]
+    samples = [
+        StateSample(generation=Generation(1), batch_id=BatchId(at), at_ms=3_600_000 * at, operators=(operator, operator))
+        for at, operator in enumerate(operators)
+    ]
+    status = replace(Pipeline.from_file("f.yaml").status(), state=size_of(samples, StateLimits(memory=2_400, disk=1_000)))
+    found = {
+        (sample.name, *(value for label, value in sorted(sample.labels.items()) if label != "pipeline")): sample.value
+        for family in StatusCollector(lambda: [Look(pipeline="shop", status=status)]).collect()
+        for sample in family.samples
+        if sample.name.startswith("penstock_state")
+    }
+    assert found == {
+        ("penstock_state_rows", "dedupe", "0"): 8,
+        ("penstock_state_rows", "dedupe", "1"): 8,
+        ("penstock_state_memory_bytes", "dedupe", "0"): 1_100,
+        ("penstock_state_memory_bytes", "dedupe", "1"): 1_100,
+        ("penstock_state_disk_bytes", "dedupe", "0"): 50,
+        ("penstock_state_disk_bytes", "dedupe", "1"): 50,
+        ("penstock_state_limit_bytes", "memory"): 2_400,
+        ("penstock_state_limit_bytes", "disk"): 1_000,
+        ("penstock_state_seconds_to_limit", "memory"): 3_600,
+    }
 
 
 def test_the_page_names_every_metric() -> None:

@@ -72,7 +72,7 @@ class StateFile:
 
 def state_operators(files: Files) -> tuple[StateOperator, ...]:
     """Return the operators below `state/` by number. Costs a listing per partition and store, in parallel. Raises Unreadable."""
-    return tuple(_operator(files, operator_id) for operator_id in operator_ids(files))
+    return tuple(operator_of(files, operator_id, list(state_files(files, operator_id))) for operator_id in operator_ids(files))
 
 
 def operator_ids(files: Files) -> list[int]:
@@ -92,9 +92,9 @@ def _name_in(metadata: Mapping[str, Json]) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _operator(files: Files, operator_id: int) -> StateOperator:
+def operator_of(files: Files, operator_id: int, found: Sequence[StateFile]) -> StateOperator:
+    """Return one operator, `found` being the versions of its stores. Costs the reads of its metadata. Raises Unreadable."""
     metadata = _metadata(files, operator_id)
-    found = list(state_files(files, operator_id))
     declared = _declared_stores(metadata)
     names = [*declared, *sorted({file.store for file in found} - set(declared))]
     return StateOperator(

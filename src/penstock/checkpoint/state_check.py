@@ -1,7 +1,6 @@
 """Checks of a query's state what the next start reads: the chain of every partition, its schema and its metadata."""
 
 import json
-import struct
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,6 +10,7 @@ from penstock.checkpoint.log_reading import Logs, checksum_name, matches
 from penstock.checkpoint.state import operator_ids
 from penstock.checkpoint.state_chain import PartitionStore, chains, partition_stores
 from penstock.checkpoint.state_content import require_spark_checksum, require_whole
+from penstock.checkpoint.state_schema import READ_VERSIONS, schema_texts, version_of
 from penstock.core.model import BatchId
 
 _READ_AT_ONCE = 8
@@ -130,30 +130,8 @@ def _without_schema(files: Files, stores: list[PartitionStore]) -> Iterator[Anom
 
 def _require_schema(data: bytes) -> None:
     """Raise Unreadable if the schema file of a store is cut off. Versions 1 and 2 are read, of others only the version."""
-    version, at = _text(data, 0)
-    if version not in {"v1", "v2"}:
-        return
-    for _ in ("key", "value"):
-        parts = 1
-        if version == "v2":
-            parts, at = int.from_bytes(data[at : at + 4], "big"), at + 4
-        texts = []
-        for _ in range(min(parts, len(data))):
-            text, at = _text(data, at)
-            texts.append(text)
-        _require_json("".join(texts).encode())
-    if at != len(data):
-        raise Unreadable("goes on behind its end")
-
-
-def _text(data: bytes, at: int) -> tuple[str, int]:
-    try:
-        (size,) = struct.unpack_from(">H", data, at)
-    except struct.error:
-        raise Unreadable("is cut off") from None
-    if len(data) < at + 2 + size:
-        raise Unreadable("is cut off")
-    return data[at + 2 : at + 2 + size].decode("utf-8", "replace"), at + 2 + size
+    if version_of(data) in READ_VERSIONS:
+        schema_texts(data)
 
 
 def _require_json(data: bytes) -> None:

@@ -29,6 +29,7 @@ from penstock.cli import (
     report,
     run,
     savepoint,
+    state,
     status,
     supervise,
     verify,
@@ -124,7 +125,7 @@ for _panel, _verbs in (
     (
         "Look",
         (
-            *(status.status, status.watch, contents.files, history.history, history.offsets),
+            *(status.status, status.watch, contents.files, history.history, history.offsets, state.state),
             *(verify.verify, compare.compare, doctor.doctor),
         ),
     ),

@@ -1,21 +1,22 @@
 """`penstock history` and `penstock offsets`: show the ledger as a table."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Group, RenderableType
 
 from penstock.cli.opening import File, Json, Overrides, pipeline
-from penstock.cli.output import show
-from penstock.cli.table import Fitting, table
+from penstock.cli.output import plain, show
+from penstock.cli.table import Fitting, facts, table
 from penstock.support import formatting
 
 if TYPE_CHECKING:
+    from penstock.observe.batch_life import BatchLife
     from penstock.observe.history import HistoryRow
 
 _SHOWN = 20
-_DISPENSABLE = ("size", "files", "publish", "stage")
+_DISPENSABLE = ("rows/s", "size", "files", "publish", "stage")
 """Columns that a narrow terminal leaves out, in this order."""
 
 
@@ -28,8 +29,8 @@ def history(
     as_json: Json = False,
 ) -> None:
     """The ledger, newest entry first: batches with rows, files and times, openings, the operator's acts."""
-    rows = pipeline(file, overrides).history(batch_id=batch, limit=limit)
-    show(rows, as_json=as_json, text=_table if batch is None else _batch)
+    lives = pipeline(file, overrides).lives(batch_id=batch, limit=limit)
+    show(lives, as_json=as_json, text=_table if batch is None else _batch, fields=lambda found: [_fields(life) for life in found])
 
 
 def offsets(
@@ -43,14 +44,20 @@ def offsets(
     show(pipeline(file, overrides).offsets(batch), as_json=as_json, text=_offsets)
 
 
-def _table(rows: "Sequence[HistoryRow]") -> RenderableType:
-    if not rows:
+def _fields(life: "BatchLife") -> dict[str, object]:
+    """Return the fields of the entry, and what was measured of its batch."""
+    measured = ("publish_ms", "rows_read", "rows_per_s", "duration_ms", "replays", "warnings", "steps", "spark")
+    return {**plain(life.entry), **{name: plain(getattr(life, name)) for name in measured}}
+
+
+def _table(lives: "Sequence[BatchLife]") -> RenderableType:
+    if not lives:
         return "The ledger is empty."
-    columns = ("position", "entry", "written", "batch", "rows", "files", "size", "stage", "publish")
-    requests = [_requests(row) for row in rows]
+    columns = ("position", "entry", "written", "batch", "rows", "files", "size", "stage", "publish", "rows/s")
+    requests = [_requests(life.entry) for life in lives]
     if not any(requests):
-        return Fitting(columns, [_row(row) for row in rows], _DISPENSABLE)
-    lines = [(*_row(row), asked) for row, asked in zip(rows, requests, strict=True)]
+        return Fitting(columns, [_row(life) for life in lives], _DISPENSABLE)
+    lines = [(*_row(life), asked) for life, asked in zip(lives, requests, strict=True)]
     return Fitting((*columns, "requests"), lines, _DISPENSABLE)
 
 
@@ -62,21 +69,57 @@ def _requests(row: "HistoryRow") -> str | None:
     return " + ".join("?" if number is None else formatting.count(number) for number in known)
 
 
-def _row(row: "HistoryRow") -> Sequence[object]:
+def _row(life: "BatchLife") -> Sequence[object]:
+    row = life.entry
     written = formatting.moment_of_year(row.written_at_ms)
     if row.kind != "decided":
-        return (row.position, f"{row.kind} g{row.generation}", written, None, None, None, None, None, None)
+        return (row.position, f"{row.kind} g{row.generation}", written, None, None, None, None, None, None, None)
     files = sum(totals.files for totals in row.sinks.values())
     size_bytes = sum(totals.size_bytes for totals in row.sinks.values())
-    spent = (formatting.duration(row.stage_ms), formatting.duration(row.publish_ms))
+    spent = (formatting.duration(row.stage_ms), formatting.duration(life.publish_ms))
+    rate = None if life.rows_per_s is None else f"{life.rows_per_s:,.0f}"
     head = (row.position, row.kind if row.taken_back_at is None else f"{row.kind}, taken back", written)
-    return (*head, row.batch_id, formatting.count(row.rows_out), formatting.count(files), formatting.size(size_bytes), *spent)
+    return (
+        *head,
+        row.batch_id,
+        formatting.count(row.rows_out),
+        formatting.count(files),
+        formatting.size(size_bytes),
+        *spent,
+        rate,
+    )
 
 
-def _batch(rows: "Sequence[HistoryRow]") -> RenderableType:
-    if not rows:
+def _batch(lives: "Sequence[BatchLife]") -> RenderableType:
+    if not lives:
         return "The ledger holds no decision of this batch: there was none, or it is older than what the ledger retains."
-    return Group(*(part for row in rows for part in (_table([row]), "", _sinks(row), "", _offsets(row))))
+    return Group(*(part for life in lives for part in _parts(life)))
+
+
+def _parts(life: "BatchLife") -> "Iterator[RenderableType]":
+    yield from (_table([life]), "", _sinks(life.entry), "", _offsets(life.entry))
+    if life.steps:
+        rows = [
+            (step.kind.value, step.sink, formatting.duration(step.after_ms), formatting.duration(step.duration_ms))
+            for step in life.steps
+        ]
+        yield from ("", table(("step", "sink", "after", "took"), rows))
+    known = facts(_measured(life))
+    if known.row_count:
+        yield from ("", known)
+
+
+def _measured(life: "BatchLife") -> "list[tuple[str, object]]":
+    """Return what is known besides of a batch, None for what is not."""
+    spark, again = life.spark, formatting.counted(life.replays, "time")
+    has_state = spark is not None and spark.state_rows is not None
+    return [
+        ("read", None if life.rows_read is None else formatting.counted(life.rows_read, "record")),
+        ("replayed", f"{again}, and nothing was delivered twice" if life.replays else None),
+        ("state", f"{spark.state_rows:,} rows, {formatting.size(spark.state_bytes or 0)}" if spark and has_state else None),
+        ("watermark", spark.watermark if spark else None),
+        *(("warning", warning) for warning in life.warnings),
+    ]
 
 
 def _sinks(row: "HistoryRow") -> RenderableType:

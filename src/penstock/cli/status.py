@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from penstock.cli.newest_batches import NewestBatches
 from penstock.cli.opening import File, Json, Overrides, pipeline
 from penstock.cli.output import console, json_line, show, with_file
 from penstock.cli.table import Fitting, facts
@@ -19,8 +20,8 @@ from penstock.support import formatting
 
 if TYPE_CHECKING:
     from penstock.observe.status import PlaceState, Status, WaitingFiles
+    from penstock.observe.status_reader import StatusReader
     from penstock.observe.supervision import Supervision
-    from penstock.run.pipeline import Pipeline
     from penstock.source.journal.journals import JournalLag
     from penstock.source.kafka.lag import TopicLag
 
@@ -44,19 +45,20 @@ def watch(
     as_json: Json = False,
 ) -> None:
     """The same as status, kept up to date until Ctrl-C. With --json a line whenever something changed."""
-    looks = _looks(pipeline(file, overrides), interval_s=interval)
+    watched = pipeline(file, overrides).watched()
+    looks = _looks(watched.reader, interval_s=interval)
     with suppress(KeyboardInterrupt):
         if as_json or not sys.stdout.isatty():
             _print_changes(looks)
             return
         with Live(console=console(), auto_refresh=False) as live:
+            newest = NewestBatches(watched)
             for look in looks:
-                live.update(text_of(look), refresh=True)
+                live.update(Group(text_of(look), newest.text(look)), refresh=True)
 
 
-def _looks(watched: "Pipeline", *, interval_s: float) -> "Iterator[Status]":
+def _looks(reader: "StatusReader", *, interval_s: float) -> "Iterator[Status]":
     """Yield a status per interval."""
-    reader = watched.status_reader()
     while True:
         yield reader.status()
         time.sleep(interval_s)
@@ -107,6 +109,7 @@ def _answers(found: "Status", *, now_ms: int) -> "list[tuple[str, object]]":
         ("published", _published(found)),
         ("ahead", _ahead(found)),
         ("waiting", _waiting(found, now_ms=now_ms)),
+        ("state", _state_size(found)),
         ("last error", _last_error(found, now_ms=now_ms)),
     ]
 
@@ -184,6 +187,18 @@ def _waiting(found: "Status", *, now_ms: int) -> str | None:
     parts += [f"{lag.source}: {formatting.counted(lag.records, 'event')} of {lag.journal}" for lag in found.journals]
     parts += [_waiting_files(each, now_ms=now_ms) for each in found.waiting]
     return "; ".join([*parts, *found.waiting_unknown, *(f"not known: {why}" for why in found.lag_unknown)]) or None
+
+
+def _state_size(found: "Status") -> Text | None:
+    """Return what the query keeps from batch to batch, and when it reaches a limit that is near; None if it keeps nothing."""
+    from penstock.observe.state_size import describe_forecast
+
+    if found.state is None:
+        return None
+    operators = ", ".join(f"{formatting.counted(each.rows, 'row')} of {each.name}" for each in found.state.operators)
+    text = f"{operators}; {formatting.size(found.state.memory_bytes)} in memory"
+    near = found.state.near
+    return Text(text) if near is None else Text(f"{text}. {describe_forecast(near)}", "yellow")
 
 
 def _waiting_files(each: "WaitingFiles", *, now_ms: int) -> str:

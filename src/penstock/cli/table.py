@@ -12,7 +12,7 @@ from penstock.support.printable import printable
 
 _NUMBERS = frozenset(
     {"rows", "files", "size", "batch", "batches", "position", "generation", "expected", "found", "decided", "stage", "publish"}
-    | {"requests", "in decision", "staged", "pieces", "records behind"}
+    | {"requests", "in decision", "staged", "pieces", "records behind", "rows/s", "after", "took"}
 )
 
 _ANY_WIDTH = 10_000

@@ -184,6 +184,17 @@ ALERTS = (
         description="Batches are delivered, and more comes than goes: give it cores, or larger batches.",
         unless=(*_CAUSES, *_ENDS, *_GONE),
     ),
+    Alert(
+        name="PenstockStateGrows",
+        expression="penstock_state_seconds_to_limit < 259200",
+        holds="15m",
+        severity="warning",
+        summary=(
+            "The state of {{ $labels.pipeline }} reaches its limit "
+            '{{ if eq $labels.of "disk" }}on disk{{ else }}in memory{{ end }} in {{ $value | humanizeDuration }}.'
+        ),
+        description="Its rows are never removed, or more come than the watermark removes: look at `penstock state`.",
+    ),
 )
 
 

@@ -58,6 +58,11 @@ class BatchLife:
         return max((step.after_ms + step.duration_ms for step in self.steps), default=0)
 
     @property
+    def publish_ms(self) -> int | None:
+        """The time of the publications; None where nobody measured it. The ledger tells it with the next decision only."""
+        return self.entry.publish_ms if self.delivery is None else self.delivery.publish_ms
+
+    @property
     def rows_read(self) -> int | None:
         """The records that the offsets of the sources say; None where nobody counted them."""
         return None if self.delivery is None else self.delivery.rows_read
@@ -119,7 +124,7 @@ def _in_turn(life: BatchLife) -> Mapping[StepKind, int]:
     spark, delivery, entry = life.spark, life.delivery, life.entry
     stage_ms = entry.stage_ms or 0
     decide_ms = 0 if delivery is None else delivery.decide_ms
-    publish_ms = (entry.publish_ms if delivery is None else delivery.publish_ms) or 0
+    publish_ms = life.publish_ms or 0
     before = {} if spark is None else _before(spark)
     wait_ms = 0 if spark is None or delivery is None else max(0, spark.execute_ms - stage_ms - decide_ms - publish_ms)
     own = {StepKind.STAGE: stage_ms, StepKind.WAIT: wait_ms, StepKind.DECIDE: decide_ms, StepKind.PUBLISH: publish_ms}

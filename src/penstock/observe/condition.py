@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from penstock.observe.look import Look
+from penstock.observe.state_size import MEMORY
 from penstock.observe.status import Status
+from penstock.support.formatting import roughly
 
 LATE_MS = 15 * 60 * 1000
 """Input that has waited for longer is late. So says the alert PenstockFallsBehind, too."""
@@ -16,6 +18,7 @@ class State(str, Enum):
 
     FAILED = "failed"
     BEHIND = "behind"
+    GROWING = "growing"
     STOPPED = "stopped"
     HEALTHY = "healthy"
 
@@ -35,7 +38,7 @@ def condition_of(look: Look, *, now_ms: int) -> Condition:
         remedy = "A driver cannot read them either. Bring back what does not answer; nothing is lost meanwhile."
         return Condition(state=State.FAILED, text=look.error or "Ledger and checkpoint could not be read.", next_step=remedy)
     status = look.status
-    found = (*_refusals(status), *_failures(status), *_delays(status, now_ms=now_ms))
+    found = (*_refusals(status), *_failures(status), *_delays(status, now_ms=now_ms), *_growing(status))
     if found:
         return found[0]
     if status.driver is not None and status.driver.state == "stopped":
@@ -98,6 +101,17 @@ def _delays(status: Status, *, now_ms: int) -> Iterator[Condition]:
             yield Condition(state=state, text=text, next_step=next_step)
     for unknown in status.lag_unknown:
         yield Condition(state=State.BEHIND, text=f"What waits is not known: {unknown}", next_step="Bring the source back.")
+
+
+def _growing(status: Status) -> Iterator[Condition]:
+    """Yield that the state of the query comes near to a limit, or is beyond it."""
+    near = None if status.state is None else status.state.near
+    if near is None or (status.driver is not None and status.driver.state == "stopped"):
+        return
+    place = "in memory" if near.of == MEMORY else "on disk"
+    when = "is beyond its limit" if near.is_reached else f"reaches its limit in {roughly(near.reached_in_ms or 0)}"
+    next_step = "`penstock state FILE` shows what grows. Put a watermark on the source, or give it more memory."
+    yield Condition(state=State.GROWING, text=f"The state of the query {when} {place}.", next_step=next_step)
 
 
 def _waiting(status: Status, *, now_ms: int) -> Iterator[tuple[str, str, int]]:

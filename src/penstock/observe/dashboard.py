@@ -124,6 +124,27 @@ PANELS = (
         },
     ),
     Panel(
+        title="Rows of state",
+        description="What each stateful operator keeps from batch to batch.",
+        expressions={"{{pipeline}} {{operator}} {{name}}": f"penstock_state_rows{_CHOSEN}"},
+    ),
+    Panel(
+        title="Size of state",
+        description="Of all executors together: memory, tables of RocksDB, and their limits.",
+        expressions={
+            "{{pipeline}} {{operator}} {{name}} memory": f"penstock_state_memory_bytes{_CHOSEN}",
+            "{{pipeline}} {{operator}} {{name}} disk": f"penstock_state_disk_bytes{_CHOSEN}",
+            "{{pipeline}} limit of {{of}}": f"penstock_state_limit_bytes{_CHOSEN}",
+        },
+        unit="bytes",
+    ),
+    Panel(
+        title="Time until the state reaches a limit",
+        description="By its growth over the last day.",
+        expressions={"{{pipeline}} {{of}}": f"penstock_state_seconds_to_limit{_CHOSEN}"},
+        unit="s",
+    ),
+    Panel(
         title="Places that want a hand",
         description="Accounts that hold something else than the ledger says, or do not answer.",
         expressions={

@@ -39,6 +39,7 @@ class StatusCollector(Collector):
         yield from _places(known)
         yield from _lag(known)
         yield from _waiting(known)
+        yield from _state(known)
 
     def describe(self) -> Iterable[Metric]:
         """Return nothing, so that registering does not look at anything."""
@@ -220,3 +221,30 @@ def _waiting(known: Sequence[Status]) -> Iterator[Metric]:
         lambda status: len(status.waiting_unknown),
     )
     yield from (files, size, oldest, unknown, uncounted)
+
+
+def _state(known: Sequence[Status]) -> Iterator[Metric]:
+    labels = ["pipeline", "operator", "name"]
+    rows = GaugeMetricFamily("penstock_state_rows", "Rows that this stateful operator keeps.", labels=labels)
+    memory = GaugeMetricFamily("penstock_state_memory_bytes", "Memory that its state takes, of all executors.", labels=labels)
+    disk = GaugeMetricFamily("penstock_state_disk_bytes", "Size of its tables of RocksDB, of all executors.", labels=labels)
+    limit = GaugeMetricFamily("penstock_state_limit_bytes", "What `state_limits` gives the state.", labels=["pipeline", "of"])
+    left = GaugeMetricFamily(
+        "penstock_state_seconds_to_limit",
+        "Seconds until the state reaches that limit, 0 beyond it; absent while it does not grow, or for want of measurements.",
+        labels=["pipeline", "of"],
+    )
+    for status in known:
+        if status.state is None:
+            continue
+        for operator in status.state.operators:
+            names = [status.pipeline, str(operator.operator_id), operator.name]
+            rows.add_metric(names, operator.rows)
+            memory.add_metric(names, operator.memory_bytes)
+            if operator.disk_bytes is not None:
+                disk.add_metric(names, operator.disk_bytes)
+        for forecast in status.state.forecasts:
+            limit.add_metric([status.pipeline, forecast.of], forecast.limit_bytes)
+            if forecast.is_known:
+                left.add_metric([status.pipeline, forecast.of], (forecast.reached_in_ms or 0) / 1000)
+    yield from (rows, memory, disk, limit, left)

@@ -19,6 +19,7 @@ from penstock.core.model import (
 )
 from penstock.observe.driver import Driver, driver_of
 from penstock.observe.last_error import LastError
+from penstock.observe.state_size import StateSize
 from penstock.observe.supervision import Supervision
 from penstock.protocols import Ledger
 from penstock.source.journal.journals import JournalLag
@@ -113,6 +114,8 @@ class Status:
     """Sinks that kept batches that were taken back from the others, each with the newest one that it has."""
     dropped: DroppedRows = field(default_factory=dict)
     """All rows ever that rules of the sources dropped."""
+    state: StateSize | None = None
+    """What the query keeps from batch to batch; None if it keeps nothing, or nobody noted it."""
 
     @property
     def published(self) -> bool | None:

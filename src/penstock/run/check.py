@@ -29,6 +29,7 @@ from penstock.run.required_guarantees import claims_of
 from penstock.run.runtime import Runtime, now_ms
 from penstock.run.start import frame_of, seen_by_spark
 from penstock.run.startable import preflight_of
+from penstock.run.state import state_findings
 from penstock.run.status import input_findings
 from penstock.run.user_sink import import_checks
 from penstock.run.waiting_files import sample_of
@@ -159,6 +160,7 @@ def _findings(settings: PipelineSettings, plan: DeliveryPlan, frame: DataFrame) 
         yield from ledger_lifecycle(plan)
         yield from spool_of(plan).check()
         yield from input_findings(settings, runtime.ledger, now_ms=now_ms)
+        yield from state_findings(plan, runtime.ledger)
         yield _finding("places", "hold what was delivered into them", lambda: _require_together(runtime))
         tail = runtime.ledger.tail()
         summary = Summary() if tail is None else tail.summary

@@ -13,6 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.commit.outcome import Delivered
 from penstock.core.model import BatchId, Generation, SinkName
 from penstock.observe.batch_record import BatchRecords, DeliveryRecord, SparkRecord
+from penstock.observe.state_samples import OperatorSample, StateSample, StateSamples
 
 
 class PublicationTimes:
@@ -57,11 +58,11 @@ def record_of(
 
 
 class SparkSteps:
-    """Notes what Spark measured of a query's batches, each once. A client of Spark Connect is not asked: it notes nothing."""
+    """Notes what Spark measured of a query's batches and state, each once. Of a client of Spark Connect it notes nothing."""
 
-    def __init__(self, streaming: StreamingQuery, records: BatchRecords) -> None:
+    def __init__(self, streaming: StreamingQuery, records: BatchRecords, samples: StateSamples) -> None:
         self._java: Any = getattr(streaming, "_jsq", None)
-        self._records, self._at, self._batch_id = records, "", -1
+        self._records, self._samples, self._at, self._batch_id = records, samples, "", -1
 
     def note(self, generation: Generation, *, delivered: int | None) -> None:
         """Note the batches that ended since the last call. Spark is asked only if `delivered`, the newest, is not noted yet."""
@@ -73,6 +74,8 @@ class SparkSteps:
                 if found is not None:
                     self._records.write(found)
                     self._batch_id = found.batch_id
+                    if (sample := state_sample(progress, generation=generation)) is not None:
+                        self._samples.write(sample)
         except (Py4JError, OSError, ValueError, LookupError, TypeError, AttributeError):
             return  # Spark is gone, or of another version: nothing relies on the notes
 
@@ -115,6 +118,35 @@ def spark_record(progress: Mapping[str, Any], *, generation: Generation) -> Spar
         state_bytes=sum(each["memoryUsedBytes"] for each in states) if states else None,
         watermark=(progress.get("eventTime") or {}).get("watermark"),
     )
+
+
+def state_sample(progress: Mapping[str, Any], *, generation: Generation) -> StateSample | None:
+    """Return what one progress of Spark's says of the query's state; None if it keeps none. Raises LookupError, ValueError."""
+    states = progress.get("stateOperators") or ()
+    if not states:
+        return None
+    return StateSample(
+        generation=generation,
+        batch_id=BatchId(progress["batchId"]),
+        at_ms=_time_ms(progress["timestamp"]) + progress["durationMs"].get("triggerExecution", 0),
+        operators=tuple(map(_operator_sample, states)),
+    )
+
+
+def _operator_sample(state: Mapping[str, Any]) -> OperatorSample:
+    return OperatorSample(
+        name=state.get("operatorName", ""),
+        rows=state["numRowsTotal"],
+        memory_bytes=state["memoryUsedBytes"],
+        disk_bytes=(state.get("customMetrics") or {}).get(_ROCKSDB_TABLES),
+        rows_updated=state.get("numRowsUpdated", 0),
+        rows_removed=state.get("numRowsRemoved", 0),
+        rows_late=state.get("numRowsDroppedByWatermark", 0),
+    )
+
+
+_ROCKSDB_TABLES = "rocksdbSstFileSize"
+"""Spark's metric of the size of all tables of RocksDB; the provider that is backed by HDFS has none of the kind."""
 
 
 def _time_ms(text: str) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from penstock.commit.outcome import Recovered
 from penstock.core.model import BatchId, SinkName, SourceName
 from penstock.core.topics import OpenTransaction
+from penstock.observe.batch_life import BatchLife, lives_of
 from penstock.observe.history import HistoryRow
 from penstock.observe.last_error import noting_error
 from penstock.observe.listening import Listening, answering
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from penstock.run.replay import Replay
     from penstock.run.rewind import Rewind
     from penstock.run.savepoints import CreatedSavepoint, Fork, SavepointCheck
+    from penstock.run.state import StateReport
+    from penstock.run.state_rows import StateChoice, StateExport, StateRows
 
 
 class Pipeline:
@@ -168,9 +171,44 @@ class Pipeline:
         """Return the ledger's entries, newest first: at most `limit`, and with `batch_id` only the decisions of that batch."""
         return operations.history_of(self.plan, batch_id=None if batch_id is None else BatchId(batch_id), limit=limit)
 
+    def lives(self, *, batch_id: int | None = None, limit: int | None = None) -> Sequence[BatchLife]:
+        """Return what `history` returns, each entry with the steps that its driver measured, as far as they are noted here."""
+        return lives_of(self.history(batch_id=batch_id, limit=limit), home=self.settings.home)
+
     def offsets(self, batch_id: int) -> HistoryRow:
         """Return the newest decision of one batch. Raises Failed if the ledger does not retain it."""
         return operations.offsets_of(self.plan, BatchId(batch_id))
+
+    def state(self, *, memory: int | str | None = None, disk: int | str | None = None) -> "StateReport":
+        """Return what the query keeps from batch to batch, its growth and forecasts. Works beside a running driver, without Java.
+
+        `memory`, `disk`: limits such as `4GB`, in place of those of the settings. Raises Usage, CheckpointDamaged.
+        """
+        from penstock.run.state import state_report
+        from penstock.spec.state_limits import StateLimits
+
+        return state_report(self.plan, limits=StateLimits(memory=memory, disk=disk))
+
+    def find_state(
+        self,
+        key: Mapping[str, str],
+        spark: "SparkSession | None" = None,
+        *,
+        choice: "StateChoice | None" = None,
+        limit: int = 100,
+    ) -> "StateRows":
+        """Return the state of a key, of which `key` gives some columns or all, each value as text. Raises Usage, Failed."""
+        from penstock.run.state_rows import StateChoice, find_rows
+
+        return find_rows(self.plan, spark or self.session(), choice=choice or StateChoice(), key=key, limit=limit)
+
+    def export_state(
+        self, directory: str | Path, spark: "SparkSession | None" = None, *, choice: "StateChoice | None" = None
+    ) -> "StateExport":
+        """Write the state of an operator as Parquet into a new directory. Raises Refused if it exists, Usage, Failed."""
+        from penstock.run.state_rows import StateChoice, export_rows
+
+        return export_rows(self.plan, spark or self.session(), choice=choice or StateChoice(), directory=directory)
 
     def verify(self, sink: str | None = None) -> Verification:
         """Compare every sink's content, or that of `sink`, with the ledger."""

@@ -17,6 +17,7 @@ from penstock.observe.batch_record import BatchRecords
 from penstock.observe.history import HistoryRow
 from penstock.observe.last_error import noting_error
 from penstock.observe.progress import RunSummary
+from penstock.observe.state_samples import StateSamples
 from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of
 from penstock.run.connect import is_of_client, summary_of
 from penstock.run.failure import STOPPED, StopRequested, Undelivered, error_from_exception, error_from_query
@@ -54,7 +55,8 @@ class Query:
         self._ended = False
         self._error: PenstockError | None = None
         self._look_at_s = time.monotonic() + FENCE_LOOK_S
-        self._steps = SparkSteps(streaming, BatchRecords(delivery.plan.settings.home))
+        home = delivery.plan.settings.home
+        self._steps = SparkSteps(streaming, BatchRecords(home), StateSamples(home))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._streaming, name)

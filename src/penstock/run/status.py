@@ -14,6 +14,7 @@ from penstock.core.high_water_mark import HighWaterMark
 from penstock.core.model import Finding, PipelineName, Position, SinkName, Summary
 from penstock.errors import CheckpointDamaged, PenstockError, Refused
 from penstock.observe.last_error import last_error
+from penstock.observe.state_size import newest_in, state_size
 from penstock.observe.status import PlaceState, Status, status
 from penstock.observe.supervision import standby, supervision
 from penstock.protocols import HasMarker, Ledger, Sink
@@ -22,6 +23,7 @@ from penstock.run.continuation import position_of
 from penstock.run.kafka_input import known_topics
 from penstock.run.ledger_match import Place, ledger_mismatch, published_rows, require_marker_not_older
 from penstock.run.runtime import now_ms
+from penstock.run.state import limits_of
 from penstock.run.waiting_files import waiting_files
 from penstock.source.journal.journals import JournalLag, journals_of
 from penstock.source.journal.journals import describe_lag as describe_journal_lag
@@ -50,6 +52,7 @@ def status_of(plan: DeliveryPlan, *, known: Status | None = None) -> Status:
         found = _with_torn_plan(found, checkpoint)
         home = plan.settings.home
         found = replace(found, last_error=last_error(home), supervision=supervision(home), standby=standby(home))
+        found = replace(found, state=state_size(home, limits_of(plan), newest=newest_in(ledger.tail())))
         if (text := without_ledger(plan.settings)) is not None:
             return replace(found, health="ok", text=text)
         lag = input_lag(plan.settings, ledger, now_ms=now_ms)

@@ -31,10 +31,12 @@ from penstock.spec.settings import OneKey, Settings
 from penstock.spec.sink import GivenSink, Sink
 from penstock.spec.source import Options, Source
 from penstock.spec.sql import SQL
+from penstock.spec.state_limits import StateLimits
 
 _ORDER = (
     "pipeline", "home", "guarantee", "spark", "receive", "sources", "transform", "sinks", "quarantine",
     "output_mode", "trigger", "checkpoint", "ledger", "spool", "publish_behind", "retry_timeout", "metrics",
+    "state_limits",
 )  # fmt: skip
 NO_QUARANTINE = "is quarantine, and the pipeline has none"
 ADD_QUARANTINE = "Add quarantine: ./quarantine, a directory or a URL of a store."
@@ -224,6 +226,9 @@ class PipelineSettings(DeliverySettings):
     metrics: MetricsEndpoint | None = Field(
         default=None, description="Where `run` serves metrics and health of the pipeline while it runs; left out, nowhere."
     )
+    state_limits: StateLimits = Field(
+        default_factory=StateLimits, description="What the state of the query can grow to before somebody is warned."
+    )
 
     if TYPE_CHECKING:
 
@@ -247,6 +252,7 @@ class PipelineSettings(DeliverySettings):
             publish_behind: bool = False,
             retry_timeout: int | str = "1m",
             metrics: MetricsEndpoint | Mapping[str, Any] | None = None,
+            state_limits: StateLimits | Mapping[str, Any] = ...,
         ) -> None: ...
 
     @property

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from typing import TypeVar
 
 _VERBS = (
-    "run|check|explain|status|watch|files|history|offsets|verify|doctor|recover|adopt|sweep|rewind|backfill|"
+    "run|check|explain|status|watch|files|history|offsets|verify|doctor|recover|adopt|sweep|rewind|backfill|state|"
     "checkpoint inspect|checkpoint explain|checkpoint verify|checkpoint rewind|checkpoint gc|checkpoint repair|checkpoint rebuild"
 )
 _COMMAND = re.compile(rf"`penstock ({_VERBS})(?: FILE)?((?: --(?!help)[^`]*)?)`")
@@ -52,11 +52,16 @@ def duration(duration_ms: float | None) -> str:
 
 def ago(then_ms: int, *, now_ms: int) -> str:
     """Return how long ago a moment was, in one unit."""
-    seconds = max(0, now_ms - then_ms) // _STEP
+    return f"{roughly(now_ms - then_ms)} ago"
+
+
+def roughly(duration_ms: int) -> str:
+    """Return a duration in one unit, rounded down: `3 days`."""
+    seconds = max(0, duration_ms) // _STEP
     for unit, length in (("day", _DAY_S), ("hour", _HOUR_S), ("minute", _MINUTE_S)):
         if seconds >= length:
-            return f"{counted(seconds // length, unit)} ago"
-    return f"{counted(seconds, 'second')} ago"
+            return counted(seconds // length, unit)
+    return counted(seconds, "second")
 
 
 def moment_of_year(time_ms: int) -> str:
