@@ -22,6 +22,7 @@ from penstock.core.model import (
 from penstock.errors import Refused, Usage
 from penstock.protocols import Sink, Taken
 from penstock.run.assembly import DeliveryPlan, assemble, selections_of
+from penstock.run.chain.opening import ChainRange
 from penstock.run.continuation import require_continuation, require_sources
 from penstock.run.operations import coordinating
 from penstock.run.past_input import PastInput
@@ -29,6 +30,7 @@ from penstock.run.query_facts import facts_of_pipeline
 from penstock.run.required_guarantees import require_demanded
 from penstock.run.runtime import Runtime, now_ms, opened_by_this_process, prepare
 from penstock.run.start import encoded, frame_of
+from penstock.source.chain.settings import is_chained
 from penstock.source.kafka.decode import decode_passes, decoded
 from penstock.source.ranges import ReadsRange, range_of
 from penstock.source.rows_again import with_all_columns_read
@@ -138,7 +140,9 @@ class _BatchSource:
             plan=replace(plan, sources=tuple(source_order(plan_of(frame), tuple(sources))), decoding=decoding),
             spark=spark,
             readers={
-                name: range_of(name, settings.sources[name], each.schema, pipeline=plan.pipeline)
+                name: ChainRange(name, settings.sources[name], each.schema)
+                if is_chained(settings.sources[name])
+                else range_of(name, settings.sources[name], each.schema, pipeline=plan.pipeline)
                 for name, each in sources.items()
             },
             schema=frame.schema.json(),
