@@ -1,7 +1,7 @@
 """A pipeline's table as a Python data source of Spark. Tasks find its classes by name. Needs PySpark 4.2, as other readers do.
 
 ```python
-spark.dataSource.register(PenstockDataSource)
+penstock.register_source(spark)
 spark.readStream.format("penstock").option("sink", "lake").load("flights.yaml")
 ```
 """

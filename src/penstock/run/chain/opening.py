@@ -39,7 +39,7 @@ def read_chained(spark: SparkSession, name: str, source: Source, *, pipeline: st
     return open_python_source(spark, name, PenstockDataSource, options, is_read="reads a pipeline's table", package="penstock")
 
 
-def register(spark: SparkSession) -> None:
+def register_source(spark: SparkSession) -> None:
     """Let `spark` read the tables of pipelines: `spark.readStream.format("penstock").load("flights.yaml")`.
 
     Raises DependencyMissing for a Spark before 4.2.

@@ -103,6 +103,7 @@ class TableStream:
         return self._seen or None
 
     def close(self) -> None:
+        """Close the ledger; it is opened again where it is needed."""
         if self._table is not None:
             self._table.close()
             self._table = None
@@ -176,7 +177,10 @@ class TableStream:
     # --- what must hold; `penstock status` asks for it, too
 
     def required_tail(self, at: ChainOffset) -> Entry | None:
-        """Return the ledger's tail, None while it is empty. Raises unless it is the ledger that `at` is of."""
+        """Return the ledger's tail, None while it is empty.
+
+        Raises Refused, LedgerMismatch, Retryable unless it is the ledger that `at` is of, and has what that ledger had.
+        """
         table = self._opened()
         tail = table.tail()
         name, where = self._settings.name, table.ledger.location
@@ -207,6 +211,7 @@ class TableStream:
         return tail
 
     def require_standing(self, tail: Entry, *, after: Position, end: ChainOffset) -> None:
+        """Raise InputLost if a rewind took back batches above `after` that were read up to `end`."""
         found = self._opened().batches.taken_back(tail, until=end.position)
         taken = [batch for batch in found[1] if batch.position > after] if found is not None else []
         if found is None or not taken:

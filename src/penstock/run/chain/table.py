@@ -31,6 +31,7 @@ class ChainedTable:
     fixed_schema: str | None
 
     def tail(self) -> Entry | None:
+        """Return the ledger's newest entry, None while it is empty."""
         return self.ledger.tail()
 
     def marked_at(self, account: AccountName) -> Position | None:
@@ -59,6 +60,7 @@ class ChainedTable:
         return nullable(self.fixed_schema or decision_in(found).schema_of(self.sink))
 
     def close(self) -> None:
+        """Close the ledger."""
         self.ledger.close()
 
     def _is_shown(self, entry: Entry) -> bool:
@@ -68,7 +70,11 @@ class ChainedTable:
 
 def open_chained(settings: ChainSettings) -> ChainedTable:
     """Open the table by its pipeline's file. No account is looked at yet. Raises Usage, DependencyMissing."""
-    plan = DeliveryPlan(settings=load(settings.path), modules=settings.path.resolve().parent)
+    return chained_table(DeliveryPlan(settings=load(settings.path), modules=settings.path.resolve().parent), settings)
+
+
+def chained_table(plan: DeliveryPlan, settings: ChainSettings) -> ChainedTable:
+    """Open the table that the pipeline `plan` fills, as `open_chained`."""
     sink = table_of(plan, settings.sink)
     there = sink.tables()
     unknown = next((name for name in settings.accounts or () if name not in there), None)
