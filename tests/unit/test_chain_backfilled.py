@@ -10,6 +10,7 @@ from tests.unit.lake import Lake
 from tests.unit.parquet_target import SCHEMA
 from tests.unit.test_commit_backfill import KilledError, World
 
+from penstock.errors import Refused
 from penstock.run.assembly import DeliveryPlan
 from penstock.run.chain.stream import TableStream
 from penstock.run.chain.table import chained_table
@@ -66,3 +67,13 @@ def test_numbers_that_begin_again_are_other_batches(tmp_path: Path) -> None:
     assert sorted(row for batch in again for row in batch) == sorted(row for batch in read for row in batch)
     second = reader(lake.pipeline.plan, "lake", start=1)
     assert list(batches(second, second.begin())) == [again[1]], "of two batches 1 it is that of the present checkpoint"
+
+
+def test_a_number_of_an_older_checkpoint_names_no_batch(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.run([0, 1, 2])
+    assert lake.pipeline.adopt(reason="a test", yes=True).done
+    lake.run([3], query=OTHER_QUERY, first=3)
+    found = reader(lake.pipeline.plan, "lake", start=2)
+    with pytest.raises(Refused, match=r"is to begin with batch 2, which the ledger .* does not tell: its next batch is 1\."):
+        found.begin()
