@@ -9,7 +9,7 @@ from penstock.commit.as_of import newest_for_sink, newest_whole
 from penstock.commit.publication import decision_in
 from penstock.commit.table_batches import TableBatches
 from penstock.core.bad_record import SCHEMA
-from penstock.core.model import AccountName, Entry, PipelineName, Position, SinkName
+from penstock.core.model import AccountName, Entry, LedgerId, PipelineName, Position, SinkName
 from penstock.errors import LedgerMismatch, Retryable, Usage
 from penstock.protocols import Ledger
 from penstock.run.assembly import DeliveryPlan, ledger_of, table_of
@@ -19,7 +19,7 @@ from penstock.source.chain.settings import ChainSettings
 from penstock.spec.load import load
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ChainedTable:
     """A sink's table in the accounts that are read. `fixed_schema`: of its rows, where that never changes."""
 
@@ -29,18 +29,24 @@ class ChainedTable:
     batches: TableBatches
     tables: Mapping[AccountName, Table]
     fixed_schema: str | None
+    _ledger_id: LedgerId | None = None
+    """The identity of the ledger, once it is known: it never changes."""
 
     def tail(self) -> Entry | None:
         """Return the ledger's newest entry, None while it is empty."""
-        return self.ledger.tail()
+        found = self.ledger.tail()
+        if found is not None:
+            self._ledger_id = found.summary.ledger_id
+        return found
 
     def marked_at(self, account: AccountName) -> Position | None:
         """Return up to which position the account shows everything. Raises LedgerMismatch for one of another ledger."""
         marker = self.tables[account].marker()
         if marker is None:
             return None
-        tail = self.ledger.tail()
-        known = None if tail is None else tail.summary.ledger_id
+        if self._ledger_id is None:
+            self.tail()
+        known = self._ledger_id
         if None not in {marker.ledger_id, known} and marker.ledger_id != known:
             raise LedgerMismatch(
                 f"Account {account!r} of pipeline {self.pipeline!r} is filled by ledger {marker.ledger_id}, and "
