@@ -25,7 +25,8 @@ transform:
     CAST(timestamp AS TIMESTAMP_NTZ) AS local, ARRAY(NAMED_STRUCT('n', value, 't', CAST(NULL AS STRING))) AS list,
     MAP(CAST(value AS STRING), ARRAY(CAST(value AS INT))) AS mapped, NAMED_STRUCT('x', DATE'2026-01-01', 'y', value) AS nested,
     MAKE_DT_INTERVAL(0, CAST(value AS INT)) AS span, IF(value = 1, NULL, value) AS gap,
-    DATE_ADD(DATE'2026-01-01', CAST(value AS INT)) AS part_day, CAST(value % 2 AS INT) AS part, IF(value = 2, NULL, 'a/b') AS part_text
+    DATE_ADD(DATE'2026-01-01', CAST(value AS INT)) AS part_day, CAST(value % 2 AS INT) AS part,
+    IF(value = 2, NULL, 'a/b') AS part_text
     FROM numbers
 sinks:
   lake: {type: parquet, accounts: {all: ./lake}, partition_by: [part_day, part, part_text]}
