@@ -6,6 +6,7 @@ The seed is printed; PENSTOCK_SEED replays it.
 import json
 import random
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -89,7 +90,7 @@ class Chain:
             assert penstock("verify", f"{name}.yaml", directory=self.root).code == 0
 
 
-def kill_both(chain: Chain, points: "dict[str, tuple[str, ...]]", *, rounds: int) -> None:
+def kill_both(chain: Chain, points: Mapping[str, Sequence[str]], *, rounds: int) -> None:
     print(f"seed {SEED}")
     chosen = random.Random(f"{SEED} chain")
     chain.push(2)

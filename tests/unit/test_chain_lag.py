@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -15,13 +14,13 @@ from tests.unit.chained_world import ChainedWorld
 import penstock
 from penstock.cli.status import text_of
 from penstock.commit.upkeep import RETAINED_ENTRIES
-from penstock.core.model import Position, SourceName
+from penstock.core.model import OffsetRange, Position, SourceName
 from penstock.errors import InputLost
 from penstock.observe.condition import State, condition_of
 from penstock.observe.look import Look
 from penstock.observe.page.views import _inputs as inputs_of
 from penstock.run.assembly import ledger_of
-from penstock.run.chain.lag import lag_of_table
+from penstock.run.chain.lag import lag_of_table, missing_of_table
 from penstock.source.chain.lag import TableLag, describe_lag
 from penstock.spec.load import load
 
@@ -42,7 +41,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def world(tmp_path: Path, filled: Path) -> Iterator[ChainedWorld]:
+def world(tmp_path: Path, filled: Path) -> ChainedWorld:
     return ChainedWorld(shutil.copytree(filled, tmp_path / "world"))
 
 
@@ -103,3 +102,18 @@ def test_status_check_and_the_page_tell_the_lag(world: ChainedWorld) -> None:
     world.file.unlink()
     broken = penstock.Pipeline(load(file)).status()
     assert (broken.tables, len(broken.lag_unknown)) == ((), 1)
+
+
+def test_what_a_batch_cannot_be_read_again_for_is_told(world: ChainedWorld) -> None:
+    first = read(world, 2)
+    end = world.reader().advance(first)
+
+    def missing(start: dict[str, Any] | None, end: dict[str, Any]) -> str | None:
+        begin = None if start is None else json.dumps(start)
+        return missing_of_table(world.settings(), OffsetRange(source=FLIGHTS, start=begin, end=json.dumps(end)))
+
+    assert (missing(None, first), missing(first, end)) == (None, None)
+    with closing(ledger_of(world.plan)) as ledger:
+        ledger.prune(below=Position(4))
+    assert missing(first, end) is None
+    assert "has forgotten the entries 1 to 3, which were not read" in str(missing(None, first))

@@ -51,7 +51,13 @@ def test_plain_spark_is_told_as_the_pipeline_file_is() -> None:
 
 
 def test_options_reach_the_reader_in_any_case() -> None:
-    options = {"Sink": "lake", "accounts": "a, b", "STARTINGBATCH": 7, "maxbytespertrigger": 9, "failOnDataLoss": False}
+    options: dict[str, str | float | bool] = {
+        "Sink": "lake",
+        "accounts": "a, b",
+        "STARTINGBATCH": 7,
+        "maxbytespertrigger": 9,
+        "failOnDataLoss": False,
+    }
     found = settings_in(data_source_options("flights", Source(format="penstock", path="/x/f.yaml", options=options)))
     assert (found.name, found.path, found.sink, found.accounts) == ("flights", Path("/x/f.yaml"), "lake", ("a", "b"))
     assert (found.start, found.max_bytes, found.max_files, found.fails_on_loss) == (7, 9, None, False)

@@ -18,7 +18,7 @@ from penstock.observe.status import PlaceState, Status, status
 from penstock.observe.supervision import standby, supervision
 from penstock.protocols import HasMarker, Ledger, Sink
 from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of, quarantine_of, sink_of
-from penstock.run.chain.lag import chained_sources, lag_of_table
+from penstock.run.chain.lag import lag_of_table
 from penstock.run.continuation import position_of
 from penstock.run.kafka_input import known_topics
 from penstock.run.ledger_match import Place, ledger_mismatch, published_rows, require_marker_not_older
@@ -26,6 +26,7 @@ from penstock.run.runtime import now_ms
 from penstock.run.waiting_files import waiting_files
 from penstock.source.chain.lag import TableLag
 from penstock.source.chain.lag import describe_lag as describe_table_lag
+from penstock.source.chain.settings import chained_sources
 from penstock.source.journal.journals import JournalLag, journals_of
 from penstock.source.journal.journals import describe_lag as describe_journal_lag
 from penstock.source.kafka.lag import TopicLag, describe_lag, lag_of

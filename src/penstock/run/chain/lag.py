@@ -1,27 +1,21 @@
-"""The lag of the sources of a pipeline that are tables of other pipelines."""
+"""The lag behind tables that other pipelines fill, and what they lack of a batch that was read."""
 
-from collections.abc import Mapping
+import json
 from contextlib import closing
+from dataclasses import replace
 
 from penstock.commit.upkeep import RETAINED_ENTRIES
-from penstock.core.model import Entry, Position, SourceName
+from penstock.core.model import Entry, OffsetRange, Position, SourceName
+from penstock.errors import Refused
 from penstock.run.chain.offset import ChainOffset, offset_in
 from penstock.run.chain.stream import TableStream
 from penstock.run.chain.table import ChainedTable, open_chained
 from penstock.source.chain.lag import TableLag
-from penstock.source.chain.settings import ChainSettings, data_source_options, is_chained, settings_in
-from penstock.spec.pipeline import DeliverySettings
+from penstock.source.chain.settings import ChainSettings
 
+_NO_COLUMNS = '{"type": "struct", "fields": []}'
 _NEAR_PART = 4
 """Loss is near in the last quarter of what a ledger retains."""
-
-
-def chained_sources(settings: DeliverySettings) -> Mapping[SourceName, ChainSettings]:
-    """Return the sources that are tables of other pipelines. No file is looked at."""
-    sources = getattr(settings, "sources", {})
-    return {
-        SourceName(name): settings_in(data_source_options(name, source)) for name, source in sources.items() if is_chained(source)
-    }
 
 
 def lag_of_table(name: SourceName, settings: ChainSettings, delivered: str | None, *, now_ms: int) -> TableLag:
@@ -40,6 +34,20 @@ def lag_of_table(name: SourceName, settings: ChainSettings, delivered: str | Non
             return _lag(name, table, tail, _before_all(table), now_ms=now_ms)
         stream.require_standing(tail, after=Position(0), end=at)
         return _lag(name, table, tail, at, now_ms=now_ms)
+
+
+def missing_of_table(settings: ChainSettings, offsets: OffsetRange) -> str | None:
+    """Return why a batch cannot be read again by its offsets, as the end of a sentence; None if its entries are all there.
+
+    No file is looked at. Raises what opening the table raises.
+    """
+    start, end = (json.loads(at) if at else {} for at in (offsets.start, offsets.end))
+    with closing(TableStream(replace(settings, columns=_NO_COLUMNS, has_fixed_columns=True))) as stream:
+        try:
+            stream.planned(start, end)
+        except Refused as refused:
+            return refused.message
+    return None
 
 
 def _before_all(table: ChainedTable) -> ChainOffset:

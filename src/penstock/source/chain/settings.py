@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from penstock.core.topics import SourceName
 from penstock.errors import Usage
 
 if TYPE_CHECKING:
+    from penstock.spec.pipeline import DeliverySettings
     from penstock.spec.source import Source
 
 FORMAT = "penstock"
@@ -53,6 +55,14 @@ def is_chained(source: "Source") -> bool:
 def data_source_options(name: str, source: "Source") -> Mapping[str, str]:
     """Return the options of the data source for `source`."""
     return {**source.options, NAME: name, PATH: str(_absolute(source.path or ""))}
+
+
+def chained_sources(settings: "DeliverySettings") -> Mapping[SourceName, ChainSettings]:
+    """Return the sources that are tables of other pipelines. No file is looked at."""
+    sources: Mapping[str, Source] = getattr(settings, "sources", {})
+    return {
+        SourceName(name): settings_in(data_source_options(name, source)) for name, source in sources.items() if is_chained(source)
+    }
 
 
 def settings_in(options: Mapping[str, str]) -> ChainSettings:
