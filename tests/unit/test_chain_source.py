@@ -19,9 +19,11 @@ from penstock.core.faults import arm
 from penstock.core.model import Position
 from penstock.errors import Failed, InputChanged, InputLost, LedgerMismatch, PublishFailed, Refused, Retryable, Usage
 from penstock.run.assembly import ledger_of
+from penstock.run.chain.data_source import PenstockDataSource
 from penstock.run.chain.offset import read_offset
 from penstock.run.chain.stream import TableStream
 from penstock.run.operations import recover
+from penstock.source.piece_reader import ReaderFailed
 
 MORE = json.loads(SCHEMA)
 MORE["fields"].append({"name": "note", "type": "string", "nullable": True, "metadata": {}})
@@ -358,3 +360,21 @@ def test_the_first_pipeline_s_home_is_only_read(world: ChainedWorld) -> None:
     reader.close()
     assert content() == before
     assert sorted(str(path) for path in world.root.rglob("*") if "ledger" not in path.name) == files
+
+
+def test_spark_is_answered_as_the_stream_says(world: ChainedWorld) -> None:
+    """What Spark's own process asks the data source, with options in lower case."""
+    source = PenstockDataSource({"path": str(world.file), "maxbatchespertrigger": "3"})
+    schema = source.schema()
+    assert schema.simpleString() == "struct<id:bigint,place:string,day:date>"
+    assert all(field.nullable for field in schema)
+    reader = source.streamReader(schema)
+    reader.prepareForTriggerAvailableNow()
+    begin = reader.initialOffset()
+    end = reader.latestOffset(begin, reader.getDefaultReadLimit())
+    found = [row for part in reader.partitions(begin, end) for batch in reader.read(part) for row in batch.to_pylist()]
+    assert sorted(row["id"] for row in found) == delivered(0, 1, 2)
+    assert reader.reportLatestOffset() == {"position": 5, "batch": 3}
+    reader.stop()
+    with pytest.raises(ReaderFailed, match=r"penstock\.errors\.Usage: There is no pipeline file"):
+        PenstockDataSource({"path": "/none.yaml"}).schema()
