@@ -1,6 +1,7 @@
 """The page about chains, followed as it stands: both pipelines are killed, the first one is rewound, and every row comes once."""
 
 import json
+import os
 import sqlite3
 from collections import Counter
 from pathlib import Path
@@ -22,7 +23,9 @@ def fill(directory: Path) -> None:
     (directory / "incoming").mkdir()
     for file in range(4):
         lines = [f"{number},{'EWR' if number % 2 else 'JFK'},{number % 3},{number % 4 - 1}" for number in numbers(file)]
-        (directory / "incoming" / f"{file}.csv").write_text("id,origin,month,delay\n" + "".join(f"{line}\n" for line in lines))
+        path = directory / "incoming" / f"{file}.csv"
+        path.write_text("id,origin,month,delay\n" + "".join(f"{line}\n" for line in lines))
+        os.utime(path, (1_700_000_000 + file, 1_700_000_000 + file))  # Spark reads them in this order
 
 
 def numbers(*files: int) -> list[int]:
