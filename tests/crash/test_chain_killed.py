@@ -109,8 +109,8 @@ def test_killed_on_directories(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_killed_on_s3(spark: SparkSession, tmp_path: Path) -> None:
-    places = {name: place.settings for name, (place, _) in accounts_on(a="s3", b="s3", ledger="s3").items()}
-    accounts = {name: places[name] for name in "ab"}
+    places = {name: place.settings for name, (place, _) in accounts_on(east="s3", west="s3", ledger="s3").items()}
+    accounts = {name: places[name] for name in ("east", "west")}
     kill_both(Chain(tmp_path, accounts=accounts, ledger=json.dumps(places["ledger"])), IN_STORES, rounds=1)
 
 
