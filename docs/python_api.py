@@ -25,7 +25,7 @@ on this page, change without notice.
 """
 _GROUPS: Final = {
     "Deliver": "Delivery Pipeline Query BatchProgress Guarantee",
-    "Read what was delivered": "read Reading memory_table clear_memory_table",
+    "Read what was delivered": "read Reading register_source memory_table clear_memory_table",
     "Write a sink": "OwnSink OwnBatch to_json_lines from_json_lines require_json",
     "Errors and version": "PenstockError __version__",
 }

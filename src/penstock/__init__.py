@@ -10,6 +10,7 @@ _MODULES: Final = {
     "penstock.errors": "PenstockError",
     "penstock.core.model": "Guarantee",
     "penstock.observe.progress": "BatchProgress",
+    "penstock.run.chain.opening": "register_source",
     "penstock.run.delivery": "Delivery",
     "penstock.run.pipeline": "Pipeline read",
     "penstock.run.query": "Query",
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from penstock.core.model import Guarantee
     from penstock.errors import PenstockError
     from penstock.observe.progress import BatchProgress
+    from penstock.run.chain.opening import register_source
     from penstock.run.delivery import Delivery
     from penstock.run.pipeline import Pipeline, read
     from penstock.run.query import Query
@@ -107,6 +109,7 @@ __all__ = [
     "from_json_lines",
     "memory_table",
     "read",
+    "register_source",
     "require_json",
     "to_json_lines",
 ]

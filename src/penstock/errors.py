@@ -87,7 +87,7 @@ class PipelineChanged(Refused):
 
 
 class InputLost(Refused):
-    """Kafka or a journal no longer has records that were not delivered, or has other records at their offsets."""
+    """Kafka, a journal or a pipeline's table lacks records that were not delivered, or has other records at their offsets."""
 
 
 class JournalDamaged(Refused):

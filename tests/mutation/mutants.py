@@ -8,6 +8,7 @@ from tests.mutation.mutants_of_accounts import MUTANTS_OF_ACCOUNTS
 from tests.mutation.mutants_of_alerts import MUTANTS_OF_ALERTS
 from tests.mutation.mutants_of_backfill import MUTANTS_OF_BACKFILL
 from tests.mutation.mutants_of_cassandra import MUTANTS_OF_CASSANDRA
+from tests.mutation.mutants_of_chains import MUTANTS_OF_CHAINS
 from tests.mutation.mutants_of_changes import MUTANTS_OF_CHANGES
 from tests.mutation.mutants_of_checkpoints import MUTANTS_OF_CHECKPOINTS
 from tests.mutation.mutants_of_commit import MUTANTS_OF_COMMIT
@@ -65,7 +66,7 @@ _KINDS = (
         MUTANTS_OF_SINKS,
         MUTANTS_OF_WIDER_TYPES,
     ),
-    *(MUTANTS_OF_THE_JOURNAL, MUTANTS_OF_JOURNAL_READERS),
+    *(MUTANTS_OF_THE_JOURNAL, MUTANTS_OF_JOURNAL_READERS, MUTANTS_OF_CHAINS),
     *(MUTANTS_OF_STORES, MUTANTS_OF_CASSANDRA, MUTANTS_OF_HTTP, MUTANTS_OF_KIT, MUTANTS_OF_WAREHOUSES),
     *(MUTANTS_OF_KAFKA, MUTANTS_OF_KAFKA_ENDS, MUTANTS_OF_KAFKA_SOURCE),
     *(

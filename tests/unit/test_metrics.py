@@ -36,6 +36,7 @@ from penstock.observe.state_size import size_of
 from penstock.observe.status import PlaceState, Status, WaitingFiles
 from penstock.observe.status_reader import PLACES_EVERY_S, StatusReader
 from penstock.run.pipeline import Pipeline
+from penstock.source.chain.lag import TableLag
 from penstock.source.journal.journals import JournalLag
 from penstock.source.kafka.lag import TopicLag
 from penstock.spec.state_limits import StateLimits
@@ -224,11 +225,13 @@ def test_lag_is_in_records_and_seconds(file: Path) -> None:
     idle = lag(topic="idle", records=0, behind_ms=None, loss_in_ms=None)
     source = SourceName("orders")
     journal = JournalLag(source=source, journal="./j", journal_id="i", records=5, behind_ms=2_000, lost=1)
+    table = TableLag(source=source, table="first/lake", records=8, behind_ms=3_000, loss_in_ms=9_000, lost=2, forgotten=1)
     waiting = WaitingFiles(source=source, files=2, size_bytes=30, oldest_ms=4_000)
     status = replace(
         status,
         lag=(lag(lost=3), idle),
         journals=(journal,),
+        tables=(table,),
         waiting=(waiting, replace(waiting, source=SourceName("none"), files=0, size_bytes=0, oldest_ms=None)),
         lag_unknown=("Kafka does not answer.",),
         waiting_unknown=("No such bucket.",),
@@ -239,6 +242,10 @@ def test_lag_is_in_records_and_seconds(file: Path) -> None:
         ("penstock_source_lag_records", "t orders"): 7,
         ("penstock_source_lag_records", "idle orders"): 0,
         ("penstock_source_lag_records", "./j orders"): 5,
+        ("penstock_source_lag_records", "first/lake orders"): 8,
+        ("penstock_source_lag_seconds", "first/lake orders"): 3,
+        ("penstock_source_seconds_to_loss", "first/lake orders"): 9,
+        ("penstock_source_lost_records", "first/lake orders"): 2,
         ("penstock_source_lag_seconds", "t orders"): 1.5,
         ("penstock_source_lag_seconds", "idle orders"): 0,
         ("penstock_source_lag_seconds", "./j orders"): 2,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.observe.status import PlaceState, Status, WaitingFiles
     from penstock.observe.status_reader import StatusReader
     from penstock.observe.supervision import Supervision
+    from penstock.source.chain.lag import TableLag
     from penstock.source.journal.journals import JournalLag
     from penstock.source.kafka.lag import TopicLag
 
@@ -95,6 +96,9 @@ def text_of(found: "Status", *, now_ms: int | None = None) -> RenderableType:
     if found.journals:
         of_journals = ("source", "journal", "events behind", "oldest", "lost")
         parts += [Text(), Fitting(of_journals, [_journal_lag(lag) for lag in found.journals], ())]
+    if found.tables:
+        of_tables = ("source", "table", "rows behind", "oldest", "lost", "time to loss")
+        parts += [Text(), Fitting(of_tables, [_table_lag(lag) for lag in found.tables], ("table",))]
     return Group(*parts, Text(), facts(_notes(found, now_ms=now_ms)))
 
 
@@ -185,6 +189,7 @@ def _waiting(found: "Status", *, now_ms: int) -> str | None:
         records[lag.source] = records.get(lag.source, 0) + lag.records
     parts = [f"{source}: {formatting.counted(number, 'record')}" for source, number in records.items()]
     parts += [f"{lag.source}: {formatting.counted(lag.records, 'event')} of {lag.journal}" for lag in found.journals]
+    parts += [f"{lag.source}: {formatting.counted(lag.records, 'row')} of {lag.table}" for lag in found.tables]
     parts += [_waiting_files(each, now_ms=now_ms) for each in found.waiting]
     return "; ".join([*parts, *found.waiting_unknown, *(f"not known: {why}" for why in found.lag_unknown)]) or None
 
@@ -254,6 +259,15 @@ def _journal_lag(lag: "JournalLag") -> Sequence[object]:
 
     behind = None if lag.behind_ms is None else f"{span(lag.behind_ms)} ago"
     return (lag.source, lag.journal, formatting.count(lag.records), behind, formatting.count(lag.lost) if lag.lost else None)
+
+
+def _table_lag(lag: "TableLag") -> Sequence[object]:
+    from penstock.source.chain.lag import time_left
+    from penstock.source.kafka.lag import span
+
+    behind = None if lag.behind_ms is None else f"{span(lag.behind_ms)} ago"
+    lost = formatting.count(lag.lost) if lag.forgotten else None
+    return (lag.source, lag.table, formatting.count(lag.records), behind, lost, time_left(lag))
 
 
 def _notes(found: "Status", *, now_ms: int) -> "list[tuple[str, object]]":

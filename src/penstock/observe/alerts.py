@@ -114,7 +114,7 @@ ALERTS = (
         holds="10m",
         severity="critical",
         summary="A source of {{ $labels.pipeline }} does not tell what waits.",
-        description="The brokers do not answer, no longer take the login, or a journal cannot be read.",
+        description="Brokers do not answer or take the login, or a journal or another pipeline's ledger cannot be read.",
     ),
     Alert(
         name="PenstockKeepsRestarting",

@@ -67,6 +67,10 @@ def _refusals(status: Status) -> Iterator[Condition]:
         if journal.lost:
             text = f"{journal.lost:,} events of journal {journal.journal} are gone and were never delivered."
             yield Condition(state=State.FAILED, text=text, next_step="`penstock journal verify DIR` says what is left.")
+    for table in status.tables:
+        if table.forgotten:
+            text = f"The ledger of table {table.table} has forgotten batches with {table.lost:,} rows that were never delivered."
+            yield Condition(state=State.FAILED, text=text, next_step="Read about `InputLost` in docs/howto/chain.md.")
 
 
 def _failures(status: Status) -> Iterator[Condition]:
@@ -95,6 +99,10 @@ def _delays(status: Status, *, now_ms: int) -> Iterator[Condition]:
             yield Condition(
                 state=State.BEHIND, text=text, next_step="Raise the topic's retention first, then look why they wait."
             )
+    for table in status.tables:
+        if table.is_near_loss:
+            text = f"The ledger of table {table.table} may soon forget batches that were not delivered."
+            yield Condition(state=State.BEHIND, text=text, next_step="Look why they wait.")
     for source, topic, behind_ms in _waiting(status, now_ms=now_ms):
         if behind_ms > LATE_MS:
             text = f"Source {source} is {behind_ms // 60_000:,} minutes behind{f' in {topic}' if topic else ''}."
@@ -120,5 +128,7 @@ def _waiting(status: Status, *, now_ms: int) -> Iterator[tuple[str, str, int]]:
         yield lag.source, lag.topic, lag.behind_ms or 0
     for journal in status.journals:
         yield journal.source, journal.journal, journal.behind_ms or 0
+    for table in status.tables:
+        yield table.source, table.table, table.behind_ms or 0
     for files in status.waiting:
         yield files.source, "", 0 if files.oldest_ms is None else now_ms - files.oldest_ms

@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 
 from penstock.observe.look import Look
 from penstock.observe.status import Status
+from penstock.source.chain.lag import TableLag
 from penstock.source.journal.journals import JournalLag
 from penstock.source.kafka.lag import TopicLag
 
@@ -168,28 +169,35 @@ def _dropped(known: Sequence[Status]) -> Metric:
 def _lag(known: Sequence[Status]) -> Iterator[Metric]:
     labels = ["pipeline", "source", "input"]
     records = GaugeMetricFamily(
-        "penstock_source_lag_records", "Records of this topic or journal that are not decided yet.", labels=labels
+        "penstock_source_lag_records", "Records of this topic, journal or table that are not decided yet.", labels=labels
     )
     behind = GaugeMetricFamily("penstock_source_lag_seconds", "Age of the oldest record that is not decided yet.", labels=labels)
     loss = GaugeMetricFamily(
         "penstock_source_seconds_to_loss",
-        "Seconds until retention by age may remove a record of this topic that is not decided yet.",
+        "Seconds until a record of this topic that is not decided yet may be removed, or a batch of this table forgotten.",
         labels=labels,
     )
     lost = GaugeMetricFamily(
-        "penstock_source_lost_records", "Records of this topic or journal that are gone and were never decided.", labels=labels
+        "penstock_source_lost_records",
+        "Records of this topic, journal or table that are gone and were never decided.",
+        labels=labels,
     )
     for status in known:
-        lags: tuple[TopicLag | JournalLag, ...] = (*status.lag, *status.journals)
+        lags: tuple[TopicLag | JournalLag | TableLag, ...] = (*status.lag, *status.journals, *status.tables)
         for lag in lags:
-            names = [status.pipeline, lag.source, lag.topic if isinstance(lag, TopicLag) else lag.journal]
+            names = [status.pipeline, lag.source, _input_of(lag)]
             records.add_metric(names, lag.records)
             behind.add_metric(names, (lag.behind_ms or 0) / 1000)
             lost.add_metric(names, lag.lost)
-        for topic in status.lag:
-            if topic.loss_in_ms is not None:
-                loss.add_metric([status.pipeline, topic.source, topic.topic], topic.loss_in_ms / 1000)
+            if not isinstance(lag, JournalLag) and lag.loss_in_ms is not None:
+                loss.add_metric(names, lag.loss_in_ms / 1000)
     yield from (records, behind, loss, lost)
+
+
+def _input_of(lag: TopicLag | JournalLag | TableLag) -> str:
+    if isinstance(lag, TableLag):
+        return lag.table
+    return lag.topic if isinstance(lag, TopicLag) else lag.journal
 
 
 def _waiting(known: Sequence[Status]) -> Iterator[Metric]:
@@ -211,7 +219,7 @@ def _waiting(known: Sequence[Status]) -> Iterator[Metric]:
     unknown = _per_pipeline(
         known,
         "penstock_source_lag_unknown",
-        "Number of sources that did not tell what waits: of Kafka one each, of journals all as one.",
+        "Number of sources that did not tell what waits: of Kafka and tables one each, of journals all as one.",
         lambda status: len(status.lag_unknown),
     )
     uncounted = _per_pipeline(

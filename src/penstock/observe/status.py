@@ -22,6 +22,7 @@ from penstock.observe.last_error import LastError
 from penstock.observe.state_size import StateSize
 from penstock.observe.supervision import Supervision
 from penstock.protocols import Ledger
+from penstock.source.chain.lag import TableLag
 from penstock.source.journal.journals import JournalLag
 from penstock.source.kafka.lag import TopicLag
 
@@ -105,6 +106,8 @@ class Status:
     waiting_unknown: tuple[str, ...] = ()
     lag: tuple[TopicLag, ...] = ()
     journals: tuple[JournalLag, ...] = ()
+    tables: tuple[TableLag, ...] = ()
+    """The lag behind tables of other pipelines."""
     lag_unknown: tuple[str, ...] = ()
     """The reason for each source whose lag could not be found out."""
     places: tuple[PlaceState, ...] = ()

@@ -18,6 +18,7 @@ from penstock.protocols import Ledger, Sink
 from penstock.run.fault_points import require_known
 from penstock.run.runtime import Runtime
 from penstock.run.user_sink import user_written
+from penstock.source.chain.settings import chained_sources
 from penstock.source.journal.journals import journals_of
 from penstock.source.kafka.options import is_kafka
 from penstock.source.kafka.records_again import KafkaRecords
@@ -113,6 +114,7 @@ def assemble(plan: DeliveryPlan, *, demanded: bool = True) -> Runtime:
         demanded=plan.settings.guarantee,
         watch=watch_of(plan.settings),
         journals=journals_of(plan.settings),
+        tables=chained_sources(plan.settings),
         quarantine=_quarantine_member(plan, sinks),
         rules=_rule_check(plan),
         left=plan.left,

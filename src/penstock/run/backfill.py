@@ -23,10 +23,12 @@ from penstock.errors import Refused, Usage
 from penstock.protocols import Sink
 from penstock.run.assembly import DeliveryPlan, assemble
 from penstock.run.batch_query import BatchQuery
+from penstock.run.chain.opening import ChainRange
 from penstock.run.continuation import require_continuation, require_sources
 from penstock.run.operations import coordinating
 from penstock.run.past_input import PastInput
 from penstock.run.runtime import Runtime, now_ms, opened_by_this_process, prepare
+from penstock.source.chain.settings import is_chained
 from penstock.source.kafka.decode import decoded
 from penstock.source.ranges import ReadsRange, range_of
 from penstock.spec.pipeline import PipelineSettings
@@ -115,8 +117,11 @@ class _BatchSource:
         """Raise Refused for a query that keeps state, or a source without ranges."""
         if query.state is not None:
             raise _keeps_state(f"The transform keeps state ({query.state})")
+        settings = query.settings
         readers = {
-            name: range_of(name, query.settings.sources[name], each.schema, pipeline=query.plan.pipeline)
+            name: ChainRange(name, settings.sources[name], each.schema)
+            if is_chained(settings.sources[name])
+            else range_of(name, settings.sources[name], each.schema, pipeline=query.plan.pipeline)
             for name, each in query.sources.items()
         }
         return cls(query=query, readers=readers)

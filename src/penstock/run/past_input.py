@@ -9,6 +9,7 @@ from penstock.core.kafka_offset import topic_offsets_in
 from penstock.core.model import Decision, OffsetRange, SourceName
 from penstock.core.topics import GapAccepted, InputFile
 from penstock.errors import CheckpointDamaged, Refused, SourcesChanged
+from penstock.run.chain.lag import missing_of_table
 from penstock.run.runtime import Runtime
 from penstock.source.kafka.gaps import gap_descriptions, within
 
@@ -63,6 +64,11 @@ class PastInput:
             yield from self._missing_in_kafka(ranges, decision)
         if self._runtime.journals is not None:
             yield from self._runtime.journals.missing(ranges)
+        for each in ranges:
+            table = self._runtime.tables.get(each.source)
+            missing = None if table is None else missing_of_table(table, each)
+            if missing is not None:
+                yield f"source {each.source}: {missing.rstrip('.')}"
 
     def _missing_in_kafka(self, ranges: Sequence[OffsetRange], decision: Decision) -> Iterator[str]:
         watch, evidence = self._runtime.watch, decision.evidence

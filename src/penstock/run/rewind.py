@@ -167,6 +167,9 @@ class _Asked:
         sinks = tuple(self._of_sink(sink, target, tail) for sink in self.runtime.sinks)
         lag = input_lag(self.plan.settings, ledger, now_ms=now_ms, summary=replace(tail.summary, decided_at=target.position))
         gone = [f"{each.gaps:,} records of topic {each.topic}" for each in lag.topics if each.gaps]
+        gone += [
+            f"{each.lost:,} rows of table {each.table}, which its ledger has forgotten" for each in lag.tables if each.forgotten
+        ]
         gone += self._events_gone(target)
         files_gone, unseen = self._files_gone(target, newest)
         return Rewind(
@@ -175,7 +178,7 @@ class _Asked:
             sinks=sinks,
             checkpoint=checkpoint.act.sentence,
             lost=(*gone, *files_gone),
-            unknown=(*self.notes, *lag.troubles, *filter(None, (lag.journals_unknown,)), *unseen),
+            unknown=(*self.notes, *lag.unknown, *unseen),
             needed=newest > self.to_batch or bool(checkpoint.act.steps),
         )
 

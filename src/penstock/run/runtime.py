@@ -6,7 +6,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import penstock
@@ -30,6 +30,7 @@ from penstock.core.model import (
 from penstock.protocols import ALL_ROWS, HashesRows, Ledger, Sink, Taken
 from penstock.run.ledger_match import require_decided, require_own_staging, require_present
 from penstock.sink.concurrent import map_concurrently
+from penstock.source.chain.settings import ChainSettings
 from penstock.source.journal.journals import Journals
 from penstock.source.kafka.watch import Watch
 from penstock.stage.quarantine import QuarantineMember
@@ -51,6 +52,8 @@ class Runtime:
     """The watch over the sources that are read from Kafka, None if there are none."""
     journals: Journals | None = None
     """The journals that are read, None if there are none."""
+    tables: Mapping[SourceName, ChainSettings] = field(default_factory=dict)
+    """The tables of other pipelines that are read."""
     quarantine: QuarantineMember | None = None
     """The quarantine, one of `sinks`, which gets no row of the pipeline. If None, a sink of that name is like any other."""
     rules: RuleCheck | None = None

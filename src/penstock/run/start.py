@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +16,7 @@ from penstock.core.model import Guarantee, SourceName, new_nonce
 from penstock.errors import Usage
 from penstock.protocols import ProjectsRows
 from penstock.run.assembly import DeliveryPlan, checkpoint_of, sinks_of
+from penstock.run.chain.opening import read_chained
 from penstock.run.delivery import Delivery
 from penstock.run.kafka_input import readers, require_first_batch_goes_on
 from penstock.run.open_delivery import Observer
@@ -105,7 +107,14 @@ def frame_of(
 ) -> tuple[DataFrame, Mapping[SourceName, DataFrame]]:
     """Return the DataFrame that is delivered, and those of the sources below it. `decoding`: see `open_sources`. Raises Usage."""
     before = settings_of_rules(spark) if with_rules(settings) else {}
-    sources = open_sources(spark, settings.sources, decoding=decoding, pipeline=settings.pipeline, row_filter=meeting_rules)
+    sources = open_sources(
+        spark,
+        settings.sources,
+        decoding=decoding,
+        pipeline=settings.pipeline,
+        row_filter=meeting_rules,
+        open_chained=partial(read_chained, pipeline=settings.pipeline),
+    )
     made = apply_transform(spark, sources, settings.transform, modules=modules)
     if before:
         require_settings(spark, before)  # I8

@@ -1,7 +1,7 @@
 """`penstock status`: where a pipeline stands by ledger, checkpoint, Kafka and the markers of its places, without Spark."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,7 +11,7 @@ from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.commit.publication import continued_decision, decision_in
 from penstock.core.bad_record import NAME as QUARANTINE
 from penstock.core.high_water_mark import HighWaterMark
-from penstock.core.model import Finding, PipelineName, Position, SinkName, Summary
+from penstock.core.model import Finding, PipelineName, Position, SinkName, SourceName, Summary
 from penstock.errors import CheckpointDamaged, PenstockError, Refused
 from penstock.observe.last_error import last_error
 from penstock.observe.state_size import newest_in, state_size
@@ -19,12 +19,16 @@ from penstock.observe.status import PlaceState, Status, status
 from penstock.observe.supervision import standby, supervision
 from penstock.protocols import HasMarker, Ledger, Sink
 from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of, quarantine_of, sink_of
+from penstock.run.chain.lag import lag_of_table
 from penstock.run.continuation import position_of
 from penstock.run.kafka_input import known_topics
 from penstock.run.ledger_match import Place, ledger_mismatch, published_rows, require_marker_not_older
 from penstock.run.runtime import now_ms
 from penstock.run.state import limits_of
 from penstock.run.waiting_files import waiting_files
+from penstock.source.chain.lag import TableLag
+from penstock.source.chain.lag import describe_lag as describe_table_lag
+from penstock.source.chain.settings import chained_sources
 from penstock.source.journal.journals import JournalLag, journals_of
 from penstock.source.journal.journals import describe_lag as describe_journal_lag
 from penstock.source.kafka.lag import TopicLag, describe_lag, lag_of
@@ -56,8 +60,7 @@ def status_of(plan: DeliveryPlan, *, known: Status | None = None) -> Status:
         if (text := without_ledger(plan.settings)) is not None:
             return replace(found, health="ok", text=text)
         lag = input_lag(plan.settings, ledger, now_ms=now_ms)
-        unknown = (*lag.troubles, *filter(None, (lag.journals_unknown,)))
-        found = replace(found, lag=lag.topics, journals=lag.journals, lag_unknown=unknown)
+        found = replace(found, lag=lag.topics, journals=lag.journals, tables=lag.tables, lag_unknown=lag.unknown)
         if known is not None:
             is_same = known.unsettled == found.unsettled and (known.published is True or not found.is_running)
             found = replace(found, waiting=known.waiting, waiting_unknown=known.waiting_unknown)
@@ -96,12 +99,22 @@ def _lacking(ledger: Ledger, places: Sequence[PlaceState]) -> tuple[str, ...] | 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputLag:
-    """The lag of every topic and journal that was read. `troubles`, `journals_unknown`: why Kafka, or journals, do not tell."""
+    """The lag of every topic, journal and table that was read.
+
+    `troubles`, `journals_unknown`, `tables_unknown`: why Kafka, journals or tables of other pipelines do not tell.
+    """
 
     topics: tuple[TopicLag, ...] = ()
     journals: tuple[JournalLag, ...] = ()
     troubles: tuple[str, ...] = ()
     journals_unknown: str | None = None
+    tables: tuple[TableLag, ...] = ()
+    tables_unknown: tuple[str, ...] = ()
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Return every reason for which the lag of a source is not known."""
+        return (*self.troubles, *filter(None, (self.journals_unknown,)), *self.tables_unknown)
 
 
 def input_lag(
@@ -125,16 +138,42 @@ def input_lag(
         journals, unknown = tuple(_journal_lag(settings, ledger, summary, now_ms=now_ms())), None
     except (PenstockError, OSError) as error:
         journals, unknown = (), scrub(str(error))
-    return InputLag(topics=tuple(topics), journals=journals, troubles=tuple(troubles), journals_unknown=unknown)
+    tables, untold = _table_lags(settings, ledger, summary, now_ms=now_ms())
+    return InputLag(
+        topics=tuple(topics),
+        journals=journals,
+        troubles=tuple(troubles),
+        journals_unknown=unknown,
+        tables=tables,
+        tables_unknown=untold,
+    )
+
+
+def _table_lags(
+    settings: DeliverySettings, ledger: Ledger, summary: Summary, *, now_ms: int
+) -> tuple[tuple[TableLag, ...], tuple[str, ...]]:
+    """Return the lag of each table of another pipeline behind the newest decision, and why some do not tell theirs."""
+    chained, found, untold = chained_sources(settings), list[TableLag](), list[str]()
+    offsets = _ends(ledger, summary) if chained else {}
+    for name, source in chained.items():
+        try:
+            found.append(lag_of_table(name, source, offsets.get(name), now_ms=now_ms))
+        except (PenstockError, OSError) as error:
+            untold.append(scrub(f"{name}: {error}"))
+    return tuple(found), tuple(untold)
+
+
+def _ends(ledger: Ledger, summary: Summary) -> Mapping[SourceName, str | None]:
+    """Return up to where the newest decision read each source, empty if there is none."""
+    decided = continued_decision(ledger, summary)
+    return {} if decided is None else {each.source: each.end for each in decided[0].batch.offsets}
 
 
 def _journal_lag(settings: DeliverySettings, ledger: Ledger, summary: Summary, *, now_ms: int) -> Iterator[JournalLag]:
     """Yield the lag of the journals behind the newest decision. Raises PenstockError, OSError."""
     journals = journals_of(settings)
     if journals is not None:
-        decided = continued_decision(ledger, summary)
-        offsets = {} if decided is None else {each.source: each.end for each in decided[0].batch.offsets}
-        yield from journals.lag(offsets, now_ms=now_ms)
+        yield from journals.lag(_ends(ledger, summary), now_ms=now_ms)
 
 
 def input_findings(settings: DeliverySettings, ledger: Ledger, *, now_ms: Callable[[], int]) -> Iterator[Finding]:
@@ -144,6 +183,8 @@ def input_findings(settings: DeliverySettings, ledger: Ledger, *, now_ms: Callab
         yield Finding(subject="kafka", ok=False, message=message)
     if found.journals_unknown is not None:
         yield Finding(subject="journal", ok=False, message=found.journals_unknown)
+    for message in found.tables_unknown:
+        yield Finding(subject="table of another pipeline", ok=False, message=message)
     accepting = {name for name, source in kafka_sources(settings) if source.on_gap == "accept"}
     for lag in found.topics:
         subject = DELIVERED if lag.gaps else f"records of {lag.source}"
@@ -151,6 +192,9 @@ def input_findings(settings: DeliverySettings, ledger: Ledger, *, now_ms: Callab
         yield Finding(subject=subject, ok=fine, message=describe_lag(lag), warns=lag.gaps > 0)
     for journal in found.journals:
         yield Finding(subject=f"events of {journal.source}", ok=journal.lost == 0, message=describe_journal_lag(journal))
+    for table in found.tables:
+        fine = table.forgotten == 0 and not table.is_near_loss
+        yield Finding(subject=f"rows for {table.source}", ok=fine, message=describe_table_lag(table))
     if not found.troubles and not found.topics:
         yield from _unread(settings)
 

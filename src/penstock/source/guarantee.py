@@ -20,7 +20,7 @@ BINARY_FILE_SCHEMA = "path STRING, modificationTime TIMESTAMP, length LONG, cont
 INFERENCE_CONF = "spark.sql.streaming.schemaInference"
 
 _FIXED_COLUMNS = frozenset({"binaryfile", "text"})
-_OTHERS = ("rate", "rate-micro-batch", "kafka", "journal", "delta", "iceberg", "socket", "kinesis", "eventhubs")
+_OTHERS = ("rate", "rate-micro-batch", "kafka", "journal", "penstock", "delta", "iceberg", "socket", "kinesis", "eventhubs")
 _PROVIDERS: Mapping[str, str] = {
     "textsocketsourceprovider": "socket",
     "textsocket": "socket",
@@ -199,7 +199,24 @@ def _delta(subject: str, options: Mapping[str, str]) -> Claim:
     )
 
 
-_BY_OPTIONS: Mapping[str, Callable[[str, Mapping[str, str]], Claim]] = {"kafka": _kafka, "delta": _delta}
+def _chained(subject: str, options: Mapping[str, str]) -> Claim:
+    if options.get("failondataloss", "true").lower() == "false":
+        return at_least_once(
+            subject,
+            "failOnDataLoss=false passes over batches that the ledger has forgotten, and files that are gone.",
+            "Leave failOnDataLoss out, so that what is lost stops the pipeline, with numbers.",
+        )
+    return exactly_once(
+        subject,
+        "Offsets are positions of the first pipeline's ledger, and a decided batch never changes; a ledger or copy of another "
+        "identity is refused.",
+        "Files that maintenance removes or rewrites before they are read, and a ledger that forgets batches before (it keeps "
+        "10,000 entries): refused with numbers.",
+        "A rewind of the first pipeline behind what was read: refused until this pipeline is rewound, too.",
+    )
+
+
+_BY_OPTIONS: Mapping[str, Callable[[str, Mapping[str, str]], Claim]] = {"kafka": _kafka, "delta": _delta, "penstock": _chained}
 _NUMBERED = ("Offsets are sequence numbers of records that the service keeps.", "Retention shorter than the longest outage.")
 _REPLAYED: Mapping[str, tuple[str, str]] = {
     "rate": (

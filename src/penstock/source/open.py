@@ -8,6 +8,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from penstock.core.model import SourceName
 from penstock.errors import DependencyMissing, Usage
+from penstock.source.chain.settings import is_chained
 from penstock.source.guarantee import BINARY_FILE_SCHEMA, INFERENCE_CONF, needs_schema, unknown_format
 from penstock.source.input_path import path_missing, require_any
 from penstock.source.journal.journals import is_journal
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 RowFilter: TypeAlias = Callable[[SourceName, DataFrame, Mapping[str, Rule]], DataFrame]
 """Returns the rows of a source that meet its rules."""
+Opener: TypeAlias = Callable[[SparkSession, str, Source], DataFrame]
+"""Opens a source of one format, by its name in the pipeline."""
 
 SCALA = "2.13"
 """The Scala version of every Spark 4."""
@@ -43,19 +46,26 @@ def open_sources(
     decoding: "Mapping[SourceName, DecodePass] | None" = None,
     pipeline: str = "",
     row_filter: "RowFilter | None" = None,
+    open_chained: Opener | None = None,
 ) -> dict[SourceName, DataFrame]:
     """Return a streaming DataFrame for each source, in their order, each registered as a temporary view of its name.
 
     Nothing is read yet beyond what Spark needs to know the columns. Each DataFrame carries its name as an alias right above the
     source itself, by which `penstock.transform.plan` finds it again in any plan. `decoding`: the result of an earlier
-    `decode_passes`. `pipeline`: by whose name journals are read. `row_filter` keeps the rows that meet the source's rules. Raises
-    Usage, DependencyMissing, what `decode_passes` raises.
+    `decode_passes`. `pipeline`: by whose name journals are read. `row_filter` keeps the rows that meet the source's rules.
+    `open_chained` opens tables that pipelines fill. Raises Usage, DependencyMissing, what `decode_passes` and openers raise.
     """
     require_any(sources)
     passes = decode_passes(spark, sources) if decoding is None else decoding
     opened = {
         SourceName(name): open_source(
-            spark, name, source, decode_pass=passes.get(SourceName(name)), pipeline=pipeline, row_filter=row_filter
+            spark,
+            name,
+            source,
+            decode_pass=passes.get(SourceName(name)),
+            pipeline=pipeline,
+            row_filter=row_filter,
+            open_chained=open_chained,
         )
         for name, source in sources.items()
     }
@@ -72,10 +82,16 @@ def open_source(
     decode_pass: "DecodePass | None" = None,
     pipeline: str = "",
     row_filter: "RowFilter | None" = None,
+    open_chained: Opener | None = None,
 ) -> DataFrame:
-    """Return the streaming DataFrame of one source. Raises Usage, DependencyMissing."""
+    """Return the streaming DataFrame of one source. Raises as `open_sources`."""
     _require_schema(spark, name, source)
-    frame = read_journals(spark, name, source, pipeline=pipeline) if is_journal(source) else _opened(spark, name, source)
+    if is_journal(source):
+        frame = read_journals(spark, name, source, pipeline=pipeline)
+    elif is_chained(source) and open_chained is not None:
+        frame = open_chained(spark, name, source)
+    else:
+        frame = _opened(spark, name, source)
     rows = frame if decode_pass is None else decoded(name, frame, decode_pass)
     if source.expect:  # before the watermark: a time that breaks a rule must not move it
         assert row_filter is not None

@@ -16,6 +16,7 @@ from penstock.source.kafka.options import is_kafka
 from penstock.source.kafka.reader import opening
 from penstock.source.kafka.records_again import KafkaRecords
 from penstock.source.python_source import can_read
+from penstock.source.schema import schema_argument
 from penstock.spark.error import read_spark_error
 from penstock.spec.source import Source
 
@@ -95,7 +96,7 @@ class KafkaRange:
         options = opening.data_source_options(self._name, self._source)
         start, end = (KafkaOffset(topics=topic_offsets_in(at)).written() for at in (offsets.start, offsets.end))
         make = partial(KafkaStreamReader, settings_in(options))
-        return _pieces(spark, make, start, end, columns=KafkaDataSource(dict(options)).schema())
+        return rows_of_pieces(spark, make, start, end, columns=KafkaDataSource(dict(options)).schema())
 
 
 class JournalRange:
@@ -110,18 +111,24 @@ class JournalRange:
         from penstock.source.journal.settings import settings_in  # noqa: PLC0415
 
         start, end = (json.loads(at) if at else {} for at in (offsets.start, offsets.end))
-        return _pieces(spark, partial(JournalStreamReader, settings_in(self._options)), start, end, columns=COLUMNS)
+        return rows_of_pieces(spark, partial(JournalStreamReader, settings_in(self._options)), start, end, columns=COLUMNS)
 
 
 Make = Callable[[], "PieceReader[Any]"]
 
 
-def _pieces(spark: "SparkSession", make: Make, start: Mapping[str, Any], end: Mapping[str, Any], *, columns: str) -> "DataFrame":
-    """Return the rows between two offsets of one of Penstock's own readers, a task for each of its pieces."""
+def rows_of_pieces(
+    spark: "SparkSession", make: Make, start: Mapping[str, Any], end: Mapping[str, Any], *, columns: str
+) -> "DataFrame":
+    """Return the rows between two offsets of one of Penstock's own readers, a task for each of its pieces.
+
+    `columns`: of the rows, as DDL or as Spark's JSON.
+    """
     pieces = tuple(each.value for each in make().partitions(start, end))
+    schema = schema_argument(columns)
     if not pieces:
-        return spark.createDataFrame([], columns)
-    return spark.range(0, len(pieces), 1, len(pieces)).mapInArrow(_ReadPieces(make, pieces), columns)
+        return spark.createDataFrame([], schema)
+    return spark.range(0, len(pieces), 1, len(pieces)).mapInArrow(_ReadPieces(make, pieces), schema)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema, model_validator
 from typing_extensions import Self
 
+from penstock.spec.chain_options import chain_complaints
 from penstock.spec.complaint import Complaint, complaint_error, complaints_error, described
 from penstock.spec.file_options import file_complaints
 from penstock.spec.journal_options import journal_complaints
@@ -77,12 +78,13 @@ class Source(Settings):
         default=None,
         min_length=1,
         description="Spark's name of the format: a file format (`csv`, `json`, `parquet`, `orc`, `text`, …), `rate`, "
-        "`rate-micro-batch`, `kafka`, `journal`, `delta`, or any other that Spark can replay.",
+        "`rate-micro-batch`, `kafka`, `journal`, `penstock`, `delta`, or any other that Spark can replay.",
     )
     path: SourcePath | None = Field(
         default=None,
         description="Directory that file formats read new files from; wildcards and every URL that Spark knows are allowed. For "
-        "`journal` the directory of a journal, or with wildcards those of several.",
+        "`journal` the directory of a journal, or with wildcards those of several; for `penstock` the file of the pipeline whose "
+        "table is read.",
     )
     table: str | None = Field(default=None, min_length=1, description="Table to stream from, in place of `format` and `path`.")
     schema_ddl: SQL | None = Field(
@@ -181,6 +183,7 @@ class Source(Settings):
         kind = (self.format or "").lower()
         found = self._of_kafka() if kind == "kafka" else self._only_for_kafka()
         found += self._of_journal() if kind == "journal" else []
+        found += self._of_chain() if kind == "penstock" else []
         if self.expect and kind != "kafka" and kind not in _FILES:
             remedy = f"Filter in the transform; rules go with kafka, {', '.join(sorted(FILE_FORMATS))}."
             message = f"does not go with {f'format: {self.format}' if self.format else 'table'}"
@@ -217,6 +220,17 @@ class Source(Settings):
         elif local_path(self.path) is None:
             message = "should be a directory on this machine or mounted on it"
             found.append(Complaint(message=message, remedy="Name the path where the receiver writes.", at=("path",)))
+        return found
+
+    def _of_chain(self) -> list[Complaint]:
+        found = [complaint.below(("options",)) for complaint in chain_complaints(self.options)]
+        if self.path is None:
+            found.append(
+                Complaint(message="reads a pipeline but has no path", remedy="Add path: ./flights.yaml, its file.", at=())
+            )
+        elif local_path(self.path) is None:
+            message = "should be a pipeline file on this machine"
+            found.append(Complaint(message=message, remedy="Its accounts and ledger may be anywhere.", at=("path",)))
         return found
 
     @property

@@ -14,6 +14,7 @@ from penstock.observe.look import Look, look_at
 from penstock.observe.page.charts import Chart, rate_chart, sparkline, step_chart
 from penstock.observe.page.watched import Watched
 from penstock.observe.status import Status
+from penstock.source.chain.lag import time_left as left_of_table
 from penstock.source.kafka.lag import span, time_left
 from penstock.support.secret import scrub
 
@@ -133,6 +134,9 @@ def _inputs(status: Status, *, now_ms: int) -> Iterator[InputRow]:
     for journal in status.journals:
         waits, oldest = f"{journal.records:,} events", _ago(journal.behind_ms)
         yield InputRow(source=journal.source, input=journal.journal, waits=waits, oldest=oldest, lost=journal.lost, loss="")
+    for table in status.tables:
+        waits, oldest, loss = f"{table.records:,} rows", _ago(table.behind_ms), left_of_table(table)
+        yield InputRow(source=table.source, input=table.table, waits=waits, oldest=oldest, lost=table.lost, loss=loss)
     for files in status.waiting:
         oldest = _ago(None if files.oldest_ms is None else max(0, now_ms - files.oldest_ms))
         yield InputRow(source=files.source, input="files", waits=f"{files.files:,} files", oldest=oldest, lost=0, loss="")

@@ -58,7 +58,7 @@ def removed_ruling(*, was_read: bool) -> Ruling:
     )
 
 
-_KINDS = frozenset({"files", "kafka", "journal", "rate", "rate-micro-batch", "delta", "iceberg", "table"})
+_KINDS = frozenset({"files", "kafka", "journal", "penstock", "rate", "rate-micro-batch", "delta", "iceberg", "table"})
 """Kinds of sources whose offsets are known to differ."""
 
 
@@ -88,6 +88,13 @@ def _journals_moved(_before: str | None, _now: str | None) -> Ruling:
     return safe("A journal is known by the identity in it, not by its path; the start is refused if one is missing.")
 
 
+def _pipeline_moved(_before: str | None, _now: str | None) -> Ruling:
+    return safe_after(
+        "Change it only if the file describes the same pipeline, with its ledger and accounts.",
+        "Offsets are positions of that ledger, which is known by its identity: the start is refused for another one.",
+    )
+
+
 def _other_place(_before: str | None, _now: str | None) -> Ruling:
     return safe_after(
         "Change it only if the same table, with its history, is there now.",
@@ -95,7 +102,7 @@ def _other_place(_before: str | None, _now: str | None) -> Ruling:
     )
 
 
-_PLACES: Mapping[str, Rule] = {"files": _files_moved, "journal": _journals_moved}
+_PLACES: Mapping[str, Rule] = {"files": _files_moved, "journal": _journals_moved, "penstock": _pipeline_moved}
 
 
 def _schema(*, stateful: bool) -> Ruling:
@@ -135,8 +142,9 @@ def _option(kind: str, option: str, before: str | None, now: str | None) -> Ruli
         return safe("It sets the size of batches from the next one on.")
     if kind == "kafka":
         return _kafka_option(name, before, now)
-    if kind == "files":
-        return _FILE_OPTIONS.get(name, safe(f"It holds from the next batch on: {_WAITING}."))
+    if kind in {"files", "penstock"}:
+        rulings = _FILE_OPTIONS if kind == "files" else _CHAIN_OPTIONS
+        return rulings.get(name, safe(f"It holds from the next batch on: {_WAITING}."))
     if kind in {"rate", "rate-micro-batch", "journal"}:
         return safe("It holds from the next batch on; numbers of `rate` then begin elsewhere.")
     return safe_after(
@@ -147,12 +155,12 @@ def _option(kind: str, option: str, before: str | None, now: str | None) -> Ruli
 
 _BEGINNINGS = frozenset({
     "startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp", "startingoffsetsbytimestampstrategy", "startingversion",
-    "starting", "start",
+    "starting", "start", "startingbatch",
 })  # fmt: skip
 _LIMITS = frozenset({
     "maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay", "maxfilespertrigger", "maxbytespertrigger",
     "minpartitions", "maxrecordsperpartition", "maxcachedfiles", "discardcachedinputratio", "rowspersecond",
-    "rowsperbatch", "rampuptime", "numpartitions", "maxeventspertrigger",
+    "rowsperbatch", "rampuptime", "numpartitions", "maxeventspertrigger", "maxbatchespertrigger", "maxrecordspertrigger",
 })  # fmt: skip
 _FILTER = safe_after(
     "Before the change deliver the files that wait: `penstock run FILE --available-now` with the old file.",
@@ -174,6 +182,16 @@ _FILE_OPTIONS: Mapping[str, Ruling] = {
     "sourcearchivedir": safe("It says what happens to files that were delivered."),
     "ignoremissingfiles": safe("It says what happens if a planned file is gone."),
     "ignorecorruptfiles": safe("It holds from the next batch on."),
+}
+
+
+_CHAIN_OPTIONS: Mapping[str, Ruling] = {
+    "sink": breaking("The offsets are of another table: the start is refused.", action=NEW_CHECKPOINT),
+    "accounts": safe_after(
+        "Load what the new accounts got before by `penstock.read`, if it is wanted.",
+        "It holds from the next batch on: of batches that are delivered no other account is read.",
+    ),
+    "failondataloss": safe("It says what a start does about batches that are forgotten; offsets stay as they are."),
 }
 
 

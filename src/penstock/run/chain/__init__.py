@@ -1,0 +1,1 @@
+"""`format: penstock`: a table that one pipeline fills, streamed by another one, or by plain Spark."""
