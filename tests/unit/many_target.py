@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +14,21 @@ from tests.unit.table_target import spark_schema
 from penstock import Pipeline
 from penstock.commit.outcome import Delivered, StagedBatch
 from penstock.core.deletes import with_deletes
-from penstock.core.model import Attempt, Batch, BatchId, Generation, OffsetRange, QueryId, SourceName, Staged, new_nonce
+from penstock.core.model import (
+    Attempt,
+    Batch,
+    BatchId,
+    Generation,
+    OffsetRange,
+    Publication,
+    Published,
+    QueryId,
+    SourceName,
+    Staged,
+    new_nonce,
+)
 from penstock.core.row_hash import row_hashes
+from penstock.errors import PublishFailed
 from penstock.protocols import SCHEMA_KEY, Sink, Taken
 from penstock.run.assembly import assemble
 from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process, prepare
@@ -76,15 +89,17 @@ class World:
         batches: Mapping[int, Sequence[Sequence[Row]]],
         *,
         schema: str = SCHEMA,
-        look: Callable[[Runtime], None] = lambda _: None,
+        publishes: bool = True,
     ) -> list[Delivered]:
-        """A driver that opens the pipeline and delivers batches, each given as what its tasks have."""
+        """A driver that opens the pipeline and delivers batches, each given as what its tasks have, unless it ends before."""
         with closing(assemble(self.pipeline.plan)) as runtime:
             taken = {runtime.sinks[0].name: Taken(where=None, own=None, schema=schema)}
             prepare(runtime, schema=schema, taken=taken)
             coordinator = coordinator_of(runtime)
             coordinator.open(opened_by_this_process(runtime))
             done = []
+            if not publishes:
+                runtime.sinks[0].publish = _end_here  # type: ignore[method-assign]
             for number, tasks in batches.items():
                 offsets = OffsetRange(source=SourceName("orders"), start=str(number) if number else None, end=str(number + 1))
                 batch = Batch(query_id=QUERY, batch_id=BatchId(number), offsets=(offsets,))
@@ -94,7 +109,6 @@ class World:
                         lambda generation, number=number, tasks=tasks: self._staged(runtime, generation, number, tasks, schema),
                     )
                 )
-                look(runtime)
             coordinator.wait()
             return done
 
@@ -114,12 +128,13 @@ class World:
             )
             batch = pa.RecordBatch.from_pylist([dict(zip(arrow.names, row, strict=True)) for row in rows], schema=arrow)
             hashes = row_hashes(batch)
-            tables = pa.array([None if not row[1] else f"{row[1]}_orders" for row in rows], pa.string())
+            tables = pa.array([f"{row[1]}_orders" if row[1] else None for row in rows], pa.string())
             if self.deletes:
                 batch = with_deletes(batch, pa.array([row[2] == "gone" for row in rows], pa.bool_()))
             writer = stager.open(attempt, batch.schema)
             for start in range(0, len(rows), 7):
-                writer.write(batch.slice(start, 7), hashes=hashes.slice(start, 7), accounts=tables.slice(start, 7))
+                accounts = None if sink.route_sql is None else tables.slice(start, 7)
+                writer.write(batch.slice(start, 7), hashes=hashes.slice(start, 7), accounts=accounts)
             pieces += writer.finish()
         return Pieces(tuple(pieces))
 
@@ -129,6 +144,10 @@ class World:
         """Every table with its rows."""
         found = {"sqlite": _sqlite, "duckdb": _duckdb, "delta": _delta, "iceberg": _iceberg}[self.kind](self.directory)
         return {table: Counter(rows) for table, rows in found.items()}
+
+
+def _end_here(_: Publication) -> Published:
+    raise PublishFailed("the driver ends here", remedy="none")
 
 
 def expected(batches: Mapping[int, Sequence[Sequence[Row]]]) -> dict[str, Counter[Row]]:

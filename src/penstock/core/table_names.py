@@ -71,13 +71,15 @@ class TableNames:
         """Return why a row's table may not be filled, as the end of a sentence; None if it may."""
         if name is None:
             return f"has no table: a column of {self.template} is NULL or empty"
-        if not self._shape.fullmatch(name):
-            return (
-                f"names table {shortened(name)}, and a value in {self.template} may have letters, digits and {self._signs} only"
-            )
+        if not self.fits(name):
+            return f"names table {shortened(name)}, and a value in {self.template} may have letters, digits{self._signs} only"
         if len(name) > self.longest:
             return f"names table {shortened(name)}, of {len(name)} characters, and {self.longest} are possible"
         return self._not_allowed(name)
+
+    def fits(self, name: str) -> bool:
+        """Return whether the template can make this name, allowed or not."""
+        return self._shape.fullmatch(name) is not None
 
     def to_open(self, wanted: Collection[AccountName], opened: Collection[AccountName]) -> Sequence[AccountName]:
         """Return those of `wanted` that are to be opened beside `opened`, in order, of names that differ only in case the first.
@@ -118,7 +120,7 @@ class TableNames:
 
     @property
     def _signs(self) -> str:
-        return "_ and -" if self.letters.endswith("-") else "_"
+        return ", _ and -" if self.letters.endswith("-") else " and _"
 
 
 def shortened(name: str) -> str:

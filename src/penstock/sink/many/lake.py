@@ -24,7 +24,7 @@ from penstock.core.model import (
 )
 from penstock.core.table_names import TableNames
 from penstock.core.taken_back import TakenBack
-from penstock.errors import Failed
+from penstock.errors import Failed, Refused
 from penstock.protocols import CountsRequests, Signature, SinkDecisions, TaskCheck
 from penstock.sink.lake.sink import LakeSink
 from penstock.sink.lake.table_writer import step_error
@@ -62,12 +62,16 @@ class ManyLakeTables:
         self._row_digest: RowDigest | None = None
         self._prepared_for: tuple[PipelineName, str] | None = None
         self._ledger_id: LedgerId | None = None
+        self._strange: AccountName | None = None
+        """A table that the ledger knows, and that the template cannot name."""
 
     # --- as `OpensTables`
 
     def use_tables(self, tables: Collection[AccountName]) -> None:
         for table in sorted(tables):
-            if table not in self._opened and self._names.refusal(table) is None:
+            if not self._names.fits(table):
+                self._strange = table
+            elif table not in self._opened and self._names.refusal(table) is None:
                 self._opened[table] = self._made(table)
 
     def open_tables(self, tables: Sequence[AccountName]) -> None:
@@ -118,6 +122,7 @@ class ManyLakeTables:
         return [*findings, Finding(subject=f"sink {self.name}", ok=True, message=message)]
 
     def require_schema_accepted(self, *, pipeline: PipelineName, schema: str) -> None:
+        self._require_same_template()
         for child in self._known().values() or [self._example()]:
             child.require_schema_accepted(pipeline=pipeline, schema=schema)
 
@@ -126,6 +131,8 @@ class ManyLakeTables:
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
         """Prepare the tables that the ledger knows. Raises Usage, Refused, Failed, Retryable."""
+        if schema is not None:
+            self._require_same_template()
         if self._spool is not None:
             self._spool.prepare(pipeline)
         for child in self._opened.values():
@@ -163,8 +170,12 @@ class ManyLakeTables:
         return [line for table in tables for line in self._child(table).maintain_target(share_of(publication, table))]
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
+        """Collect in every table, also in those that a run opened for a batch that was never decided (I10)."""
         swept = [] if self._spool is None else [*self._spool.sweep(cut, dry_run=dry_run)]
-        return list(dict.fromkeys([*swept, *(name for child in self._every() for name in child.sweep(cut, dry_run=dry_run))]))
+        found = self._example().staged_beside()
+        left = [self._child(AccountName(name)) for name in found if self._names.refusal(name) is None]
+        children = dict.fromkeys([*self._opened.values(), *left])
+        return list(dict.fromkeys([*swept, *(name for child in children for name in child.sweep(cut, dry_run=dry_run))]))
 
     def verify(self, decisions: SinkDecisions) -> SinkReport:
         """Compare each table with the ledger as of its own marker."""
@@ -223,6 +234,15 @@ class ManyLakeTables:
         if self._row_digest is not None:
             child.use_row_digest(self._row_digest)
         return child
+
+    def _require_same_template(self) -> None:
+        """Raise Refused if the sink has filled tables by another template, or one table only."""
+        if self._strange is not None:
+            named = f"table {self._strange!r}" if self._strange else "one table"
+            raise Refused(
+                f"Sink {self.name!r} filled {named} so far, which {self._names.template} cannot be.",
+                remedy="Name the tables as before, or give the sink another name: the batches so far stay in the old tables.",
+            )
 
     def _example(self) -> LakeSink:
         """Return the sink of a table that nobody names, for what is the same for all. It is never prepared."""
