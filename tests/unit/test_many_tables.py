@@ -61,8 +61,8 @@ def test_tables_appear_with_their_rows_and_a_replay_changes_nothing(world: World
 STEPS = {
     "sqlite": ("tables.open@1", "tables.open@2", "sqlite.move@2", "sqlite.mark@1", "sqlite.mark@3", "sqlite.commit@2"),
     "duckdb": ("tables.open@2", "duckdb.mark@2"),
-    "delta": ("tables.open@2", "delta.commit@2", "tables.next@1"),
-    "iceberg": ("tables.open@2", "iceberg.commit@2", "tables.next@1"),
+    "delta": ("tables.open@2", "delta.commit@2", "laketables.next@1"),
+    "iceberg": ("tables.open@2", "iceberg.commit@2", "laketables.next@1"),
 }
 
 

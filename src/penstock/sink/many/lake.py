@@ -33,7 +33,7 @@ from penstock.sink.many.shares import TableDecisions, joined, share_of, tables_i
 from penstock.sink.many.stager import FAIL, ManyStager, sharing
 from penstock.sink.spool import Spool
 
-NEXT = FaultPoint("tables.next", "One of the Delta or Iceberg tables of a batch shows it, and the next one is to follow.")
+NEXT = FaultPoint("laketables.next", "One of the Delta or Iceberg tables of a batch shows it, and the next one is to follow.")
 
 
 class ManyLakeTables:
