@@ -261,10 +261,6 @@ class LakeSink(TakesBackFiles):
 
     # --- staging
 
-    def staged_beside(self) -> Iterator[str]:
-        """Yield the names of the directories, this table's among them, for which somebody stages beside it; none in stores."""
-        return self._account.staged_beside() if isinstance(self._account, DirectoryAccount) else iter(())
-
     @contextmanager
     def task_checks(self) -> Iterator[Sequence[TaskCheck]]:
         with self._area().task_check() as check:

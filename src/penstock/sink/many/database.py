@@ -6,7 +6,6 @@ from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 
-from penstock.core.faults import FaultPoint
 from penstock.core.high_water_mark import HighWaterMark
 from penstock.core.model import (
     ONLY_ACCOUNT,
@@ -23,8 +22,9 @@ from penstock.core.table_names import TableNames
 from penstock.core.taken_back import TakenBack
 from penstock.errors import Failed
 from penstock.protocols import SinkDecisions
-from penstock.sink.many.shares import TableDecisions, child_name, joined, share_of, tables_in, tables_of, taken_of
+from penstock.sink.many.shares import child_name, share_of, tables_in, tables_of, taken_of, verified
 from penstock.sink.many.stager import FAIL, ManyStager, sharing
+from penstock.sink.many.table_sinks import TableSinks
 from penstock.sink.spool.writer import RowCheck
 from penstock.sink.table.batch_column import has_rows, lose_batches
 from penstock.sink.table.dialect import C, T
@@ -33,9 +33,6 @@ from penstock.sink.table.preparation import require_never_marked
 from penstock.sink.table.publication import Loaded, apply, decided_target, other_table
 from penstock.sink.table.sql_sink import TAKE_BACK, SqlSink, TableRowsThere
 from penstock.sink.table.target import Target
-
-OPEN = FaultPoint("tables.open", "A table that rows name for the first time is created, before their batch is decided.")
-"""Also that of `sink.many.lake`."""
 
 K = TypeVar("K", bound=SqlSink[Any, Any])
 
@@ -47,8 +44,7 @@ class ManyTables(SqlSink[C, T]):
     counts its rows. They move together. Each table is filled by a sink of the dialect, over this one's connection and spool.
     """
 
-    _make: Callable[[AccountName], SqlSink[C, T]]
-    _names: TableNames
+    _children: TableSinks[SqlSink[C, T]]
     _unrouted = FAIL
     _puts_invalid_aside = False
 
@@ -56,63 +52,56 @@ class ManyTables(SqlSink[C, T]):
         self, names: TableNames, make: Callable[[AccountName], SqlSink[C, T]], *, unrouted: str, puts_invalid_aside: bool
     ) -> None:
         """Called once, by `many_tables`."""
-        self._names, self._make = names, make
+        self._children = TableSinks(names, lambda table: self._sharing(make(table)))
         self._unrouted, self._puts_invalid_aside = unrouted, puts_invalid_aside
-        self._opened: dict[AccountName, SqlSink[C, T]] = {}
-        self._others: dict[AccountName, SqlSink[C, T]] = {}
 
     # --- as `OpensTables`
 
     def use_tables(self, tables: Collection[AccountName]) -> None:
-        for table in sorted(tables):
-            if table not in self._opened and self._names.refusal(table) is None:
-                self._opened[table] = self._made(table)
+        self._children.use(tables)
 
     def open_tables(self, tables: Sequence[AccountName]) -> None:
         if self._prepared_for is None:
             raise Failed(f"Sink {self._name!r} was not prepared with a schema.", remedy="Call prepare() first.")
-        for table in self._names.to_open(tables, self._opened):
-            child = self._made(table)
-            with OPEN.around():
-                child._prepare_target(*self._prepared_for)
-            self._opened[table] = child
+        pipeline, schema = self._prepared_for
+        self._children.open(tables, lambda child: child._prepare_target(pipeline, schema))
 
     # --- as `Sink`
 
     @property
     def route_sql(self) -> str:  # type: ignore[override]
-        return self._names.route_sql
+        return self._children.names.route_sql
 
     @property
     def accounts(self) -> Sequence[AccountName]:  # type: ignore[override]
         """The sink as a whole, whose marker covers all tables, and every table that is open."""
-        return [ONLY_ACCOUNT, *sorted(self._opened)]
+        return [ONLY_ACCOUNT, *sorted(self._children.opened)]
 
     def use_row_digest(self, row_digest: RowDigest) -> None:
         super().use_row_digest(row_digest)
-        for child in (*self._opened.values(), *self._others.values()):
+        for child in self._children.every():
             child.use_row_digest(row_digest)
 
     def describe(self) -> Mapping[str, str]:
         return {
             **super().describe(),
-            "tables": f"one for each {self._names.template} that rows have, {self._names.most} at most; created before the first "
-            f"batch with rows for it is decided, and all of a batch show it at once; other rows: {self._unrouted}",
+            "tables": self._children.described("all of them show it at once", unrouted=self._unrouted),
         }
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
         super().prepare(pipeline=pipeline, schema=schema)
         if schema is not None:
-            for child in self._opened.values():
+            for child in self._children.opened.values():
                 child._prepare_target(pipeline, schema)
 
     def stager(self) -> ManyStager:  # type: ignore[override]
         self._begin_staging()
         self._target = replace(self._target, has_staged=True)
-        opened = {table: sharing(child.stager(), len(self._opened)) for table, child in self._opened.items()}
+        children = self._children.opened
+        opened = {table: sharing(child.stager(), len(children)) for table, child in children.items()}
         return ManyStager(
             sink=self._name,
-            names=self._names,
+            names=self._children.names,
             opened=opened,
             unrouted=self._unrouted,
             puts_invalid_aside=self._puts_invalid_aside,
@@ -120,9 +109,7 @@ class ManyTables(SqlSink[C, T]):
 
     def verify(self, decisions: SinkDecisions) -> SinkReport:
         """Compare each table with its own marker, and that with the ledger."""
-        return joined(
-            {table: child.verify(TableDecisions(whole=decisions, table=table)) for table, child in sorted(self._opened.items())}
-        )
+        return verified(self._children.opened, decisions)
 
     def high_water_mark(self, account: AccountName, *, pipeline: PipelineName) -> HighWaterMark | None:
         """Return what the marker of a table says, or that of all of them for the only account. Raises as the dialect's."""
@@ -140,9 +127,8 @@ class ManyTables(SqlSink[C, T]):
     # --- as `DatabaseSink`
 
     def _existing_table(self, connection: C) -> tuple[str, bool] | None:
-        there = [table for table, child in self._known().items() if child._table_schema(connection) is not None]
-        missing = "others are created when rows name them" if self._create else "`create` is false: rows for others fail"
-        return f"{len(there)} of at most {self._names.most} tables {self._target.table} are there, and {missing};", True
+        there = [child for child in self._children.known().values() if child._table_schema(connection) is not None]
+        return f"{self._children.counted(len(there), creates=self._create)};", True
 
     def _prepare_table(self, connection: C, pipeline: PipelineName, schema: str) -> RowCheck:
         self._storable(connection, schema)
@@ -172,7 +158,7 @@ class ManyTables(SqlSink[C, T]):
         marker = None if markers is None else markers.read(pipeline, self._name)
         if marker is not None and not self._target.is_table(marker.table_name):
             raise other_table(marker, self._target.table)
-        for child in self._known().values():
+        for child in self._children.known().values():
             if child._table_schema(connection) is not None:
                 child._require_schema_accepted(connection, pipeline, schema)
 
@@ -187,21 +173,20 @@ class ManyTables(SqlSink[C, T]):
 
     def _load(self, connection: C, publication: Publication, _: Target) -> Loaded:
         """Return as if no row were displaced: the marker of all tables counts what was decided, those of the tables the rest."""
-        rows = sum(
-            self._child(table)._apply(connection, share_of(publication, table)).totals.rows for table in tables_of(publication)
-        )
-        return Loaded(rows=rows, displaced=Totals())
+        shares = {table: share_of(publication, table) for table in tables_of(publication)}
+        shown = [self._children.of(table)._apply(connection, share) for table, share in shares.items()]
+        return Loaded(rows=sum(each.totals.rows for each in shown), displaced=Totals())
 
     def _note(self, publication: Publication) -> None:
         super()._note(publication)
         for table in tables_of(publication):
-            self._child(table)._note(share_of(publication, table))
+            self._children.of(table)._note(share_of(publication, table))
 
     # --- rewinding
 
     def require_taken_back_exactly(self, taken: TakenBack) -> None:
         for table in tables_in(taken):
-            self._child(table).require_taken_back_exactly(taken_of(taken, table))
+            self._children.of(table).require_taken_back_exactly(taken_of(taken, table))
 
     def take_back(self, taken: TakenBack) -> None:
         """Take the rows from every table in one transaction."""
@@ -214,31 +199,18 @@ class ManyTables(SqlSink[C, T]):
                 markers = self._marker_store(connection)
                 markers.read(taken.pipeline, self._name)  # locks it, as a publication does first
                 for table in tables_in(taken):
-                    child, own = self._child(table), taken_of(taken, table)
+                    child, own = self._children.of(table), taken_of(taken, table)
                     lose_batches(markers, own, TableRowsThere(self._tables, connection, own, child._target), child._target)
                 lose_batches(markers, taken, _Counted(taken), self._target)
             self._commit(connection)
 
     # --- steps
 
-    def _made(self, table: AccountName) -> SqlSink[C, T]:
-        child = self._make(table)
+    def _sharing(self, child: SqlSink[C, T]) -> SqlSink[C, T]:
+        """Return the sink of one table, over this one's connection and spool."""
         child._database, child._lock, child._spool = self._database, self._lock, self._spool
         child.use_row_digest(self._target.row_digest)
         return child
-
-    def _child(self, table: AccountName) -> SqlSink[C, T]:
-        """Return the sink of a table. One that the settings do not allow any more can still have a decided share."""
-        if table in self._opened:
-            return self._opened[table]
-        if table not in self._others:
-            self._others[table] = self._made(table)
-        return self._others[table]
-
-    def _known(self) -> Mapping[AccountName, SqlSink[C, T]]:
-        """Return the sinks of all tables that can be named before rows name them."""
-        listed = map(AccountName, self._names.listed)
-        return {**{table: self._made(table) for table in listed if table not in self._opened}, **self._opened}
 
 
 def many_tables(kind: type[K], names: TableNames, *, prefix: str, unrouted: str, puts_invalid_aside: bool, **settings: Any) -> K:

@@ -28,9 +28,10 @@ from penstock.errors import Failed, Refused
 from penstock.protocols import CountsRequests, Signature, SinkDecisions, TaskCheck
 from penstock.sink.lake.sink import LakeSink
 from penstock.sink.lake.table_writer import step_error
-from penstock.sink.many.database import OPEN
-from penstock.sink.many.shares import TableDecisions, joined, share_of, tables_in, tables_of, taken_of
+from penstock.sink.many.shares import share_of, tables_in, tables_of, taken_of, verified
 from penstock.sink.many.stager import FAIL, ManyStager, sharing
+from penstock.sink.many.table_sinks import TableSinks
+from penstock.sink.parquet.directory.account import DirectoryAccount
 from penstock.sink.spool import Spool
 
 NEXT = FaultPoint("laketables.next", "One of the Delta or Iceberg tables of a batch shows it, and the next one is to follow.")
@@ -56,35 +57,28 @@ class ManyLakeTables:
     ) -> None:
         self.name = name
         self._names, self._make, self._spool = names, make, spool
+        self._children = TableSinks(names, self._made)
         self._creates, self._unrouted = create, unrouted
-        self._opened: dict[AccountName, LakeSink] = {}
-        self._others: dict[AccountName, LakeSink] = {}
         self._row_digest: RowDigest | None = None
         self._prepared_for: tuple[PipelineName, str] | None = None
         self._ledger_id: LedgerId | None = None
-        self._strange: AccountName | None = None
-        """A table that the ledger knows, and that the template cannot name."""
 
     # --- as `OpensTables`
 
     def use_tables(self, tables: Collection[AccountName]) -> None:
-        for table in sorted(tables):
-            if not self._names.fits(table):
-                self._strange = table
-            elif table not in self._opened and self._names.refusal(table) is None:
-                self._opened[table] = self._made(table)
+        self._children.use(tables)
 
     def open_tables(self, tables: Sequence[AccountName]) -> None:
         if self._prepared_for is None:
             raise Failed(f"Sink {self.name!r} was not prepared with a schema.", remedy="Call prepare() first.")
         pipeline, schema = self._prepared_for
-        for table in self._names.to_open(tables, self._opened):
-            child = self._made(table)
-            with OPEN.around(error=step_error, lost=step_error):
-                child.prepare(pipeline=pipeline, schema=schema)
-                if self._ledger_id is not None:
-                    child.claim(self._ledger_id)
-            self._opened[table] = child
+
+        def prepare(child: LakeSink) -> None:
+            child.prepare(pipeline=pipeline, schema=schema)
+            if self._ledger_id is not None:
+                child.claim(self._ledger_id)
+
+        self._children.open(tables, prepare)
 
     # --- as `Sink`
 
@@ -99,35 +93,33 @@ class ManyLakeTables:
     @property
     def accounts(self) -> Sequence[AccountName]:
         """Every table that is open; the only account before there is one."""
-        return sorted(self._opened) or [ONLY_ACCOUNT]
+        return sorted(self._children.opened) or [ONLY_ACCOUNT]
 
     def use_row_digest(self, row_digest: RowDigest) -> None:
         self._row_digest = row_digest
-        for child in self._every():
+        for child in self._children.every():
             child.use_row_digest(row_digest)
 
     def describe(self) -> Mapping[str, str]:
         return {
             **self._example().describe(),
-            "tables": f"one for each {self._names.template} that rows have, {self._names.most} at most; created before the first "
-            f"batch with rows for it is decided, and each shows a batch by a commit of its own; other rows: {self._unrouted}",
+            "tables": self._children.described("each shows it by a commit of its own", unrouted=self._unrouted),
         }
 
     def check(self) -> Sequence[Finding]:
         """Check the tables that are known, and the directory of one that would be created."""
-        known = self._known()
-        findings = [finding for child in known.values() for finding in child.check() if not (finding.ok and self._opened)]
-        creates = "others are created when rows name them" if self._creates else "`create` is false: rows for others fail"
-        message = f"{len(self._opened)} of at most {self._names.most} tables {self._names.template} hold rows, and {creates}"
-        return [*findings, Finding(subject=f"sink {self.name}", ok=True, message=message)]
+        findings = [finding for child in self._children.known().values() for finding in child.check()]
+        failed = [finding for finding in findings if not finding.ok]
+        message = self._children.counted(len(self._children.opened), creates=self._creates)
+        return [*failed, Finding(subject=f"sink {self.name}", ok=True, message=f"{message}.")]
 
     def require_schema_accepted(self, *, pipeline: PipelineName, schema: str) -> None:
         self._require_same_template()
-        for child in self._known().values() or [self._example()]:
+        for child in self._children.known().values() or [self._example()]:
             child.require_schema_accepted(pipeline=pipeline, schema=schema)
 
     def high_water_mark(self, account: AccountName, *, pipeline: PipelineName) -> HighWaterMark | None:
-        return None if account == ONLY_ACCOUNT else self._child(account).high_water_mark(ONLY_ACCOUNT, pipeline=pipeline)
+        return None if account == ONLY_ACCOUNT else self._children.of(account).high_water_mark(ONLY_ACCOUNT, pipeline=pipeline)
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
         """Prepare the tables that the ledger knows. Raises Usage, Refused, Failed, Retryable."""
@@ -135,7 +127,7 @@ class ManyLakeTables:
             self._require_same_template()
         if self._spool is not None:
             self._spool.prepare(pipeline)
-        for child in self._opened.values():
+        for child in self._children.opened.values():
             child.prepare(pipeline=pipeline, schema=schema)
         if schema is not None:
             self._prepared_for = pipeline, schema
@@ -144,11 +136,11 @@ class ManyLakeTables:
         self._ledger_id = ledger_id
         if self._spool is not None:
             self._spool.claim(ledger_id)
-        for child in self._opened.values():
+        for child in self._children.opened.values():
             child.claim(ledger_id)
 
     def stager(self) -> ManyStager:
-        opened = {table: sharing(child.stager(), len(self._opened)) for table, child in self._opened.items()}
+        opened = {table: sharing(child.stager(), len(self._children.opened)) for table, child in self._children.opened.items()}
         return ManyStager(sink=self.name, names=self._names, opened=opened, unrouted=self._unrouted)
 
     def publish(self, publication: Publication) -> Published:
@@ -156,42 +148,41 @@ class ManyLakeTables:
 
         Raises what the tables' sinks raise. Tables before the one that failed show the batch, those after it do not.
         """
-        shown: list[Published] = []
-        for table in tables_of(publication):
-            if shown:
-                with NEXT.around(error=step_error, lost=step_error):
-                    pass
-            shown.append(self._child(table).publish(share_of(publication, table)))
+        tables = tables_of(publication)
+        shown = [self._published(publication, table, is_first=table == tables[0]) for table in tables]
         return Published(totals=publication.totals, already=all(each.already for each in shown))
+
+    def _published(self, publication: Publication, table: AccountName, *, is_first: bool) -> Published:
+        with nullcontext() if is_first else NEXT.around(error=step_error, lost=step_error):
+            return self._children.of(table).publish(share_of(publication, table))
 
     def maintain_target(self, publication: Publication) -> Sequence[str]:
         """Look after the tables that the batch has rows for. Return warnings, and raise nothing."""
         tables = tables_of(publication)
-        return [line for table in tables for line in self._child(table).maintain_target(share_of(publication, table))]
+        return [line for table in tables for line in self._children.of(table).maintain_target(share_of(publication, table))]
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
         """Collect in every table, also in those that a run opened for a batch that was never decided (I10)."""
         swept = [] if self._spool is None else [*self._spool.sweep(cut, dry_run=dry_run)]
-        found = self._example().staged_beside()
-        left = [self._child(AccountName(name)) for name in found if self._names.refusal(name) is None]
-        children = dict.fromkeys([*self._opened.values(), *left])
+        account = self._example()._account
+        found = account.staged_beside() if isinstance(account, DirectoryAccount) else ()
+        left = [self._children.of(AccountName(name)) for name in found if self._names.refusal(name) is None]
+        children = dict.fromkeys([*self._children.opened.values(), *left])
         return list(dict.fromkeys([*swept, *(name for child in children for name in child.sweep(cut, dry_run=dry_run))]))
 
     def verify(self, decisions: SinkDecisions) -> SinkReport:
         """Compare each table with the ledger as of its own marker."""
-        return joined(
-            {table: child.verify(TableDecisions(whole=decisions, table=table)) for table, child in sorted(self._opened.items())}
-        )
+        return verified(self._children.opened, decisions)
 
     def close(self) -> None:
-        for child in self._every():
+        for child in self._children.every():
             child.close()
 
     # --- staging
 
     def task_checks(self) -> AbstractContextManager[Sequence[TaskCheck]]:
         """Return the checks of one table: all of them lie below one directory, or in one store."""
-        known = self._known()
+        known = self._children.known()
         return next(iter(known.values())).task_checks() if known else nullcontext(())
 
     def signatures(self, *, pipeline: PipelineName) -> Sequence[Signature]:
@@ -203,29 +194,29 @@ class ManyLakeTables:
 
     def waiting(self, account: AccountName, *, pipeline: PipelineName) -> Iterator[Waiting]:
         if account != ONLY_ACCOUNT:
-            yield from self._child(account).waiting(ONLY_ACCOUNT, pipeline=pipeline)
+            yield from self._children.of(account).waiting(ONLY_ACCOUNT, pipeline=pipeline)
         elif self._spool is not None:
             yield from self._spool.waiting(pipeline)
 
     def lifecycle(self) -> Sequence[Finding]:
         """Report the rules of the store for one table: those of a bucket are the same for all."""
-        known = self._known()
+        known = self._children.known()
         return next(iter(known.values())).lifecycle() if known else []
 
     def requests_sent(self) -> Mapping[str, int]:
-        counting = [child for child in self._every() if isinstance(child, CountsRequests)]
+        counting = [child for child in self._children.every() if isinstance(child, CountsRequests)]
         return {place: sent for child in counting for place, sent in child.requests_sent().items()}
 
     # --- rewinding
 
     def require_taken_back_exactly(self, taken: TakenBack) -> None:
         for table in tables_in(taken):
-            self._child(table).require_taken_back_exactly(taken_of(taken, table))
+            self._children.of(table).require_taken_back_exactly(taken_of(taken, table))
 
     def take_back(self, taken: TakenBack) -> None:
         """Take the files out of one table after the other; those that have lost them are left alone."""
         for table in tables_in(taken):
-            self._child(table).take_back(taken_of(taken, table))
+            self._children.of(table).take_back(taken_of(taken, table))
 
     # --- steps
 
@@ -237,8 +228,8 @@ class ManyLakeTables:
 
     def _require_same_template(self) -> None:
         """Raise Refused if the sink has filled tables by another template, or one table only."""
-        if self._strange is not None:
-            named = f"table {self._strange!r}" if self._strange else "one table"
+        if self._children.misfit is not None:
+            named = f"table {self._children.misfit!r}" if self._children.misfit else "one table"
             raise Refused(
                 f"Sink {self.name!r} filled {named} so far, which {self._names.template} cannot be.",
                 remedy="Name the tables as before, or give the sink another name: the batches so far stay in the old tables.",
@@ -247,19 +238,3 @@ class ManyLakeTables:
     def _example(self) -> LakeSink:
         """Return the sink of a table that nobody names, for what is the same for all. It is never prepared."""
         return self._made(AccountName(self._names.example))
-
-    def _child(self, table: AccountName) -> LakeSink:
-        """Return the sink of a table. One that the settings do not allow any more can still have a decided share."""
-        if table in self._opened:
-            return self._opened[table]
-        if table not in self._others:
-            self._others[table] = self._made(table)
-        return self._others[table]
-
-    def _every(self) -> Sequence[LakeSink]:
-        return [*self._opened.values(), *self._others.values()]
-
-    def _known(self) -> Mapping[AccountName, LakeSink]:
-        """Return the sinks of all tables that can be named before rows name them."""
-        listed = map(AccountName, self._names.listed)
-        return {**{table: self._made(table) for table in listed if table not in self._opened}, **self._opened}

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from penstock.core.model import (
     ONLY_ACCOUNT,
@@ -65,6 +66,17 @@ class TableDecisions:
     def removals(self) -> Iterator[Removal]:
         """Yield nothing: only accounts of a parquet sink have files that may be removed."""
         return iter(())
+
+
+class Verifiable(Protocol):
+    """The sink of one table."""
+
+    def verify(self, decisions: SinkDecisions) -> SinkReport: ...
+
+
+def verified(opened: Mapping[AccountName, Verifiable], decisions: SinkDecisions) -> SinkReport:
+    """Return the report of a sink, of whose open tables each is compared by itself."""
+    return joined({table: one.verify(TableDecisions(whole=decisions, table=table)) for table, one in sorted(opened.items())})
 
 
 def joined(reports: Mapping[AccountName, SinkReport]) -> SinkReport:
