@@ -112,6 +112,21 @@ class World:
             coordinator.wait()
             return done
 
+    def stage_only(self, number: int, tasks: Sequence[Sequence[Row]]) -> None:
+        """A driver that ends before it decides the batch; its pieces are on the disk."""
+        with closing(assemble(self.pipeline.plan)) as runtime:
+            prepare(runtime, schema=SCHEMA)
+            coordinator = coordinator_of(runtime)
+            coordinator.open(opened_by_this_process(runtime))
+            sink: Any = runtime.sinks[0]
+            if hasattr(sink, "_spool") and sink._spool is not None:
+                sink._spool.inline_limit_bytes = 0
+            self._staged(runtime, coordinator.generation, number, tasks, SCHEMA)
+
+    def staged_files(self) -> list[Path]:
+        found = [*self.directory.rglob("*.staged"), *self.directory.rglob("*.arrow")]
+        return sorted(path for path in found if path.is_file())
+
     def _staged(
         self, runtime: Runtime, generation: Generation, number: int, tasks: Sequence[Sequence[Row]], schema: str
     ) -> StagedBatch:

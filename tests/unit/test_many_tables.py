@@ -144,6 +144,17 @@ def _decided(world: World) -> int:
         return 0 if tail is None else int(tail.summary.next_batch_id or 0)
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "delta", "iceberg"])
+def test_what_was_staged_for_a_table_that_nobody_names_again_is_swept(tmp_path: Path, kind: str) -> None:
+    world = World(tmp_path, kind)
+    world.run({0: BATCHES[0]})
+    world.stage_only(1, [[(8, "zz", "x"), (9, "eu", "x")]])
+    assert world.staged_files()
+    world.run({1: BATCHES[1], 2: BATCHES[2]})
+    assert world.staged_files() == []
+    assert {table: rows for table, rows in world.content().items() if rows} == expected(BATCHES)
+
+
 class TestWhichTablesThereMayBe:
     @pytest.mark.parametrize(
         ("region", "why"),

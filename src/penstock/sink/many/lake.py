@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import ClassVar
 
 from penstock.core.faults import FaultPoint
@@ -164,9 +165,7 @@ class ManyLakeTables:
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
         """Collect in every table, also in those that a run opened for a batch that was never decided (I10)."""
         swept = [] if self._spool is None else [*self._spool.sweep(cut, dry_run=dry_run)]
-        account = self._example()._account
-        found = account.staged_beside() if isinstance(account, DirectoryAccount) else ()
-        left = [self._children.of(AccountName(name)) for name in found if self._names.refusal(name) is None]
+        left = [self._children.of(table) for table in self._staged_tables()]
         children = dict.fromkeys([*self._children.opened.values(), *left])
         return list(dict.fromkeys([*swept, *(name for child in children for name in child.sweep(cut, dry_run=dry_run))]))
 
@@ -179,6 +178,18 @@ class ManyLakeTables:
             child.close()
 
     # --- staging
+
+    def _staged_tables(self) -> Iterator[AccountName]:
+        """Yield the tables in directories for which somebody stages, or did; none in stores, which end uploads by their rules."""
+        account, name = self._example()._account, self._names.example
+        parts = Path(account.staging).parts if isinstance(account, DirectoryAccount) else ()
+        if name not in parts:
+            return
+        at = len(parts) - 1 - parts[::-1].index(name)
+        whole, below = Path(*parts[:at]), parts[at + 1 :]
+        for found in sorted(whole.iterdir()) if whole.is_dir() else ():
+            if self._names.refusal(found.name) is None and found.joinpath(*below).is_dir():
+                yield AccountName(found.name)
 
     def task_checks(self) -> AbstractContextManager[Sequence[TaskCheck]]:
         """Return the checks of one table: all of them lie below one directory, or in one store."""

@@ -49,12 +49,6 @@ class DirectoryAccount(Account):
         """The directory below which every pipeline and sink has its own."""
         return str(self.own_staging or self.root.parent / _STAGING / self.root.name)
 
-    def staged_beside(self) -> Iterator[str]:
-        """Yield the names of the directories beside the root for which somebody stages; none with a staging of its own."""
-        staging = Path(self.staging).parent
-        if self.own_staging is None and staging.is_dir():
-            yield from sorted(path.name for path in staging.iterdir() if path.is_dir())
-
     def area(self, *, pipeline: PipelineName, sink: SinkName, account: AccountName) -> DirectoryArea:
         """Return the part of one sink. The option `staging` may serve several accounts: each has a directory and owner file."""
         staging = Path(self.staging, _segment(pipeline), _segment(sink))
