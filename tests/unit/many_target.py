@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ from penstock.core.model import (
 from penstock.core.row_hash import row_hashes
 from penstock.errors import PublishFailed
 from penstock.protocols import SCHEMA_KEY, Sink, Taken
-from penstock.run.assembly import assemble
+from penstock.run.assembly import assemble, ledger_of
 from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process, prepare
 from penstock.spark.schema import arrow_schema
 from penstock.stage.opening import staged_with_tables
@@ -90,8 +90,12 @@ class World:
         *,
         schema: str = SCHEMA,
         publishes: bool = True,
+        before_deciding: Callable[[], None] = lambda: None,
     ) -> list[Delivered]:
-        """A driver that opens the pipeline and delivers batches, each given as what its tasks have, unless it ends before."""
+        """A driver that opens the pipeline and delivers batches, each given as what its tasks have, unless it ends before.
+
+        `before_deciding` is called when a batch is staged.
+        """
         with closing(assemble(self.pipeline.plan)) as runtime:
             taken = {runtime.sinks[0].name: Taken(where=None, own=None, schema=schema)}
             prepare(runtime, schema=schema, taken=taken)
@@ -103,12 +107,13 @@ class World:
             for number, tasks in batches.items():
                 offsets = OffsetRange(source=SourceName("orders"), start=str(number) if number else None, end=str(number + 1))
                 batch = Batch(query_id=QUERY, batch_id=BatchId(number), offsets=(offsets,))
-                done.append(
-                    coordinator.deliver(
-                        batch,
-                        lambda generation, number=number, tasks=tasks: self._staged(runtime, generation, number, tasks, schema),
-                    )
-                )
+
+                def stage(generation: Generation, number: int = number, tasks: Sequence[Sequence[Row]] = tasks) -> StagedBatch:
+                    staged = self._staged(runtime, generation, number, tasks, schema)
+                    before_deciding()
+                    return staged
+
+                done.append(coordinator.deliver(batch, stage))
             coordinator.wait()
             return done
 
@@ -157,8 +162,18 @@ class World:
 
     def content(self) -> dict[str, Counter[Row]]:
         """Every table with its rows."""
-        found = {"sqlite": _sqlite, "duckdb": _duckdb, "delta": _delta, "iceberg": _iceberg}[self.kind](self.directory)
-        return {table: Counter(rows) for table, rows in found.items()}
+        return {table: Counter(rows) for table, rows in self.found().items()}
+
+    def found(self) -> dict[str, list[Any]]:
+        return {"sqlite": _sqlite, "duckdb": _duckdb, "delta": _delta, "iceberg": _iceberg}[self.kind](self.directory)
+
+    def decided(self) -> int:
+        """How many batches are decided."""
+        if self.ledger.startswith("sqlite") and not (self.directory / "ledger.db").exists():
+            return 0
+        with closing(ledger_of(self.pipeline.plan)) as ledger:
+            tail = ledger.tail()
+            return 0 if tail is None else int(tail.summary.next_batch_id or 0)
 
 
 def _end_here(_: Publication) -> Published:
