@@ -50,7 +50,8 @@ class ServedWorld(World):
             return list(cursor.fetchall())
 
     def found(self) -> dict[str, list[Any]]:
-        names = [name for (name,) in self.query("SELECT table_name FROM information_schema.tables")]
+        here = "current_schema()" if self.kind == "postgres" else "database()"
+        names = [name for (name,) in self.query(f"SELECT table_name FROM information_schema.tables WHERE table_schema = {here}")]
         own = sorted(name for name in names if name.endswith("_orders"))
         return {name: self.query(f"SELECT id, region, name FROM {name}") for name in own}
 
