@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 from tests.conformance.table_rig import DialectContract, Spooled, TableRig, named, rig_below
@@ -51,12 +52,6 @@ class ManyRig(TableRig):
         sink.use_tables([ODD, EVEN])
         return sink
 
-    def read_back(self) -> Iterable[Row]:
-        return [row for table in (EVEN, ODD) for row in self.read(table)]
-
-    def read(self, table: str) -> Iterable[Row]:
-        raise NotImplementedError
-
 
 class ManySqliteRig(ManyRig):
     kind = SqliteSink
@@ -68,14 +63,16 @@ class ManySqliteRig(ManyRig):
     def place(self) -> dict[str, Any]:
         return {"path": self.database}
 
-    def read(self, table: str) -> Iterable[Row]:
+    def read_back(self) -> Iterable[Row]:
+        """Both tables in one snapshot."""
         if not self.database.exists():
             return []
-        connection, schema = sqlite3.connect(self.database), arrow_schema(self.schema)
+        connection, schema = sqlite3.connect(self.database, isolation_level=None), arrow_schema(self.schema)
         try:
-            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
-                return []
-            rows = connection.execute(f"SELECT {', '.join(schema.names)} FROM {table}").fetchall()
+            connection.execute("BEGIN")
+            there = connection.execute("SELECT name FROM sqlite_master WHERE name IN (?, ?)", (EVEN, ODD)).fetchall()
+            names = ", ".join(schema.names)
+            rows = [row for (table,) in there for row in connection.execute(f"SELECT {names} FROM {table}").fetchall()]
         finally:
             connection.close()
         values = zip(schema, zip(*rows, strict=True), strict=False)
@@ -132,14 +129,14 @@ class ManyPostgresRig(ManyRig):
             for row in make_rows(ids)
         ]
 
-    def read(self, table: str) -> Iterable[Row]:
+    def read_back(self) -> Iterable[Row]:
         import psycopg
         from psycopg.rows import dict_row
 
-        with psycopg.connect(self.url, row_factory=dict_row, autocommit=True, options="-c timezone=UTC") as connection:
-            if not connection.execute("SELECT 1 FROM pg_tables WHERE tablename = %s", (table,)).fetchone():
-                return []
-            return connection.execute(f"SELECT * FROM {table}").fetchall()  # type: ignore[arg-type]
+        with psycopg.connect(self.url, row_factory=dict_row, options="-c timezone=UTC") as connection:
+            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            there = connection.execute("SELECT tablename FROM pg_tables WHERE tablename IN ('even_t', 'odd_t')").fetchall()
+            return [row for found in there for row in connection.execute(f"SELECT * FROM {found['tablename']}").fetchall()]
 
     def execute(self, statement: str) -> int:
         import psycopg
@@ -170,14 +167,17 @@ class ManyMysqlRig(ManyRig):
     def rows(self, ids: Iterable[int]) -> list[Row]:
         return [{name: None if has_no_number(value) else value for name, value in row.items()} for row in make_rows(ids)]
 
-    def read(self, table: str) -> Iterable[Row]:
+    def read_back(self) -> Iterable[Row]:
         from pymysql.cursors import DictCursor
 
         with connected(self.url) as connection, connection.cursor(DictCursor) as cursor:
-            if not cursor.execute("SELECT 1 FROM information_schema.TABLES WHERE TABLE_NAME = %s", (table,)):
-                return []
-            cursor.execute(f"SELECT * FROM {table}")
-            return [as_written(row) for row in cursor.fetchall()]
+            cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+            cursor.execute("SHOW TABLES LIKE '%\\_t'")
+            found = list[Row]()
+            for one in [next(iter(row.values())) for row in cursor.fetchall()]:
+                cursor.execute(f"SELECT * FROM {one}")
+                found += map(as_written, cursor.fetchall())
+            return found
 
     def execute(self, statement: str) -> int:
         with connected(self.url) as connection, connection.cursor() as cursor:
@@ -216,6 +216,12 @@ class ManyDeltaRig(SinkRig):
             if DeltaTable.is_deltatable(str(self.root(table))):
                 yield from pa.table(DeltaTable(str(self.root(table))).scan()).to_pylist()
 
+    def damage(self, kind: str) -> None:
+        assert kind == "lost"
+        table = DeltaTable(str(self.root(ODD)))
+        newest = pc.max(pa.table(table.scan())["id"]).as_py()
+        assert table.delete(f"id = {newest}")["num_deleted_rows"] == 1
+
     def leftovers(self) -> Sequence[str]:
         staging = self.directory / "lake" / ".penstock-staging"
         return [str(path) for path in staging.rglob("*") if path.is_file() and path.name.endswith(".staged")]
@@ -228,7 +234,7 @@ class TestManyDelta(PublishContract, RaceContract):
 
 
 class TestManyDeltaVerified(VerifyContract):
-    damages = ()
+    damages = ("lost",)
 
     @pytest.fixture
     def rig(self, tmp_path: Path) -> ManyDeltaRig:

@@ -98,7 +98,7 @@ class ManyTables(SqlSink[C, T]):
         self._begin_staging()
         self._target = replace(self._target, has_staged=True)
         children = self._children.opened
-        opened = {table: sharing(child.stager(), len(children)) for table, child in children.items()}
+        opened = {table: sharing(child.stager(), table, tables=len(children)) for table, child in children.items()}
         return ManyStager(
             sink=self._name,
             names=self._children.names,

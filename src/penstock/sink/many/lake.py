@@ -141,7 +141,10 @@ class ManyLakeTables:
             child.claim(ledger_id)
 
     def stager(self) -> ManyStager:
-        opened = {table: sharing(child.stager(), len(self._children.opened)) for table, child in self._children.opened.items()}
+        opened = {
+            table: sharing(child.stager(), table, tables=len(self._children.opened))
+            for table, child in self._children.opened.items()
+        }
         return ManyStager(sink=self.name, names=self._names, opened=opened, unrouted=self._unrouted)
 
     def publish(self, publication: Publication) -> Published:

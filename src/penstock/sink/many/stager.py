@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.core.model import AccountName, Attempt, SinkName, Staged, new_nonce
+from penstock.core.model import AccountName, Attempt, SinkName, Staged
 from penstock.core.table_names import TableNames
 from penstock.core.unopened import unopened
 from penstock.errors import StageFailed
@@ -124,15 +124,17 @@ class ManyStageWriter:
 
     def _writer(self, table: AccountName) -> StageWriter:
         if table not in self._writers:
-            own = replace(self._attempt, nonce=new_nonce())  # tables may share a spool, where an attempt has one file
-            self._writers[table] = self._stager.opened[table].open(own, self._schema)
+            self._writers[table] = self._stager.opened[table].open(self._attempt, self._schema)
         return self._writers[table]
 
 
-def sharing(stager: Stager, tables: int) -> Stager:
-    """Return the stager of one of several tables, which takes only its share of what an attempt may keep in memory or inline."""
+def sharing(stager: Stager, table: AccountName, *, tables: int) -> Stager:
+    """Return the stager of one of several tables, which takes only its share of what an attempt may keep in memory or inline.
+
+    Where tables share a spool, its pieces are named after the table, too.
+    """
     if isinstance(stager, SpoolStager):
-        return replace(stager, inline_limit_bytes=stager.inline_limit_bytes // max(tables, 1))
+        return replace(stager, inline_limit_bytes=stager.inline_limit_bytes // max(tables, 1), label=f"-{table}")
     assert isinstance(stager, ParquetStager)
     settings, several = stager.settings, max(tables, 1)
     buffer_bytes = max(settings.buffer_bytes // several, _LEAST_BUFFER_BYTES)
