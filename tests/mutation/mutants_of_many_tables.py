@@ -31,7 +31,7 @@ MUTANTS_OF_MANY_TABLES = (
         file=OPENING,
         find="        if not waiting:\n            return staged\n        _open(sinks, waiting)\n",
         replace="        _open(sinks, waiting)\n        return staged\n",
-        tests=(f"{APPEAR}[sqlite]",),
+        tests=(f"{TESTS}::test_a_batch_is_staged_again_once_its_tables_are_open",),
     ),
     Mutant(
         bug=30,

@@ -3,21 +3,23 @@
 import random
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 from tests.seed import SEED
-from tests.unit.many_target import SCHEMA, World, expected
+from tests.unit.many_target import SCHEMA, Pieces, World, expected
 from tests.unit.table_target import spark_schema
 
 from penstock.commit.rewind import TakesBack, taken_back
 from penstock.core import faults
-from penstock.core.model import Position, SinkName
+from penstock.core.model import AccountName, Attempt, BatchId, Generation, Position, SinkName, new_nonce
+from penstock.core.unopened import unopened
 from penstock.errors import PenstockError, PublishFailed, Refused, StageFailed
 from penstock.run.assembly import ledger_of
 from penstock.run.operations import recover, verify
+from penstock.stage.opening import staged_with_tables
 from penstock.testing.conformance.story import end, start
 
 ORDERS = SinkName("orders")
@@ -129,6 +131,31 @@ def test_what_was_staged_for_a_table_that_nobody_names_again_is_swept(tmp_path: 
     world.run({1: BATCHES[1], 2: BATCHES[2]})
     assert world.staged_files() == []
     assert {table: rows for table, rows in world.content().items() if rows} == expected(BATCHES)
+
+
+def test_a_batch_is_staged_again_once_its_tables_are_open() -> None:
+    attempt = Attempt(generation=Generation(1), batch_id=BatchId(0), partition=0, task_attempt=0, nonce=new_nonce())
+    waiting = unopened(ORDERS, AccountName("eu_orders"), attempt, rows=3)
+    given = iter([Pieces((waiting,)), Pieces((waiting, waiting)), Pieces(())])
+    sink = Opening()
+    assert staged_with_tables(lambda: next(given), [sink]) == Pieces(())  # type: ignore[list-item]
+    assert sink.asked == [["eu_orders"], ["eu_orders"]]
+    with pytest.raises(StageFailed, match="name new tables each time"):
+        staged_with_tables(lambda: Pieces((waiting,)), [sink])  # type: ignore[list-item]
+
+
+class Opening:
+    """A sink that notes which tables it is to open."""
+
+    name = ORDERS
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+
+    def use_tables(self, tables: Collection[AccountName]) -> None: ...
+
+    def open_tables(self, tables: Sequence[AccountName]) -> None:
+        self.asked.append(list(tables))
 
 
 class TestWhichTablesThereMayBe:
@@ -245,7 +272,7 @@ class TestWhoseTablesTheyAre:
             **{key: {"delta": "./lake/new_{region}", "iceberg": "shop.new_{region}"}.get(world.kind, "new_{region}")},
             tables={"pattern": ".*"},
         )
-        with pytest.raises(Refused):
+        with pytest.raises(Refused, match="filled table"):
             world.run({1: BATCHES[1]})
         assert world.content() == expected({0: BATCHES[0]})
 
