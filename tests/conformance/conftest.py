@@ -24,7 +24,7 @@ CASES_ONE_IN = 2
 CASES_OF_DIALECTS_ONE_IN = 4
 
 SINKS = (
-    *("cassandra", "dbapi", "delta", "duckdb", "http", "iceberg", "kafka", "mysql"),
+    *("cassandra", "dbapi", "delta", "duckdb", "http", "iceberg", "kafka", "many", "mysql"),
     *("object", "parquet", "postgres", "redshift", "sqlite", "sqlserver"),
 )
 CLIENTS = (

@@ -307,6 +307,8 @@ ELSEWHERE = {
     "checkpoint.": "no run does these acts: tests/crash/test_checkpoint_acts.py",
     "rewind.": "tests/crash/test_rewind.py",
     "table.take_back": "the same",
+    "laketables.": "the conformance suite of many Delta tables, and a query in tests/spark/test_many_tables_page.py",
+    "tables.": "tests/unit/test_many_tables.py, and a query in tests/spark/test_many_tables_page.py",
     "savepoint.": "tests/crash/test_savepoints_killed.py",
 }
 """Prefixes of points that no variant reaches, and what kills there instead."""

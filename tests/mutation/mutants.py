@@ -26,6 +26,7 @@ from tests.mutation.mutants_of_kafka_source import MUTANTS_OF_KAFKA_SOURCE
 from tests.mutation.mutants_of_kit import MUTANTS_OF_KIT
 from tests.mutation.mutants_of_ledger import MUTANTS_OF_LEDGER
 from tests.mutation.mutants_of_maintenance import MUTANTS_OF_MAINTENANCE
+from tests.mutation.mutants_of_many_tables import MUTANTS_OF_MANY_TABLES
 from tests.mutation.mutants_of_mysql import MUTANTS_OF_MYSQL
 from tests.mutation.mutants_of_newer_rows import MUTANTS_OF_NEWER_ROWS
 from tests.mutation.mutants_of_postgres import MUTANTS_OF_POSTGRES
@@ -61,6 +62,7 @@ _KINDS = (
         MUTANTS_OF_ICEBERG,
         MUTANTS_OF_LEDGER,
         MUTANTS_OF_MAINTENANCE,
+        MUTANTS_OF_MANY_TABLES,
         MUTANTS_OF_MYSQL,
         MUTANTS_OF_POSTGRES,
         MUTANTS_OF_SINKS,

@@ -73,13 +73,15 @@ class BatchStager:
         seen = None if self._kafka is None else self._kafka.before(batch, wait=self._pause)
         bad = self._bad(rows, batch)  # I2: before rules are applied, which pass over what the registry does not know yet
         violations = self._violations(rows, batch, inputs)
+        has_state = self._runtime.checkpoint.has_state()
         staged = stage_batch(
             rows,
             sinks=self._runtime.row_sinks,
             generation=generation,
             batch_id=batch.batch_id,
             row_digest=row_digest,
-            previous=None if self._runtime.checkpoint.has_state() else self._previous,
+            previous=None if has_state else self._previous,
+            has_state=has_state,
             small_input=planned is not None and is_small(input_records=planned.records, input_bytes=planned.size_bytes),
             quarantine=self._runtime.quarantine,
             bad=bad,

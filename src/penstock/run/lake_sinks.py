@@ -1,26 +1,64 @@
 """Sinks of Delta and Iceberg tables, made from their settings. Nothing is connected or written yet."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from penstock.core.model import PipelineName, SinkName
+from penstock.core.model import AccountName, PipelineName, SinkName
+from penstock.core.table_names import TableNames
 from penstock.protocols import Sink
 from penstock.run.runtime import now_ms
 from penstock.spec.delta import Delta
 from penstock.spec.iceberg import Iceberg
 from penstock.spec.lake import LakeTable
+from penstock.spec.many_tables import one_of
 
 if TYPE_CHECKING:
     from penstock.sink.lake.log import TableLog
     from penstock.sink.lake.maintained_table import CleansTable
     from penstock.sink.lake.maintenance import Maintenance
+    from penstock.sink.lake.sink import LakeSink
     from penstock.sink.parquet.directory.account import DirectoryAccount
     from penstock.sink.parquet.object.account import ObjectAccount
-    from penstock.sink.spool import SpoolRoot
+    from penstock.sink.spool import Spool, SpoolRoot
     from penstock.spec.maintenance import Maintenance as MaintenanceSettings
 
 
+def _many(
+    name: SinkName, settings: LakeTable, names: TableNames, one: "Callable[[SinkName, Any, Spool], LakeSink]", spool: "SpoolRoot"
+) -> Sink:
+    """Return a sink into many tables, each of which `one` makes from the settings with its own name."""
+    from penstock.sink.many.lake import ManyLakeTables
+    from penstock.sink.many.shares import child_name
+    from penstock.sink.spool import Spool
+
+    own_spool = Spool(root=spool, sink=name)
+
+    def make(table: AccountName) -> "LakeSink":
+        given = settings.model_copy(update={**one_of(settings, table), "tables": None, "unrouted": "fail"})
+        return one(child_name(name, table), given, own_spool)
+
+    is_spooled = settings.write in {"upsert", "insert_if_absent"}
+    return ManyLakeTables(
+        name=name,
+        names=names,
+        make=make,
+        spool=own_spool if is_spooled else None,
+        create=settings.create,
+        unrouted=settings.unrouted,
+    )
+
+
 def delta_sink(name: SinkName, settings: Delta, *, pipeline: PipelineName, spool: "SpoolRoot") -> Sink:
-    """Return a sink that fills a Delta table. Raises ImportError where its library is not installed."""
+    """Return a sink that fills a Delta table, or many. Raises ImportError where its library is not installed."""
+    from penstock.sink.spool import Spool
+
+    one = partial(_delta, pipeline=pipeline)
+    names = settings.table_names
+    return one(name, settings, Spool(root=spool, sink=name)) if names is None else _many(name, settings, names, one, spool)
+
+
+def _delta(name: SinkName, settings: Delta, spool: "Spool", *, pipeline: PipelineName) -> "LakeSink":
     from penstock.sink.delta.log import delta_log
     from penstock.sink.delta.vacuum import Vacuum
 
@@ -34,7 +72,15 @@ def delta_sink(name: SinkName, settings: Delta, *, pipeline: PipelineName, spool
 
 
 def iceberg_sink(name: SinkName, settings: Iceberg, *, pipeline: PipelineName, spool: "SpoolRoot") -> Sink:
-    """Return a sink that fills an Iceberg table. Raises ImportError where its library is not installed."""
+    """Return a sink that fills an Iceberg table, or many. Raises ImportError where its library is not installed."""
+    from penstock.sink.spool import Spool
+
+    one = partial(_iceberg, pipeline=pipeline)
+    names = settings.table_names
+    return one(name, settings, Spool(root=spool, sink=name)) if names is None else _many(name, settings, names, one, spool)
+
+
+def _iceberg(name: SinkName, settings: Iceberg, spool: "Spool", *, pipeline: PipelineName) -> "LakeSink":
     from penstock.sink.iceberg.catalog import CatalogAddress
     from penstock.sink.iceberg.expiry import Expiry
     from penstock.sink.iceberg.log import IcebergTable
@@ -72,14 +118,13 @@ def _lake_sink(
     settings: LakeTable,
     *,
     pipeline: PipelineName,
-    spool: "SpoolRoot",
+    spool: "Spool",
     account: "DirectoryAccount | ObjectAccount",
     log: "TableLog",
     maintenance: "Maintenance | None",
-) -> Sink:
+) -> "LakeSink":
     from penstock.sink.lake.keyed_sink import lake_sink
     from penstock.sink.lake.write_mode import WriteMode
-    from penstock.sink.spool import Spool
 
     return lake_sink(
         name=name,
@@ -93,7 +138,7 @@ def _lake_sink(
             sequence_by=settings.sequence_by,
             keeps_rows=isinstance(settings, Delta) and settings.existing_rows == "keep",
         ),
-        spool=Spool(root=spool, sink=name),
+        spool=spool,
         partition_by=settings.partition_by,
         create=settings.create,
         schema_changes=settings.schema_changes,

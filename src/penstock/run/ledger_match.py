@@ -11,13 +11,20 @@ from penstock.core.high_water_mark import HighWaterMark
 from penstock.core.model import AccountName, Decided, Decision, Entry, LedgerId, PipelineName, Position, SinkName, Summary, Totals
 from penstock.core.replay import Replayed
 from penstock.errors import LedgerMismatch, Refused
-from penstock.protocols import HasMarker, HasStaging, Ledger, Signature, Sink
+from penstock.protocols import HasMarker, HasStaging, Ledger, OpensTables, Signature, Sink
 
 _LOOKED_AT = 20
 """How many published decisions are read at most to find rows for every account. Mostly the first one has them."""
 
 Place = tuple[SinkName, AccountName]
 Markers = Mapping[Place, HighWaterMark | None]
+
+
+def use_tables(sinks: Iterable[Sink], tail: Entry | None) -> None:
+    """Have sinks into many tables use those that the ledger knows. `tail` is its newest entry."""
+    for sink in sinks:
+        if isinstance(sink, OpensTables) and tail is not None:
+            sink.use_tables(tail.summary.totals.get(sink.name, {}))
 
 
 def require_present(ledger: Ledger, sinks: tuple[Sink, ...], *, pipeline: PipelineName) -> Markers:
@@ -29,6 +36,7 @@ def require_present(ledger: Ledger, sinks: tuple[Sink, ...], *, pipeline: Pipeli
     tail = ledger.tail()
     if tail is None:
         return {}
+    use_tables(sinks, tail)
     markers = dict[Place, HighWaterMark | None]()
     unsettled = _unsettled(ledger, tail)
     shown: Mapping[Place, Position] | None = None
@@ -135,6 +143,7 @@ def published_rows(ledger: Ledger, sinks: Sequence[Sink]) -> Mapping[Place, int]
     tail = ledger.tail()
     if tail is None:
         return {}
+    use_tables(sinks, tail)
     unsettled = _unsettled(ledger, tail)
     return {(sink.name, account): rows for sink in sinks for account, rows in _published(sink, tail.summary, unsettled)}
 

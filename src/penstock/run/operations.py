@@ -32,7 +32,7 @@ from penstock.observe.status import unsettled_batch
 from penstock.protocols import Ledger, Sink
 from penstock.run.assembly import DeliveryPlan, assemble, ledger_of, sinks_of
 from penstock.run.continuation import Adoption, plan_adoption
-from penstock.run.ledger_match import require_own_staging
+from penstock.run.ledger_match import require_own_staging, use_tables
 from penstock.run.row_counts import row_counts
 from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process, prepare, use_row_digest
 
@@ -106,6 +106,7 @@ def verify(plan: DeliveryPlan, *, sink: SinkName | None = None) -> Verification:
         chosen = chosen_sinks(plan, sink)
         tail = ledger.tail()
         use_row_digest(chosen, tail)
+        use_tables(chosen, tail)
         found = dict[SinkName, SinkReport]()
         for each in chosen:
             with closing(each):

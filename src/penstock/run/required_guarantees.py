@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from penstock.core.guarantee import Claim, at_least_once, exactly_once, too_weak
 from penstock.core.model import Guarantee, SinkKind
 from penstock.errors import GuaranteeTooWeak, Usage
-from penstock.protocols import ProjectsRows, Sink
+from penstock.protocols import OpensTables, ProjectsRows, Sink
 from penstock.run.assembly import DeliveryPlan, sinks_of
 from penstock.run.query_facts import QueryFacts
 from penstock.spark.error import read_spark_error
@@ -117,8 +117,9 @@ def _require_no_complaint(facts: QueryFacts, plan: DeliveryPlan) -> None:
 
 def _require_computable(frame: DataFrame, sink: Sink) -> None:
     """Raise Usage if the route of `sink`, or the rows that it takes, cannot be computed from those of the pipeline."""
-    wrong = f"sinks.{sink.name}.route cannot be computed from the rows"
-    remedy = f"The rows have {', '.join(frame.columns)}: correct the route or the transform."
+    names_table = isinstance(sink, OpensTables)
+    wrong = f"sinks.{sink.name}{' names a table that' if names_table else '.route'} cannot be computed from the rows"
+    remedy = f"The rows have {', '.join(frame.columns)}: correct the {'table' if names_table else 'route'} or the transform."
     try:
         if sink.route_sql is not None:
             _require_same_account(frame.selectExpr(sink.route_sql), sink)

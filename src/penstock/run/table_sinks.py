@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.core.model import SinkName
 from penstock.protocols import Sink
+from penstock.spec.many_tables import FillsManyTables
 from penstock.spec.selection import TellsBatches, UpsertsNewest
 from penstock.spec.table import DBAPI, Cassandra, DuckDB, MySQL, PostgreSQL, Redshift, ServedTable, SQLite, SQLServer, Table
 
 if TYPE_CHECKING:
     from penstock.sink.spool import SpoolRoot
     from penstock.sink.table.sink import TableSinkArguments
+    from penstock.sink.table.sql_sink import SqlSink
 
 
 def table_sink(name: SinkName, settings: Table, *, spool: "SpoolRoot") -> Sink:
@@ -38,40 +40,52 @@ def _filling(name: SinkName, settings: Table, spool: "SpoolRoot") -> "TableSinkA
     return filling
 
 
+def _one_or_many(kind: "type[SqlSink[Any, Any]]", settings: FillsManyTables, **given: Any) -> Sink:
+    """Return a sink of the dialect into one table, or into many."""
+    names = settings.table_names
+    if names is None:
+        return kind(**given)
+    from penstock.sink.many.database import many_tables
+
+    aside = getattr(settings, "invalid_rows", None) == "quarantine"
+    prefix, unrouted = settings.template_prefix, settings.unrouted
+    return many_tables(kind, names, prefix=prefix, unrouted=unrouted, puts_invalid_aside=aside, **given)
+
+
 def _sqlite(settings: SQLite, filling: "TableSinkArguments") -> Sink:
     from penstock.sink.sqlite import SqliteSink
 
-    return SqliteSink(path=str(settings.file), **filling)
+    return _one_or_many(SqliteSink, settings, path=str(settings.file), **filling)
 
 
 def _duckdb(settings: DuckDB, filling: "TableSinkArguments") -> Sink:
     from penstock.sink.duckdb.sink import DuckdbSink
 
-    return DuckdbSink(path=str(settings.file), **filling)
+    return _one_or_many(DuckdbSink, settings, path=str(settings.file), **filling)
 
 
 def _postgres(settings: PostgreSQL, filling: "TableSinkArguments") -> Sink:
     from penstock.sink.postgres.sink import PostgresSink
 
-    return PostgresSink(url=settings.url, **filling)
+    return _one_or_many(PostgresSink, settings, url=settings.url, **filling)
 
 
 def _mysql(settings: MySQL, filling: "TableSinkArguments") -> Sink:
     from penstock.sink.mysql.sink import MysqlSink
 
-    return MysqlSink(url=settings.url, **filling)
+    return _one_or_many(MysqlSink, settings, url=settings.url, **filling)
 
 
 def _redshift(settings: Redshift, filling: "TableSinkArguments") -> Sink:
     from penstock.sink.redshift.sink import RedshiftSink
 
-    return RedshiftSink(url=settings.url, **filling)
+    return _one_or_many(RedshiftSink, settings, url=settings.url, **filling)
 
 
 def _sqlserver(settings: SQLServer, filling: "TableSinkArguments") -> Sink:
     from penstock.sink.sqlserver.sink import SqlserverSink
 
-    return SqlserverSink(url=settings.url, **filling)
+    return _one_or_many(SqlserverSink, settings, url=settings.url, **filling)
 
 
 def _cassandra(settings: Cassandra, filling: "TableSinkArguments") -> Sink:

@@ -8,6 +8,7 @@ from penstock.spec.delta import Delta
 from penstock.spec.iceberg import Iceberg
 from penstock.spec.kafka import Kafka
 from penstock.spec.lake import LakeTable
+from penstock.spec.many_tables import FillsManyTables
 from penstock.spec.place import is_read_from, same_or_nested
 from penstock.spec.sink import Parquet, Sink
 from penstock.spec.table import Table
@@ -94,6 +95,12 @@ def _shared_targets(sinks: Mapping[str, Sink]) -> Iterator[Complaint]:
                 message=f"({sink.table} in {sink.database}) is also the table of sinks.{other}",
                 remedy="Give each sink a table of its own.",
                 at=("sinks", name, "table"),
+            )
+        elif isinstance(sink, FillsManyTables) and isinstance(first, FillsManyTables) and sink.may_fill_table_of(first):
+            yield Complaint(
+                message=f"can name a table of sinks.{other}, as `tables` says",
+                remedy="Give each sink tables of its own: narrow tables, or name the tables in another way.",
+                at=("sinks", name, sink.template_key),
             )
         if isinstance(sink, Kafka) and isinstance(first, Kafka) and sink.is_topic_of(first):
             yield Complaint(

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
 
@@ -13,6 +13,7 @@ from penstock.spec.complaint import complaint_error
 from penstock.spec.lake import LakeTable, LakeWrite, PageCompression
 from penstock.spec.location import GivenColumns
 from penstock.spec.maintenance import DeltaMaintenance
+from penstock.spec.many_tables import Tables, Unrouted
 from penstock.spec.place import AccountUrl, local_path
 from penstock.spec.scalar import SchemaChanges
 
@@ -40,6 +41,7 @@ def _delta_path(path: str) -> str:
 class Delta(LakeTable):
     """A Delta table in a directory: every batch is one commit of its log, together with what says that it is there."""
 
+    template_key: ClassVar[str] = "path"
     type: Literal["delta"] = Field(default="delta", description="`delta`: a Delta table.")
     path: Annotated[AccountUrl, AfterValidator(_delta_path)] = Field(
         description="The table's directory, relative to the pipeline file, which must be mounted at the same path everywhere; or "
@@ -62,6 +64,8 @@ class Delta(LakeTable):
             self,
             *,
             path: str | PathLike[str],
+            tables: "Tables | Mapping[str, Any] | GivenColumns | None" = None,
+            unrouted: Unrouted = "fail",
             maintenance: "DeltaMaintenance | Mapping[str, Any] | None" = None,
             options: Mapping[str, Any] = ...,
             write: LakeWrite = "append",

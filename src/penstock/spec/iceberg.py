@@ -4,18 +4,20 @@ import re
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 from typing_extensions import Self
 
 from penstock.blob.url import scheme_of
 from penstock.core.partition_term import looks_like_term, parse_term
+from penstock.core.table_names import without_columns
 from penstock.errors import Usage
 from penstock.spec.complaint import complaint_error
 from penstock.spec.lake import LakeTable, LakeWrite, PageCompression
 from penstock.spec.location import Columns, GivenColumns
 from penstock.spec.maintenance import IcebergMaintenance
+from penstock.spec.many_tables import Tables, Unrouted
 from penstock.spec.place import AccountUrl, CatalogUrl, local_path
 from penstock.spec.scalar import SchemaChanges
 from penstock.spec.source import Options
@@ -28,7 +30,7 @@ _LOST_IN_URL = re.compile(r"[?#\x00-\x1f\x7f]|;[^/]*$")
 
 
 def _table_name(name: str) -> str:
-    if not _NAME.fullmatch(name):
+    if not _NAME.fullmatch(without_columns(name)):
         raise complaint_error(
             f"should be a namespace and a name of letters, digits and underscores, found {name!r}",
             remedy="Write shop.orders, say.",
@@ -73,6 +75,7 @@ def _partition(name: str) -> str:
 class Iceberg(LakeTable):
     """A table of an Iceberg catalog: every batch is one commit, together with what says that it is there."""
 
+    name_letters: ClassVar[str] = "A-Za-z0-9_"
     type: Literal["iceberg"] = Field(default="iceberg", description="`iceberg`: a table of an Iceberg catalog.")
     catalog: CatalogUrl = Field(
         description="The catalog: a database, `sqlite:///path`, relative to the pipeline file, or "
@@ -116,6 +119,8 @@ class Iceberg(LakeTable):
             catalog_name: str = "default",
             catalog_options: Mapping[str, Any] = ...,
             table: str,
+            tables: "Tables | Mapping[str, Any] | GivenColumns | None" = None,
+            unrouted: Unrouted = "fail",
             warehouse: str | PathLike[str],
             branch: str = "main",
             maintenance: "IcebergMaintenance | Mapping[str, Any] | None" = None,

@@ -1,13 +1,14 @@
 """Settings that all sinks have which fill a table of an open format."""
 
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from penstock.spec.complaint import complaint_error
 from penstock.spec.location import Columns
+from penstock.spec.many_tables import FillsManyTables
 from penstock.spec.scalar import SchemaChanges, Size
 from penstock.spec.selection import UpsertsNewest
 from penstock.spec.source import Options
@@ -16,7 +17,7 @@ LakeWrite: TypeAlias = Literal["append", "upsert", "insert_if_absent", "replace"
 PageCompression: TypeAlias = Literal["zstd", "snappy", "gzip", "lz4", "brotli", "none"]
 
 
-class LakeTable(UpsertsNewest):
+class LakeTable(FillsManyTables, UpsertsNewest):
     """Base of the settings of tables whose files are Parquet, and whose log or catalog lists them."""
 
     options: Options = Field(default_factory=dict, description="Options of the store, as an account there has them.")
@@ -35,6 +36,8 @@ class LakeTable(UpsertsNewest):
         description="A new file is begun when one has about this size.",
         json_schema_extra={"default": "128MB"},
     )
+
+    longest_name: ClassVar[int] = 100
 
     @classmethod
     def valid_keys(cls) -> tuple[str, ...]:

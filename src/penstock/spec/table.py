@@ -12,6 +12,7 @@ from typing_extensions import Self
 from penstock.errors import Usage
 from penstock.spec.complaint import complaint_error
 from penstock.spec.location import Columns, GivenColumns
+from penstock.spec.many_tables import FillsManyTables, Tables, Unrouted
 from penstock.spec.place import (
     CassandraUrl,
     DuckdbUrl,
@@ -77,7 +78,7 @@ class TableAtURL(Table):
         return redact(self.url)
 
 
-class FileTable(TableAtURL, UpsertsNewest, TellsBatches):
+class FileTable(FillsManyTables, TableAtURL, UpsertsNewest, TellsBatches):
     """A table of a database that is one file."""
 
     write: Write = Field(
@@ -93,6 +94,8 @@ class FileTable(TableAtURL, UpsertsNewest, TellsBatches):
             *,
             url: str | PathLike[str],
             table: str,
+            tables: "Tables | Mapping[str, Any] | GivenColumns | None" = None,
+            unrouted: Unrouted = "fail",
             write: Write = "append",
             key: GivenColumns = (),
             delete_when: str | None = None,
@@ -166,7 +169,7 @@ class Merge(OneKey):
             raise Usage(f"The SQL of `merge` cannot be read: {cause}.", remedy="Correct `merge.file`.") from cause
 
 
-class ServedTable(TableAtURL, UpsertsNewest, TellsBatches):
+class ServedTable(FillsManyTables, TableAtURL, UpsertsNewest, TellsBatches):
     """A table of a database on a server."""
 
     write: ServedWrite = Field(
@@ -188,6 +191,8 @@ class ServedTable(TableAtURL, UpsertsNewest, TellsBatches):
             *,
             url: str,
             table: str,
+            tables: "Tables | Mapping[str, Any] | GivenColumns | None" = None,
+            unrouted: Unrouted = "fail",
             write: ServedWrite = "append",
             key: GivenColumns = (),
             delete_when: str | None = None,
@@ -254,7 +259,7 @@ class MySQL(ServedTable, init=False):
         return self.url.partition("://")[2], self.table.lower()  # some servers compare names without case
 
 
-class Warehouse(TableAtURL, UpsertsNewest):
+class Warehouse(FillsManyTables, TableAtURL, UpsertsNewest):
     """A table of a database that Penstock was not run against yet. Names are compared without case."""
 
     write: Write = Field(
@@ -262,6 +267,7 @@ class Warehouse(TableAtURL, UpsertsNewest):
         description="`append` rows, `upsert` by key, `insert_if_absent` by key, or `replace` the whole content (complete mode).",
     )
     default_schema: ClassVar[str]
+    longest_name: ClassVar[int] = 90
 
     if TYPE_CHECKING:
 
@@ -270,6 +276,8 @@ class Warehouse(TableAtURL, UpsertsNewest):
             *,
             url: str,
             table: str,
+            tables: "Tables | Mapping[str, Any] | GivenColumns | None" = None,
+            unrouted: Unrouted = "fail",
             write: Write = "append",
             key: GivenColumns = (),
             delete_when: str | None = None,

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from penstock.core.model import BatchId, Generation, RowDigest, SinkName, Staged
 from penstock.protocols import ALL_ROWS, Sink, Taken
 from penstock.spark.session_settings import applied
 from penstock.stage.combining import combined
+from penstock.stage.opening import computed_once, staged_with_tables
 from penstock.stage.path import DRIVER_PARTITIONS, BatchSize, StagePath, driver_rows_per_partition, settings_for
 from penstock.stage.projection import TOO_MANY_ROWS, Projection, deletes_of, route_of
 from penstock.stage.quarantine import BadRecords, QuarantineMember
@@ -59,6 +61,7 @@ def stage_batch(
     bad: BadRecords | None = None,
     taken: Mapping[SinkName, Taken] = ALL_ROWS,
     violations: Violations = NO_VIOLATIONS,
+    has_state: bool = False,
 ) -> StagedRows:
     """Run `rows` once through the stage writers of all `sinks`, and the records that cannot be decoded through the quarantine's.
 
@@ -66,23 +69,32 @@ def stage_batch(
     `previous` is the size of the batch before and chooses the path. It is None if unknown, or if the query keeps state, which may
     be computed only once. A batch that turns out too large for the driver is staged by tasks instead, from the start. With
     `small_input` (see `is_small`), rows are not counted on the way to the driver, which saves Spark's planning of a projection.
+    `has_state`: the rows are computed once, though tables that they name for the first time have them staged again.
     `bad` is what cannot be decoded, and `violations` what rules found. Raises Usage for columns that cannot be staged, a task's
     own error with its message and remedy, Retryable for a record that can be decoded since, else StageFailed.
     """
     projection = Projection.of(rows.schema, sinks, row_digest, taken=taken)
-    stage_pass = _pass(
-        projection, sinks, taken=taken, generation=generation, batch_id=batch_id, row_digest=row_digest, quarantine=quarantine
-    )
     found = None if quarantine is None else quarantine.put_aside(bad, violations)
+
+    def stage(kept: "DataFrame") -> StagedRows:
+        stage_pass = _pass(
+            projection, sinks, taken=taken, generation=generation, batch_id=batch_id, row_digest=row_digest, quarantine=quarantine
+        )
+        return _stage(kept, projection, stage_pass, previous=previous, small_input=small_input)
+
+    aside = (
+        None
+        if found is None or quarantine is None
+        else stage_aside(found, quarantine.sink, generation=generation, batch_id=batch_id, row_digest=row_digest)
+    )
+    with computed_once(rows, sinks) if has_state else nullcontext(rows) as kept:
+        staged = staged_with_tables(lambda: stage(kept), sinks)
     if quarantine is None:
-        return _stage(rows, projection, stage_pass, previous=previous, small_input=small_input)
-    if found is None:
-        staged = _stage(rows, projection, stage_pass, previous=previous, small_input=small_input)
-        quarantine.require_few_refused(staged.pieces, rows=staged.rows_in)
         return staged
-    aside = stage_aside(found, quarantine.sink, generation=generation, batch_id=batch_id, row_digest=row_digest)
-    staged = _stage(rows, projection, stage_pass, previous=previous, small_input=small_input)
-    quarantine.require_few_refused(staged.pieces, rows=staged.rows_in, others=found.num_rows)
+    others = 0 if found is None else found.num_rows
+    quarantine.require_few_refused(staged.pieces, rows=staged.rows_in, others=others)
+    if aside is None:
+        return staged
     quarantine.require_still_bad(bad)
     requests = [part.requests for part in (staged, aside) if part.requests is not None]
     return replace(staged, pieces=(*staged.pieces, *aside.pieces), requests=sum(requests) if requests else None)

@@ -110,6 +110,7 @@ _OF_KEYS: Mapping[str, Ruling] = {
         "New files lie below other directories than those that are there.",
     ),
     "unrouted": safe("Rows from the next batch on go there, or fail the batch."),
+    "tables": safe("It holds from the next batch on. A table that is not allowed any more stays as it is, and is not verified."),
     "create": safe("The table is there."),
     "existing_rows": safe("It is about rows of others that are there before the first batch."),
     "schema_changes": safe("It says what a start does about columns that are new or wider."),

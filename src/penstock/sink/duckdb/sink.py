@@ -37,8 +37,8 @@ class DuckdbSink(FileSink["duckdb.DuckDBPyConnection", TableSchema]):
     _own_statements = sql.OwnStatements
     _write = staticmethod(write)
 
-    def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
-        super().prepare(pipeline=pipeline, schema=schema)
+    def _prepare_target(self, pipeline: PipelineName, schema: str | None) -> None:
+        super()._prepare_target(pipeline, schema)
         self.close()
 
     def _described(self, rows: str) -> str:

@@ -99,6 +99,7 @@ class SpoolStager:
 
     `check` rejects rows that the sink could never publish, before anything is decided; without one, texts must be UTF-8. `hashed`
     hashes rows for a target that does not return all of them as they were. `deletes`: rows have the column of `core.deletes`.
+    `label` tells pieces of one attempt apart in their names, where several tables share the spool.
     `note` is what the sink wants to find again in `ref` of every piece, where the decision freezes it. `cache` also keeps the
     rows in memory; it is None in a task.
     """
@@ -111,6 +112,7 @@ class SpoolStager:
     inline_limit_bytes: int = INLINE_LIMIT_BYTES
     note: Mapping[str, Json] = field(default_factory=dict)
     cache: RowCache | None = None
+    label: str = ""
 
     def open(self, attempt: Attempt, schema: "pa.Schema") -> "SpoolWriter":
         return SpoolWriter(self, attempt, schema)
@@ -142,7 +144,7 @@ class SpoolWriter:
         self._stager = stager
         self._attempt = attempt
         self._schema = schema if stager.deletes is None else stager.deletes.schema_of(schema)
-        self._name = attempt.token + SUFFIX
+        self._name = attempt.token + stager.label + SUFFIX
         self._rows, self._digest = 0, 0
         self._in_memory: list[pa.RecordBatch] = []
         self._target: _Target | None = None

@@ -100,6 +100,10 @@ class DatabaseSink(TableSink, Generic[C]):
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
         """Create or check the table and its marker. Raise Usage, Refused, Failed, Retryable."""
         self._spool.prepare(pipeline)
+        self._prepare_target(pipeline, schema)
+
+    def _prepare_target(self, pipeline: PipelineName, schema: str | None) -> None:
+        """Do the work of `prepare` in the database."""
         with self._lock, self._database.dropping_on_error():
             connection = self._database.writable(Failed)
             with self._database.translate_errors(Failed):

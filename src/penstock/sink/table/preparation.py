@@ -63,7 +63,7 @@ def prepare_marker(
     is_in_sequence = target.sequence_by is not None
     if marker is None:
         _require_unowned(markers, pipeline, sink, target.table)
-        _require_never_marked(markers, pipeline, sink, target.table)
+        require_never_marked(markers, pipeline, sink, target.table)
         before = Totals() if target.write in {"replace", MERGE} else _before(partial(content, schema), target)
         markers.write(
             TableMarker(
@@ -184,7 +184,7 @@ def _filled(table: str, pipeline: str, sink: str) -> Refused:
     )
 
 
-def _require_never_marked(markers: MarkerStore, pipeline: PipelineName, sink: SinkName, table: str) -> None:
+def require_never_marked(markers: MarkerStore, pipeline: PipelineName, sink: SinkName, table: str) -> None:
     """Raise Refused for batches without a marker: with a new marker, the newest batch would be published once more."""
     position = markers.newest_batch(pipeline, sink)
     if position is not None:

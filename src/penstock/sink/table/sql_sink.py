@@ -316,7 +316,7 @@ class SqlSink(CatalogSink[C, T], TransactionalSink[C]):
                 taken,
                 self._target,
                 self._table_schema(connection),
-                _BatchRowsThere(self._tables, connection, taken, self._target).count,
+                TableRowsThere(self._tables, connection, taken, self._target).count,
             )
 
     def take_back(self, taken: TakenBack) -> None:
@@ -326,7 +326,7 @@ class SqlSink(CatalogSink[C, T], TransactionalSink[C]):
             connection = self._database.writable()
             with self._database.translate_errors(), TAKE_BACK.around():
                 self._begin(connection)
-                there = _BatchRowsThere(self._tables, connection, taken, self._target)
+                there = TableRowsThere(self._tables, connection, taken, self._target)
                 lose_batches(self._marker_store(connection), taken, there, self._target)
             self._commit(connection)
 
@@ -373,7 +373,7 @@ def has_ledger_id(table_schema: CatalogTable) -> bool:
     return any(column.name.lower() == LEDGER_ID for column in table_schema.columns)
 
 
-class _BatchRowsThere:
+class TableRowsThere:
     """The `BatchRowsThere` of a table with a catalog."""
 
     def __init__(self, tables: Any, connection: Any, taken: TakenBack, target: Target) -> None:

@@ -8,6 +8,7 @@ from multiprocessing.reduction import ForkingPickler
 import pyarrow as pa
 
 from penstock.core.model import (
+    ONLY_ACCOUNT,
     AccountName,
     Attempt,
     Batch,
@@ -220,7 +221,8 @@ def accounts_of(sink: Sink, rows: Sequence[Row]) -> "pa.StringArray | None":
     """Return each row's account, chosen by its id; None where the sink has no route."""
     if sink.route_sql is None:
         return None
-    return pa.array([sink.accounts[row["id"] % len(sink.accounts)] for row in rows], pa.string())
+    accounts = [account for account in sink.accounts if account != ONLY_ACCOUNT]  # that is all tables together
+    return pa.array([accounts[row["id"] % len(accounts)] for row in rows], pa.string())
 
 
 def expected_of(decided: Iterable[Publication]) -> Mapping[AccountName, Totals]:
