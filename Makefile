@@ -20,7 +20,7 @@ DIST ?= dist
 help: ## Shows these sentences.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-demo: $(VENV)/.installed-demo ## Streams 336,776 flights into three accounts and SQLite, is killed on purpose, recovers, and proves that nothing is lost or doubled.
+demo: $(VENV)/.installed-demo ## Streams 336,776 flights into three accounts and SQLite, is killed on purpose, recovers, and proves that nothing is lost or doubled; with ARGS=push HTTP clients send them.
 	@$(BIN)/python demo $(ARGS)
 
 test: $(VENV)/.installed-dev ## Runs every layer of tests, the fast ones first, on WORKERS (3) processes; `make test ARGS="tests/unit -x"` runs a part.
