@@ -4,7 +4,7 @@ from tests.mutation.mutant import Mutant
 
 JOURNAL = "src/penstock/journal/journal.py"
 STREAM = "src/penstock/source/journal/stream.py"
-REGISTERING = "src/penstock/source/journal/registering.py"
+REGISTERING = "src/penstock/journal/registering.py"
 SOURCE = "tests/unit/test_journal_source.py"
 READERS = "tests/unit/test_journal_readers.py"
 
@@ -29,7 +29,7 @@ MUTANTS_OF_JOURNAL_READERS = (
         bug=23,
         name="a-batch-that-comes-again-is-not-held",
         file=STREAM,
-        find="        self._reader.hold(found.home, found.extent, needed=first, planned=end)\n",
+        find="        self._held(found, needed=first, planned=end)\n",
         replace="",
         tests=(f"{SOURCE}::test_a_reader_that_is_set_back_holds_what_it_needs[planned]",),
     ),

@@ -11,7 +11,7 @@ from penstock.spec.source import Source
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "reads a journal but has no path"),
+        ({}, "reads a journal but has neither path nor url"),
         ({"path": "s3://b/j"}, "path should be a directory on this machine or mounted on it"),
         ({"path": "j", "schema": "a INT"}, "schema does not go with format: journal"),
         ({"path": "j", "options": {"maxFilesPerTrigger": 1}}, "maxFilesPerTrigger is not an option of a journal"),

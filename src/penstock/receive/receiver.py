@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Protocol
 
 from penstock.errors import DependencyMissing, Failed, PenstockError
+from penstock.journal.access import LocalJournal
 from penstock.journal.group import GroupLimits, GroupWriter
 from penstock.journal.journal import Journal, JournalLimits
+from penstock.journal.storage import LocalStorage
 from penstock.receive.tcp import receiver_of_lines, receiver_of_syslog
 from penstock.receive.udp import SyslogUdpReceiver
-from penstock.spec.receive import HttpListener, MqttSubscription, Receive
+from penstock.spec.receive import HttpListener, MqttSubscription, ReadListener, Receive
 from penstock.support.extras import install_command
 from penstock.support.filesystem_errors import problem_of
 
@@ -71,7 +73,7 @@ def _journal(settings: Receive) -> Journal:
         keep_us=settings.keep * _US_PER_MS,
     )
     copy = None if settings.copy_to is None else Path(settings.copy_to)
-    return Journal(Path(settings.journal), now_us=lambda: time.time_ns() // 1_000, copy=copy, limits=limits)
+    return Journal(Path(settings.journal), now_us=_now_us, copy=copy, limits=limits)
 
 
 async def _serve(settings: Receive, writer: GroupWriter, ready: Callable[[Mapping[str, str]], None]) -> None:
@@ -85,6 +87,7 @@ async def _serve(settings: Receive, writer: GroupWriter, ready: Callable[[Mappin
         **({} if settings.syslog is None else {"syslog": receiver_of_syslog(settings.syslog, writer)}),
         **({} if settings.syslog_udp is None else {"syslog_udp": SyslogUdpReceiver(settings.syslog_udp, writer)}),
         **({} if settings.mqtt is None else {"mqtt": _mqtt(settings.mqtt, writer)}),
+        **({} if settings.read is None else {"read": _read(settings.read, settings.journal)}),
     }
     for name, given in (("http", settings.http), ("tcp", settings.tcp)):
         if given is not None and given.is_open_to_the_network:
@@ -116,6 +119,16 @@ def _http(settings: HttpListener, writer: GroupWriter) -> "Listener":
     with _needs("receive.http", package="aiohttp", extra="receive"):
         from penstock.receive.http import HttpReceiver  # noqa: PLC0415 - whether its package is installed is the question
     return HttpReceiver(settings, writer)
+
+
+def _read(settings: ReadListener, journal: str) -> "Listener":
+    with _needs("receive.read", package="aiohttp", extra="receive"):
+        from penstock.receive.read_endpoint import ReadEndpoint  # noqa: PLC0415 - whether its package is installed is the question
+    return ReadEndpoint(settings, LocalJournal(LocalStorage(), Path(journal), now_us=_now_us))
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1_000
 
 
 def _mqtt(settings: MqttSubscription, writer: GroupWriter) -> "Listener":

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 from typing_extensions import Self
 
 from penstock.spec.complaint import Complaint, complaint_error, complaints_error
-from penstock.spec.listening import Listen, ServerTls
+from penstock.spec.listening import GuardedEndpoint, Listen, ServerTls
 from penstock.spec.place import Directory, FilePath
 from penstock.spec.scalar import Duration, Size
 from penstock.spec.settings import Settings
@@ -238,6 +238,14 @@ class MqttSubscription(Settings):
         return self
 
 
+class ReadListener(GuardedEndpoint):
+    """The journal for pipelines whose driver or executors do not see its directory: sources with a `url`."""
+
+    @property
+    def _shown(self) -> str:
+        return "all events"
+
+
 class Receive(Settings):
     """What `penstock receive` listens on, and where it makes events durable before it acknowledges them."""
 
@@ -250,6 +258,7 @@ class Receive(Settings):
     syslog: SyslogListener | None = Field(default=None, description="Listen for syslog over TCP.")
     syslog_udp: SyslogUdpListener | None = Field(default=None, description="Listen for syslog over UDP.")
     mqtt: MqttSubscription | None = Field(default=None, description="Subscribe to a broker.")
+    read: ReadListener | None = Field(default=None, description="Let pipelines read the journal over HTTP.")
     segment_size: Size = Field(
         default=64 * _MB, description="Bytes after which a segment is sealed.", json_schema_extra={"default": "64MB"}
     )
@@ -287,6 +296,7 @@ class Receive(Settings):
             syslog: SyslogListener | Mapping[str, Any] | None = None,
             syslog_udp: SyslogUdpListener | Mapping[str, Any] | None = None,
             mqtt: MqttSubscription | Mapping[str, Any] | None = None,
+            read: ReadListener | Mapping[str, Any] | None = None,
             segment_size: int | str = ...,
             max_size: int | str = ...,
             max_age: int | str | None = None,
