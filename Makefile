@@ -41,7 +41,7 @@ bench: $(VENV)/.installed-dev ## Measures the product against plain Spark on thi
 soak: $(VENV)/.installed-dev ## Kills the pipeline KILLS (100) times at random moments, and at every fault point in every way, while a reader watches, and checks the content.
 	@PENSTOCK_SOAK_KILLS=$(KILLS) PENSTOCK_SOAK_FAULTS=all $(PYTEST) -m campaign --timeout=0 $(ARGS)
 
-servers: $(VENV)/.installed-dev ## Fetches and builds the servers that tests start (needs Node.js, Go, Maven, and PostgreSQL, MariaDB, Mosquitto and Prometheus or apt-get); without them these tests are skipped.
+servers: $(VENV)/.installed-dev ## Fetches and builds the servers that tests start (needs Node.js, Go, Maven, and PostgreSQL, MariaDB, Mosquitto, RabbitMQ and Prometheus or apt-get); without them these tests are skipped.
 	@$(BIN)/python -m tests.servers.install $(ARGS)
 
 docs: $(VENV)/.installed-dev ## Writes the pages of docs/ that are made from the code (pipeline file, Python API, modules, alerts, pictures), checks every link, and makes a site of them all in build/site.

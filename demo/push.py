@@ -205,9 +205,9 @@ def say(who: str, text: str) -> None:
 def of_clients(counts: Counts) -> str:
     """What the clients know."""
     return (
-        f"The clients got an answer for {counts.answered:,} flights. Of their {counts.requests:,} requests {counts.unanswered} were "
-        f"cut off by a kill and sent\nagain: {counts.repeats:,} of those flights had arrived at the first time, and were recognised "
-        "by their numbers."
+        f"The clients got an answer for {counts.answered:,} flights. A kill cut off {counts.unanswered} of their {counts.requests:,} "
+        f"requests, so they sent\nthem again: {counts.repeats:,} of those flights had arrived before, and were recognised by their "
+        "numbers."
     )
 
 

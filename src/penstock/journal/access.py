@@ -31,7 +31,9 @@ class JournalAccess(Protocol):
         """Yield the events from `first` on and below `end`."""
         ...
 
-    def is_registered(self, reader: str) -> bool: ...
+    def is_registered(self, reader: str) -> bool:
+        """Return whether the journal knows that reader."""
+        ...
 
     def begin(self, reader: str, extent: Extent, *, at_end: bool) -> int:
         """Return where a reader begins that no offset of the journal tells; register it there, once."""
