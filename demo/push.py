@@ -204,10 +204,10 @@ def say(who: str, text: str) -> None:
 
 def of_clients(counts: Counts) -> str:
     """What the clients know."""
+    recognised = f"{counts.repeats:,} of those flights had arrived before, and were recognised by their numbers."
     return (
-        f"The clients got an answer for {counts.answered:,} flights. A kill cut off {counts.unanswered} of their {counts.requests:,} "
-        f"requests, so they sent\nthem again: {counts.repeats:,} of those flights had arrived before, and were recognised by their "
-        "numbers."
+        f"The clients got an answer for {counts.answered:,} flights. Kills cut off {counts.unanswered} of their "
+        f"{counts.requests:,} requests, which they\nsent again: {recognised}"
     )
 
 

@@ -4,14 +4,14 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from glob import glob
 from pathlib import Path
 
 from tests.servers.certificates import certify
-from tests.servers.server import NotInstalledError, free_port, started, stop
-from tests.servers.system import install_packages
+from tests.servers.server import HOME, NotInstalledError, free_port, started, stop
+from tests.servers.system import fetch_package, install_packages
 
 USER, PASSWORD = "penstock", "s3cret-of-the-queues"
 SETTINGS = """\
@@ -28,20 +28,33 @@ log.file = false
 log.console = true
 log.console.level = warning
 """
-_SPARING = "+S 1:1 +SDcpu 1:1 +SDio 1 +A 1 +sbwt none +sbwtdcpu none +sbwtdio none"
+FETCHED = HOME / "rabbitmq"
+ERLANG = (
+    *("base", "crypto", "eldap", "inets", "mnesia", "os-mon", "parsetools", "public-key", "runtime-tools", "ssl"),
+    *("syntax-tools", "tools", "xmerl"),
+)
+"""What Debian's rabbitmq-server needs of it."""
+_SPARING = "+S 1:1 +SDcpu 1:1 +SDio 1 +A 1 +sbwt none +sbwtdcpu none +sbwtdio none -kernel inet_dist_use_interface {127,0,0,1}"
 """One scheduler of each kind, none of which waits busily."""
 
 
 def install() -> None:
-    """Install Debian's package (70 MB with Erlang), unless it is there."""
-    if _binary() is None:
-        install_packages("RabbitMQ", ("rabbitmq-server",))
+    """Install Debian's Erlang (60 MB), and take RabbitMQ out of its package: an installation would bring a service."""
+    if shutil.which("erl") is None or shutil.which("epmd") is None:
+        install_packages("RabbitMQ", [f"erlang-{part}" for part in ERLANG])
+    if _server() is None:
+        FETCHED.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=FETCHED) as directory:
+            (package,) = fetch_package("RabbitMQ", "rabbitmq-server", Path(directory))
+            subprocess.run(["dpkg-deb", "--extract", package, FETCHED], check=True)
 
 
-def _binary() -> str | None:
-    """The script of RabbitMQ itself: Debian's wrapper runs the system's own broker."""
-    found = sorted(glob("/usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/rabbitmq-server"))
-    return found[-1] if found and shutil.which("epmd") else None
+def _server() -> str | None:
+    """The script of RabbitMQ itself: Debian's wrapper of it runs the system's own broker."""
+    found = [
+        each for root in (FETCHED, Path("/")) for each in root.glob("usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/rabbitmq-server")
+    ]
+    return str(found[0]) if found and shutil.which("erl") and shutil.which("epmd") else None
 
 
 class RabbitMQ:
@@ -81,7 +94,7 @@ class RabbitMQ:
             "RABBITMQ_CONF_ENV_FILE": f"{directory}/none",
             "RABBITMQ_ENABLED_PLUGINS_FILE": f"{directory}/plugins",
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": _SPARING,
-            "RABBITMQ_ALLOW_INPUT": "true",
+            "RUNNING_UNDER_SYSTEMD": "true",  # then the script becomes the broker, and hands on signals
         }
         log = self._directory / "rabbitmq.log"
         self._process = started([self._server], port=self.port, log=log, env=environment, start_new_session=True)
@@ -102,10 +115,10 @@ class RabbitMQ:
 @contextmanager
 def running(directory: Path) -> Iterator[RabbitMQ]:
     """A broker that keeps its queues below `directory`."""
-    binary = _binary()
-    if binary is None:
-        raise NotInstalledError("RabbitMQ is not there: install rabbitmq-server, or run `make servers`")
-    broker = RabbitMQ(binary, directory)
+    server = _server()
+    if server is None:
+        raise NotInstalledError("RabbitMQ is not there: run `make servers`")
+    broker = RabbitMQ(server, directory)
     try:
         broker.create()
         yield broker
