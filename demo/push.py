@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 
 import commands
-from clients import Clients, Counts
+from clients import FLIGHTS_PER_REQUEST, Clients, Counts
 from commands import COMMAND, Background, console, penstock, shortened
 from flights import as_events
 from proof import WAREHOUSE, compare, rows_now
@@ -108,22 +108,22 @@ class Act:
 
     def play(self) -> None:
         """Send everything, kill and start again, and return when all is delivered. Raises ActFailed."""
-        self._start_receiver()
+        requests = self._flights // FLIGHTS_PER_REQUEST
+        self._start_receiver(f"journal.note=kill@{max(2, requests // 16)}")  # what is durable then is not answered
         self._start_driver(FAULT)
         self._clients.allow(self._flights * 3 // 4)
         self._clients.start()
-        for share in (1, 2):
-            self._await_answers(self._flights * share // 4)
-            self._kill_receiver()
+        self._await(self._was_receiver_killed)
+        self._tell_kill()
+        self._await(lambda: self.counts.answered >= self._flights // 2)
+        self._required_receiver().end(signal.SIGKILL)
+        self._tell_kill()
         self._await_kill()
         self._clients.allow(self._flights)
         self._await(lambda: self._clients.is_done)
         say("clients", f"everything is sent: {self.counts.answered:,} flights are answered, so they are durable")
         self._await(lambda: rows_now(WORK)[WAREHOUSE] >= self._flights)
         self._end()
-
-    def _await_answers(self, flights: int) -> None:
-        self._await(lambda: self.counts.answered >= flights)
 
     def _await_kill(self) -> None:
         """Wait until the driver was killed, and is at work again. One that the fault does not reach is killed by hand."""
@@ -140,7 +140,7 @@ class Act:
         deadline_s = time.monotonic() + _ENDS_WITHIN_S
         while not condition():
             self._look_at_driver()
-            if self._receiver is not None and self._receiver.ended_by is not None:
+            if self._receiver is not None and self._receiver.ended_by not in {None, -signal.SIGKILL}:
                 raise self._failed(self._receiver, "receiver")
             if self._clients.error:
                 raise ActFailed(self._clients.error)
@@ -159,7 +159,7 @@ class Act:
         say("", f"readers see {lake:,} flights in the accounts and {self.seen_when_killed[WAREHOUSE]:,} in the database")
         self._start_driver("")
 
-    def _start_receiver(self) -> None:
+    def _start_receiver(self, faults: str = "") -> None:
         ready = threading.Event()
         moved = [] if self._port == PORT else ["--set", f"receive.http.listen={HOST}:{self._port}"]
 
@@ -167,7 +167,7 @@ class Act:
             say("receiver", f"listens; its journal has {json.loads(line)['next']:,} flights")
             ready.set()
 
-        self._receiver = Background("receive", PIPELINE, *moved, on_line=listening)
+        self._receiver = Background("receive", PIPELINE, *moved, on_line=listening, faults=faults)
         self._await(ready.is_set)
 
     def _start_driver(self, faults: str) -> None:
@@ -179,10 +179,15 @@ class Act:
             self._batches += 1
             say("driver", text)
 
-    def _kill_receiver(self) -> None:
+    def _required_receiver(self) -> Background:
         assert self._receiver is not None
-        self._receiver.end(signal.SIGKILL)
-        self._receiver = None
+        return self._receiver
+
+    def _was_receiver_killed(self) -> bool:
+        return self._required_receiver().ended_by == -signal.SIGKILL
+
+    def _tell_kill(self) -> None:
+        """Say that the receiver was killed, and start it again."""
         say("receiver", f"[bold red]killed (SIGKILL)[/] when {self.counts.answered:,} flights were answered")
         self._start_receiver()
 
