@@ -10,6 +10,7 @@ import math
 import ssl
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from pika import BasicProperties, ConnectionParameters, PlainCredentials, SSLOptions
@@ -59,6 +60,7 @@ class AmqpReceiver:
         self._arrived: asyncio.Queue[_Arrived] = asyncio.Queue()
         self._connection: AsyncioConnection | None = None
         self._pause_s, self._is_stopping = 1.0, False
+        self._refused_messages, self._warns_at_s = 0, 0.0
         self._again: asyncio.TimerHandle | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._working: asyncio.Task[None] | None = None
@@ -85,9 +87,10 @@ class AmqpReceiver:
         self._working.cancel()
         if self._keeping is not None:
             await self._keeping
-        if self._connection is not None and self._connection.is_open:
+        if self._connection is not None and not (self._connection.is_closing or self._connection.is_closed):
             self._connection.close()
-            await asyncio.wait_for(self._gone.wait(), _STOP_S)
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._gone.wait(), _STOP_S)
 
     # --- messages
 
@@ -164,7 +167,12 @@ class AmqpReceiver:
                 each.channel.basic_ack(each.tag)
 
     def _refuse(self, arrived: Sequence[_Arrived], error: Usage) -> None:
-        _log.warning("amqp: a message of %s was not taken, and goes back to the queue: %s", self._settings.queue, error)
+        self._refused_messages += len(arrived)
+        if self._loop.time() >= self._warns_at_s:
+            self._warns_at_s = self._loop.time() + _RETURNED_AFTER_S
+            text = "amqp: %d messages of %s were not taken, and go back to the queue. The last one: %s"
+            _log.warning(text, self._refused_messages, self._settings.queue, error)
+            self._refused_messages = 0
         self._return(arrived)
 
     def _return(self, arrived: Sequence[_Arrived]) -> None:
@@ -203,6 +211,9 @@ class AmqpReceiver:
             channel.connection.close()
 
     def _not_opened(self, _: object, error: BaseException) -> None:
+        if self._is_stopping:
+            self._gone.set()
+            return
         cause = _cause_of(error)
         if isinstance(cause, ssl.SSLError | AuthenticationError) or getattr(cause, "reply_code", None) in _REFUSED:
             self._refused(f"refused the connection: {cause!r}")
