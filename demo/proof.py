@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.dataset
 import pyarrow.parquet
-from flights import COLUMNS, NUMBERS, ROWS, TEXTS, packed_csv
+from flights import COLUMNS, NUMBERS, ROWS, TEXTS, packed_csv, sample
 
 AIRPORTS = ("EWR", "JFK", "LGA")
 WAREHOUSE = "warehouse"
@@ -41,7 +41,7 @@ def lake(airport: str) -> str:
 
 
 def compare(work: Path, flights: int = ROWS) -> list[Place]:
-    """Every place against the first `flights` of the CSV file, row by row and counting repeats: two equal rows must be two."""
+    """Every place against so many `flights` of the CSV file, row by row and counting repeats: two equal rows must be two."""
     sent = _from_csv(flights)
     places = []
     for airport in AIRPORTS:
@@ -92,7 +92,8 @@ def _counted(table: pa.Table) -> Rows:
 def _from_csv(flights: int) -> Rows:
     options = pyarrow.csv.ConvertOptions(strings_can_be_null=True, null_values=["NA"])
     with zipfile.ZipFile(packed_csv()) as archive, archive.open("flights.csv") as file:
-        return _counted(pyarrow.csv.read_csv(file, convert_options=options).slice(0, flights))
+        table = pyarrow.csv.read_csv(file, convert_options=options)
+    return _counted(table.take(range(*sample(flights).indices(table.num_rows))))
 
 
 def _from_lake(work: Path, airport: str) -> Rows:

@@ -7,6 +7,7 @@ journal, and messages with ids of their own by `RecentIds`.
 import asyncio
 import logging
 import math
+import re
 import ssl
 import time
 from collections.abc import Iterator, Sequence
@@ -35,8 +36,10 @@ _HEARTBEAT_S = 30
 _LONGEST_PAUSE_S = 60
 _RETURNED_AFTER_S = 10.0
 _STOP_S = 10.0
-_REFUSED = frozenset({402, 403, 530})
-"""Codes by which a broker closes a connection that it would close again: no such virtual host, or not for this user."""
+_REFUSED = re.compile(r"\((?:402|403|530)\)")
+"""Codes by which a broker closes a connection that it would close again: a wrong login, or no such virtual host. As pika prints
+them: it wraps that answer, and a connection that breaks at the same moment, in one class of exception.
+"""
 _PROPERTIES = (
     *("content_type", "content_encoding", "delivery_mode", "priority", "correlation_id", "reply_to", "expiration", ID_HEADER),
     *("timestamp", "type", "user_id", "app_id"),
@@ -215,7 +218,7 @@ class AmqpReceiver:
             self._gone.set()
             return
         cause = _cause_of(error)
-        if isinstance(cause, ssl.SSLError | AuthenticationError) or getattr(cause, "reply_code", None) in _REFUSED:
+        if isinstance(cause, ssl.SSLError | AuthenticationError) or _REFUSED.search(str(cause)):
             self._refused(f"refused the connection: {cause!r}")
         else:
             _log.warning("amqp: the broker %s cannot be reached: %r", self._settings.broker, cause)
