@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("spark")
 
 PAGE = (ROOT / "docs" / "howto" / "push.md").read_text()
 [WHOLE, *_] = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-[REMOTE] = [text for text in re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL) if "url: " in text]
+[REMOTE] = [text for text in re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL) if 'url: "http' in text]
 
 
 def pipeline(port: int) -> str:
