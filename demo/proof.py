@@ -93,7 +93,7 @@ def _from_csv(flights: int) -> Rows:
     options = pyarrow.csv.ConvertOptions(strings_can_be_null=True, null_values=["NA"])
     with zipfile.ZipFile(packed_csv()) as archive, archive.open("flights.csv") as file:
         table = pyarrow.csv.read_csv(file, convert_options=options)
-    return _counted(table.take(range(*sample(flights).indices(table.num_rows))))
+    return _counted(table.take(pa.array(range(*sample(flights).indices(table.num_rows)))))
 
 
 def _from_lake(work: Path, airport: str) -> Rows:
