@@ -20,7 +20,7 @@ DIST ?= dist
 help: ## Shows these sentences.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-demo: $(VENV)/.installed-demo ## Streams 336,776 flights into three accounts and SQLite, is killed on purpose, recovers, and proves that nothing is lost or doubled.
+demo: $(VENV)/.installed-demo ## Streams 336,776 flights into three accounts and SQLite, is killed on purpose, recovers, and proves that nothing is lost or doubled; with ARGS=push HTTP clients send them.
 	@$(BIN)/python demo $(ARGS)
 
 test: $(VENV)/.installed-dev ## Runs every layer of tests, the fast ones first, on WORKERS (3) processes; `make test ARGS="tests/unit -x"` runs a part.
@@ -41,7 +41,7 @@ bench: $(VENV)/.installed-dev ## Measures the product against plain Spark on thi
 soak: $(VENV)/.installed-dev ## Kills the pipeline KILLS (100) times at random moments, and at every fault point in every way, while a reader watches, and checks the content.
 	@PENSTOCK_SOAK_KILLS=$(KILLS) PENSTOCK_SOAK_FAULTS=all $(PYTEST) -m campaign --timeout=0 $(ARGS)
 
-servers: $(VENV)/.installed-dev ## Fetches and builds the servers that tests start (needs Node.js, Go, Maven, and PostgreSQL, MariaDB, Mosquitto and Prometheus or apt-get); without them these tests are skipped.
+servers: $(VENV)/.installed-dev ## Fetches and builds the servers that tests start (needs Node.js, Go, Maven, and PostgreSQL, MariaDB, Mosquitto, RabbitMQ and Prometheus or apt-get); without them these tests are skipped.
 	@$(BIN)/python -m tests.servers.install $(ARGS)
 
 docs: $(VENV)/.installed-dev ## Writes the pages of docs/ that are made from the code (pipeline file, Python API, modules, alerts, pictures), checks every link, and makes a site of them all in build/site.

@@ -1,9 +1,11 @@
 """The demo: real flights into three accounts and a database, killed in the middle, recovered, and proved. Run by `make demo`.
 
-It uses only the commands that everyone has (`penstock check`, `run`, `status`, `verify`). It may itself be killed at any moment:
-what is there stays, and the next `make demo` goes on from it. A finished demo starts over; so does `make demo ARGS=--fresh`.
+`make demo ARGS=push` is its second act: the flights are sent by HTTP, and the receiver is killed, too. Both use only the commands
+that everyone has (`penstock check`, `run`, `receive`, `status`, `verify`). The demo may itself be killed at any moment: what is
+there stays, and the next one goes on from it. A finished demo starts over; so does `make demo ARGS=--fresh`.
 """
 
+import argparse
 import fcntl
 import json
 import shutil
@@ -14,10 +16,11 @@ from collections.abc import Mapping
 
 from commands import COMMAND, PIPELINE, WORK, answer, console, penstock
 from flights import ROWS, split
-from proof import AIRPORTS, WAREHOUSE, Place, compare, lake, rows_now
+from proof import AIRPORTS, WAREHOUSE, compare, lake, rows_now
+from push import WORK as PUSHED
+from push import tell_push
 from reader import Reader
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
+from report import fail, heading, plain_table, proof_of, result
 
 INCOMING = WORK / "incoming"
 KILLED = WORK / "killed.json"
@@ -26,17 +29,29 @@ FAULT = "rename.move=kill@30,hardlink.link=kill@30"
 """In the middle of publishing a batch: some of its files are there and some are not."""
 
 
-def main(arguments: list[str]) -> int:
-    """Everything, in order. The exit code is 0 only if every row is where it belongs exactly once."""
+def main(words: list[str]) -> int:
+    """Tell one act, in order. The exit code is 0 only if every row is where it belongs exactly once."""
+    arguments = parsed(words)
     WORK.mkdir(parents=True, exist_ok=True)
     with (WORK / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return tell(fresh="--fresh" in arguments)
+            if arguments.act == "push":
+                return tell_push(arguments.flights, fresh=arguments.fresh)
+            return tell(fresh=arguments.fresh)
         except BlockingIOError:
             return fail("Another demo is running in demo/work.")
         except KeyboardInterrupt:
-            return fail("Interrupted. Nothing is lost: `make demo` goes on from here.")
+            return fail("Interrupted. Nothing is lost: the same command goes on from here.")
+
+
+def parsed(words: list[str]) -> argparse.Namespace:
+    """What is to be shown."""
+    parser = argparse.ArgumentParser(prog="make demo ARGS=", description="Exactly-once delivery, though processes are killed.")
+    parser.add_argument("act", nargs="?", choices=["files", "push"], default="files", help="flights from files, or sent by HTTP")
+    parser.add_argument("--fresh", action="store_true", help="start over, also if an earlier demo was interrupted")
+    parser.add_argument("--flights", type=int, default=ROWS, metavar="N", help=f"of push: how many flights, at most {ROWS}")
+    return parser.parse_args(words)
 
 
 def tell(*, fresh: bool) -> int:
@@ -70,7 +85,7 @@ def begin(*, fresh: bool) -> None:
     """Start over, or go on where an interrupted demo stopped."""
     if fresh or FINISHED.exists():
         for path in WORK.iterdir():
-            if path.name != "lock":
+            if path.name not in {"lock", PUSHED.name}:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
     console.print(
         f"{ROWS:,} flights left New York in 2013. They go into three storage accounts, one for each airport, and into\n"
@@ -114,43 +129,6 @@ def show_left(seen: Mapping[str, int]) -> None:
         f"Batch {status['last_batch_id']} is decided, so it is never computed again. What is still to be published waits\n"
         "in staging, where no reader looks."
     )
-
-
-def result(places: list[Place], before: Mapping[str, int]) -> Table:
-    """One line a place."""
-    table = plain_table("rows", "when killed", "recovered", "expected", "missing", "doubled", "files")
-    for place in places:
-        numbers = (before[place.name], place.found, place.expected, place.missing, place.doubled, place.files)
-        table.add_row(place.name, *(f"{number:,}" for number in numbers), style=None if place.exact else "red")
-    return table
-
-
-def plain_table(first: str, *others: str) -> Table:
-    """A table with names on the left and numbers to the right of them."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column(first, no_wrap=True)
-    for column in others:
-        table.add_column(column, justify="right", no_wrap=True)
-    return table
-
-
-def proof_of(reader: Reader) -> str:
-    """What the reader saw meanwhile."""
-    return (
-        f"Meanwhile a reader listed the accounts {reader.looks:,} times and read each of {len(reader.seen):,} files when it saw\n"
-        f"it first: {len(reader.torn)} unreadable, {len(reader.vanished)} uncommitted (seen, and gone again)."
-    )
-
-
-def heading(text: str) -> None:
-    """A step of the story."""
-    console.print(f"\n[bold cyan]== {text}[/]")
-
-
-def fail(text: str) -> int:
-    """Say why the demo ends here."""
-    console.print(f"\n[bold red]{text}[/]")
-    return 1
 
 
 if __name__ == "__main__":

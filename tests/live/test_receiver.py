@@ -5,6 +5,7 @@ import gzip
 import http.client
 import json
 import random
+import re
 import socket
 import ssl
 import threading
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.architecture.reading import ROOT
 from tests.live.receiver import Receiver
 from tests.seed import SEED
 from tests.servers.certificates import certify
@@ -305,6 +307,36 @@ def test_receivers_that_are_killed_lose_no_acknowledged_line_and_double_none(tmp
     assert Counter(content(tmp_path)) == Counter(expected), f"PENSTOCK_SEED={SEED}"
     for who in range(3):
         assert [number for _, name, number in content(tmp_path) if name == f"c{who}"] == list(range(1, until + 1))
+
+
+def test_metrics_and_probes_say_how_the_receiver_is(tmp_path: Path) -> None:
+    page = (
+        (ROOT / "docs" / "howto" / "push.md")
+        .read_text()
+        .partition("## Metrics and health of the receiver")[2]
+        .partition("\n## ")[0]
+    )
+    [shown] = re.findall(r"^receive:\n  journal: .*\n  (http: .*\n  metrics: .*)\n", page, re.MULTILINE)
+    more = shown.replace("8080", "0").replace('9465"', '0", token: "${METRICS_TOKEN}"')
+    tokens = {"CLICKS_TOKEN": "t0ken", "METRICS_TOKEN": "0ther"}
+    started = Receiver(tmp_path, f"{more}\n  max_size: 10kB", environment=tokens)
+    client = Client(started)
+    allowed = {"Authorization": "Bearer t0ken"}
+    answers = Counter(client.post(bytes(1_000), allowed)[0] for _ in range(15))
+    with closing(http.client.HTTPConnection(*started.address("metrics"), timeout=30)) as connection:
+        found = {}
+        for path, headers in (("/metrics", {}), ("/livez", {}), ("/readyz", {}), ("/metrics", {"Authorization": "Bearer 0ther"})):
+            connection.request("GET", path, headers=headers)
+            answer = connection.getresponse()
+            found[path, len(headers)] = (answer.status, answer.read().decode())
+    assert [found["/metrics", 0][0], found["/livez", 0], found["/readyz", 0]] == [401, (200, "ok\n"), (200, "ok\n")]
+    values = dict(re.findall(r"^(\w+) (\S+)$", found["/metrics", 1][1], re.MULTILINE))
+    assert float(values["penstock_receiver_up"]) == 1
+    assert float(values["penstock_receiver_events_total"]) == float(values["penstock_journal_next_sequence"]) == answers[200]
+    assert float(values["penstock_receiver_refused_events_total"]) == answers[429]
+    told = set(re.findall(r"^# TYPE (\w+) (?:gauge|counter)$", found["/metrics", 1][1], re.MULTILINE))
+    assert {name for name in told if not name.endswith("_created")} == set(re.findall(r"`(penstock_\w+)`", page))
+    assert started.stop() == 0
 
 
 def test_a_wrong_receiver_is_told(tmp_path: Path) -> None:

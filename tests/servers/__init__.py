@@ -4,7 +4,7 @@ A kind of server is a module with `install()`, which raises NotInstalledError wh
 manager `running(directory)`, which gives an object with `place(name)`: an empty account, or `database(name)`.
 """
 
-from tests.servers import az, cassandra, gs, hdfs, iceberg, kafka, mosquitto, mysql, postgres, redshift, registry, s3
+from tests.servers import az, cassandra, gs, hdfs, iceberg, kafka, mosquitto, mysql, postgres, rabbitmq, redshift, registry, s3
 
 KINDS = {
     "az": az,
@@ -16,6 +16,7 @@ KINDS = {
     "mosquitto": mosquitto,
     "mysql": mysql,
     "postgres": postgres,
+    "rabbitmq": rabbitmq,
     "redshift": redshift,
     "registry": registry,
     "s3": s3,

@@ -94,11 +94,22 @@ RECEIVE = "journal: ./journal, http: {listen: '127.0.0.1:0'"
 
 PLACES = {
     "token of a receiver": top(f"receive: {{{RECEIVE}, token: SECRET}}}}", "_Listener.token"),
-    "token of metrics": top("metrics: {listen: '127.0.0.1:0', token: SECRET}", "MetricsEndpoint.token"),
+    "token of metrics": top("metrics: {listen: '127.0.0.1:0', token: SECRET}", "GuardedEndpoint.token"),
     "password of a receiver": top(f"receive: {{{RECEIVE}, user: u, password: SECRET}}}}", "HttpListener.password"),
     "password of a broker of MQTT": top(
         f"receive: {{journal: ./journal, {MQTT}, user: u, password: SECRET}}}}", "MqttSubscription.password"
     ),
+    "password of a broker of AMQP": top(
+        f"receive: {{journal: ./journal, amqp: {{broker: '{NOBODY}', queue: q, user: u, password: SECRET}}}}",
+        "AmqpQueue.password",
+    ),
+    "token of those who read a journal": top(
+        f"receive: {{{RECEIVE}}}, read: {{listen: '127.0.0.1:0', token: SECRET}}}}", "GuardedEndpoint.token"
+    ),
+    "token of the metrics of a receiver": top(
+        f"receive: {{{RECEIVE}}}, metrics: {{listen: '127.0.0.1:0', token: SECRET}}}}", "GuardedEndpoint.token"
+    ),
+    "token of a source of journals": source("format: journal, url: 'WEB', token: SECRET", "Source.token"),
     "spark.conf": Place(
         text=TOP + "spark: {conf: {spark.own: '${S}', spark.my.password: SECRET}}\n" + SOURCE + SINK, fields=["Spark.conf"]
     ),
@@ -262,8 +273,9 @@ NAMES = frozenset({
     *("Source.format", "Source.table", "Source.mirror_offsets_to", "Watermark.column", "Coded.subject"),
     *("DecodedValue.semantic_types", "DecodedValue.unavailable_value"),
     *("Receive.journal", "Receive.copy_to", "_Server.listen", "SyslogUdpListener.listen", "HttpListener.user"),
-    *("ServerTls.certificate_file", "ServerTls.key_file", "MetricsEndpoint.listen"),
+    *("ServerTls.certificate_file", "ServerTls.key_file"),
     *("ClientTls.ca_file", "ClientTls.certificate_file", "ClientTls.key_file"),
+    *("AmqpQueue.broker", "AmqpQueue.queue", "AmqpQueue.virtual_host", "AmqpQueue.user", "GuardedEndpoint.listen", "Source.url"),
     *("MqttSubscription.broker", "MqttSubscription.topics", "MqttSubscription.client_id", "MqttSubscription.user"),
     *("HTTP.user", "HTTP.key", "HTTP.ca_file", "HTTP.certificate_file", "HTTP.key_file"),
     *("Registry.user", "Registry.ca_file", "Registry.certificate_file", "Registry.key_file"),

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import Usage
-from penstock.spec.receive import ClientTls, HttpListener, MqttSubscription, TcpListener
+from penstock.spec.receive import AmqpQueue, ClientTls, HttpListener, MqttSubscription, ReadListener, TcpListener
 
 
 def subscription(**more: Any) -> MqttSubscription:
@@ -36,6 +36,27 @@ def test_what_is_no_topic_filter(topic: str) -> None:
 def test_what_a_subscription_cannot_be(more: dict[str, Any], message: str) -> None:
     with pytest.raises(Usage, match=message):
         subscription(**more)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"password": "p"}, "has one of user and password"),
+        ({"user": "u"}, "has one of user and password"),
+        ({"queue": ""}, "queue"),
+        ({"prefetch": 0}, "prefetch"),
+        ({"broker": "h"}, "should be HOST:PORT"),
+    ],
+)
+def test_what_a_queue_cannot_be(more: dict[str, Any], message: str) -> None:
+    with pytest.raises(Usage, match=message):
+        AmqpQueue(**{"broker": "h:5672", "queue": "q", **more})
+
+
+def test_the_network_reads_a_journal_only_with_a_token() -> None:
+    with pytest.raises(Usage, match="shows all events to everyone who reaches that address"):
+        ReadListener(listen="0.0.0.0:1")
+    assert ReadListener(listen="0.0.0.0:1", without_token=True).token is None
 
 
 def test_a_key_needs_its_certificate() -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def receive(*, file: File, overrides: Overrides = None, as_json: Json = False) -> None:
-    """Receive events by HTTP, TCP, syslog or MQTT and acknowledge them once they are durable in the journal.
+    """Receive events by HTTP, TCP, syslog, MQTT or AMQP and acknowledge them once they are durable in the journal.
 
     Spark is not started. SIGTERM or Ctrl-C end it; what was read is answered before. A pipeline with `format: journal`
     delivers the events.

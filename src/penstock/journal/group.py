@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.errors import Failed, LedgerMismatch, PenstockError, Retryable
 from penstock.journal.event import Event, Receipt
@@ -38,6 +38,16 @@ class GroupLimits:
     look_s: float = 5.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupCounts:
+    """Since the start: groups that became durable, events in them, and events that were refused. `waiting_bytes` wait now."""
+
+    groups: int = 0
+    events: int = 0
+    refused: int = 0
+    waiting_bytes: int = 0
+
+
 class GroupWriter:
     """Appends for many threads at once. `open_journal` opens the journal, now and again after a disk was full."""
 
@@ -50,6 +60,7 @@ class GroupWriter:
         self._changed = threading.Condition()
         self._is_closing = False
         self._failure: PenstockError | None = None
+        self._counts = GroupCounts()
         self._thread = threading.Thread(target=self._run, name="penstock-journal", daemon=True)
         self._thread.start()
 
@@ -57,6 +68,11 @@ class GroupWriter:
     def failure(self) -> PenstockError | None:
         """What ended this writer, None while it takes events."""
         return self._failure
+
+    @property
+    def counts(self) -> GroupCounts:
+        """What happened so far."""
+        return replace(self._counts, waiting_bytes=self._waiting_bytes)
 
     def submit(self, events: Sequence[Event]) -> "Future[Receipts]":
         """Let `events` be appended, all or none. The future has their receipts once they are durable.
@@ -71,6 +87,7 @@ class GroupWriter:
             if self._is_closing:
                 raise Retryable("The receiver is stopping.", remedy="Send it again in a moment.")
             if self._waiting and self._waiting_bytes + size > self._limits.waiting_bytes:
+                self._counts = replace(self._counts, refused=self._counts.refused + len(events))
                 raise TooManyWaiting(
                     f"{self._waiting_bytes} bytes of events wait for the disk already.", remedy="Send it again in a moment."
                 )
@@ -127,14 +144,22 @@ class GroupWriter:
                 except Failed:
                     raise
                 except PenstockError as refused:
+                    self._count(refused=len(events))
                     future.set_exception(refused)
             journal.commit()
         except Exception as error:  # noqa: BLE001 - whoever waits gets it, and this writer ends with it
             self._fail(error if isinstance(error, PenstockError) else _unexpected(error), [future for _, future in group])
             return
+        if answers:
+            self._count(groups=1, events=sum(len(receipts) for _, receipts in answers))
         for future, receipts in answers:
             future.set_result(receipts)
         self._look_at_readers(journal)
+
+    def _count(self, *, groups: int = 0, events: int = 0, refused: int = 0) -> None:
+        with self._changed:
+            now = self._counts
+            self._counts = GroupCounts(groups=now.groups + groups, events=now.events + events, refused=now.refused + refused)
 
     def _look_at_readers(self, journal: Journal) -> None:
         now_s = time.monotonic()

@@ -33,6 +33,15 @@ class Place:
     offset: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frames:
+    """Whole frames, one behind another, as they are in the segments. Event `next` follows them, at `place`."""
+
+    data: bytes
+    next: int
+    place: Place
+
+
 class JournalReader:
     """Reads the journal in `home`. Holds no file open. Errors of the file system are raised as they are."""
 
@@ -78,6 +87,24 @@ class JournalReader:
         if expected < end:
             raise self._ends_early(expected, end, "its end")
 
+    def frames(self, first: int, end: int, *, journal_id: str, at: Place | None, most_bytes: int) -> Frames:
+        """Return the frames of the events from `first` on and below `end` that have `most_bytes` together, one at least.
+
+        Raises as `read`.
+        """
+        runs: dict[int, tuple[Path, int, int]] = {}
+        size, next_, place = 0, first, at or Place(first, 0)
+        for located in self.locate(first, end, journal_id=journal_id, at=at):
+            size += located.frame.size
+            if runs and size > most_bytes:
+                break
+            segment = located.segment
+            _, start, _ = runs.get(segment.first, (segment.path, located.offset, 0))
+            runs[segment.first] = (segment.path, start, located.end)
+            next_, place = located.frame.record.sequence + 1, Place(segment.first, located.end)
+        data = b"".join(self._storage.read(path, start, stop - start) for path, start, stop in runs.values())
+        return Frames(data=data, next=next_, place=place)
+
     def place_behind(self, first: int, *, records: int | None, size: int | None, at: Place | None = None) -> tuple[int, Place]:
         """Return where a batch from event `first` on ends that has at most `records` events and about `size` bytes, one at least.
 
@@ -95,11 +122,8 @@ class JournalReader:
             if size is not None and taken > size and reached > first:
                 return reached, place
             reached += 1
-            place = Place(self._segment_of(located.frame.record.sequence), located.offset + located.frame.size)
+            place = Place(located.segment.first, located.end)
         return reached, place
-
-    def _segment_of(self, sequence: int) -> int:
-        return max(first for first in segment_firsts(self._storage, self._home) if first <= sequence)
 
     def _parts(self, first: int, end: int, at: Place | None) -> Iterator[tuple[Segment, int, int]]:
         """Yield the segments that hold `first` to `end` - 1, each with an event and its byte from where on to look."""

@@ -49,6 +49,12 @@ class Located:
 
     frame: Frame
     offset: int
+    segment: Segment
+
+    @property
+    def end(self) -> int:
+        """The byte behind the frame."""
+        return self.offset + self.frame.size
 
 
 class TornFrame(Exception):
@@ -124,6 +130,6 @@ def scan(
             raise TornFrame(start + at, expected, str(bad)) from bad
         if frame.record.sequence != expected:
             raise TornFrame(start + at, expected, f"event {frame.record.sequence}")
-        yield Located(frame, start + at)
+        yield Located(frame, start + at, segment)
         expected += 1
         at += frame.size

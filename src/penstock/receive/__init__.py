@@ -1,1 +1,1 @@
-"""The receiver: takes events by HTTP, TCP, syslog and MQTT, makes them durable in a journal, and only then acknowledges them."""
+"""The receiver: takes events by HTTP, TCP, syslog, MQTT and AMQP, makes them durable in a journal, then acknowledges them."""

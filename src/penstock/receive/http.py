@@ -1,29 +1,21 @@
 """`POST /events` and `GET /health` over HTTP, by aiohttp. An answer with sequence numbers means that the events are durable."""
 
 import asyncio
-import hmac
-import logging
 import math
 import time
 from base64 import b64encode
-from pathlib import Path
 
 from aiohttp import web
-from aiohttp.typedefs import Handler
-from aiohttp.web_protocol import RequestHandler
 
 from penstock.errors import PenstockError, Retryable, Usage
 from penstock.journal.group import GroupWriter
 from penstock.journal.producers import NumberOutOfOrder
+from penstock.receive.http_server import HttpServer, is_allowed
 from penstock.receive.rate import RateLimit
 from penstock.receive.request import TooLarge, decompressed, events_of, request_of
 from penstock.spec.receive import HttpListener
-from penstock.support.listening import host_and_port, server_context
 
 RETRY_AFTER_S = 1
-_STOP_S = 30.0
-_IDLE_S = 75.0
-_LARGEST_HEADERS = 16_384
 _RETRY = {"Retry-After": str(RETRY_AFTER_S)}
 
 
@@ -34,41 +26,22 @@ class HttpReceiver:
         self._settings, self._writer = settings, writer
         self._expected = _logins(settings)
         self._rate = RateLimit(settings.max_rate or math.inf, now_s=time.monotonic)
-        self._runner: web.AppRunner | None = None
-        self._heard: set[asyncio.BaseTransport | None] = set()
-        self._watching: asyncio.Task[None] | None = None
+        routes = [web.post("/events", self._receive), web.get("/health", self._health)]
+        self._server = HttpServer(
+            routes,
+            listen=settings.listen,
+            tls=settings.tls,
+            largest_body=settings.max_body,
+            first_request_s=settings.body_timeout / 1000,
+        )
 
     async def start(self) -> str:
         """Begin to listen; return the address. Raises OSError, Usage."""
-        logging.getLogger("aiohttp").setLevel(logging.CRITICAL)  # it logs what clients do wrong, who are told
-        application = web.Application(client_max_size=self._settings.max_body, middlewares=[self._hear])
-        application.router.add_post("/events", self._receive)
-        application.router.add_get("/health", self._health)
-        self._runner = web.AppRunner(
-            application,
-            access_log=None,
-            handle_signals=False,
-            shutdown_timeout=_STOP_S,
-            keepalive_timeout=_IDLE_S,
-            max_line_size=_LARGEST_HEADERS,
-            max_field_size=_LARGEST_HEADERS,
-            handler_cancellation=False,
-            auto_decompress=False,
-        )
-        await self._runner.setup()
-        host, port = host_and_port(self._settings.listen)
-        tls = self._settings.tls
-        context = None if tls is None else server_context(Path(tls.certificate_file), Path(tls.key_file))
-        await web.TCPSite(self._runner, host, port, ssl_context=context).start()
-        self._watching = asyncio.create_task(self._cut_silent_off())
-        return "{}:{}".format(*self._runner.addresses[0][:2])
+        return await self._server.start()
 
     async def stop(self) -> None:
         """Listen no more, and answer what was read."""
-        if self._watching is not None:
-            self._watching.cancel()
-        if self._runner is not None:
-            await self._runner.cleanup()
+        await self._server.stop()
 
     async def _health(self, _: web.Request) -> web.Response:
         failure = self._writer.failure
@@ -76,32 +49,11 @@ class HttpReceiver:
             return web.json_response({"ok": False, "error": failure.message}, status=503)
         return web.json_response({"ok": True})
 
-    @web.middleware
-    async def _hear(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        self._heard.add(request.transport)
-        return await handler(request)
-
-    async def _cut_silent_off(self) -> None:
-        """End connections whose first request does not arrive in time. Between requests aiohttp does."""
-        timeout_s = self._settings.body_timeout / 1000
-        since: dict[RequestHandler, float] = {}
-        while True:
-            await asyncio.sleep(min(timeout_s / 2, 1))
-            assert self._runner is not None
-            assert self._runner.server is not None
-            now, open_now = time.monotonic(), self._runner.server.connections
-            since = {connection: since.get(connection, now) for connection in open_now}
-            self._heard &= {connection.transport for connection in open_now}
-            for connection, began in since.items():
-                transport = connection.transport
-                if transport is not None and transport not in self._heard and now - began > timeout_s:
-                    transport.abort()
-
     async def _receive(self, request: web.Request) -> web.Response:
-        if not self._is_allowed(request):
+        if not is_allowed(request, self._expected):
             kind = "Bearer" if self._settings.token else "Basic"
             return _refused(401, "Wrong or missing credentials.", headers={"WWW-Authenticate": kind})
-        if self._is_crowded():
+        if self._server.connections > self._settings.max_connections:
             return _refused(429, "Too many connections.", headers={**_RETRY, "Connection": "close"})
         if delay_s := self._rate.delay_s():
             return _refused(429, "Too many events a second.", headers={"Retry-After": str(math.ceil(delay_s))})
@@ -132,14 +84,6 @@ class HttpReceiver:
             return _refused(503, str(error), headers=_RETRY)
         repeats = sum(receipt.is_repeat for receipt in receipts)
         return web.json_response({"sequences": [receipt.sequence for receipt in receipts], "repeats": repeats})
-
-    def _is_allowed(self, request: web.Request) -> bool:
-        given = request.headers.get("Authorization", "").encode("utf-8", "surrogateescape")
-        return not self._expected or any(hmac.compare_digest(given, each) for each in self._expected)
-
-    def _is_crowded(self) -> bool:
-        server = None if self._runner is None else self._runner.server
-        return server is not None and len(server.connections) > self._settings.max_connections
 
 
 def _logins(settings: HttpListener) -> tuple[bytes, ...]:

@@ -25,9 +25,11 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 from penstock.errors import PenstockError, Usage
 from penstock.journal.event import Event
 from penstock.journal.group import GroupWriter
+from penstock.receive.client_tls import client_context
 from penstock.receive.rate import RateLimit
+from penstock.receive.request import numbering_in
 from penstock.receive.storing import GROUP_BYTES, stored
-from penstock.spec.receive import ClientTls, MqttSubscription
+from penstock.spec.receive import MqttSubscription
 from penstock.support.listening import host_and_port
 
 _log = logging.getLogger(__name__)
@@ -153,7 +155,12 @@ class MqttReceiver:
         if message.qos == 0 and self._arrived.qsize() >= _WAITING:
             _log.warning("mqtt: a message of QoS 0 was dropped: %d wait", _WAITING)
         else:
-            arrived = _Arrived(message, event_of(message, remote=self._settings.broker), self._connection)
+            try:
+                event = event_of(message, remote=self._settings.broker)
+            except Usage as error:
+                _log.warning("mqtt: a message of %s was not taken: %s", message.topic, error)
+                return
+            arrived = _Arrived(message, event, self._connection)
             self._loop.call_soon_threadsafe(self._arrived.put_nowait, arrived)
 
     def _connected(
@@ -198,7 +205,7 @@ class MqttReceiver:
 
 
 def event_of(message: MQTTMessage, *, remote: str) -> Event:
-    """Return the event of a message: its payload, with topic, QoS, flags and properties as headers."""
+    """Return the event of a message: its payload, with topic, QoS, flags and properties as headers. Raises Usage."""
     flags = [("qos", message.qos), ("retain", int(message.retain)), ("dup", int(message.dup))]
     headers = [("topic", message.topic.encode()), *((name, b"%d" % value) for name, value in flags)]
     properties = message.properties
@@ -206,7 +213,9 @@ def event_of(message: MQTTMessage, *, remote: str) -> Event:
         given = [(header, getattr(properties, name, None)) for name, header in _PROPERTIES.items()]
         headers += [(header, _bytes(value)) for header, value in given if value is not None]
         headers += [(f"property.{name}", value.encode()) for name, value in getattr(properties, "UserProperty", ())]
-    return Event(value=bytes(message.payload), headers=tuple(headers), remote=remote)
+    producer, number = numbering_in(dict(getattr(properties, "UserProperty", ())))
+    value = bytes(message.payload)
+    return Event(value=value, headers=tuple(headers), producer=producer, number=number, remote=remote)
 
 
 def _bytes(value: Any) -> bytes:
@@ -223,18 +232,8 @@ def _client(settings: MqttSubscription) -> Client:
     if settings.user is not None:
         client.username_pw_set(settings.user, settings.password)
     if settings.tls is not None:
-        client.tls_set_context(_tls_context(settings.tls))
+        client.tls_set_context(client_context(settings.tls, key="receive.mqtt.tls"))
     return client
-
-
-def _tls_context(tls: ClientTls) -> ssl.SSLContext:
-    try:
-        context = ssl.create_default_context(cafile=tls.ca_file)
-        if tls.certificate_file is not None:
-            context.load_cert_chain(tls.certificate_file, tls.key_file, password=lambda: "")
-    except (OSError, ValueError) as cause:  # an SSLError is an OSError
-        raise Usage(f"The certificates of receive.mqtt.tls cannot be used: {cause}.", remedy="Give PEM files.") from cause
-    return context
 
 
 def _session(settings: MqttSubscription) -> Properties:

@@ -7,15 +7,20 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
 from penstock.errors import DependencyMissing, Failed, PenstockError
+from penstock.journal.access import LocalJournal
 from penstock.journal.group import GroupLimits, GroupWriter
 from penstock.journal.journal import Journal, JournalLimits
+from penstock.journal.reading import JournalReader
+from penstock.journal.storage import LocalStorage
+from penstock.receive.recent_ids import recent_ids
 from penstock.receive.tcp import receiver_of_lines, receiver_of_syslog
 from penstock.receive.udp import SyslogUdpReceiver
-from penstock.spec.receive import HttpListener, MqttSubscription, Receive
+from penstock.spec.receive import AmqpQueue, HttpListener, MqttSubscription, ReadListener, Receive, ReceiverMetrics
 from penstock.support.extras import install_command
 from penstock.support.filesystem_errors import problem_of
 
@@ -71,7 +76,7 @@ def _journal(settings: Receive) -> Journal:
         keep_us=settings.keep * _US_PER_MS,
     )
     copy = None if settings.copy_to is None else Path(settings.copy_to)
-    return Journal(Path(settings.journal), now_us=lambda: time.time_ns() // 1_000, copy=copy, limits=limits)
+    return Journal(Path(settings.journal), now_us=_now_us, copy=copy, limits=limits)
 
 
 async def _serve(settings: Receive, writer: GroupWriter, ready: Callable[[Mapping[str, str]], None]) -> None:
@@ -85,6 +90,9 @@ async def _serve(settings: Receive, writer: GroupWriter, ready: Callable[[Mappin
         **({} if settings.syslog is None else {"syslog": receiver_of_syslog(settings.syslog, writer)}),
         **({} if settings.syslog_udp is None else {"syslog_udp": SyslogUdpReceiver(settings.syslog_udp, writer)}),
         **({} if settings.mqtt is None else {"mqtt": _mqtt(settings.mqtt, writer)}),
+        **({} if settings.amqp is None else {"amqp": _amqp(settings.amqp, writer, settings.journal)}),
+        **({} if settings.read is None else {"read": _read(settings.read, settings.journal)}),
+        **({} if settings.metrics is None else {"metrics": _metrics(settings.metrics, writer, settings.journal)}),
     }
     for name, given in (("http", settings.http), ("tcp", settings.tcp)):
         if given is not None and given.is_open_to_the_network:
@@ -118,10 +126,37 @@ def _http(settings: HttpListener, writer: GroupWriter) -> "Listener":
     return HttpReceiver(settings, writer)
 
 
+def _read(settings: ReadListener, journal: str) -> "Listener":
+    with _needs("receive.read", package="aiohttp", extra="receive"):
+        from penstock.receive.read_endpoint import ReadEndpoint  # noqa: PLC0415 - whether its package is installed is the question
+    return ReadEndpoint(settings, LocalJournal(LocalStorage(), Path(journal), now_us=_now_us))
+
+
+def _metrics(settings: ReceiverMetrics, writer: GroupWriter, journal: str) -> "Listener":
+    with _needs("receive.metrics", package="aiohttp", extra="receive"):
+        import_module("penstock.receive.http_server")
+    with _needs("receive.metrics", package="prometheus-client", extra="metrics"):
+        from penstock.receive.metrics import MetricsListener  # noqa: PLC0415 - as above
+    return MetricsListener(settings, writer, LocalStorage(), Path(journal))
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1_000
+
+
 def _mqtt(settings: MqttSubscription, writer: GroupWriter) -> "Listener":
     with _needs("receive.mqtt", package="paho-mqtt", extra="mqtt"):
         from penstock.receive.mqtt import MqttReceiver  # noqa: PLC0415 - whether its package is installed is the question
     return MqttReceiver(settings, writer)
+
+
+def _amqp(settings: AmqpQueue, writer: GroupWriter, journal: str) -> "Listener":
+    with _needs("receive.amqp", package="pika", extra="amqp"):
+        from penstock.receive.amqp import AmqpReceiver  # noqa: PLC0415 - whether its package is installed is the question
+    reader = JournalReader(LocalStorage(), Path(journal))
+    is_recognised = settings.unique_message_ids
+    recent = recent_ids(reader, queue=settings.queue, remote=settings.broker) if is_recognised else None
+    return AmqpReceiver(settings, writer, recent)
 
 
 @contextmanager

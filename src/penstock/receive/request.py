@@ -3,13 +3,15 @@
 import json
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.errors import Usage
 from penstock.journal.event import Event
 
 KEY, PRODUCER, NUMBER, HEADER = "Penstock-Key", "Penstock-Producer", "Penstock-Sequence", "Penstock-Header-"
+PRODUCER_HEADER, NUMBER_HEADER = "penstock-producer", "penstock-sequence"
+"""Headers of AMQP, and user properties of MQTT, by which a publisher numbers its messages: 1, 2, 3."""
 _GZIP = 31
 _MOST_DIGITS = 19
 """Of a producer's number, which is below 2^63."""
@@ -67,7 +69,7 @@ def request_of(headers: Iterable[tuple[str, str]], body: bytes, *, content_type:
         key=None if key is None else _bytes(key),
         headers=tuple((name, _bytes(value)) for name, value in own),
         producer=None if producer is None else _text(_bytes(producer)),
-        number=None if number is None else _number(_bytes(number)),
+        number=None if number is None else number_of_producer(_bytes(number)),
         remote=remote,
     )
 
@@ -90,13 +92,21 @@ def events_of(request: Request) -> Sequence[Event]:
     return [replace(first, value=value, number=request.number + at) for at, value in enumerate(values)]
 
 
+def numbering_in(headers: Mapping[str, object]) -> tuple[str | None, int | None]:
+    """Return producer and number out of the headers of a broker's message. Raises Usage."""
+    producer, number = headers.get(PRODUCER_HEADER), headers.get(NUMBER_HEADER)
+    if number is not None and producer is None:
+        raise Usage(f"{NUMBER_HEADER} needs {PRODUCER_HEADER} beside it.", remedy="Name the producer.")
+    return (None if producer is None else _text(_raw(producer))), None if number is None else number_of_producer(_raw(number))
+
+
 def numbered_event(line: bytes, *, remote: str | None) -> Event:
     """Return the event in a line `PRODUCER NUMBER VALUE`. Raises Usage."""
     producer, _, rest = line.partition(b" ")
     number, _, value = rest.partition(b" ")
     if not producer or not number:
         raise Usage("A line should be PRODUCER NUMBER VALUE.", remedy="Number the lines of a producer 1, 2, 3, and so on.")
-    return Event(value=value, producer=_text(producer), number=_number(number), remote=remote)
+    return Event(value=value, producer=_text(producer), number=number_of_producer(number), remote=remote)
 
 
 def _values(request: Request) -> list[bytes]:
@@ -149,8 +159,8 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def _number(digits: bytes) -> int:
-    """Return a producer's number; how many digits Python would take is a setting of its own."""
+def number_of_producer(digits: bytes) -> int:
+    """Return a producer's number. Raises Usage. How many digits Python would take is a setting of its own."""
     if not digits.isdigit() or len(digits) > _MOST_DIGITS:
         raise Usage(
             f"The number of an event is {digits[: 2 * _MOST_DIGITS].decode('ascii', 'backslashreplace')!r}, and should have 1 to "
@@ -158,6 +168,10 @@ def _number(digits: bytes) -> int:
             remedy="Number the events of a producer 1, 2, 3, and so on.",
         )
     return int(digits)
+
+
+def _raw(value: object) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()
 
 
 def _text(data: bytes) -> str:

@@ -6,20 +6,19 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Field, model_validator
 from typing_extensions import Self
 
 from penstock.core.model import Json
 from penstock.spec.complaint import complaint_error
+from penstock.spec.endpoint import HEADER_VALUE, URL, Token, Url
 from penstock.spec.location import Columns, GivenColumns
 from penstock.spec.place import FilePath
 from penstock.spec.scalar import Duration, Size
 from penstock.spec.selection import TakesRows
-from penstock.support.secret import Secret, remember, scheme_only
+from penstock.support.secret import Secret, remember
 
-_URL = re.compile(r"https?://([^\s/@,?#:\[\]]+|\[[0-9a-fA-F:.]+\])(:\d+)?(?P<rest>[/?][^\s#]*)?")
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_VALUE = re.compile(r"(?!\s)[^\x00-\x08\x0a-\x1f\x7f]*(?<!\s)")
 _OURS = frozenset(
     {"idempotency-key", "content-type", "content-length", "host", "transfer-encoding", "connection"}
     | {"webhook-id", "webhook-timestamp", "webhook-signature"}
@@ -31,20 +30,9 @@ HIDDEN_PATH = "/…"
 _STANDARD_SECRET = "whsec_"  # noqa: S105 - what such secrets begin with
 
 
-def _url(value: str) -> str:
-    if "@" in value.partition("?")[0]:
-        raise complaint_error("holds a user", remedy="Write it as `user` and `password` beside `url`, best as ${VARIABLE}.")
-    if not _URL.fullmatch(value):
-        raise complaint_error(
-            f"should be the URL of an endpoint, found {scheme_only(value)}",
-            remedy="Write it like https://api.example.com/orders.",
-        )
-    return value
-
-
 def _headers(value: Mapping[str, str]) -> Mapping[str, str]:
     for name, text in value.items():
-        if not _NAME.fullmatch(name) or not _VALUE.fullmatch(text) or not text.isascii():
+        if not _NAME.fullmatch(name) or not HEADER_VALUE.fullmatch(text) or not text.isascii():
             raise complaint_error(
                 "has a name or value that no header has",
                 remedy="Use ASCII, without line breaks, or blanks at an end.",
@@ -54,21 +42,6 @@ def _headers(value: Mapping[str, str]) -> Mapping[str, str]:
             raise complaint_error("is a header that Penstock sets", remedy="Take it out.", at=(name,))
     return value
 
-
-Url = Annotated[str, AfterValidator(_url), WithJsonSchema({"type": "string", "pattern": "^https?://"})]
-"""The URL of an endpoint."""
-
-
-def _token(value: str) -> str:
-    if not _VALUE.fullmatch(value) or not value.isascii():
-        raise complaint_error(
-            "should be what a header can hold", remedy="Use ASCII, without line breaks, or blanks at an end, as a file may have."
-        )
-    return value
-
-
-Token = Annotated[str, Field(min_length=1), AfterValidator(_token)]
-"""A bearer token."""
 
 Headers = Annotated[Mapping[str, str], AfterValidator(_headers)]
 """Headers of every request."""
@@ -150,7 +123,7 @@ class HTTP(TakesRows):
     @property
     def place(self) -> str:
         """The URL as it may be shown, without its path: that of a webhook is a secret."""
-        found = _URL.fullmatch(self.url)
+        found = URL.fullmatch(self.url)
         assert found is not None
         return f"{self.url[: found.start('rest')]}{HIDDEN_PATH}" if found["rest"] else self.url
 
@@ -171,7 +144,7 @@ class HTTP(TakesRows):
         for secret in (self.password, self.token, self.signing_secret, *self.headers.values()):
             if secret is not None:
                 remember(Secret(secret))
-        found = _URL.fullmatch(self.url)
+        found = URL.fullmatch(self.url)
         if found is not None and found["rest"] and len(found["rest"]) >= _SHORTEST_SECRET_PATH:
             remember(Secret(found["rest"]))
         return self

@@ -37,15 +37,15 @@ class ServerTls(Settings):
         def __init__(self, *, certificate_file: str | PathLike[str], key_file: str | PathLike[str]) -> None: ...
 
 
-class MetricsEndpoint(Settings):
-    """Metrics and health of a driver while it runs, for Prometheus and for probes, as `penstock metrics` serves them."""
+class GuardedEndpoint(Settings):
+    """What shows something to whoever has the token."""
 
     listen: Listen = Field(description="`HOST:PORT`; port 0 takes a free one.")
     token: str | None = Field(
-        default=None, min_length=1, description="What whoever asks for metrics must send, as `${VARIABLE}`. Probes need none."
+        default=None, min_length=1, description="What whoever asks must send, as `${VARIABLE}`. Probes of health need none."
     )
     without_token: bool = Field(
-        default=False, description="Show metrics to everyone who reaches an address of the network, because it keeps others out."
+        default=False, description="Answer everyone who reaches an address of the network, because it keeps others out."
     )
     tls: ServerTls | None = Field(default=None, description="Without it, what is served is not encrypted.")
 
@@ -66,7 +66,15 @@ class MetricsEndpoint(Settings):
             remember(Secret(self.token))
         elif not self.without_token and not is_loopback(host_and_port(self.listen)[0]):
             raise complaint_error(
-                "shows where the pipeline stands to everyone who reaches that address",
+                f"shows {self._shown} to everyone who reaches that address",
                 remedy="Give a token, or without_token: true where the network itself keeps others out.",
             )
         return self
+
+    @property
+    def _shown(self) -> str:
+        return "where the pipeline stands"
+
+
+class MetricsEndpoint(GuardedEndpoint):
+    """Metrics and health of a driver while it runs, for Prometheus and for probes, as `penstock metrics` serves them."""

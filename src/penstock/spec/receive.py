@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 from typing_extensions import Self
 
 from penstock.spec.complaint import Complaint, complaint_error, complaints_error
-from penstock.spec.listening import Listen, ServerTls
+from penstock.spec.listening import GuardedEndpoint, Listen, ServerTls
 from penstock.spec.place import Directory, FilePath
 from penstock.spec.scalar import Duration, Size
 from penstock.spec.settings import Settings
@@ -238,6 +238,69 @@ class MqttSubscription(Settings):
         return self
 
 
+class AmqpQueue(Settings):
+    """A queue of a broker of AMQP 0-9-1, such as RabbitMQ; each message is acknowledged once it is durable."""
+
+    broker: Listen = Field(description="`HOST:PORT` of the broker.")
+    queue: str = Field(min_length=1, max_length=255, description="Name of the queue, which must be there, and durable.")
+    virtual_host: str = Field(default="/", min_length=1, max_length=255, description="The broker's part in which the queue is.")
+    user: str | None = Field(default=None, min_length=1, description="Without it `guest`, whom RabbitMQ takes from its own host.")
+    password: str | None = Field(default=None, min_length=1, description="As `${VARIABLE}`; with `user`.")
+    tls: ClientTls | None = Field(default=None, description="Without it, messages and password are not encrypted.")
+    prefetch: int = Field(
+        default=250,
+        ge=1,
+        le=65_535,
+        description="Messages that the broker sends ahead of acknowledgements: as many come again after a lost connection.",
+    )
+    unique_message_ids: bool = Field(
+        default=False,
+        description="Whether each message has a `message_id` that no other one has. Then what comes again is recognised among "
+        "the newest 100,000 events of the journal.",
+    )
+    max_rate: int | None = Field(default=None, ge=1, description="Messages a second; more wait, in the queue in the end.")
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            broker: str,
+            queue: str,
+            virtual_host: str = "/",
+            user: str | None = None,
+            password: str | None = None,
+            tls: ClientTls | Mapping[str, Any] | None = None,
+            prefetch: int = 250,
+            unique_message_ids: bool = False,
+            max_rate: int | None = None,
+        ) -> None: ...
+
+    @model_validator(mode="after")
+    def _login(self) -> Self:
+        if self.password is not None:
+            remember(Secret(self.password))
+        if (self.user is None) != (self.password is None):
+            raise complaint_error("has one of user and password", remedy="Give both, or none.")
+        return self
+
+
+class ReadListener(GuardedEndpoint):
+    """The journal for pipelines whose driver or executors do not see its directory: sources with a `url`."""
+
+    @property
+    def _shown(self) -> str:
+        return "all events"
+
+
+class ReceiverMetrics(GuardedEndpoint):
+    """Metrics and health of the receiver, for Prometheus and for probes."""
+
+    @property
+    def _shown(self) -> str:
+        return "where the receiver stands"
+
+
 class Receive(Settings):
     """What `penstock receive` listens on, and where it makes events durable before it acknowledges them."""
 
@@ -250,6 +313,9 @@ class Receive(Settings):
     syslog: SyslogListener | None = Field(default=None, description="Listen for syslog over TCP.")
     syslog_udp: SyslogUdpListener | None = Field(default=None, description="Listen for syslog over UDP.")
     mqtt: MqttSubscription | None = Field(default=None, description="Subscribe to a broker.")
+    amqp: AmqpQueue | None = Field(default=None, description="Consume a queue of a broker such as RabbitMQ.")
+    read: ReadListener | None = Field(default=None, description="Let pipelines read the journal over HTTP.")
+    metrics: ReceiverMetrics | None = Field(default=None, description="Show metrics and health of the receiver.")
     segment_size: Size = Field(
         default=64 * _MB, description="Bytes after which a segment is sealed.", json_schema_extra={"default": "64MB"}
     )
@@ -287,6 +353,9 @@ class Receive(Settings):
             syslog: SyslogListener | Mapping[str, Any] | None = None,
             syslog_udp: SyslogUdpListener | Mapping[str, Any] | None = None,
             mqtt: MqttSubscription | Mapping[str, Any] | None = None,
+            amqp: AmqpQueue | Mapping[str, Any] | None = None,
+            read: ReadListener | Mapping[str, Any] | None = None,
+            metrics: ReceiverMetrics | Mapping[str, Any] | None = None,
             segment_size: int | str = ...,
             max_size: int | str = ...,
             max_age: int | str | None = None,
@@ -297,9 +366,9 @@ class Receive(Settings):
 
     @model_validator(mode="after")
     def _listens(self) -> Self:
-        if all(each is None for each in (self.http, self.tcp, self.syslog, self.syslog_udp, self.mqtt)):
+        if all(each is None for each in (self.http, self.tcp, self.syslog, self.syslog_udp, self.mqtt, self.amqp)):
             raise complaint_error(
-                "listens to nothing", remedy="Add http: {listen: 127.0.0.1:8080}, tcp, syslog, syslog_udp or mqtt."
+                "listens to nothing", remedy="Add http: {listen: 127.0.0.1:8080}, tcp, syslog, syslog_udp, mqtt or amqp."
             )
         if self.copy_to == self.journal:
             same = Complaint(message="is the journal itself", remedy="Name a directory on another disk.", at=("copy_to",))

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, WithJsonSchema, model_validator
 from typing_extensions import Self
 
 from penstock.spec.chain_options import chain_complaints
 from penstock.spec.complaint import Complaint, complaint_error, complaints_error, described
+from penstock.spec.endpoint import Token, Url
 from penstock.spec.file_options import file_complaints
 from penstock.spec.journal_options import journal_complaints
 from penstock.spec.kafka_options import (
@@ -21,6 +22,7 @@ from penstock.spec.kafka_options import (
     single_topic,
 )
 from penstock.spec.place import SourcePath, local_path
+from penstock.spec.receive import ClientTls
 from penstock.spec.registry import Decode, require_subjects
 from penstock.spec.rule import Rule, ShortRule
 from penstock.spec.scalar import Duration, Name
@@ -56,6 +58,19 @@ Option = Annotated[str, PlainValidator(_option), WithJsonSchema({"type": ["strin
 Options = Annotated[Mapping[str, Option], AfterValidator(_remembered)]
 """Options by name, whose secrets no text shows from then on."""
 
+
+def _urls(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+Urls = Annotated[
+    tuple[Url, ...],
+    BeforeValidator(_urls),
+    Field(strict=False),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+]
+"""One address, or several."""
+
 OnGap = Literal["fail", "wait", "accept"]
 Reader = Literal["auto", "spark", "python"]
 
@@ -85,6 +100,15 @@ class Source(Settings):
         description="Directory that file formats read new files from; wildcards and every URL that Spark knows are allowed. For "
         "`journal` the directory of a journal, or with wildcards those of several; for `penstock` the file of the pipeline whose "
         "table is read.",
+    )
+    url: Urls = Field(
+        default=(),
+        description="`journal` only, in place of `path`: the address of a receiver's `read`, or a list of several, where driver "
+        "or executors do not see the directory.",
+    )
+    token: Token | None = Field(default=None, description="`journal` only: the token of `receive.read`, as `${VARIABLE}`.")
+    tls: ClientTls | None = Field(
+        default=None, description="`journal` only: whom to trust at a `url` with https. Driver and executors read these files."
     )
     table: str | None = Field(default=None, min_length=1, description="Table to stream from, in place of `format` and `path`.")
     schema_ddl: SQL | None = Field(
@@ -141,6 +165,9 @@ class Source(Settings):
             *,
             format: str | None = None,  # noqa: A002 - the key's name
             path: str | PathLike[str] | None = None,
+            url: str | list[str] | tuple[str, ...] = (),
+            token: str | None = None,
+            tls: ClientTls | Mapping[str, Any] | None = None,
             table: str | None = None,
             schema: str | None = None,
             options: Mapping[str, str | float | bool] = ...,
@@ -182,7 +209,7 @@ class Source(Settings):
     def _options_are_right(self) -> Self:
         kind = (self.format or "").lower()
         found = self._of_kafka() if kind == "kafka" else self._only_for_kafka()
-        found += self._of_journal() if kind == "journal" else []
+        found += self._of_journal() if kind == "journal" else self._only_for_journal()
         found += self._of_chain() if kind == "penstock" else []
         if self.expect and kind != "kafka" and kind not in _FILES:
             remedy = f"Filter in the transform; rules go with kafka, {', '.join(sorted(FILE_FORMATS))}."
@@ -215,9 +242,13 @@ class Source(Settings):
         if self.schema_ddl is not None:
             remedy = "Take it out: the columns are value, key, headers, producer, sequence, received_at, remote and two more."
             found.append(Complaint(message="does not go with format: journal", remedy=remedy, at=("schema",)))
-        if self.path is None:
-            found.append(Complaint(message="reads a journal but has no path", remedy="Add path: ./journal.", at=()))
-        elif local_path(self.path) is None:
+        found += [Complaint(message="is for url only", remedy="Take it out.", at=(key,)) for key in self._given_for_urls()]
+        if self.path is None and not self.url:
+            remedy = "Add path: ./journal, or url: with the address of receive.read."
+            found.append(Complaint(message="reads a journal but has neither path nor url", remedy=remedy, at=()))
+        elif self.path is not None and self.url:
+            found.append(Complaint(message="is there beside path", remedy="Keep one of them.", at=("url",)))
+        elif self.path is not None and local_path(self.path) is None:
             message = "should be a directory on this machine or mounted on it"
             found.append(Complaint(message=message, remedy="Name the path where the receiver writes.", at=("path",)))
         return found
@@ -232,6 +263,15 @@ class Source(Settings):
             message = "should be a pipeline file on this machine"
             found.append(Complaint(message=message, remedy="Its accounts and ledger may be anywhere.", at=("path",)))
         return found
+
+    def _given_for_urls(self) -> list[str]:
+        """Return the keys that are given, and that make sense with a `url` only, if there is none."""
+        given = (("token", self.token), ("tls", self.tls))
+        return [] if self.url else [key for key, value in given if value is not None]
+
+    def _only_for_journal(self) -> list[Complaint]:
+        given = ["url"] if self.url else self._given_for_urls()
+        return [Complaint(message="is for format: journal only", remedy="Take it out.", at=(key,)) for key in given]
 
     @property
     def puts_aside(self) -> bool:

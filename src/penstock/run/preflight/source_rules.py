@@ -24,7 +24,7 @@ def source_ruling(key: str, before: Values, now: Values, *, stateful: bool) -> R
     kind = kind_of(now)
     if key == "format":
         return _format(before, now)
-    if key in {"path", "table"}:
+    if key in {"path", "table", "url"}:
         return _PLACES.get(kind, _other_place)(before.get(key), now.get(key))
     if key == "schema":
         return _schema(stateful=stateful)

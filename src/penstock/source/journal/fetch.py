@@ -1,13 +1,11 @@
 """Reads in a task exactly the events of one piece as Arrow batches, or raises."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import pyarrow as pa
 
 from penstock.journal.event import Record
 from penstock.journal.frame import size_of
-from penstock.journal.reading import JournalReader
 from penstock.journal.storage import LocalStorage
 from penstock.source.journal.settings import JournalSettings
 from penstock.source.journal.stream import Piece, read_failed
@@ -33,13 +31,16 @@ _ROWS, _BYTES = 10_000, 4 << 20
 def batches_of(piece: Piece, settings: JournalSettings) -> Iterator[pa.RecordBatch]:
     """Yield the events of `piece`, in their order. Raises InputLost, Retryable, LedgerMismatch, Failed."""
     try:
-        records = JournalReader(LocalStorage(), Path(piece.home)).read(
-            piece.first, piece.end, journal_id=piece.journal_id, at=piece.at
-        )
+        journal = settings.journal_at(piece.place, LocalStorage(), now_us=_never)
+        records = journal.read(piece.first, piece.end, journal_id=piece.journal_id, at=piece.at)
         for batch in _gathered(records):
             yield _record_batch(batch, piece.journal_id)
     except OSError as error:
-        raise read_failed(settings.name, piece.home, error) from error
+        raise read_failed(settings.name, piece.place, error) from error
+
+
+def _never() -> int:
+    raise AssertionError("a task registers nothing")
 
 
 def _gathered(records: Iterator[Record]) -> Iterator[Sequence[Record]]:

@@ -3,22 +3,33 @@
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 from penstock.core.model import OffsetRange, SourceName
 from penstock.errors import PenstockError, Retryable
-from penstock.journal.readers import release
-from penstock.journal.reading import Extent, JournalReader
+from penstock.journal.access import JournalAccess
+from penstock.journal.reading import Extent
 from penstock.journal.storage import LocalStorage
-from penstock.source.journal.registering import Reader
-from penstock.source.journal.settings import NAME, PATH, READER, JournalSettings, reader_name, settings_in
+from penstock.source.journal.settings import (
+    CA_FILE,
+    CERTIFICATE_FILE,
+    KEY_FILE,
+    NAME,
+    PATH,
+    READER,
+    TOKEN,
+    URLS,
+    JournalSettings,
+    reader_name,
+    settings_in,
+)
 from penstock.spec.pipeline import DeliverySettings
 from penstock.spec.place import local_path
 from penstock.spec.source import Source
 from penstock.support.secret import scrub
 
 _US_PER_MS = 1_000
+_PATIENCE_S = 5.0
 
 Needed = Mapping[SourceName, Mapping[str, int]]
 """The first event that is needed, by source and journal."""
@@ -31,17 +42,32 @@ def is_journal(source: Source) -> bool:
 
 def data_source_options(name: str, source: Source, *, pipeline: str) -> Mapping[str, str]:
     """Return the options of the data source for `source`."""
-    return {**source.options, NAME: name, READER: reader_name(pipeline, name), PATH: str(local_path(source.path or ""))}
+    tls = source.tls
+    given = {
+        PATH: None if source.url else str(local_path(source.path or "")),
+        URLS: " ".join(source.url) or None,
+        TOKEN: source.token,
+        CA_FILE: None if tls is None else tls.ca_file,
+        CERTIFICATE_FILE: None if tls is None else tls.certificate_file,
+        KEY_FILE: None if tls is None else tls.key_file,
+    }
+    named = {NAME: name, READER: reader_name(pipeline, name)}
+    return {**source.options, **named, **{key: value for key, value in given.items() if value is not None}}
 
 
 def journals_of(settings: DeliverySettings) -> "Journals | None":
     """Return the journals that a pipeline reads, None if it reads none. No file is looked at."""
     found = {
-        SourceName(name): settings_in(data_source_options(name, source, pipeline=settings.pipeline))
+        SourceName(name): _impatient(settings_in(data_source_options(name, source, pipeline=settings.pipeline)))
         for name, source in getattr(settings, "sources", {}).items()
         if is_journal(source)
     }
     return Journals(found) if found else None
+
+
+def _impatient(settings: JournalSettings) -> JournalSettings:
+    """Return the settings for looks beside the query, which must not be held up by a receiver that does not answer."""
+    return replace(settings, endpoint=replace(settings.endpoint, patience_s=_PATIENCE_S)) if settings.urls else settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +97,9 @@ class Journals:
         for source, settings in self._sources.items():
             needed = offset_in(offsets.get(source))
             try:
-                for home, extent in _extents(settings):
+                for journal, extent in _extents(settings):
                     if extent.journal_id in needed:
-                        _release(settings, home, extent.journal_id, needed[extent.journal_id])
+                        journal.release(settings.reader, extent, below=needed[extent.journal_id])
             except (PenstockError, OSError) as error:  # it must not stop a batch: segments stay for longer
                 warnings.append(f"Nothing is released in the journals of {source!r}: {scrub(str(error))}")
         return tuple(warnings)
@@ -97,14 +123,13 @@ class Journals:
         """
         for source, firsts in needed.items():
             settings = self._sources[source]
-            reader = Reader(name=settings.reader, storage=LocalStorage(), now_us=lambda: time.time_ns() // 1_000)
             try:
-                for home, extent in _extents(settings):
+                for journal, extent in _extents(settings):
                     if extent.journal_id in firsts:
-                        reader.hold(home, extent, needed=firsts[extent.journal_id], planned=0)
+                        journal.hold(settings.reader, extent, needed=firsts[extent.journal_id], planned=0)
             except OSError as error:
                 raise Retryable(
-                    f"What source {source!r} released in the journals at {settings.pattern} cannot be taken back: "
+                    f"What source {source!r} released in the journals at {settings.place} cannot be taken back: "
                     f"{scrub(str(error))}.",
                     remedy="Let this user write into their directories `readers`, and try again.",
                 ) from error
@@ -129,22 +154,22 @@ class Journals:
             for journal_id, first in firsts.items():
                 extent = extents.get(journal_id)
                 if extent is None:
-                    yield source, settings.pattern, f"the journal {journal_id}"
+                    yield source, settings.place, f"the journal {journal_id}"
                 elif first < extent.first:
-                    yield source, settings.pattern, f"events {first} to {extent.first - 1}"
+                    yield source, settings.place, f"events {first} to {extent.first - 1}"
 
     def lag(self, offsets: Mapping[SourceName, str | None], *, now_ms: int) -> Iterator[JournalLag]:
         """Yield the lag of every journal behind `offsets`. Raises PenstockError, OSError."""
         for source, settings in self._sources.items():
             delivered = offset_in(offsets.get(source))
-            for home, extent in _extents(settings):
+            for journal, extent in _extents(settings):
                 next_ = delivered.get(extent.journal_id, extent.first)
                 yield JournalLag(
                     source=source,
-                    journal=str(home),
+                    journal=journal.place,
                     journal_id=extent.journal_id,
                     records=max(0, extent.next - max(next_, extent.first)),
-                    behind_ms=_behind_ms(home, extent, max(next_, extent.first), now_ms),
+                    behind_ms=_behind_ms(journal, extent, max(next_, extent.first), now_ms),
                     lost=max(0, extent.first - next_),
                 )
 
@@ -175,20 +200,19 @@ def describe_lag(lag: JournalLag) -> str:
     return f"journal {lag.journal}: {lag.records:,} events behind"
 
 
-def _extents(settings: JournalSettings) -> Iterator[tuple[Path, Extent]]:
-    for home in settings.homes():
-        extent = JournalReader(LocalStorage(), home).extent()
+def _extents(settings: JournalSettings) -> Iterator[tuple[JournalAccess, Extent]]:
+    for journal in settings.journals(LocalStorage(), now_us=_now_us):
+        extent = journal.extent()
         if extent is not None:
-            yield home, extent
+            yield journal, extent
 
 
-def _release(settings: JournalSettings, home: Path, journal_id: str, next_: int) -> None:
-    now_us = time.time_ns() // 1_000
-    release(LocalStorage(), home, settings.reader, journal_id=journal_id, below=next_, now_us=now_us)
+def _now_us() -> int:
+    return time.time_ns() // 1_000
 
 
-def _behind_ms(home: Path, extent: Extent, next_: int, now_ms: int) -> int | None:
+def _behind_ms(journal: JournalAccess, extent: Extent, next_: int, now_ms: int) -> int | None:
     if next_ >= extent.next:
         return None
-    oldest = next(JournalReader(LocalStorage(), home).read(next_, next_ + 1, journal_id=extent.journal_id))
+    oldest = next(journal.read(next_, next_ + 1, journal_id=extent.journal_id, at=None))
     return max(0, now_ms - oldest.received_at_us // _US_PER_MS)

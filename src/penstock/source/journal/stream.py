@@ -8,13 +8,12 @@ is registered before its first batch is planned: from then on no event that it n
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.errors import Failed, InputLost, LedgerMismatch, PenstockError, Retryable
-from penstock.journal.reading import Extent, JournalReader, Place
+from penstock.journal.access import JournalAccess
+from penstock.journal.reading import Extent, Place
 from penstock.journal.storage import Storage
-from penstock.source.journal.registering import Reader
 from penstock.support.filesystem_errors import problem_of
 
 if TYPE_CHECKING:
@@ -34,9 +33,12 @@ class Reach(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """What one task reads: events of a journal from `first` on and below `end`. `at`: where `first` begins, if known."""
+    """What one task reads: events of a journal from `first` on and below `end`. `at`: where `first` begins, if known.
 
-    home: str
+    `place`: the directory or the URL.
+    """
+
+    place: str
     journal_id: str
     first: int
     end: int
@@ -47,7 +49,7 @@ class Piece:
 class _Found:
     """A journal that is there now."""
 
-    home: Path
+    journal: JournalAccess
     extent: Extent
 
 
@@ -55,8 +57,7 @@ class JournalStream:
     """The offsets of one query, in one process on the driver. Raises InputLost, Retryable, LedgerMismatch, Failed."""
 
     def __init__(self, settings: "JournalSettings", storage: Storage, *, now_us: "Callable[[], int]") -> None:
-        self._settings, self._storage = settings, storage
-        self._reader = Reader(name=settings.reader, storage=storage, now_us=now_us)
+        self._settings, self._storage, self._now_us = settings, storage, now_us
         self._until: dict[str, int] | None = None
         self._has_begun = False
         self._seen: dict[str, int] = {}
@@ -69,11 +70,12 @@ class JournalStream:
         """
         with self._explained():
             journals = self._look()
-            is_new = not self._has_begun and not any(self._reader.is_registered(each.home) for each in journals.values())
+            is_new = not self._has_begun and not any(self._is_registered(each) for each in journals.values())
             self._has_begun = True
             at_end = self._settings.begins_at_end and is_new
             begins = {
-                journal_id: self._reader.begin(found.home, found.extent, at_end=at_end) for journal_id, found in journals.items()
+                journal_id: found.journal.begin(self._settings.reader, found.extent, at_end=at_end)
+                for journal_id, found in journals.items()
             }
             return {journal_id: [begin, begin] for journal_id, begin in begins.items()}
 
@@ -98,7 +100,7 @@ class JournalStream:
             ends = {journal_id: list(reach) for journal_id, reach in reached.items()}
             for journal_id, (found, reach) in waiting.items():
                 end = self._batch_end(journal_id, found, reach.next, among=len(waiting))
-                self._reader.plan(found.home, end=end)  # before Spark notes the batch
+                found.journal.plan(self._settings.reader, found.extent, end=end)  # before Spark notes the batch
                 ends[journal_id] = [reach.begin, end]
             return ends
 
@@ -121,43 +123,50 @@ class JournalStream:
 
     def _look(self) -> dict[str, _Found]:
         found: dict[str, _Found] = {}
-        for home in self._settings.homes():
-            extent = JournalReader(self._storage, home).extent()
+        for journal in self._settings.journals(self._storage, now_us=self._now_us):
+            extent = journal.extent()
             if extent is None:
                 continue
             if extent.journal_id in found:
+                key = "url name" if self._settings.urls else "path match"
                 raise LedgerMismatch(
-                    f"{home} and {found[extent.journal_id].home} are one journal: one of them is a copy.",
-                    remedy=f"Let sources.{self._settings.name}.path match one of them only.",
+                    f"{journal.place} and {found[extent.journal_id].journal.place} are one journal: one of them is a copy.",
+                    remedy=f"Let sources.{self._settings.name}.{key} one of them only.",
                 )
-            found[extent.journal_id] = _Found(home, extent)
+            found[extent.journal_id] = _Found(journal, extent)
         self._seen = {journal_id: each.extent.next for journal_id, each in found.items()}
         return found
 
     def _hold(self, reached: Mapping[str, Reach], journals: Mapping[str, _Found]) -> bool:
         """Make sure that what is still to be read stays. Return whether that had to be asked for anew."""
         changed = [
-            self._reader.hold(found.home, found.extent, needed=reached[journal_id].next, planned=reached[journal_id].next)
+            self._held(found, needed=reached[journal_id].next, planned=reached[journal_id].next)
             for journal_id, found in journals.items()
             if journal_id in reached
         ]
         return any(changed)
 
+    def _held(self, found: _Found, *, needed: int, planned: int) -> bool:
+        return found.journal.hold(self._settings.reader, found.extent, needed=needed, planned=planned)
+
+    def _is_registered(self, found: _Found) -> bool:
+        return found.journal.is_registered(self._settings.reader)
+
     def _piece(self, journal_id: str, found: _Found, *, first: int, end: int) -> Piece:
-        self._reader.hold(found.home, found.extent, needed=first, planned=end)
+        self._held(found, needed=first, planned=end)
         at = self._places.get((journal_id, first))
-        return Piece(home=str(found.home), journal_id=journal_id, first=first, end=end, at=at)
+        return Piece(place=found.journal.place, journal_id=journal_id, first=first, end=end, at=at)
 
     def _required_reach(self, journal_id: str, found: _Found, reached: Mapping[str, Reach]) -> Reach:
         """Return how far the journal is read; a new one is read from its first event. Raises InputLost where that is gone."""
         reach = reached.get(journal_id)
         if reach is None:
-            begin = self._reader.begin(found.home, found.extent, at_end=False)
+            begin = found.journal.begin(self._settings.reader, found.extent, at_end=False)
             reach = Reach(begin, begin)
         if reach.next < found.extent.first:
             raise InputLost(
-                f"The journal {found.home} begins with event {found.extent.first}, and source {self._settings.name!r} goes on "
-                f"with {reach.next}: {found.extent.first - reach.next} events are gone that were not delivered.",
+                f"The journal {found.journal.place} begins with event {found.extent.first}, and source {self._settings.name!r} "
+                f"goes on with {reach.next}: {found.extent.first - reach.next} events are gone that were not delivered.",
                 remedy="Restore the segments (*.log) from the copy of the journal or a backup.",
             )
         return reach
@@ -170,7 +179,7 @@ class JournalStream:
         """Return where the batch ends in one of `among` journals, which share the limits evenly."""
         records, size = (_share(each, among) for each in (self._settings.max_records, self._settings.max_bytes))
         room = self._end_of(journal_id, found) - begin
-        end, place = JournalReader(self._storage, found.home).place_behind(
+        end, place = found.journal.place_behind(
             begin, records=room if records is None else min(room, records), size=size, at=self._places.get((journal_id, begin))
         )
         self._places = {key: at for key, at in self._places.items() if key[0] != journal_id or key[1] == begin}
@@ -182,8 +191,8 @@ class JournalStream:
         if missing:
             raise Retryable(
                 f"The journal {missing[0]}, which source {self._settings.name!r} read up to event {offset[missing[0]].next - 1}, "
-                f"is not at {self._settings.pattern}.",
-                remedy="Mount its directory, or name it in the source's path.",
+                f"is not at {self._settings.place}.",
+                remedy="Mount its directory, or name it in the source's path, or its receiver in the source's url.",
             )
 
     @contextmanager
@@ -193,7 +202,7 @@ class JournalStream:
         except PenstockError:
             raise
         except OSError as error:
-            raise read_failed(self._settings.name, self._settings.pattern, error) from error
+            raise read_failed(self._settings.name, self._settings.place, error) from error
 
 
 def _reached(offset: Offset) -> dict[str, Reach]:
