@@ -1,7 +1,6 @@
 """Settings of the HTTP sink."""
 
 import base64
-import binascii
 import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -31,7 +30,8 @@ HIDDEN_PATH = "/…"
 _STANDARD_SECRET = "whsec_"  # noqa: S105 - what such secrets begin with
 
 
-def _url(value: str) -> str:
+def endpoint_url(value: str) -> str:
+    """Return `value` if it is the URL of an endpoint without a user. Raises pydantic's custom error."""
     if "@" in value.partition("?")[0]:
         raise complaint_error("holds a user", remedy="Write it as `user` and `password` beside `url`, best as ${VARIABLE}.")
     if not _URL.fullmatch(value):
@@ -55,7 +55,7 @@ def _headers(value: Mapping[str, str]) -> Mapping[str, str]:
     return value
 
 
-Url = Annotated[str, AfterValidator(_url), WithJsonSchema({"type": "string", "pattern": "^https?://"})]
+Url = Annotated[str, AfterValidator(endpoint_url), WithJsonSchema({"type": "string", "pattern": "^https?://"})]
 """The URL of an endpoint."""
 
 
@@ -72,6 +72,35 @@ Token = Annotated[str, Field(min_length=1), AfterValidator(_token)]
 
 Headers = Annotated[Mapping[str, str], AfterValidator(_headers)]
 """Headers of every request."""
+
+
+def shown_url(url: str) -> str:
+    """Return a URL as it may be shown, without its path: that of a webhook is a secret."""
+    found = _URL.fullmatch(url)
+    assert found is not None
+    return f"{url[: found.start('rest')]}{HIDDEN_PATH}" if found["rest"] else url
+
+
+def remember_path(url: str) -> None:
+    """Have messages show the path of `url` as a secret, unless it is a word that they may hold."""
+    found = _URL.fullmatch(url)
+    if found is not None and found["rest"] and len(found["rest"]) >= _SHORTEST_SECRET_PATH:
+        remember(Secret(found["rest"]))
+
+
+def signing_key_of(secret: str | None) -> bytes | None:
+    """Return the bytes of a signing secret; None without one. Raises ValueError where it is no base64 behind `whsec_`."""
+    if secret is None or not secret.startswith(_STANDARD_SECRET):
+        return None if secret is None else secret.encode()
+    return base64.b64decode(secret.removeprefix(_STANDARD_SECRET), validate=True)
+
+
+def require_signing_key(secret: str | None) -> None:
+    """Raise the complaint about `signing_secret` where it is none."""
+    try:
+        signing_key_of(secret)
+    except ValueError:
+        raise complaint_error("is no base64 behind whsec_", remedy="Copy the whole secret.", at=("signing_secret",)) from None
 
 
 class HTTP(TakesRows):
@@ -150,9 +179,7 @@ class HTTP(TakesRows):
     @property
     def place(self) -> str:
         """The URL as it may be shown, without its path: that of a webhook is a secret."""
-        found = _URL.fullmatch(self.url)
-        assert found is not None
-        return f"{self.url[: found.start('rest')]}{HIDDEN_PATH}" if found["rest"] else self.url
+        return shown_url(self.url)
 
     @property
     def rows(self) -> int:
@@ -162,18 +189,14 @@ class HTTP(TakesRows):
     @property
     def signing_key(self) -> bytes | None:
         """The bytes of `signing_secret`."""
-        if self.signing_secret is None or not self.signing_secret.startswith(_STANDARD_SECRET):
-            return None if self.signing_secret is None else self.signing_secret.encode()
-        return base64.b64decode(self.signing_secret.removeprefix(_STANDARD_SECRET), validate=True)
+        return signing_key_of(self.signing_secret)
 
     @model_validator(mode="after")
     def _remember(self) -> Self:
         for secret in (self.password, self.token, self.signing_secret, *self.headers.values()):
             if secret is not None:
                 remember(Secret(secret))
-        found = _URL.fullmatch(self.url)
-        if found is not None and found["rest"] and len(found["rest"]) >= _SHORTEST_SECRET_PATH:
-            remember(Secret(found["rest"]))
+        remember_path(self.url)
         return self
 
     @model_validator(mode="after")
@@ -185,10 +208,7 @@ class HTTP(TakesRows):
             raise complaint_error(
                 "does not go with body: record", remedy="Leave it out, or take json_lines.", at=("rows_per_request",)
             )
-        try:
-            _ = self.signing_key
-        except (binascii.Error, ValueError):
-            raise complaint_error("is no base64 behind whsec_", remedy="Copy the whole secret.", at=("signing_secret",)) from None
+        require_signing_key(self.signing_secret)
         return self
 
     def _require_one_login(self) -> None:
