@@ -24,7 +24,7 @@ from tests.unit.parquet_target import SCHEMA, rows, stage
 from penstock.commit.outcome import StagedBatch
 from penstock.core.faults import arm
 from penstock.core.model import Batch, BatchId, OffsetRange, QueryId, SourceName
-from penstock.errors import PublishFailed
+from penstock.errors import Fenced, PublishFailed
 from penstock.journal.event import Event
 from penstock.journal.journal import Journal
 from penstock.journal.reading import JournalReader
@@ -238,6 +238,28 @@ def test_two_schedulers_fence_one_another(tmp_path: Path, scrapes: Scrapes) -> N
     run()
     scrapes.look(reader(), minutes=5)
     fires(tmp_path, scrapes, "PenstockStartsOften", "shop was started 10 times in 30 minutes.")
+
+
+def test_a_run_is_fenced_by_a_newer_one(tmp_path: Path, scrapes: Scrapes) -> None:
+    with closing(assemble(Pipeline.from_file("shop.yaml").plan)) as runtime:
+        older = coordinator_of(runtime)
+        for sink in runtime.sinks:
+            sink.prepare(pipeline=runtime.pipeline, schema=SCHEMA)
+        older.open(opened_by_this_process(runtime))
+        push(1)
+        run()
+        with pytest.raises(Fenced), noting_error("state"):
+            older.require_newest()
+    scrapes.look(reader(), minutes=5)
+    fires(tmp_path, scrapes, "PenstockFenced", "A run of shop was stopped: a newer run has the pipeline.")
+
+
+def test_a_fence_is_told_for_a_quarter_of_an_hour(tmp_path: Path, scrapes: Scrapes) -> None:
+    with pytest.raises(Fenced), noting_error("state"):
+        raise Fenced("A newer run has it.", remedy="Let it work.")
+    scrapes.look(reader(), minutes=40)
+    with pytest.raises(AssertionError, match="exp:"):
+        fires(tmp_path, scrapes, "PenstockFenced", "A run of shop was stopped: a newer run has the pipeline.")
 
 
 def test_a_run_fails_for_want_of_a_person(tmp_path: Path, scrapes: Scrapes) -> None:

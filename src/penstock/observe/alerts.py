@@ -163,12 +163,20 @@ ALERTS = (
         unless=(*_CAUSES, *_ENDS, *_GONE[:1]),
     ),
     Alert(
+        name="PenstockFenced",
+        expression="time() - penstock_last_fenced_timestamp_seconds < 900",
+        severity="warning",
+        summary="A run of {{ $labels.pipeline }} was stopped: a newer run has the pipeline.",
+        description="Two drivers met, and the older one ended with exit code 4. Nothing is lost; see who started the newer one.",
+        unless=(*_CAUSES, *_ENDS),
+    ),
+    Alert(
         name="PenstockStartsOften",
         expression="penstock_generation - min_over_time(penstock_generation[30m]) >= 10",
         severity="warning",
         summary="{{ $labels.pipeline }} was started {{ $value }} times in 30 minutes.",
         description="Two schedulers run it, and each start fences the other's run (exit code 4), or runs are very short.",
-        unless=(*_CAUSES, *_ENDS),
+        unless=(*_CAUSES, *_ENDS, "PenstockFenced"),
     ),
     Alert(
         name="PenstockFallsBehind",

@@ -92,6 +92,12 @@ def _batches(known: Sequence[Status]) -> Iterator[Metric]:
         lambda status: None if status.checkpoint is None else status.checkpoint.committed,
     )
     yield _last_error(known)
+    yield _per_pipeline(
+        known,
+        "penstock_last_fenced_timestamp_seconds",
+        "When a run was stopped last because a newer one has the pipeline, in Unix time.",
+        lambda status: None if status.last_fence is None else status.last_fence.at_ms / 1000,
+    )
 
 
 def _last_error(known: Sequence[Status]) -> Metric:

@@ -18,7 +18,7 @@ from penstock.core.model import (
     Totals,
 )
 from penstock.observe.driver import Driver, driver_of
-from penstock.observe.last_error import LastError
+from penstock.observe.last_error import LastError, LastFence
 from penstock.observe.supervision import Supervision
 from penstock.protocols import Ledger
 from penstock.source.journal.journals import JournalLag
@@ -98,6 +98,7 @@ class Status:
     batches: int | None = None
     lacking: tuple[str, ...] | None = None
     last_error: LastError | None = None
+    last_fence: LastFence | None = None
     supervision: Supervision | None = None
     standby: Supervision | None = None
     waiting: tuple[WaitingFiles, ...] = ()

@@ -13,7 +13,7 @@ from penstock.core.bad_record import NAME as QUARANTINE
 from penstock.core.high_water_mark import HighWaterMark
 from penstock.core.model import Finding, PipelineName, Position, SinkName, Summary
 from penstock.errors import CheckpointDamaged, PenstockError, Refused
-from penstock.observe.last_error import last_error
+from penstock.observe.last_error import last_error, last_fence
 from penstock.observe.status import PlaceState, Status, status
 from penstock.observe.supervision import standby, supervision
 from penstock.protocols import HasMarker, Ledger, Sink
@@ -49,7 +49,8 @@ def status_of(plan: DeliveryPlan, *, known: Status | None = None) -> Status:
         found = status(pipeline=plan.pipeline, ledger=ledger, checkpoint=position_of(checkpoint), before=before)
         found = _with_torn_plan(found, checkpoint)
         home = plan.settings.home
-        found = replace(found, last_error=last_error(home), supervision=supervision(home), standby=standby(home))
+        found = replace(found, last_error=last_error(home), last_fence=last_fence(home))
+        found = replace(found, supervision=supervision(home), standby=standby(home))
         if (text := without_ledger(plan.settings)) is not None:
             return replace(found, health="ok", text=text)
         lag = input_lag(plan.settings, ledger, now_ms=now_ms)

@@ -270,7 +270,7 @@ class _Metrics:
             look = self._newest_look()
             found = StatusCollector(lambda: [] if look is None else [look]).collect()
             samples = chain.from_iterable(family.samples for family in found if family.name == name)
-            return [Observation(sample.value, dict(sample.labels)) for sample in samples]
+            return [Observation(float(sample.value), dict(sample.labels)) for sample in samples]
 
         return read
 
