@@ -16,7 +16,7 @@ _KIND, _FENCE = "last_error", "last_fence"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastError:
-    """The error that ended a run, and the process that it was raised in."""
+    """The error that ended a run, and the process that it was raised in. `lacks`: as in PenstockError."""
 
     at_ms: int
     owner: str
@@ -24,6 +24,7 @@ class LastError:
     message: str
     remedy: str
     exit_code: int
+    lacks: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,7 @@ def note_error(home: str, error: PenstockError) -> None:
         message=scrub(error.message),
         remedy=scrub(error.remedy),
         exit_code=error.exit_code,
+        lacks=error.lacks,
     )
     write_note(home, _KIND, noted)
 

@@ -52,7 +52,7 @@ class PlaceState:
 
     `mark` is the marker's position in the ledger. `state` is `own` (this ledger's), `empty` (nothing was published there),
     `foreign` (another ledger filled it), `behind` (this ledger is an older copy), `lost` (what was published is not there) or
-    `unreachable`. `trouble` explains the last four.
+    `unreachable`. `trouble` explains the last four. `lacks`: `access` where a login or token is refused.
     """
 
     sink: SinkName
@@ -60,6 +60,7 @@ class PlaceState:
     state: str
     mark: Position | None = None
     trouble: str | None = None
+    lacks: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +122,12 @@ class Status:
         if self.unsettled is None:
             return True
         return None if self.lacking is None else not self.lacking
+
+    def lacks(self, what: str) -> bool:
+        """Return whether the newest run ended, or a place does not answer, for want of `room` or `access`."""
+        error = self.last_error
+        ended = error is not None and error.lacks == what and error.at_ms >= (self.last_written_at_ms or 0)
+        return ended or any(place.lacks == what for place in self.places)
 
     @property
     def is_running(self) -> bool:

@@ -252,7 +252,7 @@ def _state(place: Place, mark: HighWaterMark | PenstockError | None, ledger: Led
     """Return the state of a place in which `rows` rows were published."""
     sink, account = place
     if isinstance(mark, PenstockError):
-        return PlaceState(sink=sink, account=account, state="unreachable", trouble=scrub(str(mark)))
+        return PlaceState(sink=sink, account=account, state="unreachable", trouble=scrub(str(mark)), lacks=mark.lacks)
     if mark is None:
         try:
             require_marker_not_older(None if rows else Position(0), rows, None, sink=sink, account=account)
