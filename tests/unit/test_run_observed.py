@@ -11,6 +11,7 @@ from tests.unit.receivers import receiving
 from tests.unit.test_run_delivery import PIPELINE, made_on
 from tests.unit.test_run_query import GONE, Opened, Streaming, Told
 
+from penstock.cli.supervise import tell_of_killed
 from penstock.core.model import SinkName
 from penstock.errors import DependencyMissing, PublishFailed
 from penstock.ledger.log import LogLedger
@@ -20,7 +21,11 @@ from penstock.observe.progress import BatchProgress, SinkProgress
 from penstock.run.measuring import BusyLook
 from penstock.run.pipeline import Pipeline
 from penstock.run.query import Query
+from penstock.spec.load import load
 from penstock.spec.pipeline import PipelineSettings
+from penstock.supervise.driver import Limits, Stop
+from penstock.supervise.restarts import Ended, Restarts
+from penstock.supervise.supervisor import Event, Supervised, _Carer
 
 FILE = """\
 pipeline: flights
@@ -116,15 +121,13 @@ def test_a_query_is_busy_in_a_batch_in_a_publication_and_in_a_trigger_that_does_
 
 
 @pytest.mark.parametrize(
-    ("key", "package", "extra"),
+    ("key", "package"),
     [
-        ("opentelemetry", "opentelemetry.sdk", "opentelemetry-sdk"),
-        ("openlineage", "openlineage", "openlineage-python"),
+        ("opentelemetry", "opentelemetry.sdk.metrics"),
+        ("openlineage", "openlineage.client"),
     ],
 )
-def test_a_package_that_is_missing_is_named(
-    tmp_path: Path, key: str, package: str, extra: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_package_that_is_missing_is_named(tmp_path: Path, key: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     for name in ("penstock.observe.export.telemetry", "penstock.observe.export.lineage"):
         monkeypatch.delitem(sys.modules, name, raising=False)
@@ -146,3 +149,30 @@ def test_what_is_not_asked_for_is_not_imported(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", made], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_supervisor_tells_of_a_driver_that_was_killed(tmp_path: Path) -> None:
+    with receiving() as receiver:
+        (tmp_path / "flights.yaml").write_text(FILE.format(url=receiver.url))
+        file = str(tmp_path / "flights.yaml")
+        (tmp_path / "state").mkdir()
+        for _ in range(2):
+            tell_of_killed(file, load(file, ()), "was killed by signal 9")
+        (request,) = receiver.requests
+    assert request.json["text"] == "A run of flights ended with Failed, exit code 1."
+
+
+def test_a_supervisor_reports_how_a_driver_was_killed(tmp_path: Path) -> None:
+    reported: list[Event] = []
+    carer = _Carer(
+        Supervised(pipeline="flights", home=str(tmp_path), command=()),
+        Limits(grace_s=1, hung_after_s=1),
+        Stop(),
+        Restarts(most_failures=1),
+        reported.append,
+    )
+    for exit_code in (-9, None, 75, 1):
+        carer._ended = Ended(exit_code=exit_code, ran_s=1)
+        carer._note("waiting", "x")
+    carer._note("running", "x")
+    assert [event.killed for event in reported] == ["was killed by signal 9", "hung and was killed", None, None, None]
