@@ -20,6 +20,7 @@ from penstock.observe.export.observation import Observation
 from penstock.observe.progress import BatchProgress, SinkProgress
 from penstock.run.measuring import BusyLook
 from penstock.run.pipeline import Pipeline
+from penstock.run.preflight.description import describe
 from penstock.run.query import Query
 from penstock.spec.load import load
 from penstock.spec.pipeline import PipelineSettings
@@ -176,3 +177,17 @@ def test_a_supervisor_reports_how_a_driver_was_killed(tmp_path: Path) -> None:
         carer._note("waiting", "x")
     carer._note("running", "x")
     assert [event.killed for event in reported] == ["was killed by signal 9", "hung and was killed", None, None, None]
+
+
+def test_who_is_told_is_no_change_of_the_pipeline(tmp_path: Path) -> None:
+    """So that `check` and a start compare nothing of it with the run before, and a change is safe."""
+    known: dict[str, Any] = {
+        "pipeline": "p",
+        "home": tmp_path,
+        "sources": {"s": {"format": "rate"}},
+        "guarantee": "at_least_once",
+    }
+    before = PipelineSettings(sinks={"c": {"type": "memory"}}, **known)
+    told: dict[str, Any] = {"on_event": {"x": {"url": "http://h"}}, "opentelemetry": {}, "openlineage": {"url": "http://h"}}
+    after = PipelineSettings(sinks={"c": {"type": "memory"}}, **known, **told)
+    assert describe(before, modules=None, versions={}) == describe(after, modules=None, versions={})
