@@ -68,11 +68,14 @@ def test_a_collector_a_catalog_and_a_pager_hear_of_a_run_and_its_failure(
     assert "geheim" not in done.out + done.err
 
 
-def test_receivers_that_hang_or_are_away_hold_up_no_batch(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_receivers_that_hang_or_are_away_hold_up_no_batch(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.observe.export.observation.FLUSH_S", 0.5)
     with receiving(hangs=True) as hanging:
         urls = {"pager": closed_url(), "collector": hanging.url, "catalog": hanging.url}
         (tmp_path / "f.yaml").write_text(FILE.format(where="true", **urls))
-        done = penstock("run", "f.yaml", "--batches", "3", "--json", directory=tmp_path)
+        done = penstock("run", "f.yaml", "--batches", "2", "--json", directory=tmp_path)
     assert done.code == 0, str(done)
     verified = penstock("verify", "f.yaml", directory=tmp_path)
     assert verified.code == 0, str(verified)
