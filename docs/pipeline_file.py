@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from penstock.spec.delta import Delta
+from penstock.spec.export import EventTarget, OpenLineage, OpenTelemetry
 from penstock.spec.http import HTTP
 from penstock.spec.iceberg import Iceberg
 from penstock.spec.kafka import Kafka, RecordValue
@@ -55,6 +56,9 @@ SECTIONS: Final[tuple[tuple[str, type[Settings]], ...]] = (
     ("`metrics`", MetricsEndpoint),
     ("`metrics.tls`, `receive.http.tls`, `receive.tcp.tls`, `receive.syslog.tls`", ServerTls),
     ("`state_limits`", StateLimits),
+    ("`on_event.<name>`", EventTarget),
+    ("`opentelemetry`", OpenTelemetry),
+    ("`openlineage`", OpenLineage),
     ("`transform`", Transform),
     ("`sinks.<name>` with `type: parquet`", Parquet),
     ("`sinks.<name>.accounts.<name>`", Account),

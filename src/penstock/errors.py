@@ -20,14 +20,18 @@ PenstockError
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from typing_extensions import Self
+
 
 class PenstockError(Exception):
     """An error for people: one sentence of what happened (expected, found) and one of what to do (`remedy`).
 
-    `by_sink`: where publishing failed, the fields (`as_fields`) of the error of each failed sink.
+    `by_sink`: where publishing failed, the fields (`as_fields`) of the error of each failed sink. `lacks`: `room` where a place
+    is full, `access` where a login or token is refused, else empty; by it an alert names the cause.
     """
 
     exit_code = 1
+    lacks = ""
     by_sink: "Mapping[str, Mapping[str, object]]" = MappingProxyType({})
 
     def __init__(self, message: str, *, remedy: str) -> None:
@@ -38,16 +42,21 @@ class PenstockError(Exception):
     def __str__(self) -> str:
         return f"{self.message} {self.remedy}"
 
+    def lacking(self, lacks: str) -> Self:
+        """Set `lacks` and return the error."""
+        self.lacks = lacks
+        return self
+
     def as_fields(self) -> "dict[str, object]":
         """Return the fields for `--json`, without `by_sink`."""
         return {"kind": type(self).__name__, "message": self.message, "remedy": self.remedy, "exit_code": self.exit_code}
 
     def __reduce__(self) -> "tuple[object, ...]":
-        return (_rebuild, (type(self), self.message, self.remedy))
+        return (_rebuild, (type(self), self.message, self.remedy, self.lacks))
 
 
-def _rebuild(kind: type[PenstockError], message: str, remedy: str) -> PenstockError:
-    return kind(message, remedy=remedy)
+def _rebuild(kind: type[PenstockError], message: str, remedy: str, lacks: str = "") -> PenstockError:
+    return kind(message, remedy=remedy).lacking(lacks)
 
 
 class Usage(PenstockError):

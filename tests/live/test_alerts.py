@@ -4,8 +4,10 @@ The ledger, the journal and the sinks are real, and broken as the fault breaks t
 topic is a value.
 """
 
+import errno
 import json
 import os
+import pickle
 import shutil
 import socket
 import subprocess
@@ -21,10 +23,11 @@ from tests.live.prometheus_rules import Scrapes, checked, fires, none_fires
 from tests.unit.journal_clients import SMALL
 from tests.unit.parquet_target import SCHEMA, rows, stage
 
+from penstock.blob.client import Failure, error_for
 from penstock.commit.outcome import StagedBatch
 from penstock.core.faults import arm
-from penstock.core.model import Batch, BatchId, Generation, OffsetRange, QueryId, SourceName
-from penstock.errors import PublishFailed
+from penstock.core.model import Batch, BatchId, Generation, OffsetRange, QueryId, SinkName, SourceName
+from penstock.errors import Fenced, PublishFailed
 from penstock.journal.event import Event
 from penstock.journal.journal import Journal
 from penstock.journal.reading import JournalReader
@@ -33,12 +36,15 @@ from penstock.observe.alerts import rule_file
 from penstock.observe.dashboard import PANELS
 from penstock.observe.last_error import noting_error
 from penstock.observe.state_samples import OperatorSample, StateSample, StateSamples
+from penstock.observe.status import PlaceState
 from penstock.observe.status_reader import StatusReader
 from penstock.run.assembly import assemble
 from penstock.run.pipeline import Pipeline
 from penstock.run.runtime import coordinator_of, opened_by_this_process
 from penstock.sink.parquet import ParquetSink
+from penstock.sink.parquet.directory.rename import rename_or_refuse
 from penstock.source.kafka.lag import TopicLag
+from penstock.sql.errors import ServerError
 
 FILE = """\
 pipeline: shop
@@ -257,6 +263,60 @@ def test_two_schedulers_fence_one_another(tmp_path: Path, scrapes: Scrapes) -> N
     run()
     scrapes.look(reader(), minutes=5)
     fires(tmp_path, scrapes, "PenstockStartsOften", "shop was started 10 times in 30 minutes.")
+
+
+def test_an_account_is_full(tmp_path: Path, scrapes: Scrapes, monkeypatch: pytest.MonkeyPatch) -> None:
+    push(1)
+
+    def full(staged: Path, target: Path) -> bool:
+        if target.suffix == ".parquet":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return rename_or_refuse(staged, target)
+
+    monkeypatch.setattr("penstock.sink.parquet.directory.rename.rename_or_refuse", full)
+    with pytest.raises(PublishFailed):
+        run(is_alive=False)
+    scrapes.look(reader(), minutes=30)
+    fires(tmp_path, scrapes, "PenstockPlaceFull", "A disk, quota or database of shop is full.")
+
+
+def test_a_token_has_expired(tmp_path: Path, scrapes: Scrapes) -> None:
+    refused = error_for(Failure.CREDENTIALS, "ExpiredToken", act="read", where="s3://b/x", changes=False)
+    place = PlaceState(sink=SinkName("lake"), account=None, state="unreachable", trouble=str(refused), lacks=refused.lacks)
+    found = replace(Pipeline.from_file("shop.yaml").status(), places=(place,))
+    scrapes.look(StatusReader(lambda _: found, pipeline="shop"), minutes=30)
+    fires(tmp_path, scrapes, "PenstockAccessRefused", "A login or token of shop is refused.")
+
+
+def test_a_run_ends_as_its_login_is_refused(tmp_path: Path, scrapes: Scrapes) -> None:
+    push(1)
+    error = ServerError(place="postgresql://db/shop", reason="password expired", kind=PublishFailed).not_let_in("Renew it.")
+    with pytest.raises(PublishFailed), noting_error("state"):
+        raise pickle.loads(pickle.dumps(error))
+    scrapes.look(reader(), minutes=30)
+    fires(tmp_path, scrapes, "PenstockAccessRefused", "A login or token of shop is refused.")
+
+
+def test_a_run_is_fenced_by_a_newer_one(tmp_path: Path, scrapes: Scrapes) -> None:
+    with closing(assemble(Pipeline.from_file("shop.yaml").plan)) as runtime:
+        older = coordinator_of(runtime)
+        for sink in runtime.sinks:
+            sink.prepare(pipeline=runtime.pipeline, schema=SCHEMA)
+        older.open(opened_by_this_process(runtime))
+        push(1)
+        run()
+        with pytest.raises(Fenced), noting_error("state"):
+            older.require_newest()
+    scrapes.look(reader(), minutes=5)
+    fires(tmp_path, scrapes, "PenstockFenced", "A run of shop was stopped: a newer run has the pipeline.")
+
+
+def test_a_fence_is_told_for_a_quarter_of_an_hour(tmp_path: Path, scrapes: Scrapes) -> None:
+    with pytest.raises(Fenced), noting_error("state"):
+        raise Fenced("A newer run has it.", remedy="Let it work.")
+    scrapes.look(reader(), minutes=40)
+    with pytest.raises(AssertionError, match="exp:"):
+        fires(tmp_path, scrapes, "PenstockFenced", "A run of shop was stopped: a newer run has the pipeline.")
 
 
 def test_a_run_fails_for_want_of_a_person(tmp_path: Path, scrapes: Scrapes) -> None:

@@ -73,4 +73,5 @@ BUGS: Mapping[int, str] = {
     61: "every thread that began made a client of the store for itself, and all but one were thrown away",
     62: "people were woken for nothing, not woken at all, or told of a consequence in place of its cause",
     63: "a query went on with the state of another one, or a pipeline with offsets of another source, without an error (Spark)",
+    64: "what only watches a run held it up, ended it, or took values of rows out of it (exporters of telemetry)",
 }

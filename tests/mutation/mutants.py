@@ -16,6 +16,7 @@ from tests.mutation.mutants_of_delta import MUTANTS_OF_DELTA
 from tests.mutation.mutants_of_doors import MUTANTS_OF_DOORS
 from tests.mutation.mutants_of_duckdb import MUTANTS_OF_DUCKDB
 from tests.mutation.mutants_of_encodings import MUTANTS_OF_ENCODINGS
+from tests.mutation.mutants_of_exports import MUTANTS_OF_EXPORTS
 from tests.mutation.mutants_of_http import MUTANTS_OF_HTTP
 from tests.mutation.mutants_of_iceberg import MUTANTS_OF_ICEBERG
 from tests.mutation.mutants_of_identity import MUTANTS_OF_IDENTITY
@@ -84,7 +85,7 @@ _KINDS = (
         MUTANTS_OF_SETTINGS,
         MUTANTS_OF_VERIFY,
     ),
-    *(MUTANTS_OF_SECRETS, MUTANTS_OF_QUOTED_SECRETS, MUTANTS_OF_ALERTS, MUTANTS_OF_STATE),
+    *(MUTANTS_OF_SECRETS, MUTANTS_OF_QUOTED_SECRETS, MUTANTS_OF_ALERTS, MUTANTS_OF_STATE, MUTANTS_OF_EXPORTS),
 )
 
 MUTANTS = tuple(sorted((mutant for kind in _KINDS for mutant in kind), key=lambda mutant: mutant.bug))

@@ -95,6 +95,15 @@ RECEIVE = "journal: ./journal, http: {listen: '127.0.0.1:0'"
 PLACES = {
     "token of a receiver": top(f"receive: {{{RECEIVE}, token: SECRET}}}}", "_Listener.token"),
     "token of metrics": top("metrics: {listen: '127.0.0.1:0', token: SECRET}", "GuardedEndpoint.token"),
+    "url of who is told": top("on_event: {x: {url: 'WEB/SECRET'}}", "EventTarget.url"),
+    "token of who is told": top("on_event: {x: {url: 'WEB', token: SECRET}}", "EventTarget.token"),
+    "header of who is told": top("on_event: {x: {url: 'WEB', headers: {X-Api-Key: SECRET}}}", "_Receiver.headers"),
+    "secret of who is told": top("on_event: {x: {url: 'WEB', signing_secret: SECRET}}", "EventTarget.signing_secret"),
+    "argument of a command": top("on_event: {x: {command: ['true', '${S}']}}", "EventTarget.command"),
+    "header of a collector": top("opentelemetry: {endpoint: 'WEB', headers: {X-Api-Key: SECRET}}", "_Receiver.headers"),
+    "url of a collector": top("opentelemetry: {endpoint: 'WEB/SECRET'}", "OpenTelemetry.endpoint"),
+    "token of openlineage": top("openlineage: {url: 'WEB', token: SECRET}", "OpenLineage.token"),
+    "url of openlineage": top("openlineage: {url: 'WEB/SECRET'}", "OpenLineage.url"),
     "password of a receiver": top(f"receive: {{{RECEIVE}, user: u, password: SECRET}}}}", "HttpListener.password"),
     "password of a broker of MQTT": top(
         f"receive: {{journal: ./journal, {MQTT}, user: u, password: SECRET}}}}", "MqttSubscription.password"
@@ -274,6 +283,8 @@ NAMES = frozenset({
     *("DecodedValue.semantic_types", "DecodedValue.unavailable_value"),
     *("Receive.journal", "Receive.copy_to", "_Server.listen", "SyslogUdpListener.listen", "HttpListener.user"),
     *("ServerTls.certificate_file", "ServerTls.key_file"),
+    *("OpenLineage.endpoint", "OpenLineage.namespace"),
+    *("_Receiver.ca_file", "_Receiver.certificate_file", "_Receiver.key_file"),
     *("ClientTls.ca_file", "ClientTls.certificate_file", "ClientTls.key_file"),
     *("AmqpQueue.broker", "AmqpQueue.queue", "AmqpQueue.virtual_host", "AmqpQueue.user", "GuardedEndpoint.listen", "Source.url"),
     *("MqttSubscription.broker", "MqttSubscription.topics", "MqttSubscription.client_id", "MqttSubscription.user"),

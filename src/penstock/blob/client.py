@@ -91,7 +91,7 @@ def error_for(failure: Failure, reason: str, *, act: str, where: str, changes: b
         return Failed(
             message,
             remedy="Renew or correct the account's credentials and permissions, then start again: what was decided is not lost.",
-        )
+        ).lacking("access")
     if failure is Failure.MISSING:
         return Failed(message, remedy="Create the bucket or container, or correct the account's URL, then start again.")
     if failure is Failure.UNKNOWN and changes:

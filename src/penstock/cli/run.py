@@ -61,7 +61,7 @@ def run(
     shown: Progress = Terminal(chosen.settings.pipeline) if on_terminal else JsonLines()
     log = SparkLog(chosen.settings.home) if on_terminal and not debugging(context) else None
     try:
-        with shown, log or nullcontext(), noting_error(chosen.settings.home):
+        with shown, log or nullcontext(), chosen.observed(), noting_error(chosen.settings.home):
             if turn is None or _has_turn_come(chosen, heartbeat, turn):
                 _deliver(chosen, shown, heartbeat, batches=batches, grace_s=grace)
     except (Failed, Retryable) as error:

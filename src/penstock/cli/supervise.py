@@ -2,8 +2,10 @@
 
 import math
 import sys
+import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -61,14 +63,22 @@ def supervise(
     from penstock.supervise.driver import Limits
     from penstock.supervise.supervisor import supervise as look_after
 
-    supervised = _supervised(files, grace_s=grace, lease_s=lease if standby else None)
+    settings = _settings(files)
+    supervised = _supervised(settings, grace_s=grace, lease_s=lease if standby else None)
+    by_name = {each.pipeline: (file, each) for file, each in settings.items()}
     limits = Limits(
         grace_s=grace,
         hung_after_s=hung_after,
         batch_s=math.inf if batch_timeout is None else batch_timeout,
         memory_bytes=math.inf if memory_limit is None else _bytes(memory_limit),
     )
-    code = asyncio.run(look_after(supervised, limits, most_failures=failures, report=lambda event: _say(event, as_json=as_json)))
+
+    def report(event: "Event") -> None:
+        _say(event, as_json=as_json)
+        if event.killed is not None:
+            threading.Thread(target=tell_of_killed, args=(*by_name[event.pipeline], event.killed), name="penstock-tell").start()
+
+    code = asyncio.run(look_after(supervised, limits, most_failures=failures, report=report))
     if code:
         raise typer.Exit(code)
 
@@ -82,14 +92,36 @@ def _bytes(size: str) -> int:
         raise Usage(f"--memory-limit is {size!r}, expected a size with a unit.", remedy="Write it like 6GB.") from error
 
 
-def _supervised(files: Sequence[str], *, grace_s: float, lease_s: float | None) -> "list[Supervised]":
+def tell_of_killed(file: str, settings: "PipelineSettings", killed: str) -> None:
+    """Tell the targets of `on_event` that a driver was killed, which it could not tell itself. Waits up to ten seconds."""
+    if not settings.on_event:
+        return
+    from penstock.errors import Failed
+    from penstock.observe.export.events import Events
+    from penstock.observe.export.observation import Observation
+
+    error = Failed(f"The driver {killed}.", remedy="Its supervisor starts it again, unless that happens too often.")
+    try:
+        events = Events(settings.pipeline, settings.on_event, home=settings.home, directory=Path(file).resolve().parent)
+    except ImportError:  # the driver says so itself
+        return
+    Observation([events]).ended(error)
+
+
+def _settings(files: Sequence[str]) -> "Mapping[str, PipelineSettings]":
+    """Return the settings of each file. Raises Usage for two that share a home."""
     from penstock.spec.load import load
-    from penstock.supervise.supervisor import Supervised
 
     settings = {file: load(file, ()) for file in files}
     home, times = Counter(each.home for each in settings.values()).most_common(1)[0]
     if times > 1 or len(settings) < len(files):
         raise Usage(f"Two files have the home {home}: each driver would fence the other.", remedy="Name each pipeline once.")
+    return settings
+
+
+def _supervised(settings: "Mapping[str, PipelineSettings]", *, grace_s: float, lease_s: float | None) -> "list[Supervised]":
+    from penstock.supervise.supervisor import Supervised
+
     run = [sys.executable, "-m", "penstock", "run", "--json", f"--grace={grace_s}"]
     return [
         Supervised(

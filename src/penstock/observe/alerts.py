@@ -55,7 +55,8 @@ class Alert:
 
 
 _PLACES = ("PenstockPlaceLost", "PenstockPlaceUnreachable")
-_CAUSES = ("PenstockUnreadable", *_PLACES, "PenstockStartRefused", "PenstockRecordsLost", "PenstockSourceUnreadable")
+_WANTS = ("PenstockAccessRefused", "PenstockPlaceFull")
+_CAUSES = ("PenstockUnreadable", *_WANTS, *_PLACES, "PenstockStartRefused", "PenstockRecordsLost", "PenstockSourceUnreadable")
 _ENDS = ("PenstockKeepsRestarting", "PenstockRunFailed", "PenstockNotPublished")
 _GONE = ("PenstockDriverGone", "PenstockStandsStill")
 
@@ -67,6 +68,22 @@ ALERTS = (
         severity="critical",
         summary="Ledger or checkpoint of {{ $labels.pipeline }} cannot be read.",
         description="A driver cannot read them either: nothing is decided until they answer.",
+    ),
+    Alert(
+        name="PenstockAccessRefused",
+        expression="penstock_access_refused == 1",
+        severity="critical",
+        summary="A login or token of {{ $labels.pipeline }} is refused.",
+        description="It has expired, or a right was taken away. Batches wait until it is renewed, and are not lost.",
+        unless=("PenstockUnreadable",),
+    ),
+    Alert(
+        name="PenstockPlaceFull",
+        expression="penstock_place_full == 1",
+        severity="critical",
+        summary="A disk, quota or database of {{ $labels.pipeline }} is full.",
+        description="The run ended for want of room. Make room and start it again: what was decided is published then.",
+        unless=("PenstockUnreadable",),
     ),
     Alert(
         name="PenstockPlaceLost",
@@ -81,7 +98,8 @@ ALERTS = (
         holds="10m",
         severity="critical",
         summary=_PLACE + " of {{ $labels.pipeline }} does not answer.",
-        description="Its store or database is away, or no longer takes the login. Batches wait for it, and are not lost.",
+        description="Its store or database is away. Batches wait for it, and are not lost.",
+        unless=_WANTS,
     ),
     Alert(
         name="PenstockStartRefused",
@@ -163,12 +181,20 @@ ALERTS = (
         unless=(*_CAUSES, *_ENDS, *_GONE[:1]),
     ),
     Alert(
+        name="PenstockFenced",
+        expression="time() - penstock_last_fenced_timestamp_seconds < 900",
+        severity="warning",
+        summary="A run of {{ $labels.pipeline }} was stopped: a newer run has the pipeline.",
+        description="Two drivers met, and the older one ended with exit code 4. Nothing is lost; see who started the newer one.",
+        unless=(*_CAUSES, *_ENDS),
+    ),
+    Alert(
         name="PenstockStartsOften",
         expression="penstock_generation - min_over_time(penstock_generation[30m]) >= 10",
         severity="warning",
         summary="{{ $labels.pipeline }} was started {{ $value }} times in 30 minutes.",
         description="Two schedulers run it, and each start fences the other's run (exit code 4), or runs are very short.",
-        unless=(*_CAUSES, *_ENDS),
+        unless=(*_CAUSES, *_ENDS, "PenstockFenced"),
     ),
     Alert(
         name="PenstockFallsBehind",

@@ -50,7 +50,8 @@ class BatchLife:
     @property
     def steps(self) -> tuple[Step, ...]:
         """The steps that were measured, in their order. Publications into several sinks begin together."""
-        return tuple(_laid_out(self))
+        entry = self.entry
+        return tuple(steps_of(self.delivery, self.spark, stage_ms=entry.stage_ms or 0, publish_ms=entry.publish_ms))
 
     @property
     def duration_ms(self) -> int:
@@ -108,23 +109,28 @@ class _Noted:
         return BatchLife(entry=row, delivery=self._deliveries.get(key), spark=self._spark.get(key), replays=replays)
 
 
-def _laid_out(life: BatchLife) -> Iterator[Step]:
-    """Yield the steps one after another; those that nobody measured, or that took no time worth a millisecond, are left out."""
+def steps_of(
+    delivery: DeliveryRecord | None, spark: SparkRecord | None, *, stage_ms: int, publish_ms: int | None = None
+) -> Iterator[Step]:
+    """Yield the steps one after another; those that nobody measured, or that took no time worth a millisecond, are left out.
+
+    `publish_ms`: of a batch of which nobody noted the delivery.
+    """
     after_ms = 0
-    for kind, duration_ms in _in_turn(life).items():
+    for kind, duration_ms in _in_turn(delivery, spark, stage_ms=stage_ms, publish_ms=publish_ms or 0).items():
         if kind is StepKind.PUBLISH:
-            yield from _publications(life, after_ms=after_ms, duration_ms=duration_ms)
+            yield from _publications(delivery, after_ms=after_ms, duration_ms=duration_ms)
         elif duration_ms:
             yield Step(kind=kind, after_ms=after_ms, duration_ms=duration_ms)
         after_ms += duration_ms
 
 
-def _in_turn(life: BatchLife) -> Mapping[StepKind, int]:
+def _in_turn(
+    delivery: DeliveryRecord | None, spark: SparkRecord | None, *, stage_ms: int, publish_ms: int
+) -> Mapping[StepKind, int]:
     """Return the duration of each step, in their order; 0 for one that nobody measured."""
-    spark, delivery, entry = life.spark, life.delivery, life.entry
-    stage_ms = entry.stage_ms or 0
     decide_ms = 0 if delivery is None else delivery.decide_ms
-    publish_ms = life.publish_ms or 0
+    publish_ms = publish_ms if delivery is None else delivery.publish_ms
     before = {} if spark is None else _before(spark)
     wait_ms = 0 if spark is None or delivery is None else max(0, spark.execute_ms - stage_ms - decide_ms - publish_ms)
     own = {StepKind.STAGE: stage_ms, StepKind.WAIT: wait_ms, StepKind.DECIDE: decide_ms, StepKind.PUBLISH: publish_ms}
@@ -135,9 +141,9 @@ def _before(spark: SparkRecord) -> Mapping[StepKind, int]:
     return {StepKind.FETCH: spark.fetch_ms, StepKind.OFFSET_LOG: spark.offset_log_ms, StepKind.PLAN: spark.plan_ms}
 
 
-def _publications(life: BatchLife, *, after_ms: int, duration_ms: int) -> Iterator[Step]:
+def _publications(delivery: DeliveryRecord | None, *, after_ms: int, duration_ms: int) -> Iterator[Step]:
     """Yield the publication into each sink, or one for all where that was not measured."""
-    by_sink = {} if life.delivery is None else life.delivery.sink_ms
+    by_sink = {} if delivery is None else delivery.sink_ms
     if by_sink:
         for sink, sink_ms in by_sink.items():
             yield Step(kind=StepKind.PUBLISH, after_ms=after_ms, duration_ms=sink_ms, sink=sink)

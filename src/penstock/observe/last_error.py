@@ -1,4 +1,4 @@
-"""The error that ended the newest run, noted in the pipeline's home."""
+"""The error that ended the newest run, and when a newer run fenced one, noted in the pipeline's home."""
 
 import os
 import socket
@@ -11,12 +11,12 @@ from penstock.errors import Fenced, PenstockError
 from penstock.observe.note import read_note, write_note
 from penstock.support.secret import scrub
 
-_KIND = "last_error"
+_KIND, _FENCE = "last_error", "last_fence"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastError:
-    """The error that ended a run, and the process that it was raised in."""
+    """The error that ended a run, and the process that it was raised in. `lacks`: as in PenstockError."""
 
     at_ms: int
     owner: str
@@ -24,29 +24,43 @@ class LastError:
     message: str
     remedy: str
     exit_code: int
+    lacks: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastFence:
+    """When a run found out that a newer one has the pipeline, and the process that it ran in."""
+
+    at_ms: int
+    owner: str
 
 
 @contextmanager
 def noting_error(home: str) -> Iterator[None]:
-    """Note an error of Penstock's that leaves the block. A fenced run notes nothing: the newer one may do well."""
+    """Note an error of Penstock's that leaves the block; of a fenced run only when that was: the newer one may do well."""
     try:
         yield
-    except Fenced:
-        raise
     except PenstockError as error:
         note_error(home, error)
         raise
 
 
 def note_error(home: str, error: PenstockError) -> None:
-    """Write `error` into `home`, in place of the one before, unless `home` is not there yet or cannot be written."""
+    """Write `error` into `home`, in place of the one before, unless `home` is not there yet or cannot be written.
+
+    Fenced is no error of the pipeline's: only the time and the process are noted, beside the last error.
+    """
+    if isinstance(error, Fenced):
+        write_note(home, _FENCE, LastFence(at_ms=time.time_ns() // 1_000_000, owner=_owner()))
+        return
     noted = LastError(
         at_ms=time.time_ns() // 1_000_000,
-        owner=f"{socket.gethostname()} process {os.getpid()}",
+        owner=_owner(),
         kind=type(error).__name__,
         message=scrub(error.message),
         remedy=scrub(error.remedy),
         exit_code=error.exit_code,
+        lacks=error.lacks,
     )
     write_note(home, _KIND, noted)
 
@@ -54,3 +68,12 @@ def note_error(home: str, error: PenstockError) -> None:
 def last_error(home: str) -> LastError | None:
     """Return what the newest run that failed noted in `home`; None if there is nothing that this version can read."""
     return read_note(home, _KIND, LastError)
+
+
+def last_fence(home: str) -> LastFence | None:
+    """Return what the newest run that was fenced noted in `home`; None if there is nothing that this version can read."""
+    return read_note(home, _FENCE, LastFence)
+
+
+def _owner() -> str:
+    return f"{socket.gethostname()} process {os.getpid()}"

@@ -19,6 +19,16 @@ HEALTH = ("new", "ok", "replay", "conflict")
 PLACE_STATES = ("own", "empty", "foreign", "behind", "lost", "unreachable")
 
 
+_WANTS = (
+    (
+        "penstock_access_refused",
+        "access",
+        "1 if the newest run ended, or a place does not answer, as a login or token is refused.",
+    ),
+    ("penstock_place_full", "room", "1 if the newest run ended as a disk, quota or database is full."),
+)
+
+
 class StatusCollector(Collector):
     """Looks at the pipelines whenever it is scraped. A pipeline that cannot be read has `penstock_up` 0 and nothing else."""
 
@@ -94,6 +104,14 @@ def _batches(known: Sequence[Status]) -> Iterator[Metric]:
         lambda status: None if status.checkpoint is None else status.checkpoint.committed,
     )
     yield _last_error(known)
+    for name, what, text in _WANTS:
+        yield _per_pipeline(known, name, text, lambda status, what=what: int(status.lacks(what)))  # type: ignore[misc]
+    yield _per_pipeline(
+        known,
+        "penstock_last_fenced_timestamp_seconds",
+        "When a run was stopped last because a newer one has the pipeline, in Unix time.",
+        lambda status: None if status.last_fence is None else status.last_fence.at_ms / 1000,
+    )
 
 
 def _last_error(known: Sequence[Status]) -> Metric:

@@ -18,7 +18,7 @@ from penstock.core.model import (
     Totals,
 )
 from penstock.observe.driver import Driver, driver_of
-from penstock.observe.last_error import LastError
+from penstock.observe.last_error import LastError, LastFence
 from penstock.observe.state_size import StateSize
 from penstock.observe.supervision import Supervision
 from penstock.protocols import Ledger
@@ -54,7 +54,7 @@ class PlaceState:
 
     `mark` is the marker's position in the ledger. `state` is `own` (this ledger's), `empty` (nothing was published there),
     `foreign` (another ledger filled it), `behind` (this ledger is an older copy), `lost` (what was published is not there) or
-    `unreachable`. `trouble` explains the last four.
+    `unreachable`. `trouble` explains the last four. `lacks`: `access` where a login or token is refused.
     """
 
     sink: SinkName
@@ -62,6 +62,7 @@ class PlaceState:
     state: str
     mark: Position | None = None
     trouble: str | None = None
+    lacks: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +101,7 @@ class Status:
     batches: int | None = None
     lacking: tuple[str, ...] | None = None
     last_error: LastError | None = None
+    last_fence: LastFence | None = None
     supervision: Supervision | None = None
     standby: Supervision | None = None
     waiting: tuple[WaitingFiles, ...] = ()
@@ -126,6 +128,12 @@ class Status:
         if self.unsettled is None:
             return True
         return None if self.lacking is None else not self.lacking
+
+    def lacks(self, what: str) -> bool:
+        """Return whether the newest run ended, or a place does not answer, for want of `room` or `access`."""
+        error = self.last_error
+        ended = error is not None and error.lacks == what and error.at_ms >= (self.last_written_at_ms or 0)
+        return ended or any(place.lacks == what for place in self.places)
 
     @property
     def is_running(self) -> bool:

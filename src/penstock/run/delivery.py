@@ -1,5 +1,6 @@
 """`Delivery`: what a streaming query calls for every micro-batch. Configuration until it runs, and picklable as such."""
 
+import json
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -8,16 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
 from penstock.core.model import BatchId, Guarantee, SinkName, SourceName
 from penstock.errors import PenstockError
 from penstock.observe.batch_record import BatchRecords
+from penstock.observe.export.observation import Observation
 from penstock.observe.guarantee_note import note_guarantee
 from penstock.observe.last_error import note_error, noting_error
 from penstock.protocols import ALL_ROWS, Taken
 from penstock.run.assembly import DeliveryPlan, assemble, selections_of
 from penstock.run.connect import frame_of_writer, is_of_client, require_no_limit
 from penstock.run.failure import STOPPED, StopRequested, Undelivered, error_from_exception, translate_start_errors
+from penstock.run.observing import columns_of
 from penstock.run.open_delivery import Observer, OpenDelivery
 from penstock.run.preflight.description import RecordedRun, record_run
 from penstock.run.query import Query, start_streaming
@@ -79,6 +83,7 @@ class Delivery:
         self._failure: BaseException | None = None
         self._started: Delivery | None = None
         self._is_started_here = False
+        self.observation = Observation()
         self._turn = threading.Lock()
 
     def __repr__(self) -> str:
@@ -130,6 +135,7 @@ class Delivery:
         if is_of_client(writer):
             require_no_limit(batches)
         former, self._started = self._started, Delivery.of_plan(replace(self.plan, left=None))
+        self._started.observation = self.observation
         query = self._started._start(writer, observers=observers, batches=batches, stop_wanted=stop_wanted)
         if former is not None:  # Spark has ended its query
             former.release()
@@ -148,6 +154,8 @@ class Delivery:
         behind = self.plan.settings.publish_behind and not is_of_client(writer)
         rows = frame_of_writer(writer)
         taken = taken_of(selections_of(self.plan.settings), rows)
+        if self.observation.is_on:
+            self.observation.describe(sink_columns=self._columns(rows, taken))
         with translate_start_errors():
             opened = self.open(
                 schema=rows.schema.json(),
@@ -169,7 +177,13 @@ class Delivery:
         except BaseException:
             self.release()
             raise
-        return Query(streaming, self)
+        return Query(streaming, self, self.observation)
+
+    def _columns(self, rows: DataFrame, taken: Mapping[SinkName, Taken]) -> Mapping[str, Sequence[tuple[str, str]]]:
+        """Return name and type of the columns of each sink."""
+        given = {SinkName(name): rows.schema for name in self.plan.settings.sinks}
+        own = {name: StructType.fromJson(json.loads(each.schema)) for name, each in taken.items()}
+        return {name: columns_of(schema) for name, schema in {**given, **own}.items()}
 
     def open(
         self,
@@ -196,6 +210,7 @@ class Delivery:
             behind=behind,
             stop_wanted=stop_wanted,
             records=BatchRecords(home),
+            observation=self.observation,
         )
         try:
             opened.open(schema=schema, taken=taken)

@@ -2,10 +2,10 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 from pyspark.sql.streaming.query import StreamingQuery
@@ -14,6 +14,9 @@ from penstock.commit.outcome import Delivered
 from penstock.core.model import BatchId, Generation, SinkName
 from penstock.observe.batch_record import BatchRecords, DeliveryRecord, SparkRecord
 from penstock.observe.state_samples import OperatorSample, StateSample, StateSamples
+
+if TYPE_CHECKING:
+    from penstock.run.open_delivery import OpenDelivery
 
 
 class PublicationTimes:
@@ -60,8 +63,16 @@ def record_of(
 class SparkSteps:
     """Notes what Spark measured of a query's batches and state, each once. Of a client of Spark Connect it notes nothing."""
 
-    def __init__(self, streaming: StreamingQuery, records: BatchRecords, samples: StateSamples) -> None:
+    def __init__(
+        self,
+        streaming: StreamingQuery,
+        records: BatchRecords,
+        samples: StateSamples,
+        *,
+        on_record: Callable[[SparkRecord], None] | None = None,
+    ) -> None:
         self._java: Any = getattr(streaming, "_jsq", None)
+        self._on_record = on_record
         self._records, self._samples, self._at, self._batch_id = records, samples, "", -1
 
     def note(self, generation: Generation, *, delivered: int | None) -> None:
@@ -73,6 +84,8 @@ class SparkSteps:
                 found = spark_record(progress, generation=generation)
                 if found is not None:
                     self._records.write(found)
+                    if self._on_record is not None:
+                        self._on_record(found)
                     self._batch_id = found.batch_id
                     if (sample := state_sample(progress, generation=generation)) is not None:
                         self._samples.write(sample)
@@ -96,6 +109,28 @@ class SparkSteps:
                 break
             found.append(json.loads(str(recent[number].json())))
         return found[::-1]
+
+
+class BusyLook:
+    """Says whether a query has something to do, for `Observation.watch`: a batch, a publication, or a trigger that goes on."""
+
+    def __init__(self, streaming: StreamingQuery, opened: "Callable[[], OpenDelivery | None]") -> None:
+        self._streaming, self._opened = streaming, opened
+        self._java: Any = getattr(streaming, "_jsq", None)
+        self._ended: str | None = None
+
+    def __call__(self) -> tuple[bool, int | None]:
+        """Return whether it is busy, and with which batch. A trigger that ended since the last call was not stuck."""
+        opened = self._opened()
+        if opened is None:
+            return False, None
+        if opened.delivering is not None:
+            return True, opened.delivering
+        if not opened.is_published_within(0):
+            return True, opened.summary.last_batch_id
+        newest = None if self._java is None else self._java.lastProgress()
+        before, self._ended = self._ended, None if newest is None else str(newest.timestamp())
+        return self._ended == before and bool(self._streaming.status["isTriggerActive"]), None
 
 
 def spark_record(progress: Mapping[str, Any], *, generation: Generation) -> SparkRecord | None:

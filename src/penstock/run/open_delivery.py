@@ -17,6 +17,7 @@ from penstock.core.model import Adopted, Batch, BatchId, Generation, Guarantee, 
 from penstock.core.topics import TopicRead
 from penstock.errors import CheckpointReplaced, Fenced, InputLost, PenstockError, Refused, Retryable
 from penstock.observe.batch_record import BatchRecords
+from penstock.observe.export.observation import Observation
 from penstock.observe.progress import BatchProgress, RunSummary, SinkProgress, describe, sink_progress
 from penstock.protocols import ALL_ROWS, Taken
 from penstock.run.batch_stager import BatchStager
@@ -80,7 +81,7 @@ class OpenDelivery:
     Spark's stream thread calls `deliver`, the thread that started the query calls everything else. After `batches` new batches
     `limit_reached` is set, and every further batch is dropped. With `behind` a batch is published while Spark computes the next.
     `stop_wanted` may be called by any thread: once it returns true, or after `drain`, what was tried twice is not tried again.
-    `records`: where to note what was measured of each batch; None for nowhere.
+    `records`: where to note what was measured of each batch; None for nowhere. `observation`: whom to tell of the run.
     """
 
     def __init__(
@@ -92,8 +93,10 @@ class OpenDelivery:
         behind: bool = False,
         stop_wanted: Callable[[], bool] = bool,
         records: BatchRecords | None = None,
+        observation: Observation | None = None,
     ) -> None:
         self._runtime, self._records = runtime, records
+        self._observation = observation or Observation()
         self._times = PublicationTimes()
         self._observers = tuple(observers)
         self._publisher = Publisher()
@@ -141,6 +144,7 @@ class OpenDelivery:
         prepare(self._runtime, schema=schema, taken=taken)
         recovered = self.coordinator.open(opened_by_this_process(self._runtime))
         require_backfilled(recovered.summary, self._runtime.sinks)  # one that was alive may have begun meanwhile
+        self._observation.opened(self.coordinator.generation, self.coordinator.summary.totals)
         if planned_before is None:
             remove_unwritten_start(self._runtime.checkpoint)
         if adoption is not None:
@@ -352,13 +356,15 @@ class OpenDelivery:
             self.limit_reached.set()
 
     def _note(self, delivered: Delivered, record: _BatchRecord, warnings: Sequence[str]) -> None:
-        """Note for the page what was measured of the batch."""
+        """Note for the page, and tell exporters, what was measured of the batch."""
+        if self._records is None and not self._observation.is_on:
+            return
+        generation, times = self.coordinator.generation, self._times
+        rows_read, path = record.rows_read, record.path
+        measured = record_of(delivered, generation=generation, rows_read=rows_read, path=path, times=times, warnings=warnings)
         if self._records is not None:
-            generation, times = self.coordinator.generation, self._times
-            rows_read, path = record.rows_read, record.path
-            self._records.write(
-                record_of(delivered, generation=generation, rows_read=rows_read, path=path, times=times, warnings=warnings)
-            )
+            self._records.write(measured)
+        self._observation.record(measured)
 
     def _report_recovered(self, recovered: Recovered) -> None:
         if recovered.batch is None or not recovered.rolled_forward:
@@ -379,5 +385,7 @@ class OpenDelivery:
         if not self._observers:
             for warning in progress.warnings:
                 _log.warning("Pipeline %s, batch %d: %s", self._runtime.pipeline, progress.batch_id, warning)
+        if self._observation.is_on:
+            self._observation.batch(progress, self.coordinator.summary.totals)
         for observer in self._observers:
             observer(progress)

@@ -9,6 +9,7 @@ from penstock.commit.outcome import Recovered
 from penstock.core.model import BatchId, SinkName, SourceName
 from penstock.core.topics import OpenTransaction
 from penstock.observe.batch_life import BatchLife, lives_of
+from penstock.observe.export.observation import Observation
 from penstock.observe.history import HistoryRow
 from penstock.observe.last_error import noting_error
 from penstock.observe.listening import Listening, answering
@@ -51,6 +52,7 @@ class Pipeline:
 
     def __init__(self, settings: PipelineSettings, *, modules: Path | None = None, file: str | Path | None = None) -> None:
         self.settings, self._modules, self._file = settings, modules, file
+        self._observation: Observation | None = None
 
     @classmethod
     def from_file(cls, path: str | Path, overrides: Sequence[str] = ()) -> "Pipeline":
@@ -82,15 +84,43 @@ class Pipeline:
         """
         from penstock.run.start import start
 
-        with noting_error(self.settings.home):
-            return start(
-                self.settings,
-                self.plan,
-                spark or self.session(),
-                observers=observers,
-                batches=batches,
-                stop_wanted=stop_wanted,
-            )
+        observation = self._observation or self._new_observation()
+        try:
+            with noting_error(self.settings.home):
+                return start(
+                    self.settings,
+                    self.plan,
+                    spark or self.session(),
+                    observers=observers,
+                    batches=batches,
+                    stop_wanted=stop_wanted,
+                    observation=observation,
+                )
+        except Exception as error:
+            observation.ended(error)
+            raise
+
+    @contextmanager
+    def observed(self) -> Iterator[None]:
+        """Tell those in `on_event`, `opentelemetry` and `openlineage` what ends the body, also if no query starts in it.
+
+        `penstock run` does so around everything; a `start` outside tells them of its own run. Raises DependencyMissing.
+        """
+        observation = self._observation = self._new_observation()
+        ended_by: BaseException | None = None
+        try:
+            yield
+        except Exception as error:
+            ended_by = error
+            raise
+        finally:
+            self._observation = None
+            observation.ended(ended_by)
+
+    def _new_observation(self) -> Observation:
+        from penstock.run.observing import observation_of
+
+        return observation_of(self.settings, directory=self._modules, status=self.status_reader)
 
     def require_startable(self) -> None:
         """Look, without Spark, for what would keep a start from working. Raises what the start would raise.

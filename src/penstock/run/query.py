@@ -14,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.core.model import BatchId, OffsetRange
 from penstock.errors import Fenced, NotPublishedYet, PenstockError, Retryable
 from penstock.observe.batch_record import BatchRecords
+from penstock.observe.export.observation import Observation
 from penstock.observe.history import HistoryRow
 from penstock.observe.last_error import noting_error
 from penstock.observe.progress import RunSummary
@@ -22,7 +23,7 @@ from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of
 from penstock.run.connect import is_of_client, summary_of
 from penstock.run.failure import STOPPED, StopRequested, Undelivered, error_from_exception, error_from_query
 from penstock.run.interrupt import Interrupt
-from penstock.run.measuring import SparkSteps
+from penstock.run.measuring import BusyLook, SparkSteps
 from penstock.run.operations import history_of, offsets_of
 
 if TYPE_CHECKING:
@@ -49,14 +50,17 @@ class Query:
     `awaitTermination` and `stop` raise what ended the query as one of Penstock's errors.
     """
 
-    def __init__(self, streaming: StreamingQuery, delivery: "Delivery") -> None:
+    def __init__(self, streaming: StreamingQuery, delivery: "Delivery", observation: Observation | None = None) -> None:
         self._streaming, self._delivery = streaming, delivery
+        self._observation = observation or Observation()
         self._ending = threading.RLock()
         self._ended = False
         self._error: PenstockError | None = None
         self._look_at_s = time.monotonic() + FENCE_LOOK_S
         home = delivery.plan.settings.home
-        self._steps = SparkSteps(streaming, BatchRecords(home), StateSamples(home))
+        self._steps = SparkSteps(streaming, BatchRecords(home), StateSamples(home), on_record=self._observation.record)
+        if delivery.opened is not None:
+            self._observation.watch(BusyLook(streaming, lambda: self._delivery.opened))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._streaming, name)
@@ -169,18 +173,27 @@ class Query:
             yield
         except (Py4JNetworkError, ConnectionError) as gone:
             self._end_tries()
-            raise Retryable(
-                "Spark's Java process ended in mid-run: it was killed, or it crashed.",
-                remedy="Start again: nothing is lost. If it happens again, look for the out-of-memory killer and into "
-                "Spark's log.",
+            raise self._observed(
+                Retryable(
+                    "Spark's Java process ended in mid-run: it was killed, or it crashed.",
+                    remedy="Start again: nothing is lost. If it happens again, look for the out-of-memory killer and into "
+                    "Spark's log.",
+                )
             ) from gone
         except PySparkException as gone:
             if not is_of_client(self._streaming):
                 raise
-            raise Retryable(
-                "The server of Spark Connect does not answer for the query any more.",
-                remedy="Start again when it is there: nothing is lost.",
+            raise self._observed(
+                Retryable(
+                    "The server of Spark Connect does not answer for the query any more.",
+                    remedy="Start again when it is there: nothing is lost.",
+                )
             ) from gone
+
+    def _observed(self, error: PenstockError) -> PenstockError:
+        """Tell others of what ended the run, and return it."""
+        self._observation.ended(error)
+        return error
 
     def _end_tries(self) -> None:
         """Have a batch that is tried again and again fail soon: Spark and the end of the process wait for it."""
@@ -235,6 +248,7 @@ class Query:
                 except PenstockError as error:
                     self._error = error
                 self._ended = True
+                self._observation.ended(self._error)
             if self._error is not None:
                 raise self._error
 

@@ -14,11 +14,13 @@ from pyspark.sql.types import StructType
 from penstock.core.guarantee import too_weak
 from penstock.core.model import Guarantee, SourceName, new_nonce
 from penstock.errors import Usage
+from penstock.observe.export.observation import Observation
 from penstock.protocols import ProjectsRows
 from penstock.run.assembly import DeliveryPlan, checkpoint_of, sinks_of
 from penstock.run.chain.opening import read_chained
 from penstock.run.delivery import Delivery
 from penstock.run.kafka_input import readers, require_first_batch_goes_on
+from penstock.run.observing import columns_of
 from penstock.run.open_delivery import Observer
 from penstock.run.preflight.compare import SeenBySpark, versions_of
 from penstock.run.preflight.description import describe
@@ -52,6 +54,7 @@ def start(
     observers: Sequence[Observer],
     batches: int | None,
     stop_wanted: Callable[[], bool],
+    observation: Observation,
 ) -> Query:
     """Start a pipeline's query, for `Pipeline.start`. Everything that can be refused is refused before Spark plans a batch."""
     decoding = decode_passes(spark, settings.sources)
@@ -71,6 +74,11 @@ def start(
     schemas = {SourceName(name): sources[SourceName(name)].schema.json() for name in with_rules(settings)}
     described = replace(plan, decoding=decoding, source_schemas=schemas, description=description, claims=claims)
     delivery = Delivery.of_plan(described)
+    delivery.observation = observation
+    if observation.is_on:
+        columns = {name: columns_of(source.schema) for name, source in sources.items()}
+        ends = settings.trigger.available_now is not None or settings.trigger.once is not None
+        observation.describe(source_columns=columns, is_bounded=ends, spark_version=spark.version)
     if not settings.trigger.batches_have_identity:
         return start_unprotected(settings, frame, delivery)
     writer = _configured(frame.writeStream, settings, name=settings.pipeline)
@@ -164,7 +172,7 @@ def start_unprotected(settings: PipelineSettings, frame: DataFrame, delivery: De
     else:
         writer = frame.writeStream.format("memory")
     writer = _configured(writer, settings, name=name if isinstance(sink, Memory) else settings.pipeline)
-    return Query(start_streaming(writer, delivery.plan), delivery)
+    return Query(start_streaming(writer, delivery.plan), delivery, delivery.observation)
 
 
 def _require_real_time(settings: PipelineSettings, sink: Console | Kafka | Memory) -> None:

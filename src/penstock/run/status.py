@@ -13,7 +13,7 @@ from penstock.core.bad_record import NAME as QUARANTINE
 from penstock.core.high_water_mark import HighWaterMark
 from penstock.core.model import Finding, PipelineName, Position, SinkName, SourceName, Summary
 from penstock.errors import CheckpointDamaged, PenstockError, Refused
-from penstock.observe.last_error import last_error
+from penstock.observe.last_error import last_error, last_fence
 from penstock.observe.state_size import newest_in, state_size
 from penstock.observe.status import PlaceState, Status, status
 from penstock.observe.supervision import standby, supervision
@@ -55,7 +55,8 @@ def status_of(plan: DeliveryPlan, *, known: Status | None = None) -> Status:
         found = status(pipeline=plan.pipeline, ledger=ledger, checkpoint=position_of(checkpoint), before=before)
         found = _with_torn_plan(found, checkpoint)
         home = plan.settings.home
-        found = replace(found, last_error=last_error(home), supervision=supervision(home), standby=standby(home))
+        found = replace(found, last_error=last_error(home), last_fence=last_fence(home))
+        found = replace(found, supervision=supervision(home), standby=standby(home))
         found = replace(found, state=state_size(home, limits_of(plan), newest=newest_in(ledger.tail())))
         if (text := without_ledger(plan.settings)) is not None:
             return replace(found, health="ok", text=text)
@@ -298,7 +299,7 @@ def _state(place: Place, mark: HighWaterMark | PenstockError | None, ledger: Led
     """Return the state of a place in which `rows` rows were published."""
     sink, account = place
     if isinstance(mark, PenstockError):
-        return PlaceState(sink=sink, account=account, state="unreachable", trouble=scrub(str(mark)))
+        return PlaceState(sink=sink, account=account, state="unreachable", trouble=scrub(str(mark)), lacks=mark.lacks)
     if mark is None:
         try:
             require_marker_not_older(None if rows else Position(0), rows, None, sink=sink, account=account)

@@ -1,50 +1,19 @@
 """Settings of the HTTP sink."""
 
-import base64
-import binascii
-import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from penstock.core.model import Json
 from penstock.spec.complaint import complaint_error
-from penstock.spec.endpoint import HEADER_VALUE, URL, Token, Url
+from penstock.spec.endpoint import Headers, Token, Url, remember_path, require_signing_key, shown_url, signing_key_of
 from penstock.spec.location import Columns, GivenColumns
 from penstock.spec.place import FilePath
 from penstock.spec.scalar import Duration, Size
 from penstock.spec.selection import TakesRows
 from penstock.support.secret import Secret, remember
-
-_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_OURS = frozenset(
-    {"idempotency-key", "content-type", "content-length", "host", "transfer-encoding", "connection"}
-    | {"webhook-id", "webhook-timestamp", "webhook-signature"}
-)
-_SHORTEST_SECRET_PATH = 12
-"""A shorter path is a word that messages may hold."""
-HIDDEN_PATH = "/…"
-"""What is shown in place of a URL's path."""
-_STANDARD_SECRET = "whsec_"  # noqa: S105 - what such secrets begin with
-
-
-def _headers(value: Mapping[str, str]) -> Mapping[str, str]:
-    for name, text in value.items():
-        if not _NAME.fullmatch(name) or not HEADER_VALUE.fullmatch(text) or not text.isascii():
-            raise complaint_error(
-                "has a name or value that no header has",
-                remedy="Use ASCII, without line breaks, or blanks at an end.",
-                at=(name,),
-            )
-        if name.lower() in _OURS or name.lower().startswith("penstock-"):
-            raise complaint_error("is a header that Penstock sets", remedy="Take it out.", at=(name,))
-    return value
-
-
-Headers = Annotated[Mapping[str, str], AfterValidator(_headers)]
-"""Headers of every request."""
 
 
 class HTTP(TakesRows):
@@ -123,9 +92,7 @@ class HTTP(TakesRows):
     @property
     def place(self) -> str:
         """The URL as it may be shown, without its path: that of a webhook is a secret."""
-        found = URL.fullmatch(self.url)
-        assert found is not None
-        return f"{self.url[: found.start('rest')]}{HIDDEN_PATH}" if found["rest"] else self.url
+        return shown_url(self.url)
 
     @property
     def rows(self) -> int:
@@ -135,18 +102,14 @@ class HTTP(TakesRows):
     @property
     def signing_key(self) -> bytes | None:
         """The bytes of `signing_secret`."""
-        if self.signing_secret is None or not self.signing_secret.startswith(_STANDARD_SECRET):
-            return None if self.signing_secret is None else self.signing_secret.encode()
-        return base64.b64decode(self.signing_secret.removeprefix(_STANDARD_SECRET), validate=True)
+        return signing_key_of(self.signing_secret)
 
     @model_validator(mode="after")
     def _remember(self) -> Self:
         for secret in (self.password, self.token, self.signing_secret, *self.headers.values()):
             if secret is not None:
                 remember(Secret(secret))
-        found = URL.fullmatch(self.url)
-        if found is not None and found["rest"] and len(found["rest"]) >= _SHORTEST_SECRET_PATH:
-            remember(Secret(found["rest"]))
+        remember_path(self.url)
         return self
 
     @model_validator(mode="after")
@@ -158,10 +121,7 @@ class HTTP(TakesRows):
             raise complaint_error(
                 "does not go with body: record", remedy="Leave it out, or take json_lines.", at=("rows_per_request",)
             )
-        try:
-            _ = self.signing_key
-        except (binascii.Error, ValueError):
-            raise complaint_error("is no base64 behind whsec_", remedy="Copy the whole secret.", at=("signing_secret",)) from None
+        require_signing_key(self.signing_secret)
         return self
 
     def _require_one_login(self) -> None:

@@ -12,6 +12,7 @@ from penstock.core.bad_record import NAME
 from penstock.core.model import Guarantee
 from penstock.spec.combinations import mode_complaints, own_output_complaints, place_complaints
 from penstock.spec.complaint import Complaint, complaint_error, complaints_error
+from penstock.spec.export import EventTarget, OpenLineage, OpenTelemetry
 from penstock.spec.kafka import Kafka
 from penstock.spec.listening import MetricsEndpoint
 from penstock.spec.location import (
@@ -36,7 +37,7 @@ from penstock.spec.state_limits import StateLimits
 _ORDER = (
     "pipeline", "home", "guarantee", "spark", "receive", "sources", "transform", "sinks", "quarantine",
     "output_mode", "trigger", "checkpoint", "ledger", "spool", "publish_behind", "retry_timeout", "metrics",
-    "state_limits",
+    "state_limits", "on_event", "opentelemetry", "openlineage",
 )  # fmt: skip
 NO_QUARANTINE = "is quarantine, and the pipeline has none"
 ADD_QUARANTINE = "Add quarantine: ./quarantine, a directory or a URL of a store."
@@ -229,6 +230,13 @@ class PipelineSettings(DeliverySettings):
     state_limits: StateLimits = Field(
         default_factory=StateLimits, description="What the state of the query can grow to before somebody is warned."
     )
+    on_event: Mapping[Name, EventTarget] = Field(
+        default_factory=dict, description="Who is told when a run fails, is fenced, stalls or recovers, each under a name."
+    )
+    opentelemetry: OpenTelemetry | None = Field(
+        default=None, description="Send traces and metrics by OTLP; left out, nothing is sent."
+    )
+    openlineage: OpenLineage | None = Field(default=None, description="Send lineage by OpenLineage; left out, nothing is sent.")
 
     if TYPE_CHECKING:
 
@@ -253,6 +261,9 @@ class PipelineSettings(DeliverySettings):
             retry_timeout: int | str = "1m",
             metrics: MetricsEndpoint | Mapping[str, Any] | None = None,
             state_limits: StateLimits | Mapping[str, Any] = ...,
+            on_event: Mapping[str, EventTarget | Mapping[str, Any]] = ...,
+            opentelemetry: OpenTelemetry | Mapping[str, Any] | None = None,
+            openlineage: OpenLineage | Mapping[str, Any] | None = None,
         ) -> None: ...
 
     @property

@@ -37,11 +37,11 @@ class ServerError:
 
     def not_let_in(self, remedy: str) -> PenstockError:
         """Return the error for a login that is refused at every try."""
-        return self.kind(f"The login at {self.place} fails: {self.reason}.", remedy=remedy)
+        return self.kind(f"The login at {self.place} fails: {self.reason}.", remedy=remedy).lacking("access")
 
     def full(self, what: str = "disk") -> PenstockError:
         """Return the error for a disk, or another `what`, that has no room for the rows."""
-        return self.kind(f"The {what} of {self.place} is full: {self.reason}.", remedy=f"Make room {_STARTS}")
+        return self.kind(f"The {what} of {self.place} is full: {self.reason}.", remedy=f"Make room {_STARTS}").lacking("room")
 
     def refused_row(self, remedy: str = "Drop the constraint or correct the table's rows,") -> PenstockError:
         """Return the error for a row that a constraint or the lack of a partition refuses."""

@@ -36,11 +36,12 @@ class Supervised:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What happened to the driver of a pipeline, in words."""
+    """What happened to the driver of a pipeline, in words. `killed`: how it was killed; None where it ended by itself."""
 
     pipeline: str
     state: str
     text: str
+    killed: str | None = None
 
 
 Report = Callable[[Event], None]
@@ -127,4 +128,6 @@ class _Carer:
             log=str(self._supervised.log),
         )
         note_supervision(self._supervised.home, found, is_active=self._standby is None or state == RUNS)
-        self._report(Event(pipeline=self._supervised.pipeline, state=state, text=text))
+        ended = self._ended if state in {"waiting", "given up"} else None
+        killed = ended.text if ended is not None and (ended.exit_code is None or ended.exit_code < 0) else None
+        self._report(Event(pipeline=self._supervised.pipeline, state=state, text=text, killed=killed))

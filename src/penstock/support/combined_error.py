@@ -43,7 +43,7 @@ def join(ranked: Sequence[PenstockError], *, message: str) -> PenstockError:
     remedies = dict.fromkeys(error.remedy for error in ranked)
     # The class is one of penstock.errors: docs/ERRORS.md names no others.
     kind: type[PenstockError] = next(one for one in type(ranked[0]).__mro__ if vars(errors).get(one.__name__) is one)
-    joined = kind(message, remedy=" ".join(islice(remedies, _SHOWN)))
+    joined = kind(message, remedy=" ".join(islice(remedies, _SHOWN))).lacking(ranked[0].lacks)
     group = getattr(builtins, "ExceptionGroup", None)  # since Python 3.11
     joined.__cause__ = ranked[0] if group is None else group("several errors", list(ranked))
     return joined

@@ -17,13 +17,17 @@ _LITTLE_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathProblem:
-    """`reason` ends a sentence on what happened, `advice` begins one on what to do; neither has a full stop."""
+    """`reason` ends a sentence on what happened, `advice` begins one on what to do; neither has a full stop.
+
+    `lacks`: as in PenstockError.
+    """
 
     reason: str
     advice: str
+    lacks: str = ""
 
 
-FULL = PathProblem(reason="the disk is full", advice="Make room on it (bytes and inodes)")
+FULL = PathProblem(reason="the disk is full", advice="Make room on it (bytes and inodes)", lacks="room")
 _DENIED = PathProblem(reason="permission is denied", advice="Grant this user access")
 _READ_ONLY = PathProblem(reason="the file system is read-only", advice="Mount it for writing")
 _A_FILE = PathProblem(reason="a file is where a directory is expected", advice="Move that file away")
@@ -31,7 +35,7 @@ _A_DIRECTORY = PathProblem(reason="a directory is where a file is expected", adv
 
 _PROBLEMS: Mapping[int, PathProblem] = {
     errno.ENOSPC: FULL,
-    errno.EDQUOT: PathProblem(reason="the quota is used up", advice="Make room or raise the quota"),
+    errno.EDQUOT: PathProblem(reason="the quota is used up", advice="Make room or raise the quota", lacks="room"),
     errno.EIO: PathProblem(reason="the disk reports an input/output error", advice="Mend or replace the disk"),
     errno.EACCES: _DENIED,
     errno.EPERM: PathProblem(reason="the operation is not permitted", advice=_DENIED.advice),
@@ -59,7 +63,7 @@ def translate_os_errors(kind: type[PenstockError], what: str, *, then: str) -> I
         yield
     except OSError as cause:
         problem = problem_of(cause)
-        raise kind(f"{what}: {problem.reason}.", remedy=f"{problem.advice}{then}") from cause
+        raise kind(f"{what}: {problem.reason}.", remedy=f"{problem.advice}{then}").lacking(problem.lacks) from cause
 
 
 def path_problem(path: str | Path) -> PathProblem | None:

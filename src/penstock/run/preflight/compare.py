@@ -48,7 +48,8 @@ from penstock.run.preflight.sink_rules import (
     spool_of_notes,
 )
 from penstock.run.preflight.source_rules import added_ruling, removed_ruling, source_ruling
-from penstock.spec.http import HIDDEN_PATH, HTTP
+from penstock.spec.endpoint import HIDDEN_PATH
+from penstock.spec.http import HTTP
 from penstock.spec.pipeline import PipelineSettings
 from penstock.support.secret import MASK, looks_secret
 from penstock.transform.state_held import StateHeld

@@ -141,7 +141,9 @@ class Client:
                 "of this pipeline.",
             )
         if status in {401, 403}:
-            raise Failed(f"{name} refuses access: {found}.", remedy="Correct `token`, or `user` and `password`, or `headers`.")
+            raise Failed(
+                f"{name} refuses access: {found}.", remedy="Correct `token`, or `user` and `password`, or `headers`."
+            ).lacking("access")
         if 300 <= status < 400:
             raise Failed(f"{name} is somewhere else: {found}.", remedy="Write the URL that it redirects to; it is not followed.")
         raise PublishFailed(

@@ -104,7 +104,7 @@ def publishing(doing: str) -> Iterator[None]:
         raise PublishFailed(
             f"{doing} failed: {problem.reason}.",
             remedy=f"{problem.advice} and start again: the batch is decided, and the next start publishes it.",
-        ) from cause
+        ).lacking(problem.lacks) from cause
 
 
 def is_one_mount(one: Path, other: Path) -> bool:
