@@ -162,6 +162,7 @@ RULES = (
             "src/penstock/observe/note.py": "a note for people, on which nothing depends",
             "src/penstock/run/preflight/description.py": "a run's own description, under its generation, on which no row depends",
             "src/penstock/observe/batch_record.py": "notes for people, in place of the older ones",
+            "src/penstock/sink/parquet/directory/adoption.py": "a list in place of one that it includes; looked at before",
             "src/penstock/journal/storage.py": "a reader's registration that only goes forward, and a segment of the same bytes",
         },
     ),

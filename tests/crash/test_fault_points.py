@@ -308,6 +308,7 @@ ELSEWHERE = {
     "rewind.": "tests/crash/test_rewind.py",
     "table.take_back": "the same",
     "savepoint.": "tests/crash/test_savepoints_killed.py",
+    "adopt.": "tests/crash/test_taking_over_killed.py",
 }
 """Prefixes of points that no variant reaches, and what kills there instead."""
 

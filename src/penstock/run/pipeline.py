@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from penstock.run.removal import Acceptance
     from penstock.run.rewind import Rewind
     from penstock.run.savepoints import CreatedSavepoint, Fork, SavepointCheck
+    from penstock.run.taking_over import TakeOver
 
 
 class Pipeline:
@@ -248,6 +249,30 @@ class Pipeline:
         `txnVersion`. Raises Refused if a batch that it delivered would come twice.
         """
         return operations.adopt(self.plan, reason=reason, yes=yes, txn_app_id=txn_app_id)
+
+    def take_over(
+        self,
+        checkpoint: str,
+        *,
+        options: Mapping[str, str] | None = None,
+        reason: str = "",
+        yes: bool = False,
+        txn_app_id: str | None = None,
+        trust: Sequence[str] = (),
+    ) -> "TakeOver":
+        """Go on where another query stopped, with a copy of its `checkpoint`; without `yes` only state what that means.
+
+        `checkpoint`: its directory or the URL of a store with its `options`; it is only read, and may be the pipeline's own. What
+        Spark's file sink wrote into a directory becomes part of the account there. `trust`: sinks that hold nothing of a batch
+        that the query did not commit. `txn_app_id` as for `adopt`, by default the query id. Raises Refused if a row would be lost
+        or come twice, CheckpointDamaged, Usage.
+        """
+        from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
+        from penstock.run.taking_over import take_over
+
+        origin = SparkCheckpoint(checkpoint, options=options)
+        trusted = [SinkName(name) for name in trust]
+        return take_over(self.plan, origin, reason=reason, yes=yes, txn_app_id=txn_app_id, trusted=trusted)
 
     def create_savepoint(
         self, name: str, *, to: str | None = None, options: Mapping[str, str] | None = None

@@ -66,7 +66,8 @@ def require_unfilled(area: Area, *, url: str, keeps_files: bool) -> None:
     """
     if area.claimed_by() is not None or area.marker() is not None:
         return
-    other = None
+    require_no_spark_log(area, url=url)
+    adopted, other = area.adopted(), None
     for file in area.files():
         if attempt_of(file.name) is not None:
             raise LedgerMismatch(
@@ -75,18 +76,35 @@ def require_unfilled(area: Area, *, url: str, keeps_files: bool) -> None:
                 remedy="Name the account and its staging as the run did that filled it, with that run's ledger, and start again. "
                 "If they are lost, give the sink another name and empty accounts: the rows that are there would come twice.",
             )
-        other = other or file.name
+        if adopted is None or file.name not in adopted.sizes:
+            other = other or file.name
     if other is not None and not keeps_files:
         raise _holds_others(other, url)
 
 
-def require_no_others(area: Area, *, url: str) -> None:
+def require_no_others(area: Area, *, url: str, keeps_files: bool) -> None:
     """Raise Refused if an account without owner and marker holds files of others, as `require_unfilled` does, before a start."""
     if area.claimed_by() is not None or area.marker() is not None:
         return
-    others = next((file.name for file in area.files() if attempt_of(file.name) is None), None)
+    require_no_spark_log(area, url=url)
+    if keeps_files:
+        return
+    adopted = area.adopted()
+    known = frozenset[str]() if adopted is None else adopted.sizes.keys()
+    others = next((file.name for file in area.files() if attempt_of(file.name) is None and file.name not in known), None)
     if others is not None:
         raise _holds_others(others, url)
+
+
+def require_no_spark_log(area: Area, *, url: str) -> None:
+    """Raise Refused for a directory that Spark's file sink filled: by its log, readers with Spark would pass over new files."""
+    log = area.spark_log()
+    if log is not None:
+        raise Refused(
+            f"{url} has the log of Spark's file sink, {log}: readers with Spark see only the files that it names.",
+            remedy="Take it over with the checkpoint of the query that filled it: `penstock adopt FILE --from CHECKPOINT`. Or "
+            "name an empty directory.",
+        )
 
 
 def _holds_others(name: str, url: str) -> Refused:

@@ -21,7 +21,7 @@ from penstock.core.model import Attempt, Finding, PipelineName, Position, SinkNa
 from penstock.errors import ContentConflict, OutcomeUnknown, Retryable
 from penstock.sink.concurrent import map_concurrently
 from penstock.sink.parquet.account import PieceState, StoredFile
-from penstock.sink.parquet.layout import attempt_of, escape, is_hidden, is_owned
+from penstock.sink.parquet.layout import SPARK_LOG, attempt_of, escape, is_hidden, is_owned
 from penstock.sink.parquet.object.upload import ObjectUploads, tag_of
 from penstock.sink.parquet.ownership import is_anothers
 
@@ -135,6 +135,10 @@ class ObjectArea:
         for found in self.store.list():
             if not is_hidden(found.key):
                 yield StoredFile(name=found.key, size_bytes=found.size_bytes)
+
+    def spark_log(self) -> str | None:
+        found = next(iter(self.store.list(f"{SPARK_LOG}/", limit=1)), None)
+        return None if found is None else f"{self.store.url}/{SPARK_LOG}"
 
     def open(self, name: str) -> BinaryIO:
         return open_object(self.store, name)
