@@ -313,14 +313,18 @@ class Pipeline:
         *,
         to: str | None = None,
         options: Mapping[str, str] | None = None,
+        keep: Sequence[str] = (),
         reason: str = "",
         yes: bool = False,
     ) -> "Rewind":
-        """Take every batch after a savepoint back from sinks and ledger, and put its checkpoint in place; see `rewind`."""
+        """Take every batch after a savepoint back from sinks and ledger, and put its checkpoint in place; see `rewind`.
+
+        `keep`: sinks that are gone since an earlier call was interrupted, to finish that.
+        """
         from penstock.run import savepoints
 
-        place = savepoints.place_of(self.plan, to=to, options=options)
-        return savepoints.restore(self.plan, name, place, reason=reason, yes=yes)
+        place, gone = savepoints.place_of(self.plan, to=to, options=options), [SinkName(name) for name in keep]
+        return savepoints.restore(self.plan, name, place, reason=reason, yes=yes, keep=gone)
 
     def fork(
         self,
