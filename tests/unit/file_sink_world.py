@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tests.unit.parquet_target import rows
+from tests.unit.parquet_target import SCHEMA, rows
 from tests.unit.test_run_operations import Driver
 
 import penstock
@@ -41,7 +41,7 @@ class Query:
         path = self.table / "place=h%3Aere" / f"part-00000-{batch_id}-{name}.snappy.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
         table = pa.Table.from_batches([rows(10 * batch_id, 10 * batch_id + 1)]).drop_columns(["place"])
-        pq.write_table(table, path)
+        pq.write_table(table.replace_schema_metadata({"org.apache.spark.sql.parquet.row.metadata": SCHEMA}), path)
         return path
 
     def note(self, batch_id: int, *paths: Path) -> None:

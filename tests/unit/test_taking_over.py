@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 from tests.unit.file_sink_world import Query, Successor
+from tests.unit.parquet_target import SCHEMA
 
 import penstock
 from penstock.checkpoint.file_sink_log import read_file_sink_log
@@ -18,7 +20,9 @@ from penstock.cli.app import main
 from penstock.core import faults
 from penstock.core.model import AccountName, AccountReport, Adopted, SinkName, SinkReport
 from penstock.errors import BatchGap, CheckpointDamaged, PenstockError, Refused, Usage
+from penstock.run.assembly import assemble
 from penstock.run.operations import verify
+from penstock.run.reading import read_table
 from penstock.run.removal import accept_removed
 
 
@@ -146,6 +150,40 @@ class TestSparksFileSink:
         next(query.table.rglob("part-00000-1-*.parquet")).unlink()
         with pytest.raises(Refused, match="is not there, and the log of Spark's file sink names it with"):
             pipeline.adopt()
+
+    def test_readers_of_the_table_find_both(self, query: Query, pipeline: Successor) -> None:
+        pipeline.adopt()
+        pipeline.deliver(4)
+        found = read_table(pipeline.plan, "lake", None, None, added=False, counted=False)
+        assert sorted(found.arrow().column("id").to_pylist()) == [0, 1, 4, 10, 11, 20, 21, 30, 31]
+
+    @pytest.mark.parametrize("partition_by", [[], ["day"]])
+    def test_files_that_are_partitioned_otherwise(self, tmp_path: Path, query: Query, partition_by: list[str]) -> None:
+        pipeline = Successor(tmp_path, query)
+        lake = penstock.Parquet(accounts={"all": query.table}, partition_by=partition_by)
+        pipeline.plan = penstock.Delivery("flights", home=pipeline.home, sinks={"lake": lake}).plan
+        with pytest.raises(Refused, match=r"are partitioned by place, and partition_by is (nothing|day): no reader"):
+            pipeline.adopt()
+
+    def test_rows_of_other_types_are_refused_by_the_first_start(self, query: Query, pipeline: Successor) -> None:
+        pipeline.adopt()
+        with closing(assemble(pipeline.plan)) as runtime:
+            sink = runtime.sinks[0]
+            with pytest.raises(Refused, match="Column 'id' is int64 in the files of account 'all'"):
+                sink.prepare(pipeline=runtime.pipeline, schema=SCHEMA.replace('"long"', '"string"'))
+            sink.prepare(pipeline=runtime.pipeline, schema=SCHEMA)
+
+    def test_the_query_runs_again_beside_the_pipeline(self, query: Query, pipeline: Successor) -> None:
+        pipeline.adopt()
+        pipeline.deliver(4)
+        query.plan(4).note(4, query.write(4, "again"))
+        with pytest.raises(Refused, match="though Penstock delivers there: another query writes into it") as refused:
+            pipeline.deliver(5)
+        log = refused.value.remedy.partition("`mv ")[2].partition(" DIRECTORY`")[0]
+        shutil.move(log, query.checkpoint)  # the remedy
+        pipeline.deliver(5)
+        [problem] = verified(pipeline)[0].problems
+        assert "part-00000-4-again.snappy.parquet is foreign" in problem.message
 
     def test_a_deleted_file_is_no_file_of_the_table(self, query: Query, pipeline: Successor) -> None:
         path = next(query.table.rglob("part-00000-1-*.parquet"))

@@ -270,7 +270,8 @@ class Pipeline:
         from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
         from penstock.run.taking_over import take_over
 
-        origin = SparkCheckpoint(checkpoint, options=options)
+        place = checkpoint if "://" in checkpoint else str(Path(checkpoint).resolve())
+        origin = SparkCheckpoint(place, options=options)
         trusted = [SinkName(name) for name in trust]
         return take_over(self.plan, origin, reason=reason, yes=yes, txn_app_id=txn_app_id, trusted=trusted)
 

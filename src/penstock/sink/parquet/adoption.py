@@ -10,7 +10,7 @@ from penstock.errors import Refused
 from penstock.sink.parquet.account import Area, StoredFile
 from penstock.sink.parquet.directory.adoption import adopt_files, left_out_in, query_ran_since, set_aside_in
 from penstock.sink.parquet.directory.area import DirectoryArea
-from penstock.sink.parquet.layout import attempt_of, is_parquet
+from penstock.sink.parquet.layout import attempt_of, is_parquet, unescape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +31,7 @@ class AccountAdoption:
 
     url: str
     area: Area
+    partition_by: tuple[str, ...]
     keeps_files: bool
 
     @property
@@ -108,6 +109,13 @@ class AccountAdoption:
             raise Refused(
                 f"Spark's file sink wrote {name} into {self.url}, expected files of Parquet.",
                 remedy="Name an empty directory, and let readers read both.",
+            )
+        layout = tuple(unescape(directory.partition("=")[0]) for directory in name.split("/")[:-1])
+        if layout != self.partition_by:
+            raise Refused(
+                f"The files in {self.url} are partitioned by {', '.join(layout) or 'nothing'}, and partition_by is "
+                f"{', '.join(self.partition_by) or 'nothing'}: no reader could read both as one table.",
+                remedy="Set partition_by as the query had it, or name an empty account.",
             )
         if found is None or found.size_bytes != size_bytes:
             state = "is not there" if found is None else f"has {found.size_bytes} bytes"

@@ -209,7 +209,12 @@ class ParquetSink:
         """Return for each account how it can go on where another query stopped."""
         areas = self._areas(self._pipeline)
         return {
-            name: AccountAdoption(url=self._accounts[name].url, area=area, keeps_files=self._keeps_files)
+            name: AccountAdoption(
+                url=self._accounts[name].url,
+                area=area,
+                partition_by=self._settings.partition_by,
+                keeps_files=self._keeps_files,
+            )
             for name, area in areas.items()
         }
 
