@@ -329,22 +329,6 @@ def test_a_batch_that_spark_still_computes_for_its_state_keeps_its_rows(
     assert said(world.preflight())[part].verdict is verdict
 
 
-@pytest.mark.parametrize(("entries", "interval", "verdict"), [(2, "2", BREAKS), (2, "3", SAFE), (4, "5", SAFE), (4, "3", BREAKS)])
-def test_the_interval_of_a_log_that_was_never_compacted(
-    worlds: Callable[[str], World], tmp_path: Path, entries: int, interval: str, verdict: Verdict
-) -> None:
-    """Spark would look for a compacted entry among those that are there."""
-    world = worlds("files").copy(tmp_path / "changed")
-    log = world.directory / "state/checkpoint/sources/0"
-    for path in log.iterdir():
-        path.unlink()
-    for number in range(entries):
-        (log / str(number)).write_text("v1")
-    key = "spark.sql.streaming.fileSource.log.compactInterval"
-    world.change(("partitions: 2", f"partitions: 2, {key}: {interval}"))
-    assert said(world.preflight())[f"spark.conf.{key}"].verdict is verdict
-
-
 @pytest.mark.parametrize("spark", ["3.5", "4.0", "4.1", "4.2", "4.3"])
 def test_without_a_description_less_is_said_and_nothing_wrong(tmp_path: Path, spark: str) -> None:
     """As at the first start after an upgrade from a Penstock that kept none."""

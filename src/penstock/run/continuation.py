@@ -199,13 +199,13 @@ def _judged(runtime: Runtime, summary: Summary, position: CheckpointPosition | N
 def _with_ahead(adoption: Adoption, summary: Summary) -> Adoption:
     """Return `adoption` with what it means for sinks that kept batches in a rewind: those of the ledger's own query."""
     after = after_adoption(summary, adoption.recorded(reason="", operator=""), position=Position(0)).ahead
-    told = (
+    notes = (
         f"Sink {sink!r} kept the batches up to {newest} when the pipeline was rewound. From here on it takes every batch, and "
         "what of those rows the checkpoint reads again is in it TWICE: take them out first."
         for sink, newest in summary.ahead.items()
         if sink not in after
     )
-    return replace(adoption, consequences=(*adoption.consequences, *told))
+    return replace(adoption, consequences=(*adoption.consequences, *notes))
 
 
 def _conflict(runtime: Runtime, summary: Summary, position: CheckpointPosition) -> Refused | None:
