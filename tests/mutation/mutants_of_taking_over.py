@@ -61,4 +61,20 @@ MUTANTS_OF_TAKING_OVER = (
         replace="if True}",
         tests=("tests/unit/test_commit_rewind.py::TestAdoption::test_the_sink_takes_every_batch_of_it",),
     ),
+    Mutant(
+        bug=16,
+        name="a-sink-that-a-rewind-left-behind-takes-part-again-though-nobody-knows-what-it-has",
+        file=SUMMARY,
+        find="        ahead={**before.ahead, **dict.fromkeys(names, FOR_EVER)},",
+        replace="        ahead={**before.ahead, **dict.fromkeys(names, BatchId(0))},",
+        tests=("tests/unit/test_rewind.py::test_a_rewind_whose_sink_is_gone_for_good_ends_without_it",),
+    ),
+    Mutant(
+        bug=26,
+        name="events-that-a-fork-needs-are-removed-before-its-first-start",
+        file="src/penstock/run/savepoints.py",
+        find="        journals.register(needed)",
+        replace="        journals.gone(needed)",
+        tests=("tests/unit/test_rewind_of_journals.py::TestForks::test_what_it_reads_first_stays_from_then_on",),
+    ),
 )
