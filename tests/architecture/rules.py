@@ -164,6 +164,7 @@ RULES = (
             "src/penstock/observe/batch_record.py": "notes for people, in place of the older ones",
             "src/penstock/observe/state_samples.py": "notes for people, in place of the older ones",
             "src/penstock/run/state_rows.py": "a directory, which replaces none that holds anything",
+            "src/penstock/sink/parquet/directory/adoption.py": "a list in place of one that it includes; looked at before",
             "src/penstock/journal/storage.py": "a reader's registration that only goes forward, and a segment of the same bytes",
         },
     ),

@@ -146,10 +146,11 @@ def put_back(world: World, copy: str) -> None:
 def test_lost_metadata_is_refused_and_the_remedy_helps(world: World) -> None:
     remove(world, "metadata")
     refused = run(world)
-    assert_refused(refused, "CheckpointMissing", remedy='write {"id":"')
-    assert_refused(penstock("adopt", str(world.file), "--json"), "CheckpointDamaged", remedy="query id")
-    line = refused.err.split("write ", 1)[1].split(" into the file ", 1)
-    Path(line[1].split(" and remove", 1)[0]).write_text(line[0] + "\n")
+    assert_refused(refused, "CheckpointMissing", remedy="--yes` writes the file again")
+    assert_refused(penstock("adopt", str(world.file), "--json"), "CheckpointDamaged", remedy="`penstock checkpoint repair ")
+    assert "`penstock checkpoint repair" in penstock("status", str(world.file), "--json").last["text"]
+    command = refused.err.partition("`penstock ")[2].partition("`")[0]
+    assert penstock(*command.split()).code == 0
     assert_continues(world)
 
 

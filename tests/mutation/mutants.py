@@ -45,6 +45,7 @@ from tests.mutation.mutants_of_settings import MUTANTS_OF_SETTINGS
 from tests.mutation.mutants_of_sinks import MUTANTS_OF_SINKS
 from tests.mutation.mutants_of_state import MUTANTS_OF_STATE
 from tests.mutation.mutants_of_stores import MUTANTS_OF_STORES
+from tests.mutation.mutants_of_taking_over import MUTANTS_OF_TAKING_OVER
 from tests.mutation.mutants_of_the_journal import MUTANTS_OF_THE_JOURNAL
 from tests.mutation.mutants_of_verify import MUTANTS_OF_VERIFY
 from tests.mutation.mutants_of_warehouses import MUTANTS_OF_WAREHOUSES
@@ -83,6 +84,7 @@ _KINDS = (
         MUTANTS_OF_RUN,
         MUTANTS_OF_DOORS,
         MUTANTS_OF_SETTINGS,
+        MUTANTS_OF_TAKING_OVER,
         MUTANTS_OF_VERIFY,
     ),
     *(MUTANTS_OF_SECRETS, MUTANTS_OF_QUOTED_SECRETS, MUTANTS_OF_ALERTS, MUTANTS_OF_STATE, MUTANTS_OF_EXPORTS),

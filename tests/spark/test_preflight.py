@@ -3,7 +3,7 @@
 import json
 import re
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,6 +132,37 @@ def test_what_is_safe_goes_on_exactly(spark: SparkSession, tmp_path: Path) -> No
         assert sorted(connection.execute("SELECT id FROM sales")) == [(3,), (4,)]
     assert sorted(path.name for path in (tmp_path / "state/runs").iterdir()) == ["1.json", "2.json"]
     assert made.penstock("verify").code == 0
+
+
+INTERVAL = "spark.sql.streaming.fileSource.log.compactInterval"
+
+
+@pytest.fixture
+def interval_of_spark(spark: SparkSession) -> Iterator[None]:
+    yield
+    spark.conf.unset(INTERVAL)
+
+
+@pytest.mark.usefixtures("interval_of_spark")
+def test_spark_does_not_start_with_another_interval_of_a_log_that_was_never_compacted(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    made = project(tmp_path, FILE)
+    made.orders("2.csv", *SECOND)
+    made.run()
+    setting = (f"spark: {{conf: {{{INTERVAL}: 2}}}}\nsources:", "sources:")
+    made.change(*setting[::-1])
+    assert made.changes(spark) == {f"spark.conf.{INTERVAL}": "breaks"}
+    refused = made.penstock("run", "--json")
+    assert (refused.code, "PipelineChanged" in refused.err + refused.out) == (3, True), str(refused)
+    made.change(*setting)
+    spark.conf.set(INTERVAL, "2")  # it really breaks
+    made.orders("3.csv", "5,7,2026-01-01T04:00:00Z,5")
+    broken = made.penstock("run", "--json")
+    assert broken.code not in {0, 3}, str(broken)
+    spark.conf.unset(INTERVAL)
+    made.run()
+    assert [row[0] for row in made.rows()] == [1, 2, 3, 4, 5]
 
 
 def test_state_goes_on_exactly_where_spark_fixes_its_settings(spark: SparkSession, tmp_path: Path) -> None:

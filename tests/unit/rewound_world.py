@@ -1,10 +1,14 @@
 """A pipeline of two accounts on directories whose batches are taken back, and runs of it."""
 
+import shutil
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import pytest
 from tests.unit.removed_world import Run, World
 
+from penstock.core import faults
 from penstock.core.model import Entry, SinkName
 from penstock.run.assembly import ledger_of
 from penstock.run.rewind import Rewind, rewind
@@ -42,3 +46,17 @@ class RewoundWorld(World):
         """The batches that the files of both accounts are of."""
         found = {path.name.partition("-b")[2].partition("-")[0] for account in ("a", "b") for path in self.files(account)}
         return sorted(map(int, found))
+
+
+@pytest.fixture(scope="session")
+def delivered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four batches, delivered once for all tests: each works on a copy."""
+    return RewoundWorld(tmp_path_factory.mktemp("delivered")).go_on(0, 1, 2, 3).root
+
+
+@pytest.fixture
+def world(tmp_path: Path, delivered: Path) -> Iterator[RewoundWorld]:
+    """The world after those batches. No fault is armed afterwards."""
+    shutil.copytree(delivered, tmp_path, dirs_exist_ok=True)
+    yield RewoundWorld(tmp_path)
+    faults.arm("")

@@ -27,6 +27,7 @@ from penstock.run.doctor import doctor_of
 from penstock.run.operations import adopt, recover, sweep, verify
 from penstock.run.reading import read_table
 from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process, prepare
+from penstock.run.status import status_of
 from penstock.sink.http import sink as http
 
 LATER = SinkName("later")
@@ -191,6 +192,11 @@ def test_a_start_with_the_sink_is_refused_until_the_backfill_has_ended_and_the_d
     with pytest.raises(Refused, match="begun and not ended"):
         world.require_backfilled()
     assert "begun and not ended" in (doctor_of(world.both).refused or "")
+    found = status_of(world.both)
+    assert (found.health, found.text.endswith("`penstock backfill FILE --sink later` goes on where it stopped.")) == (
+        "conflict",
+        True,
+    )
     assert verify(world.both).ok
     meanwhile = Driver(world.plan("lake"), world.root / "home" / "checkpoint")  # without the sink it goes on
     with closing(meanwhile.runtime):

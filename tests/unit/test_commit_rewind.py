@@ -10,6 +10,7 @@ from penstock.commit.acts import ActingCoordinator
 from penstock.commit.backfill import lacking_batches
 from penstock.commit.publication import decided_entry, decision_in, publications
 from penstock.commit.rewind import decided_to, rewound_since
+from penstock.commit.summary import FOR_EVER
 from penstock.commit.verification import LedgerDecisions
 from penstock.core.model import (
     Adopted,
@@ -18,6 +19,7 @@ from penstock.core.model import (
     Entry,
     OffsetRange,
     Position,
+    QueryId,
     Rewound,
     SinkName,
     SourceName,
@@ -76,6 +78,45 @@ def test_a_batch_with_other_offsets_is_refused_while_a_sink_is_ahead(bench: Benc
     coordinator.open(OPENED)
     coordinator.deliver(other, bench.stage(other))
     assert coordinator.summary.next_batch_id == 3
+
+
+class TestAdoption:
+    """A checkpoint that is adopted while a sink is ahead: its batches are not those that the sink kept."""
+
+    def adopt(self, bench: Bench, query: str, next_batch_id: int) -> ActingCoordinator:
+        coordinator = bench.opened()
+        coordinator.adopt(Adopted(query_id=QueryId(query), next_batch_id=BatchId(next_batch_id), reason="", operator="ann"))
+        return bench.opened()
+
+    def other(self, query: str, number: int) -> Batch:
+        return Batch(query_id=QueryId(query), batch_id=BatchId(number), offsets=(offsets(str(number), "9"),))
+
+    @pytest.mark.parametrize(("query", "number"), [("another", 0), ("another", 3), ("query", 2)])
+    def test_the_sink_takes_every_batch_of_it(self, bench: Bench, query: str, number: int) -> None:
+        rewind(bench, 1, TABLE)
+        coordinator = self.adopt(bench, query, number)
+        assert coordinator.summary.ahead == {}
+        batch = self.other(query, number)
+        delivered = coordinator.deliver(batch, bench.stage(batch))
+        assert not delivered.sinks[TABLE].already
+        totals = coordinator.summary.totals
+        assert (totals[FILES][""].rows, totals[TABLE][""].rows) == (3, 5)  # what it kept still counts
+
+    def test_it_stays_ahead_of_the_same_query_behind_a_gap(self, bench: Bench) -> None:
+        rewind(bench, 1, TABLE)
+        coordinator = self.adopt(bench, "query", 3)
+        assert coordinator.summary.ahead == {TABLE: 3}
+        delivered = bench.deliver(coordinator, 3)
+        assert delivered.sinks[TABLE].already
+
+    def test_a_sink_of_which_nothing_is_known_stays_out(self, bench: Bench) -> None:
+        rewind(bench, 1, TABLE)
+        coordinator = bench.coordinator(sinks=bench.sinks()[:1])
+        coordinator.open(OPENED)
+        other = self.other("query", 2)
+        coordinator.deliver(other, bench.stage(other))
+        assert coordinator.summary.ahead == {TABLE: FOR_EVER}
+        assert self.adopt(bench, "another", 0).summary.ahead == {TABLE: FOR_EVER}
 
 
 def test_a_sink_that_is_back_after_other_batches_came_in_the_place_of_what_it_kept_gets_none() -> None:

@@ -1,13 +1,14 @@
 """Pages of a ledger and the search in it: at the cost of a page, beside pruning, and across adoptions."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from penstock.commit.summary import after_adoption
-from penstock.core.model import Adopted, BatchId, Entry, PipelineName, Position
+from penstock.commit.summary import after_adoption, after_rewind
+from penstock.core.model import Adopted, BatchId, Entry, PipelineName, Position, Rewound
 from penstock.ledger.open import open_ledger
 from penstock.observe.history_page import PAGE_ROWS, entry_page, history_page
 from penstock.protocols import Ledger
@@ -93,6 +94,37 @@ def test_a_page_costs_the_same_wherever_it_is(ledger: Ledger) -> None:
 def test_the_newest_of_its_kind_is_found(ledger: Ledger, wanted: str, position: int) -> None:
     page = history_page(ledger, wanted=wanted)
     assert (page.rows[0].position, page.missing) == (position, None)
+
+
+def test_a_batch_that_was_taken_back_is_not_what_is_found(tmp_path: Path) -> None:
+    """Positions 2 to 11 decide batches 0 to 9, 12 goes back to 3, 13 to 15 decide batches 4 to 6, 16 goes back to 5."""
+    with closing(open_ledger(str(tmp_path / "ledger"), pipeline=PipelineName("example"))) as ledger:
+        entry = opened_entry()
+        ledger.append(entry)
+        for number in range(15):
+            back_to = {10: 3, 14: 5}.get(number)
+            entry = decided_entry(after=entry) if back_to is None else rewound_entry(ledger, entry, back_to)
+            ledger.append(entry)
+        found = {wanted: history_page(ledger, wanted=str(wanted)) for wanted in (2, 3, 4, 5, 6, 9, 10)}
+    shown = {wanted: (page.rows[0].position, page.missing) for wanted, page in found.items()}
+    assert shown == {
+        2: (4, None),
+        3: (5, None),
+        4: (13, None),
+        5: (14, None),
+        6: (16, "Batch 6 was taken back by the rewind there."),
+        9: (12, "Batch 9 was taken back by the rewind there."),
+        10: (16, "The ledger retains no decision of batch 10."),
+    }
+
+
+def rewound_entry(ledger: Ledger, after: Entry, batch_id: int) -> Entry:
+    to = {3: 5, 5: 14}[batch_id]
+    body = Rewound(batch_id=BatchId(batch_id), to=Position(to), kept=(), reason="", operator="ann")
+    position, target = Position(after.position + 1), ledger.read(Position(to))
+    assert target is not None
+    summary = after_rewind(after.summary, body, target=target.summary, unremoved={}, position=position)
+    return replace(after, position=position, body=body, summary=summary)
 
 
 @pytest.mark.parametrize("wanted", ["300", "99999999999999999999", "-1", "soon", "2026-13-01", "1969-01-01"])

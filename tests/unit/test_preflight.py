@@ -158,6 +158,10 @@ CASES: dict[str, Case] = {
         "partitions: 2", "partitions: 2, spark.sql.streaming.stateStore.providerClass: X",
         "spark.conf.spark.sql.streaming.stateStore.providerClass", SAFE, "aggregation",
     ),
+    "interval of the source's log": case(
+        "partitions: 2", "partitions: 2, spark.sql.streaming.fileSource.log.compactInterval: 2",
+        "spark.conf.spark.sql.streaming.fileSource.log.compactInterval", SAFE,
+    ),
     "memory": case("partitions: 2", "partitions: 2, spark.driver.memory: 4g", "spark.conf.spark.driver.memory", SAFE),
     # versions
     "Spark newer, no state": case("", "", "version of spark", SAFE, spark="4.9.0"),

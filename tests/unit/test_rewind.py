@@ -1,11 +1,10 @@
 """`penstock rewind`: every batch after one is taken back from accounts, ledger and checkpoint, and done again exactly."""
 
-import shutil
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.unit import rewound_world
 from tests.unit.rewound_world import RewoundWorld
 
 import penstock
@@ -22,23 +21,7 @@ from penstock.run.operations import recover, verify
 from penstock.run.reading import read_table
 from penstock.run.status import status_of
 
-
-@pytest.fixture(autouse=True)
-def _disarmed() -> Iterator[None]:
-    yield
-    faults.arm("")
-
-
-@pytest.fixture(scope="module")
-def delivered(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four batches, delivered once for all tests: each works on a copy."""
-    return RewoundWorld(tmp_path_factory.mktemp("delivered")).go_on(0, 1, 2, 3).root
-
-
-@pytest.fixture
-def world(tmp_path: Path, delivered: Path) -> RewoundWorld:
-    shutil.copytree(delivered, tmp_path, dirs_exist_ok=True)
-    return RewoundWorld(tmp_path)
+delivered, world = rewound_world.delivered, rewound_world.world
 
 
 @pytest.mark.parametrize("to_batch", [2, 0])
@@ -191,13 +174,44 @@ def test_a_sink_that_left_the_file_in_the_middle_is_not_passed_over(world: Rewou
     faults.arm("")
     world.plan = renamed(both, "other")
     for yes in (False, True):
-        with pytest.raises(Refused, match="Sink 'lake' has batches to lose, and the pipeline does not have it any more"):
+        with pytest.raises(
+            Refused, match="Sink 'lake' has batches to lose, and the pipeline does not have it any more"
+        ) as refused:
             world.rewind(1, yes=yes)
+        assert "If it is gone for good, `--keep lake` leaves it with what it has" in refused.value.remedy
     assert world.entries()[0].summary.rewinding_at is not None
     world.plan = both
     assert world.rewind(1).done
     assert world.batches() == [0, 1]
     assert verify(world.plan).ok
+
+
+@pytest.mark.parametrize("fault", ["", "rewind.keep=error", "rewind.keep=lost", "rewind.checkpoint=error", "rewind.finish=lost"])
+def test_a_rewind_whose_sink_is_gone_for_good_ends_without_it(world: RewoundWorld, fault: str) -> None:
+    both = world.plan
+    faults.arm("rewind.sink=error")
+    with pytest.raises(PenstockError):
+        world.rewind(1)
+    world.plan = renamed(both, "other")
+    with pytest.raises(Refused, match="A rewind to batch 1 was begun"):
+        world.rewind(1, "other")  # that one loses what it has to lose
+    faults.arm(fault)
+    if fault:
+        with pytest.raises(PenstockError):
+            world.rewind(1, "lake")
+        faults.arm("")
+    if fault != "rewind.finish=lost":
+        assert world.rewind(1, "lake").done
+    summary = world.entries()[0].summary
+    assert (summary.rewinding_at, summary.next_batch_id) == (None, 2)
+    assert summary.totals["lake"]["a"].rows == 12
+    acts = [entry.body for entry in world.entries() if isinstance(entry.body, Rewound)]
+    assert [act.kept for act in acts] == [("lake",), ()]
+    found = verify(world.plan)
+    assert found.ok, found
+    world.plan = both  # what it has is not known, so it takes nothing more
+    with pytest.raises(Refused, match="the ledger does not tell which rows it has"):
+        world.go_on(2)
 
 
 def test_a_checkpoint_that_was_set_back_by_hand_does_not_stop_it_half_way(world: RewoundWorld) -> None:

@@ -11,9 +11,11 @@ from tests.unit.test_journal_source import STORAGE, id_of, numbers, push, remove
 
 import penstock
 from penstock.commit.publication import decision_in
+from penstock.core import faults
 from penstock.core.model import Decided, SourceName
-from penstock.errors import Refused
+from penstock.errors import InputLost, PenstockError, Refused
 from penstock.journal.readers import registration_of
+from penstock.journal.reading import JournalReader
 from penstock.run.assembly import DeliveryPlan, assemble
 from penstock.run.open_delivery import OpenDelivery
 from penstock.run.runtime import opened_by_this_process
@@ -118,3 +120,51 @@ def test_a_journal_that_is_not_there_refuses_it(world: PushedWorld) -> None:
     with pytest.raises(Refused, match=r"could not be done again: gone are the journal \w+, which is not at"):
         world.rewind(1)
     assert world.batches() == [0, 1, 2, 3]
+
+
+class TestForks:
+    """A second pipeline that goes on from a savepoint is a reader of the journals from the fork on."""
+
+    @pytest.fixture
+    def other(self, world: PushedWorld) -> penstock.Pipeline:
+        (world.root / "shadow.yaml").write_text(
+            FILE.replace("pipeline: flights", "pipeline: shadow").replace("./home", "./shadow").replace("./lake", "./shadow/lake")
+        )
+        penstock.Pipeline.from_file(world.root / "flights.yaml").create_savepoint("a")
+        return penstock.Pipeline.from_file(world.root / "shadow.yaml")
+
+    def fork(self, world: PushedWorld, other: penstock.Pipeline, *, yes: bool = True) -> None:
+        penstock.Pipeline.from_file(world.root / "flights.yaml").fork("a", other, yes=yes)
+
+    def release(self, world: PushedWorld) -> None:
+        """The first pipeline needs nothing of journal `a` any more."""
+        everything = json.dumps({id_of(world.journal("a")): [0, 80]})
+        Journals({SourceName("web"): world.settings()}).release({SourceName("web"): everything})
+
+    def test_what_it_reads_first_stays_from_then_on(self, world: PushedWorld, other: penstock.Pipeline) -> None:
+        push(world.journal("a"), *numbers(40))
+        push(world.journal("c"), *numbers(20))
+        self.fork(world, other, yes=False)
+        assert registration_of(STORAGE, world.journal("a"), "shadow/web") is None
+        faults.arm("savepoint.hold=lost")
+        with pytest.raises(PenstockError):
+            self.fork(world, other)
+        faults.arm("")
+        for _ in range(2):
+            self.fork(world, other)
+            known = [registration_of(STORAGE, world.journal(name), "shadow/web") for name in "abc"]
+            assert [None if each is None else each.next for each in known] == [40, 20, 0]
+        self.release(world)
+        assert remove_released(world.journal("a")) > 0
+        extent = JournalReader(STORAGE, world.journal("a")).extent()
+        assert extent is not None
+        assert extent.first <= 40
+
+    def test_events_that_are_gone_refuse_it(self, world: PushedWorld, other: penstock.Pipeline) -> None:
+        push(world.journal("a"), *numbers(40))
+        self.release(world)
+        remove_released(world.journal("a"))
+        for yes in (False, True):
+            with pytest.raises(InputLost, match="cannot go on behind batch 3: gone are events 40 to"):
+                self.fork(world, other, yes=yes)
+        assert registration_of(STORAGE, world.journal("a"), "shadow/web") is None

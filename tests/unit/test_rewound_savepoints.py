@@ -1,34 +1,18 @@
 """Savepoints and rewinds of one pipeline: which savepoint still stands, and what a refusal tells to do."""
 
-import shutil
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
+from tests.unit import rewound_world
 from tests.unit.rewound_world import RewoundWorld
 
+import penstock
 from penstock.core import faults
+from penstock.core.model import SinkName
 from penstock.errors import LedgerMismatch, PenstockError, Refused
 from penstock.run.operations import verify
 from penstock.run.rewind import Rewind
 from penstock.run.savepoints import check, create, place_of, restore
 
-
-@pytest.fixture(autouse=True)
-def _disarmed() -> Iterator[None]:
-    yield
-    faults.arm("")
-
-
-@pytest.fixture(scope="module")
-def delivered(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return RewoundWorld(tmp_path_factory.mktemp("delivered")).go_on(0, 1, 2, 3).root
-
-
-@pytest.fixture
-def world(tmp_path: Path, delivered: Path) -> RewoundWorld:
-    shutil.copytree(delivered, tmp_path, dirs_exist_ok=True)
-    return RewoundWorld(tmp_path)
+delivered, world = rewound_world.delivered, rewound_world.world
 
 
 def put_back(world: RewoundWorld, name: str) -> Rewind:
@@ -74,3 +58,22 @@ def test_what_was_interrupted_in_the_checkpoint_names_the_command_that_finishes_
         assert "`penstock savepoint restore" in refused.value.remedy
     assert put_back(world, "late").done
     assert verify(world.plan).ok
+
+
+def test_a_restore_whose_sink_is_gone_for_good_ends_without_it(world: RewoundWorld) -> None:
+    place = place_of(world.plan, to=None, options=None)
+    create(world.plan, "late", place)
+    world.go_on(4)
+    faults.arm("rewind.sink=error")
+    with pytest.raises(PenstockError):
+        put_back(world, "late")
+    faults.arm("")
+    other = penstock.Parquet(accounts={"a": world.root / "elsewhere"})
+    world.plan = penstock.Delivery("flights", home=world.plan.settings.home, sinks={"other": other}).plan
+    with pytest.raises(Refused, match="Sink 'lake' has batches to lose") as refused:
+        put_back(world, "late")
+    assert "`--keep lake` leaves it" in refused.value.remedy
+    assert restore(world.plan, "late", place, reason="it is gone", yes=True, keep=[SinkName("lake")]).done
+    assert verify(world.plan).ok
+    with pytest.raises(Refused, match="the plan of the next batch is not in a savepoint"):
+        restore(world.plan, "late", place, reason="", yes=True, keep=[SinkName("other")])

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -94,6 +95,16 @@ def test_a_plan_of_spark_that_is_cut_off_is_a_conflict(capsys: pytest.CaptureFix
     assert found["health"] == "conflict"
     assert "offsets/1 line 2 is not JSON" in found["text"]
     assert found["text"].endswith("A start would be refused.")
+
+
+def test_a_lost_checkpoint_is_a_conflict_that_names_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    deliver(last_fails=False)
+    Path("state/checkpoint/metadata").unlink()
+    assert "`penstock checkpoint repair FILE` makes it again from the ledger." in status(capsys)["text"]
+    shutil.rmtree("state/checkpoint")
+    found = status(capsys)
+    assert found["health"] == "conflict"
+    assert found["text"].endswith("`penstock checkpoint rebuild FILE` makes it again from the ledger.")
 
 
 def ended_process() -> int:

@@ -11,11 +11,14 @@ from tests.upgrade.golden_entries import ENTRIES, FLIGHTS, LAKE, LEDGER_ID, NEWA
 
 from penstock.checkpoint.act import Change
 from penstock.checkpoint.act_record import ActRecord, Checksum, RecordedStep, decode_act, encode_act
+from penstock.core.adopted_files import AdoptedFiles
 from penstock.core.codec import (
+    decode_adopted_files,
     decode_document,
     decode_entry,
     decode_marker,
     decode_owner,
+    encode_adopted_files,
     encode_document,
     encode_entry,
     encode_marker,
@@ -99,6 +102,12 @@ def test_whose_an_account_is_is_read_and_written_as_ever() -> None:
     owner = AccountOwner(pipeline=FLIGHTS, sink=LAKE, account=NEWARK, ledger_id=LEDGER_ID)
     assert decode_owner(golden("owner-1"), where="It") == owner
     assert encode_owner(owner) == golden("owner-1")
+
+
+def test_what_an_account_was_taken_over_with_is_read_and_written_as_ever() -> None:
+    adopted = AdoptedFiles(batch_id=BatchId(7), sizes={"origin=EWR/part-00000-c000.snappy.parquet": 54_321, "ü.parquet": 0})
+    assert decode_adopted_files(golden("adopted-files-1"), where="It") == adopted
+    assert encode_adopted_files(adopted) == golden("adopted-files-1")
 
 
 def test_an_own_mark_of_version_1_is_read_and_written_as_ever() -> None:
@@ -236,6 +245,7 @@ def test_every_golden_file_is_looked_at() -> None:
         *ENTRIES,
         *MARKERS,
         "owner-1",
+        "adopted-files-1",
         "own-mark-1",
         "own-mark-2",
         "kafka-marker-1",

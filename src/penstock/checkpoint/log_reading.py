@@ -138,7 +138,8 @@ _NO_METADATA = Anomaly(
     severity=Severity.STOPS,
     message="metadata is missing although batches were planned: Spark 4.2 and newer refuse to start, "
     "older ones take a new query id.",
-    remedy='Put it back from a copy, or write {"id":"…"} with the query id that `penstock history` shows.',
+    remedy="Put it back from a copy, or have it written again: `penstock checkpoint repair FILE --yes` takes the query id from "
+    "the ledger of the pipeline FILE; with `--query-id ID` it needs none.",
 )
 
 

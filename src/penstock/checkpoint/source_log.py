@@ -168,6 +168,16 @@ def entries_in(names: Iterable[str]) -> Mapping[str, int]:
     return {name: int(match[1]) for name in names if (match := _ENTRY.fullmatch(name)) is not None}
 
 
+def uncompacted_entries(files: Files) -> int:
+    """Return how many entries the longest log of a file source has that was never compacted. Costs a listing for each."""
+    found = [0]
+    for folder, size_bytes in files.sizes("sources").items():
+        entries = {} if size_bytes is not None else entries_in(files.names(f"sources/{folder}"))
+        if entries and not any(name.endswith(".compact") for name in entries):
+            found.append(max(entries.values()) + 1)
+    return max(found)
+
+
 def torn_sources(files: Files, planned: Mapping[str, str | None]) -> Iterator[Anomaly]:
     """Yield one anomaly for each empty or truncated entry from the newest compacted one on.
 

@@ -7,6 +7,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from penstock.cli.checkpoint import Options, place_of
 from penstock.cli.opening import File, Json, Overrides, Yes, pipeline
 from penstock.cli.output import show
 from penstock.cli.table import table
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from penstock.commit.outcome import Recovered
     from penstock.run.continuation import Adoption
     from penstock.run.rewind import Rewind, SinkRewind
+    from penstock.run.taking_over import TakeOver
 
 
 def recover(*, file: File, overrides: Overrides = None, as_json: Json = False) -> None:
@@ -63,15 +65,46 @@ def adopt(
             show_default=False,
         ),
     ] = None,
+    origin: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="PATH",
+            help="The checkpoint of a query that exists, to go on with a copy of it.",
+            show_default=False,
+        ),
+    ] = None,
+    option: Options = None,
+    trust: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--trust",
+            metavar="SINK",
+            help="With --from: a sink that has nothing of a batch that the query did not commit; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:
     """Accept the present checkpoint as the one that continues the pipeline, although the ledger expects another position.
 
-    Says first what that means: which records can be lost or delivered again. Nothing is done without --yes.
+    Says first what that means: which records can be lost or delivered again. Nothing is done without --yes. With --from, the
+    pipeline goes on where another query stopped, and each sink is told of: what is known of its content, and what is not.
     """
     if yes and not reason.strip():
         raise Usage("--yes without --reason.", remedy="Say why with --reason; the ledger keeps it.")
+    if origin is not None:
+        place, options = place_of(origin, option)
+        found = pipeline(file, overrides).take_over(
+            place, options=options, reason=reason, yes=yes, txn_app_id=txn_app_id, trust=trust or ()
+        )
+        show(found, as_json=as_json, text=_take_over_text, fields=_take_over)
+        if found.refused:
+            raise typer.Exit(Refused.exit_code)
+        return
+    if trust or option:
+        raise Usage("--trust and --option go with --from.", remedy="Name the checkpoint of the query with --from PATH.")
     show(pipeline(file, overrides).adopt(reason=reason, yes=yes, txn_app_id=txn_app_id), as_json=as_json, text=_adoption_text)
 
 
@@ -82,6 +115,53 @@ def _adoption_text(adoption: "Adoption") -> RenderableType:
     if adoption.needed:
         return Text.assemble(text, "\n", ("Nothing was changed. Do it with --yes --reason TEXT.", "yellow"))
     return text
+
+
+def _take_over(found: "TakeOver") -> dict[str, object]:
+    sinks = [
+        {
+            "sink": each.sink,
+            "known": each.known,
+            "trusted": each.trusted,
+            "refused": each.refused,
+            "remedy": each.remedy,
+            "files": {
+                name: {"files": len(files.adopted.sizes), "size_bytes": files.size_bytes, "left_out": files.others}
+                for name, files in each.files.items()
+            },
+        }
+        for each in found.sinks
+    ]
+    return {
+        "origin": found.origin,
+        "checkpoint": found.checkpoint,
+        "query_id": found.query_id,
+        "next_batch_id": found.next_batch_id,
+        "replayed": found.replayed,
+        "needed": found.needed,
+        "done": found.done,
+        "sinks": sinks,
+    }
+
+
+def _take_over_text(found: "TakeOver") -> RenderableType:
+    upcoming = found.next_batch_id
+    lines = [Text(f"Query {found.query_id} goes on with batch {upcoming}: batches before it are not read again.")]
+    if found.replayed is not None:
+        lines.append(Text(f"It planned batch {upcoming} and did not commit it: all of that batch is delivered here."))
+    for each in found.sinks:
+        lines.append(Text.assemble((f"\n{each.sink}", "bold"), f"\n  known: {each.known}"))
+        if each.trusted:
+            lines.append(Text(f"  to be trusted: {each.trusted}"))
+        if each.refused:
+            lines += [Text(f"  refused: {each.refused}", "bold red"), Text(f"  {each.remedy}")]
+    place = f"Its checkpoint {found.origin} is only read; the copy is {found.checkpoint}."
+    lines.append(Text(f"\n{place if found.origin != found.checkpoint else f'Its checkpoint {found.origin} is gone on with.'}"))
+    if found.done:
+        lines.append(Text(f"Taken over: the pipeline goes on with batch {upcoming}. Never start the old query again.", "green"))
+    elif not found.refused:
+        lines.append(Text("Nothing was changed. Stop the query for good, then do it with --yes --reason TEXT.", "yellow"))
+    return Group(*lines)
 
 
 def rewind(

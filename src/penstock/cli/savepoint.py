@@ -153,6 +153,12 @@ def restore(
     *,
     file: File,
     name: Name,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--keep", metavar="SINK", help="A sink that is gone, to finish what was interrupted without it.", show_default=False
+        ),
+    ] = None,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; kept in the ledger.")] = "",
     yes: Yes = False,
     to: To = None,
@@ -165,7 +171,7 @@ def restore(
     Nothing is done without --yes. Killed at any moment, the same command finishes it.
     """
     chosen = pipeline(file, overrides)
-    done = chosen.restore_savepoint(name, to=to, options=_options(option), reason=reason, yes=yes)
+    done = chosen.restore_savepoint(name, to=to, options=_options(option), keep=keep or (), reason=reason, yes=yes)
     show_rewind(done, as_json=as_json)
 
 

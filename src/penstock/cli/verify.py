@@ -104,6 +104,7 @@ def _compared(report: AccountReport, removed: Totals, *, ok: bool) -> dict[str, 
         "digest_expected": hexadecimal(report.expected.digest),
         "digest_found": hexadecimal(report.found.digest),
         **({"files_kept": report.kept.files} if report.kept.files else {}),
+        **({"files_adopted": report.adopted.files, "rows_adopted": report.adopted.rows} if report.adopted.files else {}),
     }
 
 
@@ -353,6 +354,12 @@ def _kept(found: "Verification") -> Iterator[str]:
         kept = sum((account.kept for account in sink.accounts.values()), Totals())
         if kept.files:
             yield f"{name}: {formatting.counted(kept.files, 'file')} of others left out, as existing_rows: keep wants it."
+        adopted = sum((account.adopted for account in sink.accounts.values()), Totals())
+        if adopted.files:
+            yield (
+                f"{name}: {formatting.counted(adopted.files, 'file')} of {formatting.counted(adopted.rows, 'row')} that it was "
+                "taken over with, by name and size."
+            )
 
 
 def _conclusion(found: "Verification") -> RenderableType:

@@ -1,13 +1,23 @@
 """The acts of an operator that change what the ledger says was delivered: rewinding, giving a sink earlier batches, replaying."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.executor import all_published, publish_entry
 from penstock.commit.publication import decision_in, newest_given, settled_at, waiting_backfill_of
 from penstock.commit.rewind import summary_after
-from penstock.commit.summary import after_backfill, after_backfilled, after_finished_rewind, after_replayed
+from penstock.commit.summary import (
+    after_backfill,
+    after_backfilled,
+    after_finished_rewind,
+    after_late_keeping,
+    after_replayed,
+)
 from penstock.core.backfill import Backfilled
 from penstock.core.model import Decision, Entry, Opened, Position, Published, Rewound, SinkName
 from penstock.core.replay import Replayed
+from penstock.errors import Refused
 from penstock.protocols import Sink
 
 
@@ -39,6 +49,28 @@ class ActingCoordinator(Coordinator):
             return self._entry(rewound, summary=summary_after(rewound, self._ledger, tail, position=position), after=tail)
 
         return self._append_behind(entry_after)  # here the batches are taken back
+
+    def keep_in_rewind(self, act: Entry, sinks: Sequence[SinkName], *, reason: str, operator: str) -> Entry:
+        """Record that `sinks`, which are gone, keep what the unfinished rewind `act` takes from the others.
+
+        Raises Refused if the ledger does not hold the entry before `act` any more. Call `settle` afterwards.
+        """
+        assert isinstance(act.body, Rewound)
+        unrewound = self._ledger.read(Position(act.position - 1))
+        if unrewound is None:
+            raise Refused(
+                f"The ledger does not hold the entry before position {act.position}, where the rewind began.",
+                remedy="Put the sink back into the pipeline file as it was, and run the command again.",
+            )
+        body = replace(act.body, kept=(*act.body.kept, *sinks), reason=reason, operator=operator)
+        before = unrewound.summary
+
+        def entry_after(tail: Entry) -> Entry:
+            position = Position(tail.position + 1)
+            summary = after_late_keeping(tail.summary, sinks=sinks, unrewound=before, position=position)
+            return self._entry(body, summary=summary, after=tail)
+
+        return self._append_behind(entry_after)
 
     def backfill(self, sink: Sink, decision: Decision, *, original: Position) -> Published:
         """Decide the batch of an earlier decision, the one at `original`, once more for `sink`, and publish it there.

@@ -100,15 +100,17 @@ class _Account:
         if self.missing.unchecked.files:
             by_sum = self._removal((), (), self.missing.older)
             removals.append(replace(by_sum, unchecked=self.missing.unchecked))
-        for start in range(0, len(self.files), FILES_PER_ENTRY):
-            part = self.files[start : start + FILES_PER_ENTRY]
+        adopted = [(name, Totals()) for name in sorted(self.missing.adopted)]  # the ledger never counted their rows
+        files = [*self.files, *adopted]
+        for start in range(0, len(files), FILES_PER_ENTRY):
+            part = files[start : start + FILES_PER_ENTRY]
             totals = sum((of_file for _, of_file in part), Totals())
             removals.append(self._removal((), tuple(name for name, _ in part), totals))
         return RemovedFiles(
             sink=self.sink,
             account=self.missing.account,
             removals=tuple(removals),
-            names=frozenset(self.names),
+            names=frozenset(self.names) | self.missing.adopted,
             totals=sum((removal.totals for removal in removals), Totals()),
             unchecked=self.missing.unchecked,
             batches=len(self.affected),

@@ -59,8 +59,19 @@ def after_decision(
 
 
 def after_adoption(before: Summary, adopted: Adopted, *, position: Position) -> Summary:
-    """Return the summary of the entry at `position` that adopts another checkpoint."""
-    return replace(before, query_id=adopted.query_id, next_batch_id=adopted.next_batch_id, adopted_at=position)
+    """Return the summary of the entry at `position` that adopts another checkpoint.
+
+    A sink that is ahead takes the batches of the adopted checkpoint, as all do: what it kept says nothing of those. It stays
+    ahead where the same query goes on behind a gap, and where the ledger does not tell what it has.
+    """
+    goes_on = adopted.query_id == before.query_id and (adopted.gaps or adopted.next_batch_id > (before.next_batch_id or 0))
+    return replace(
+        before,
+        query_id=adopted.query_id,
+        next_batch_id=adopted.next_batch_id,
+        adopted_at=position,
+        ahead={sink: newest for sink, newest in before.ahead.items() if goes_on or newest == FOR_EVER},
+    )
 
 
 def after_backfilled(before: Summary, backfilled: Backfilled, *, position: Position) -> Summary:
@@ -127,6 +138,21 @@ def after_rewind(before: Summary, rewound: Rewound, *, target: Summary, unremove
         rewound_at=position,
         rewinding_at=position,
         ahead={sink: before.ahead.get(sink, BatchId(before.next_batch_id - 1)) for sink in rewound.kept},
+    )
+
+
+def after_late_keeping(before: Summary, *, sinks: Iterable[SinkName], unrewound: Summary, position: Position) -> Summary:
+    """Return the summary of the entry at `position` by which `sinks` keep what an unfinished rewind took back from them.
+
+    `unrewound`: the summary before that rewind. What they have lost meanwhile is not known, so they take no batch any more.
+    """
+    names = frozenset(sinks)
+    return replace(
+        before,
+        totals={**before.totals, **{sink: of for sink, of in unrewound.totals.items() if sink in names}},
+        removed={**before.removed, **{sink: of for sink, of in unrewound.removed.items() if sink in names}},
+        ahead={**before.ahead, **dict.fromkeys(names, FOR_EVER)},
+        rewound_at=position,
     )
 
 

@@ -22,12 +22,12 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountReport:
-    """What a sink's account holds, compared with what the ledger expects."""
+    """An account's content, and what the ledger expects; `kept` files of others and `adopted` ones are counted apart."""
 
     expected: Totals
     found: Totals
     kept: Totals = field(default_factory=Totals)
-    """Files of others, which are there by choice and are not compared."""
+    adopted: Totals = field(default_factory=Totals)
 
     @property
     def ok(self) -> bool:
@@ -37,16 +37,16 @@ class AccountReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissingFiles:
-    """Decided files of an account that are gone, where nothing else differs there.
+    """What is gone from an account where nothing else differs: files of retained decisions (`names`), and `adopted` ones.
 
-    `names`: of decisions that the ledger retains. `older`: what is missing of older decisions. Of these only the sum is known, so
-    their files that are left, `unchecked`, cannot be checked one by one.
+    Of what `older` decisions lack only the sum is known, so their files that are left, `unchecked`, cannot be checked one by one.
     """
 
     account: "AccountName"
     names: frozenset[str]
     older: Totals = field(default_factory=Totals)
     unchecked: Totals = field(default_factory=Totals)
+    adopted: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from penstock.core.model import BatchId, Decided, Entry, Position
+from penstock.core.model import BatchId, Decided, Entry, Position, Rewound
 from penstock.errors import Retryable
 from penstock.observe.history import HistoryRow, history
 from penstock.protocols import Ledger
@@ -86,8 +86,7 @@ def _search(ledger: Ledger, wanted: str, *, oldest: int, tail: Entry) -> tuple[i
     """Return the position of what is wanted, or a sentence that it is not there."""
     batch = _BATCH.fullmatch(wanted)
     if batch is not None:
-        position = _decision_of(ledger, BatchId(int(batch[1])), oldest=oldest, tail=tail)
-        return position, None if position else f"The ledger retains no decision of batch {int(batch[1])}."
+        return _decision_of(ledger, BatchId(int(batch[1])), oldest=oldest, tail=tail)
     try:
         moment = datetime.fromisoformat(wanted.replace("Z", "+00:00")).astimezone()
     except (ValueError, OverflowError, OSError):
@@ -98,17 +97,38 @@ def _search(ledger: Ledger, wanted: str, *, oldest: int, tail: Entry) -> tuple[i
     return (position, None) if position >= oldest else (None, "Every entry that the ledger retains is newer than that.")
 
 
-def _decision_of(ledger: Ledger, batch_id: BatchId, *, oldest: int, tail: Entry) -> int | None:
-    """Return the newest position that decides `batch_id`. Batch numbers grow, except where another checkpoint was adopted."""
+def _decision_of(ledger: Ledger, batch_id: BatchId, *, oldest: int, tail: Entry) -> tuple[int | None, str | None]:
+    """Return the newest position that decides `batch_id` and was not taken back; of one that was, where, and a sentence.
+
+    Batch numbers grow from each adoption and each rewind on.
+    """
     last: Entry | None = tail
+    taken = _TakenBack()
     while last is not None and last.position >= oldest:
-        begin = max(oldest, last.summary.adopted_at or 0)
+        begin = max(oldest, last.summary.adopted_at or 0, last.summary.rewound_at or 0)
         found = _first(lambda at: (_entry(ledger, at).summary.next_batch_id or 0) > batch_id, begin, last.position)
         body = None if found is None else _entry(ledger, found).body
-        if isinstance(body, Decided) and body.decision.batch.batch_id == batch_id:
-            return found
+        if found is not None and isinstance(body, Decided) and body.decision.batch.batch_id == batch_id:
+            rewound_at = taken.at(found)
+            return (found, None) if rewound_at is None else (rewound_at, f"Batch {batch_id} was taken back by the rewind there.")
+        taken.see(_entry(ledger, begin))
         last = ledger.read(Position(begin - 1)) if begin > oldest else None
-    return None
+    return None, f"The ledger retains no decision of batch {batch_id}."
+
+
+class _TakenBack:
+    """The rewinds above what is looked at, from the newest on."""
+
+    def __init__(self) -> None:
+        self._acts: list[tuple[int, Position]] = []
+
+    def see(self, entry: Entry) -> None:
+        if isinstance(entry.body, Rewound):
+            self._acts.append((entry.position, entry.body.to))
+
+    def at(self, position: int) -> int | None:
+        """Return the position of the newest rewind that took back what was decided at `position`, None if none did."""
+        return next((act for act, to in self._acts if to < position), None)
 
 
 def _entry(ledger: Ledger, position: int) -> Entry:

@@ -229,7 +229,12 @@ def _judge(tail: Entry | None, checkpoint: CheckpointPosition | None, *, driver:
             "`penstock savepoint restore FILE NAME --yes`."
         )
     if checkpoint is None or checkpoint.query_id is None:
-        return "conflict", f"The ledger expects batch {expected}, but there is no checkpoint. A start would be refused."
+        lost = checkpoint is None
+        what = "there is no checkpoint" if lost else "the checkpoint has lost its metadata file"
+        way = "`penstock checkpoint rebuild FILE`" if lost else "`penstock checkpoint repair FILE`"
+        return "conflict", (
+            f"The ledger expects batch {expected}, but {what}. A start would be refused: {way} makes it again from the ledger."
+        )
     if checkpoint.query_id != tail.summary.query_id:
         return "conflict", (
             f"The ledger continues query {tail.summary.query_id}, but the checkpoint is of query {checkpoint.query_id}. "

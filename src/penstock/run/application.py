@@ -18,7 +18,8 @@ class _FillsTable(Protocol):
     def application_versions(self) -> "KeepsApplicationVersions | None": ...
 
 
-def _table_of(sink: Sink) -> "KeepsApplicationVersions | None":
+def versions_in(sink: Sink) -> "KeepsApplicationVersions | None":
+    """Return the sink's table if any writer can leave a version of its own in it, else None."""
     return sink.application_versions if isinstance(sink, _FillsTable) else None
 
 
@@ -28,16 +29,16 @@ def delivered_by(application: str, sinks: Sequence[Sink], position: CheckpointPo
     The program wrote each batch with its number as version. Raises Refused for a batch that is there and would run again, and for
     a table without a version of the application; Usage if no sink has such tables.
     """
-    if not any(map(_table_of, sinks)):
+    if not any(map(versions_in, sinks)):
         raise Usage("--txn-app-id is given, but no sink fills a Delta table.", remedy="Leave it out.")
     return tuple(_stated(application, sinks, position))
 
 
 def _stated(application: str, sinks: Sequence[Sink], position: CheckpointPosition) -> Iterator[str]:
     for sink in sinks:
-        table = _table_of(sink)
+        table = versions_in(sink)
         if table is not None:
-            yield _compared(application, sink.name, table.application_version(application), position)
+            yield compared(application, sink.name, table, position)
         else:
             yield (
                 f"Sink {sink.name!r} has no versions of other programs: what the checkpoint reads again gets TWICE into it if it "
@@ -45,8 +46,9 @@ def _stated(application: str, sinks: Sequence[Sink], position: CheckpointPositio
             )
 
 
-def _compared(application: str, sink: SinkName, version: int | None, position: CheckpointPosition) -> str:
-    upcoming = position.next_batch_id
+def compared(application: str, sink: SinkName, table: "KeepsApplicationVersions", position: CheckpointPosition) -> str:
+    """Return what the newest version of `application` in the table means at `position`. Raises as `delivered_by`."""
+    version, upcoming = table.application_version(application), position.next_batch_id
     if version is None and upcoming == 0:
         return f"Sink {sink!r}: its table has no batch of application {application!r}, and the checkpoint begins."
     if version is None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.commit.identity import recognise
 from penstock.commit.publication import continued_decision, decision_of
-from penstock.core.model import Adopted, Batch, BatchId, QueryId, SourceName, Summary
+from penstock.commit.summary import after_adoption
+from penstock.core.model import Adopted, Batch, BatchId, Position, QueryId, SourceName, Summary
 from penstock.errors import (
     BatchForgotten,
     BatchGap,
@@ -66,8 +67,8 @@ def require_continuation(summary: Summary, checkpoint: SparkCheckpoint) -> None:
         raise CheckpointMissing(
             f"The ledger continues query {summary.query_id} with batch {expected}, but the checkpoint {checkpoint.location} "
             "has lost its metadata file.",
-            remedy=f'If it is the checkpoint of that query, write {{"id":"{summary.query_id}"}} into the file '
-            f"{checkpoint.location}/metadata and remove .metadata.crc beside it; else put the right checkpoint back.",
+            remedy="If it is the checkpoint of that query, `penstock checkpoint repair FILE --yes` writes the file again; it "
+            "refuses another one. Else put the right checkpoint back.",
         )
     if position.query_id != summary.query_id:
         raise CheckpointReplaced(
@@ -179,17 +180,32 @@ def _judged(runtime: Runtime, summary: Summary, position: CheckpointPosition | N
     if position.query_id is None:
         raise CheckpointDamaged(
             f"The checkpoint {runtime.checkpoint.location} has lost its metadata file, so Spark would not start on it.",
-            remedy='Write {"id":"…"} into it with the query id that `penstock history` shows, or remove the checkpoint.',
+            remedy="Write it again: `penstock checkpoint repair FILE --yes`, with `--query-id ID` where the ledger is empty and "
+            "the query's log shows its id. Or remove the checkpoint.",
         )
     conflict = _conflict(runtime, summary, position)
     stated = _continues(summary, position) if conflict is None else None
-    return Adoption(
+    consequences = (stated,) if stated is not None else tuple(_consequences(runtime, summary, position, conflict))
+    adoption = Adoption(
         needed=stated is None,
         done=False,
         query_id=position.query_id,
         next_batch_id=position.next_batch_id,
-        consequences=(stated,) if stated is not None else tuple(_consequences(runtime, summary, position, conflict)),
+        consequences=consequences,
     )
+    return adoption if stated is not None else _with_ahead(adoption, summary)
+
+
+def _with_ahead(adoption: Adoption, summary: Summary) -> Adoption:
+    """Return `adoption` with what it means for sinks that kept batches in a rewind: those of the ledger's own query."""
+    after = after_adoption(summary, adoption.recorded(reason="", operator=""), position=Position(0)).ahead
+    notes = (
+        f"Sink {sink!r} kept the batches up to {newest} when the pipeline was rewound. From here on it takes every batch, and "
+        "what of those rows the checkpoint reads again is in it TWICE: take them out first."
+        for sink, newest in summary.ahead.items()
+        if sink not in after
+    )
+    return replace(adoption, consequences=(*adoption.consequences, *notes))
 
 
 def _conflict(runtime: Runtime, summary: Summary, position: CheckpointPosition) -> Refused | None:
@@ -288,4 +304,6 @@ def _new_checkpoint(summary: Summary) -> Adoption:
             "Spark makes a new checkpoint and reads every source from where its options say.",
             "Records delivered before that are still in the source get TWICE into sinks that append (parquet, write: append).",
         )
-    return Adoption(needed=summary.query_id is not None, done=False, query_id=None, next_batch_id=BatchId(0), consequences=stated)
+    needed = summary.query_id is not None
+    adoption = Adoption(needed=needed, done=False, query_id=None, next_batch_id=BatchId(0), consequences=stated)
+    return _with_ahead(adoption, summary) if needed else adoption

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from penstock.run.savepoints import CreatedSavepoint, Fork, SavepointCheck
     from penstock.run.state import StateReport
     from penstock.run.state_rows import StateChoice, StateExport, StateRows
+    from penstock.run.taking_over import TakeOver
 
 
 class Pipeline:
@@ -339,6 +340,31 @@ class Pipeline:
         """
         return operations.adopt(self.plan, reason=reason, yes=yes, txn_app_id=txn_app_id)
 
+    def take_over(
+        self,
+        checkpoint: str,
+        *,
+        options: Mapping[str, str] | None = None,
+        reason: str = "",
+        yes: bool = False,
+        txn_app_id: str | None = None,
+        trust: Sequence[str] = (),
+    ) -> "TakeOver":
+        """Go on where another query stopped, with a copy of its `checkpoint`; without `yes` only state what that means.
+
+        `checkpoint`: its directory or the URL of a store with its `options`; it is only read, and may be the pipeline's own. What
+        Spark's file sink wrote into a directory becomes part of the account there. `trust`: sinks that hold nothing of a batch
+        that the query did not commit. `txn_app_id` as for `adopt`, by default the query id. Raises Refused if a row would be lost
+        or come twice, CheckpointDamaged, Usage.
+        """
+        from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
+        from penstock.run.taking_over import take_over
+
+        place = checkpoint if "://" in checkpoint else str(Path(checkpoint).resolve())
+        origin = SparkCheckpoint(place, options=options)
+        trusted = [SinkName(name) for name in trust]
+        return take_over(self.plan, origin, reason=reason, yes=yes, txn_app_id=txn_app_id, trusted=trusted)
+
     def create_savepoint(
         self, name: str, *, to: str | None = None, options: Mapping[str, str] | None = None
     ) -> "CreatedSavepoint":
@@ -378,14 +404,18 @@ class Pipeline:
         *,
         to: str | None = None,
         options: Mapping[str, str] | None = None,
+        keep: Sequence[str] = (),
         reason: str = "",
         yes: bool = False,
     ) -> "Rewind":
-        """Take every batch after a savepoint back from sinks and ledger, and put its checkpoint in place; see `rewind`."""
+        """Take every batch after a savepoint back from sinks and ledger, and put its checkpoint in place; see `rewind`.
+
+        `keep`: sinks that are gone since an earlier call was interrupted, to finish that.
+        """
         from penstock.run import savepoints
 
-        place = savepoints.place_of(self.plan, to=to, options=options)
-        return savepoints.restore(self.plan, name, place, reason=reason, yes=yes)
+        place, gone = savepoints.place_of(self.plan, to=to, options=options), [SinkName(name) for name in keep]
+        return savepoints.restore(self.plan, name, place, reason=reason, yes=yes, keep=gone)
 
     def fork(
         self,

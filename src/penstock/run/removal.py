@@ -129,7 +129,7 @@ def _missing(
         for name, report in found.sinks.items()
         for missing in report.missing
     )
-    return tuple(files for files in each if files.totals.files)
+    return tuple(files for files in each if files.names or files.totals.files)
 
 
 def _without_older(missing: MissingFiles) -> MissingFiles:

@@ -5,7 +5,7 @@ sinks, the checkpoint, and the entry that records that all of it is done. The sa
 """
 
 import getpass
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -34,6 +34,7 @@ from penstock.support.secret import scrub
 
 SINK = FaultPoint("rewind.sink", "A sink loses the batches that were taken back.")
 CHECKPOINT = FaultPoint("rewind.checkpoint", "Spark's checkpoint is set back.")
+KEEP = FaultPoint("rewind.keep", "The ledger records that a sink that is gone keeps what a rewind takes back.")
 FINISH = FaultPoint("rewind.finish", "The ledger records that a rewind is carried out.")
 
 _TAKE_OUT = "Take such a sink out of the pipeline file first: it keeps what it has."
@@ -123,10 +124,10 @@ def rewind(
             notes=notes,
             way=way or CheckpointWay.back_to(to_batch),
         )
-        asked.require_sensible()
         unfinished = _unfinished(runtime.ledger)
         if unfinished is not None:
-            return asked.finish(unfinished, yes=yes)
+            return asked.finish(unfinished, reason=reason, yes=yes)
+        asked.require_sensible()
         planned = asked.plan_act()
         if not yes or not planned.needed:
             return planned
@@ -150,6 +151,10 @@ class _Asked:
         unknown = next((name for name in self.keep if name not in names), None)
         if unknown is not None:
             raise Usage(f"The pipeline has no sink {unknown!r} to keep.", remedy=f"It has {', '.join(names)}.")
+        if self.keep and self.way.replaces:
+            raise Refused(
+                f"Sink {self.keep[0]!r} cannot stay ahead: the plan of the next batch is not in a savepoint.", remedy=_TAKE_OUT
+            )
 
     def plan_act(self) -> Rewind:
         """Return what the act means, judged by ledger, sinks and checkpoint. Changes nothing."""
@@ -217,19 +222,25 @@ class _Asked:
         left = {name for name, totals in tail.summary.totals.items() if totals != then.get(name)}
         return (*self.keep, *sorted((left | ahead_after(target).keys() | ahead_after(tail).keys()) - there))
 
-    def finish(self, unfinished: Entry, *, yes: bool) -> Rewind:
-        """Carry out an act that was recorded earlier and interrupted. Raises Refused if another one is asked for."""
-        act = unfinished.body
+    def finish(self, unfinished: Entry, *, reason: str, yes: bool) -> Rewind:
+        """Carry out an act that was recorded earlier and interrupted. Raises Refused if another one is asked for.
+
+        A sink that is gone, and that `keep` names, is left with what it has.
+        """
+        act, tail = unfinished.body, self.runtime.ledger.tail()
         assert isinstance(act, Rewound)
-        if act.batch_id != self.to_batch or (self.keep and not set(self.keep) <= set(act.kept)):
+        assert tail is not None
+        gone = tuple(name for name in self.keep if name not in act.kept and name not in tail.summary.ahead)
+        unable = self._losers(unfinished, tail).keys()
+        if act.batch_id != self.to_batch or not set(gone) <= unable:
             kept = "".join(f" --keep {name}" for name in act.kept)
             raise Refused(
                 f"A rewind to batch {act.batch_id} was begun at position {unfinished.position} of the ledger, and is "
                 "not finished.",
                 remedy=f"Finish it: `penstock rewind FILE --to-batch {act.batch_id}{kept} --yes`",
             )
+        self._require_losers(unfinished, tail, gone)
         before = self.runtime.ledger.read(Position(unfinished.position - 1))
-        self._require_losers(unfinished, before)
         newest = self.to_batch if before is None else BatchId((before.summary.next_batch_id or 0) - 1)
         planned = Rewind(
             to_batch=self.to_batch,
@@ -246,26 +257,40 @@ class _Asked:
             prepare(self.runtime, schema=None, finishing=unfinished.position)
             opened = opened_by_this_process(self.runtime)
             coordinator.open(opened, finishing=unfinished.position)
+            if gone:
+                with KEEP.around():
+                    coordinator.keep_in_rewind(unfinished, gone, reason=reason, operator=getpass.getuser())
             self._carry_out(coordinator, opened, unfinished.position)
         return replace(planned, done=True)
 
-    def _require_losers(self, act: Entry, before: Entry | None) -> None:
+    def _require_losers(self, act: Entry, tail: Entry, gone: Collection[SinkName]) -> None:
         """Raise Refused if a sink that the act takes batches from cannot lose them: else they would stay, and come again (I2)."""
+        for name, unable in self._losers(act, tail).items():
+            if name not in gone:
+                unable.remedy += f" If it is gone for good, `--keep {name}` leaves it with what it has, and the ledger says so."
+                raise unable
+
+    def _losers(self, act: Entry, tail: Entry) -> Mapping[SinkName, Refused]:
+        """Return the sinks that the act takes batches from and that cannot lose them, each with the refusal for it."""
         assert isinstance(act.body, Rewound)
+        before = self.runtime.ledger.read(Position(act.position - 1))
         totals = {} if before is None else before.summary.totals
-        losing = {name for name, of in totals.items() if name not in act.body.kept and of != act.summary.totals.get(name)}
+        kept = {*act.body.kept, *tail.summary.ahead}
+        losing = {name for name, of in totals.items() if name not in kept and of != act.summary.totals.get(name)}
         sinks = {sink.name: sink for sink in self.runtime.sinks}
+        found = dict[SinkName, Refused]()
         for name in sorted(losing):
             if name not in sinks:
-                raise Refused(
+                found[name] = Refused(
                     f"Sink {name!r} has batches to lose, and the pipeline does not have it any more.",
                     remedy="Put it back into the pipeline file as it was, and run the command again; then take it out.",
                 )
-            if sinks[name].exactly_once and not isinstance(sinks[name], TakesBack):
-                raise Refused(
+            elif sinks[name].exactly_once and not isinstance(sinks[name], TakesBack):
+                found[name] = Refused(
                     f"Sink {name!r} has batches to lose, and what it is now cannot lose any.",
                     remedy="Make it again in the pipeline file what it was, and run the command again.",
                 )
+        return found
 
     # --- carrying out
 

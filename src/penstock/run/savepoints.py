@@ -5,7 +5,7 @@ with one.
 import getpass
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,18 +14,29 @@ from typing import TYPE_CHECKING
 from penstock.blob.url import is_blob
 from penstock.checkpoint import savepoint as saved
 from penstock.checkpoint.copying import UNFINISHED, copy_checkpoint
+from penstock.checkpoint.entries import parse_offsets
 from penstock.checkpoint.files import Files, open_files, places_below
 from penstock.checkpoint.savepoint import LedgerPoint, Savepoint
 from penstock.commit.publication import decided_entry
 from penstock.commit.rewind import rewound_since
 from penstock.core.faults import FaultPoint
-from penstock.core.model import Adopted, BatchId, Entry, QueryId
-from penstock.errors import BatchForgotten, CheckpointMissing, CheckpointReplaced, LedgerMismatch, Refused, SourcesChanged, Usage
+from penstock.core.model import Adopted, BatchId, Entry, QueryId, SinkName
+from penstock.errors import (
+    BatchForgotten,
+    CheckpointMissing,
+    CheckpointReplaced,
+    InputLost,
+    LedgerMismatch,
+    Refused,
+    SourcesChanged,
+    Usage,
+)
 from penstock.protocols import Ledger
 from penstock.run.assembly import DeliveryPlan, assemble, checkpoint_of, ledger_of
 from penstock.run.operations import coordinating
 from penstock.run.rewind import CheckpointWay, Rewind, rewind
 from penstock.run.runtime import opened_by_this_process, prepare
+from penstock.source.journal.journals import Needed, journals_of
 from penstock.support.private_files import create_durably, make_private_directory
 
 if TYPE_CHECKING:
@@ -33,6 +44,7 @@ if TYPE_CHECKING:
     from penstock.spec.pipeline import PipelineSettings
 
 _ADOPT = FaultPoint("savepoint.adopt", "The ledger of a fork records from where it goes on.")
+_HOLD = FaultPoint("savepoint.hold", "A fork is registered as a reader of its journals.")
 _FORK = FaultPoint("savepoint.fork", "A savepoint's checkpoint is copied for a fork.")
 _FORK_METADATA = FaultPoint("savepoint.fork_metadata", "The checkpoint of a fork gets a query id of its own.")
 
@@ -150,11 +162,12 @@ def _foreign(savepoint: Savepoint, ledger: Ledger) -> str | None:
     return None
 
 
-def restore(plan: DeliveryPlan, name: str, place: Files, *, reason: str, yes: bool) -> Rewind:
+def restore(plan: DeliveryPlan, name: str, place: Files, *, reason: str, yes: bool, keep: Sequence[SinkName] = ()) -> Rewind:
     """Take back every batch after savepoint `name` from sinks and ledger, and put its checkpoint in place; without `yes` say so.
 
-    The checkpoint may be lost. Killed at any moment, the same call finishes it. Raises what `rewind` raises, LedgerMismatch for a
-    savepoint that does not belong to the ledger, CheckpointDamaged.
+    `keep`: sinks that are gone since an earlier call was interrupted. The checkpoint may be lost. Killed at any moment, the same
+    call finishes it. Raises what `rewind` raises, LedgerMismatch for a savepoint that does not belong to the ledger,
+    CheckpointDamaged.
     """
     savepoint = saved.the(place, name)
     saved.require_whole(place, savepoint)
@@ -168,7 +181,7 @@ def restore(plan: DeliveryPlan, name: str, place: Files, *, reason: str, yes: bo
         plan=lambda files, _: saved.plan_restore(files, place, savepoint),
         replaces=True,
     )
-    return rewind(plan, to_batch=savepoint.point.batch_id, keep=(), reason=reason or f"savepoint {name}", yes=yes, way=way)
+    return rewind(plan, to_batch=savepoint.point.batch_id, keep=keep, reason=reason or f"savepoint {name}", yes=yes, way=way)
 
 
 def remove(name: str, place: Files, *, yes: bool) -> int:
@@ -197,8 +210,11 @@ def fork(pipeline: "Pipeline", name: str, other: "Pipeline", place: Files, *, ye
         tail = ledger.tail()
     is_adopted = _require_new(tail, query_id, ledger_location=ledger.location)
     _require_free(target.files, (query_id, savepoint.point.query_id) if is_adopted else ())
+    needed = _events_needed(plan, saved.Below(place, f"{name}/checkpoint"), savepoint.point.batch_id)
     if not yes:
         return forked
+    with _HOLD.around():
+        _hold_events(plan, needed)
     if not is_adopted:
         with _ADOPT.around():
             _adopt(plan, forked, reason=f"forked from savepoint {name} of pipeline {savepoint.point.pipeline}")
@@ -208,6 +224,35 @@ def fork(pipeline: "Pipeline", name: str, other: "Pipeline", place: Files, *, ye
     with _FORK_METADATA.around():
         target.files.write("metadata", f'{{"id":"{query_id}"}}'.encode())
     return forked
+
+
+def _events_needed(plan: DeliveryPlan, checkpoint: Files, batch_id: BatchId) -> Needed:
+    """Return the events that the fork reads first, by journal. Raises InputLost if some are gone."""
+    journals = journals_of(plan.settings)
+    if journals is None:
+        return {}
+    entry = parse_offsets(checkpoint.read(f"offsets/{batch_id}") or b"")
+    needed = journals.behind(entry.offsets.values())
+    gone = list(journals.gone(needed))
+    if gone:
+        raise InputLost(
+            f"Pipeline {plan.pipeline!r} cannot go on behind batch {batch_id}: gone are {'; '.join(gone)}.",
+            remedy="Fork a newer savepoint.",
+        )
+    return needed
+
+
+def _hold_events(plan: DeliveryPlan, needed: Needed) -> None:
+    """Register the fork as a reader of its journals, and look once more: what it needs stays from here on."""
+    journals = journals_of(plan.settings)
+    if journals is not None:
+        journals.register(needed)
+        gone = list(journals.gone(needed))
+        if gone:
+            raise InputLost(
+                f"Events that pipeline {plan.pipeline!r} needs were removed in this moment: {'; '.join(gone)}.",
+                remedy="Fork a newer savepoint.",
+            )
 
 
 def _require_second(settings: "PipelineSettings", other: "PipelineSettings") -> None:

@@ -11,7 +11,7 @@ from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.commit.publication import continued_decision, decision_in
 from penstock.core.bad_record import NAME as QUARANTINE
 from penstock.core.high_water_mark import HighWaterMark
-from penstock.core.model import Finding, PipelineName, Position, SinkName, SourceName, Summary
+from penstock.core.model import Entry, Finding, PipelineName, Position, SinkName, SourceName, Summary
 from penstock.errors import CheckpointDamaged, PenstockError, Refused
 from penstock.observe.last_error import last_error, last_fence
 from penstock.observe.state_size import newest_in, state_size
@@ -53,7 +53,7 @@ def status_of(plan: DeliveryPlan, *, known: Status | None = None) -> Status:
         before = ledger.tail()
         checkpoint = checkpoint_of(plan)
         found = status(pipeline=plan.pipeline, ledger=ledger, checkpoint=position_of(checkpoint), before=before)
-        found = _with_torn_plan(found, checkpoint)
+        found = _with_torn_plan(_with_backfill(found, plan, before), checkpoint)
         home = plan.settings.home
         found = replace(found, last_error=last_error(home), last_fence=last_fence(home))
         found = replace(found, supervision=supervision(home), standby=standby(home))
@@ -70,6 +70,20 @@ def status_of(plan: DeliveryPlan, *, known: Status | None = None) -> Status:
         places = places_of(plan, ledger)
         lacking = None if found.unsettled is None else _lacking(ledger, places)
         return replace(found, waiting=files.waiting, waiting_unknown=files.unknown, lacking=lacking).with_places(places)
+
+
+def _with_backfill(found: Status, plan: DeliveryPlan, tail: Entry | None) -> Status:
+    """Return `found`, as a conflict if a backfill of one of the sinks has not ended: the start is refused with that."""
+    if tail is None or found.health == "conflict":
+        return found
+    begun = (name for name, progress in tail.summary.backfills.items() if not progress.ended)
+    name = next((name for name in begun if name in plan.settings.sinks), None)
+    if name is None:
+        return found
+    text = (
+        f"A backfill of sink {name!r} has begun and not ended. A start would be refused: `penstock backfill FILE --sink {name}`"
+    )
+    return replace(found, health="conflict", text=f"{text} goes on where it stopped.")
 
 
 def _with_torn_plan(found: Status, checkpoint: SparkCheckpoint) -> Status:

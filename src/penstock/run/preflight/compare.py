@@ -9,6 +9,7 @@ from functools import cached_property
 
 import penstock
 from penstock.checkpoint.entries import OffsetsEntry, Unreadable
+from penstock.checkpoint.source_log import uncompacted_entries
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.checkpoint.state import operator_names
 from penstock.commit.publication import continued_decision, decision_in
@@ -135,7 +136,8 @@ class _Comparison:
         if stateful and (self._last is None or self._last.state is None):
             with suppress(Unreadable):
                 kinds = operator_names(self._checkpoint.files)
-        return StateThen(stateful=stateful, fixed={} if self._entry is None else self._entry.confs, kinds=kinds)
+        fixed = {} if self._entry is None else self._entry.confs
+        return StateThen(stateful=stateful, fixed=fixed, kinds=kinds, uncompacted=uncompacted_entries(self._checkpoint.files))
 
     # --- the parts
 

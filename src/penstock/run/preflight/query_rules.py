@@ -36,6 +36,8 @@ class StateThen:
     fixed: Mapping[str, str] = field(default_factory=dict)
     kinds: tuple[str, ...] | None = None
     """The kinds of the stateful operators; None where an older Spark does not say."""
+    uncompacted: int = 0
+    """How many entries a file source's log has that were never compacted; the most, where there are several such logs."""
 
 
 def query_ruling(key: str, before: Values, now: QueryNow, then: StateThen) -> Ruling:
@@ -127,7 +129,19 @@ _LOST_GROUPS: Mapping[str, str] = {
 }
 
 
+_COMPACT_INTERVAL = "spark.sql.streaming.fileSource.log.compactInterval"
+_DEFAULT_INTERVAL = 10
+
+
 def _conf(key: str, now: str | None, then: StateThen) -> Ruling:
+    if key == _COMPACT_INTERVAL:
+        interval = int(now) if now is not None and now.isdecimal() else _DEFAULT_INTERVAL
+        if 0 < interval <= then.uncompacted:
+            return breaking(
+                f"Spark takes entry {interval - 1} of a file source's log for a compacted one, finds none, and does not start.",
+                action="Put it back until `sources` of the checkpoint has an entry that ends with `.compact`, then change it.",
+            )
+        return safe("Spark keeps to the entries that it has compacted so far.")
     if key in then.fixed:
         held = then.fixed[key]
         effect = "as the file says now" if held == now else "no effect until a new checkpoint"

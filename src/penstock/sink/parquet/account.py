@@ -11,6 +11,7 @@ from enum import Enum
 from threading import Lock
 from typing import BinaryIO, Protocol
 
+from penstock.core.adopted_files import AdoptedFiles
 from penstock.core.high_water_mark import AccountOwner, Marker
 from penstock.core.model import (
     AccountName,
@@ -190,6 +191,17 @@ class Area(Protocol):
     def files(self) -> Iterator[StoredFile]:
         """Yield every file below the root that readers would read, in any order."""
         ...
+
+    def spark_log(self) -> str | None:
+        """Return where the log of Spark's file sink is if one filled the account and was not taken over, else None.
+
+        Raises as `claimed_by`.
+        """
+        return None
+
+    def adopted(self) -> AdoptedFiles | None:
+        """Return the files that the account began with, None unless it was taken over. Raises as `claimed_by`."""
+        return None
 
     def open(self, name: str) -> BinaryIO:
         """Open a published file for reading."""

@@ -19,6 +19,8 @@ from penstock.sink.parquet.layout import attempt_of, order_of, owner_in, unescap
 from penstock.sink.parquet.row_file import own_schema
 from penstock.spark.schema import arrow_schema
 
+_OF_SPARK = b"org.apache.spark.sql.parquet.row.metadata"
+"""Where Spark notes its schema of the rows in the footer of a file."""
 FILES_LOOKED_AT = 10_000
 """The most file names that `require_continued` reads: more files must not make a start slower."""
 REMEDY = "Give every sink of every pipeline accounts of its own, and let readers read them together."
@@ -66,7 +68,8 @@ def require_unfilled(area: Area, *, url: str, keeps_files: bool) -> None:
     """
     if area.claimed_by() is not None or area.marker() is not None:
         return
-    other = None
+    require_no_spark_log(area, url=url)
+    adopted, other = area.adopted(), None
     for file in area.files():
         if attempt_of(file.name) is not None:
             raise LedgerMismatch(
@@ -75,18 +78,48 @@ def require_unfilled(area: Area, *, url: str, keeps_files: bool) -> None:
                 remedy="Name the account and its staging as the run did that filled it, with that run's ledger, and start again. "
                 "If they are lost, give the sink another name and empty accounts: the rows that are there would come twice.",
             )
-        other = other or file.name
+        if adopted is None or file.name not in adopted.sizes:
+            other = other or file.name
     if other is not None and not keeps_files:
         raise _holds_others(other, url)
 
 
-def require_no_others(area: Area, *, url: str) -> None:
+def require_no_others(area: Area, *, url: str, keeps_files: bool) -> None:
     """Raise Refused if an account without owner and marker holds files of others, as `require_unfilled` does, before a start."""
     if area.claimed_by() is not None or area.marker() is not None:
+        if not area.is_remote:
+            _require_none_again(area, url=url)
         return
-    others = next((file.name for file in area.files() if attempt_of(file.name) is None), None)
+    require_no_spark_log(area, url=url)
+    if keeps_files:
+        return
+    adopted = area.adopted()
+    known = frozenset[str]() if adopted is None else adopted.sizes.keys()
+    others = next((file.name for file in area.files() if attempt_of(file.name) is None and file.name not in known), None)
     if others is not None:
         raise _holds_others(others, url)
+
+
+def require_no_spark_log(area: Area, *, url: str) -> None:
+    """Raise Refused for a directory that Spark's file sink filled: by its log, readers with Spark would pass over new files."""
+    log = area.spark_log()
+    if log is not None:
+        raise Refused(
+            f"{url} has the log of Spark's file sink, {log}: readers with Spark see only the files that it names.",
+            remedy="Take it over with the checkpoint of the query that filled it: `penstock adopt FILE --from CHECKPOINT`. Or "
+            "name an empty directory.",
+        )
+
+
+def _require_none_again(area: Area, *, url: str) -> None:
+    """Raise Refused if Spark's file sink has filled a directory that is an account already."""
+    log = area.spark_log()
+    if log is not None:
+        raise Refused(
+            f"{url} has the log of Spark's file sink, {log}, though Penstock delivers there: another query writes into it, and "
+            "readers with Spark see only the files that it names.",
+            remedy=f"Stop that query for good, and move its log away: `mv {log} DIRECTORY`. `penstock verify` names its files.",
+        )
 
 
 def _holds_others(name: str, url: str) -> Refused:
@@ -134,7 +167,7 @@ _REMEDY = "in the pipeline file, or give the sink another name and new accounts.
 
 
 def require_continued(area: Area, rows: "pa.Schema", partition_by: Sequence[str], *, account: AccountName, owner: str) -> None:
-    """Raise Refused if `rows` do not fit the files of Penstock's that the account holds.
+    """Raise Refused if `rows` do not fit the files of Penstock's that the account holds, or those that it began with.
 
     A file must be of `owner`, have the same partition columns, and have no column of another type than in `rows`. Of at most
     FILES_LOOKED_AT files that are listed, only the oldest and the newest are opened: columns may come and go, and the newest has
@@ -145,8 +178,11 @@ def require_continued(area: Area, rows: "pa.Schema", partition_by: Sequence[str]
     other = next((file.name for file in seen if owner_in(file.name) not in {None, owner}), None)
     if other is not None:
         raise Refused(f"Account {account!r} holds {other}, which another sink or pipeline delivered.", remedy=REMEDY)
-    names = sorted((age, file.name) for file in seen if (age := order_of(file.name)) is not None)
-    for _, name in dict.fromkeys((*names[:1], *names[-1:])):
+    aged = sorted((age, file.name) for file in seen if (age := order_of(file.name)) is not None)
+    names = [name for _, name in aged]
+    adopted = None if names else area.adopted()  # later the account's own files tell
+    names = names if adopted is None else sorted(adopted.sizes.keys() & {file.name for file in seen})
+    for name in dict.fromkeys((*names[:1], *names[-1:])):
         _require_alike(area, name, rows, partition_by, account=account)
 
 
@@ -170,7 +206,8 @@ def _require_alike(area: Area, name: str, rows: "pa.Schema", partition_by: Seque
 def _columns(area: Area, name: str) -> "pa.Schema":
     """Return the file's columns; none if it cannot be read, which `penstock verify` reports."""
     with suppress(OSError, pa.ArrowException), area.open(name) as file:
-        text = own_schema(pq.ParquetFile(file))
+        parquet = pq.ParquetFile(file)
+        text = own_schema(parquet) or (parquet.metadata.metadata or {}).get(_OF_SPARK, b"").decode() or None
         return arrow_schema(text) if text is not None else pa.schema([])
     return pa.schema([])
 

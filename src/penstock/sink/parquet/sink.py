@@ -32,6 +32,8 @@ from penstock.errors import Failed, LedgerMismatch, Usage
 from penstock.protocols import Signature, SinkDecisions, TaskCheck
 from penstock.sink.concurrent import map_concurrently
 from penstock.sink.parquet.account import Account, Area, UploadArea
+from penstock.sink.parquet.adopted_content import verify_with_adopted
+from penstock.sink.parquet.adoption import AccountAdoption
 from penstock.sink.parquet.encoding import AUTO, DICTIONARY_PAGESIZE_LIMIT, Encodings, require_encodable
 from penstock.sink.parquet.layout import owner_of, partition_columns, require_distinct
 from penstock.sink.parquet.ownership import (
@@ -48,7 +50,6 @@ from penstock.sink.parquet.splitting import INLINE_LIMIT_BYTES, WriteSettings
 from penstock.sink.parquet.stager import ParquetStager
 from penstock.sink.parquet.table import Table
 from penstock.sink.parquet.taking_back import remove_pieces, require_removable
-from penstock.sink.parquet.verification import verify_accounts
 from penstock.spark.schema import arrow_schema
 
 COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
@@ -202,7 +203,20 @@ class ParquetSink:
         return [finding for area in self._areas(self._pipeline).values() for finding in area.lifecycle()]
 
     def verify(self, decisions: SinkDecisions) -> SinkReport:
-        return verify_accounts(self.tables(), decisions, self._settings.row_digest, keeps_files=self._keeps_files)
+        return verify_with_adopted(self.tables(), decisions, self._settings.row_digest, keeps_files=self._keeps_files)
+
+    def adoptions(self) -> Mapping[AccountName, AccountAdoption]:
+        """Return for each account how it can go on where another query stopped."""
+        areas = self._areas(self._pipeline)
+        return {
+            name: AccountAdoption(
+                url=self._accounts[name].url,
+                area=area,
+                partition_by=self._settings.partition_by,
+                keeps_files=self._keeps_files,
+            )
+            for name, area in areas.items()
+        }
 
     def require_taken_back_exactly(self, taken: TakenBack) -> None:
         require_removable(self._areas(taken.pipeline), taken)
@@ -236,8 +250,7 @@ class ParquetSink:
         require_apart(account, owner)
 
     def _require_no_others(self, area: Area, name: AccountName) -> None:
-        if not self._keeps_files:
-            require_no_others(area, url=self._accounts[name].url)
+        require_no_others(area, url=self._accounts[name].url, keeps_files=self._keeps_files)
 
     def _table(self, name: AccountName, area: Area) -> Table:
         return Table(sink=self.name, name=name, account=self._accounts[name], area=area, owner=self._settings.owner)

@@ -2,7 +2,8 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from penstock.core.model import OffsetRange, SourceName
@@ -116,17 +117,26 @@ class Journals:
         for _, place, gone in self._gone(needed):
             yield f"{gone} of the journal at {place}" if gone.startswith("events") else f"{gone}, which is not at {place}"
 
+    def register(self, needed: Needed) -> None:
+        """Register a reader that begins with `needed`, and with the first event of every other journal. Raises as `hold`."""
+        self._hold(needed, others=True)
+
     def hold(self, needed: Needed) -> None:
         """Take back, durably, what was released of the events from `needed` on: what is still there of them stays from now on.
 
         A journal that no offset of Spark's names is then read from there. Raises Retryable.
         """
+        self._hold(needed, others=False)
+
+    def _hold(self, needed: Needed, *, others: bool) -> None:
         for source, firsts in needed.items():
             settings = self._sources[source]
             try:
                 for journal, extent in _extents(settings):
                     if extent.journal_id in firsts:
                         journal.hold(settings.reader, extent, needed=firsts[extent.journal_id], planned=0)
+                    elif others:
+                        journal.begin(settings.reader, extent, at_end=False)
             except OSError as error:
                 raise Retryable(
                     f"What source {source!r} released in the journals at {settings.place} cannot be taken back: "
@@ -145,6 +155,14 @@ class Journals:
             for each in newest
             if each.source in self._sources
         }
+
+    def behind(self, offsets: Iterable[str | None]) -> Needed:
+        """Return the first events behind `offsets`, as Spark logs those of all sources; other sources' are left out."""
+        ends = dict[str, int]()
+        for text in offsets:
+            with suppress(ValueError, TypeError, AttributeError):  # an offset of another kind of source
+                ends |= offset_in(text)
+        return dict.fromkeys(self._sources, ends)
 
     def _gone(self, needed: Needed) -> Iterator[tuple[SourceName, str, str]]:
         """Yield source, place and what is gone there."""

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, ClassVar
 
+from penstock.core.adopted_files import AdoptedFiles
 from penstock.core.faults import FaultPoint
 from penstock.core.model import Attempt, Finding, Staged, SweepCut, Waiting, new_nonce
 from penstock.errors import Failed, Refused, Retryable
 from penstock.sink.concurrent import map_concurrently
 from penstock.sink.parquet.account import Area, PieceState, StoredFile
+from penstock.sink.parquet.directory.adoption import adopted_in, log_of
 from penstock.sink.parquet.directory.marker import MarkedArea
 from penstock.sink.parquet.directory.rename import (
     Move,
@@ -128,6 +130,13 @@ class DirectoryArea(MarkedArea, Area):
             for path in (Path(directory, name) for name in names if not is_hidden(name)):
                 with suppress(FileNotFoundError):  # maintenance removed it meanwhile
                     yield StoredFile(name=path.relative_to(self.root).as_posix(), size_bytes=_size_of(path))
+
+    def spark_log(self) -> str | None:
+        log = log_of(self.root)
+        return None if log is None else str(log)
+
+    def adopted(self) -> AdoptedFiles | None:
+        return adopted_in(self.staging)
 
     def _leads_back(self, path: Path) -> bool:
         """Return whether a link leads to a directory that it lies in, on the way from the root."""

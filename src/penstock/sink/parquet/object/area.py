@@ -14,6 +14,7 @@ from typing import BinaryIO, ClassVar
 from penstock.blob import BlobStore, Found, Pending, expiry_finding
 from penstock.blob.check import StoreCheck, check_store
 from penstock.blob.object_file import open_object
+from penstock.core.adopted_files import AdoptedFiles
 from penstock.core.codec import decode_marker, decode_owner, encode_marker, encode_owner
 from penstock.core.faults import FaultPoint
 from penstock.core.high_water_mark import AccountOwner, Marker
@@ -21,7 +22,7 @@ from penstock.core.model import Attempt, Finding, PipelineName, Position, SinkNa
 from penstock.errors import ContentConflict, OutcomeUnknown, Retryable
 from penstock.sink.concurrent import map_concurrently
 from penstock.sink.parquet.account import PieceState, StoredFile
-from penstock.sink.parquet.layout import attempt_of, escape, is_hidden, is_owned
+from penstock.sink.parquet.layout import SPARK_LOG, attempt_of, escape, is_hidden, is_owned
 from penstock.sink.parquet.object.upload import ObjectUploads, tag_of
 from penstock.sink.parquet.ownership import is_anothers
 
@@ -135,6 +136,14 @@ class ObjectArea:
         for found in self.store.list():
             if not is_hidden(found.key):
                 yield StoredFile(name=found.key, size_bytes=found.size_bytes)
+
+    def adopted(self) -> AdoptedFiles | None:
+        """Return None: an account in a store is not taken over."""
+        return None
+
+    def spark_log(self) -> str | None:
+        found = next(iter(self.store.list(f"{SPARK_LOG}/", limit=1)), None)
+        return None if found is None else f"{self.store.url}/{SPARK_LOG}"
 
     def open(self, name: str) -> BinaryIO:
         return open_object(self.store, name)
