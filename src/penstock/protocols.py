@@ -10,7 +10,7 @@ Who calls what:
 """
 
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -384,23 +384,6 @@ class ListsOpenTransactions(Protocol):
 
     def end_transaction(self, one: OpenTransaction) -> None:
         """Abort the transaction: readers pass over its records, and its producer, if alive, is fenced. Raises Failed, Usage."""
-        ...
-
-
-@runtime_checkable
-class OpensTables(Protocol):
-    """A sink into tables that the rows name. Each is an account, and is opened when the first rows for it are staged."""
-
-    def use_tables(self, tables: Collection[AccountName]) -> None:
-        """Use the tables that the ledger knows. Called before `prepare`, `verify` and whatever looks at `accounts`."""
-        ...
-
-    def open_tables(self, tables: Sequence[AccountName]) -> None:
-        """Create or check tables that tasks found rows for, before anything of the batch is decided.
-
-        Called after `prepare`; `stager` is called once more afterwards. What it leaves if the batch is never decided are empty
-        tables, which the next run finds. Raises StageFailed for too many tables, and what `prepare` raises.
-        """
         ...
 
 

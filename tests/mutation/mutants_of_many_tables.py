@@ -85,8 +85,8 @@ MUTANTS_OF_MANY_TABLES = (
         bug=17,
         name="rows-are-taken-back-from-the-first-table-only",
         file=DATABASE,
-        find="                for table in tables_in(taken):\n                    child, own",
-        replace="                for table in tables_in(taken)[:1]:\n                    child, own",
+        find="        for table in tables_in(taken):\n            child, own",
+        replace="        for table in tables_in(taken)[:1]:\n            child, own",
         tests=(f"{TAKEN}[sqlite-given0]",),
     ),
     Mutant(

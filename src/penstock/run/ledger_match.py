@@ -11,7 +11,8 @@ from penstock.core.high_water_mark import HighWaterMark
 from penstock.core.model import AccountName, Decided, Decision, Entry, LedgerId, PipelineName, Position, SinkName, Summary, Totals
 from penstock.core.replay import Replayed
 from penstock.errors import LedgerMismatch, Refused
-from penstock.protocols import HasMarker, HasStaging, Ledger, OpensTables, Signature, Sink
+from penstock.protocols import HasMarker, HasStaging, Ledger, Signature, Sink
+from penstock.stage.opening import OpensTables
 
 _LOOKED_AT = 20
 """How many published decisions are read at most to find rows for every account. Mostly the first one has them."""

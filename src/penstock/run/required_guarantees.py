@@ -9,13 +9,14 @@ from pyspark.sql import DataFrame
 from penstock.core.guarantee import Claim, at_least_once, exactly_once, too_weak
 from penstock.core.model import Guarantee, SinkKind
 from penstock.errors import GuaranteeTooWeak, Usage
-from penstock.protocols import OpensTables, ProjectsRows, Sink
+from penstock.protocols import ProjectsRows, Sink
 from penstock.run.assembly import DeliveryPlan, sinks_of
 from penstock.run.query_facts import QueryFacts
 from penstock.spark.error import read_spark_error
 from penstock.spec.combinations import mode_complaints, own_output_complaints
 from penstock.spec.complaint import sentence
 from penstock.spec.pipeline import Trigger
+from penstock.stage.opening import OpensTables
 from penstock.support.secret import scrub
 from penstock.transform.guarantee import operator_claims, option_claims, output_mode_claim, require_mode, trigger_claim
 from penstock.transform.selection import random_functions

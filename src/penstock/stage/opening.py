@@ -1,18 +1,35 @@
 """Tables that rows name for the first time: they are opened in the driver, and the batch is staged once more."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 from penstock.core.model import AccountName, SinkName, Staged
 from penstock.core.unopened import unopened_tables
 from penstock.errors import StageFailed
-from penstock.protocols import OpensTables, Sink
+from penstock.protocols import Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _TRIES = 5
+
+
+@runtime_checkable
+class OpensTables(Protocol):
+    """A sink into tables that the rows name. Each is an account, and is opened when the first rows for it are staged."""
+
+    def use_tables(self, tables: Collection[AccountName]) -> None:
+        """Use the tables that the ledger knows. Called before `prepare`, `verify` and whatever looks at `accounts`."""
+        ...
+
+    def open_tables(self, tables: Sequence[AccountName]) -> None:
+        """Create or check tables that tasks found rows for, before anything of the batch is decided.
+
+        Called after `prepare`; `stager` is called once more afterwards. What it leaves if the batch is never decided are empty
+        tables, which the next run finds. Raises StageFailed for too many tables, and what `prepare` raises.
+        """
+        ...
 
 
 class HasPieces(Protocol):

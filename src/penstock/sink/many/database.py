@@ -26,12 +26,12 @@ from penstock.sink.many.shares import child_name, share_of, tables_in, tables_of
 from penstock.sink.many.stager import FAIL, ManyStager, sharing
 from penstock.sink.many.table_sinks import TableSinks
 from penstock.sink.spool.writer import RowCheck
-from penstock.sink.table.batch_column import has_rows, lose_batches
+from penstock.sink.table.batch_column import lose_batches
 from penstock.sink.table.dialect import C, T
 from penstock.sink.table.marker import MarkerStore, TableMarker
 from penstock.sink.table.preparation import require_never_marked
 from penstock.sink.table.publication import Loaded, apply, decided_target, other_table
-from penstock.sink.table.sql_sink import TAKE_BACK, SqlSink, TableRowsThere
+from penstock.sink.table.sql_sink import SqlSink, TableRowsThere
 from penstock.sink.table.target import Target
 
 K = TypeVar("K", bound=SqlSink[Any, Any])
@@ -188,21 +188,14 @@ class ManyTables(SqlSink[C, T]):
         for table in tables_in(taken):
             self._children.of(table).require_taken_back_exactly(taken_of(taken, table))
 
-    def take_back(self, taken: TakenBack) -> None:
-        """Take the rows from every table in one transaction."""
-        if not has_rows(taken):
-            return
-        with self._lock, self._database.dropping_on_error():
-            connection = self._database.writable()
-            with self._database.translate_errors(), TAKE_BACK.around():
-                self._begin(connection)
-                markers = self._marker_store(connection)
-                markers.read(taken.pipeline, self._name)  # locks it, as a publication does first
-                for table in tables_in(taken):
-                    child, own = self._children.of(table), taken_of(taken, table)
-                    lose_batches(markers, own, TableRowsThere(self._tables, connection, own, child._target), child._target)
-                lose_batches(markers, taken, _Counted(taken), self._target)
-            self._commit(connection)
+    def _lose(self, connection: C, taken: TakenBack) -> None:
+        """Take the rows out of every table, in the transaction of the marker that covers them."""
+        markers = self._marker_store(connection)
+        markers.read(taken.pipeline, self._name)  # locks it, as a publication does first
+        for table in tables_in(taken):
+            child, own = self._children.of(table), taken_of(taken, table)
+            lose_batches(markers, own, TableRowsThere(self._tables, connection, own, child._target), child._target)
+        lose_batches(markers, taken, _Counted(taken), self._target)
 
     # --- steps
 

@@ -326,9 +326,13 @@ class SqlSink(CatalogSink[C, T], TransactionalSink[C]):
             connection = self._database.writable()
             with self._database.translate_errors(), TAKE_BACK.around():
                 self._begin(connection)
-                there = TableRowsThere(self._tables, connection, taken, self._target)
-                lose_batches(self._marker_store(connection), taken, there, self._target)
+                self._lose(connection, taken)
             self._commit(connection)
+
+    def _lose(self, connection: C, taken: TakenBack) -> None:
+        """Take the rows out of the table, and count them out of its marker."""
+        there = TableRowsThere(self._tables, connection, taken, self._target)
+        lose_batches(self._marker_store(connection), taken, there, self._target)
 
     # --- steps
 
