@@ -149,6 +149,22 @@ class Newest(Upserting):
         return there.values()
 
 
+class Versions(Newest):
+    """Every version of a row stays. Of those of one key and one number the last one counts."""
+
+    def filling(self, table: str) -> TableSinkArguments:
+        return {**super().filling(table), "history": True}
+
+    def damage(self, kind: str) -> None:
+        if kind != "foreign":
+            super().damage(kind)
+            return
+        assert self.execute(f"INSERT INTO {self.quoted} (id, place, valid_from) VALUES (-1, 'foreign', 0)") == 1
+
+    def settle(self, batches: Sequence[Sequence[Row]]) -> Iterable[Row]:
+        return {(row["id"], row["place"], row["number"]): row for batch in batches for row in batch}.values()
+
+
 class InsertingIfAbsent(Upserting):
     write = "insert_if_absent"
 

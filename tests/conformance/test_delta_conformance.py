@@ -13,6 +13,7 @@ from tests.conformance.delta_rig import (
     CleanedStoreRig,
     DeleteRig,
     DeltaRig,
+    HistoryRig,
     IfAbsentRig,
     InlineStoreRig,
     MaintainedOverlappingRig,
@@ -102,7 +103,9 @@ class TestDeltaByKey(SinkContract, IdentityContract):
 class TestDeltaWays(FormatContract):
     """What stages, sweeps and keeps ledgers apart is the same for all ways to write."""
 
-    @pytest.fixture(params=[IfAbsentRig, PartitionedUpsertRig, ReplaceRig, OverwriteRig, OverlappingRig, NewestRig], ids=named)
+    @pytest.fixture(
+        params=[IfAbsentRig, PartitionedUpsertRig, ReplaceRig, OverwriteRig, OverlappingRig, NewestRig, HistoryRig], ids=named
+    )
     def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> DeltaRig:
         return request.param(tmp_path)
 
@@ -124,7 +127,7 @@ class TestDeltaByKeyBesideDriver(VerifyBesideDriverContract):
 class TestDeltaByKeyKilled(CrashContract):
     fault_parts = ("delta", "lakekeys")
 
-    @pytest.fixture(params=[OverlappingPartitionedRig, DeleteRig, NewestRig], ids=named)
+    @pytest.fixture(params=[OverlappingPartitionedRig, DeleteRig, NewestRig, HistoryRig], ids=named)
     def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> DeltaRig:
         return request.param(tmp_path)
 
