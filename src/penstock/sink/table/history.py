@@ -237,16 +237,15 @@ class _Events:
         own[group[own_events]] = self.at[own_events]
         is_gone, keys = self.deletes[last], self.keys[first]
         if self.collapses:
-            kept = ~self._repeats(row, is_gone, keys)
+            kept = ~self._repeats(row, keys)
             first, row, own, is_gone, keys = first[kept], row[kept], own[kept], is_gone[kept], keys[kept]
         return self._changed(first, row, own, is_gone=is_gone, keys=keys)
 
-    def _repeats(self, row: Codes, is_gone: Flags, keys: Codes) -> Flags:
-        """Return which rows of the batch have the values of what is there when they come."""
+    def _repeats(self, row: Codes, keys: Codes) -> Flags:
+        """Return which rows of the batch have the values of what is there when they come. No two events have one time here."""
         found = np.zeros(len(row), np.bool_)
-        is_there = (row[:-1] >= 0) & ~is_gone[:-1] & (keys[1:] == keys[:-1])
-        is_row = (row[1:] >= self.known) & ~is_gone[1:]
-        found[1:] = is_there & is_row & (self.hashes[row[1:]] == self.hashes[row[:-1]])
+        is_there = (row[:-1] >= 0) & (keys[1:] == keys[:-1])
+        found[1:] = is_there & (row[1:] >= self.known) & (self.hashes[row[1:]] == self.hashes[row[:-1]])
         return found
 
     def _changed(self, first: Codes, row: Codes, own: Codes, *, is_gone: Flags, keys: Codes) -> "pa.Table":
