@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from penstock.core.model import SinkName
+from penstock.sink.table.history import COLUMNS
 from penstock.sink.table.sink import TableSinkArguments
 from penstock.testing.conformance import SWAPPED, Row, SinkRig, make_rows
 from penstock.testing.conformance.publishing import PublishContract, RaceContract
@@ -154,6 +155,10 @@ class Versions(Newest):
 
     def filling(self, table: str) -> TableSinkArguments:
         return {**super().filling(table), "history": True}
+
+    def read_back(self) -> Iterable[Row]:
+        """The rows without the columns of the history."""
+        return [{name: value for name, value in row.items() if name not in COLUMNS} for row in super().read_back()]
 
     def damage(self, kind: str) -> None:
         if kind != "foreign":

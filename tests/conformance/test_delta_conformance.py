@@ -127,9 +127,17 @@ class TestDeltaByKeyBesideDriver(VerifyBesideDriverContract):
 class TestDeltaByKeyKilled(CrashContract):
     fault_parts = ("delta", "lakekeys")
 
-    @pytest.fixture(params=[OverlappingPartitionedRig, DeleteRig, NewestRig, HistoryRig], ids=named)
+    @pytest.fixture(params=[OverlappingPartitionedRig, DeleteRig, NewestRig], ids=named)
     def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> DeltaRig:
         return request.param(tmp_path)
+
+
+class TestDeltaHistoryKilled(CrashContract):
+    fault_parts = ("lakekeys",)
+
+    @pytest.fixture
+    def rig(self, tmp_path: Path) -> DeltaRig:
+        return HistoryRig(tmp_path)
 
 
 class TestDeltaByKeyInStore(PublishContract, RaceContract):

@@ -21,7 +21,6 @@ from tests.conformance.table_rig import (
     TableRig,
     TruncatedSpool,
     Upserting,
-    Versions,
     named,
     rig_below,
 )
@@ -122,10 +121,6 @@ class NewestRig(Newest, DuckdbRig):
     key = ("id", "PLACE")
 
 
-class HistoryRig(Versions, DuckdbRig):
-    key = ("id", "PLACE")
-
-
 class InsertIfAbsentRig(InsertingIfAbsent, DuckdbRig):
     key = ("id", "PLACE")
 
@@ -159,7 +154,7 @@ class TestDuckdbByKey(DialectContract):
 class TestDuckdbIfAbsent(DialectContract):
     damages = ("lost", "changed", "foreign", "swapped")
 
-    @pytest.fixture(params=[InsertIfAbsentRig, NewestRig, HistoryRig], ids=named)
+    @pytest.fixture(params=[InsertIfAbsentRig, NewestRig], ids=named)
     def rig(self, request, tmp_path):
         return request.param(tmp_path)
 

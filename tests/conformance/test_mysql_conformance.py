@@ -20,7 +20,6 @@ from tests.conformance.table_rig import (
     TableRig,
     TruncatedSpool,
     Upserting,
-    Versions,
     named,
 )
 from tests.servers.fixtures import server, unique
@@ -92,10 +91,6 @@ class UpsertRig(Upserting, MysqlRig):
 
 
 class NewestRig(Newest, MysqlRig):
-    pass
-
-
-class HistoryRig(Versions, MysqlRig):
     pass
 
 
@@ -174,7 +169,7 @@ class TestMysqlByKey(DialectContract):
 class TestMysqlIfAbsent(DialectContract):
     damages = ("lost", "changed", "foreign", "swapped")
 
-    @pytest.fixture(params=[InsertIfAbsentRig, NewestRig, HistoryRig], ids=named)
+    @pytest.fixture(params=[InsertIfAbsentRig, NewestRig], ids=named)
     def rig(self, request, tmp_path):
         return rig_on_server(request.param, tmp_path)
 
