@@ -90,7 +90,7 @@ APPENDING: Final = WriteMode()
 def require_mode(mode: WriteMode, partition_by: tuple[str, ...]) -> None:
     """Raise Usage for an unknown `write`, or one that lacks its key or its partitions."""
     if mode.write not in WRITES:
-        raise Usage(f"`write` is {mode.write!r}, expected one of {', '.join(WRITES)}.", remedy="Correct it.")
+        raise Usage(f"`write` is {mode.write!r}, expected one of {', '.join(WRITES[:-1])}.", remedy="Correct it.")
     if mode.is_by_key and not mode.key:
         raise Usage(f"`write: {mode.write}` needs a key.", remedy="Add `key: [columns that identify a row]`.")
     require_sequence(mode.write, mode.sequence_by, deletes=mode.deletes)
