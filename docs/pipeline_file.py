@@ -13,6 +13,7 @@ from penstock.spec.kafka import Kafka, RecordValue
 from penstock.spec.listening import MetricsEndpoint, ServerTls
 from penstock.spec.location import Account, Checkpoint, LedgerPlace, Quarantine, Route, SpoolPlace
 from penstock.spec.maintenance import Compact, DeltaMaintenance, IcebergMaintenance
+from penstock.spec.merge import Merge
 from penstock.spec.pipeline import PipelineSettings, Spark, Transform, Trigger
 from penstock.spec.receive import (
     ClientTls,
@@ -29,7 +30,7 @@ from penstock.spec.settings import Settings
 from penstock.spec.sink import SUPPORTED, Console, Memory, Parquet, PythonSink
 from penstock.spec.source import Source, Watermark
 from penstock.spec.state_limits import StateLimits
-from penstock.spec.table import DBAPI, Cassandra, DuckDB, Merge, MySQL, PostgreSQL, Redshift, SQLite, SQLServer
+from penstock.spec.table import DBAPI, Cassandra, DuckDB, MySQL, PostgreSQL, Redshift, SQLite, SQLServer
 
 PROJECT: Final = Path(__file__).parents[1]
 REFERENCE: Final = PROJECT / "docs/reference/pipeline-file.md"

@@ -27,7 +27,8 @@ _MODULES: Final = {
     "penstock.spec.rule": "Rule",
     "penstock.spec.sink": "Console Memory Parquet PythonSink",
     "penstock.spec.source": "Source Watermark",
-    "penstock.spec.table": "Cassandra DBAPI DuckDB Merge MySQL PostgreSQL Redshift SQLServer SQLite",
+    "penstock.spec.merge": "Merge",
+    "penstock.spec.table": "Cassandra DBAPI DuckDB MySQL PostgreSQL Redshift SQLServer SQLite",
 }
 _HOMES: Final = {name: module for module, names in _MODULES.items() for name in names.split()}
 _RENAMED: Final = {
@@ -54,12 +55,13 @@ if TYPE_CHECKING:
     from penstock.spec.iceberg import Iceberg
     from penstock.spec.kafka import Kafka, RecordValue
     from penstock.spec.location import Account, Quarantine, Route
+    from penstock.spec.merge import Merge
     from penstock.spec.pipeline import PipelineSettings, Spark, Transform, Trigger
     from penstock.spec.registry import Coded, Decode, DecodedValue, Encode, Registry
     from penstock.spec.rule import Rule
     from penstock.spec.sink import Console, Memory, Parquet, PythonSink
     from penstock.spec.source import Source, Watermark
-    from penstock.spec.table import DBAPI, Cassandra, DuckDB, Merge, MySQL, PostgreSQL, Redshift, SQLite, SQLServer
+    from penstock.spec.table import DBAPI, Cassandra, DuckDB, MySQL, PostgreSQL, Redshift, SQLite, SQLServer
 
 __all__ = [
     "DBAPI",

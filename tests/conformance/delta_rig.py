@@ -28,6 +28,7 @@ from tests.conformance.lake_rig import (
     Overwrite,
     PartitionedUpsert,
     Replace,
+    Versions,
 )
 from tests.conformance.object_rig import swapped_in
 from tests.servers.fixtures import accounts_on
@@ -40,6 +41,7 @@ from penstock.sink.parquet import directory_account, object_account
 from penstock.sink.parquet.directory import DirectoryAccount
 from penstock.sink.parquet.object import ObjectAccount
 from penstock.sink.parquet.splitting import INLINE_LIMIT_BYTES
+from penstock.sink.table.history import COLUMNS
 from penstock.testing.conformance import SWAPPED, Row
 from penstock.testing.conformance.rig import PIPELINE
 
@@ -202,6 +204,12 @@ class OverlappingIfAbsentRig(OverlappingIfAbsent, DeltaRig):
 
 class NewestRig(Newest, DeltaRig):
     pass
+
+
+class HistoryRig(Versions, DeltaRig):
+    def read_back(self) -> Iterator[Row]:
+        """The rows without the columns of the history."""
+        return ({name: value for name, value in row.items() if name not in COLUMNS} for row in super().read_back())
 
 
 class DeleteRig(Deleting, DeltaRig):

@@ -33,6 +33,7 @@ from tests.conformance.lake_rig import (
     Overwrite,
     PartitionedUpsert,
     Replace,
+    Versions,
 )
 from tests.conformance.object_rig import swapped_in
 from tests.servers.fixtures import accounts_on, server, unique
@@ -43,6 +44,7 @@ from penstock.sink.iceberg.log import IcebergTable
 from penstock.sink.iceberg.place import TablePlace, place_of
 from penstock.sink.parquet.directory import DirectoryAccount
 from penstock.sink.parquet.object import ObjectAccount
+from penstock.sink.table.history import COLUMNS
 from penstock.testing.conformance import PIPELINE, SWAPPED, Row
 
 CONFLICTS = (CommitFailedException, ValidationException)
@@ -270,6 +272,12 @@ class OverlappingIfAbsentRig(OverlappingIfAbsent, IcebergRig):
 
 class NewestRig(Newest, IcebergRig):
     pass
+
+
+class HistoryRig(Versions, IcebergRig):
+    def read_back(self) -> Iterator[Row]:
+        """The rows without the columns of the history."""
+        return ({name: value for name, value in row.items() if name not in COLUMNS} for row in super().read_back())
 
 
 class DeleteRig(Deleting, IcebergRig):

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.core.model import Publication, Published, SinkName
+from penstock.core.update_condition import parse_condition
 from penstock.protocols import SCHEMA_KEY
 from penstock.sink.lake.keyed_sink import KeyedLakeSink, lake_sink
 from penstock.sink.lake.log import TableLog
@@ -18,6 +19,7 @@ from penstock.sink.lake.write_mode import WriteMode
 from penstock.sink.parquet.directory import DirectoryAccount
 from penstock.sink.parquet.object import ObjectAccount
 from penstock.sink.spool import Spool
+from penstock.sink.table.target import BY_KEY
 from penstock.testing.conformance import Row, SinkRig
 from penstock.testing.conformance.publishing import PublishContract, RaceContract
 from penstock.testing.conformance.rig import PIPELINE
@@ -55,6 +57,7 @@ class LakeRig(SinkRig):
     write = "append"
     key: tuple[str, ...] = ("id", "place")
     sequence_by: str | None = None
+    update_when: str | None = None
     keeps_rows = False
     """Whether the table may hold rows of others before the first batch."""
     inline_limit_bytes = 0
@@ -87,7 +90,7 @@ class LakeRig(SinkRig):
 
     @property
     def is_by_key(self) -> bool:
-        return self.write in {"upsert", "insert_if_absent"}
+        return self.write in BY_KEY
 
     def cleaner(self, log: TableLog) -> CleansTable:
         """What removes the files that only older versions of the table have."""
@@ -110,7 +113,8 @@ class LakeRig(SinkRig):
                 write=self.write,
                 key=self.key if self.is_by_key else (),
                 deletes=self.has_deletes,
-                sequence_by=self.sequence_by if self.write == "upsert" else None,
+                sequence_by=self.sequence_by if self.write in {"upsert", "history"} else None,
+                update_when=None if self.update_when is None else parse_condition(self.update_when),
                 keeps_rows=self.keeps_rows,
             ),
             "spool": spool,
@@ -218,6 +222,15 @@ class Newest(Overlapping):
             if old is None or row["number"] >= old["number"]:
                 there[row["id"]] = row
         return there.values()
+
+
+class Versions(Newest):
+    """Every version of a row stays. Of those of one key and one number the last one counts."""
+
+    write = "history"
+
+    def settle(self, batches: Sequence[Sequence[Row]]) -> Iterable[Row]:
+        return {(row["id"], row["number"]): row for batch in batches for row in batch}.values()
 
 
 class Deleting(Overlapping):

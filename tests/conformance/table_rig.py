@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from penstock.core.model import SinkName
+from penstock.sink.table.history import COLUMNS
 from penstock.sink.table.sink import TableSinkArguments
 from penstock.testing.conformance import SWAPPED, Row, SinkRig, make_rows
 from penstock.testing.conformance.publishing import PublishContract, RaceContract
@@ -147,6 +148,26 @@ class Newest(Upserting):
             if old is None or row["number"] >= old["number"]:
                 there[row["id"], row["place"]] = row
         return there.values()
+
+
+class Versions(Newest):
+    """Every version of a row stays. Of those of one key and one number the last one counts."""
+
+    def filling(self, table: str) -> TableSinkArguments:
+        return {**super().filling(table), "history": True}
+
+    def read_back(self) -> Iterable[Row]:
+        """The rows without the columns of the history."""
+        return [{name: value for name, value in row.items() if name not in COLUMNS} for row in super().read_back()]
+
+    def damage(self, kind: str) -> None:
+        if kind != "foreign":
+            super().damage(kind)
+            return
+        assert self.execute(f"INSERT INTO {self.quoted} (id, place, valid_from) VALUES (-1, 'foreign', 0)") == 1
+
+    def settle(self, batches: Sequence[Sequence[Row]]) -> Iterable[Row]:
+        return {(row["id"], row["place"], row["number"]): row for batch in batches for row in batch}.values()
 
 
 class InsertingIfAbsent(Upserting):

@@ -13,6 +13,7 @@ from tests.conformance.delta_rig import (
     CleanedStoreRig,
     DeleteRig,
     DeltaRig,
+    HistoryRig,
     IfAbsentRig,
     InlineStoreRig,
     MaintainedOverlappingRig,
@@ -102,7 +103,9 @@ class TestDeltaByKey(SinkContract, IdentityContract):
 class TestDeltaWays(FormatContract):
     """What stages, sweeps and keeps ledgers apart is the same for all ways to write."""
 
-    @pytest.fixture(params=[IfAbsentRig, PartitionedUpsertRig, ReplaceRig, OverwriteRig, OverlappingRig, NewestRig], ids=named)
+    @pytest.fixture(
+        params=[IfAbsentRig, PartitionedUpsertRig, ReplaceRig, OverwriteRig, OverlappingRig, NewestRig, HistoryRig], ids=named
+    )
     def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> DeltaRig:
         return request.param(tmp_path)
 
@@ -127,6 +130,14 @@ class TestDeltaByKeyKilled(CrashContract):
     @pytest.fixture(params=[OverlappingPartitionedRig, DeleteRig, NewestRig], ids=named)
     def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> DeltaRig:
         return request.param(tmp_path)
+
+
+class TestDeltaHistoryKilled(CrashContract):
+    fault_parts = ("lakekeys",)
+
+    @pytest.fixture
+    def rig(self, tmp_path: Path) -> DeltaRig:
+        return HistoryRig(tmp_path)
 
 
 class TestDeltaByKeyInStore(PublishContract, RaceContract):

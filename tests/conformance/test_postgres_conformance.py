@@ -16,6 +16,7 @@ from tests.conformance.table_rig import (
     TableRig,
     TruncatedSpool,
     Upserting,
+    Versions,
     named,
 )
 from tests.servers.fixtures import server, unique
@@ -97,6 +98,10 @@ class NewestRig(Newest, PostgresRig):
     pass
 
 
+class HistoryRig(Versions, PostgresRig):
+    pass
+
+
 class InsertIfAbsentRig(InsertingIfAbsent, PostgresRig):
     pass
 
@@ -153,9 +158,9 @@ class TestPostgresMerge(SinkContract):
 class TestPostgresNewest(PublishContract, RaceContract, VerifyContract):
     damages = ("lost", "changed", "foreign", "swapped")
 
-    @pytest.fixture
-    def rig(self, tmp_path):
-        return rig_on_server(NewestRig, tmp_path)
+    @pytest.fixture(params=[NewestRig, HistoryRig], ids=named)
+    def rig(self, request, tmp_path):
+        return rig_on_server(request.param, tmp_path)
 
 
 class TestPostgresBesideDriver(VerifyBesideDriverContract):

@@ -16,6 +16,7 @@ from tests.conformance.table_rig import (
     TableRig,
     TruncatedSpool,
     Upserting,
+    Versions,
     named,
     rig_below,
 )
@@ -104,6 +105,10 @@ class NewestRig(Newest, SqliteRig):
     key = ("id", "PLACE")
 
 
+class HistoryRig(Versions, SqliteRig):
+    key = ("id", "PLACE")
+
+
 class InsertIfAbsentRig(InsertingIfAbsent, SqliteRig):
     key = ("id", "PLACE")
 
@@ -136,9 +141,9 @@ class TestSqliteByKey(SinkContract):
 class TestSqliteNewest(PublishContract, VerifyContract):
     damages = ("lost", "changed", "foreign", "swapped")
 
-    @pytest.fixture
-    def rig(self, tmp_path):
-        return NewestRig(tmp_path)
+    @pytest.fixture(params=[NewestRig, HistoryRig], ids=named)
+    def rig(self, request, tmp_path):
+        return request.param(tmp_path)
 
 
 class TestSqliteBesideDriver(VerifyBesideDriverContract):
@@ -175,3 +180,11 @@ class TestSqliteUpsertCrashes(CrashContract):
     @pytest.fixture(params=[UpsertRig, DeleteRig], ids=named)
     def rig(self, request, tmp_path):
         return rig_below(request.param, tmp_path)
+
+
+class TestSqliteHistoryCrashes(CrashContract):
+    fault_parts = ("sqlite", "compare")
+
+    @pytest.fixture
+    def rig(self, tmp_path):
+        return rig_below(HistoryRig, tmp_path)

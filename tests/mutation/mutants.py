@@ -17,6 +17,7 @@ from tests.mutation.mutants_of_doors import MUTANTS_OF_DOORS
 from tests.mutation.mutants_of_duckdb import MUTANTS_OF_DUCKDB
 from tests.mutation.mutants_of_encodings import MUTANTS_OF_ENCODINGS
 from tests.mutation.mutants_of_exports import MUTANTS_OF_EXPORTS
+from tests.mutation.mutants_of_history import MUTANTS_OF_HISTORY
 from tests.mutation.mutants_of_http import MUTANTS_OF_HTTP
 from tests.mutation.mutants_of_iceberg import MUTANTS_OF_ICEBERG
 from tests.mutation.mutants_of_identity import MUTANTS_OF_IDENTITY
@@ -60,6 +61,7 @@ _KINDS = (
         MUTANTS_OF_REPLAY,
         MUTANTS_OF_DELTA,
         MUTANTS_OF_NEWER_ROWS,
+        MUTANTS_OF_HISTORY,
         MUTANTS_OF_DUCKDB,
         MUTANTS_OF_ICEBERG,
         MUTANTS_OF_LEDGER,

@@ -352,8 +352,8 @@ MUTANTS_OF_DELTA = (
         bug=17,
         name="delta-writes-fewer-rows-than-were-decided",
         file=MERGE,
-        find="        if rows != decided:  # I1, I2\n",
-        replace="        if False:\n",
+        find="    if rows != expected:  # I1, I2\n",
+        replace="    if False:\n",
         tests=(f"{LAKE_BESIDE}::test_rows_that_are_fewer_than_were_decided_are_not_written[delta-OverlappingRig]",),
     ),
     Mutant(

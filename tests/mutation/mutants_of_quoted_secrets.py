@@ -24,7 +24,7 @@ FIELDS = {
     "delete-when": (SELECTION, "    delete_when: SQL |", "    delete_when: str |"),
     "route": ("src/penstock/spec/location.py", "    sql: SQL |", "    sql: str |"),
     "transform": ("src/penstock/spec/pipeline.py", "    sql: SQL |", "    sql: str |"),
-    "merge": ("src/penstock/spec/table.py", "    sql: SQL |", "    sql: str |"),
+    "merge": ("src/penstock/spec/merge.py", "    sql: SQL |", "    sql: str |"),
     "type-of-a-column": ("src/penstock/spec/table.py", "Mapping[str, SQLType]", "Mapping[str, str]"),
     "schema": ("src/penstock/spec/source.py", "    schema_ddl: SQL |", "    schema_ddl: str |"),
 }

@@ -291,7 +291,7 @@ NAMES = frozenset({
     *("HTTP.user", "HTTP.key", "HTTP.ca_file", "HTTP.certificate_file", "HTTP.key_file"),
     *("Registry.user", "Registry.ca_file", "Registry.certificate_file", "Registry.key_file"),
     *("TakesRows.exclude", "Parquet.unrouted", "Parquet.partition_by", "Route.column", "Route.hash"),
-    *("LakeTable.key", "LakeTable.partition_by", "Iceberg.catalog_name", "UpsertsNewest.sequence_by"),
+    *("LakeTable.key", "LakeTable.partition_by", "Iceberg.catalog_name", "UpsertsNewest.sequence_by", "Compares.update_when"),
     "TellsBatches.batch_column",
     *("Iceberg.table", "Iceberg.branch", "Iceberg.partition_by"),
     *("Table.table", "Table.key", "PostgreSQL.table", "MySQL.table", "Redshift.table", "SQLServer.table", "Cassandra.table"),

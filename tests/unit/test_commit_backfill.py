@@ -346,6 +346,10 @@ def test_sinks_in_which_the_order_of_rows_counts() -> None:
     assert ordered(penstock.Kafka(**given, delete_when="cancelled")) == "delete_when"
     assert ordered(penstock.SQLite(url="sqlite:///f.db", table="f", write="upsert", key=["id"])) == "write: upsert"
     assert ordered(penstock.Cassandra(url="cassandra://host/f", table="f", key=["id"])) == "write: upsert"
+    history = {"url": "sqlite:///f.db", "table": "f", "write": "upsert", "key": ["id"], "history": True}
+    assert ordered(penstock.SQLite(**history)) == "write: upsert"
+    assert ordered(penstock.SQLite(**history, sequence_by="at", delete_when="gone")) == "write: upsert"
+    assert ordered(penstock.SQLite(**history, sequence_by="at")) is None  # every version is put in its place
 
 
 def test_an_older_copy_of_the_sink_is_refused(tmp_path: Path) -> None:

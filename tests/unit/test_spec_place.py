@@ -10,11 +10,12 @@ from penstock.errors import Usage
 from penstock.sink.spool.root import root_at
 from penstock.spec.combinations import own_output_complaints
 from penstock.spec.location import Account, Quarantine
+from penstock.spec.merge import Merge
 from penstock.spec.pipeline import DeliverySettings
 from penstock.spec.place import local_path, same_or_nested
 from penstock.spec.sink import Memory, Parquet
 from penstock.spec.source import Source
-from penstock.spec.table import Merge, SQLite
+from penstock.spec.table import SQLite
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.commit.acts import ActingCoordinator
 from penstock.commit.backfill import LackingBatches, give_lacking, lacking_batches
@@ -301,9 +301,11 @@ class _Work:
             )
 
 
-def _ordered(settings: object) -> str | None:
+def _ordered(settings: Any) -> str | None:
     """Return the setting of a sink by which a later row replaces an earlier one, or may do so; None if none does."""
     write = getattr(settings, "write", "append")
+    if getattr(settings, "history", False) and settings.sequence_by is not None and settings.delete_when is None:
+        return None  # every version is put in its place, whenever it comes
     if write != "append":
         return f"write: {write}"
     if isinstance(settings, PythonSink):

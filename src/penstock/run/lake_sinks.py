@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.core.model import AccountName, PipelineName, SinkName
 from penstock.core.table_names import TableNames
+from penstock.core.update_condition import parse_condition
 from penstock.protocols import Sink
 from penstock.run.runtime import now_ms
 from penstock.spec.delta import Delta
@@ -125,6 +126,7 @@ def _lake_sink(
 ) -> "LakeSink":
     from penstock.sink.lake.keyed_sink import lake_sink
     from penstock.sink.lake.write_mode import WriteMode
+    from penstock.sink.table.history import HISTORY
 
     return lake_sink(
         name=name,
@@ -132,11 +134,12 @@ def _lake_sink(
         account=account,
         log=log,
         mode=WriteMode(
-            write=settings.write,
+            write=HISTORY if settings.history else settings.write,
             key=settings.key if settings.write in {"upsert", "insert_if_absent"} else (),
             deletes=settings.deletes is not None,
             sequence_by=settings.sequence_by,
-            keeps_rows=isinstance(settings, Delta) and settings.existing_rows == "keep",
+            update_when=None if settings.update_when is None else parse_condition(settings.update_when),
+            keeps_rows=settings.existing_rows == "keep",
         ),
         spool=spool,
         partition_by=settings.partition_by,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.core.model import SinkName
 from penstock.protocols import Sink
 from penstock.spec.many_tables import FillsManyTables
-from penstock.spec.selection import TellsBatches, UpsertsNewest
+from penstock.spec.selection import Compares, TellsBatches, UpsertsNewest
 from penstock.spec.table import DBAPI, Cassandra, DuckDB, MySQL, PostgreSQL, Redshift, ServedTable, SQLite, SQLServer, Table
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ def _filling(name: SinkName, settings: Table, spool: "SpoolRoot") -> "TableSinkA
     }
     if isinstance(settings, UpsertsNewest):
         filling["sequence_by"] = settings.sequence_by
+    if isinstance(settings, Compares):
+        filling["update_when"], filling["history"] = settings.update_when, settings.history
     if isinstance(settings, TellsBatches):
         filling["batch_column"] = settings.batch_column
     if isinstance(settings, ServedTable) and settings.merge is not None:

@@ -4,20 +4,18 @@ import re
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
 from penstock.blob.url import scheme_of
 from penstock.spec.complaint import complaint_error
-from penstock.spec.lake import LakeTable, LakeWrite, PageCompression
+from penstock.spec.lake import ExistingRows, LakeTable, LakeWrite, PageCompression
 from penstock.spec.location import GivenColumns
 from penstock.spec.maintenance import DeltaMaintenance
 from penstock.spec.many_tables import Tables, Unrouted
 from penstock.spec.place import AccountUrl, local_path
 from penstock.spec.scalar import SchemaChanges
-
-ExistingRows: TypeAlias = Literal["refuse", "keep"]
 
 _LOST_BY_DELTA = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]|^\\\x00-\x1f\x7f]")
 """What the library for Delta finds under another path, or under none."""
@@ -47,11 +45,6 @@ class Delta(LakeTable):
         description="The table's directory, relative to the pipeline file, which must be mounted at the same path everywhere; or "
         "`s3://bucket/prefix`."
     )
-    existing_rows: ExistingRows = Field(
-        default="refuse",
-        description="What becomes of a table that holds rows of others before the first batch: `refuse` it, or `keep` them; they "
-        "are counted with the first batch, for `verify`.",
-    )
     maintenance: DeltaMaintenance | None = Field(
         default=None,
         description="What Penstock does in the table beside its deliveries: `{compact: true, vacuum_after: 7d}`. Without it, "
@@ -73,6 +66,8 @@ class Delta(LakeTable):
             partition_by: GivenColumns = (),
             delete_when: str | None = None,
             sequence_by: str | None = None,
+            update_when: str | None = None,
+            history: bool = False,
             create: bool = True,
             existing_rows: ExistingRows = "refuse",
             schema_changes: SchemaChanges = "fail",

@@ -14,7 +14,7 @@ from penstock.core.partition_term import looks_like_term, parse_term
 from penstock.core.table_names import without_columns
 from penstock.errors import Usage
 from penstock.spec.complaint import complaint_error
-from penstock.spec.lake import LakeTable, LakeWrite, PageCompression
+from penstock.spec.lake import ExistingRows, LakeTable, LakeWrite, PageCompression
 from penstock.spec.location import Columns, GivenColumns
 from penstock.spec.maintenance import IcebergMaintenance
 from penstock.spec.many_tables import Tables, Unrouted
@@ -130,7 +130,10 @@ class Iceberg(LakeTable):
             partition_by: GivenColumns = (),
             delete_when: str | None = None,
             sequence_by: str | None = None,
+            update_when: str | None = None,
+            history: bool = False,
             create: bool = True,
+            existing_rows: ExistingRows = "refuse",
             schema_changes: SchemaChanges = "fail",
             compression: PageCompression = "zstd",
             target_file_size: int | str = "128MB",

@@ -10,14 +10,17 @@ from penstock.spec.complaint import complaint_error
 from penstock.spec.location import Columns
 from penstock.spec.many_tables import FillsManyTables
 from penstock.spec.scalar import SchemaChanges, Size
-from penstock.spec.selection import UpsertsNewest
+from penstock.spec.selection import Compares
 from penstock.spec.source import Options
 
 LakeWrite: TypeAlias = Literal["append", "upsert", "insert_if_absent", "replace", "overwrite_partitions"]
 PageCompression: TypeAlias = Literal["zstd", "snappy", "gzip", "lz4", "brotli", "none"]
 
 
-class LakeTable(FillsManyTables, UpsertsNewest):
+ExistingRows: TypeAlias = Literal["refuse", "keep"]
+
+
+class LakeTable(FillsManyTables, Compares):
     """Base of the settings of tables whose files are Parquet, and whose log or catalog lists them."""
 
     options: Options = Field(default_factory=dict, description="Options of the store, as an account there has them.")
@@ -29,6 +32,11 @@ class LakeTable(FillsManyTables, UpsertsNewest):
     key: Columns = Field(default=(), description="Columns that identify a row; needed by `upsert` and `insert_if_absent`.")
     partition_by: Columns = Field(default=(), description="Columns that the table is partitioned by, each by its value.")
     create: bool = Field(default=True, description="Create the table from the rows' schema if it is missing.")
+    existing_rows: ExistingRows = Field(
+        default="refuse",
+        description="What becomes of a table that holds rows of others before the first batch: `refuse` it, or `keep` them; they "
+        "are counted with the first batch, for `verify`.",
+    )
     schema_changes: SchemaChanges = "fail"
     compression: PageCompression = Field(default="zstd", description="Compression of the Parquet pages.")
     target_file_size: Size = Field(

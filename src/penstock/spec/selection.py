@@ -1,16 +1,18 @@
 """Settings by which a sink takes a part of the rows: some of them, and some of their columns or others made of these."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
+from penstock.core.update_condition import parse_condition
+from penstock.errors import Usage
 from penstock.spec.complaint import complaint_error
 from penstock.spec.location import Columns, as_tuple
 from penstock.spec.settings import Settings
 from penstock.spec.sql import SQL
-from penstock.support.secret import shown_text
+from penstock.support.secret import shown_text, values_in
 
 OnInvalid = Literal["fail", "quarantine"]
 Expressions = Annotated[tuple[SQL, ...], BeforeValidator(as_tuple)]
@@ -151,6 +153,11 @@ class UpsertsNewest(UpsertsOrDeletes):
         at = keys.index("delete_when") + 1
         return (*keys[:at], "sequence_by", *keys[at:])
 
+    @property
+    def keeps_history(self) -> bool:
+        """Whether every version of a row stays, so that a deletion has a time, too."""
+        return False
+
     @model_validator(mode="after")
     def _sequence_fits_write(self) -> Self:
         if self.sequence_by is None:
@@ -161,7 +168,7 @@ class UpsertsNewest(UpsertsOrDeletes):
                 remedy="Set write: upsert, with a key, or leave it out.",
                 at=("sequence_by",),
             )
-        if self.delete_when is not None:
+        if self.delete_when is not None and not self.keeps_history:
             raise complaint_error(
                 "is given, and delete_when as well: a row that is gone has no value, and an older change would bring it back",
                 remedy="Leave delete_when out: keep a deleted row, with a column that says so, and let readers filter such rows.",
@@ -174,6 +181,81 @@ class UpsertsNewest(UpsertsOrDeletes):
                 at=("sequence_by",),
             )
         return self
+
+
+class Compares(UpsertsNewest):
+    """Base of the settings of sinks into tables whose rows are compared with those of a batch before it is written."""
+
+    update_when: str | None = Field(
+        default=None,
+        min_length=1,
+        description="With `write: upsert`: a predicate over `old.column` and `new.column`. A row of the table is replaced only "
+        "where it is true; rows whose key is not there are added all the same.",
+    )
+    history: bool = Field(
+        default=False,
+        description="With `write: upsert`: keep every version of a row, with `valid_from`, `valid_to` and `is_current` (slowly "
+        "changing dimension, type 2). A change closes the current version and adds a new one.",
+    )
+
+    @classmethod
+    def valid_keys(cls) -> tuple[str, ...]:
+        """Return the keys with `update_when` and `history` after `sequence_by`."""
+        keys = [key for key in super().valid_keys() if key not in {"update_when", "history"}]
+        at = keys.index("sequence_by") + 1
+        return (*keys[:at], "update_when", "history", *keys[at:])
+
+    @property
+    def keeps_history(self) -> bool:
+        return self.history
+
+    @model_validator(mode="after")
+    def _compares_by_key(self) -> Self:
+        key = "history" if self.history else "update_when"
+        if (self.history or self.update_when is not None) and self.write != "upsert":
+            raise complaint_error(
+                f"is given, but write is {self.write}", remedy="Set write: upsert, with a key, or leave it out.", at=(key,)
+            )
+        if self.history and self.update_when is not None:
+            raise complaint_error(
+                "is given, and history as well, which replaces no row", remedy="Leave it out.", at=("update_when",)
+            )
+        if self.history and getattr(self, "schema_changes", None) == "widen":
+            raise complaint_error(
+                "is widen, and history is given: versions of before stay as they were counted",
+                remedy="Write add, or give the sink another table when a type is to become wider.",
+                at=("schema_changes",),
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _condition_is_understood(self) -> Self:
+        if self.update_when is None:
+            return self
+        if values_in(self.update_when):
+            raise complaint_error(
+                "holds a value of the environment, which every decision would record",
+                remedy="Compare a column of the rows, which the transform computes.",
+                at=("update_when",),
+            )
+        try:
+            parse_condition(self.update_when)
+        except Usage as wrong:
+            message = wrong.message.removeprefix("update_when ").rstrip(".")
+            raise complaint_error(message, remedy=wrong.remedy, at=("update_when",)) from None
+        return self
+
+
+def require_no_comparison(given: Any, *, why: str) -> Any:
+    """Return the settings as `given`. Raise what Pydantic takes for an error if a key of `Compares` is among them."""
+    for key in ("history", "update_when") if isinstance(given, Mapping) else ():
+        if key in given:
+            raise complaint_error(
+                f"is given, but {why}",
+                remedy="Leave it out, or write into PostgreSQL, MySQL, SQLite, DuckDB, Delta or Iceberg.",
+                at=(key,),
+            )
+    return given
 
 
 class TellsBatches(UpsertsOrDeletes):

@@ -9,10 +9,11 @@ from typing_extensions import Self
 
 from penstock.core.model import Json
 from penstock.spec.complaint import complaint_error, described
-from penstock.spec.delta import Delta, ExistingRows
+from penstock.spec.delta import Delta
 from penstock.spec.http import HTTP
 from penstock.spec.iceberg import Iceberg
 from penstock.spec.kafka import Kafka
+from penstock.spec.lake import ExistingRows
 from penstock.spec.location import FAIL, QUARANTINE, Account, Columns, GivenColumns, Route, ShortAccount
 from penstock.spec.scalar import PYTHON_SCHEMA, AccountKey, Size, python_name
 from penstock.spec.selection import TakesRows

@@ -1,22 +1,20 @@
 """Settings of sinks that fill one table of a database."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Field, model_validator
-from pydantic_core import PydanticCustomError
 from typing_extensions import Self
 
-from penstock.errors import Usage
 from penstock.spec.complaint import complaint_error
 from penstock.spec.location import Columns, GivenColumns
 from penstock.spec.many_tables import FillsManyTables, Tables, Unrouted
+from penstock.spec.merge import Merge
 from penstock.spec.place import (
     CassandraUrl,
     DuckdbUrl,
-    FilePath,
     MysqlUrl,
     PostgresUrl,
     RedshiftUrl,
@@ -26,9 +24,16 @@ from penstock.spec.place import (
     same_or_nested,
 )
 from penstock.spec.scalar import Duration, ModuleName, SchemaChanges, WideningChanges
-from penstock.spec.selection import OnInvalid, RefusesRows, TellsBatches, UpsertsNewest, UpsertsOrDeletes
-from penstock.spec.settings import OneKey
-from penstock.spec.sql import SQL, SQLType
+from penstock.spec.selection import (
+    Compares,
+    OnInvalid,
+    RefusesRows,
+    TellsBatches,
+    UpsertsNewest,
+    UpsertsOrDeletes,
+    require_no_comparison,
+)
+from penstock.spec.sql import SQLType
 from penstock.support.secret import redact, remember_options
 
 Write: TypeAlias = Literal["append", "upsert", "insert_if_absent", "replace"]
@@ -78,7 +83,7 @@ class TableAtURL(Table):
         return redact(self.url)
 
 
-class FileTable(FillsManyTables, TableAtURL, UpsertsNewest, TellsBatches):
+class FileTable(FillsManyTables, TableAtURL, Compares, TellsBatches):
     """A table of a database that is one file."""
 
     write: Write = Field(
@@ -100,6 +105,8 @@ class FileTable(FillsManyTables, TableAtURL, UpsertsNewest, TellsBatches):
             key: GivenColumns = (),
             delete_when: str | None = None,
             sequence_by: str | None = None,
+            update_when: str | None = None,
+            history: bool = False,
             create: bool = True,
             schema_changes: WideningChanges = "fail",
             invalid_rows: OnInvalid = "fail",
@@ -140,36 +147,7 @@ class DuckDB(FileTable, init=False):
     url: DuckdbUrl = Field(description="`duckdb:///path` relative to the pipeline file, `duckdb:////path` absolute.")
 
 
-class Merge(OneKey):
-    """SQL that is run over the staged rows, in the transaction that publishes them."""
-
-    sql: SQL | None = Field(
-        default=None,
-        description="Statements of the database's own SQL, with `;` between them. `{staged}` stands for the table that holds the "
-        "batch's rows, `{table}` for the sink's.",
-    )
-    file: FilePath | None = Field(default=None, description="A file with such SQL, relative to the pipeline file.")
-
-    if TYPE_CHECKING:
-
-        def __init__(self, *, sql: str | None = None, file: str | PathLike[str] | None = None) -> None: ...
-
-    def _not_one(self, given: Sequence[str]) -> PydanticCustomError:
-        return complaint_error(
-            "has both sql and file" if given else "has neither sql nor file", remedy="Keep exactly one of them."
-        )
-
-    def text(self) -> str:
-        """Return the SQL. Raises Usage for a file that cannot be read."""
-        if self.sql is not None:
-            return self.sql
-        try:
-            return Path(str(self.file)).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as cause:
-            raise Usage(f"The SQL of `merge` cannot be read: {cause}.", remedy="Correct `merge.file`.") from cause
-
-
-class ServedTable(FillsManyTables, TableAtURL, UpsertsNewest, TellsBatches):
+class ServedTable(FillsManyTables, TableAtURL, Compares, TellsBatches):
     """A table of a database on a server."""
 
     write: ServedWrite = Field(
@@ -197,6 +175,8 @@ class ServedTable(FillsManyTables, TableAtURL, UpsertsNewest, TellsBatches):
             key: GivenColumns = (),
             delete_when: str | None = None,
             sequence_by: str | None = None,
+            update_when: str | None = None,
+            history: bool = False,
             create: bool = True,
             schema_changes: WideningChanges = "fail",
             invalid_rows: OnInvalid = "fail",
@@ -290,6 +270,11 @@ class Warehouse(FillsManyTables, TableAtURL, UpsertsNewest):
             exclude: GivenColumns = (),
         ) -> None: ...
 
+    @model_validator(mode="before")
+    @classmethod
+    def _compares_nothing(cls, given: Any) -> Any:
+        return require_no_comparison(given, why="that was not run against a live server of this kind yet")
+
     @property
     def _identity(self) -> tuple[object, ...]:
         return self.url, self.table.lower().removeprefix(f"{self.default_schema}.")
@@ -372,7 +357,7 @@ class Cassandra(TableAtURL, UpsertsOrDeletes):
                 remedy="Leave it out, or write into a table of a SQL database, of Delta or of Iceberg.",
                 at=("sequence_by",),
             )
-        return given
+        return require_no_comparison(given, why="Cassandra cannot compare rows and write as one step")
 
     @model_validator(mode="after")
     def _partition_leads_key(self) -> Self:
@@ -432,6 +417,11 @@ class DBAPI(Table):
             columns: Mapping[str, str] = ...,
             longest: int = 100_000,
         ) -> None: ...
+
+    @model_validator(mode="before")
+    @classmethod
+    def _compares_nothing(cls, given: Any) -> Any:
+        return require_no_comparison(given, why="behind any driver nothing tells how rows are locked")
 
     @model_validator(mode="after")
     def _remember(self) -> Self:

@@ -159,7 +159,7 @@ def _values(settings: Settings) -> Iterator[tuple[str, str]]:
         yield key, _text(_plain_sql(shown) if key in _SQL and isinstance(shown, str) else shown, longest=longest)
 
 
-_SQL = frozenset({"sql", "where", "delete_when", "merge", "schema"})
+_SQL = frozenset({"sql", "where", "delete_when", "update_when", "merge", "schema"})
 _TOKEN = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|(?:--[^\n]*|/\*(?!\+).*?\*/|\s+)+""", re.DOTALL)
 
 

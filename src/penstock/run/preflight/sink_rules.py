@@ -115,6 +115,10 @@ _OF_KEYS: Mapping[str, Ruling] = {
     "existing_rows": safe("It is about rows of others that are there before the first batch."),
     "schema_changes": safe("It says what a start does about columns that are new or wider."),
     "deletes": safe(_NEXT),
+    "history": breaking(
+        "A table with history has other columns and another key: the start is refused.",
+        action="Set it back, or give the sink another name and another table.",
+    ),
 }
 
 

@@ -73,7 +73,6 @@ class DeltaLog(TableLog):
     format: ClassVar = "Delta"
     library: ClassVar = f"deltalake {deltalake.__version__}"
     damaged: ClassVar = (DeltaError, pa.ArrowException, ValueError)
-    remedy_for_existing_rows: ClassVar = "; or set existing_rows: keep, and they are counted with its first batch"
 
     place: TablePlace
 

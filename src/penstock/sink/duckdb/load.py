@@ -15,10 +15,13 @@ from penstock.sink.duckdb.database import disk_error
 from penstock.sink.duckdb.statements import TableStatements
 from penstock.sink.duckdb.storage import stored, stored_schema
 from penstock.sink.duckdb.table_schema import TABLES, TableSchema, refused
+from penstock.sink.table.history import HISTORY, VALID_FROM
 from penstock.sink.table.publication import Loaded
 from penstock.sink.table.sequence import take_out_outdated
 from penstock.sink.table.target import BY_KEY, Target
 from penstock.sql.table_name import in_double_quotes
+
+_TRIED = {"replace": "append", HISTORY: "upsert"}
 
 STAGE = FaultPoint("duckdb.stage", "The rows of a decided batch are copied into a temporary staging table.")
 MOVE = FaultPoint("duckdb.move", "The staged rows are loaded into the table, in an open transaction.")
@@ -95,6 +98,17 @@ def _count(connection: "duckdb.DuckDBPyConnection", statement: str) -> int:
     return 0 if row is None else int(row[0])
 
 
+def read_there(
+    connection: "duckdb.DuckDBPyConnection", keys: "pa.Table", rows: "pa.Schema", _: TableSchema, target: Target
+) -> Iterator["pa.RecordBatch"]:
+    """Yield the table's rows under `keys`, as `SqlSink._read_there` specifies."""
+    staged = TABLES.statements_of(keys.schema, target)
+    _stage(connection, staged, iter(keys.to_batches()), keys.schema)
+    query = TABLES.statements_of(rows, target).read_compared(since=VALID_FROM in keys.schema.names)
+    yield from TABLES.scan(connection, query, rows)
+    connection.execute(sql.DROP_STAGE)
+
+
 # --- checks of the table, which may have been altered since the rows were checked
 
 
@@ -142,6 +156,7 @@ def _runs(connection: "duckdb.DuckDBPyConnection", statement: str) -> bool:
 
 def dry_run(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target) -> None:
     """Run a publication's statements without rows: an unsuitable key, say, is reported before anything is decided."""
-    tried = replace(target, write="append" if target.write == "replace" else target.write)
+    sequence_by = None if target.keeps_history else target.sequence_by
+    tried = replace(target, write=_TRIED.get(target.write, target.write), sequence_by=sequence_by)
     with refused(target):
         load(connection, iter(()), rows, tried)

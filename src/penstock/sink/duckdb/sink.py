@@ -8,7 +8,7 @@ from penstock.core.faults import FaultPoint
 from penstock.core.model import PipelineName
 from penstock.sink.duckdb import statements as sql
 from penstock.sink.duckdb.database import Database, disk_error
-from penstock.sink.duckdb.load import dry_run, write
+from penstock.sink.duckdb.load import dry_run, read_there, write
 from penstock.sink.duckdb.table_schema import TABLES, TableSchema
 from penstock.sink.table.dialect import FaultPoints
 from penstock.sink.table.file import FileSink
@@ -33,9 +33,11 @@ class DuckdbSink(FileSink["duckdb.DuckDBPyConnection", TableSchema]):
     _database_type = Database
     _tables = TABLES
     _widens = True
+    _compares = True
     _points = FaultPoints.of(disk_error, prepare=PREPARE.around, begin=BEGIN.around, mark=MARK.around, commit=COMMIT.around)
     _own_statements = sql.OwnStatements
     _write = staticmethod(write)
+    _read_there = staticmethod(read_there)
 
     def _prepare_target(self, pipeline: PipelineName, schema: str | None) -> None:
         super()._prepare_target(pipeline, schema)

@@ -4,7 +4,7 @@ Keys are compared by Arrow's hash join, exactly. Only the columns of the key, an
 memory for all rows of a batch, or of a file.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -42,33 +42,50 @@ class Matches:
 class BatchKeys:
     """The distinct keys of a batch of `rows` rows. `table` has each key once, with the number of the row that counts for it.
 
-    With `sequence_by`, `table` has that column of the row, too.
+    `table` has the columns `also` of the row, too. `there`: the columns of the table's rows that are compared besides the key.
     """
 
     key: tuple[str, ...]
     rows: int
     table: "pa.Table"
-    sequence_by: str | None = None
+    there: "pa.Schema"
 
     @classmethod
-    def of(cls, batches: "Iterable[pa.RecordBatch]", schema: "pa.Schema", key: tuple[str, ...], *, last: bool) -> "BatchKeys":
+    def of(
+        cls,
+        batches: "Iterable[pa.RecordBatch]",
+        schema: "pa.Schema",
+        key: tuple[str, ...],
+        *,
+        last: bool,
+        also: Sequence[str] = (),
+        there: Sequence[str] = (),
+    ) -> "BatchKeys":
         """Return the keys of the rows in `batches`, which are read once. Of rows with one key, the `last` or the first counts."""
-        keys = _numbered(batches, pa.schema([schema.field(name) for name in key]))
+        found = _numbered(batches, _selected(schema, (*key, *also)))
         which = "max" if last else "min"
-        grouped = keys.group_by(list(key), use_threads=False).aggregate([(_ROW, which)])
+        grouped = found.group_by(list(key), use_threads=False).aggregate([(_ROW, which)])
         counted = grouped.column(f"{_ROW}_{which}")
-        return cls(key=key, rows=len(keys), table=grouped.select(list(key)).append_column(_ROW, counted))
+        table = found.take(counted) if also else grouped.select(list(key)).append_column(_ROW, counted)
+        return cls(key=key, rows=len(found), table=table, there=_selected(schema, (*key, *there)))
 
     @classmethod
     def in_sequence(
-        cls, batches: "Iterable[pa.RecordBatch]", schema: "pa.Schema", key: tuple[str, ...], sequence_by: str
+        cls,
+        batches: "Iterable[pa.RecordBatch]",
+        schema: "pa.Schema",
+        key: tuple[str, ...],
+        sequence_by: str,
+        *,
+        also: Sequence[str] = (),
+        there: Sequence[str] = (),
     ) -> "BatchKeys":
         """Return the keys as `of`. Of rows with one key, the last one with the greatest `sequence_by` counts."""
-        found = _numbered(batches, pa.schema([schema.field(name) for name in (*key, sequence_by)]))
+        found = _numbered(batches, _selected(schema, (*key, sequence_by, *also)))
         found = found.sort_by([(sequence_by, "ascending"), (_ROW, "ascending")])
         ranked = found.append_column(_AT, pa.array(np.arange(len(found), dtype=np.int64)))
         newest = ranked.group_by(list(key), use_threads=False).aggregate([(_AT, "max")]).column(f"{_AT}_max")
-        return cls(key=key, rows=len(found), table=found.take(newest), sequence_by=sequence_by)
+        return cls(key=key, rows=len(found), table=found.take(newest), there=_selected(schema, (*key, sequence_by, *there)))
 
     def range(self, partition_by: Sequence[str]) -> KeyRange:
         """Return where rows of these keys can be, in a table partitioned by `partition_by`."""
@@ -86,32 +103,39 @@ class BatchKeys:
     @property
     def columns(self) -> Sequence[str]:
         """The columns that rows of the table are compared by."""
-        return self.key if self.sequence_by is None else (*self.key, self.sequence_by)
+        return list(self.there.names)
 
     def found_in(self, there: "Iterable[pa.RecordBatch]") -> Matches:
         """Return the rows of the table with a key of the batch as replaced. `there` has their `columns`."""
-        return Matches(replaced=_semi_join(_numbered(there, self._schema), self.table, self.key))
+        return Matches(replaced=_semi_join(_numbered(there, self.there), self.table, self.key))
 
     def existing_in(self, there: "Iterable[pa.RecordBatch]") -> Matches:
         """Return the batch's rows that count and have the key of a row of the table as left out. `there`: as for `found_in`."""
-        return Matches(left_out=_semi_join(self.table, _numbered(there, self._schema), self.key))
+        return Matches(left_out=_semi_join(self.table, _numbered(there, self.there), self.key))
 
-    def newest_of(self, there: "Iterable[pa.RecordBatch]", sequence_by: str) -> Matches:
-        """Return which rows of the table are not newer than the batch's with their key, and the batch's that are older than them.
+    def compared_with(self, there: "Iterable[pa.RecordBatch]", stays: "Callable[[pa.Table, pa.Table, Numbers], Mask]") -> Matches:
+        """Return which rows of the table give way to the batch's with their key, and the batch's for which one of them stays.
 
-        `there`: as for `found_in`. A row of the table without a value in `sequence_by` is older than every other.
+        `there`: as for `found_in`. `stays` says for pairs of a row of the table and one of the batch, and for the number of the
+        latter, whether the former stays.
         """
-        found = _numbered(there, self._schema)
+        found = _numbered(there, self.there)
         counted = self.table.select(list(self.key)).append_column(_AT, pa.array(np.arange(len(self.table), dtype=np.int64)))
         pairs = found.select([*self.key, _ROW]).join(counted, keys=list(self.key), join_type="inner")
         old, new = (table.take(pairs.column(at)) for table, at in ((found, _ROW), (self.table, _AT)))
-        is_older = pc.fill_null(pc.less(new.column(sequence_by), old.column(sequence_by)), fill_value=False)
-        left_out = new.filter(is_older).column(_ROW).to_numpy()
-        return Matches(replaced=np.sort(old.filter(pc.invert(is_older)).column(_ROW).to_numpy()), left_out=np.unique(left_out))
+        numbers = new.column(_ROW).to_numpy()
+        kept = stays(old, new, numbers)
+        return Matches(replaced=np.sort(old.column(_ROW).to_numpy()[~kept]), left_out=np.unique(numbers[kept]))
 
-    @property
-    def _schema(self) -> "pa.Schema":
-        return self.table.select(list(self.columns)).schema
+
+def older_than(old: "pa.Table", new: "pa.Table", sequence_by: str) -> Mask:
+    """Return which `new` rows are older than the `old` ones. One without a value in `sequence_by` is older than every other."""
+    is_older = pc.fill_null(pc.less(new.column(sequence_by), old.column(sequence_by)), fill_value=False)
+    return np.asarray(is_older, dtype=np.bool_)
+
+
+def _selected(schema: "pa.Schema", names: Iterable[str]) -> "pa.Schema":
+    return pa.schema([schema.field(name) for name in dict.fromkeys(names)])
 
 
 def _numbered(batches: "Iterable[pa.RecordBatch]", schema: "pa.Schema") -> "pa.Table":

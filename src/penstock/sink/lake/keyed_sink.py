@@ -12,10 +12,11 @@ from penstock.sink.lake.sink import LakeSink
 from penstock.sink.lake.write_mode import WriteMode
 from penstock.sink.spool import Spool, SpoolStager
 from penstock.sink.spool.deletes import DeletesByKey
+from penstock.sink.table.compared_load import described_write
 
 
 class KeyedLakeSink(LakeSink):
-    """A `LakeSink` that writes by `upsert` or `insert_if_absent`.
+    """A `LakeSink` that writes by `upsert` or `insert_if_absent`, or keeps history by key.
 
     Tasks stage rows in the spool, which keeps their order: pieces as decided, rows as written. Of several rows of a batch with
     one key, `upsert` takes the last, or with `sequence_by` the newest, and `insert_if_absent` the first. Publishing reads the
@@ -29,12 +30,10 @@ class KeyedLakeSink(LakeSink):
         self._rows = spool
 
     def describe(self) -> Mapping[str, str]:
-        how = f"{self._mode.write} or delete" if self._mode.deletes else self._mode.write
-        key, limit = ", ".join(self._mode.key), self._rows.inline_limit_bytes
-        newest = "" if self._mode.sequence_by is None else f", the newest by {self._mode.sequence_by}"
+        limit = self._rows.inline_limit_bytes
         return {
             "stage": f"in the ledger's entry up to {limit} bytes a task, else Arrow files in {self._rows.root.url}",
-            "publish": f"files with rows ({how} by {key}{newest}) are rewritten; then one commit to the "
+            "publish": f"files with rows ({described_write(self._mode)}) are rewritten; then one commit to the "
             f"{self._log.title}: files and marker",
             **self._rounds(),
         }
@@ -52,12 +51,12 @@ class KeyedLakeSink(LakeSink):
             raise Failed(f"Sink {self.name!r} was not prepared.", remedy="Call prepare() first.")
         self._begin_staging()
         mode = self._mode
-        filled = mode.key if mode.sequence_by is None else (*mode.key, mode.sequence_by)
-        check = KeyValidator(table=self._log.uri, filled=filled, files=self._settings)
+        check = KeyValidator(table=self._log.uri, filled=mode.filled, files=self._settings)
         stager = replace(self._rows.stager(check), note=self._mode.noted())
         if not self._mode.deletes:
             return stager
-        return replace(stager, deletes=DeletesByKey(key=self._mode.key, row_digest=self._settings.row_digest))
+        key = mode.filled if mode.keeps_history else mode.key
+        return replace(stager, deletes=DeletesByKey(key=key, row_digest=self._settings.row_digest))
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
         """Remove what dead attempts left in the spool, and staged files that a publication of an earlier batch did not move."""

@@ -166,7 +166,7 @@ class TableLog(Protocol):
     """The library that reads and writes it, with its version."""
     damaged: ClassVar[tuple[type[Exception], ...]]
     """What the library raises for a table that it does not understand. Any OSError means that a place did not answer."""
-    remedy_for_existing_rows: ClassVar[str] = ""
+    remedy_for_existing_rows: ClassVar[str] = "; or set existing_rows: keep, and they are counted with its first batch"
     """What else than a table of its own lets a sink start whose table holds rows of others, as the end of a remedy."""
 
     @property

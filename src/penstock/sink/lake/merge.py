@@ -17,11 +17,13 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from penstock.core.condition_value import bound_condition, condition_holds
 from penstock.core.deletes import split_deletes
 from penstock.core.faults import FaultPoint
-from penstock.core.model import Nonce, Staged, Totals
+from penstock.core.model import Nonce, Publication, Staged, Totals
+from penstock.core.update_condition import UpdateCondition
 from penstock.errors import Conflict, ContentConflict, PenstockError
-from penstock.sink.lake.batch_keys import BatchKeys, Mask, Matches, Numbers
+from penstock.sink.lake.batch_keys import BatchKeys, Mask, Matches, Numbers, older_than
 from penstock.sink.lake.change import Decided
 from penstock.sink.lake.log import Change, TableFile, TableLog, TableSnapshot
 from penstock.sink.lake.staging import file_of
@@ -55,13 +57,18 @@ class Rewritten:
 
 @dataclass(slots=True, kw_only=True)
 class MergeByKey:
-    """One publication by `upsert` or `insert_if_absent`. `spooled` yields the batch's rows, from the first one at each call."""
+    """One publication by `upsert` or `insert_if_absent`. `spooled` yields the batch's rows, from the first one at each call.
+
+    `totals`: those of the rows that it yields, where these were made of the batch's; None where they are the batch's.
+    """
 
     decided: Decided
     spooled: "Callable[[], Iterator[pa.RecordBatch]]"
     writer: TableWriter
     log: TableLog
+    totals: Totals | None = None
     _keys: BatchKeys | None = None
+    _condition: UpdateCondition | None = None
     _deleting: list[Mask] = field(default_factory=list)
     _matches: dict[str, Matches] = field(default_factory=dict)
     _written: list[Rewritten] = field(default_factory=list)
@@ -85,7 +92,7 @@ class MergeByKey:
         return Change(
             added=[added(piece) for piece in rewritten.pieces],
             removed=removed,
-            content=content.after(self.decided.mode, self.decided.publication.totals, displaced=rewritten.displaced),
+            content=content.after(self.decided.mode, self._totals, displaced=rewritten.displaced),
             written_by=rewritten.nonce,
             is_exclusive=True,
         )
@@ -109,6 +116,10 @@ class MergeByKey:
     # --- which rows count, and which they meet
 
     @property
+    def _totals(self) -> Totals:
+        return self.decided.publication.totals if self.totals is None else self.totals
+
+    @property
     def _is_upsert(self) -> bool:
         return self.decided.mode.write == "upsert"
 
@@ -117,11 +128,14 @@ class MergeByKey:
             schema, mode = table_schema(self.decided.publication.schema), self.decided.mode
             self._deleting = []
             rows = self._spooled(self._deleting)
+            self._condition = None if mode.update_when is None else bound_condition(mode.update_when, schema)
+            also = () if self._condition is None else self._condition.new_columns
+            there = () if self._condition is None else self._condition.old_columns
             if mode.sequence_by is None:
-                self._keys = BatchKeys.of(rows, schema, mode.key, last=self._is_upsert)
+                self._keys = BatchKeys.of(rows, schema, mode.key, last=self._is_upsert, also=also, there=there)
             else:
-                self._keys = BatchKeys.in_sequence(rows, schema, mode.key, mode.sequence_by)
-            self._require_all(self._keys.rows)
+                self._keys = BatchKeys.in_sequence(rows, schema, mode.key, mode.sequence_by, also=also, there=there)
+            require_all(self._keys.rows, self.decided.publication, expected=self._totals.rows)
         return self._keys
 
     def _spooled(self, deleting: list[Mask] | None = None) -> "Iterator[pa.RecordBatch]":
@@ -135,14 +149,6 @@ class MergeByKey:
                 deleting.append(np.asarray(deletes))
             yield rows
 
-    def _require_all(self, rows: int) -> None:
-        decided = self.decided.publication.totals.rows
-        if rows != decided:  # I1, I2
-            raise ContentConflict(
-                f"Batch {self.decided.publication.batch.batch_id} has {decided} rows, but {rows} are staged.",
-                remedy="Restore the spool from a backup: it is damaged.",
-            )
-
     def _matches_in(self, snapshot: TableSnapshot, keys: BatchKeys) -> list[tuple[TableFile, Matches]]:
         """Return each file that may hold keys of the batch, with what matches."""
         files = list(snapshot.files(keys.range(snapshot.partition_by)))
@@ -154,9 +160,19 @@ class MergeByKey:
     def _match(self, file: TableFile, keys: BatchKeys) -> Matches:
         with MATCH.around(error=step_error, lost=step_error):
             there = self.decided.reader.rows(file, keys.columns)
-            if keys.sequence_by is not None:
-                return keys.newest_of(there, keys.sequence_by)
+            if self.decided.mode.sequence_by is not None or self._condition is not None:
+                return keys.compared_with(there, self._stays)
             return keys.found_in(there) if self._is_upsert else keys.existing_in(there)
+
+    def _stays(self, old: "pa.Table", new: "pa.Table", numbers: Numbers) -> Mask:
+        """Return which `old` rows stay beside `new` ones with their key: newer ones, and those for which the condition fails."""
+        sequence_by, stays = self.decided.mode.sequence_by, np.zeros(len(old), np.bool_)
+        if sequence_by is not None:
+            stays |= older_than(old, new, sequence_by)
+        if self._condition is not None:
+            fails = ~np.asarray(condition_holds(self._condition, old, new), dtype=np.bool_)
+            stays |= fails & ~np.concatenate(self._deleting)[numbers] if self._deleting else fails
+        return stays
 
     # --- writing
 
@@ -217,6 +233,15 @@ class MergeByKey:
         if attempt is None or not is_owned(name, self.writer.owner) or attempt.nonce == nonce:
             return False
         return (attempt.generation, attempt.batch_id) == (publication.generation, publication.batch.batch_id)
+
+
+def require_all(rows: int, publication: Publication, *, expected: int) -> None:
+    """Raise ContentConflict unless there are as many rows as expected."""
+    if rows != expected:  # I1, I2
+        raise ContentConflict(
+            f"Batch {publication.batch.batch_id} has {expected} rows, but {rows} are staged.",
+            remedy="Restore the spool from a backup: it is damaged.",
+        )
 
 
 def _without(dropped: Numbers, batches: "Iterator[pa.RecordBatch]") -> "Iterator[tuple[pa.RecordBatch, Mask]]":

@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from penstock.core.condition_value import bound_condition
 from penstock.errors import StageFailed, Usage
 from penstock.sink.lake.write_mode import WriteMode
 from penstock.sink.parquet.layout import source_columns
@@ -22,6 +23,8 @@ def require_mode_columns(rows: "pa.Schema", mode: WriteMode) -> None:
     require_key(rows, mode.key)
     if mode.sequence_by is not None:
         require_sequence(rows, mode.sequence_by)
+    if mode.update_when is not None:
+        bound_condition(mode.update_when, rows)
 
 
 def require_key(rows: "pa.Schema", key: Sequence[str]) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from threading import RLock
 from typing import ClassVar
 
@@ -28,6 +29,7 @@ from penstock.errors import Failed, LedgerMismatch, PublishFailed, Refused, Retr
 from penstock.protocols import Signature, SinkDecisions, TaskCheck
 from penstock.sink.lake.change import Decided, MakesChange
 from penstock.sink.lake.growth import Growth
+from penstock.sink.lake.keep_history import KeepHistory, require_history_always
 from penstock.sink.lake.log import KeepsApplicationVersions, TableLog, TableSnapshot
 from penstock.sink.lake.maintained_table import MaintainedTable
 from penstock.sink.lake.maintenance import Maintenance, Upkeep
@@ -40,7 +42,7 @@ from penstock.sink.lake.staging import FlatUploads
 from penstock.sink.lake.statistics import FileNotes, fingerprint
 from penstock.sink.lake.table_writer import TableWriter
 from penstock.sink.lake.taking_back import TakesBackFiles
-from penstock.sink.lake.verification import VerifiedTable
+from penstock.sink.lake.verification import VerifiedTable, counted_marker
 from penstock.sink.lake.write_mode import APPENDING, REPLACE, WriteMode, decided_mode, require_mode
 from penstock.sink.parquet.account import Area
 from penstock.sink.parquet.directory.account import DirectoryAccount
@@ -51,7 +53,6 @@ from penstock.sink.parquet.splitting import INLINE_LIMIT_BYTES, WriteSettings
 from penstock.sink.parquet.stager import ParquetStager
 from penstock.sink.parquet.verification import verify_accounts
 from penstock.sink.spool import Spool
-from penstock.sink.table.marker import TableMarker
 from penstock.sink.table.preparation import settings_of
 from penstock.sink.table.verification import compare, without_marker
 from penstock.spark.schema import arrow_schema
@@ -153,6 +154,7 @@ class LakeSink(TakesBackFiles):
         return [*findings, Finding(subject=subject, ok=True, message=message)]
 
     def require_schema_accepted(self, *, pipeline: PipelineName, schema: str) -> None:
+        schema = self._table_schema(schema)
         self._require_storable(schema)
         self._require_own(self._area(pipeline), pipeline)
         snapshot = self._log.newest()
@@ -178,6 +180,7 @@ class LakeSink(TakesBackFiles):
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
         """Create the table, or refuse one that the rows do not fit. Raises Usage, Refused, Failed, Retryable."""
         if schema is not None:
+            schema = self._table_schema(schema)
             self._require_storable(schema)
         self._pipeline = pipeline
         self._settings = replace(self._settings, owner=owner_of(pipeline, self.name))
@@ -235,6 +238,8 @@ class LakeSink(TakesBackFiles):
 
     def _maintained(self, publication: Publication) -> MaintainedTable:
         area = self._area(publication.pipeline)
+        mode = decided_mode(publication) if publication.staged else self._mode
+        publication = replace(publication, schema=mode.table_schema(publication.schema))
         reader = FileReader(area=area, schema=publication.schema, row_digest=self._settings.row_digest)
         return MaintainedTable(publication=publication, log=self._log, reader=reader, writer=self._writer(area), sync=self._sync)
 
@@ -323,7 +328,8 @@ class LakeSink(TakesBackFiles):
         self._synced = max(self._synced, version)
 
     def _changes(self, publication: Publication, mode: WriteMode) -> MakesChange:
-        area = self._area(publication.pipeline)
+        area, rows = self._area(publication.pipeline), publication.schema
+        publication = replace(publication, schema=mode.table_schema(rows))
         reader = FileReader(area=area, schema=publication.schema, row_digest=self._settings.row_digest)
         decided = Decided(publication=publication, mode=mode, reader=reader)
         if not mode.is_by_key:
@@ -333,13 +339,12 @@ class LakeSink(TakesBackFiles):
                 f"Batch {publication.batch.batch_id} was decided with write: {mode.write}, and sink {self.name!r} has no spool.",
                 remedy=f"Set `write: {mode.write}` and `key` back and start again.",
             )
-        spool = self._spool
-        return MergeByKey(
-            decided=decided,
-            spooled=lambda: spool.read(publication.staged, pipeline=publication.pipeline),
-            writer=self._writer(area),
-            log=self._log,
-        )
+        spool, writer = self._spool, self._writer(area)
+
+        spooled = partial(spool.read, publication.staged, pipeline=publication.pipeline)
+        if mode.keeps_history:
+            return KeepHistory(decided=decided, rows=rows, spooled=spooled, writer=writer, log=self._log)
+        return MergeByKey(decided=decided, spooled=spooled, writer=writer, log=self._log)
 
     def _writer(self, area: Area) -> TableWriter:
         """Return what the driver itself writes files of the table with."""
@@ -353,17 +358,8 @@ class LakeSink(TakesBackFiles):
         marker = snapshot.marker(self._pipeline, self.name)
         if content is None or marker is None:
             return verify_accounts({ONLY_ACCOUNT: table}, decisions, self._settings.row_digest)
-        counted = TableMarker(
-            pipeline=self._pipeline,
-            sink=self.name,
-            table_name=self._log.uri,
-            write=content.write,
-            ledger_id=marker.ledger_id,
-            position=marker.position,
-            decided=content.decided,
-            after=content.shown,
-        )
-        schema = next((each.schema for each in decisions.publications()), "")
+        counted = counted_marker(content, marker, pipeline=self._pipeline, sink=self.name, table=self._log.uri)
+        schema = self._mode.table_schema(next((each.schema for each in decisions.publications()), ""))
         return compare(
             counted,
             sink=self.name,
@@ -384,6 +380,10 @@ class LakeSink(TakesBackFiles):
             )
         notes = FileNotes(mode=self._mode, columns=fingerprint(snapshot.field_ids, arrow_schema(schema).names))
         self._settings = replace(self._settings, field_ids=snapshot.field_ids, footer_notes=notes)
+
+    def _table_schema(self, schema: str) -> str:
+        with settings_of(self.name):
+            return self._mode.table_schema(schema)
 
     def _found_or_created(self, schema: str) -> TableSnapshot:
         snapshot = self._log.prepare(schema, self._settings.partition_by)
@@ -419,6 +419,7 @@ class LakeSink(TakesBackFiles):
         with self._log.reading():
             snapshot.require_supported(self._mode)
             snapshot.require_fit(growth.schema_there(snapshot), self._settings.partition_by)
+            require_history_always(snapshot, self._mode, pipeline=pipeline, sink=self.name, title=self._log.title)
             growth.require_none_left_out(snapshot, FileReader(area=area, schema=schema, row_digest=self._settings.row_digest))
             if snapshot.marker(pipeline, self.name) is not None or self._mode.keeps_rows or area.claimed_by() is not None:
                 return

@@ -9,13 +9,32 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
+from penstock.core.high_water_mark import HighWaterMark
 from penstock.core.model import ONLY_ACCOUNT, AccountName, PipelineName, Position, RowDigest, SinkName, Totals
 from penstock.errors import PenstockError
 from penstock.sink.lake.log import TableFile, TableSnapshot
 from penstock.sink.lake.reader import FileReader, open_file
 from penstock.sink.lake.staging import piece_name
+from penstock.sink.lake.write_mode import TableContent
 from penstock.sink.parquet.account import Area, StoredFile
+from penstock.sink.table.marker import TableMarker
 from penstock.sink.table.target import NotStoredError
+
+
+def counted_marker(
+    content: TableContent, marker: HighWaterMark, *, pipeline: PipelineName, sink: SinkName, table: str
+) -> TableMarker:
+    """Return what a table's marker counts, as that of a database has it."""
+    return TableMarker(
+        pipeline=pipeline,
+        sink=sink,
+        table_name=table,
+        write=content.write,
+        ledger_id=marker.ledger_id,
+        position=marker.position,
+        decided=content.decided,
+        after=content.shown,
+    )
 
 
 class SnapshotFiles:

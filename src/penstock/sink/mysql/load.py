@@ -17,6 +17,7 @@ from penstock.sink.mysql.storage import STORAGES
 from penstock.sink.mysql.table_schema import TABLES, TableSchema, decided_rows
 from penstock.sink.mysql.wire import LOAD_OPTIONS, lines, numbered_lines, rows_of_insert
 from penstock.sink.table.batch_keys import BatchKeys
+from penstock.sink.table.history import VALID_FROM
 from penstock.sink.table.publication import Loaded
 from penstock.sink.table.script import Script
 from penstock.sink.table.sequence import require_none_outdated, take_out_outdated
@@ -100,6 +101,18 @@ def run(connection: Connection, statements: TableStatements, script: Script) -> 
     """Run the user's own SQL over the staging table. The client takes one statement at a time."""
     for statement in script.naming(staged=sql.STAGE, table=statements.name):
         connection.execute(statement)
+
+
+def read_there(
+    connection: Connection, keys: "pa.Table", rows: "pa.Schema", _: TableSchema, target: Target
+) -> Iterator["pa.RecordBatch"]:
+    """Yield the table's rows under `keys`, as `SqlSink._read_there` specifies."""
+    staged = TABLES.statements_of(keys.schema, target)
+    create_stage(connection, staged, keys.schema)
+    _sent(lambda: fill_stage(connection, staged, iter(keys.to_batches())))
+    yield from TABLES.scan(
+        connection, TABLES.statements_of(rows, target).read_compared(since=VALID_FROM in keys.schema.names), rows
+    )
 
 
 def create_stage(connection: Connection, statements: TableStatements, schema: "pa.Schema") -> None:

@@ -7,7 +7,7 @@ import pyarrow as pa
 from penstock.core.faults import FaultPoint
 from penstock.errors import Refused
 from penstock.sink.mysql import statements as sql
-from penstock.sink.mysql.load import rehearse, rehearse_merge, write
+from penstock.sink.mysql.load import read_there, rehearse, rehearse_merge, write
 from penstock.sink.mysql.statements import SYNTAX
 from penstock.sink.mysql.table_schema import TABLES, TableSchema
 from penstock.sink.table.dialect import ErrorCodes, FaultPoints
@@ -38,12 +38,14 @@ class MysqlSink(ServedSink[Connection, TableSchema]):
     _database_type = Database
     _tables = TABLES
     _widens = True
+    _compares = True
     _points = FaultPoints.of(
         connection_lost, prepare=PREPARE.around, begin=BEGIN.around, fence=FENCE.around, mark=MARK.around, commit=COMMIT.around
     )
     _codes = ErrorCodes(code_of=code_of, reason_of=reason_of, forbidden=DENIED)
     _own_statements = sql.OwnStatements
     _write = staticmethod(write)
+    _read_there = staticmethod(read_there)
     _joins = Connection
     _syntax = SYNTAX
 

@@ -100,6 +100,8 @@ class TableStatements(StagedTableStatements):
 
     stage = STAGE
     options = " ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4"
+    joined: ClassVar[str] = "STRAIGHT_JOIN"
+    locking: ClassVar[str] = " FOR UPDATE"
 
     def quoted(self, name: str) -> str:
         return quoted(name)

@@ -21,6 +21,7 @@ from penstock.sink.postgres.statements import (
 )
 from penstock.sink.postgres.storage import cast_into, copies_as_is, encoded, storage_of
 from penstock.sink.postgres.table_schema import TABLES, TableSchema, require_lasting, table_schema_of
+from penstock.sink.table.history import VALID_FROM
 from penstock.sink.table.publication import Loaded
 from penstock.sink.table.script import Script
 from penstock.sink.table.sequence import require_none_outdated, take_out_outdated
@@ -99,6 +100,19 @@ def _copy_in(connection: Connection, statements: TableStatements, batches: Itera
     if write == "replace":
         connection.execute(statements.clear())
     return Loaded(rows=_copy(connection, statements.copy_in(), map(_encoded, batches)), displaced=Totals())
+
+
+def read_there(
+    connection: Connection, keys: "pa.Table", rows: "pa.Schema", _: TableSchema, target: Target
+) -> Iterator["pa.RecordBatch"]:
+    """Yield the table's rows under `keys`, as `SqlSink._read_there` specifies."""
+    staged = TABLES.statements_of(keys.schema, target)
+    create_stage(connection, staged, keys.schema)
+    _copy(connection, staged.copy(), _numbered(iter(keys.to_batches()), staged.number))
+    connection.execute(ANALYZE_STAGE)
+    yield from TABLES.scan(
+        connection, TABLES.statements_of(rows, target).read_compared(since=VALID_FROM in keys.schema.names), rows
+    )
 
 
 def create_stage(connection: Connection, statements: TableStatements, schema: "pa.Schema") -> None:

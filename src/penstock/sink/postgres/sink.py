@@ -6,7 +6,7 @@ import pyarrow as pa
 from penstock.core.faults import FaultPoint
 from penstock.sink.postgres import statements as sql
 from penstock.sink.postgres import table_schema as tables
-from penstock.sink.postgres.load import load, rehearse
+from penstock.sink.postgres.load import load, read_there, rehearse
 from penstock.sink.postgres.members import require_none_filled
 from penstock.sink.postgres.statements import SYNTAX
 from penstock.sink.postgres.table_schema import TABLES, TableSchema
@@ -37,12 +37,14 @@ class PostgresSink(ServedSink[Connection, TableSchema]):
     _database_type = Database
     _tables = TABLES
     _widens = True
+    _compares = True
     _points = FaultPoints.of(
         connection_lost, prepare=PREPARE.around, begin=BEGIN.around, fence=FENCE.around, mark=MARK.around, commit=COMMIT.around
     )
     _codes = ErrorCodes(code_of=code_of, reason_of=reason_of, forbidden=frozenset({FORBIDDEN}))
     _own_statements = sql.OwnStatements
     _write = staticmethod(load)
+    _read_there = staticmethod(read_there)
     _joins = psycopg.Connection
     _syntax = SYNTAX
 

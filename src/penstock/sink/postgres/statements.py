@@ -77,6 +77,23 @@ WHERE has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(m.oid, 'SELEC
 """).format(marker=Literal(MARKER_TABLE))
 """Tables above and below this one, at any depth, in schemas where the role may read the markers."""
 
+DEPENDENTS = SQL("""
+SELECT a.attname::text, CASE WHEN c.relkind IN ('v', 'm') THEN
+         CASE c.relkind WHEN 'v' THEN 'view ' ELSE 'materialized view ' END || c.oid::regclass::text
+       ELSE pg_catalog.pg_describe_object(d.classid, d.objid, d.objsubid) END AS dependent
+FROM pg_catalog.pg_depend d
+JOIN pg_catalog.pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
+LEFT JOIN pg_catalog.pg_rewrite r ON d.classid = 'pg_catalog.pg_rewrite'::regclass AND r.oid = d.objid
+LEFT JOIN pg_catalog.pg_class c ON c.oid = r.ev_class
+LEFT JOIN pg_catalog.pg_attrdef f ON d.classid = 'pg_catalog.pg_attrdef'::regclass AND f.oid = d.objid
+WHERE d.refclassid = 'pg_catalog.pg_class'::regclass AND d.refobjid = %s AND a.attname = ANY(%s)
+  AND (d.classid = ANY(ARRAY['pg_rewrite', 'pg_trigger', 'pg_policy', 'pg_proc', 'pg_publication_rel']::regclass[])
+       OR (f.adnum <> a.attnum AND EXISTS (SELECT 1 FROM pg_catalog.pg_attribute g
+           WHERE g.attrelid = f.adrelid AND g.attnum = f.adnum AND g.attgenerated <> '')))
+GROUP BY 1, 2 ORDER BY 1, 2
+""")
+"""What keeps PostgreSQL from giving a column another type: views, rules, triggers, policies, functions, and generated columns."""
+
 HAS_ROW_SECURITY = SQL("SELECT pg_catalog.row_security_active(%s::oid)")
 
 TABLE_SCHEMA = SQL("""
@@ -151,6 +168,7 @@ class TableStatements(StagedTableStatements):
 
     stage = STAGE
     null = ""
+    locking: ClassVar[str] = " FOR UPDATE OF t"
 
     def quoted(self, name: str) -> str:
         return in_double_quotes(name)

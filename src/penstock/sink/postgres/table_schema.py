@@ -18,7 +18,7 @@ from penstock.sink.postgres.members import require_fitting_members
 from penstock.sink.postgres.row_validator import RowValidator
 from penstock.sink.postgres.statements import OWN_TABLES, TableStatements
 from penstock.sink.postgres.storage import STORAGES, longest_text
-from penstock.sink.table.columns import Alter, CatalogTable, Columns, TableColumn
+from penstock.sink.table.columns import Alter, CatalogTable, Columns, TableColumn, as_code
 from penstock.sink.table.dialect import Rows
 from penstock.sink.table.served import ServedTables
 from penstock.sink.table.target import BY_KEY, NotStoredError, Target, not_a_table
@@ -191,6 +191,19 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
             left = frozenset(column.name for column in table_schema.columns if column.fills_itself) - frozenset(rows.names)
             needed = frozenset(column.name for column in table_schema.columns) - left
             require_fitting_members(connection, table_schema.oid, target.table, needed=needed, sent=frozenset(rows.names))
+
+    def require_alterable(
+        self, connection: Connection, table_schema: TableSchema, wider: Mapping[str, str], target: Target
+    ) -> None:
+        found = connection.execute(sql.DEPENDENTS, (table_schema.oid, list(wider))).fetchall() if wider else []
+        if found:
+            column, _ = found[0]
+            dependents = ", ".join(str(dependent) for name, dependent in found if name == column)
+            raise Refused(
+                f"Column {column!r} of table {target.table!r} is too narrow for the rows, and PostgreSQL gives it no other "
+                f"type while something depends on it: {dependents}.",
+                remedy=f"Drop that, run {as_code(wider[column])}, create it again, and start again.",
+            )
 
     def row_check(self, _: Connection, table_schema: TableSchema, sink: SinkName, target: Target) -> RowValidator:
         tried = target.merge is not None  # the staging table takes all rows of a merge

@@ -13,6 +13,7 @@ from penstock.sink.sqlite.database import disk_error
 from penstock.sink.sqlite.statements import TableStatements
 from penstock.sink.sqlite.storage import stored
 from penstock.sink.sqlite.table_schema import TABLES, TableSchema, with_row_numbers
+from penstock.sink.table.history import VALID_FROM
 from penstock.sink.table.publication import Loaded, totals_of
 from penstock.sink.table.target import BY_KEY, Target
 
@@ -40,6 +41,20 @@ def load(
         if target.write in BY_KEY:
             return _load_by_key(cursor, statements, batches, rows, target)
         return Loaded(rows=_insert(cursor, statements.insert, batches), displaced=Totals())
+
+
+def read_there(
+    connection: sqlite3.Connection, keys: "pa.Table", rows: "pa.Schema", _: TableSchema, target: Target
+) -> Iterator["pa.RecordBatch"]:
+    """Yield the table's rows under `keys`, as `SqlSink._read_there` specifies. The transaction keeps all others out."""
+    statements, cursor = TABLES.statements_of(rows, target), connection.cursor()
+    columns = keys.schema.names
+    cursor.execute(sql.DROP_KEYS)
+    cursor.execute(statements.create_keys(columns))
+    for batch in keys.to_batches():
+        cursor.executemany(statements.insert_keys(columns), zip(*map(stored, batch.columns), strict=True))
+    yield from TABLES.scan(connection, statements.read_compared(since=VALID_FROM in columns), rows)
+    cursor.execute(sql.DROP_KEYS)
 
 
 def _load_by_key(

@@ -9,7 +9,7 @@ from penstock.core.faults import FaultPoint
 from penstock.core.model import Publication, Published
 from penstock.sink.sqlite import statements as sql
 from penstock.sink.sqlite.database import Database, disk_error
-from penstock.sink.sqlite.load import load
+from penstock.sink.sqlite.load import load, read_there
 from penstock.sink.sqlite.table_schema import TABLES, TableSchema
 from penstock.sink.table.dialect import FaultPoints
 from penstock.sink.table.file import FileSink
@@ -35,12 +35,14 @@ class SqliteSink(FileSink[sqlite3.Connection, TableSchema]):
     _database_type = Database
     _tables = TABLES
     _widens = True
+    _compares = True
     _points = replace(
         FaultPoints.of(disk_error, prepare=PREPARE.around, mark=MARK.around, commit=COMMIT.around),
         begin=partial(BEGIN.around, error=_locked, lost=_locked),
     )
     _own_statements = sql.OwnStatements
     _write = staticmethod(load)
+    _read_there = staticmethod(read_there)
 
     @property
     def home(self) -> str | None:

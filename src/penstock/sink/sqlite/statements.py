@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from penstock.errors import Usage
 from penstock.sink.table import table_statements
+from penstock.sink.table.history import VALID_FROM, VALID_TO
 from penstock.sink.table.marker_store import (
     BATCH_TABLE,
     DBAPI_MARKER_TABLE,
@@ -65,6 +66,9 @@ DROP_DISPLACED = (
     "DROP TABLE IF EXISTS temp.penstock_displaced",
     "DROP TABLE IF EXISTS temp.penstock_outdated",
 )
+
+
+DROP_KEYS = "DROP TABLE IF EXISTS temp.penstock_keys"
 
 
 def quoted(name: str) -> str:
@@ -151,6 +155,20 @@ class TableStatements(table_statements.TableStatements):
 
     def read_outdated(self) -> str:
         return f"SELECT {self._list(self.columns)} FROM temp.penstock_outdated"
+
+    def create_keys(self, columns: Sequence[str]) -> str:
+        """Create a temporary table for keys of a batch, whose columns convert values as those of the table do."""
+        return f"CREATE TEMP TABLE penstock_keys AS SELECT {self._list(columns)} FROM {self.name} WHERE 0"
+
+    def insert_keys(self, columns: Sequence[str]) -> str:
+        return f"INSERT INTO temp.penstock_keys VALUES ({', '.join('?' * len(columns))})"
+
+    def read_compared(self, *, since: bool) -> str:
+        """Select the table's rows with a key of the batch. `since`: as in `StagedTableStatements`."""
+        same = " AND ".join(f"t.{quoted(name)} = s.{quoted(name)} COLLATE BINARY" for name in self.key)
+        to, start = quoted(VALID_TO), quoted(VALID_FROM)
+        still = f" AND (t.{to} IS NULL OR t.{to} >= s.{start})" if since else ""
+        return f"SELECT {self._list(self.columns, 't')} FROM temp.penstock_keys s JOIN {self.name} t ON {same}{still}"
 
     @property
     def _same_as_new(self) -> str:

@@ -57,6 +57,11 @@ def numbered(batches: Iterator["pa.RecordBatch"], position: Position, target: Ta
 def require_told_apart(taken: TakenBack, target: Target, table_schema: CatalogTable | None, count: Callable[[], int]) -> None:
     """Raise Refused unless the table holds as many rows of these batches as were decided, and says so of each row."""
     column = target.batch_column
+    if target.keeps_history:
+        raise Refused(
+            f"Table {target.table!r} keeps history: later batches have closed versions of those that are to be taken back.",
+            remedy=f"Keep the sink ahead with `--keep {taken.sink}`.",
+        )
     if column is None:
         raise Refused(
             f"Rows of table {target.table!r} do not say of which batch they are: the sink has no `batch_column`.",

@@ -118,6 +118,12 @@ class UserTables(ABC, Generic[C, T]):
     def require_allowed(self, connection: C, table_schema: T, rows: "pa.Schema", target: Target) -> None:
         """Raise Refused if the user lacks a privilege that publishing needs."""
 
+    def require_alterable(self, connection: C, table_schema: T, wider: Mapping[str, str], target: Target) -> None:
+        """Raise Refused if something that depends on columns keeps them from getting wider types, as far as a catalog shows it.
+
+        `wider`: the statements, by column.
+        """
+
     @abstractmethod
     def row_check(self, connection: C, table_schema: T, sink: SinkName, target: Target) -> RowCheck:
         """Return the check of rows in the tasks."""

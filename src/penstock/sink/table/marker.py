@@ -20,6 +20,7 @@ from penstock.core.model import (
     Totals,
 )
 from penstock.errors import FormatTooNew, LedgerMismatch
+from penstock.sink.table.history import HISTORY
 
 NAMED = 2
 """The format of a marker with its ledger's identity. One without it has version 1, which older Penstocks write and read."""
@@ -27,7 +28,9 @@ _WIDENING, _IN_SEQUENCE, _WIDENING_IN_SEQUENCE = 3, 4, 5
 """The formats of a marker that `is_widening`, `is_in_sequence`, or both. An older Penstock refuses them: it would publish the
 first wide batch with wrong sums, and have rows replaced by older ones.
 """
-FORMAT_VERSION = _WIDENING_IN_SEQUENCE
+_HISTORY = 6
+"""The format of a marker of a table that keeps history, in which an older Penstock would count other columns."""
+FORMAT_VERSION = _HISTORY
 """The newest format."""
 LEDGER_ID = "ledger_id"
 """The column that markers of version 2 have and those of version 1 lack."""
@@ -45,7 +48,7 @@ class TableMarker:
     fewer than `decided` where an upsert replaced or an insert-if-absent skipped some. The table shows `before + after`, hashed
     with the types of `schema`; each batch counts in `decided` as its own types hash it. `is_widening`: a start has seen wider
     types than those of `schema`, and no batch with them is published yet. `is_in_sequence`: batches may be decided with
-    `sequence_by`.
+    `sequence_by` or `update_when`.
     """
 
     pipeline: PipelineName
@@ -168,6 +171,8 @@ def marker_values(marker: TableMarker) -> Mapping[str, Any]:
 
 def _format_of(marker: TableMarker) -> int:
     """Return the oldest format that says all of the marker."""
+    if marker.write == HISTORY:
+        return _HISTORY
     if marker.is_in_sequence:
         return _WIDENING_IN_SEQUENCE if marker.is_widening else _IN_SEQUENCE
     return _WIDENING if marker.is_widening else 1 if marker.ledger_id is None else NAMED

@@ -12,6 +12,7 @@ import pyarrow as pa
 from penstock.core.model import PipelineName, SinkName, Totals
 from penstock.errors import Refused, Usage
 from penstock.sink.table.columns import as_code
+from penstock.sink.table.history import HISTORY, history_changed
 from penstock.sink.table.marker import MarkerStore, TableMarker
 from penstock.sink.table.publication import other_table, require_unchanged, unreadable_refused
 from penstock.sink.table.target import MERGE, NotStoredError, Target, require_continued, widened
@@ -60,7 +61,7 @@ def prepare_marker(
     `content` counts what the table holds in the columns of a schema, or raises NotStoredError.
     """
     found = marker = markers.read(pipeline, sink)
-    is_in_sequence = target.sequence_by is not None
+    is_in_sequence = target.chooses_rows
     if marker is None:
         _require_unowned(markers, pipeline, sink, target.table)
         require_never_marked(markers, pipeline, sink, target.table)
@@ -80,6 +81,7 @@ def prepare_marker(
     if not target.is_table(marker.table_name):
         raise other_table(marker, target.table)
     _require_merged_always(marker, target)
+    _require_history_always(marker, target)
     require_same_types(marker, arrow_schema(schema), target)
     if marker.schema is not None and target.write not in {"replace", MERGE}:
         old, new = arrow_schema(marker.schema), arrow_schema(schema)
@@ -151,6 +153,12 @@ def _require_merged_always(marker: TableMarker, target: Target) -> None:
             "other nobody could tell which rows are there.",
             remedy="Set `write` back, or give the sink another name and an empty table.",
         )
+
+
+def _require_history_always(marker: TableMarker, target: Target) -> None:
+    """Raise Refused if `history` is set or left out under way: the table's rows are counted with other columns."""
+    if (marker.write == HISTORY) != target.keeps_history:
+        raise history_changed(f"Table {target.table!r}", was_kept=marker.write == HISTORY)
 
 
 def _require_unowned(markers: MarkerStore, pipeline: PipelineName, sink: SinkName, table: str) -> None:

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from penstock.core.model import Json, Position, Publication, Published, RowDigest, Totals
 from penstock.core.row_hash import digest, row_hashes
+from penstock.core.update_condition import parse_condition
 from penstock.errors import ContentConflict, LedgerMismatch, PublishFailed, Refused
 from penstock.sink.copied_ledger import require_no_copy
 from penstock.sink.table.marker import NOTHING_YET, MarkerTransaction, TableMarker, minus, offsets_json, require_same
@@ -62,7 +63,7 @@ def apply(
         marker = _rehashed(marker, publication, target, read)
     loaded = load() if publication.staged or write == "replace" else Loaded(rows=0, displaced=Totals())
     _require_all(loaded, publication, target)  # I1, I2
-    if target.has_staged and publication.staged and target.sequence_by is None:  # none is decided with a sequence any more
+    if target.has_staged and publication.staged and not target.chooses_rows:  # none is decided with a comparison any more
         marker = replace(marker, is_in_sequence=False)
     markers.advance(_advanced(marker, publication, loaded, write=write), publication)
     return Published(totals=publication.totals, already=False)
@@ -75,6 +76,8 @@ def decided_as(target: Target) -> Mapping[str, Json]:
         noted["deletes"] = True
     if target.sequence_by is not None:
         noted["sequence_by"] = target.sequence_by
+    if target.update_when is not None:
+        noted["update_when"] = target.update_when.text
     return noted
 
 
@@ -86,8 +89,8 @@ def decided_target(publication: Publication, target: Target) -> Target:
     """
     ref = publication.staged[0].ref if publication.staged else {}
     if "write" not in ref:
-        return replace(target, deletes=False, sequence_by=None)
-    write, noted, sequence = str(ref["write"]), ref.get("key"), ref.get("sequence_by")
+        return replace(target, deletes=False, sequence_by=None, update_when=None)
+    write, noted, sequence, condition = str(ref["write"]), ref.get("key"), ref.get("sequence_by"), ref.get("update_when")
     key = tuple(map(str, noted)) if isinstance(noted, list) else ()
     if write == MERGE and target.merge is None:
         raise Refused(
@@ -102,6 +105,7 @@ def decided_target(publication: Publication, target: Target) -> Target:
         merge=target.merge if write == MERGE else None,
         deletes=ref.get("deletes") is True,
         sequence_by=None if sequence is None else str(sequence),
+        update_when=None if condition is None else parse_condition(str(condition)),
     )
 
 
@@ -274,8 +278,15 @@ def _totals(batch: "pa.RecordBatch", row_digest: RowDigest) -> Totals:
 
 def totals_under_key(batches: Iterator["pa.RecordBatch"], row_digest: RowDigest, *, table: str) -> Totals:
     """Return the totals of rows under keys of a batch. Raise PublishFailed if Penstock cannot have written one of them."""
-    try:
+    with rows_under_key(table):
         return totals_of(batches, row_digest)
+
+
+@contextmanager
+def rows_under_key(table: str) -> Iterator[None]:
+    """Re-raise NotStoredError from the body, which reads rows under keys of a batch, as PublishFailed."""
+    try:
+        yield
     except NotStoredError as cause:
         raise PublishFailed(
             f"Table {table!r} holds a row under a key of this batch that Penstock did not write: {cause}.",

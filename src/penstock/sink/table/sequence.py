@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from penstock.core.model import Totals
 from penstock.errors import Conflict, Usage
+from penstock.sink.table.history import HISTORY
 from penstock.sink.table.table_statements import StagedTableStatements
 from penstock.sink.table.target import Target
 
@@ -21,7 +22,7 @@ _ORDERED: Mapping[str, Callable[["pa.DataType"], bool]] = {
 
 def require_sequence(write: str, sequence_by: str | None, *, deletes: bool) -> None:
     """Raise Usage for `sequence_by` where no row replaces another, or where rows delete: a row that is gone has no value."""
-    if sequence_by is not None and (write != "upsert" or deletes):
+    if sequence_by is not None and write != HISTORY and (write != "upsert" or deletes):
         raise Usage(
             "`sequence_by` is for `write: upsert` without rows that delete.",
             remedy="Leave it out, or keep a deleted row with a column that says so.",

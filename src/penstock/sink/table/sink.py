@@ -13,6 +13,8 @@ from penstock.errors import Failed, StagedDataLost
 from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpooledSink, SpoolRoot, SpoolStager
 from penstock.sink.spool.deletes import DeletesByKey
 from penstock.sink.spool.writer import RowCheck
+from penstock.sink.table.compared_load import described_write, require_compared, require_not_widened
+from penstock.sink.table.history import HISTORY, VALID_FROM
 from penstock.sink.table.marker import NOTHING_YET
 from penstock.sink.table.preparation import settings_of
 from penstock.sink.table.publication import changes_table, decided_as
@@ -38,6 +40,8 @@ class TableSinkArguments(_RequiredArguments, total=False):
     schema_changes: str
     deletes: bool
     sequence_by: str | None
+    history: bool
+    update_when: str | None
     batch_column: str | None
 
 
@@ -58,6 +62,9 @@ class TableSink(SpooledSink):
     `sequence_by`: with `upsert`, the column by which rows with one key are compared: the newest one stays, whether it is there or
     in the batch, and of equally new ones the last.
 
+    `history`: with `upsert`, every version of a row stays, with the time up to which it was valid. `update_when`: with `upsert`,
+    a row of the table is replaced only if this condition holds. Both compare rows in the driver, see `compared_load`.
+
     `schema_changes`: what preparing does if the rows have columns that the table lacks: `fail`, or `add` them to the table; where
     the sink `_widens`, `widen` also gives columns of the table the rows' wider types.
 
@@ -68,6 +75,8 @@ class TableSink(SpooledSink):
 
     _widens: ClassVar[bool] = False
     """Whether preparing can give columns of the table wider types."""
+    _compares: ClassVar[bool] = False
+    """Whether publishing can compare rows with the table's: for `history` and `update_when`."""
     _syntax: ClassVar[Syntax | None] = None
     """How the user's SQL of `merge` is parsed, None where the sink has no `write: merge`."""
 
@@ -85,11 +94,17 @@ class TableSink(SpooledSink):
         schema_changes: str = "fail",
         deletes: bool = False,
         sequence_by: str | None = None,
+        history: bool = False,
+        update_when: str | None = None,
         batch_column: str | None = None,
         case_counts: bool = False,
     ) -> None:
         with settings_of(name):
             require_write(write, key, merges=self._syntax is not None)
+            condition = require_compared(write, history=history, update_when=update_when, compares=self._compares)
+            if history:
+                require_not_widened(schema_changes)
+                write, key = HISTORY, (*key, VALID_FROM)
             require_sequence(write, sequence_by, deletes=deletes)
             script = merge_of(write, merge, self._syntax)
         super().__init__(name=name, spool=Spool(root=spool, sink=name, inline_limit_bytes=inline_limit_bytes))
@@ -101,6 +116,7 @@ class TableSink(SpooledSink):
             case_counts=case_counts,
             deletes=deletes,
             sequence_by=sequence_by,
+            update_when=condition,
             batch_column=batch_column,
             widens=self._widens and schema_changes == "widen",
         )
@@ -123,9 +139,7 @@ class TableSink(SpooledSink):
         return True
 
     def describe(self) -> Mapping[str, str]:
-        how = f"{self._target.write} or delete" if self._target.deletes else self._target.write
-        how += f" by {', '.join(self._target.key)}" if self._target.key else ""
-        how += "" if self._target.sequence_by is None else f", the newest by {self._target.sequence_by}"
+        how = described_write(self._target)
         if self._target.merge is not None:
             how = f"{MERGE} by {len(self._target.merge.statements)} of your own statements"
         limit = self._spool.inline_limit_bytes
@@ -147,7 +161,8 @@ class TableSink(SpooledSink):
         stager = replace(self._spool.stager(self._row_validator), note=decided_as(self._target))
         if not self._target.deletes:
             return stager
-        return replace(stager, deletes=DeletesByKey(key=self._target.key, row_digest=self._target.row_digest))
+        key = self._target.filled if self._target.keeps_history else self._target.key
+        return replace(stager, deletes=DeletesByKey(key=key, row_digest=self._target.row_digest))
 
     def _begin_staging(self) -> None:
         """Prepare again if a batch of an earlier run was published after `prepare`, which did not know of it.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 import pyarrow as pa
 
+from penstock.core.condition_value import bound_condition
 from penstock.core.faults import FaultPoint
 from penstock.core.model import PipelineName, Publication, Totals
 from penstock.core.taken_back import TakenBack
@@ -23,6 +24,7 @@ from penstock.sink.table.batch_column import (
     with_batch_column,
 )
 from penstock.sink.table.columns import CatalogTable, as_code
+from penstock.sink.table.compared_load import load_compared, table_columns
 from penstock.sink.table.database_sink import DatabaseSink, TransactionalSink
 from penstock.sink.table.dialect import C, ErrorCodes, FaultPoints, Rows, SqlTables, T, UserTables
 from penstock.sink.table.marker import LEDGER_ID, MarkerStore, TableMarker
@@ -56,8 +58,10 @@ class CatalogSink(DatabaseSink[C], Generic[C, T]):
 
     def _storable(self, connection: C, schema: str) -> "pa.Schema":  # noqa: ARG002 - for those that ask the database
         """Return the rows' Arrow schema. Raise Usage for rows or settings that no table could satisfy."""
-        rows = arrow_schema(schema)
         with settings_of(self._name):
+            rows = table_columns(arrow_schema(schema), self._target)
+            if self._target.update_when is not None:
+                bound_condition(self._target.update_when, rows)
             self._tables.require_storable(rows, self._target)
         return rows
 
@@ -144,7 +148,8 @@ class CatalogSink(DatabaseSink[C], Generic[C, T]):
         self._dry_run_unprepared(connection, table_schema, rows)
 
     def _content(self, connection: C, schema: str) -> Totals:
-        return totals_of(self._tables.read(connection, arrow_schema(schema), self._target), self._target.row_digest)
+        rows = table_columns(arrow_schema(schema), self._target)
+        return totals_of(self._tables.read(connection, rows, self._target), self._target.row_digest)
 
     # --- steps
 
@@ -188,6 +193,7 @@ class CatalogSink(DatabaseSink[C], Generic[C, T]):
         added = found if may_add(found, rows.names, self._target.key) else {}
         old = filled if self._target.widens else rows
         wider = self._tables.wider_columns(connection, table_schema, rows, old, self._target)
+        self._tables.require_alterable(connection, table_schema, wider, self._target)
         there = [filled.field(field.name) if field.name in wider else field for field in rows if field.name not in added]
         return pa.schema(there), (*added.values(), *wider.values())
 
@@ -223,6 +229,11 @@ class SqlSink(CatalogSink[C, T], TransactionalSink[C]):
         If rows have the column of `core.deletes`, `upsert` deletes the row of a key if its last one deletes. Raise Refused for a
         value that the table, altered since, would change, and Conflict where another session writes rows of the same keys.
         """
+
+    @staticmethod
+    def _read_there(connection: C, keys: "pa.Table", rows: "pa.Schema", table_schema: T, target: Target, /) -> Rows:
+        """Yield the table's rows under `keys`, as `compared_load.ReadsThere` says. Only where the sink `_compares`."""
+        raise NotImplementedError
 
     # --- as `CatalogSink`
 
@@ -284,9 +295,19 @@ class SqlSink(CatalogSink[C, T], TransactionalSink[C]):
 
     def _load(self, connection: C, publication: Publication, target: Target) -> Loaded:
         """Check the table again, then write the rows."""
-        rows = with_batch_column(arrow_schema(publication.schema), target)
+        given = arrow_schema(publication.schema)
+        rows = with_batch_column(table_columns(given, target), target)
         table_schema = self._held(connection, rows, target)
         with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as batches:
+            if target.compares:
+                return load_compared(
+                    list(batches),
+                    given,
+                    publication,
+                    target,
+                    read=lambda keys, of: self._read_there(connection, keys, rows, table_schema, of),
+                    write=lambda changed, of: self._write(connection, changed, rows, table_schema, of),
+                )
             return self._write(connection, numbered(batches, publication.position, target), rows, table_schema, target)
 
     def _held_rows(self, connection: C, rows: "pa.Schema", target: Target) -> Rows:

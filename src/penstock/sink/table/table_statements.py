@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from penstock.core.deletes import deletes_column
+from penstock.sink.table.history import VALID_FROM, VALID_TO
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,7 @@ class StagedTableStatements(TableStatements):
     `deletes`: the staging table has one more column, last: whether the row deletes. `deleting` and `staying` are the conditions.
     `sequence_by`: the column whose greater value says that a row is newer; `sequence_as` is how its values are compared, a format
     of the column's name. `kept`: what a FROM adds to the table's name, so that nobody else can change what was read of it.
+    `joined` and `locking`: how `read_compared` joins both tables, and what keeps others from changing the rows that it reads.
     """
 
     stage: ClassVar[str]
@@ -98,6 +100,8 @@ class StagedTableStatements(TableStatements):
     sequence_by: str | None = None
     sequence_as: str = "{}"
     kept: ClassVar[str] = ""
+    joined: ClassVar[str] = "JOIN"
+    locking: ClassVar[str] = ""
     deleting: ClassVar[str] = "{}"
     staying: ClassVar[str] = "NOT {}"
 
@@ -125,6 +129,16 @@ class StagedTableStatements(TableStatements):
     def delete_outdated(self) -> str:
         """Delete the staged rows that `read_outdated` selects: each other one is to be the table's row of its key."""
         return f"DELETE FROM {self.stage} WHERE {self._number} IN ({self._outdated})"
+
+    def read_compared(self, *, since: bool) -> str:
+        """Select the table's rows with the key of a staged row, and lock them. Each key is staged once.
+
+        `since`: of a table with history, only versions that had not ended at the time of the staged row.
+        """
+        to, start = self.quoted(VALID_TO), self.quoted(VALID_FROM)
+        still = f" AND (t.{to} IS NULL OR t.{to} >= s.{start})" if since else ""
+        there = f"{self.stage} AS s {self.joined} {self.name} AS t{self.kept} ON {self._same('t', 's')}{still}"
+        return f"SELECT {self._selected('t')} FROM {there}{self.locking}"
 
     def hold(self) -> str:
         """Keep others from altering the table until the end of the transaction; they can still write rows."""

@@ -6,16 +6,19 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.core.model import NEWEST_ROW_DIGEST, RowDigest
+from penstock.core.update_condition import UpdateCondition
 from penstock.errors import Refused, Usage
+from penstock.sink.table.history import HISTORY
 from penstock.sink.table.script import Script, Syntax, script_of
 
 MERGE = "merge"
 WRITES = ("append", "upsert", "insert_if_absent", "replace")
-BY_KEY = frozenset({"upsert", "insert_if_absent"})
+BY_KEY = frozenset({"upsert", "insert_if_absent", HISTORY})
 _PRIVILEGES: Mapping[str, tuple[str, ...]] = {
     "append": ("SELECT", "INSERT"),
     "upsert": ("SELECT", "INSERT", "UPDATE"),
     "insert_if_absent": ("SELECT", "INSERT"),
+    HISTORY: ("SELECT", "INSERT", "UPDATE"),
     "replace": ("SELECT", "INSERT", "DELETE"),
     MERGE: (),
 }
@@ -33,7 +36,9 @@ class Target:
     rows are hashed, as the ledger states. `partition`: the first columns of the key that are Cassandra's partition key; empty
     elsewhere. `has_staged`: whether this run has staged a batch; what is published before that was decided by an earlier run,
     perhaps with other settings. `deletes`: rows come with the column of `core.deletes`; only with `write: upsert`. `sequence_by`:
-    the column by whose values `upsert` takes the newest row of each key, whether it is there or in the batch. `widens`: the rows
+    the column by whose values `upsert` takes the newest row of each key, whether it is there or in the batch, and by which
+    `history` puts versions in order. `update_when`: where the table has a row with the key, `upsert` replaces it only if this
+    holds. `widens`: the rows
     may have wider types than those with which the table was filled. `batch_column`: the column of the table
     that holds the ledger's position of the batch that wrote a row; only with `write: append`.
     """
@@ -48,18 +53,40 @@ class Target:
     has_staged: bool = False
     deletes: bool = False
     sequence_by: str | None = None
+    update_when: UpdateCondition | None = None
     widens: bool = False
     batch_column: str | None = None
 
     @property
     def privileges(self) -> tuple[str, ...]:
         """The privileges on the table that publishing needs, where databases have users; none for `merge`, which is rehearsed."""
-        return (*_PRIVILEGES[self.write], *(("DELETE",) if self.deletes or self.batch_column else ()))
+        takes_away = (self.deletes and not self.keeps_history) or self.batch_column
+        return (*_PRIVILEGES[self.write], *(("DELETE",) if takes_away else ()))
+
+    @property
+    def keeps_history(self) -> bool:
+        """Whether every version of a row stays. The last column of `key` is then the time from which a version is valid."""
+        return self.write == HISTORY
+
+    @property
+    def row_key(self) -> tuple[str, ...]:
+        """The columns by which rows of a batch are told apart."""
+        return self.key[:-1] if self.keeps_history else self.key
+
+    @property
+    def chooses_rows(self) -> bool:
+        """Whether a row of the table may stay although the batch has one with its key, which older Penstocks do not know."""
+        return self.sequence_by is not None or self.update_when is not None
+
+    @property
+    def compares(self) -> bool:
+        """Whether rows are compared with the table's before they are written, by the driver."""
+        return self.keeps_history or self.update_when is not None
 
     @property
     def filled(self) -> tuple[str, ...]:
         """The columns in which no row of a batch has NULL: those by which rows are told apart and compared."""
-        return self.key if self.sequence_by is None else (*self.key, self.sequence_by)
+        return self.row_key if self.sequence_by is None else (*self.row_key, self.sequence_by)
 
     def is_table(self, name: str) -> bool:
         """Return whether `name` is a name of this table."""
