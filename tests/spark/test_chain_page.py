@@ -2,6 +2,7 @@
 
 import json
 import os
+import runpy
 import sqlite3
 from collections import Counter
 from pathlib import Path
@@ -78,5 +79,6 @@ def test_the_page_works_though_both_pipelines_are_killed(
     monkeypatch.chdir(tmp_path)
     for name in ("flights.yaml", "state/spark", "late"):
         block = block.replace(f'"{name}"', repr(str(tmp_path / name)))  # Java's directory is another one
-    exec(compile(block, "chain.md", "exec"), {})
+    (tmp_path / "plain_spark.py").write_text(block)
+    runpy.run_path(str(tmp_path / "plain_spark.py"))
     assert Counter(row.id for row in spark.read.parquet(str(tmp_path / "late")).collect()) == late(0, 1, 2, 3)
