@@ -29,7 +29,7 @@ CLIENTS = 8
 SENDING_S, LEAST_EVENTS_PER_S = 20, 6_000
 FAULT = "rename.move=kill@20,hardlink.link=kill@20"
 """In the middle of publishing a batch: some of its files are there and some are not."""
-_ENDS_WITHIN_S, _KILLED_WITHIN_S = 600, 150
+_ENDS_WITHIN_S, _KILLED_WITHIN_S, _IDLE_S = 900, 300, 20
 _LOOK_S = 0.05
 
 
@@ -127,13 +127,17 @@ class Act:
 
     def _await_kill(self) -> None:
         """Wait until the driver was killed, and is at work again. One that the fault does not reach is killed by hand."""
-        late_s = time.monotonic() + _KILLED_WITHIN_S
-        self._await(lambda: bool(self.seen_when_killed) or time.monotonic() > late_s)
+        began_s = time.monotonic()
+        self._await(lambda: bool(self.seen_when_killed) or self._is_missed(time.monotonic() - began_s))
         if self._driver is not None and not self.seen_when_killed:
             self._driver.end(signal.SIGKILL)
         self._await(lambda: bool(self.seen_when_killed))
         late_s = time.monotonic() + _KILLED_WITHIN_S
         self._await(lambda: self._batches > 0 or time.monotonic() > late_s)
+
+    def _is_missed(self, waited_s: float) -> bool:
+        """Whether the driver has delivered what there was without being killed."""
+        return waited_s > (_IDLE_S if self._batches > 0 else _KILLED_WITHIN_S)
 
     def _await(self, condition: Callable[[], bool]) -> None:
         """Wait, and start the driver again when it was killed. Raises ActFailed."""
