@@ -97,8 +97,10 @@ def _entry(name: str) -> Iterator[str]:
         yield f"```text\n{signature}\n```\n"
     yield f"{_text(node)}\n"
     yield from filter(None, [_MORE.get(name)])
-    if isinstance(node, ast.ClassDef):
-        yield from _members(name, node)
+    if isinstance(value, type):
+        for kind in value.__mro__:
+            if kind.__module__.startswith("penstock.run.pipeline") or kind is value:
+                yield from _members(name, _node(kind))
 
 
 def _node(value: object) -> ast.ClassDef | ast.FunctionDef:
@@ -157,11 +159,16 @@ def _is_public(name: str) -> bool:
     return not name.startswith("_")
 
 
-def _members(name: str, node: ast.ClassDef) -> Iterator[str]:
+def _members(name: str, node: ast.ClassDef | ast.FunctionDef) -> Iterator[str]:
     for method in _functions(node):
         decorators = {ast.unparse(each) for each in method.decorator_list}
         text = _text(method)
-        if not _is_public(method.name) or method.name in _INTERNAL.get(name, ()) or not text or "overload" in decorators:
+        if (
+            not _is_public(method.name)
+            or method.name in _INTERNAL.get(name, ())
+            or not text
+            or decorators & {"overload", "abstractmethod"}
+        ):
             continue
         called = "" if "property" in decorators else f"({_arguments(method)})"
         yield f"**`{method.name}`**\n"

@@ -287,6 +287,7 @@ NAMES = frozenset({
     *("_Receiver.ca_file", "_Receiver.certificate_file", "_Receiver.key_file"),
     *("ClientTls.ca_file", "ClientTls.certificate_file", "ClientTls.key_file"),
     *("AmqpQueue.broker", "AmqpQueue.queue", "AmqpQueue.virtual_host", "AmqpQueue.user", "GuardedEndpoint.listen", "Source.url"),
+    *("Tables.names", "Tables.pattern"),
     *("MqttSubscription.broker", "MqttSubscription.topics", "MqttSubscription.client_id", "MqttSubscription.user"),
     *("HTTP.user", "HTTP.key", "HTTP.ca_file", "HTTP.certificate_file", "HTTP.key_file"),
     *("Registry.user", "Registry.ca_file", "Registry.certificate_file", "Registry.key_file"),

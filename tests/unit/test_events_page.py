@@ -2,9 +2,9 @@
 
 import json
 import re
+import runpy
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.architecture.reading import ROOT
@@ -46,8 +46,8 @@ def test_the_events_that_are_listed_are_all() -> None:
 
 
 def test_the_event_and_its_check_are_as_shown(tmp_path: Path) -> None:
-    scope: dict[str, Any] = {}
-    exec(blocks(EVENTS_PAGE, "python")[0], scope)
+    (tmp_path / "receiver.py").write_text(blocks(EVENTS_PAGE, "python")[0])
+    scope = runpy.run_path(str(tmp_path / "receiver.py"))
     with receiving() as receiver:
         secret = VARIABLES["PAGER_SECRET"]
         told = observation(tmp_path, pager=EventTarget(url=receiver.url, signing_secret=secret))

@@ -353,6 +353,7 @@ def test_files_as_json(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
                 "rows": ROWS // 2,
                 "size_bytes": path.stat().st_size,
                 "batch_id": 0,
+                "generation": 1,
             }
         ],
     }

@@ -259,7 +259,7 @@ OTHER_MISTAKES = [
     (
         TOP + SOURCES + SINKS + "chekpoint: ./x\n",
         "f.yaml:10: chekpoint is not a known key.",
-        f"Did you mean checkpoint? {TOP_KEYS}",
+        "Did you mean checkpoint?",
     ),
     ("home: ./state\n" + SOURCES + SINKS, "f.yaml:1: pipeline is missing.", "Add the key pipeline."),
     (

@@ -65,9 +65,9 @@ def test_a_marker_of_the_future_is_not_guessed(target):
     table = target()
     sink = table.sink()
     publication = table.decided_but_not_published(sink, [(1, "a")], batch_id=0)
-    table.sql("UPDATE penstock_marker SET format_version = 6")
+    table.sql("UPDATE penstock_marker SET format_version = 7")
     for act in (lambda: sink.publish(publication), table.sink, lambda: table.verify(sink)):
-        with pytest.raises(FormatTooNew, match="has format 6, this Penstock knows formats up to 5"):
+        with pytest.raises(FormatTooNew, match="has format 7, this Penstock knows formats up to 6"):
             act()
 
 

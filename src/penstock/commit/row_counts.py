@@ -110,9 +110,7 @@ def count_rows(
         first=min(numbers, default=None),
         last=max(numbers, default=None),
         read=_read(batches),
-        dropped=_sums(
-            (source, sum(rules.values())) for entry, _ in batches for source, rules in decision_in(entry).dropped.items()
-        ),
+        dropped=_sums(each for entry, _ in batches for each in _dropped(entry)),
         aside=_sums(each for _, aside in batches for each in aside.sources.items()),
         aside_by_sink=_sums(each for _, aside in known for each in aside.sinks.items()),
         rows_out=sum(decision_in(entry).rows_in for entry, _ in batches),

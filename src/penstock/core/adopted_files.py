@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 from penstock.core.model import BatchId
 
+SPARK_LOG = "_spark_metadata"
+"""The directory in which Spark's file sink names the files of its batches."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptedFiles:

@@ -33,7 +33,6 @@ from penstock.protocols import Ledger, Sink
 from penstock.run.assembly import DeliveryPlan, assemble, ledger_of, sinks_of
 from penstock.run.continuation import Adoption, plan_adoption
 from penstock.run.ledger_match import require_own_staging, use_tables
-from penstock.run.row_counts import row_counts
 from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process, prepare, use_row_digest
 
 
@@ -102,6 +101,8 @@ def verify(plan: DeliveryPlan, *, sink: SinkName | None = None) -> Verification:
 
     Each sink is compared as of one position of the ledger; what is newer than that is left out.
     """
+    from penstock.run.row_counts import row_counts
+
     with closing(ledger_of(plan)) as ledger:
         chosen = chosen_sinks(plan, sink)
         tail = ledger.tail()

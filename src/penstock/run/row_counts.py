@@ -10,6 +10,7 @@ from penstock.protocols import Ledger
 from penstock.run.assembly import DeliveryPlan, quarantine_of
 from penstock.sink.concurrent import map_concurrently
 from penstock.sink.parquet.table import PublishedFile, Table
+from penstock.spec.many_tables import FillsManyTables
 from penstock.spec.pipeline import PipelineSettings, with_rules
 from penstock.spec.sink import PythonSink
 
@@ -30,8 +31,13 @@ def row_counts(plan: DeliveryPlan, ledger: Ledger) -> RowCounts | None:
         names = brought(entry)
         return _summed([found[name] for name in names]) if all(name in found for name in names) else None
 
-    counted = {SinkName(name) for name, sink in settings.sinks.items() if not isinstance(sink, PythonSink)}
+    counted = {SinkName(name) for name, sink in settings.sinks.items() if not _may_lose_rows(sink)}
     return count_rows(ledger.newest_first(), aside_of, counted=counted)
+
+
+def _may_lose_rows(sink: object) -> bool:
+    """Return whether a sink can stage fewer rows than it is given, by its own code or by `unrouted: drop`."""
+    return isinstance(sink, PythonSink) or (isinstance(sink, FillsManyTables) and sink.tables is not None)
 
 
 def _counted(table: Table) -> Mapping[str, AsideRows]:

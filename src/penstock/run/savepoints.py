@@ -40,7 +40,7 @@ from penstock.source.journal.journals import Needed, journals_of
 from penstock.support.private_files import create_durably, make_private_directory
 
 if TYPE_CHECKING:
-    from penstock.run.pipeline import Pipeline
+    from penstock.run.pipeline_acts import PipelineActs
     from penstock.spec.pipeline import PipelineSettings
 
 _ADOPT = FaultPoint("savepoint.adopt", "The ledger of a fork records from where it goes on.")
@@ -193,7 +193,7 @@ def remove(name: str, place: Files, *, yes: bool) -> int:
     return saved.delete(place, name) if yes else len(places)
 
 
-def fork(pipeline: "Pipeline", name: str, other: "Pipeline", place: Files, *, yes: bool) -> Fork:
+def fork(pipeline: "PipelineActs", name: str, other: "PipelineActs", place: Files, *, yes: bool) -> Fork:
     """Let `other` go on from the savepoint, with a ledger, a checkpoint and sinks of its own. Without `yes` only check.
 
     Its ledger records the savepoint first; then the checkpoint is copied. Killed at any point, the same command goes on. Raises

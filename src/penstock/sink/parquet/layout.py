@@ -26,8 +26,6 @@ from penstock.core.partition_term import PartitionTerm, source_of, term_of
 from penstock.errors import StageFailed, Usage
 from penstock.sink.parquet.transforms import kind_of, transformed
 
-SPARK_LOG = "_spark_metadata"
-"""The directory in which Spark's file sink names the files of its batches."""
 DECIDED_PREFIX = "part"
 """The first part in the name of a file whose rows a batch decided."""
 _SUFFIX = ".parquet"

@@ -9,12 +9,11 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from penstock.core.adopted_files import AdoptedFiles
+from penstock.core.adopted_files import SPARK_LOG, AdoptedFiles
 from penstock.core.codec import decode_adopted_files, encode_adopted_files
 from penstock.core.faults import FaultPoint
 from penstock.errors import Refused
 from penstock.sink.parquet.directory.rename import publishing, rename_or_refuse
-from penstock.sink.parquet.layout import SPARK_LOG
 from penstock.support.private_files import create_durably, create_private, io_error, make_private_directory, sync_directory
 
 WRITE = FaultPoint("adopt.list_write", "The list of the files that an account begins with is written.", tears=True)

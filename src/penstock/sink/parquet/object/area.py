@@ -14,7 +14,7 @@ from typing import BinaryIO, ClassVar
 from penstock.blob import BlobStore, Found, Pending, expiry_finding
 from penstock.blob.check import StoreCheck, check_store
 from penstock.blob.object_file import open_object
-from penstock.core.adopted_files import AdoptedFiles
+from penstock.core.adopted_files import SPARK_LOG, AdoptedFiles
 from penstock.core.codec import decode_marker, decode_owner, encode_marker, encode_owner
 from penstock.core.faults import FaultPoint
 from penstock.core.high_water_mark import AccountOwner, Marker
@@ -22,7 +22,7 @@ from penstock.core.model import Attempt, Finding, PipelineName, Position, SinkNa
 from penstock.errors import ContentConflict, OutcomeUnknown, Retryable
 from penstock.sink.concurrent import map_concurrently
 from penstock.sink.parquet.account import PieceState, StoredFile
-from penstock.sink.parquet.layout import SPARK_LOG, attempt_of, escape, is_hidden, is_owned
+from penstock.sink.parquet.layout import attempt_of, escape, is_hidden, is_owned
 from penstock.sink.parquet.object.upload import ObjectUploads, tag_of
 from penstock.sink.parquet.ownership import is_anothers
 
