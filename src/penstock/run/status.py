@@ -19,7 +19,6 @@ from penstock.observe.status import PlaceState, Status, status
 from penstock.observe.supervision import standby, supervision
 from penstock.protocols import HasMarker, Ledger, Sink
 from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of, quarantine_of, sink_of
-from penstock.run.chain.lag import lag_of_table
 from penstock.run.continuation import position_of
 from penstock.run.kafka_input import known_topics
 from penstock.run.ledger_match import Place, ledger_mismatch, published_rows, require_marker_not_older
@@ -169,7 +168,11 @@ def _table_lags(
 ) -> tuple[tuple[TableLag, ...], tuple[str, ...]]:
     """Return the lag of each table of another pipeline behind the newest decision, and why some do not tell theirs."""
     chained, found, untold = chained_sources(settings), list[TableLag](), list[str]()
-    offsets = _ends(ledger, summary) if chained else {}
+    if not chained:
+        return (), ()
+    from penstock.run.chain.lag import lag_of_table
+
+    offsets = _ends(ledger, summary)
     for name, source in chained.items():
         try:
             found.append(lag_of_table(name, source, offsets.get(name), now_ms=now_ms))
