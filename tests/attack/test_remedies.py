@@ -127,14 +127,14 @@ def test_a_marker_of_a_newer_version(pipelines, monkeypatch, newer_still):
     """This version, once it is made to write what it does not know, is the newer one."""
     pipeline, version = pipelines("sqlite"), "penstock.sink.table.marker.FORMAT_VERSION"
     with monkeypatch.context() as newer:
-        newer.setattr(version, 6)
-        newer.setattr("penstock.sink.table.marker.NAMED", 6)
+        newer.setattr(version, 7)
+        newer.setattr("penstock.sink.table.marker.NAMED", 7)
         pipeline.run(ROWS[:1])
     with pytest.raises(FormatTooNew) as told:
         pipeline.run(ROWS[1:])
     assert told.value.remedy == "Use the Penstock that wrote it, or a newer one."
     assert pipeline.decided() == 1
-    monkeypatch.setattr(version, 6 + newer_still)
+    monkeypatch.setattr(version, 7 + newer_still)
     pipeline.run(ROWS[1:])
     assert delivered(pipeline, ROWS)
 

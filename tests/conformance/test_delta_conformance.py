@@ -133,7 +133,7 @@ class TestDeltaByKeyKilled(CrashContract):
 
 
 class TestDeltaHistoryKilled(CrashContract):
-    fault_parts = ("lakekeys",)
+    fault_parts = ("lakekeys", "lakehistory")
 
     @pytest.fixture
     def rig(self, tmp_path: Path) -> DeltaRig:

@@ -297,6 +297,7 @@ ELSEWHERE = {
     "sqlserver.": "no server is to be had, so the suite of its sink does on what stands in for one",
     "kafka-ends.": "only a broker that forgot something leads there: tests/live/test_kafka_forgotten.py",
     "lakekeys.": "rows of a Delta table that are replaced: its conformance suite",
+    "lakehistory.": "versions of a Delta table's rows: its conformance suite",
     "compare.": "tables with history, which are killed there in the conformance suite of SQLite",
     "table.add_columns": "tests/attack/test_grown_tables.py",
     "lake.add_columns": "tests/attack/test_grown_lakes.py, and a query in tests/spark/test_grown_lake.py",

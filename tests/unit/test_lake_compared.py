@@ -85,7 +85,7 @@ def test_history_equals_a_replay_in_memory(tables: Any, rigs: ModuleType, settin
         named = [dict(zip(NAMES, row, strict=True)) for row in rows]
         shown = bench.decide((named, bench.stage(sink, named, batch_id=batch_id)), batch_id=batch_id)
         if batch_id % 3 == 1:
-            faults.arm(chance.choice(["lakekeys.versions=error", "lakekeys.rewrite=error", f"{_commit(rigs)}=lost"]))
+            faults.arm(chance.choice(["lakehistory.versions=error", "lakekeys.rewrite=error", f"{_commit(rigs)}=lost"]))
             try:
                 sink.publish(shown.publication)
             except PenstockError:

@@ -21,7 +21,7 @@ from penstock.sink.table.history import HISTORY, VALID_FROM, Batch, changed_vers
 from penstock.sink.table.marker import minus
 from penstock.spark.schema import arrow_schema
 
-READ = FaultPoint("lakekeys.versions", "Versions of the table with keys of a decided batch are read.")
+READ = FaultPoint("lakehistory.versions", "Versions of the table with keys of a decided batch are read.")
 
 
 @dataclass(slots=True, kw_only=True)
