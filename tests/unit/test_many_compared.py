@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -146,3 +147,17 @@ def _found(world: World, given: Mapping[str, Any]) -> dict[str, Counter[Any]]:
     return {
         table: Counter((*row[:5], bool(row[5])) if len(row) > 5 else row for row in rows) for table, rows in whole.items() if rows
     }
+
+
+@pytest.mark.parametrize(
+    ("kinds", "one"),
+    [(("short", "integer", "long"), 1), (("decimal(5,2)", "decimal(9,2)", "decimal(12,2)"), Decimal("1.00"))],
+    ids=["integer", "decimal"],
+)
+def test_a_table_that_no_row_names_meanwhile_becomes_wider_twice(tmp_path: Path, kinds: tuple[str, ...], one: Any) -> None:
+    world = World(tmp_path, "duckdb", schema_changes="widen")
+    rows: Any = {0: [[(1, "eu", "a", one), (2, "us", "b", one)]], 1: [[(3, "eu", "c", one)]], 2: [[(4, "us", "d", one)]]}
+    for number, wide in enumerate(kinds):
+        world.run({number: rows[number]}, schema=spark_schema(id="long", region="string", name="string", version=wide))
+    assert {table: len(found) for table, found in world.found().items()} == {"eu_orders": 2, "us_orders": 2}
+    assert verify(world.pipeline.plan).ok
