@@ -266,6 +266,8 @@ def types_there(
     def lying(field: "pa.Field") -> "pa.Field":
         column = there.get(table.fold(field.name))
         kinds = types_between(field.type, now.get(field.name, field.type))
+        if len(kinds) == 1:  # nothing lies in between, and not every type has a plain declaration
+            return field
         return field.with_type(
             next((kind for kind in kinds if column and storage_of(kind).declared(kind) == column.declared), field.type)
         )
