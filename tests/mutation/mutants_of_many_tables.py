@@ -97,4 +97,12 @@ MUTANTS_OF_MANY_TABLES = (
         replace="        return {ONLY_ACCOUNT: sum(self.whole.totals(position).values(), Totals())}\n",
         tests=(f"{APPEAR}[sqlite]",),
     ),
+    Mutant(
+        bug=17,
+        name="a-table-that-got-no-rows-since-is-taken-for-one-that-nobody-widened",
+        file="src/penstock/sink/table/columns.py",
+        find="    return pa.schema([lying(field) for field in filled])\n",
+        replace="    return filled\n",
+        tests=("tests/unit/test_many_compared.py::test_a_table_that_no_row_names_meanwhile_becomes_wider_twice",),
+    ),
 )

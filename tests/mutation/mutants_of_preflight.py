@@ -4,8 +4,25 @@ from tests.mutation.mutant import Mutant
 
 COMPARE = "src/penstock/run/preflight/compare.py"
 UNIT = "tests/unit/test_preflight.py"
+TABLES = "tests/unit/test_preflight_of_tables.py"
 
 MUTANTS_OF_PREFLIGHT = (
+    Mutant(
+        bug=63,
+        name="times-of-a-history-are-taken-for-those-of-another-column",
+        file="src/penstock/run/preflight/sink_rules.py",
+        find='    if key in _OF_HISTORIES and "history" in before and "history" in now:\n',
+        replace='    if key == "key" and "history" in before and "history" in now:\n',
+        tests=(f"{TABLES}::test_a_table_keeps_how_its_versions_are_told_apart",),
+    ),
+    Mutant(
+        bug=63,
+        name="one-table-in-a-directory-goes-on-where-many-were",
+        file=COMPARE,
+        find="            if self._is_filled(name) and _names_other(key, before, now):\n",
+        replace='            if key == "table" and self._is_filled(name) and _names_other(key, before, now):\n',
+        tests=(f"{TABLES}::test_what_is_filled_cannot_be_elsewhere",),
+    ),
     Mutant(
         bug=63,
         name="the-file-of-an-older-run-is-taken-for-the-last-one",

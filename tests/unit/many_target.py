@@ -99,7 +99,7 @@ class World:
         with closing(assemble(self.pipeline.plan)) as runtime:
             taken = {runtime.sinks[0].name: Taken(where=None, own=None, schema=schema)}
             prepare(runtime, schema=schema, taken=taken)
-            coordinator = coordinator_of(runtime)
+            coordinator = coordinator_of(runtime, sleep=lambda _: None)
             coordinator.open(opened_by_this_process(runtime))
             done = []
             if not publishes:
@@ -164,8 +164,14 @@ class World:
         """Every table with its rows."""
         return {table: Counter(rows) for table, rows in self.found().items()}
 
-    def found(self) -> dict[str, list[Any]]:
-        return {"sqlite": _sqlite, "duckdb": _duckdb, "delta": _delta, "iceberg": _iceberg}[self.kind](self.directory)
+    def found(self, columns: Sequence[str] = ("id", "region", "name")) -> dict[str, list[Any]]:
+        return {"sqlite": _sqlite, "duckdb": _duckdb, "delta": _delta, "iceberg": _iceberg}[self.kind](self.directory, columns)
+
+    def tail(self) -> int:
+        """The position of the ledger's newest entry."""
+        with closing(ledger_of(self.pipeline.plan)) as ledger:
+            tail = ledger.tail()
+            return 0 if tail is None else int(tail.position)
 
     def decided(self) -> int:
         """How many batches are decided."""
@@ -189,41 +195,41 @@ def expected(batches: Mapping[int, Sequence[Sequence[Row]]]) -> dict[str, Counte
     return found
 
 
-def _sqlite(directory: Path) -> dict[str, list[Any]]:
+def _sqlite(directory: Path, columns: Sequence[str]) -> dict[str, list[Any]]:
     import sqlite3
 
     with closing(sqlite3.connect(directory / "shop.db")) as connection:
         names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         own = [name for name in names if name.endswith("_orders")]
-        return {name: connection.execute(f'SELECT id, region, name FROM "{name}"').fetchall() for name in own}
+        return {name: connection.execute(f'SELECT {", ".join(columns)} FROM "{name}"').fetchall() for name in own}
 
 
-def _duckdb(directory: Path) -> dict[str, list[Any]]:
+def _duckdb(directory: Path, columns: Sequence[str]) -> dict[str, list[Any]]:
     import duckdb
 
     with closing(duckdb.connect(str(directory / "shop.duckdb"), read_only=True)) as connection:
         names = [name for (name,) in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()]
         own = [name for name in names if name.endswith("_orders")]
-        return {name: connection.execute(f'SELECT id, region, name FROM "{name}"').fetchall() for name in own}
+        return {name: connection.execute(f'SELECT {", ".join(columns)} FROM "{name}"').fetchall() for name in own}
 
 
-def _delta(directory: Path) -> dict[str, list[Any]]:
+def _delta(directory: Path, columns: Sequence[str]) -> dict[str, list[Any]]:
     from deltalake import DeltaTable
 
     paths = [path for path in (directory / "lake").iterdir() if not path.name.startswith(".")]
-    return {path.name: _tuples(DeltaTable(str(path)).to_pyarrow_table()) for path in paths}
+    return {path.name: _tuples(DeltaTable(str(path)).to_pyarrow_table(), columns) for path in paths}
 
 
-def _iceberg(directory: Path) -> dict[str, list[Any]]:
+def _iceberg(directory: Path, columns: Sequence[str]) -> dict[str, list[Any]]:
     from pyiceberg.catalog.sql import SqlCatalog
 
     catalog = SqlCatalog("default", uri=f"sqlite:///{directory / 'catalog.db'}", warehouse=str(directory / "warehouse"))
     try:
         names = [name for _, name in catalog.list_tables("shop")]
-        return {name: _tuples(catalog.load_table(f"shop.{name}").scan().to_arrow()) for name in names}
+        return {name: _tuples(catalog.load_table(f"shop.{name}").scan().to_arrow(), columns) for name in names}
     finally:
         catalog.close()
 
 
-def _tuples(table: "pa.Table") -> list[Any]:
-    return [(row["id"], row["region"], row["name"]) for row in table.to_pylist()]
+def _tuples(table: "pa.Table", columns: Sequence[str]) -> list[Any]:
+    return [tuple(row[name] for name in columns) for row in table.to_pylist()]

@@ -272,8 +272,10 @@ class TestWhoseTablesTheyAre:
             **{key: {"delta": "./lake/new_{region}", "iceberg": "shop.new_{region}"}.get(world.kind, "new_{region}")},
             tables={"pattern": ".*"},
         )
+        before = world.tail()
         with pytest.raises(Refused, match="filled table"):
             world.run({1: BATCHES[1]})
+        assert world.tail() == before, "the start is refused before it fences"
         assert world.content() == expected({0: BATCHES[0]})
 
     def test_a_table_that_is_gone_is_refused(self, tmp_path: Path) -> None:

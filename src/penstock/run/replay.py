@@ -232,12 +232,24 @@ class _Work:
 
     def _warnings(self, records: Sequence[QuarantinedRecord]) -> Iterator[str]:
         for name in self._sinks_of(records) if records else ():
-            settings = self.query.settings.sinks.get(name)
-            write, deletes = getattr(settings, "write", "append"), getattr(settings, "delete_when", None)
-            if write == "merge" or isinstance(settings, PythonSink):
-                yield f"Sink {name} gets the rows as a batch behind all others, and must know what an older row means."
-            elif (write == "upsert" or deletes is not None) and getattr(settings, "sequence_by", None) is None:
-                yield f"Sink {name}: a replayed row replaces a newer one of its key. With `sequence_by` it would not."
+            warning = out_of_order_warning(name, self.query.settings.sinks.get(name))
+            if warning is not None:
+                yield warning
+
+
+def out_of_order_warning(name: str, settings: object) -> str | None:
+    """Return what to mind where rows that come behind newer ones change what sink `name` shows, None if they do not."""
+    write, deletes = getattr(settings, "write", "append"), getattr(settings, "delete_when", None)
+    sequence = getattr(settings, "sequence_by", None)
+    if write == "merge" or isinstance(settings, PythonSink):
+        return f"Sink {name} gets the rows as a batch behind all others, and must know what an older row means."
+    if getattr(settings, "history", False) and sequence is None:
+        return f"Sink {name}: a replayed row becomes the current version of its key. With `sequence_by` it takes its place."
+    if getattr(settings, "history", False) and deletes is not None:
+        return f"Sink {name}: a replayed row stays open if its key was deleted since and was not there: that left no trace."
+    if (write == "upsert" or deletes is not None) and sequence is None:
+        return f"Sink {name}: a replayed row replaces a newer one of its key. With `sequence_by` it would not."
+    return None
 
 
 def _refused(decision: Decision, records: Sequence[QuarantinedRecord]) -> int:

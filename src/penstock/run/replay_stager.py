@@ -144,8 +144,8 @@ class _Task:
             raise Refused(
                 f"Rows that sink {sink.name!r} could not take cannot be given to it: "
                 f"{read_spark_error(scrub(str(cause))).sentence}",
-                remedy="The quarantine keeps the columns that the sink takes. Give it those that its `route` needs, or put the "
-                "corrected rows into the source.",
+                remedy="The quarantine keeps the columns that the sink takes. Give it those that its `route`, or the name "
+                "of its table, needs, or put the corrected rows into the source.",
             ) from cause
 
     @property

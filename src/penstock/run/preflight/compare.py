@@ -294,7 +294,7 @@ class _Comparison:
                 continue
             if before.get("type") != now.get("type") and key != "type":
                 continue
-            if key == "table" and self._is_filled(name) and _table(old) != _table(new):
+            if self._is_filled(name) and _names_other(key, before, now):
                 ruling = other_table(name, old)
             elif is_place(key):
                 moved = ruling = moved or self._moved(name, was=before)
@@ -340,6 +340,14 @@ class _Comparison:
 def versions_of(spark: str | None) -> Values:
     """Return the versions that a run's description holds; `spark` is that of the session, None before there is one."""
     return {"penstock": penstock.__version__, **({} if spark is None else {"spark": spark})}
+
+
+def _names_other(key: str, before: Values, now: Values) -> bool:
+    """Return whether `key` names another table than before. Where rows name tables, the last part of a path does, too."""
+    old, new = before.get(key), now.get(key)
+    if key == "path" and any(each.partition(".")[0] == "tables" for each in (*before, *now)):
+        return (old or "").rpartition("/")[2] != (new or "").rpartition("/")[2]
+    return key == "table" and _table(old) != _table(new)
 
 
 def _table(name: str | None) -> str:

@@ -12,6 +12,7 @@ from penstock.support.secret import MASK
 _RECOVER = "Put it back, run `penstock recover FILE`, and then change it."
 _FROM_NEXT = "It gets the batches from the next one on; earlier ones are not delivered to it."
 _NEXT = "It holds from the next batch on; what is there stays as it is."
+_OTHER_HISTORY = "Set it back, or give the sink another name and another table."
 _PLACE = re.compile(
     r"type|url|table|path|catalog|catalog_name|warehouse|branch|topic|topics|bootstrap|marker_topic|driver|python"
     r"|(accounts|catalog_options|connect|topics)\..*"
@@ -90,6 +91,8 @@ def sink_ruling(key: str, before: Values, now: Values, *, name: str, unsettled: 
     """Return what the change of `key` means, for a key that is no place."""
     if key in _OF_WRITING and unsettled is not None and name in unsettled.sinks:
         return safe(f"Batch {unsettled.batch_id} is published as it was decided. {_NEXT}")
+    if key in _OF_HISTORIES and "history" in before and "history" in now:
+        return _OF_HISTORIES[key]
     if key == "key" and now.get("type") in {"http", "kafka"}:  # not of a table
         return safe(_NEXT)
     if key == "write":
@@ -117,8 +120,17 @@ _OF_KEYS: Mapping[str, Ruling] = {
     "deletes": safe(_NEXT),
     "history": breaking(
         "A table with history has other columns and another key: the start is refused.",
-        action="Set it back, or give the sink another name and another table.",
+        action=_OTHER_HISTORY,
     ),
+}
+
+
+_OF_HISTORIES: Mapping[str, Ruling] = {
+    "sequence_by": breaking(
+        "The times of versions that are there do not compare with new ones: a newer change could end before an older one.",
+        action=_OTHER_HISTORY,
+    ),
+    "key": breaking("Versions that are there belong to the old key: no later change would end them.", action=_OTHER_HISTORY),
 }
 
 

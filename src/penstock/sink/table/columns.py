@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from penstock.errors import Refused, Usage
 from penstock.sink.table.nested import is_text
-from penstock.sink.table.target import is_wider, require_distinct_fields, require_key_in
+from penstock.sink.table.target import is_wider, require_distinct_fields, require_key_in, types_between
 from penstock.sql.table_name import in_double_quotes
 
 
@@ -252,6 +252,27 @@ def missing_columns(
         for field in schema
         if table.fold(field.name) not in there
     }
+
+
+def types_there(
+    table: CatalogTable, schema: "pa.Schema", filled: "pa.Schema", *, storage_of: Callable[["pa.DataType"], DeclaresColumn]
+) -> "pa.Schema":
+    """Return `filled`, the schema of the rows that are there, with the types in which they lie by now.
+
+    An earlier start may have made a column wider without a batch since, as for a table that no row names meanwhile.
+    """
+    there, now = table.by_name, {field.name: field.type for field in schema}
+
+    def lying(field: "pa.Field") -> "pa.Field":
+        column = there.get(table.fold(field.name))
+        kinds = types_between(field.type, now.get(field.name, field.type))
+        if len(kinds) == 1:  # nothing lies in between, and not every type has a plain declaration
+            return field
+        return field.with_type(
+            next((kind for kind in kinds if column and storage_of(kind).declared(kind) == column.declared), field.type)
+        )
+
+    return pa.schema([lying(field) for field in filled])
 
 
 def wider_columns(

@@ -19,12 +19,13 @@ from penstock.sink.table.columns import (
     DeclaresColumn,
     missing_columns,
     require_columns,
+    types_there,
     wider_columns,
 )
 from penstock.sink.table.marker_store import Guard
 from penstock.sink.table.publication import totals_under_key
 from penstock.sink.table.table_statements import TableStatements
-from penstock.sink.table.target import Target
+from penstock.sink.table.target import Target, types_between
 from penstock.sql.session import Session
 
 Rows: TypeAlias = Iterator["pa.RecordBatch"]
@@ -148,6 +149,13 @@ class UserTables(ABC, Generic[C, T]):
         """Return the columns of the rows that the table lacks, each with the statement that adds it."""
         of = self.columns(target, decided=False)
         return missing_columns(table_schema, rows, of=of, storage_of=self.storage_of(connection, rows))
+
+    def types_there(self, connection: C, table_schema: T, rows: "pa.Schema", filled: "pa.Schema") -> "pa.Schema":
+        """Return `filled`, the schema of the rows that are there, with the types in which they lie by now."""
+        wanted = {field.name: field.type for field in rows}
+        kinds = [kind for field in filled for kind in types_between(field.type, wanted.get(field.name, field.type))]
+        storage_of = self.storage_of(connection, pa.schema([(str(at), kind) for at, kind in enumerate(kinds)]))
+        return types_there(table_schema, rows, filled, storage_of=storage_of)
 
     def wider_columns(
         self, connection: C, table_schema: T, rows: "pa.Schema", filled: "pa.Schema", target: Target

@@ -191,10 +191,10 @@ class CatalogSink(DatabaseSink[C], Generic[C, T]):
             return rows, ()
         found = self._tables.missing_columns(connection, table_schema, rows, self._target)
         added = found if may_add(found, rows.names, self._target.key) else {}
-        old = filled if self._target.widens else rows
+        old = self._tables.types_there(connection, table_schema, rows, filled) if self._target.widens else rows
         wider = self._tables.wider_columns(connection, table_schema, rows, old, self._target)
         self._tables.require_alterable(connection, table_schema, wider, self._target)
-        there = [filled.field(field.name) if field.name in wider else field for field in rows if field.name not in added]
+        there = [old.field(field.name) if field.name in wider else field for field in rows if field.name not in added]
         return pa.schema(there), (*added.values(), *wider.values())
 
     def _require_fit(self, connection: C, table_schema: T, rows: "pa.Schema") -> None:

@@ -176,6 +176,13 @@ def is_wider(kind: "pa.DataType", than: "pa.DataType") -> bool:
     )
 
 
+def types_between(old: "pa.DataType", new: "pa.DataType") -> "list[pa.DataType]":
+    """Return `old` and the types that are wider than it and narrower than `new`, the narrowest first."""
+    scales = [pa.decimal128(digits, old.scale) for digits in range(old.precision, 39)] if pa.types.is_decimal(old) else []
+    known = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), *scales]
+    return [old, *(kind for kind in known if is_wider(kind, old) and is_wider(new, kind))]
+
+
 def widened(old: "pa.Schema", new: "pa.Schema") -> "pa.Schema":
     """Return the columns of `old` with their types in `new`, where these are wider; `old` itself if none is."""
     kinds = {field.name: field.type for field in new}
