@@ -138,7 +138,10 @@ def steps(counts: list[int]) -> list[int]:
 
 
 CLAIMING = {"s3": 7, "az": 7, "gs": 7, "hdfs": 15}
-"""Looks at files, marks, the log of Spark's file sink and an owner above it; a look, a put, and a look at what is there then. Some take several on HDFS."""
+"""Looks at files, marks, the log of Spark's file sink and an owner above it; a look, a put, and a look at what is there then.
+
+Some take several on HDFS.
+"""
 
 
 @pytest.mark.parametrize(
