@@ -7,18 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.parquet_target import rows, stage
+from tests.unit.parquet_target import SCHEMA, rows, stage
 from tests.unit.test_commit_backfill import KilledError, World
 from tests.unit.test_run_operations import Driver
 
+from penstock.commit.publication import decision_in
 from penstock.core import faults
 from penstock.core.bad_record import NAME
-from penstock.core.model import Staged
+from penstock.core.model import Decision, Staged
 from penstock.errors import LedgerMismatch
-from penstock.run.assembly import DeliveryPlan, ledger_of
+from penstock.run.assembly import DeliveryPlan, assemble, ledger_of
 from penstock.run.operations import recover, sweep, verify
 from penstock.run.reading import read_table
-from penstock.run.runtime import Runtime
+from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process, prepare
 
 ASIDE = 1000
 """What is added to a row that the later sink could not take: batches with an odd number have one."""
@@ -120,4 +121,30 @@ def test_a_start_without_the_quarantine_is_refused_while_it_lacks_such_rows(tmp_
         recover(world.plan("lake"))
     recover(world.without_later)
     world.backfill()
+    world.require_exact(3)
+
+
+def replay_into_lake(world: AsideWorld, row: int) -> None:
+    """Replay a row that the first sink takes alone."""
+    runtime = assemble(world.without_later)
+    with closing(runtime):
+        prepare(runtime, schema=SCHEMA)
+        coordinator = coordinator_of(runtime)
+        opened = opened_by_this_process(runtime)
+        coordinator.open(opened)
+        newest = runtime.ledger.read(coordinator.summary.decided_at or coordinator.summary.published_at)
+        assert newest is not None
+        batch, lake = decision_in(newest).batch, runtime.sinks[0]
+        pieces = stage(lake, rows(row), batch_id=batch.batch_id, generation=coordinator.generation)
+        decision = Decision(batch=batch, staged=tuple(pieces), rows_in=1, schema=SCHEMA)
+        coordinator.replay(decision, records=1)
+        coordinator.settle(opened)
+
+
+def test_what_was_replayed_stays_in_a_table_that_is_read_after_a_backfill_of_another_sink(tmp_path: Path) -> None:
+    world = AsideWorld(tmp_path)
+    replay_into_lake(world, 100)
+    world.backfill()
+    table = read_table(world.both, "lake", None, None, added=False, counted=False)
+    assert sorted(table.arrow()["id"].to_pylist()) == [0, 1, 2, 100]
     world.require_exact(3)
