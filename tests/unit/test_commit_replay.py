@@ -12,6 +12,7 @@ from tests.unit.parquet_target import SCHEMA, rows, stage
 from tests.unit.test_run_operations import Driver
 
 import penstock
+from penstock.cli.status import _published
 from penstock.commit.publication import decision_in
 from penstock.commit.recent_rows import rows_since
 from penstock.commit.rewind import decided_to
@@ -20,11 +21,14 @@ from penstock.core.codec import decode_entry, encode_entry
 from penstock.core.model import BatchId, Decision, SinkName
 from penstock.core.replay import Replayed
 from penstock.errors import Fenced, LedgerMismatch, PublishFailed, Refused
+from penstock.observe.condition import condition_of
 from penstock.observe.history import history
+from penstock.observe.look import Look
 from penstock.run.assembly import DeliveryPlan, assemble, ledger_of
 from penstock.run.operations import recover, sweep, verify
 from penstock.run.reading import read_table
-from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process, prepare
+from penstock.run.runtime import Runtime, coordinator_of, now_ms, opened_by_this_process, prepare
+from penstock.run.status import status_of
 
 ASIDE = SinkName("aside")
 FIRST = 100
@@ -194,6 +198,25 @@ def test_what_a_failed_replay_decided_is_published_by_the_next_start(tmp_path: P
     recover(world.plan("lake"))  # now the sink may go
     assert not world.replay(100)
     world.require_exact(100)
+
+
+def test_status_tells_of_a_replay_that_is_not_published_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(tmp_path)
+    assert status_of(world.whole).published
+    faults.arm("rename.move=kill")
+    with pytest.raises(KilledError):
+        world.replay(100)
+    faults.arm("")
+    running = status_of(world.whole)
+    assert (running.published, running.replaying) == (False, running.tail)
+    assert "the driver publishes it" in f"{_published(running)}"
+    monkeypatch.setattr("penstock.observe.driver._runs", lambda *_, **__: False)
+    stopped = status_of(world.whole)
+    assert f"{_published(stopped)}".startswith(f"NO: what was replayed at position {stopped.tail} is not in every sink yet;")
+    look = Look(pipeline="flights", status=stopped)
+    assert condition_of(look, now_ms=now_ms()).text.startswith("What was replayed at position")
+    recover(world.whole)  # the remedy
+    assert status_of(world.whole).published
 
 
 def test_a_replay_that_a_newer_run_fenced_decides_nothing(tmp_path: Path) -> None:
