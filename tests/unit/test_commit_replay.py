@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from tests.unit.test_run_operations import Driver
 
 import penstock
 from penstock.cli.status import _published
-from penstock.commit.publication import decision_in
+from penstock.commit.publication import decision_in, replays_without
 from penstock.commit.recent_rows import rows_since
 from penstock.commit.rewind import decided_to
 from penstock.core import faults
@@ -255,3 +256,20 @@ def test_a_rewind_does_not_go_behind_a_replay(tmp_path: Path) -> None:
         assert decision_in(decided_to(ledger, BatchId(2))).batch.batch_id == 2
         with pytest.raises(Refused, match="were replayed at position"):
             decided_to(ledger, BatchId(1))
+
+
+def test_a_replay_whose_receipts_are_gone_is_known_by_the_ledger(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.replay(100)
+    world.drive(2, 3)
+    world.replay(101)
+    with closing(ledger_of(world.whole)) as ledger:
+        tail = ledger.tail()
+        assert tail is not None
+        replays = [entry for entry in ledger.newest_first() if isinstance(entry.body, Replayed)]
+        names = {piece.name for entry in replays for piece in decision_in(entry).of_sink(ASIDE)}
+        gone = decision_in(replays[1]).of_sink(ASIDE)[0].name
+        assert list(replays_without(ledger, tail.summary, sink=ASIDE, present=names)) == []
+        assert list(replays_without(ledger, tail.summary, sink=ASIDE, present=names - {gone})) == [replays[1]]
+        waiting = replace(tail.summary, replaying_at=replays[0].position)
+        assert list(replays_without(ledger, waiting, sink=ASIDE, present=set())) == [replays[1]], "the newest is to come"
