@@ -5,6 +5,10 @@ from tests.mutation.mutant import Mutant
 PUBLICATION = "src/penstock/commit/publication.py"
 COORDINATOR = "src/penstock/commit/coordinator.py"
 OF_REPLAY = "tests/unit/test_commit_replay.py"
+BEHIND_BACKFILL = (
+    "tests/unit/test_commit_backfill_aside.py::"
+    "test_what_was_replayed_stays_in_tables_that_are_read_behind_a_backfill_of_another_sink"
+)
 OF_ASIDE = "tests/unit/test_commit_backfill_aside.py"
 OF_RECORDS = "tests/unit/test_quarantined_record.py"
 OF_COUNTS = "tests/unit/test_row_counts.py"
@@ -80,9 +84,25 @@ MUTANTS_OF_REPLAY = (
         bug=34,
         name="a-table-is-read-without-what-was-replayed",
         file="src/penstock/commit/as_of.py",
-        find="    return entry if isinstance(entry.body, Replayed) else None\n",
-        replace="    return None\n",
+        find="        if isinstance(entry.body, Replayed):\n            return entry\n",
+        replace="        if isinstance(entry.body, Replayed):\n            return None\n",
         tests=(f"{OF_REPLAY}::test_a_table_is_read_with_what_was_replayed_and_as_of_batches_without_it",),
+    ),
+    Mutant(
+        bug=2,
+        name="receipts-are-not-seen-behind-a-backfill-that-was-interrupted",
+        file="src/penstock/commit/as_of.py",
+        find="        at = None if before is None else before.summary.replayed_at\n",
+        replace="        at = None\n",
+        tests=(BEHIND_BACKFILL,),
+    ),
+    Mutant(
+        bug=2,
+        name="a-replay-whose-receipts-are-gone-is-not-missed",
+        file="src/penstock/commit/publication.py",
+        find="any(each.name not in present for each in pieces)",
+        replace="False",
+        tests=(f"{OF_REPLAY}::test_a_replay_whose_receipts_are_gone_is_known_by_the_ledger",),
     ),
     Mutant(
         bug=5,

@@ -116,6 +116,10 @@ def test_what_is_chosen_is_delivered_once_and_what_is_refused_again_keeps_its_hi
     assert (done["records"], done["rows_out"], done["totals"]["lake"]["rows"], done["waiting"]) == (1, 1, 1, 3)
     assert flights.lake() == Counter([(1, "EWR", 5), (3, "LGA", 7)])
     assert flights.delivered() == Counter([(1, "EWR", 5), (3, "LGA", 7)])
+    [receipts] = [file for file in (tmp_path / "quarantine").rglob("*.parquet") if "g2-" in file.name]
+    held = receipts.rename(tmp_path / "held")
+    assert "whether 4 of the 4 records were replayed then is not known" in flights.refused("--yes")
+    held.rename(receipts)
     done = flights.replay("--yes")
     assert (done["records"], done["rows_out"], done["refused"], done["waiting"]) == (3, 2, 1, 1)
     again = next(each for each in flights.listed() if not each["replayed"])

@@ -4,21 +4,23 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from tests.unit.parquet_target import rows, stage
+from tests.unit.parquet_target import SCHEMA, rows, stage
 from tests.unit.test_commit_backfill import KilledError, World
 from tests.unit.test_run_operations import Driver
 
+from penstock.commit.publication import decision_in
 from penstock.core import faults
 from penstock.core.bad_record import NAME
-from penstock.core.model import Staged
+from penstock.core.model import Decision, Position, Staged
 from penstock.errors import LedgerMismatch
-from penstock.run.assembly import DeliveryPlan, ledger_of
+from penstock.run.assembly import DeliveryPlan, assemble, ledger_of
 from penstock.run.operations import recover, sweep, verify
 from penstock.run.reading import read_table
-from penstock.run.runtime import Runtime
+from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process, prepare
+from penstock.sink.parquet import ParquetSink
 
 ASIDE = 1000
 """What is added to a row that the later sink could not take: batches with an odd number have one."""
@@ -121,3 +123,42 @@ def test_a_start_without_the_quarantine_is_refused_while_it_lacks_such_rows(tmp_
     recover(world.without_later)
     world.backfill()
     world.require_exact(3)
+
+
+def replay(world: AsideWorld, row: int) -> None:
+    """Replay a row that all sinks but the later one take."""
+    runtime = assemble(world.without_later)
+    with closing(runtime):
+        prepare(runtime, schema=SCHEMA)
+        coordinator = coordinator_of(runtime)
+        opened = opened_by_this_process(runtime)
+        coordinator.open(opened)
+        newest = runtime.ledger.read(coordinator.summary.decided_at or Position(0))
+        assert newest is not None
+        batch, sinks = decision_in(newest).batch, cast("tuple[ParquetSink, ...]", runtime.sinks)
+        generation = coordinator.generation
+        pieces = [piece for sink in sinks for piece in stage(sink, rows(row), batch_id=batch.batch_id, generation=generation)]
+        decision = Decision(batch=batch, staged=tuple(pieces), rows_in=1, schema=SCHEMA)
+        coordinator.replay(decision, records=1)
+        coordinator.settle(opened)
+
+
+def read(world: AsideWorld, sink: str) -> list[int]:
+    table = read_table(world.without_later, sink, None, None, added=False, counted=False)
+    return sorted(table.arrow()["id"].to_pylist())
+
+
+def test_what_was_replayed_stays_in_tables_that_are_read_behind_a_backfill_of_another_sink(tmp_path: Path) -> None:
+    """The receipts in the quarantine, too: without them the same records would be replayed once more."""
+    world = AsideWorld(tmp_path)
+    replay(world, 100)
+    faults.arm("rename.move=kill@3")  # of batch 1 the sink has its row, and the quarantine does not
+    with pytest.raises(KilledError):
+        world.backfill()
+    faults.arm("")
+    assert (read(world, "lake"), read(world, NAME)) == ([0, 1, 2, 100], [100])
+    recover(world.without_later)
+    assert (read(world, "lake"), read(world, NAME)) == ([0, 1, 2, 100], [100, ASIDE + 1])
+    world.backfill()
+    assert (read(world, "lake"), read(world, NAME)) == ([0, 1, 2, 100], [100, ASIDE + 1])
+    assert verify(world.both).ok

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from tests.unit.parquet_target import SCHEMA, rows, stage
 from tests.unit.test_run_operations import Driver
 
 import penstock
-from penstock.commit.publication import decision_in
+from penstock.cli.status import _published
+from penstock.commit.publication import decision_in, replays_without
 from penstock.commit.recent_rows import rows_since
 from penstock.commit.rewind import decided_to
 from penstock.core import faults
@@ -20,11 +22,14 @@ from penstock.core.codec import decode_entry, encode_entry
 from penstock.core.model import BatchId, Decision, SinkName
 from penstock.core.replay import Replayed
 from penstock.errors import Fenced, LedgerMismatch, PublishFailed, Refused
+from penstock.observe.condition import condition_of
 from penstock.observe.history import history
+from penstock.observe.look import Look
 from penstock.run.assembly import DeliveryPlan, assemble, ledger_of
 from penstock.run.operations import recover, sweep, verify
 from penstock.run.reading import read_table
-from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process, prepare
+from penstock.run.runtime import Runtime, coordinator_of, now_ms, opened_by_this_process, prepare
+from penstock.run.status import status_of
 
 ASIDE = SinkName("aside")
 FIRST = 100
@@ -196,6 +201,25 @@ def test_what_a_failed_replay_decided_is_published_by_the_next_start(tmp_path: P
     world.require_exact(100)
 
 
+def test_status_tells_of_a_replay_that_is_not_published_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(tmp_path)
+    assert status_of(world.whole).published
+    faults.arm("rename.move=kill")
+    with pytest.raises(KilledError):
+        world.replay(100)
+    faults.arm("")
+    running = status_of(world.whole)
+    assert (running.published, running.replaying) == (False, running.tail)
+    assert "the driver publishes it" in f"{_published(running)}"
+    monkeypatch.setattr("penstock.observe.driver._runs", lambda *_, **__: False)
+    stopped = status_of(world.whole)
+    assert f"{_published(stopped)}".startswith(f"NO: what was replayed at position {stopped.tail} is not in every sink yet;")
+    look = Look(pipeline="flights", status=stopped)
+    assert condition_of(look, now_ms=now_ms()).text.startswith("What was replayed at position")
+    recover(world.whole)  # the remedy
+    assert status_of(world.whole).published
+
+
 def test_a_replay_that_a_newer_run_fenced_decides_nothing(tmp_path: Path) -> None:
     world = World(tmp_path)
     runtime = assemble(world.whole)
@@ -232,3 +256,20 @@ def test_a_rewind_does_not_go_behind_a_replay(tmp_path: Path) -> None:
         assert decision_in(decided_to(ledger, BatchId(2))).batch.batch_id == 2
         with pytest.raises(Refused, match="were replayed at position"):
             decided_to(ledger, BatchId(1))
+
+
+def test_a_replay_whose_receipts_are_gone_is_known_by_the_ledger(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.replay(100)
+    world.drive(2, 3)
+    world.replay(101)
+    with closing(ledger_of(world.whole)) as ledger:
+        tail = ledger.tail()
+        assert tail is not None
+        replays = [entry for entry in ledger.newest_first() if isinstance(entry.body, Replayed)]
+        names = {piece.name for entry in replays for piece in decision_in(entry).of_sink(ASIDE)}
+        gone = decision_in(replays[1]).of_sink(ASIDE)[0].name
+        assert list(replays_without(ledger, tail.summary, sink=ASIDE, present=names)) == []
+        assert list(replays_without(ledger, tail.summary, sink=ASIDE, present=names - {gone})) == [replays[1]]
+        waiting = replace(tail.summary, replaying_at=replays[0].position)
+        assert list(replays_without(ledger, waiting, sink=ASIDE, present=set())) == [replays[1]], "the newest is to come"

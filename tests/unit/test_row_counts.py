@@ -1,16 +1,21 @@
 """Rows in = rows out + put aside + dropped, by the entries of a ledger and what lies in the quarantine."""
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 from rich.console import Console
+from tests.unit.test_run_operations import Driver
 
+import penstock
 from penstock.cli.row_counts import row_fields, row_text
 from penstock.commit.row_counts import AsideRows, RowCounts, SinkRows, count_rows
 from penstock.commit.summary import after_decision, after_replayed
 from penstock.core.bad_record import NAME
 from penstock.core.model import BatchId, Decided, Entry, Position, Rewound, SinkName, SourceName, Staged
 from penstock.core.replay import Replayed
+from penstock.run.operations import verify
 from penstock.testing.entries import SINK, decided_entry, opened_entry
 
 FLIGHTS = SourceName("flights")
@@ -139,3 +144,32 @@ def test_a_batch_without_its_count_makes_the_source_unknown() -> None:
     hidden = count_rows([first, opened], lambda _: None, counted={SINK})
     assert (hidden.unknown, hidden.first, hidden.ok) == (1, None, True)
     assert "Not counted: 1 decision" in text(hidden)
+
+
+FILE = """\
+pipeline: flights
+home: ./home
+sources:
+  flights:
+    {format: csv, path: ./incoming, schema: "id INT", expect: {known: {sql: id IS NOT NULL, on_violation: quarantine}}}
+sinks:
+  lake: {type: parquet, accounts: {all: ./lake}}
+quarantine: ./aside
+"""
+
+
+def test_a_damaged_file_of_the_quarantine_is_reported_and_ends_no_verification(tmp_path: Path) -> None:
+    file = tmp_path / "flights.yaml"
+    file.write_text(FILE)
+    plan = penstock.Pipeline.from_file(file).plan
+    driver = Driver(plan, tmp_path / "home" / "checkpoint")
+    with closing(driver.runtime):
+        driver.plan(0)
+        driver.go_on(0)
+    (tmp_path / "aside").mkdir(exist_ok=True)
+    (tmp_path / "aside" / "torn.parquet").write_text("PAR1")
+    found = verify(plan)
+    assert [name for name, report in found.sinks.items() if report.ok] == ["lake"]
+    assert "torn.parquet is foreign" in found.sinks[NAME].problems[0].message
+    assert found.rows is not None
+    assert (found.rows.ok, found.rows.rows_out) == (True, 1)

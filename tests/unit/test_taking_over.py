@@ -10,8 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
+from tests.unit.chained_world import batches
 from tests.unit.file_sink_world import Query, Successor
 from tests.unit.parquet_target import SCHEMA
+from tests.unit.test_chain_backfilled import reader
 
 import penstock
 from penstock.checkpoint.file_sink_log import read_file_sink_log
@@ -19,7 +21,7 @@ from penstock.checkpoint.files import LocalFiles
 from penstock.cli.app import main
 from penstock.core import faults
 from penstock.core.model import AccountName, AccountReport, Adopted, SinkName, SinkReport
-from penstock.errors import BatchGap, CheckpointDamaged, PenstockError, Refused, Usage
+from penstock.errors import BatchGap, CheckpointDamaged, InputLost, PenstockError, Refused, Usage
 from penstock.run.assembly import assemble
 from penstock.run.operations import verify
 from penstock.run.reading import read_table
@@ -156,6 +158,30 @@ class TestSparksFileSink:
         pipeline.deliver(4)
         found = read_table(pipeline.plan, "lake", None, None, added=False, counted=False)
         assert sorted(found.arrow().column("id").to_pylist()) == [0, 1, 4, 10, 11, 20, 21, 30, 31]
+
+    def test_a_batch_is_read_with_the_files_before_it(self, query: Query, pipeline: Successor) -> None:
+        pipeline.adopt()
+        pipeline.deliver(4, 5)
+        found = read_table(pipeline.plan, "lake", None, 4, added=False, counted=False)
+        assert sorted(found.arrow().column("id").to_pylist()) == [0, 1, 4, 10, 11, 20, 21, 30, 31]
+        path = next(query.table.rglob("part-00000-1-*.parquet"))
+        shutil.copy(path, path.with_name("part-compacted.parquet"))
+        with pytest.raises(Refused, match=r"part-compacted\.parquet tells no batch"):
+            read_table(pipeline.plan, "lake", None, 4, added=False, counted=False)
+
+    def test_a_pipeline_that_reads_the_batches_is_told_of_the_files_before_them(self, pipeline: Successor) -> None:
+        pipeline.adopt()
+        pipeline.deliver(4, 5)
+        found = reader(pipeline.plan, "lake")
+        with pytest.raises(InputLost, match="was taken over from another query, with 4 files that are in no batch") as lost:
+            found.advance(found.begin())
+        assert lost.value.remedy.startswith("Begin with the option startingBatch: 4, and load these files")
+        later = reader(pipeline.plan, "lake", start=4)  # the remedy
+        table = read_table(pipeline.plan, "lake", None, None, added=False, counted=False)
+        assert list(batches(later, later.begin())) == [[4, 5]]
+        assert len([file for file in table.files if file.batch_id is None]) == 4
+        lossy = reader(pipeline.plan, "lake", fails_on_loss=False)
+        assert list(batches(lossy, lossy.begin())) == [[4, 5]]
 
     @pytest.mark.parametrize("partition_by", [[], ["day"]])
     def test_files_that_are_partitioned_otherwise(self, tmp_path: Path, query: Query, partition_by: list[str]) -> None:

@@ -173,10 +173,14 @@ def _published(found: "Status") -> Text | None:
         return None
     if found.published:
         return Text("everything", "green")
-    if found.lacking is None:
+    if found.lacking is None and found.replaying is None:
         tells = "the driver publishes it" if found.is_running else "`penstock doctor` shows the state of that one"
         return Text(with_file(f"everything before batch {found.unsettled}; {tells}"))
-    missing = f"batch {found.unsettled} is not in {', '.join(found.lacking)} yet"
+    missing = (
+        f"batch {found.unsettled} is not in {', '.join(found.lacking or ())} yet"
+        if found.replaying is None
+        else f"what was replayed at position {found.replaying} is not in every sink yet"
+    )
     if found.is_running:
         return Text(f"{missing}; the driver publishes it", "yellow")
     return Text(with_file(f"NO: {missing}; `penstock recover` publishes it, or the next start"), "bold red")

@@ -59,12 +59,17 @@ def newest_whole(ledger: Ledger, is_shown: IsShown) -> Entry | None:
 def _newest_replay(ledger: Ledger, summary: Summary) -> Entry | None:
     """Return the newest replay if that is later than what is published of the query's batches, else None.
 
-    All batches that were decided before it were published then.
+    All batches that were decided before it were published then. Costs two reads for each batch that a backfill gave behind it
+    with rows for the quarantine.
     """
-    if summary.replayed_at is None or summary.replayed_at < (summary.published_at or 0):
-        return None
-    entry = _decided_at(ledger, summary.replayed_at)
-    return entry if isinstance(entry.body, Replayed) else None
+    at = summary.replayed_at
+    while at is not None and at >= (summary.published_at or 0):
+        entry = _decided_at(ledger, at)
+        if isinstance(entry.body, Replayed):
+            return entry
+        before = ledger.read(Position(at - 1))
+        at = None if before is None else before.summary.replayed_at
+    return None
 
 
 def newest_for_sink(ledger: Ledger, sink: SinkName, newest: Entry | None) -> Entry | None:

@@ -1,6 +1,6 @@
 """Derives from ledger entries and present sinks what a sink publishes, what a sweep may collect, and which decision goes on."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from penstock.core.backfill import Backfilled
@@ -171,6 +171,20 @@ def replaying_entry(ledger: Ledger, summary: Summary) -> Entry | None:
             remedy="Entries were removed by hand: restore the ledger from a backup.",
         )
     return entry
+
+
+def replays_without(ledger: Ledger, summary: Summary, *, sink: SinkName, present: Collection[str]) -> Iterator[Entry]:
+    """Yield the published replays of which `sink` lacks a file, newest first. `present`: the files that it has.
+
+    Costs two reads of the ledger for each replay, as far as it retains them.
+    """
+    at = summary.replayed_at
+    while at is not None and (entry := ledger.read(at)) is not None:
+        pieces = decision_in(entry).of_sink(sink)
+        if isinstance(entry.body, Replayed) and at != summary.replaying_at and any(each.name not in present for each in pieces):
+            yield entry
+        before = ledger.read(Position(at - 1))
+        at = None if before is None else before.summary.replayed_at
 
 
 def replay_takers(replay: Entry, sinks: Sequence[Sink]) -> Sequence[Sink]:

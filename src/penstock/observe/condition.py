@@ -82,6 +82,10 @@ def _failures(status: Status) -> Iterator[Condition]:
     if noted is not None and noted.state in {"given up", "gone"}:
         what = f"its last driver {noted.ended}" if noted.ended else "it is gone"
         yield Condition(state=State.FAILED, text=f"The supervisor is {noted.state}: {what}.", next_step=f"See {noted.log}.")
+    if status.replaying is not None and not status.is_running:
+        text = f"What was replayed at position {status.replaying} of the ledger is not in every sink yet."
+        next_step = "The next start publishes it, or `penstock recover FILE`."
+        yield Condition(state=State.FAILED, text=text, next_step=next_step)
     if status.lacking and not status.is_running:
         text = f"Batch {status.unsettled} is decided and not in {', '.join(status.lacking)} yet."
         next_step = "The next start publishes it, or `penstock recover FILE`."

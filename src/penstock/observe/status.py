@@ -119,12 +119,16 @@ class Status:
     """Sinks that kept batches that were taken back from the others, each with the newest one that it has."""
     dropped: DroppedRows = field(default_factory=dict)
     """All rows ever that rules of the sources dropped."""
+    replaying: Position | None = None
+    """Where rows were decided beside the query's batches, by a replay, that the ledger does not record yet as published."""
     state: StateSize | None = None
     """What the query keeps from batch to batch; None if it keeps nothing, or nobody noted it."""
 
     @property
     def published(self) -> bool | None:
-        """Whether every sink shows the newest batch, None if that is not known."""
+        """Whether every sink shows the newest batch, and what was replayed; None if that is not known."""
+        if self.replaying is not None:
+            return False
         if self.unsettled is None:
             return True
         return None if self.lacking is None else not self.lacking
@@ -176,6 +180,7 @@ def status(*, pipeline: str, ledger: Ledger, checkpoint: CheckpointPosition | No
         driver=driver,
         opened_at_ms=None if opened is None else opened.written_at_ms,
         batches=_batches(tail),
+        replaying=None if tail is None else tail.summary.replaying_at,
     )
 
 

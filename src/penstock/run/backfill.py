@@ -296,8 +296,8 @@ class _Work:
         if rows != before.rows_in:
             raise Refused(
                 f"Batch {batch_id} was decided with {before.rows_in:,} rows, but the transform makes {rows:,} of this input now.",
-                remedy="Put the transform back as it was then. If it was changed on purpose, run a second pipeline with this "
-                "sink and a home of its own.",
+                remedy="Put the transform and the rules (`expect`) back as they were then. If they were changed on purpose, run "
+                "a second pipeline with this sink and a home of its own.",
             )
 
 

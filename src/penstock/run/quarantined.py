@@ -28,6 +28,13 @@ def quarantined_records(plan: DeliveryPlan, *, batch: int | None = None) -> Sequ
     return [record for record in found if batch in {None, record.batch}]
 
 
+def file_names(plan: DeliveryPlan) -> frozenset[str]:
+    """Return the names of all files in the pipeline's quarantine."""
+    quarantine = quarantine_of(plan)
+    tables = () if quarantine is None else quarantine.tables().values()
+    return frozenset(file.name for table in tables for file in table.area.files())
+
+
 def quarantined_record(
     plan: DeliveryPlan,
     *,

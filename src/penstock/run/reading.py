@@ -113,7 +113,7 @@ def read_table(
         return Reading(sink=chosen.name, as_of=None, files=(), _tables=tables, _schema=None)
     files = _added(entry, chosen.name, tables) if added else _until(entry, tables, counted=counted)
     if not added and newest is not None and entry.position < newest.position:
-        _require_known(files, as_of(entry).batch_id)
+        _require_known(files, tables, as_of(entry).batch_id)
     return Reading(sink=chosen.name, as_of=as_of(entry), files=files, _tables=tables, _schema=_schema_in(entry, chosen))
 
 
@@ -167,8 +167,12 @@ def _added(entry: Entry, sink: SinkName, tables: Mapping[AccountName, Table]) ->
     return tuple(tables[piece.account].file_of(piece) for piece in pieces)
 
 
-def _require_known(files: tuple[PublishedFile, ...], batch_id: BatchId) -> None:
-    rewritten = next((file for file in files if file.batch_id is None), None)
+def _require_known(files: tuple[PublishedFile, ...], tables: Mapping[AccountName, Table], batch_id: BatchId) -> None:
+    """Raise Refused for a file that can hold rows of any batch. Files that an account began with are before all batches."""
+    unknown = [file for file in files if file.batch_id is None]
+    adopted = {name: tables[name].area.adopted() for name in {file.account for file in unknown}}
+    sizes = {(name, file): size for name, begun in adopted.items() if begun for file, size in begun.sizes.items()}
+    rewritten = next((file for file in unknown if sizes.get((file.account, file.name)) != file.size_bytes), None)
     if rewritten is not None:
         raise Refused(
             f"{rewritten.url} tells no batch: maintenance wrote it, so it may hold rows that are later than batch {batch_id}.",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from penstock.commit.acts import ActingCoordinator
 from penstock.commit.backfill import require_backfilled
-from penstock.commit.publication import decision_in
+from penstock.commit.publication import decision_in, replays_without
 from penstock.core.bad_record import NAME
 from penstock.core.dropped_rows import DroppedRows
 from penstock.core.model import Decision, Generation, PipelineName, Position, SinkName, SourceName, Summary, Totals
@@ -22,7 +22,7 @@ from penstock.run.assembly import DeliveryPlan, assemble
 from penstock.run.batch_query import BatchQuery
 from penstock.run.continuation import require_continuation, require_sources
 from penstock.run.operations import coordinating
-from penstock.run.quarantined import quarantined_records
+from penstock.run.quarantined import file_names, quarantined_records
 from penstock.run.replay_stager import ReplayStager, require_readable
 from penstock.run.runtime import Runtime, opened_by_this_process, prepare
 from penstock.spec.pipeline import PipelineSettings
@@ -125,6 +125,7 @@ class _Work:
         records = self.choice.of(found)
         if records:
             self._require_fitting(summary, records)
+            self._require_receipts(summary, records)
             require_readable(self.query, records)
         planned = Replay(
             pipeline=self.runtime.pipeline,
@@ -188,6 +189,19 @@ class _Work:
             )
         self._require_stateless(records)
         self._require_sinks(records)
+
+    def _require_receipts(self, summary: Summary, records: Sequence[QuarantinedRecord]) -> None:
+        """Raise Refused if files are gone that can tell that one of `records` was replayed: it would come twice (I2)."""
+        there = file_names(self.query.plan)
+        for entry in replays_without(self.runtime.ledger, summary, sink=NAME, present=there):
+            older = sum(one.generation is None or one.generation < entry.generation for one in records)
+            if older:
+                gone = next(each.name for each in decision_in(entry).of_sink(NAME) if each.name not in there)
+                raise Refused(
+                    f"The quarantine lacks {gone}, which tells the records that were replayed at position {entry.position} of "
+                    f"the ledger: whether {older} of the {len(records)} records were replayed then is not known.",
+                    remedy="Put the file back. Or choose records that later batches brought, by --batch.",
+                )
 
     def _require_stateless(self, records: Sequence[QuarantinedRecord]) -> None:
         """Raise Refused if records would have to pass an operator that keeps state."""

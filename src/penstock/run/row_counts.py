@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from penstock.commit.row_counts import AsideRows, RowCounts, brought, count_rows
 from penstock.core.bad_record import SCHEMA
 from penstock.core.model import BatchId, Entry, Generation, SinkName, SourceName
+from penstock.errors import Failed
 from penstock.protocols import Ledger
 from penstock.run.assembly import DeliveryPlan, quarantine_of
 from penstock.sink.concurrent import map_concurrently
@@ -43,8 +44,11 @@ def _may_lose_rows(sink: object) -> bool:
 def _counted(table: Table) -> Mapping[str, AsideRows]:
     files = table.files(Generation(_NEWEST), BatchId(_NEWEST), counted=False)
 
-    def count(file: PublishedFile) -> AsideRows:
-        rows = table.read(file, schema=SCHEMA).select(_COUNTED).to_pylist()
+    def count(file: PublishedFile) -> AsideRows | None:
+        try:
+            rows = table.read(file, schema=SCHEMA).select(_COUNTED).to_pylist()
+        except Failed:  # damaged, foreign or gone by now: the sink's own report names it
+            return None
         kept = [row for row in rows if row["replayed"] is None]
         return AsideRows(
             sources=Counter(SourceName(row["source"]) for row in kept if row["source"] is not None),
@@ -53,7 +57,8 @@ def _counted(table: Table) -> Mapping[str, AsideRows]:
             again=sum(row["history"] is not None for row in kept),
         )
 
-    return dict(zip((file.name for file in files), map_concurrently(count, files), strict=True))
+    counts = zip((file.name for file in files), map_concurrently(count, files), strict=True)
+    return {name: counted for name, counted in counts if counted is not None}
 
 
 def _summed(parts: list[AsideRows]) -> AsideRows:

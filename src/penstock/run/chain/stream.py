@@ -73,6 +73,8 @@ class TableStream:
                 return dict(start)
             self.require_standing(tail, after=Position(0), end=at)
             table = self._opened()
+            if at.position == at.begin and self._settings.start == "earliest":
+                self._require_none_older(tail, at)
             table.batches.forget(until=at.position)
             taken = list(
                 self._taken(table.batches.published(tail, after=self._after(tail, at.position), marked_at=table.marked_at))
@@ -223,6 +225,22 @@ class TableStream:
             f"read {which} ({rows:,} rows), which it took back.",
             remedy="Rewind this pipeline to the last batch before it read them: `penstock rewind FILE --to-batch N --yes`; "
             "`penstock offsets FILE --batch N` shows up to which position batch N read.",
+        )
+
+    def _require_none_older(self, tail: Entry, begin: ChainOffset) -> None:
+        """Raise InputLost if an account began with files of a query that was taken over: they are in no batch."""
+        table = self._opened()
+        adopted = {name: files for name, of in table.tables.items() if (files := of.area.adopted()) is not None and files.sizes}
+        if not adopted or not self._settings.fails_on_loss:
+            return
+        first = next(table.batches.standing(tail, after=begin.position, until=tail.position), None)
+        number = tail.summary.next_batch_id if first is None else first.batch_id
+        account, files = next(iter(adopted.items()))
+        raise InputLost(
+            f"Account {account!r} of pipeline {tail.pipeline!r} was taken over from another query, with {len(files.sizes):,} "
+            "files that are in no batch of its ledger.",
+            remedy=f"Begin with the option startingBatch: {number}, and load these files by themselves: those of "
+            "`penstock.read` whose batch_id is None.",
         )
 
     def _require_columns(self, batch: "TableBatch") -> None:
