@@ -125,6 +125,17 @@ def test_a_run_that_delivers_what_is_there_recovers_without_a_batch(tmp_path: Pa
         assert types(receiver) == ["pipeline.failed", "pipeline.recovered"]
 
 
+def test_a_run_that_was_stopped_before_its_end_recovers_nothing(tmp_path: Path) -> None:
+    with receiving() as receiver:
+        pager = EventTarget(url=receiver.url)
+        run(tmp_path, FULL, pager=pager)
+        stopped = observation(tmp_path, pager=pager)
+        stopped.describe(is_bounded=True)
+        stopped.opened(Generation(3), {})
+        stopped.ended(None, is_stop=True)
+        assert types(receiver) == ["pipeline.failed"]
+
+
 def test_a_decision_that_a_killed_run_left_is_told_when_it_is_published(tmp_path: Path) -> None:
     with receiving() as receiver:
         told = observation(tmp_path, pager=EventTarget(url=receiver.url))

@@ -89,7 +89,7 @@ def test_a_stop_whose_signal_ended_java_too_is_no_failure(*, is_stop: bool) -> N
     with pytest.raises(Retryable):
         query.run_until(lambda: next(asked, is_stop), grace_s=1)
     ((_, end),) = [call for call in recording.calls if call[0] == "ended"]
-    assert end.error == (None if is_stop else "Retryable")
+    assert (end.error, end.is_stop) == ((None, True) if is_stop else ("Retryable", False))
 
 
 def test_the_newest_totals_go_with_a_batch(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ class Pipeline(PipelineActs):
                 )
         except Exception as error:
             is_stop = stop_wanted() and is_spark_gone(error)  # its signal ended Spark's Java process, too
-            observation.ended(None if is_stop else error)
+            observation.ended(None if is_stop else error, is_stop=is_stop)
             raise
 
     @contextmanager

@@ -196,7 +196,8 @@ class Query:
 
     def _observed(self, error: PenstockError, cause: Exception) -> PenstockError:
         """Tell others of what ended the run, and return it. A stop whose signal ended Spark's Java process too is no failure."""
-        self._observation.ended(None if self._stop_wanted() and is_spark_gone(cause) else error)
+        is_stop = self._stop_wanted() and is_spark_gone(cause)
+        self._observation.ended(None if is_stop else error, is_stop=is_stop)
         return error
 
     def _end_tries(self) -> None:
@@ -253,7 +254,7 @@ class Query:
                     self._error = error
                 self._ended = True
                 if self._error is None:
-                    self._observation.ended(None)
+                    self._observation.ended(None, is_stop=self._stop_wanted())
                 else:
                     self._observed(self._error, self._error)
             if self._error is not None:

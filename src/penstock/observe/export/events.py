@@ -91,7 +91,7 @@ class Events:
 
     def ended(self, end: RunEnded) -> None:
         if end.error is None:
-            if self._run is not None and self._run.is_bounded:
+            if self._run is not None and self._run.is_bounded and not end.is_stop:
                 self._recover("a run ended without an error", always=False)
             return
         if self._run is None:
