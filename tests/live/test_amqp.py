@@ -118,11 +118,9 @@ def test_what_is_not_durable_is_delivered_again(tmp_path: Path, broker: RabbitMQ
         started = Receiver(tmp_path, settings(broker, queue), environment=LOGIN)
         publish(channel, queue, b"last")
     found = events(tmp_path, last=b"last")
-    assert [(event.value, dict(event.headers)["redelivered"]) for event in found] == [
-        (b"fails", b"1"),
-        (b"away", b"0"),
-        (b"last", b"0"),
-    ]
+    assert [event.value for event in found] == [b"fails", b"away", b"last"]
+    # Whether b"away" is one depends on when the broker notices that the killed receiver is gone.
+    assert [dict(event.headers)["redelivered"] for event in (found[0], found[2])] == [b"1", b"0"]
     assert started.stop() == 0
     with publisher(broker, queue) as channel:
         assert channel.queue_declare(queue, passive=True).method.message_count == 0, "everything was acknowledged"

@@ -46,4 +46,23 @@ MUTANTS_OF_EXPORTS = (
         replace="event",
         tests=(f"{OF_EVENTS}::test_a_failure_is_posted_without_what_the_error_quotes",),
     ),
+    Mutant(
+        bug=62,
+        name="a-standby-knows-of-what-was-told-before-it-waited-only",
+        file=f"{EXPORT}/events.py",
+        find="        self._run = run\n        self._begin()\n",
+        replace="        self._run = run\n",
+        tests=(
+            f"{OF_EVENTS}::test_a_standby_recovers_what_was_told_while_it_waited",
+            f"{OF_EVENTS}::test_a_standby_that_waited_for_hours_does_not_stall_when_its_turn_comes",
+        ),
+    ),
+    Mutant(
+        bug=62,
+        name="a-refused-run-ends-the-lineage-of-one-that-goes-on",
+        file=f"{EXPORT}/lineage.py",
+        find="        if self._run is not None and self._is_newest():\n",
+        replace="        if True:\n",
+        tests=("tests/unit/test_lineage.py::test_a_run_goes_on_beside_one_that_is_refused_and_one_that_it_fenced",),
+    ),
 )

@@ -153,7 +153,7 @@ MUTANTS_OF_JOURNAL_READERS = (
         bug=26,
         name="ids-are-forgotten-when-the-receiver-ends",
         file="src/penstock/receive/recent_ids.py",
-        find="            found.add(headers[ID_HEADER].decode())\n",
+        find="            found.add(message_id)\n",
         replace="            pass\n",
         tests=("tests/unit/test_receive_amqp.py::test_messages_with_ids_of_their_own_are_recognised_after_a_restart",),
     ),

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import hmac
 import json
+import os
 import stat
 import sys
 from pathlib import Path
@@ -124,6 +125,17 @@ def test_a_run_that_delivers_what_is_there_recovers_without_a_batch(tmp_path: Pa
         assert types(receiver) == ["pipeline.failed", "pipeline.recovered"]
 
 
+def test_a_run_that_was_stopped_before_its_end_recovers_nothing(tmp_path: Path) -> None:
+    with receiving() as receiver:
+        pager = EventTarget(url=receiver.url)
+        run(tmp_path, FULL, pager=pager)
+        stopped = observation(tmp_path, pager=pager)
+        stopped.describe(is_bounded=True)
+        stopped.opened(Generation(3), {})
+        stopped.ended(None, is_stop=True)
+        assert types(receiver) == ["pipeline.failed"]
+
+
 def test_a_decision_that_a_killed_run_left_is_told_when_it_is_published(tmp_path: Path) -> None:
     with receiving() as receiver:
         told = observation(tmp_path, pager=EventTarget(url=receiver.url))
@@ -189,6 +201,18 @@ def test_a_command_that_hangs_is_killed(tmp_path: Path, caplog: pytest.LogCaptur
     assert "sleep did not end within 0.05 s." in caplog.text
 
 
+def test_a_command_does_not_outlive_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A supervisor starts the run again and again: each would leave one behind."""
+    monkeypatch.setattr("penstock.observe.export.observation.FLUSH_S", 0.5)
+    os.mkfifo(tmp_path / "alive")
+    end = os.open(tmp_path / "alive", os.O_RDONLY | os.O_NONBLOCK)
+    told = observation(tmp_path, mail=EventTarget(command=["sh", "-c", f"exec 3>{tmp_path}/alive; sleep 3600"], timeout="1h"))
+    told.ended(FULL)
+    os.set_blocking(end, True)
+    assert os.read(end, 1) == b""  # nobody has it open for writing
+    os.close(end)
+
+
 def test_a_stall_is_told_once_and_the_next_batch_ends_it(tmp_path: Path) -> None:
     with receiving() as receiver:
         events = Events("flights", {"pager": EventTarget(url=receiver.url)}, home=str(tmp_path), directory=None)
@@ -203,6 +227,41 @@ def test_a_stall_is_told_once_and_the_next_batch_ends_it(tmp_path: Path) -> None
         told.ended(None)
         assert types(receiver) == ["pipeline.stalled", "pipeline.recovered"]
         assert receiver.requests[0].json["text"] == "flights works on batch 4 for 15 minutes."
+
+
+def test_a_standby_that_waited_for_hours_does_not_stall_when_its_turn_comes(tmp_path: Path) -> None:
+    with receiving() as receiver:
+        events = Events("flights", {"pager": EventTarget(url=receiver.url)}, home=str(tmp_path), directory=None)
+        now_s = [0.0]
+        events._targets[0].watch = StallWatch(900, clock=lambda: now_s[0])
+        now_s[0] = 7200.0
+        told = Observation([events])
+        told.opened(Generation(3), {})
+        events.busy(batch_id=4)
+        told.ended(None)
+        assert types(receiver) == []
+
+
+def test_a_standby_recovers_what_was_told_while_it_waited(tmp_path: Path) -> None:
+    with receiving() as receiver:
+        pager = EventTarget(url=receiver.url)
+        standby = observation(tmp_path, pager=pager)
+        run(tmp_path, FULL, pager=pager)
+        standby.opened(Generation(4), {})
+        deliver(standby, 0)
+        standby.ended(None)
+        assert types(receiver) == ["pipeline.failed", "pipeline.recovered"]
+
+
+def test_two_processes_keep_what_each_of_them_notes(tmp_path: Path) -> None:
+    with receiving() as receiver:
+        targets = {"pager": EventTarget(url=receiver.url), "mail": EventTarget(url=receiver.url)}
+        first = Events("flights", targets, home=str(tmp_path), directory=None)
+        second = Events("flights", targets, home=str(tmp_path), directory=None)
+        first._noted.note("pager", "PublishFailed")
+        second._noted.note("mail", "Retryable")
+    third = Events("flights", targets, home=str(tmp_path), directory=None)
+    assert [each.cause for each in third._targets] == ["PublishFailed", "Retryable"]
 
 
 def test_time_without_anything_to_do_is_no_stall() -> None:

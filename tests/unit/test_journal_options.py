@@ -22,6 +22,10 @@ from penstock.spec.source import Source
         ({"path": "j", "tls": {}}, "tls is for url only"),
         ({"url": "h:1"}, "should be the URL of an endpoint"),
         ({"url": ["http://u:p@h:1"]}, "holds a user"),
+        ({"url": "http://h:65536"}, "a port that cannot be"),
+        ({"url": "http://a..b:1"}, "has a host or a port that cannot be"),
+        ({"url": "http://h:1?journal=2"}, "has a query or what is not ASCII"),
+        ({"url": "http://h:1/\u00e9"}, "has a query or what is not ASCII"),
         ({"path": "j", "reader": "python"}, "reader is for format: kafka only"),
     ],
 )

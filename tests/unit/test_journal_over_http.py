@@ -252,6 +252,8 @@ def test_a_reader_plans_and_releases_only_what_is_there(home: Path, server: Jour
     journal = RemoteJournal(server.url, endpoint())
     extent = journal.extent()
     assert extent is not None
+    with pytest.raises(Failed, match="HTTP 400: The request has no reader"):
+        journal.begin("\ud800", extent, at_end=False)
     journal.begin(READER, extent, at_end=False)
     journal.plan(READER, extent, end=1 << 60)
     journal.release(READER, extent, below=1 << 60)

@@ -181,6 +181,24 @@ def test_the_next_run_ends_one_that_was_killed(tmp_path: Path) -> None:
     assert told[1][1] == told[0][1]
 
 
+def test_a_run_goes_on_beside_one_that_is_refused_and_one_that_it_fenced(tmp_path: Path) -> None:
+    with receiving() as receiver:
+        fenced, running, refused, last = (observed(tmp_path, OpenLineage(url=receiver.url))[0] for _ in range(4))
+        opened(fenced)
+        receiver.wait_for(1)
+        opened(running)
+        receiver.wait_for(3)
+        refused.ended(PublishFailed("x", remedy="x"))
+        fenced.ended(Fenced("Newer.", remedy="x"))
+        opened(last)  # `running` was killed
+        last.ended(None)
+        told = [(event["eventType"], event["run"]["runId"]) for event in events(receiver)]
+    first, second = told[0][1], told[2][1]
+    assert [state for state, run_id in told if run_id == first] == ["START", "ABORT", "ABORT"]
+    assert [state for state, run_id in told if run_id == second] == ["START", "ABORT"]
+    assert [state for state, run_id in told if run_id not in {first, second}] == ["START", "FAIL", "START", "COMPLETE"]
+
+
 def test_the_client_finds_its_own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with receiving() as receiver:
         file = tmp_path / "openlineage.yml"

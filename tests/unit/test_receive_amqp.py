@@ -18,7 +18,7 @@ from penstock.journal.reading import JournalReader
 from penstock.journal.storage import LocalStorage
 from penstock.receive import amqp
 from penstock.receive.amqp import AmqpReceiver, event_of
-from penstock.receive.recent_ids import RecentIds, recent_ids
+from penstock.receive.recent_ids import RecentIds, message_id_of, recent_ids
 from penstock.spec.receive import AmqpQueue
 
 BROKER = "127.0.0.1:5672"
@@ -63,9 +63,9 @@ def test_a_wrong_number_is_refused(headers: dict[str, Any]) -> None:
 
 def test_the_window_of_ids_forgets_the_oldest() -> None:
     found = RecentIds(most=2)
-    for each in ("a", "b", "a", "c"):
+    for each in (b"a", b"b", b"a", b"c"):
         found.add(each)
-    assert ["a" in found, "b" in found, "c" in found] == [True, False, True]
+    assert [b"a" in found, b"b" in found, b"c" in found] == [True, False, True]
 
 
 @dataclass
@@ -110,7 +110,7 @@ def consume(home: Path, writer: GroupWriter, monkeypatch: pytest.MonkeyPatch) ->
             arrived = []
             for tag, (deliver, properties, body) in enumerate(messages):
                 event = event_of(deliver, properties, body, settings=given)
-                arrived.append(amqp._Arrived(event, broker, tag, properties.message_id))
+                arrived.append(amqp._Arrived(event, broker, tag, message_id_of(event)))
             await receiver._keep(arrived)
             await asyncio.sleep(0)
             await asyncio.sleep(0)
@@ -139,6 +139,20 @@ def test_messages_with_ids_of_their_own_are_recognised_after_a_restart(home: Pat
     assert (first.acknowledged, sorted(again.acknowledged), again.returned) == ([0, 1], [0, 1, 2, 3], [])
 
 
+def test_an_id_that_is_no_text_is_recognised_after_a_restart(home: Path, consume: Consume) -> None:
+    message_id = b"\xff\x00"  # pika leaves bytes as they are that are not UTF-8
+    consume([message(b"1", message_id=message_id)], Broker(), unique_message_ids=True)
+    again = Broker()
+    consume([message(b"1", message_id=message_id), message(b"2", message_id="m2")], again, unique_message_ids=True)
+    assert (content(home), sorted(again.acknowledged)) == ([b"1", b"2"], [0, 1])
+
+
+def test_an_empty_id_is_no_id(home: Path, consume: Consume) -> None:
+    consume([message(b"1", message_id=""), message(b"2", message_id="")], Broker(), unique_message_ids=True)
+    consume([message(b"3", message_id="")], Broker(), unique_message_ids=True)
+    assert content(home) == [b"1", b"2", b"3"]
+
+
 def test_ids_mean_nothing_unless_they_are_said_to_be_unique(home: Path, consume: Consume) -> None:
     consume([message(b"1", message_id="a"), message(b"2", message_id="a")], Broker())
     assert content(home) == [b"1", b"2"]
@@ -153,8 +167,8 @@ def test_ids_of_other_queues_and_brokers_and_of_http_clients_are_others(home: Pa
     ]
     writer.submit(elsewhere).result()
     found = recent_ids(JournalReader(LocalStorage(), home), queue="clicks", remote=BROKER)
-    assert [each in found for each in "abc"] == [False, False, True]
-    assert "c" not in recent_ids(JournalReader(LocalStorage(), home), queue="clicks", remote=BROKER, most=0)
+    assert [each in found for each in (b"a", b"b", b"c")] == [False, False, True]
+    assert b"c" not in recent_ids(JournalReader(LocalStorage(), home), queue="clicks", remote=BROKER, most=0)
 
 
 def test_a_number_that_comes_again_is_a_repeat_and_a_gap_goes_back_to_the_queue(home: Path, consume: Consume) -> None:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from tests.unit.test_run_query import GONE, Opened, Streaming, Told
 
 from penstock.cli.supervise import tell_of_killed
 from penstock.core.model import SinkName
-from penstock.errors import DependencyMissing, PublishFailed
+from penstock.errors import DependencyMissing, PublishFailed, Retryable
 from penstock.ledger.log import LogLedger
 from penstock.ledger.store import MemoryStore
 from penstock.observe.export.observation import Observation
@@ -70,6 +71,25 @@ def test_the_end_of_a_query_is_told_once(failing: PublishFailed | None) -> None:
     told = [call for call in recording.calls if call[0] == "ended"]
     assert [call[1].error for call in told] == [None if failing is None else "PublishFailed"]
     assert recording.calls[-1][0] == "close"
+
+
+@pytest.mark.parametrize("is_stop", [False, True])
+def test_a_stop_whose_signal_ended_java_too_is_no_failure(*, is_stop: bool) -> None:
+    """As systemd stops a service without `KillMode=mixed`: nobody is to be called for each stop."""
+    recording, streaming = Recording(), Streaming()
+    told = Told(Opened())
+    told.opened.limit_reached = threading.Event()  # type: ignore[attr-defined]
+    query = Query(streaming, told, Observation([recording]))  # type: ignore[arg-type,list-item]
+
+    def gone(timeout: float) -> bool:
+        raise ConnectionRefusedError(timeout)
+
+    streaming.awaitTermination = gone  # type: ignore[method-assign]
+    asked = iter([False])
+    with pytest.raises(Retryable):
+        query.run_until(lambda: next(asked, is_stop), grace_s=1)
+    ((_, end),) = [call for call in recording.calls if call[0] == "ended"]
+    assert (end.error, end.is_stop) == ((None, True) if is_stop else ("Retryable", False))
 
 
 def test_the_newest_totals_go_with_a_batch(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def _told_if_spark_was_stopped(stop: "StopSignals") -> Iterator[None]:
         if stop.number is None or not is_spark_gone(error):
             raise
         sys.stderr.write(f"stopped: {_BOTH_STOPPED}\n")
-        raise typer.Exit(128 + stop.number) from error
+        raise SystemExit(128 + stop.number) from error  # which tells nobody of a failure: it was asked for
 
 
 _BOTH_STOPPED = (

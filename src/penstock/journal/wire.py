@@ -4,6 +4,7 @@ Events travel as the frames that are on the disk, so that who reads them compare
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -17,6 +18,8 @@ EVENTS: Final = "/v1/journal/events"
 READERS: Final = "/v1/journal/readers"
 NEXT: Final = "Penstock-Next"
 """Header of an answer with events: the number of the event that follows them, and the segment and byte where it begins."""
+
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 class BadAnswer(ValueError):
@@ -94,9 +97,9 @@ def number_in(document: Mapping[str, Any], name: str) -> int:
 
 
 def text_in(document: Mapping[str, Any], name: str) -> str:
-    """Return a text that is not empty. Raises BadAnswer."""
+    """Return a text that is not empty and has UTF-8. Raises BadAnswer."""
     found = document.get(name)
-    if not isinstance(found, str) or not found:
+    if not isinstance(found, str) or not found or _SURROGATE.search(found):
         raise BadAnswer(f"no {name}")
     return found
 

@@ -25,7 +25,7 @@ from penstock.journal.event import Event
 from penstock.journal.group import GroupWriter
 from penstock.receive.client_tls import client_context
 from penstock.receive.rate import RateLimit
-from penstock.receive.recent_ids import ID_HEADER, RecentIds
+from penstock.receive.recent_ids import ID_HEADER, RecentIds, message_id_of
 from penstock.receive.request import numbering_in
 from penstock.receive.storing import next_group, stored
 from penstock.spec.receive import AmqpQueue
@@ -50,7 +50,7 @@ class _Arrived(NamedTuple):
     event: Event
     channel: Channel
     tag: int
-    message_id: str | None
+    message_id: bytes | None
 
 
 class AmqpReceiver:
@@ -103,7 +103,7 @@ class AmqpReceiver:
         except Usage as error:
             self._refuse([_Arrived(Event(value=b""), channel, deliver.delivery_tag, None)], error)
             return
-        self._arrived.put_nowait(_Arrived(event, channel, deliver.delivery_tag, properties.message_id))
+        self._arrived.put_nowait(_Arrived(event, channel, deliver.delivery_tag, message_id_of(event)))
 
     async def _work(self) -> None:
         """Keep what has arrived, a group at a time: what waits for room keeps what is behind it waiting."""
@@ -126,7 +126,7 @@ class AmqpReceiver:
         """Return what is new, and what comes again by its id, be its twin durable or among the new ones."""
         if self._recent is None:
             return list(arrived), []
-        new, known, ids = list[_Arrived](), list[_Arrived](), set[str]()
+        new, known, ids = list[_Arrived](), list[_Arrived](), set[bytes]()
         for each in arrived:
             (known if self._is_recent(each) or each.message_id in ids else new).append(each)
             if each.message_id is not None:

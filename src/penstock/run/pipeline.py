@@ -74,6 +74,7 @@ class Pipeline(PipelineActs):
 
         Raises Refused, Usage, Retryable or Failed before anything runs.
         """
+        from penstock.run.failure import is_spark_gone
         from penstock.run.start import start
 
         observation = self._observation or self._new_observation()
@@ -89,7 +90,8 @@ class Pipeline(PipelineActs):
                     observation=observation,
                 )
         except Exception as error:
-            observation.ended(error)
+            is_stop = stop_wanted() and is_spark_gone(error)  # its signal ended Spark's Java process, too
+            observation.ended(None if is_stop else error, is_stop=is_stop)
             raise
 
     @contextmanager

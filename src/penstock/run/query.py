@@ -21,7 +21,7 @@ from penstock.observe.progress import RunSummary
 from penstock.observe.state_samples import StateSamples
 from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of
 from penstock.run.connect import is_of_client, summary_of
-from penstock.run.failure import STOPPED, StopRequested, Undelivered, error_from_exception, error_from_query
+from penstock.run.failure import STOPPED, StopRequested, Undelivered, error_from_exception, error_from_query, is_spark_gone
 from penstock.run.interrupt import Interrupt
 from penstock.run.measuring import BusyLook, SparkSteps
 from penstock.run.operations import history_of, offsets_of
@@ -56,6 +56,7 @@ class Query:
         self._ending = threading.RLock()
         self._ended = False
         self._error: PenstockError | None = None
+        self._stop_wanted: Callable[[], bool] = bool
         self._look_at_s = time.monotonic() + FENCE_LOOK_S
         home = delivery.plan.settings.home
         self._steps = SparkSteps(streaming, BatchRecords(home), StateSamples(home), on_record=self._observation.record)
@@ -109,6 +110,7 @@ class Query:
 
     def run_until(self, stop_wanted: Callable[[], bool], *, grace_s: float) -> None:
         """Wait for the end, for `stop_wanted`, or for the delivery's batch limit; then stop. Raises what ended the query."""
+        self._stop_wanted = stop_wanted
         with self._while_spark_lives():
             while self._streaming.isActive:
                 opened = self._delivery.opened
@@ -178,7 +180,8 @@ class Query:
                     "Spark's Java process ended in mid-run: it was killed, or it crashed.",
                     remedy="Start again: nothing is lost. If it happens again, look for the out-of-memory killer and into "
                     "Spark's log.",
-                )
+                ),
+                gone,
             ) from gone
         except PySparkException as gone:
             if not is_of_client(self._streaming):
@@ -187,12 +190,14 @@ class Query:
                 Retryable(
                     "The server of Spark Connect does not answer for the query any more.",
                     remedy="Start again when it is there: nothing is lost.",
-                )
+                ),
+                gone,
             ) from gone
 
-    def _observed(self, error: PenstockError) -> PenstockError:
-        """Tell others of what ended the run, and return it."""
-        self._observation.ended(error)
+    def _observed(self, error: PenstockError, cause: Exception) -> PenstockError:
+        """Tell others of what ended the run, and return it. A stop whose signal ended Spark's Java process too is no failure."""
+        is_stop = self._stop_wanted() and is_spark_gone(cause)
+        self._observation.ended(None if is_stop else error, is_stop=is_stop)
         return error
 
     def _end_tries(self) -> None:
@@ -248,7 +253,10 @@ class Query:
                 except PenstockError as error:
                     self._error = error
                 self._ended = True
-                self._observation.ended(self._error)
+                if self._error is None:
+                    self._observation.ended(None, is_stop=self._stop_wanted())
+                else:
+                    self._observed(self._error, self._error)
             if self._error is not None:
                 raise self._error
 

@@ -4,6 +4,7 @@ import base64
 import re
 from collections.abc import Mapping
 from typing import Annotated
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 
@@ -35,7 +36,19 @@ def endpoint_url(value: str) -> str:
             f"should be the URL of an endpoint, found {scheme_only(value)}",
             remedy="Write it like https://api.example.com/orders.",
         )
+    try:
+        _require_possible(urlsplit(value))
+    except ValueError:
+        raise complaint_error(
+            "has a host or a port that cannot be", remedy="Write a name like api.example.com, and a port up to 65535."
+        ) from None
     return value
+
+
+def _require_possible(parts: SplitResult) -> None:
+    """Raise ValueError for a host or a port that no connection can be made to: HTTP clients raise all kinds of errors there."""
+    _ = parts.port
+    (parts.hostname or "").encode("idna")
 
 
 Url = Annotated[str, AfterValidator(endpoint_url), WithJsonSchema({"type": "string", "pattern": "^https?://"})]

@@ -59,12 +59,20 @@ Options = Annotated[Mapping[str, Option], AfterValidator(_remembered)]
 """Options by name, whose secrets no text shows from then on."""
 
 
+def _receiver_url(value: str) -> str:
+    if "?" in value or not value.isascii():
+        raise complaint_error(
+            "should be the address of a receiver, and has a query or what is not ASCII", remedy="Write it like https://one:8081."
+        )
+    return value
+
+
 def _urls(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
 
 
 Urls = Annotated[
-    tuple[Url, ...],
+    tuple[Annotated[Url, AfterValidator(_receiver_url)], ...],
     BeforeValidator(_urls),
     Field(strict=False),
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),

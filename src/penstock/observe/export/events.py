@@ -59,6 +59,7 @@ class Events:
 
     def started(self, run: RunStarted) -> None:
         self._run = run
+        self._begin()
 
     def batch(self, batch: BatchEnded) -> None:
         progress = batch.progress
@@ -90,9 +91,11 @@ class Events:
 
     def ended(self, end: RunEnded) -> None:
         if end.error is None:
-            if self._run is not None and self._run.is_bounded:
+            if self._run is not None and self._run.is_bounded and not end.is_stop:
                 self._recover("a run ended without an error", always=False)
             return
+        if self._run is None:
+            self._begin()
         is_fenced = end.exit_code == Fenced.exit_code
         text = f"A run of {self._pipeline} ended with {end.error}, exit code {end.exit_code}."
         if is_fenced:
@@ -112,6 +115,13 @@ class Events:
             target.queue.end_run()
         for target in self._targets:
             target.queue.close(until_s=until_s)
+        for target in self._targets:
+            target.give_up()
+
+    def _begin(self) -> None:
+        self._noted.read()
+        for target in self._targets:
+            target.begin()
 
     def _recover(self, what: str, *, always: bool, batch_id: int | None = None) -> None:
         """Tell that `what` happened: everybody, or with `always` false those that know of a failure."""
@@ -138,7 +148,12 @@ class _NotedEvents:
 
     def __init__(self, home: str) -> None:
         self._home, self._turn = home, threading.Lock()
-        found = read_note(home, _KIND, ToldEvents)
+        self._causes = dict[str, str]()
+        self.read()
+
+    def read(self) -> None:
+        """Take what is noted: other processes write it too, a supervisor and a driver that this one replaces."""
+        found = read_note(self._home, _KIND, ToldEvents)
         self._causes = {} if found is None else dict(found.causes)
 
     def cause(self, target: str) -> str | None:
@@ -146,6 +161,7 @@ class _NotedEvents:
 
     def note(self, target: str, cause: str | None) -> None:
         with self._turn:
+            self.read()
             if self._causes.get(target) == cause:
                 return
             self._causes.pop(target, None)
@@ -163,9 +179,18 @@ class _Target:
         self.watch = StallWatch(settings.stalled_after / 1000)
         self.queue = ExportQueue[Event](f"on_event.{name}", self._send, capacity=_CAPACITY)
 
+    def begin(self) -> None:
+        """The run begins, perhaps hours after this was made: until then a standby waits for its turn."""
+        self.cause = self._noted.cause(self.name)
+        self.watch.moved()
+
     def count_lost(self) -> int:
         """Return how many events the target did not get."""
         return self.queue.lost
+
+    def give_up(self) -> None:
+        """End what is still being sent: nobody would end it once this process is gone."""
+        self._notify.give_up()
 
     def wants(self, event: EventName) -> bool:
         return event in self._settings.events

@@ -38,6 +38,7 @@ class BatchEnded:
 class RunEnded:
     """The end of a run. `error`: the class of the error that ended it, None after a run without one.
 
+    `is_stop`: it was asked to end, before everything was delivered that was there.
     `message` and `remedy` are the error's: they can quote a value of a row, so what is sent does not hold them unless told so.
     """
 
@@ -46,6 +47,7 @@ class RunEnded:
     exit_code: int = 0
     message: str = ""
     remedy: str = ""
+    is_stop: bool = False
 
 
 class Exporter(Protocol):

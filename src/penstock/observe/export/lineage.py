@@ -93,8 +93,7 @@ class Lineage:
     def ended(self, end: RunEnded) -> None:
         if self._run is None and end.error is None:  # a standby whose turn did not come
             return
-        if self._run is None:  # it was refused before the ledger was open
-            self._abort_former(end.at_ms)
+        if self._run is None:  # it was refused before the ledger was open: a run beside it goes on
             self._say(RunState.START, end.at_ms)
         if end.error is None:
             self._say(RunState.COMPLETE, end.at_ms)
@@ -104,11 +103,17 @@ class Lineage:
             # Without the error's message, which can quote a value of a row.
             text = f"The run ended with {end.error}, exit code {end.exit_code}."
             self._say(RunState.FAIL, end.at_ms, {"errorMessage": ErrorMessageRunFacet(text, "PYTHON")})
-        write_note(self._home, _KIND, LineageRun(run_id=self._run_id, is_over=True))
+        if self._run is not None and self._is_newest():
+            write_note(self._home, _KIND, LineageRun(run_id=self._run_id, is_over=True))
 
     def close(self, *, until_s: float) -> None:
         self.queue.close(until_s=until_s)
         self._client.close(0)
+
+    def _is_newest(self) -> bool:
+        """Return whether no run began since, which is not over when this one is."""
+        newest = read_note(self._home, _KIND, LineageRun)
+        return newest is None or newest.run_id == self._run_id
 
     def _abort_former(self, at_ms: int) -> None:
         """Say that the run before has ended, if it was killed before it could."""

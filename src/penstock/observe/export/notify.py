@@ -3,76 +3,109 @@
 import os
 import signal
 import subprocess
-from collections.abc import Callable
+import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeAlias
+from typing import Protocol
 
 from penstock.errors import Failed, Retryable
 from penstock.observe.export.event import Event
 from penstock.spec.export import EventTarget
 
-Notify: TypeAlias = Callable[[Event], None]
-"""Gives an event away. Raises Retryable where another try can help, any other error where none can."""
+
+class Notify(Protocol):
+    """Gives events to one target."""
+
+    def __call__(self, event: Event) -> None:
+        """Give an event away. Raises Retryable where another try can help, any other error where none can."""
+        ...
+
+    def give_up(self) -> None:
+        """End a try that goes on, from another thread. No event is given away any more."""
+        ...
 
 
 def notify_of(target: EventTarget, *, directory: Path | None) -> Notify:
     """Return what gives events to `target`. Commands run in `directory`. Raises ImportError without the HTTP client."""
-    return _command(target, directory) if target.url is None else _webhook(target)
+    return _Command(target, directory) if target.url is None else _Webhook(target)
 
 
-def _webhook(target: EventTarget) -> Notify:
-    from penstock.sink.http.client import Client, Endpoint  # noqa: PLC0415 - an extra
+class _Webhook:
+    def __init__(self, target: EventTarget) -> None:
+        from penstock.sink.http.client import Client, Endpoint  # noqa: PLC0415 - an extra
 
-    assert target.url is not None
-    assert target.place is not None
-    client = Client(
-        Endpoint(
-            url=target.url,
-            name=target.place,
-            timeout_s=target.timeout / 1000,
-            headers=target.headers,
-            token=target.token,
-            signing_key=target.signing_key,
-            ca_file=target.ca_file,
-            certificate_file=target.certificate_file,
-            key_file=target.key_file,
-        )
-    )
-    return lambda event: client.post(event.body, key=event.event_id, headers={"Content-Type": "application/json"})
-
-
-def _command(target: EventTarget, directory: Path | None) -> Notify:
-    def run(event: Event) -> None:
-        own = {"PENSTOCK_EVENT": event.name, "PENSTOCK_PIPELINE": event.pipeline}
-        try:
-            process = subprocess.Popen(
-                target.command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                cwd=directory,
-                env={**os.environ, **own},
-                start_new_session=True,  # Ctrl-C is for the run
+        assert target.url is not None
+        assert target.place is not None
+        self._client = Client(
+            Endpoint(
+                url=target.url,
+                name=target.place,
+                timeout_s=target.timeout / 1000,
+                headers=target.headers,
+                token=target.token,
+                signing_key=target.signing_key,
+                ca_file=target.ca_file,
+                certificate_file=target.certificate_file,
+                key_file=target.key_file,
             )
-        except OSError as error:
-            raise Failed(f"{target.command[0]} cannot be run: {error.strerror}.", remedy="Correct `command`.") from error
-        with process:
-            _give(process, event, timeout_s=target.timeout / 1000)
+        )
+
+    def __call__(self, event: Event) -> None:
+        self._client.post(event.body, key=event.event_id, headers={"Content-Type": "application/json"})
+
+    def give_up(self) -> None:
+        """Nothing: a request ends with this process."""
+
+
+class _Command:
+    def __init__(self, target: EventTarget, directory: Path | None) -> None:
+        self._command, self._timeout_s, self._directory = target.command, target.timeout / 1000, directory
+        self._turn = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_given_up = False
+
+    def __call__(self, event: Event) -> None:
+        program = self._command[0]
+        with self._started(event) as process:
+            try:
+                process.communicate(event.body, timeout=self._timeout_s)
+            except subprocess.TimeoutExpired as late:
+                _kill(process)
+                text = f"{program} did not end within {self._timeout_s:g} s."
+                raise Retryable(text, remedy="Give it a longer `timeout`.") from late
+            finally:
+                with self._turn:
+                    self._process = None
         if process.returncode:
-            raise Retryable(f"{target.command[0]} ended with exit code {process.returncode}.", remedy="Look why.")
+            raise Retryable(f"{program} ended with exit code {process.returncode}.", remedy="Look why.")
 
-    return run
+    def _started(self, event: Event) -> "subprocess.Popen[bytes]":
+        program, own = self._command[0], {"PENSTOCK_EVENT": event.name, "PENSTOCK_PIPELINE": event.pipeline}
+        with self._turn:
+            if self._is_given_up:
+                raise Failed(f"{program} is not run any more: the run has ended.", remedy="The next run tells it.")
+            try:
+                self._process = subprocess.Popen(
+                    self._command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    cwd=self._directory,
+                    env={**os.environ, **own},
+                    start_new_session=True,  # Ctrl-C is for the run
+                )
+            except OSError as error:
+                raise Failed(f"{program} cannot be run: {error.strerror}.", remedy="Correct `command`.") from error
+            return self._process
+
+    def give_up(self) -> None:
+        with self._turn:
+            self._is_given_up = True
+            if self._process is not None and self._process.poll() is None:
+                _kill(self._process)
 
 
-def _give(process: "subprocess.Popen[bytes]", event: Event, *, timeout_s: float) -> None:
-    """Write the event to the command's input and wait for its end. Raises Retryable if it takes too long: it is killed then."""
-    try:
-        process.communicate(event.body, timeout=timeout_s)
-    except subprocess.TimeoutExpired as late:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        raise Retryable(
-            f"{process.args[0]!s} did not end within {timeout_s:g} s.",  # type: ignore[index]
-            remedy="Give it a longer `timeout`.",
-        ) from late
+def _kill(process: "subprocess.Popen[bytes]") -> None:
+    """Kill a command, and what it started in its session."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)

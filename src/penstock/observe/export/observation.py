@@ -88,15 +88,18 @@ class Observation:
         if watching:
             threading.Thread(target=self._watch, args=(busy, watching), name="penstock-stall-watch", daemon=True).start()
 
-    def ended(self, error: BaseException | None) -> None:
-        """The run has ended, by `error` or without one. Sends what is left within FLUSH_S; further calls do nothing."""
+    def ended(self, error: BaseException | None, *, is_stop: bool = False) -> None:
+        """The run has ended, by `error` or without one, perhaps as it was asked to (`is_stop`).
+
+        Sends what is left within FLUSH_S; further calls do nothing.
+        """
         with self._ending:
             if self._is_over.is_set():
                 return
             self._is_over.set()
         if not self._exporters:
             return
-        end = _end_of(error)
+        end = replace(_end_of(error), is_stop=is_stop)
         self._tell(lambda exporter: exporter.ended(end))
         until_s = time.monotonic() + FLUSH_S
         closing = [threading.Thread(target=self._close, args=(each, until_s), daemon=True) for each in self._exporters]
