@@ -22,6 +22,7 @@ from penstock.spec.source import Source
         ({"path": "j", "tls": {}}, "tls is for url only"),
         ({"url": "h:1"}, "should be the URL of an endpoint"),
         ({"url": ["http://u:p@h:1"]}, "holds a user"),
+        ({"url": ["https://h:1", "http://g:1"], "tls": {}}, "tls is given, but a url begins with http://, where nothing is encr"),
         ({"path": "j", "reader": "python"}, "reader is for format: kafka only"),
     ],
 )

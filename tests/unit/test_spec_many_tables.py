@@ -1,5 +1,6 @@
 """What the settings of many tables demand, and which sinks can fill the same table."""
 
+import re
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ URL = "sqlite:////data/shop.db"
         ({"table": "o", "tables": ["a"]}, "table should have columns in its last part"),
         ({"table": "{r}.o", "tables": ["a"]}, "table should have columns in its last part"),
         ({"table": "{r} o", "tables": ["b"]}, "should have letters, digits, _ and - besides columns in braces"),
-        ({"table": "{r}_o", "tables": ["A_o", "a_o"]}, "which are one table where case does not count"),
+        ({"table": "{r}_o", "tables": ["A_o", "a_o"]}, "tables lists A_o and a_o, which are one table where case does not count"),
         ({"table": "{r}_o", "tables": ["b"]}, "tables has the text 'b', which {r}_o cannot be"),
         ({"table": "{r}_o", "tables": ["penstock_o"]}, "are Penstock's own"),
         ({"table": "{r}_o", "tables": {"pattern": "["}}, "tables.pattern is no regular expression"),
@@ -30,6 +31,20 @@ def test_what_cannot_be_is_told(given: dict[str, Any], wrong: str) -> None:
     with pytest.raises(Usage) as refused:
         penstock.SQLite(url=URL, **given)
     assert wrong in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "wrong"),
+    [
+        ({"table": "{r}_o", "tables": ["eu_o"]}, "tables is given, but a sink of type"),
+        ({"table": "{r}_o"}, "table has columns in it ({r}_o), but a sink of type"),
+    ],
+)
+def test_sinks_that_fill_one_table_say_so(given: dict[str, Any], wrong: str) -> None:
+    with pytest.raises(Usage, match=re.escape(wrong)):
+        penstock.Cassandra(url="cassandra://h/k", key=["id"], **given)
+    with pytest.raises(Usage, match=re.escape(wrong)):
+        penstock.DBAPI(driver="sqlite3", **given)
 
 
 def test_the_table_of_a_row_is_computed_by_spark() -> None:
