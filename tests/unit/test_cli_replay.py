@@ -60,7 +60,7 @@ def test_what_was_done_is_counted() -> None:
 @pytest.mark.parametrize("outstanding", [False, True])
 def test_nothing_to_do_is_said(*, outstanding: bool) -> None:
     text = said(Replay(pipeline=PipelineName("flights"), records=0, waiting=5, outstanding=outstanding))
-    assert "No record is to be replayed; 5 records wait in the quarantine." in text
+    assert "No record is to be replayed; 5 records wait in the quarantine. `penstock quarantine list` shows" in text
     assert ("--yes publishes it" in text) is outstanding
 
 

@@ -1,4 +1,4 @@
-"""`write: history`: every version of a row stays, with the time from which and up to which it was the row of its key.
+"""`history: true`: every version of a row stays, with the time from which and up to which it was the row of its key.
 
 The table has three columns more than the rows: `valid_from` and `valid_to`, between which a version was valid, and `is_current`.
 With `sequence_by`, `valid_from` is the version's own value of that column. Without it, it is the place of the row in what the
