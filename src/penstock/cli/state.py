@@ -96,9 +96,10 @@ def state(
     if wanted and export is not None:
         raise Usage("--key and --export do not go together.", remedy="Run the command once for each.")
     with working(chosen, context):
-        from penstock.run.state_rows import StateChoice
+        from penstock.run.state_rows import StateChoice, require_choice
 
         choice = StateChoice(operator_id=operator, side=side, store=store, variable=variable, batch_id=batch)
+        require_choice(chosen.plan, choice=choice, directory=export)
         spark = quiet_session(chosen.session)
         done = (
             chosen.find_state(wanted, spark, choice=choice)
