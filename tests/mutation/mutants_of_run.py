@@ -187,8 +187,8 @@ MUTANTS_OF_RUN = (
         bug=51,
         name="a-run-without-java-waits-until-a-batch-was-tried-for-a-minute",
         file=QUERY,
-        find="            self._end_tries()\n            raise Retryable(\n",
-        replace="            raise Retryable(\n",
+        find="            self._end_tries()\n            raise self._observed(\n                Retryable(\n",
+        replace="            raise self._observed(\n                Retryable(\n",
         tests=(f"{OF_QUERY}::test_where_java_dies_a_batch_is_not_tried_for_long_any_more",),
     ),
     Mutant(

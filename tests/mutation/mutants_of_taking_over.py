@@ -33,8 +33,8 @@ MUTANTS_OF_TAKING_OVER = (
         bug=19,
         name="readers-with-spark-pass-over-what-is-delivered-beside-the-log-of-its-file-sink",
         file=OWNERSHIP,
-        find="    log = area.spark_log()",
-        replace="    log = None",
+        find='pass over new files."""\n    log = area.spark_log()',
+        replace='pass over new files."""\n    log = None',
         tests=(f"{OF_SINK}::test_a_start_without_it_is_refused_and_names_it",),
     ),
     Mutant(

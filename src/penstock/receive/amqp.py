@@ -27,7 +27,7 @@ from penstock.receive.client_tls import client_context
 from penstock.receive.rate import RateLimit
 from penstock.receive.recent_ids import ID_HEADER, RecentIds
 from penstock.receive.request import numbering_in
-from penstock.receive.storing import GROUP_BYTES, stored
+from penstock.receive.storing import next_group, stored
 from penstock.spec.receive import AmqpQueue
 from penstock.support.listening import host_and_port
 
@@ -108,14 +108,7 @@ class AmqpReceiver:
     async def _work(self) -> None:
         """Keep what has arrived, a group at a time: what waits for room keeps what is behind it waiting."""
         while True:
-            arrived = [await self._arrived.get()]
-            size = len(arrived[0].event.value)
-            while size < GROUP_BYTES and not self._arrived.empty():
-                arrived.append(self._arrived.get_nowait())
-                size += len(arrived[-1].event.value)
-            if delay_s := self._rate.delay_s():
-                await asyncio.sleep(delay_s)
-            self._rate.count(len(arrived))
+            arrived = await next_group(self._arrived, self._rate)
             self._keeping = asyncio.create_task(self._keep([each for each in arrived if each.channel.is_open]))
             await asyncio.shield(self._keeping)  # a stop lets it end
 
