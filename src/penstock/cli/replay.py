@@ -50,6 +50,10 @@ def replay(
         raise Usage("--yes and --dry-run exclude each other.", remedy="Leave one of them out.")
     chosen = pipeline(file, overrides)
     ids = [each for given in rows or () for each in given.replace(",", " ").split()]
+    if ids:
+        from penstock.run.replay import Choice
+
+        Choice(ids=tuple(ids)).of(chosen.quarantined())  # refused here, before a minute of starting Spark
     if debugging(context):
         found = chosen.replay(batch=batch, rows=ids, reason=reason, yes=yes)
     else:
