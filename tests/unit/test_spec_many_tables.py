@@ -1,11 +1,13 @@
-"""What the settings of many tables demand, and which sinks can fill the same table."""
+"""What the settings of many tables demand, which sinks can fill the same table, and what is shown before there is one."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import penstock
+from penstock.cli.app import main
 from penstock.errors import Usage
 
 URL = "sqlite:////data/shop.db"
@@ -67,3 +69,17 @@ def test_two_sinks_of_one_table(one: dict[str, Any], other: dict[str, Any], both
     first, second = (penstock.SQLite(url=URL, **given) for given in (one, other))
     assert first.may_fill_table_of(second) is both
     assert second.may_fill_table_of(first) is both
+
+
+def test_a_sink_without_tables_is_compared_as_one_that_shows_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = '{type: sqlite, url: "sqlite:///a.db", table: "{r}_o", tables: [eu_o]}'
+    Path("f.yaml").write_text(f"pipeline: p\nhome: ./s\nsources: {{n: {{format: rate}}}}\nsinks: {{shop: {table}}}\n")
+    with pytest.raises(SystemExit) as ended:
+        main(["verify", "f.yaml"])
+    out = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert "shop: as of position 0 of the ledger." in out
+    assert "Nothing" not in out
