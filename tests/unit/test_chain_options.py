@@ -41,6 +41,12 @@ def test_a_wrong_source_is_told(given: dict[str, Any], message: str) -> None:
         Source(format="penstock", **given)
 
 
+def test_a_batch_to_start_with_is_looked_up_in_the_pipeline_that_is_read() -> None:
+    with pytest.raises(Usage) as wrong:
+        Source(format="penstock", path="/srv/first one.yaml", options={"startingBatch": "newest"})
+    assert wrong.value.remedy == "`penstock history '/srv/first one.yaml'` lists the batches."
+
+
 def test_plain_spark_is_told_as_the_pipeline_file_is() -> None:
     with pytest.raises(Usage, match=r"The option startingbatch of format penstock should be .* found 'x'\."):
         settings_in({"path": "/f.yaml", "startingBatch": "x"})

@@ -1,11 +1,15 @@
 """What `penstock quarantine replay` says."""
 
+from pathlib import Path
+
 import pytest
 from rich.console import Console
 from tests.crash.commandline import penstock
 
+from penstock.cli.app import main
 from penstock.cli.replay import _text
 from penstock.core.model import Generation, PipelineName, SinkName, SourceName, Totals
+from penstock.run.pipeline import Pipeline
 from penstock.run.replay import Replay
 
 PLANNED = Replay(
@@ -60,10 +64,25 @@ def test_what_was_done_is_counted() -> None:
 @pytest.mark.parametrize("outstanding", [False, True])
 def test_nothing_to_do_is_said(*, outstanding: bool) -> None:
     text = said(Replay(pipeline=PipelineName("flights"), records=0, waiting=5, outstanding=outstanding))
-    assert "No record is to be replayed; 5 records wait in the quarantine." in text
+    assert "No record is to be replayed; 5 records wait in the quarantine. `penstock quarantine list` shows" in text
     assert ("--yes publishes it" in text) is outstanding
 
 
 def test_yes_and_dry_run_exclude_each_other() -> None:
     ended = penstock("quarantine", "replay", "flights.yaml", "--yes", "--dry-run")
     assert (ended.code, "--yes and --dry-run exclude each other." in ended.err) == (2, True)
+
+
+def test_an_unknown_id_is_refused_before_spark_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Pipeline, "session", lambda _: pytest.fail("Spark would start"))
+    monkeypatch.chdir(tmp_path)
+    sinks = "sinks: {lake: {type: parquet, accounts: {a: ./a}}}\n"
+    Path("f.yaml").write_text(f"pipeline: p\nhome: ./s\nquarantine: ./q\nsources: {{n: {{format: rate}}}}\n{sinks}")
+    with pytest.raises(SystemExit) as ended:
+        main(["quarantine", "replay", "f.yaml", "--rows", "abc,def"])
+    err = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert "The quarantine holds no record with the id 'abc'." in err
+    assert "`penstock quarantine list f.yaml` shows the ids." in err

@@ -179,6 +179,26 @@ def test_what_does_not_go_together(capsys: pytest.CaptureFixture[str], words: li
     assert message in err
 
 
+@pytest.mark.parametrize(
+    ("words", "kind", "message"),
+    [
+        (["--key", "n=1"], None, "The checkpoint holds no state."),
+        (["--key", "n=1", "--operator", "9"], "aggregation", "and 9 is none of them"),
+        (["--export", "state"], "aggregation", "There is something at state already"),
+        (["--export", "s3://b/x"], "aggregation", "expected a directory of this machine"),
+    ],
+)
+def test_what_is_refused_before_spark_starts(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: list[str], kind: str | None, message: str
+) -> None:
+    monkeypatch.setattr(Pipeline, "session", lambda _: pytest.fail("Spark would start"))
+    if kind is not None:
+        use(kind)
+    code, _, err = ran(capsys, *words)
+    assert code in {2, 3}
+    assert message in err
+
+
 def test_state_that_cannot_be_read(capsys: pytest.CaptureFixture[str]) -> None:
     use("aggregation")
     (metadata,) = Path("state/checkpoint/state/0/_metadata").glob("metadata")

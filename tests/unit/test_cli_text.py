@@ -12,6 +12,7 @@ from penstock.cli.check import _code as check_code
 from penstock.cli.check import _costs as costs_text
 from penstock.cli.check import _explanation as explain_text
 from penstock.cli.check import _report as check_text
+from penstock.cli.contents import _table as quarantine_text
 from penstock.cli.operate import _adoption_text, _recovery_text, _swept_text
 from penstock.cli.output import name_file, plain, with_file
 from penstock.cli.run import JsonLines, Terminal, batch_line, summary_text
@@ -33,6 +34,7 @@ from penstock.core.model import (
     Summary,
     Totals,
 )
+from penstock.core.quarantined_record import QuarantinedRecord
 from penstock.observe.progress import BatchProgress, RunSummary, SinkProgress
 from penstock.run.assembly import sinks_of
 from penstock.run.check import CheckReport, causes_of
@@ -60,6 +62,23 @@ def test_a_narrow_terminal_gets_fewer_columns_and_is_told_which() -> None:
     assert on_terminal(ledger, width=23)[:3] == ["position  files", "─" * 15, "       1     12"]
     assert " ".join(on_terminal(ledger, width=23)[3:]) == "Not shown, for want of width: size."
     assert " ".join(on_terminal(ledger, width=11)).endswith("       1 Not shown, for want of width: size, files.")
+
+
+def aside(**more: Any) -> QuarantinedRecord:
+    names = ("source", "topic", "partition", "offset", "timestamp_ms", "key", "value", "undecodable", "schema_id", "rule", "row")
+    nothing: dict[str, Any] = dict.fromkeys((*names, "file", "sink"))
+    return QuarantinedRecord(**{**nothing, "headers": (), "error": "no account", "batch": BatchId(17), **more})
+
+
+def test_a_narrow_list_of_the_quarantine_has_the_batches_by_which_records_are_chosen() -> None:
+    of_file = aside(source="flights", file="file:///srv/incoming/a.csv", rule="delay", row='{"id": 4, "delay": -500}')
+    of_sink = aside(
+        sink="lake", row='{"id": 3, "origin": "LGA", "delay": 7}', error="A row routes to an account that is not there."
+    )
+    shown = on_terminal(quarantine_text([of_file, of_sink]), width=80)
+    assert [line.split()[:2] for line in shown if line.startswith("id ")] == [["id", "batch"], ["id", "batch"]]
+    assert shown.count("") == 1, "between the tables"
+    assert max(map(len, shown)) <= 80
 
 
 def batch(**changes: Any) -> BatchProgress:

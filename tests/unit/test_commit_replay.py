@@ -129,7 +129,7 @@ def test_a_replay_gives_rows_once_and_the_driver_goes_on_behind_it(tmp_path: Pat
     with closing(ledger_of(world.whole)) as ledger:
         found = list(history(ledger.newest_first()))
         assert [row.kind for row in found][:3] == ["opened", "replayed", "opened"]
-        assert found[1].text == "1 records of the quarantine were replayed: 1 rows"
+        assert found[1].text == "1 record of the quarantine was replayed: 1 row"
         [*_, newest] = [entry for entry in ledger.newest_first() if isinstance(entry.body, Replayed)][::-1]
         assert decode_entry(encode_entry(newest)) == newest
         assert rows_since(ledger, ASIDE, 0) == 0

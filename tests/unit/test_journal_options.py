@@ -26,6 +26,7 @@ from penstock.spec.source import Source
         ({"url": "http://a..b:1"}, "has a host or a port that cannot be"),
         ({"url": "http://h:1?journal=2"}, "has a query or what is not ASCII"),
         ({"url": "http://h:1/\u00e9"}, "has a query or what is not ASCII"),
+        ({"url": ["https://h:1", "http://g:1"], "tls": {}}, "tls is given, but a url begins with http://, where nothing is encr"),
         ({"path": "j", "reader": "python"}, "reader is for format: kafka only"),
     ],
 )

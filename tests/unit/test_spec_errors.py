@@ -225,6 +225,26 @@ SINK_MISTAKES = [
     ),
     ("sinks: {}\n", "f.yaml:5: sinks is empty.", "Give it a value."),
     (
+        f"{SINKS}on_event: {{pager: {{url: 'http://h', signing_secret: geheim}}}}\n",
+        "f.yaml:10: on_event.pager.signing_secret should have 16 characters or more, found 6.",
+        "Give it a longer value.",
+    ),
+    (
+        f"{SINKS}on_event: {{pager: {{url: 'http://h', events: [fail]}}}}\n",
+        "f.yaml:10: on_event.pager.events[0] should be failed, fenced, stalled or recovered, found the text 'fail'.",
+        "Use one of failed, fenced, stalled or recovered.",
+    ),
+    (
+        f"{SINKS}on_event: {{url: 'http://h/geheim'}}\n",
+        "f.yaml:10: on_event.url stands where the name of a target belongs.",
+        "Write on_event: {pager: {url: …}}.",
+    ),
+    (
+        f"{SINKS}opentelemetry: {{endpoint: 'http://h:4318', ca_file: ./ca.pem}}\n",
+        "f.yaml:10: opentelemetry.ca_file is given, but the URL begins with http://, where nothing is encrypted.",
+        "Write https://, or take ca_file out.",
+    ),
+    (
         lake("type: parquet", "accounts: {EWR: ./out, JFK: ./out/jfk}", "route: {column: origin}"),
         "f.yaml:8: sinks.lake.accounts.JFK (file://{here}/out/jfk) overlaps with sinks.lake.accounts.EWR (file://{here}/out).",
         "Give each a directory of its own.",

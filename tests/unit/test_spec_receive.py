@@ -45,7 +45,8 @@ def test_what_a_subscription_cannot_be(more: dict[str, Any], message: str) -> No
         ({"user": "u"}, "has one of user and password"),
         ({"queue": ""}, "queue"),
         ({"prefetch": 0}, "prefetch"),
-        ({"broker": "h"}, "should be HOST:PORT"),
+        ({"broker": "h"}, r"should be HOST:PORT of the broker\.[\s\S]*Write it like broker\.example\.com:5672"),
+        ({"broker": "amqp://u:word@h:5672/v"}, r"should be HOST:PORT of the broker, found amqp://…\."),
     ],
 )
 def test_what_a_queue_cannot_be(more: dict[str, Any], message: str) -> None:

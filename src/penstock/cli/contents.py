@@ -90,10 +90,11 @@ def _table(records: "Sequence[QuarantinedRecord]") -> RenderableType:
     of_sinks = [(*_head(one), one.sink, one.error, one.row) for one in records if one.sink is not None]
     parts = (
         (of_kafka, Fitting(_COLUMNS, of_kafka, _DISPENSABLE)),
-        (of_files, Fitting(_OF_FILES, of_files, ("source", "file", "batch"))),
-        (of_sinks, Fitting(_OF_SINKS, of_sinks, ("batch",))),
+        (of_files, Fitting(_OF_FILES, of_files, ("source", "file"))),
+        (of_sinks, Fitting(_OF_SINKS, of_sinks, ())),
     )
-    return Group(*(part for lines, part in parts if lines))
+    shown = [part for lines, part in parts if lines]
+    return Group(shown[0], *(each for part in shown[1:] for each in ("", part)))
 
 
 def _head(record: "QuarantinedRecord") -> Sequence[object]:

@@ -80,7 +80,7 @@ def adopt(
         typer.Option(
             "--trust",
             metavar="SINK",
-            help="With --from: a sink that has nothing of a batch that the query did not commit; may be repeated.",
+            help="With --from: a sink of which you know that it has no row of the batch that comes next; may be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -90,7 +90,7 @@ def adopt(
     """Accept the present checkpoint as the one that continues the pipeline, although the ledger expects another position.
 
     Says first what that means: which records can be lost or delivered again. Nothing is done without --yes. With --from, the
-    pipeline goes on where another query stopped, and each sink is told of: what is known of its content, and what is not.
+    pipeline goes on where another query stopped; of each sink it says what is known of its content, and what is not.
     """
     if yes and not reason.strip():
         raise Usage("--yes without --reason.", remedy="Say why with --reason; the ledger keeps it.")

@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from penstock.cli.opening import File, Json, Overrides, SparkLog, Yes, debugging, pipeline, quiet_session
-from penstock.cli.output import show
+from penstock.cli.output import show, with_file
 from penstock.core.dropped_rows import total
 from penstock.errors import Usage
 from penstock.support import formatting
@@ -42,14 +42,18 @@ def replay(
 ) -> None:
     """Deliver records of the quarantine after all, by the pipeline as it is now, each exactly once.
 
-    Without --yes it only says what it would do. The records are a batch of their own, and are marked as replayed; what is refused
-    again is put aside again. A call that was killed is finished by the same call, or by the next start. Stop the run first: it is
-    fenced.
+    Starts Spark. Without --yes it only says what it would do. The records are a batch of their own, and are marked as replayed;
+    what is refused again is put aside again. A call that was killed is finished by the same call, or by the next start. Stop the
+    run first: it is fenced.
     """
     if yes and dry_run:
         raise Usage("--yes and --dry-run exclude each other.", remedy="Leave one of them out.")
     chosen = pipeline(file, overrides)
     ids = [each for given in rows or () for each in given.replace(",", " ").split()]
+    if ids:
+        from penstock.run.replay import Choice
+
+        Choice(ids=tuple(ids)).of(chosen.quarantined())  # refused here, before a minute of starting Spark
     if debugging(context):
         found = chosen.replay(batch=batch, rows=ids, reason=reason, yes=yes)
     else:
@@ -65,7 +69,9 @@ def _text(found: "Replay") -> RenderableType:
     )
     if not found.records:
         waits = formatting.counted(found.waiting, "record waits", "records wait")
-        return Group(*recovered, *outstanding, Text(f"No record is to be replayed; {waits} in the quarantine."))
+        return Group(
+            *recovered, *outstanding, Text(with_file(f"No record is to be replayed; {waits} in the quarantine.{_shown(found)}"))
+        )
     records = formatting.counted(found.records, "record")
     if found.done:
         return Group(*recovered, *map(Text, _done(found, records)))
@@ -76,6 +82,11 @@ def _text(found: "Replay") -> RenderableType:
     return Group(*outstanding, head, *(Text(each, "yellow") for each in found.warnings), asked)
 
 
+def _shown(found: "Replay") -> str:
+    """Return what to do if records wait and none of them was chosen."""
+    return " `penstock quarantine list` shows their batches, ids, rules and errors." if found.waiting else ""
+
+
 def _done(found: "Replay", records: str) -> list[str]:
     rows = formatting.counted(found.rows_out, "row")
     lines = [f"{records} of the quarantine were replayed: {rows}."]
@@ -83,6 +94,6 @@ def _done(found: "Replay", records: str) -> list[str]:
     if found.dropped:
         lines.append(f"Rules dropped {formatting.counted(total(found.dropped), 'row')}.")
     if found.refused:
-        lines.append(f"Put aside again: {found.refused:,}; `penstock quarantine list` says why.")
+        lines.append(with_file(f"Put aside again: {found.refused:,}; `penstock quarantine list` says why."))
     lines.append(f"{formatting.counted(found.waiting, 'record waits', 'records wait')} in the quarantine.")
     return lines

@@ -44,16 +44,23 @@ Export = Annotated[
     str | None,
     typer.Option("--export", metavar="DIR", help="Write the state as Parquet into a new directory. Starts Spark."),
 ]
-Operator = Annotated[int | None, typer.Option("--operator", min=0, metavar="N", help="Of this operator: --key, --export.")]
-Side = Annotated[
-    Literal["left", "right"] | None, typer.Option("--side", help="This side of a join: --key, --export.", show_default=False)
+Operator = Annotated[
+    int | None,
+    typer.Option("--operator", min=0, metavar="N", help="With --key or --export: the operator, where the query has several."),
 ]
-Store = Annotated[str | None, typer.Option("--store", metavar="NAME", help="This store of the operator: --key, --export.")]
+Side = Annotated[
+    Literal["left", "right"] | None,
+    typer.Option("--side", help="With --key or --export: the side of a stream-stream join.", show_default=False),
+]
+Store = Annotated[
+    str | None, typer.Option("--store", metavar="NAME", help="With --key or --export: the store, where the operator has several.")
+]
 Variable = Annotated[
-    str | None, typer.Option("--variable", metavar="NAME", help="This variable of transformWithState: --key, --export.")
+    str | None, typer.Option("--variable", metavar="NAME", help="With --key or --export: the variable of transformWithState.")
 ]
 Batch = Annotated[
-    int | None, typer.Option("--batch", min=0, metavar="N", help="After this batch, if it is still there: --key, --export.")
+    int | None,
+    typer.Option("--batch", min=0, metavar="N", help="With --key or --export: the state after this batch, not the newest."),
 ]
 
 
@@ -89,9 +96,10 @@ def state(
     if wanted and export is not None:
         raise Usage("--key and --export do not go together.", remedy="Run the command once for each.")
     with working(chosen, context):
-        from penstock.run.state_rows import StateChoice
+        from penstock.run.state_rows import StateChoice, require_choice
 
         choice = StateChoice(operator_id=operator, side=side, store=store, variable=variable, batch_id=batch)
+        require_choice(chosen.plan, choice=choice, directory=export)
         spark = quiet_session(chosen.session)
         done = (
             chosen.find_state(wanted, spark, choice=choice)

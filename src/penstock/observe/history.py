@@ -23,6 +23,7 @@ from penstock.core.model import (
 )
 from penstock.core.replay import Replayed
 from penstock.core.topics import GapAccepted, TopicRead
+from penstock.support import formatting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +120,9 @@ def _backfilled(entry: Entry, body: Backfilled) -> HistoryRow:
 
 
 def _replayed(entry: Entry, body: Replayed) -> HistoryRow:
-    text = f"{body.records} records of the quarantine were replayed: {body.decision.rows_in} rows"
+    records, rows = formatting.counted(body.records, "record"), formatting.counted(body.decision.rows_in, "row")
+    were = "was" if body.records == 1 else "were"
+    text = f"{records} of the quarantine {were} replayed: {rows}"
     return replace(_decided(entry, body.decision, None), kind="replayed", text=text)
 
 

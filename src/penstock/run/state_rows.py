@@ -65,6 +65,14 @@ class StateExport:
     rows: int
 
 
+def require_choice(plan: DeliveryPlan, *, choice: StateChoice, directory: str | Path | None) -> None:
+    """Raise for a choice that cannot be read, and for the directory of an export that is no new one. Costs no start of Spark."""
+    if directory is not None:
+        _new_directory(directory)
+    place = plan.settings.checkpoint
+    _options(_chosen(state_layout(open_files(place.url, options=place.options)), choice), choice)
+
+
 def find_rows(plan: DeliveryPlan, spark: SparkSession, *, choice: StateChoice, key: Mapping[str, str], limit: int) -> StateRows:
     """Return the state of a key, of which `key` gives some columns or all. Raises Usage, Failed."""
     with _state(plan, spark, choice) as (operator_id, frame):
@@ -84,14 +92,7 @@ def export_rows(plan: DeliveryPlan, spark: SparkSession, *, choice: StateChoice,
 
     Raises Usage, Refused if there is something already, Failed.
     """
-    if _URL.match(str(directory)):
-        raise Usage(
-            f"The export would go to {scheme_only(str(directory))}, expected a directory of this machine.",
-            remedy="Name a directory, and copy it from there.",
-        )
-    target = Path(directory).absolute()
-    if target.exists():
-        raise Refused(f"There is something at {directory} already, and an export makes a new directory.", remedy="Name another.")
+    target = _new_directory(directory)
     hidden = target.with_name(f".{target.name}-{new_nonce()}")
     with _state(plan, spark, choice) as (operator_id, frame):
         try:
@@ -102,6 +103,18 @@ def export_rows(plan: DeliveryPlan, spark: SparkSession, *, choice: StateChoice,
         finally:
             shutil.rmtree(hidden, ignore_errors=True)
     return StateExport(operator_id=operator_id, directory=str(directory), rows=rows)
+
+
+def _new_directory(directory: str | Path) -> Path:
+    if _URL.match(str(directory)):
+        raise Usage(
+            f"The export would go to {scheme_only(str(directory))}, expected a directory of this machine.",
+            remedy="Name a directory, and copy it from there.",
+        )
+    target = Path(directory).absolute()
+    if target.exists():
+        raise Refused(f"There is something at {directory} already, and an export makes a new directory.", remedy="Name another.")
+    return target
 
 
 @contextmanager

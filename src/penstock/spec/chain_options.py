@@ -1,6 +1,7 @@
 """The options of a source `format: penstock`, and what is wrong with them."""
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 
 from penstock.spec.complaint import Complaint
@@ -12,8 +13,8 @@ _KNOWN = (SINK, ACCOUNTS, STARTING, FAIL_ON_LOSS, MOST_BATCHES, MOST_FILES, MOST
 _COUNT, _BATCH = re.compile(r"[1-9]\d{0,17}"), re.compile(r"earliest|latest|0|[1-9]\d{0,17}")
 
 
-def chain_complaints(options: Mapping[str, str]) -> Iterator[Complaint]:
-    """Yield what is wrong with the options of a table that a pipeline fills."""
+def chain_complaints(options: Mapping[str, str], *, path: str | None) -> Iterator[Complaint]:
+    """Yield what is wrong with the options of a table that the pipeline of the file at `path` fills."""
     known = {name.lower(): name for name in _KNOWN}
     for given, value in options.items():
         name = known.get(given.lower())
@@ -28,7 +29,7 @@ def chain_complaints(options: Mapping[str, str]) -> Iterator[Complaint]:
         elif name == STARTING and not _BATCH.fullmatch(value.lower()):
             yield Complaint(
                 message=f"should be earliest, latest or the number of a batch, found {value!r}",
-                remedy="`penstock history` of that pipeline lists its batches.",
+                remedy=f"`penstock history {shlex.quote(path or 'flights.yaml')}` lists the batches.",
                 at=(given,),
             )
         elif name == FAIL_ON_LOSS and value.lower() not in {"true", "false"}:

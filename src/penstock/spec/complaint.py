@@ -97,7 +97,7 @@ def complaints(error: ValidationError, values: object) -> list[Complaint]:
     """Return what is wrong with `values`, in the order of the file. Never empty."""
     found: list[Complaint] = []
     for detail in error.errors(include_url=False):
-        if detail["type"] in _FOLLOWS_ANOTHER:
+        if detail["type"] in _FOLLOWS_ANOTHER or _counts_wrong_items(detail):
             continue
         path = key_path(detail["loc"], values, missing=detail["type"] == "missing")
         own = detail.get("ctx", {}).get("complaints") if detail["type"] == KIND else None
@@ -129,6 +129,19 @@ def key_path(location: Sequence[str | int], values: object, *, missing: bool = F
     return tuple(path)
 
 
+def _counts_wrong_items(detail: Mapping[str, Any]) -> bool:
+    """Return whether a list is called too short only because items of it are wrong, each of which has a complaint."""
+    return bool(detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"])
+
+
+def _too_short(detail: Mapping[str, Any]) -> Complaint:
+    """Return the complaint without the value: a short secret is one, too."""
+    least, length = detail["ctx"]["min_length"], len(detail["input"])
+    if not length:
+        return Complaint(message="is empty", remedy="Give it a value.")
+    return Complaint(message=f"should have {least} characters or more, found {length}", remedy="Give it a longer value.")
+
+
 def _foreign(detail: Mapping[str, Any]) -> Complaint:
     kind = detail["type"]
     found = described(detail["input"])
@@ -139,7 +152,7 @@ def _foreign(detail: Mapping[str, Any]) -> Complaint:
         remedy = f"Use one of {expected}." if " " in expected else f"Write {expected}, or leave the key out."
         return Complaint(message=f"should be {expected}, found {found}", remedy=remedy)
     if kind in {"too_short", "string_too_short"}:
-        return Complaint(message="is empty", remedy="Give it a value.")
+        return _too_short(detail)
     expected = _EXPECTED.get(kind, "")
     if expected:
         return Complaint(

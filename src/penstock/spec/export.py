@@ -4,14 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args
 
-from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 from typing_extensions import Self
 
 from penstock.core.model import Json
 from penstock.spec.complaint import complaint_error
 from penstock.spec.endpoint import Headers, Token, endpoint_url, remember_path, require_signing_key, shown_url, signing_key_of
 from penstock.spec.place import FilePath
-from penstock.spec.scalar import Duration
+from penstock.spec.scalar import Duration, Name
 from penstock.spec.settings import Settings
 from penstock.support.secret import MASK, Secret, remember, values_in
 
@@ -45,6 +45,11 @@ class _Receiver(Settings):
             remember(Secret(value))
         if (url := self._url()) is not None:
             remember_path(url)
+        files = ("ca_file", "certificate_file", "key_file")
+        unused = next((name for name in files if getattr(self, name) is not None), None)
+        if unused is not None and url is not None and url.startswith("http:"):
+            what = "is given, but the URL begins with http://, where nothing is encrypted"
+            raise complaint_error(what, remedy=f"Write https://, or take {unused} out.", at=(unused,))
         if self.key_file is not None and self.certificate_file is None:
             raise complaint_error("is there without certificate_file", remedy="Add certificate_file.", at=("key_file",))
         if self.timeout == 0:
@@ -160,6 +165,21 @@ class EventTarget(_Receiver):
         """Return a setting that was given and that only requests have."""
         names = ("token", "signing_secret", "headers", "ca_file", "certificate_file", "key_file")
         return next((name for name in names if getattr(self, name)), None)
+
+
+def _named(given: Any) -> Any:
+    """Return the targets as `given`, unless they are one target whose settings stand where names belong."""
+    if isinstance(given, Mapping):
+        for key in ("url", "command"):
+            if key in given and not isinstance(given[key], Mapping | EventTarget):
+                raise complaint_error(
+                    "stands where the name of a target belongs", remedy=f"Write on_event: {{pager: {{{key}: …}}}}.", at=(key,)
+                )
+    return given
+
+
+EventTargets: TypeAlias = Annotated[Mapping[Name, EventTarget], BeforeValidator(_named)]
+"""Targets of events by their names."""
 
 
 class OpenTelemetry(_Receiver):

@@ -11,7 +11,7 @@ from penstock.spec.complaint import complaint_error
 from penstock.spec.place import FilePath
 from penstock.spec.settings import Settings
 from penstock.support.listening import host_and_port, is_loopback
-from penstock.support.secret import Secret, remember
+from penstock.support.secret import Secret, remember, scheme_only
 
 
 def _listen(value: str) -> str:
@@ -21,6 +21,20 @@ def _listen(value: str) -> str:
         raise complaint_error("should be HOST:PORT", remedy="Write 127.0.0.1:8080, or 0.0.0.0:8080 for every address.") from None
     return value
 
+
+def _broker(value: str) -> str:
+    try:
+        host_and_port(value)
+    except ValueError:
+        # A URL is not shown whole: it can hold a password.
+        found = f", found {scheme_only(value)}" if "://" in value else ""
+        wrong = f"should be HOST:PORT of the broker{found}"
+        raise complaint_error(wrong, remedy="Write it like broker.example.com:5672.") from None
+    return value
+
+
+Broker = Annotated[str, AfterValidator(_broker), WithJsonSchema({"type": "string", "examples": ["broker.example.com:5672"]})]
+"""The address and the port of a broker."""
 
 Listen = Annotated[str, AfterValidator(_listen), WithJsonSchema({"type": "string", "examples": ["127.0.0.1:8080"]})]
 """An address and a port; port 0 takes a free one."""

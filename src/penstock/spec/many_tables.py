@@ -69,7 +69,6 @@ class Tables(Settings):
                 raise complaint_error(
                     f"lists {other} and {name}, which are one table where case does not count",
                     remedy="Keep one of them.",
-                    at=("names",),
                 )
         return self
 
@@ -218,6 +217,19 @@ class FillsManyTables(TakesRows):
         """What the tables of two sinks have in common that have the same names: database or directory, and schema."""
         place = getattr(self, "catalog", None) or getattr(self, "url", "")
         return place, self.template_prefix.lower()
+
+
+def require_one_table(given: Any, *, why: str) -> Any:
+    """Return the settings as `given`. Raise what pydantic takes for an error if they ask for many tables."""
+    if isinstance(given, Mapping):
+        table = given.get("table")
+        key = "tables" if "tables" in given else "table" if isinstance(table, str) and is_template(table) else None
+        if key is not None:
+            what = "is given" if key == "tables" else f"has columns in it ({table})"
+            raise complaint_error(
+                f"{what}, but {why}", remedy="Give each table a sink of its own, with `where` for its rows.", at=(key,)
+            )
+    return given
 
 
 def one_of(settings: FillsManyTables, table: str) -> Mapping[str, str]:

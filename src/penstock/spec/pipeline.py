@@ -12,7 +12,7 @@ from penstock.core.bad_record import NAME
 from penstock.core.model import Guarantee
 from penstock.spec.combinations import mode_complaints, own_output_complaints, place_complaints
 from penstock.spec.complaint import Complaint, complaint_error, complaints_error
-from penstock.spec.export import EventTarget, OpenLineage, OpenTelemetry
+from penstock.spec.export import EventTarget, EventTargets, OpenLineage, OpenTelemetry
 from penstock.spec.kafka import Kafka
 from penstock.spec.listening import MetricsEndpoint
 from penstock.spec.location import (
@@ -230,7 +230,7 @@ class PipelineSettings(DeliverySettings):
     state_limits: StateLimits = Field(
         default_factory=StateLimits, description="What the state of the query can grow to before somebody is warned."
     )
-    on_event: Mapping[Name, EventTarget] = Field(
+    on_event: EventTargets = Field(
         default_factory=dict, description="Who is told when a run fails, is fenced, stalls or recovers, each under a name."
     )
     opentelemetry: OpenTelemetry | None = Field(

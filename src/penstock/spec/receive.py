@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 from typing_extensions import Self
 
 from penstock.spec.complaint import Complaint, complaint_error, complaints_error
-from penstock.spec.listening import GuardedEndpoint, Listen, ServerTls
+from penstock.spec.listening import Broker, GuardedEndpoint, Listen, ServerTls
 from penstock.spec.place import Directory, FilePath
 from penstock.spec.scalar import Duration, Size
 from penstock.spec.settings import Settings
@@ -188,7 +188,7 @@ class ClientTls(Settings):
 class MqttSubscription(Settings):
     """Messages of an MQTT 5 broker; each is acknowledged once it is durable."""
 
-    broker: Listen = Field(description="`HOST:PORT` of the broker.")
+    broker: Broker = Field(description="`HOST:PORT` of the broker.")
     topics: tuple[Topic, ...] = Field(
         min_length=1, strict=False, description="Topic filters, as `sensors/+/state` or `sensors/#`."
     )
@@ -241,7 +241,7 @@ class MqttSubscription(Settings):
 class AmqpQueue(Settings):
     """A queue of a broker of AMQP 0-9-1, such as RabbitMQ; each message is acknowledged once it is durable."""
 
-    broker: Listen = Field(description="`HOST:PORT` of the broker.")
+    broker: Broker = Field(description="`HOST:PORT` of the broker.")
     queue: str = Field(min_length=1, max_length=255, description="Name of the queue, which must be there, and durable.")
     virtual_host: str = Field(default="/", min_length=1, max_length=255, description="The broker's part in which the queue is.")
     user: str | None = Field(default=None, min_length=1, description="Without it `guest`, whom RabbitMQ takes from its own host.")

@@ -256,13 +256,16 @@ class Source(Settings):
             found.append(Complaint(message="reads a journal but has neither path nor url", remedy=remedy, at=()))
         elif self.path is not None and self.url:
             found.append(Complaint(message="is there beside path", remedy="Keep one of them.", at=("url",)))
+        elif self.tls is not None and any(url.startswith("http:") for url in self.url):
+            message = "is given, but a url begins with http://, where nothing is encrypted"
+            found.append(Complaint(message=message, remedy="Write https://, or take tls out.", at=("tls",)))
         elif self.path is not None and local_path(self.path) is None:
             message = "should be a directory on this machine or mounted on it"
             found.append(Complaint(message=message, remedy="Name the path where the receiver writes.", at=("path",)))
         return found
 
     def _of_chain(self) -> list[Complaint]:
-        found = [complaint.below(("options",)) for complaint in chain_complaints(self.options)]
+        found = [complaint.below(("options",)) for complaint in chain_complaints(self.options, path=self.path)]
         if self.path is None:
             found.append(
                 Complaint(message="reads a pipeline but has no path", remedy="Add path: ./flights.yaml, its file.", at=())

@@ -10,7 +10,7 @@ from typing_extensions import Self
 
 from penstock.spec.complaint import complaint_error
 from penstock.spec.location import Columns, GivenColumns
-from penstock.spec.many_tables import FillsManyTables, Tables, Unrouted
+from penstock.spec.many_tables import FillsManyTables, Tables, Unrouted, require_one_table
 from penstock.spec.merge import Merge
 from penstock.spec.place import (
     CassandraUrl,
@@ -357,6 +357,7 @@ class Cassandra(TableAtURL, UpsertsOrDeletes):
                 remedy="Leave it out, or write into a table of a SQL database, of Delta or of Iceberg.",
                 at=("sequence_by",),
             )
+        given = require_one_table(given, why="a sink of type cassandra fills one table")
         return require_no_comparison(given, why="Cassandra cannot compare rows and write as one step")
 
     @model_validator(mode="after")
@@ -421,6 +422,7 @@ class DBAPI(Table):
     @model_validator(mode="before")
     @classmethod
     def _compares_nothing(cls, given: Any) -> Any:
+        given = require_one_table(given, why="a sink of type dbapi fills one table")
         return require_no_comparison(given, why="behind any driver nothing tells how rows are locked")
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""Joins what the delivery and Spark tell of a batch, each in its own thread, to one value."""
+"""Joins what the delivery and Spark report of a batch, each in its own thread, to one value."""
 
 import threading
 from collections.abc import Callable
@@ -17,7 +17,7 @@ _Key = tuple[Generation, BatchId]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredBatch:
-    """A batch with its steps. `spark` is None where Spark did not tell of it in time."""
+    """A batch with its steps. `spark` is None where Spark did not report it in time."""
 
     batch: BatchEnded
     spark: SparkRecord | None = None
@@ -42,7 +42,7 @@ class MeasuredBatch:
 
 
 class BatchJoiner:
-    """Calls `on_batch` once for each batch: when both have told of it, or when too many others wait, or at the end."""
+    """Calls `on_batch` once for each batch: when both have reported it, or when too many others wait, or at the end."""
 
     def __init__(self, on_batch: Callable[[MeasuredBatch], None]) -> None:
         self._on_batch, self._turn = on_batch, threading.Lock()
@@ -79,7 +79,7 @@ class BatchJoiner:
             self._on_batch(MeasuredBatch(batch=batch, spark=spark))
 
     def end(self) -> None:
-        """Take it that nothing more is told."""
+        """Pass on the batches of which one report is missing: no further one comes."""
         with self._turn:
             left, self._batches = list(self._batches.values()), {}
         for batch in left:

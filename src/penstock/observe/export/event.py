@@ -11,7 +11,7 @@ from penstock.spec.export import EventName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One event. `event_id` is the same however often it is sent. `cause`: by it a failure is told once; not sent.
+    """One event. `event_id` is the same however often it is sent. `cause`: what is sent once only; not sent itself.
 
     `message` and `remedy` are those of the error.
     """

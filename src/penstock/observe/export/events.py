@@ -1,7 +1,7 @@
 """`on_event`: tells targets that a run failed, was fenced, stalls, or delivers again.
 
-A target hears of the same failure once, until batches are delivered again; so a supervisor's restarts do not repeat it. What it
-was told stands in a note in the pipeline's home, written when the target has taken the event.
+Each target gets one event for a failure, until batches are delivered again; so a supervisor's restarts do not repeat it. Which
+events a target took stands in a note in the pipeline's home, written when it has taken them.
 """
 
 import os
@@ -26,20 +26,20 @@ from penstock.observe.note import read_note, write_note
 from penstock.spec.export import EventName, EventTarget
 from penstock.support.secret import scrub
 
-_KIND = "told_events"
+_KIND = "sent_events"
 _CAPACITY = 100
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToldEvents:
-    """The cause of the newest failure or stall that each target took; of none since then it was told that it is over."""
+class SentEvents:
+    """The cause of the newest failure or stall that each target took, without those whose end it took since."""
 
     causes: Mapping[str, str] = field(default_factory=dict)
 
 
 class Events:
-    """The exporter behind `on_event`. `home`: where what was told is noted. `directory`: where commands run."""
+    """The exporter behind `on_event`. `home`: where it is noted which events were taken. `directory`: where commands run."""
 
     def __init__(self, pipeline: str, targets: Mapping[str, EventTarget], *, home: str, directory: Path | None) -> None:
         self._pipeline = pipeline
@@ -72,7 +72,7 @@ class Events:
             target.watch.moved()
 
     def steps(self, record: SparkRecord) -> None:
-        """Nothing: a batch is told once."""
+        """Nothing: `batch` is called for each batch, too."""
 
     def idle(self) -> None:
         """The run has nothing to do at present."""
@@ -144,7 +144,7 @@ class Events:
 
 
 class _NotedEvents:
-    """What the targets were told, in a note in the pipeline's home. The targets' threads write it."""
+    """Which events the targets took, in a note in the pipeline's home. The targets' threads write it."""
 
     def __init__(self, home: str) -> None:
         self._home, self._turn = home, threading.Lock()
@@ -153,7 +153,7 @@ class _NotedEvents:
 
     def read(self) -> None:
         """Take what is noted: other processes write it too, a supervisor and a driver that this one replaces."""
-        found = read_note(self._home, _KIND, ToldEvents)
+        found = read_note(self._home, _KIND, SentEvents)
         self._causes = {} if found is None else dict(found.causes)
 
     def cause(self, target: str) -> str | None:
@@ -167,7 +167,7 @@ class _NotedEvents:
             self._causes.pop(target, None)
             if cause is not None:
                 self._causes[target] = cause
-            write_note(self._home, _KIND, ToldEvents(causes=self._causes))
+            write_note(self._home, _KIND, SentEvents(causes=self._causes))
 
 
 class _Target:

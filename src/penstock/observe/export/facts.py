@@ -1,4 +1,4 @@
-"""What exporters are told of a run: its start, its batches, and its end."""
+"""What exporters send of a run: its start, its batches, and its end."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ class RunEnded:
     """The end of a run. `error`: the class of the error that ended it, None after a run without one.
 
     `is_stop`: it was asked to end, before everything was delivered that was there.
-    `message` and `remedy` are the error's: they can quote a value of a row, so what is sent does not hold them unless told so.
+    `message` and `remedy` are the error's: they can quote a value of a row, so they are sent only to targets with `with_message`.
     """
 
     at_ms: int
@@ -51,7 +51,7 @@ class RunEnded:
 
 
 class Exporter(Protocol):
-    """Sends what it is told to a receiver. No method waits, but `close`; what one raises is caught by who calls it."""
+    """Sends facts of a run to a receiver. Only `close` waits. `Observation` calls the methods, and catches what they raise."""
 
     def started(self, run: RunStarted) -> None:
         """The ledger is open, and what an earlier run decided is published. Called before the first batch."""
@@ -62,7 +62,7 @@ class Exporter(Protocol):
         ...
 
     def steps(self, record: SparkRecord) -> None:
-        """Spark has told how long its own steps of a batch took: after, or with `publish_behind` before, `batch`."""
+        """Spark reported how long its own steps of a batch took: after, or with `publish_behind` before, `batch`."""
         ...
 
     def ended(self, end: RunEnded) -> None:

@@ -56,7 +56,7 @@ class Observation:
 
     @property
     def is_on(self) -> bool:
-        """Whether anybody is told anything."""
+        """Whether there is an exporter."""
         return bool(self._exporters)
 
     def describe(self, **known: Any) -> None:

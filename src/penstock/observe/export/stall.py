@@ -9,20 +9,20 @@ class StallWatch:
 
     def __init__(self, after_s: float, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._after_s, self._clock = after_s, clock
-        self._since_s, self._is_told = clock(), False
+        self._since_s, self._is_reported = clock(), False
 
     def moved(self) -> None:
         """A batch has ended."""
-        self._since_s, self._is_told = self._clock(), False
+        self._since_s, self._is_reported = self._clock(), False
 
     def idle(self) -> None:
         """The run has nothing to do at present."""
         self._since_s = self._clock()
 
     def stalled_s(self) -> float | None:
-        """Return for how long the run has been busy, if that is too long and was not said yet."""
+        """Return for how long the run has been busy, if that is too long and was not returned before."""
         spent_s = self._clock() - self._since_s
-        if self._is_told or spent_s < self._after_s:
+        if self._is_reported or spent_s < self._after_s:
             return None
-        self._is_told = True
+        self._is_reported = True
         return spent_s

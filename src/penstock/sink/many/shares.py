@@ -85,4 +85,5 @@ def joined(reports: Mapping[AccountName, SinkReport]) -> SinkReport:
     problems = [replace(problem, account=table) for table, report in reports.items() for problem in report.problems]
     positions = [report.as_of for report in reports.values() if report.as_of is not None]
     unread = bool(reports) and all(report.unread for report in reports.values())
-    return SinkReport(accounts=accounts, problems=tuple(problems), unread=unread, as_of=min(positions, default=None))
+    as_of = min(positions, default=None) if reports else Position(0)  # a sink without tables shows that it has no row
+    return SinkReport(accounts=accounts, problems=tuple(problems), unread=unread, as_of=as_of)

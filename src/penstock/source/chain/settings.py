@@ -75,7 +75,7 @@ def settings_in(options: Mapping[str, str]) -> ChainSettings:
         raise Usage(
             "A stream of format penstock has no path.", remedy='Write .load("flights.yaml"), the file of the pipeline to be read.'
         )
-    wrong = next(chain_complaints(lowered), None)
+    wrong = next(chain_complaints(lowered, path=own[PATH]), None)
     if wrong is not None:
         raise Usage(f"The option {wrong.at[0]} of format penstock {wrong.message}.", remedy=wrong.remedy)
     given = _limits(lowered)
