@@ -19,7 +19,7 @@ RETRY_AFTER_S = 1
 _RETRY = {"Retry-After": str(RETRY_AFTER_S)}
 
 
-class HttpReceiver:
+class HttpReceiver(HttpServer):
     """Listens while it is started; `stop` lets requests that were read be answered."""
 
     def __init__(self, settings: HttpListener, writer: GroupWriter) -> None:
@@ -27,21 +27,13 @@ class HttpReceiver:
         self._expected = _logins(settings)
         self._rate = RateLimit(settings.max_rate or math.inf, now_s=time.monotonic)
         routes = [web.post("/events", self._receive), web.get("/health", self._health)]
-        self._server = HttpServer(
+        super().__init__(
             routes,
             listen=settings.listen,
             tls=settings.tls,
             largest_body=settings.max_body,
             first_request_s=settings.body_timeout / 1000,
         )
-
-    async def start(self) -> str:
-        """Begin to listen; return the address. Raises OSError, Usage."""
-        return await self._server.start()
-
-    async def stop(self) -> None:
-        """Listen no more, and answer what was read."""
-        await self._server.stop()
 
     async def _health(self, _: web.Request) -> web.Response:
         failure = self._writer.failure
@@ -53,7 +45,7 @@ class HttpReceiver:
         if not is_allowed(request, self._expected):
             kind = "Bearer" if self._settings.token else "Basic"
             return _refused(401, "Wrong or missing credentials.", headers={"WWW-Authenticate": kind})
-        if self._server.connections > self._settings.max_connections:
+        if self.connections > self._settings.max_connections:
             return _refused(429, "Too many connections.", headers={**_RETRY, "Connection": "close"})
         if delay_s := self._rate.delay_s():
             return _refused(429, "Too many events a second.", headers={"Retry-After": str(math.ceil(delay_s))})

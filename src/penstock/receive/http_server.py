@@ -11,12 +11,13 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 from aiohttp.web_protocol import RequestHandler
 
-from penstock.spec.listening import ServerTls
+from penstock.spec.listening import GuardedEndpoint, ServerTls
 from penstock.support.listening import host_and_port, server_context
 
 _STOP_S = 30.0
 _IDLE_S = 75.0
 _LARGEST_HEADERS = 16_384
+_FIRST_REQUEST_S = 30.0
 
 
 class HttpServer:
@@ -90,6 +91,26 @@ class HttpServer:
                 transport = connection.transport
                 if transport is not None and transport not in self._heard and now - began > self._first_request_s:
                     transport.abort()
+
+
+class GuardedServer(HttpServer):
+    """An HTTP server that shows something to whoever sends its token, if it has one."""
+
+    def __init__(self, settings: GuardedEndpoint, routes: Iterable[web.RouteDef], *, largest_body: int) -> None:
+        super().__init__(
+            routes, listen=settings.listen, tls=settings.tls, largest_body=largest_body, first_request_s=_FIRST_REQUEST_S
+        )
+        self._expected = () if settings.token is None else (f"Bearer {settings.token}".encode(),)
+
+    def guarded(self, handler: Handler) -> Handler:
+        """Return `handler` for those who have the token; everybody else is answered with 401."""
+
+        async def answer(request: web.Request) -> web.StreamResponse:
+            if not is_allowed(request, self._expected):
+                return web.Response(status=401, headers={"WWW-Authenticate": "Bearer"})
+            return await handler(request)
+
+        return answer
 
 
 def is_allowed(request: web.Request, expected: Collection[bytes]) -> bool:

@@ -16,11 +16,10 @@ from penstock.errors import PenstockError
 from penstock.journal.group import GroupWriter
 from penstock.journal.inspection import JournalFacts, inspect_journal
 from penstock.journal.storage import Storage
-from penstock.receive.http_server import HttpServer, is_allowed
+from penstock.receive.http_server import GuardedServer
 from penstock.spec.receive import ReceiverMetrics
 
 _LARGEST_REQUEST = 1_024
-_FIRST_REQUEST_S = 30.0
 _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -76,34 +75,18 @@ def _gauge(name: str, description: str, value: int) -> Metric:
     return GaugeMetricFamily(name, description, value=value)
 
 
-class MetricsListener:
+class MetricsListener(GuardedServer):
     """Listens while it is started."""
 
     def __init__(self, settings: ReceiverMetrics, writer: GroupWriter, storage: Storage, home: Path) -> None:
         self._writer = writer
-        self._expected = () if settings.token is None else (f"Bearer {settings.token}".encode(),)
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(ReceiverCollector(writer, storage, home))
-        routes = [web.get("/metrics", self._metrics), web.get("/livez", self._live), web.get("/readyz", self._ready)]
-        self._server = HttpServer(
-            routes,
-            listen=settings.listen,
-            tls=settings.tls,
-            largest_body=_LARGEST_REQUEST,
-            first_request_s=_FIRST_REQUEST_S,
-        )
+        metrics, live, ready = self.guarded(self._metrics), self._live, self._ready
+        routes = [web.get("/metrics", metrics), web.get("/livez", live), web.get("/readyz", ready)]
+        super().__init__(settings, routes, largest_body=_LARGEST_REQUEST)
 
-    async def start(self) -> str:
-        """Begin to listen; return the address. Raises OSError, Usage."""
-        return await self._server.start()
-
-    async def stop(self) -> None:
-        """Listen no more, and answer what was read."""
-        await self._server.stop()
-
-    async def _metrics(self, request: web.Request) -> web.Response:
-        if not is_allowed(request, self._expected):
-            return web.Response(status=401, headers={"WWW-Authenticate": "Bearer"})
+    async def _metrics(self, _: web.Request) -> web.Response:
         text = await asyncio.to_thread(generate_latest, self._registry)
         return web.Response(body=text, headers={"Content-Type": _CONTENT_TYPE})
 

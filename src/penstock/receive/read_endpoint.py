@@ -5,10 +5,11 @@ is cut off, and asks again.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from penstock.errors import Failed, LedgerMismatch, PenstockError, Retryable
 from penstock.journal.access import LocalJournal
@@ -27,7 +28,7 @@ from penstock.journal.wire import (
     number_in,
     text_in,
 )
-from penstock.receive.http_server import HttpServer, is_allowed
+from penstock.receive.http_server import GuardedServer
 from penstock.spec.receive import ReadListener
 from penstock.support.error_transport import encode_error
 from penstock.support.filesystem_errors import problem_of
@@ -36,53 +37,19 @@ ANSWER_BYTES = 4 << 20
 _AT_A_TIME = 4
 _TAKEN_WITHIN_S = 60.0
 _LARGEST_REQUEST = 65_536
-_FIRST_REQUEST_S = 30.0
 _T = TypeVar("_T")
-_Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class ReadEndpoint:
+class ReadEndpoint(GuardedServer):
     """Listens while it is started."""
 
     def __init__(self, settings: ReadListener, journal: LocalJournal) -> None:
         self._journal = journal
-        self._expected = () if settings.token is None else (f"Bearer {settings.token}".encode(),)
         self._room = asyncio.Semaphore(_AT_A_TIME)
         handlers = {JOURNAL: self._extent, BATCH: self._batch, EVENTS: self._events, READERS: self._registered}
-        routes = [web.get(path, self._guarded(handler)) for path, handler in handlers.items()]
-        routes.append(web.post(READERS, self._guarded(self._register)))
-        self._server = HttpServer(
-            routes,
-            listen=settings.listen,
-            tls=settings.tls,
-            largest_body=_LARGEST_REQUEST,
-            first_request_s=_FIRST_REQUEST_S,
-        )
-
-    async def start(self) -> str:
-        """Begin to listen; return the address. Raises OSError, Usage."""
-        return await self._server.start()
-
-    async def stop(self) -> None:
-        """Listen no more, and answer what was read."""
-        await self._server.stop()
-
-    def _guarded(self, handler: _Handler) -> _Handler:
-        """Return `handler` for those who have the token, with errors as answers."""
-
-        async def guarded(request: web.Request) -> web.StreamResponse:
-            if not is_allowed(request, self._expected):
-                return web.Response(status=401, headers={"WWW-Authenticate": "Bearer"})
-            try:
-                return await handler(request)
-            except BadAnswer as bad:
-                return web.Response(status=400, text=f"The request has {bad}.")
-            except Retryable as error:
-                return web.Response(status=503, text=encode_error(error))
-            except PenstockError as error:
-                return web.Response(status=409, text=encode_error(error))
-
-        return guarded
+        routes = [web.get(path, self.guarded(_answered(handler))) for path, handler in handlers.items()]
+        routes.append(web.post(READERS, self.guarded(_answered(self._register))))
+        super().__init__(settings, routes, largest_body=_LARGEST_REQUEST)
 
     async def _extent(self, _: web.Request) -> web.Response:
         return _json(encode_extent(await self._done(self._journal.extent)))
@@ -173,6 +140,22 @@ def _release(journal: LocalJournal, extent: Extent, asked: Mapping[str, Any]) ->
 
 
 _ACTS = {"begin": _begin, "hold": _hold, "plan": _plan, "release": _release}
+
+
+def _answered(handler: Handler) -> Handler:
+    """Return `handler` with errors as answers."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except BadAnswer as bad:
+            return web.Response(status=400, text=f"The request has {bad}.")
+        except Retryable as error:
+            return web.Response(status=503, text=encode_error(error))
+        except PenstockError as error:
+            return web.Response(status=409, text=encode_error(error))
+
+    return answer
 
 
 def _numbers(request: web.Request) -> Mapping[str, int]:
