@@ -60,6 +60,11 @@ class _Receiver(Settings):
         """Return the URL that requests go to."""
         raise NotImplementedError
 
+    def _of_requests(self) -> str | None:
+        """Return a setting that was given and that only requests have."""
+        names = ("token", "signing_secret", "headers", "ca_file", "certificate_file", "key_file")
+        return next((name for name in names if getattr(self, name, None)), None)
+
     def __repr_args__(self) -> Iterator[tuple[str | None, object]]:
         shown = self.shown()
         for name, value in super().__repr_args__():
@@ -160,11 +165,6 @@ class EventTarget(_Receiver):
     def shown(self) -> dict[str, Json]:
         """Return the settings as JSON, of a command the program alone: an argument can be a secret."""
         return {**super().shown(), "command": [*self.command[:1], *(MASK for _ in self.command[1:])]}
-
-    def _of_requests(self) -> str | None:
-        """Return a setting that was given and that only requests have."""
-        names = ("token", "signing_secret", "headers", "ca_file", "certificate_file", "key_file")
-        return next((name for name in names if getattr(self, name)), None)
 
 
 def _named(given: Any) -> Any:
@@ -273,10 +273,6 @@ class OpenLineage(_Receiver):
         if self.url is None and (unused := self._of_requests()) is not None:
             raise complaint_error("is of requests to url, and there is none", remedy="Give url, or take it out.", at=(unused,))
         return self
-
-    def _of_requests(self) -> str | None:
-        names = ("token", "headers", "ca_file", "certificate_file", "key_file")
-        return next((name for name in names if getattr(self, name)), None)
 
 
 GivenTarget: TypeAlias = EventTarget | Mapping[str, Any]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
+from typing import Any
 
 from opentelemetry.context import attach, detach, set_value
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -115,14 +116,7 @@ class _Traces:
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         self._provider.add_span_processor(self._made)
         self._tracer = self._provider.get_tracer(_SCOPE, _version())
-        self._exporter = OTLPSpanExporter(
-            endpoint=_endpoint(settings, "v1/traces"),
-            certificate_file=settings.ca_file,
-            client_key_file=settings.key_file,
-            client_certificate_file=settings.certificate_file,
-            headers=dict(settings.headers) or None,
-            timeout=settings.timeout / 1000,
-        )
+        self._exporter = OTLPSpanExporter(**_connection(settings, "v1/traces"))
 
     def send(self, sent: Sequence[_Sent], *, generation: int) -> None:
         """Send spans of all that is given. Raises Retryable if the collector does not take them: they are not sent again."""
@@ -218,14 +212,7 @@ class _Metrics:
         self._looked_at_s = 0.0
         self._look: Look | None = None
         self._is_closing = False
-        exporter = OTLPMetricExporter(
-            endpoint=_endpoint(settings, "v1/metrics"),
-            certificate_file=settings.ca_file,
-            client_key_file=settings.key_file,
-            client_certificate_file=settings.certificate_file,
-            headers=dict(settings.headers) or None,
-            timeout=settings.timeout / 1000,
-        )
+        exporter = OTLPMetricExporter(**_connection(settings, "v1/metrics"))
         reader = PeriodicExportingMetricReader(exporter, export_interval_millis=settings.metrics_interval)
         self._provider = MeterProvider([reader], resource=resource, shutdown_on_exit=False)
         self._make_instruments()
@@ -299,9 +286,16 @@ def _resource(pipeline: str) -> Resource:
     return Resource.create({**own}).merge(OTELResourceDetector().detect())
 
 
-def _endpoint(settings: OpenTelemetry, path: str) -> str | None:
-    """Return the URL of one signal; None to take it from the environment."""
-    return None if settings.endpoint is None else f"{settings.endpoint.rstrip('/')}/{path}"
+def _connection(settings: OpenTelemetry, path: str) -> Mapping[str, Any]:
+    """Return what an exporter of one signal is made with; without an endpoint, it takes that from the environment."""
+    return {
+        "endpoint": None if settings.endpoint is None else f"{settings.endpoint.rstrip('/')}/{path}",
+        "certificate_file": settings.ca_file,
+        "client_key_file": settings.key_file,
+        "client_certificate_file": settings.certificate_file,
+        "headers": dict(settings.headers) or None,
+        "timeout": settings.timeout / 1000,
+    }
 
 
 def _version() -> str:
