@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.killed import kills_raise
 from tests.memory import tmp_path
 from tests.servers.kafka import connector
 
-__all__ = ["spark", "tmp_path"]
+__all__ = ["kills_raise", "spark", "tmp_path"]
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ import json
 import signal
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -14,13 +13,14 @@ import pytest
 from penstock.core import faults
 from tests.crash.commandline import Ended, penstock
 from tests.crash.test_kafka_gaps import delete_records
+from tests.killed import KilledError
 from tests.servers.fixtures import server, unique
 from tests.spark.kafka_query import produced
 from tests.spark.page import Page, run, run_beside
 from tests.spark.streams import put
 from tests.spark.test_journal_pipeline import push
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark", "kills_raise")]
 
 FILE = """
 pipeline: numbers
@@ -52,20 +52,6 @@ LAKE = """\
 """
 
 Rows = Counter[tuple[object, ...]]
-
-
-class KilledError(BaseException):
-    """Stands for a SIGKILL: nothing of Penstock catches it."""
-
-
-@pytest.fixture(autouse=True)
-def _raised(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    def killed() -> None:
-        raise KilledError
-
-    monkeypatch.setattr(faults, "_kill", killed)
-    yield
-    faults.arm("")
 
 
 class Place:

@@ -12,16 +12,15 @@ from typing import Any
 import pyarrow.dataset
 import pytest
 
-from penstock.core import faults
 from tests.conformance.http_rig import endpoint
 from tests.crash.commandline import penstock
 from tests.crash.kafka_world import create
+from tests.killed import KilledError
 from tests.servers.fixtures import server, unique
 from tests.spark.page import Page, run, run_beside
-from tests.spark.test_backfill import KilledError
 from tests.spark.test_rules import Flights
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark", "kills_raise")]
 
 _numbers = itertools.count()
 ONCE = """
@@ -32,16 +31,6 @@ PAGE = Page("replay")
 YAML, CORRECTED = PAGE.blocks("yaml")
 LAKE = next(line for line in YAML.splitlines() if "lake:" in line)
 STRICT = next(line for line in YAML.splitlines() if "on_violation: quarantine" in line)
-
-
-@pytest.fixture(autouse=True)
-def _disarmed(monkeypatch: pytest.MonkeyPatch) -> Any:
-    def killed() -> None:
-        raise KilledError
-
-    monkeypatch.setattr(faults, "_kill", killed)
-    yield
-    faults.arm("")
 
 
 class Replayed(Flights):
@@ -189,9 +178,9 @@ def test_what_cannot_be_replayed_is_refused_before_anything_is_done(tmp_path: Pa
     flights.deliver()
     before = flights.run("penstock history flights.yaml --json").out
     given = flights.file.read_text()
-    (tmp_path / "once.py").write_text(ONCE)
+    (tmp_path / "first_of_each.py").write_text(ONCE)
     for old, new, said in (
-        ("sql: SELECT id, origin, delay FROM flights", "python: once:rows", "The query keeps state (Deduplicate)"),
+        ("sql: SELECT id, origin, delay FROM flights", "python: first_of_each:rows", "The query keeps state (Deduplicate)"),
         (
             LAKE,
             "  lake: {type: delta, path: ./delta, partition_by: [origin], write: overwrite_partitions}",

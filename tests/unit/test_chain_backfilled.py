@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.killed import KilledError
 from tests.unit.chained_world import batches, ids
 from tests.unit.lake import Lake
 from tests.unit.parquet_target import SCHEMA
-from tests.unit.test_commit_backfill import KilledError, World
+from tests.unit.test_commit_backfill import World
 
 from penstock.errors import Refused
 from penstock.run.assembly import DeliveryPlan

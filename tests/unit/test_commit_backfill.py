@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 from tests.conformance.http_rig import endpoint
+from tests.killed import KilledError, is_killed_by
 from tests.unit.parquet_target import SCHEMA, rows, stage
 from tests.unit.test_run_operations import Driver
 
@@ -30,21 +30,9 @@ from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process
 from penstock.run.status import status_of
 from penstock.sink.http import sink as http
 
+pytestmark = pytest.mark.usefixtures("kills_raise")
+
 LATER = SinkName("later")
-
-
-class KilledError(BaseException):
-    """Stands for a SIGKILL: nothing of Penstock catches it."""
-
-
-@pytest.fixture(autouse=True)
-def _disarmed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    def killed() -> None:
-        raise KilledError
-
-    monkeypatch.setattr(faults, "_kill", killed)
-    yield
-    faults.arm("")
 
 
 class World:
@@ -142,15 +130,8 @@ def test_a_table_is_read_as_the_backfill_left_it(tmp_path: Path) -> None:
 
 def killed_and_finished(world: World, fault: str) -> bool:
     """Return whether the fault fired; then the next call finishes, and everything is there once."""
-    faults.arm(fault)
-    try:
-        world.backfill()
-    except KilledError:
-        pass
-    else:
+    if not is_killed_by(fault, world.backfill):
         return False
-    finally:
-        faults.arm("")
     sweep(world.both, dry_run=False)  # takes nothing that was decided
     recover(world.plan("lake"))  # nor does a newer run that lacks the sink
     assert world.backfill().batches is not None

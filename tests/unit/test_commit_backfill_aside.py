@@ -1,14 +1,14 @@
 """A backfill whose sink cannot take some rows: these are in the quarantine once, whatever is killed, whoever comes between."""
 
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from tests.killed import KilledError, is_killed_by
 from tests.unit.parquet_target import SCHEMA, rows, stage
-from tests.unit.test_commit_backfill import KilledError, World
+from tests.unit.test_commit_backfill import World
 from tests.unit.test_run_operations import Driver
 
 from penstock.commit.publication import decision_in
@@ -22,18 +22,10 @@ from penstock.run.reading import read_table
 from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process, prepare
 from penstock.sink.parquet import ParquetSink
 
+pytestmark = pytest.mark.usefixtures("kills_raise")
+
 ASIDE = 1000
 """What is added to a row that the later sink could not take: batches with an odd number have one."""
-
-
-@pytest.fixture(autouse=True)
-def _disarmed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    def killed() -> None:
-        raise KilledError
-
-    monkeypatch.setattr(faults, "_kill", killed)
-    yield
-    faults.arm("")
 
 
 class AsideWorld(World):
@@ -75,15 +67,8 @@ class AsideWorld(World):
 
 def killed_and_finished(world: AsideWorld, fault: str, *, driven: bool) -> bool:
     """Return whether the fault fired; then the next call finishes, and everything is there once."""
-    faults.arm(fault)
-    try:
-        world.backfill()
-    except KilledError:
-        pass
-    else:
+    if not is_killed_by(fault, world.backfill):
         return False
-    finally:
-        faults.arm("")
     sweep(world.both, dry_run=False)
     assert verify(world.both).ok
     if driven:

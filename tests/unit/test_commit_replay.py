@@ -1,7 +1,6 @@
 """A replay on a real ledger and real accounts, without Spark: killed at every step, and what the ledger knows of it."""
 
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 import pyarrow.dataset as ds
 import pytest
+from tests.killed import KilledError, is_killed_by
 from tests.unit.parquet_target import SCHEMA, rows, stage
 from tests.unit.test_run_operations import Driver
 
@@ -31,23 +31,11 @@ from penstock.run.reading import read_table
 from penstock.run.runtime import Runtime, coordinator_of, now_ms, opened_by_this_process, prepare
 from penstock.run.status import status_of
 
+pytestmark = pytest.mark.usefixtures("kills_raise")
+
 ASIDE = SinkName("aside")
 FIRST = 100
 """The first of the replayed rows."""
-
-
-class KilledError(BaseException):
-    """Stands for a SIGKILL: nothing of Penstock catches it."""
-
-
-@pytest.fixture(autouse=True)
-def _disarmed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    def killed() -> None:
-        raise KilledError
-
-    monkeypatch.setattr(faults, "_kill", killed)
-    yield
-    faults.arm("")
 
 
 class World:
@@ -149,15 +137,8 @@ def test_a_table_is_read_with_what_was_replayed_and_as_of_batches_without_it(tmp
 
 def killed_and_finished(world: World, fault: str, *, by_driver: bool) -> bool:
     """Return whether the fault fired; then the next start finishes, and everything is there once."""
-    faults.arm(fault)
-    try:
-        world.replay(100, 101)
-    except KilledError:
-        pass
-    else:
+    if not is_killed_by(fault, lambda: world.replay(100, 101)):
         return False
-    finally:
-        faults.arm("")
     sweep(world.whole, dry_run=False)  # takes nothing that was decided
     assert verify(world.whole).ok
     if by_driver:
