@@ -14,10 +14,10 @@ from pluggy import PluggyTeardownRaisedWarning
 from tests import fast_spark
 from tests.drawing import keep_some
 from tests.failures import Failures
-from tests.memory import in_memory, remove_left_directories
+from tests.memory import give_back_memory, in_memory, remove_left_directories
 from tests.seed import SEED
 from tests.servers.server import await_installation
-from tests.times import Times
+from tests.times import Computed, Times
 
 LAYERS = ("unit", "architecture", "simulation", "live", "conformance", "attack", "upgrade", "mutation", "spark", "crash")
 START_SPARK = {"spark", "crash"}
@@ -39,6 +39,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if IN_CI:
         config.pluginmanager.register(Failures(config))
         config.pluginmanager.register(Times(lambda file: layer_of(config.rootpath / file)))
+        if Path("/proc/stat").exists() and not config.getvalue("numprocesses"):  # a worker, or a run without any
+            config.pluginmanager.register(Computed())
     memory = in_memory()
     if memory is not None:
         remove_left_directories(memory)
@@ -102,7 +104,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None):
-    """Wait for servers that are being installed, stop idle ones after a file, and collect no garbage among Kafka clients.
+    """Wait for servers that are being installed, stop idle ones and give memory back after a file, and collect no garbage among
+    Kafka clients.
 
     A client that collects itself, in the thread that runs its callbacks, aborts the process: confluent-kafka-python, #2131.
     """
@@ -115,11 +118,14 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None):
         return (yield)
     finally:
         fixtures = sys.modules.get("tests.servers.fixtures")
-        if fixtures is not None and nextitem is not None and nextitem.path != item.path:
+        ended = nextitem is not None and nextitem.path != item.path
+        if fixtures is not None and ended:
             fixtures.stop_idle_servers()
         if collects:
             gc.collect(1)  # in this thread, before another one may
             gc.enable()
+        if ended:
+            give_back_memory()
 
 
 def _fail_in_ci(report: pytest.TestReport | pytest.CollectReport) -> None:

@@ -1,16 +1,22 @@
 """`Times`, a plugin of pytest: tells at the end of a run where its time went, all workers' seconds together.
 
 What a module or a session sets up is counted for the test that is the first to ask for it. What the machine does is counted for
-the layer whose test ends next: where workers are in different layers, or servers still run, that is a guess.
+the layer whose test ends next: where workers are in different layers, or servers still run, that is a guess. What a worker's
+processes compute, its servers' too, is counted for the file that has just ended.
 """
 
-from collections import Counter
+import os
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 SLOWEST = 40
+
+COMPUTED_S = "computed_s"
+"""The property of a file's last report: what the process and all that it started have computed meanwhile."""
 
 
 class Times:
@@ -21,6 +27,8 @@ class Times:
         self._of_layers: Counter[str] = Counter()
         self._of_files: Counter[str] = Counter()
         self._of_workers: Counter[str] = Counter()
+        self._computed_in_layers: Counter[str] = Counter()
+        self._computed_in_files: Counter[str] = Counter()
         self._tests: Counter[str] = Counter()
         self._machine = Machine() if Path("/proc/stat").exists() else None
 
@@ -34,6 +42,9 @@ class Times:
         ):
             counted[name] += report.duration
             self._tests[name] += report.when == "call"
+        computed_s = dict(report.user_properties).get(COMPUTED_S, 0) if report.when == "teardown" else 0
+        self._computed_in_layers[layer] += computed_s
+        self._computed_in_files[file] += computed_s
         if self._machine is not None and report.when == "call":
             self._machine.look(layer)
 
@@ -42,6 +53,8 @@ class Times:
             ("seconds of workers", self._of_workers),
             ("seconds by layer", self._of_layers),
             (f"seconds of the {SLOWEST} slowest files", self._of_files),
+            ("processor seconds by layer", self._computed_in_layers),
+            (f"processor seconds of the {SLOWEST} dearest files", self._computed_in_files),
         ):
             terminalreporter.section(title)
             for name, taken in seconds.most_common(SLOWEST):
@@ -50,6 +63,38 @@ class Times:
             terminalreporter.section("the machine by layer")
             for line in self._machine.lines():
                 terminalreporter.line(line)
+
+
+class Computed:
+    """Processor seconds of this process and of all below it, file by file: a plugin of each worker, on Linux alone."""
+
+    def __init__(self) -> None:
+        self._before_s = 0.0
+
+    def pytest_runtestloop(self) -> None:
+        self._before_s = computed_s()  # without what collecting has cost
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_teardown(self, item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+        yield
+        if nextitem is None or nextitem.path != item.path:
+            now_s = computed_s()
+            item.user_properties.append((COMPUTED_S, max(now_s - self._before_s, 0)))  # less where a process had lost its parent
+            self._before_s = now_s
+
+
+def computed_s() -> float:
+    """What this process and those below it have computed since they began, with those that ended."""
+    children, ticks = defaultdict(list), Counter[int]()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended
+            words = process.joinpath("stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            children[int(words[1])].append(int(process.name))
+            ticks[int(process.name)] = sum(map(int, words[11:15]))
+    below = [os.getpid()]
+    for pid in below:
+        below += children[pid]
+    return sum(ticks[pid] for pid in below) / os.sysconf("SC_CLK_TCK")
 
 
 class Machine:

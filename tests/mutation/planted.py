@@ -26,6 +26,9 @@ LONGEST_UNCHANGED_S = 500
 SCHEDULES = 2_000
 """So many random schedules must do for the simulator; most mutants break an invariant in the first few."""
 
+NOT_NEEDED = ("hypothesispytest", "anyio", "xdist", "xdist.looponfail")
+"""Plugins that take half of the time of a run of one test."""
+
 _VIOLATION = re.compile(r"(?<!\w)I\d+(/I\d+)*: ")
 _BROKEN_CODE = re.compile(r"([\w.]*\.)?(Import|ModuleNotFound|Syntax|Indentation|Name|UnboundLocal|Attribute|Type)Error\b")
 
@@ -76,19 +79,21 @@ class Copy:
     def _part_from_repository(self, folder: Path) -> None:
         """Make each directory down to `folder` one of its own, with links to what the repository's has.
 
-        Compiled code is left out, so that a mutant's never reaches the repository.
+        Directories of compiled code are, too, so that a mutant's never reaches the repository: Python replaces a link there.
         """
         for part in reversed([folder, *folder.parents][:-1]):
             (self._root / part).unlink()
-            (self._root / part).mkdir()
-            for found in (ROOT / part).iterdir():
-                if found.name != "__pycache__":
-                    (self._root / part / found.name).symlink_to(found)
+            for own in (part, part / "__pycache__"):
+                (self._root / own).mkdir()
+                for found in (ROOT / own).glob("*"):
+                    if found.name != "__pycache__":
+                        (self._root / own / found.name).symlink_to(found)
 
     def run_tests(self, tests: Sequence[str], *, first_cases: bool = False, longest_s: float = LONGEST_S) -> Outcome:
         """Run pytest until the first failure."""
         report = self._root / "report.xml"
         options = ["-x", "-q", "--no-header", "--tb=short", f"--junitxml={report}"]
+        options += [f"-pno:{plugin}" for plugin in NOT_NEEDED]
         options += ["-p", "tests.mutation.first_cases"] if first_cases else []
         code, output = self._run("pytest", *options, *tests, longest_s=longest_s)
         if not report.exists():

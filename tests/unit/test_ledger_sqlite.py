@@ -14,7 +14,7 @@ from penstock.commit.append import append_once
 from penstock.core.faults import arm
 from penstock.core.model import Position
 from penstock.errors import Failed, LedgerMismatch, OutcomeUnknown, PositionTaken, Retryable, StoreIgnoresConditions
-from penstock.ledger import self_test
+from penstock.ledger import self_test, sqlite
 from penstock.ledger.sqlite import SqliteLedger
 from penstock.testing.entries import PIPELINE, chain, decided_entry, opened_entry
 
@@ -34,6 +34,11 @@ def ledger(path: Path) -> Iterator[SqliteLedger]:
 def _disarmed() -> Iterator[None]:
     yield
     arm("")
+
+
+@pytest.fixture(autouse=True)
+def _no_file_system_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite, "_PROVED", set())
 
 
 def test_rows_and_entry_are_one_transaction(ledger: SqliteLedger, path: Path) -> None:
@@ -216,6 +221,16 @@ def test_locks_that_do_not_hold_are_found_out(ledger: SqliteLedger, path: Path, 
     ledger.append(opened_entry())
     monkeypatch.setattr(self_test, "_TRY_LOCK", f"raise SystemExit({self_test._FREE})")
     with pytest.raises(StoreIgnoresConditions, match="got it too"):
+        ledger.prove()
+
+
+def test_locks_are_the_file_systems_and_asked_for_once(ledger: SqliteLedger, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger.prove()
+    monkeypatch.setattr(self_test, "_TRY_LOCK", f"raise SystemExit({self_test._FREE})")
+    with closing(SqliteLedger(path.with_name("other.db"), pipeline=PIPELINE)) as beside:
+        beside.prove()
+    sqlite._PROVED.clear()
+    with pytest.raises(StoreIgnoresConditions):
         ledger.prove()
 
 

@@ -62,6 +62,9 @@ _KINDS: tuple[tuple[str, type[PenstockError], str], ...] = (
 _THEN = ", then start again: nothing that was decided is lost."
 _OTHER = f"Mend the disk or the file{_THEN}"
 
+_PROVED: set[int] = set()
+"""The file systems, by the number of their device, whose locks held when this process asked."""
+
 
 class SqliteLedger(BaseLedger, ServerConnection):
     """A `Ledger` in the SQLite file at `path`. Thread-safe: one connection, one call at a time.
@@ -108,12 +111,19 @@ class SqliteLedger(BaseLedger, ServerConnection):
             self._commit(connection)
 
     def prove(self) -> None:
-        """Requires write-ahead mode, an undamaged table, locks that hold between processes, and one winner of a race."""
+        """Requires write-ahead mode, an undamaged table, locks that hold between processes, and one winner of a race.
+
+        The locks and the race are the file system's: a process asks each of them once.
+        """
         with self._lock, self.translate_errors(Failed):
             connection = self._open_for_writing()
             prove_undamaged(connection, self._path)
+            file_system = self._path.stat().st_dev
+            if file_system in _PROVED:
+                return
             prove_locks(connection, self._path)
             prove_writers(connection, self._uri("rw"), location=self.location)
+            _PROVED.add(file_system)
 
     def prune(self, *, below: Position) -> None:
         """Raises ValueError if the tail would be pruned: while it stays, a pruned position counts as taken."""
