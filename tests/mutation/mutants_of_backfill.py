@@ -5,7 +5,82 @@ from tests.mutation.mutant import Mutant
 BACKFILL = "src/penstock/commit/backfill.py"
 OF_BACKFILL = "tests/unit/test_commit_backfill.py"
 
+BESIDE = "src/penstock/commit/beside.py"
+OF_BESIDE = "tests/unit/test_commit_backfill_beside.py"
+
 MUTANTS_OF_BACKFILL = (
+    Mutant(
+        bug=7,
+        name="a-sink-joins-behind-a-batch-that-was-decided-meanwhile",
+        file=BESIDE,
+        find="        if not lacking and coordinator.end_behind(tail):  # I1, I2: here the sink joins\n",
+        replace="        if coordinator.end_behind(tail):\n",
+        tests=(f"{OF_BESIDE}::test_where_no_run_has_the_sink_it_joins_the_next_one_unless_that_has_new_batches",),
+    ),
+    Mutant(
+        bug=16,
+        name="an-older-backfill-goes-on-beside-a-newer-one",
+        file=BESIDE,
+        find="        if progress is None or progress.writer != opened.writer:\n",
+        replace="        if progress is None:\n",
+        tests=(f"{OF_BESIDE}::test_a_newer_backfill_fences_an_older_one",),
+    ),
+    Mutant(
+        bug=16,
+        name="a-backfill-does-not-see-a-rewind",
+        file=BESIDE,
+        find="        if (summary.rewound_at, summary.adopted_at) != (since.rewound_at, since.adopted_at):\n",
+        replace="        if False:\n",
+        tests=(f"{OF_BESIDE}::test_a_rewind_beside_it_takes_nothing_from_the_sink_and_fences_it",),
+    ),
+    Mutant(
+        bug=7,
+        name="a-backfill-begins-beside-a-run-that-has-the-sink",
+        file=BESIDE,
+        find="            if tail.generation != generation:\n",
+        replace="            if False:\n",
+        tests=(f"{OF_BESIDE}::test_a_run_with_the_sink_that_was_started_first_is_not_left_without_it",),
+    ),
+    Mutant(
+        bug=5,
+        name="a-driver-decides-without-a-sink-that-joined-since-it-staged",
+        file="src/penstock/commit/coordinator.py",
+        find="        if sinks_apart(tail.summary) != self._staged_without:\n",
+        replace="        if False:\n",
+        tests=(f"{OF_BESIDE}::test_a_batch_that_was_staged_before_the_sink_joined_is_staged_again",),
+    ),
+    Mutant(
+        bug=1,
+        name="the-driver-gives-a-sink-what-the-backfill-gives-it",
+        file="src/penstock/commit/publication.py",
+        find="    return frozenset(sink for sink, progress in summary.backfills.items() if progress.apart)\n",
+        replace="    return frozenset()\n",
+        tests=(f"{OF_BESIDE}::test_the_driver_goes_on_without_the_sink_and_a_run_that_has_it_lets_it_join",),
+    ),
+    Mutant(
+        bug=5,
+        name="a-sink-joins-before-it-shows-what-was-decided-for-it",
+        file="src/penstock/commit/acts.py",
+        find="            self.publish_backfilled(sink)  # I1\n",
+        replace="            self._open_tail()\n",
+        tests=(f"{OF_BESIDE}::test_a_driver_that_is_killed_while_the_sink_joins_loses_nothing",),
+    ),
+    Mutant(
+        bug=12,
+        name="a-sweep-takes-what-a-backfill-has-staged",
+        file="src/penstock/run/operations.py",
+        find="        sinks = [sink for sink in runtime.sinks if sink.name not in apart]\n",
+        replace="        sinks = [sink for sink in runtime.sinks if apart is not None]\n",
+        tests=(f"{OF_BESIDE}::test_a_sweep_beside_it_takes_nothing_that_may_be_decided",),
+    ),
+    Mutant(
+        bug=12,
+        name="a-start-sweeps-what-a-backfill-has-staged",
+        file="src/penstock/commit/coordinator.py",
+        find="        sinks = [sink for sink in self._sinks if sink.name not in apart]",
+        replace="        sinks = [sink for sink in self._sinks if apart is not None]",
+        tests=(f"{OF_BESIDE}::test_a_sweep_beside_it_takes_nothing_that_may_be_decided",),
+    ),
     Mutant(
         bug=4,
         name="the-sweep-takes-what-a-backfill-decided",
@@ -34,8 +109,8 @@ MUTANTS_OF_BACKFILL = (
         bug=5,
         name="a-sink-with-a-part-of-its-past-goes-on",
         file=BACKFILL,
-        find="if progress is not None and not progress.ended:",
-        replace="if progress is not None and False:",
+        find="if not progress.ended and not progress.apart}",
+        replace="if False}",
         tests=(
             f"{OF_BACKFILL}::test_a_start_with_the_sink_is_refused_until_the_backfill_has_ended_and_the_driver_goes_on_behind_it",
         ),

@@ -1,10 +1,14 @@
 """A sink that is added later is given the batches before it, killed on the way, and takes part from then on."""
 
 import json
+import os
+import random
 import signal
 import sqlite3
+import subprocess
+import sys
 from collections import Counter
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pyarrow.dataset as ds
@@ -108,10 +112,13 @@ def test_sinks_of_a_pipeline_of_files(tmp_path: Path) -> None:
     planned = place.done("backfill", "--sink", "later", "--dry-run").last
     assert (planned["batches"], planned["rows"], planned["joins_at"], planned["done"]) == (3, 6, 3, False)
     place.killed("sqlite.commit")
-    refused(place.penstock("run"), "A backfill of sink 'later' has begun and not ended")
+    put(tmp_path / "in" / "day=1", "4.csv", "6,six")
+    place.done("run")  # without the sink, which has a part of what came before
+    assert place.rows("first").total() == 7
+    assert place.rows().total() < 6
     done = place.done("backfill", "--sink", "later").last
-    assert done["done"]
-    assert done["given"] + done["batches"] == 3
+    assert (done["done"], done["joined"], done["fences"]) == (True, True, False)
+    assert done["given"] + done["batches"] == 4
     assert place.rows() == place.rows("first")
     held = files[0].rename(tmp_path / "held")
     refused(place.penstock("backfill", "--sink", "lake"), "1 of 3 batches cannot be read again (batch 0)")
@@ -122,11 +129,12 @@ def test_sinks_of_a_pipeline_of_files(tmp_path: Path) -> None:
     once = place.penstock("backfill", "--sink", "lake", "--set", "transform={python: 'once:rows'}")
     refused(once, "The transform keeps state (Deduplicate)")
     place.write(LATER + LAKE)
-    assert place.done("backfill", "--sink", "lake", "--from-batch", "0").last["totals"]["rows"] == 5
+    done = place.done("backfill", "--sink", "lake", "--from-batch", "0").last  # it has taken part since
+    assert (done["totals"]["rows"], done["fences"]) == (5, True)
     put(tmp_path / "in" / "day=1", "5.csv", "7,seven")
     place.done("run")
     assert place.rows() == place.rows("first")
-    assert place.rows("first").total() == 7
+    assert place.rows("first").total() == 8
     assert lake(tmp_path) == Counter((n, half) for n, _, half in place.rows("first").elements() if n != 4)
     assert place.done("verify").last["ok"]
     assert place.done("backfill", "--sink", "lake").last["batches"] == 0
@@ -193,6 +201,88 @@ def test_a_sink_of_a_journal_pipeline(tmp_path: Path) -> None:
     push(homes[1], 3).close()
     place.done("run")
     refused(place.penstock("backfill", "--sink", "keyed"), "Sink 'keyed' (write: upsert) has taken part since batch")
+
+
+class Beside:
+    """A driver in a process of its own, one file to a batch, while the test goes on."""
+
+    def __init__(self, place: Place) -> None:
+        words = ["-m", "penstock", "run", "numbers.yaml", "--set", "trigger={processing_time: 100ms}", "--json"]
+        self.place = place
+        self.process = subprocess.Popen(
+            [sys.executable, *words], cwd=place.root, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+
+    def await_rows(self, rows: int, *, sink: str = "first") -> None:
+        """Wait until the sink has so many rows: the driver tells each batch."""
+        assert self.process.stdout is not None
+        while self.place.rows(sink).total() < rows:
+            assert self.process.stdout.readline(), "the driver ended"
+
+    def end(self, how: signal.Signals = signal.SIGTERM) -> int:
+        os.kill(self.process.pid, how)
+        try:
+            self.process.communicate(timeout=60)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+        return self.process.returncode
+
+
+def test_a_driver_that_runs_is_left_alone_and_lets_the_sink_join(tmp_path: Path) -> None:
+    source = '{format: csv, path: in, schema: "n INT, text STRING", options: {maxFilesPerTrigger: 1}}'
+    place = Place(tmp_path, source=source, sql="SELECT * FROM numbers")
+    for at in range(3):
+        put(tmp_path / "in", f"{at}.csv", f"{at},some", f"{at},others")
+    place.write()
+    place.done("run")
+    place.write(LATER)
+    place.killed("sqlite.commit")
+    driver = Beside(place)
+    try:
+        put(tmp_path / "in", "3.csv", "3,some")
+        driver.await_rows(7)
+        done = place.done("backfill", "--sink", "later").last
+        assert (done["joined"], done["fences"], place.rows().total()) == (True, False, 7)
+        put(tmp_path / "in", "4.csv", "4,some")
+        driver.await_rows(8, sink="later")
+    finally:
+        code = driver.end()
+    assert code == 0
+    assert place.rows() == place.rows("first")
+    assert place.done("verify").last["ok"]
+
+
+@pytest.mark.campaign
+def test_both_are_killed_at_random(tmp_path: Path) -> None:
+    seed = random.SystemRandom().randrange(2**32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    source = '{format: csv, path: in, schema: "n INT, text STRING", options: {maxFilesPerTrigger: 1}}'
+    place = Place(tmp_path, source=source, sql="SELECT * FROM numbers")
+    put(tmp_path / "in", "0.csv", "0,some")
+    place.write()
+    place.done("run")
+    place.write(LATER)
+    for at in range(30):
+        if at:  # before the first one the sink is not apart: a run that has it would deliver to it
+            driver = Beside(place)
+        words = [sys.executable, "-m", "penstock", "backfill", "numbers.yaml", "--sink", "later", "--json"]
+        filling = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.DEVNULL, start_new_session=True)
+        for part in range(3):
+            put(tmp_path / "in", f"{at}-{part}.csv", f"{at},some", f"{at},{part}")
+        with suppress(subprocess.TimeoutExpired):
+            filling.wait(chance.uniform(3, 25) if at else None)
+        os.killpg(filling.pid, signal.SIGKILL) if filling.poll() is None else None
+        filling.wait()
+        if at:
+            driver.end(chance.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM]))
+    place.done("backfill", "--sink", "later")
+    place.done("run")
+    place.done("backfill", "--sink", "later")
+    assert place.rows() == place.rows("first")
+    assert place.rows().total() == 1 + 30 * 6
+    assert place.done("verify").last["ok"]
 
 
 PAGE = Page("backfill")

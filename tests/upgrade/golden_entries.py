@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from penstock.core.backfill import Backfilled, BackfillProgress
+from penstock.core.backfill import Backfilled, BackfillEnded, BackfillOpened, BackfillProgress
 from penstock.core.model import (
     AccountName,
     Adopted,
@@ -200,6 +200,27 @@ DROPPED_SUMMARY = replace(REMOVED_SUMMARY, dropped=DROPPED)
 ROWS_READ_BODY = Decided(decision=replace(DROPPED_BODY.decision, rows_read={SourceName("flights"): 1_044}))
 REPLAYED_BODY = Replayed(records=5, previous=Position(11), decision=DROPPED_BODY.decision)
 REPLAYED_SUMMARY = replace(DROPPED_SUMMARY, replayed_at=Position(12), replaying_at=Position(12))
+BESIDE = BackfillProgress(
+    first=Position(3),
+    through=Position(5),
+    newest=Position(12),
+    ended=False,
+    writer=Nonce("4455667788990011"),
+    apart=True,
+    lacking=Position(11),
+    awaited=True,
+)
+BESIDE_SUMMARY = replace(
+    REPLAYED_SUMMARY,
+    replaying_at=None,
+    backfills={
+        LAKE: BESIDE,
+        SinkName("table"): BackfillProgress(first=Position(2), through=Position(9), newest=Position(10), ended=True),
+    },
+)
+JOINED_SUMMARY = replace(
+    BESIDE_SUMMARY, backfills={LAKE: replace(BESIDE, through=Position(11), ended=True, apart=False, awaited=False)}
+)
 ENTRIES = {
     "entry-1-opened": entry(OPENED_BODY, Summary()),
     "entry-1-decided": entry(DECIDED_BODY, SUMMARY),
@@ -236,4 +257,13 @@ ENTRIES = {
     "entry-11-opened": entry(OPENED_BODY, replace(REPLAYED_SUMMARY, replaying_at=None)),
     "entry-11-adopted": entry(ADOPTED_BODY, replace(REPLAYED_SUMMARY, replaying_at=None)),
     "entry-11-removal": entry(REMOVAL_BODY, REPLAYED_SUMMARY),
+    "entry-12-backfill-opened": entry(
+        BackfillOpened(sink=LAKE, writer=Nonce("4455667788990011"), owner="host:4711"), BESIDE_SUMMARY
+    ),
+    "entry-12-backfilled": entry(BACKFILLED_BODY, BESIDE_SUMMARY),
+    "entry-12-decided": entry(ROWS_READ_BODY, BESIDE_SUMMARY),
+    "entry-12-opened": entry(OPENED_BODY, BESIDE_SUMMARY),
+    "entry-12-adopted": entry(ADOPTED_BODY, BESIDE_SUMMARY),
+    "entry-12-removal": entry(REMOVAL_BODY, BESIDE_SUMMARY),
+    "entry-12-backfill-ended": entry(BackfillEnded(sink=LAKE, joins=True), JOINED_SUMMARY),
 }

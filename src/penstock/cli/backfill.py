@@ -26,13 +26,14 @@ def backfill(
     overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:
-    """Give a sink that was added later the batches before it, each exactly once; the next run goes on after them.
+    """Give a sink that was added later the batches before it, each exactly once, and let it join the run.
 
     The sources are read once more, and the transform computes the rows again, for this sink alone. If a batch cannot be read
-    again, nothing is done (exit code 3). A call that was killed is finished by the next one. Stop the run first: it is fenced.
+    again, nothing is done (exit code 3). A call that was killed is finished by the next one. A run goes on without the sink
+    meanwhile. It is fenced (exit code 4) only if it delivers to the sink already, or the sink may put rows aside.
     """
     chosen = pipeline(file, overrides)
-    log = SparkLog(chosen.settings.home)
+    log = SparkLog(chosen.settings.home, name="backfill")  # beside that of a driver
     shown = None if as_json else _Shown()
     if debugging(context):
         found = chosen.backfill(sink, from_batch=from_batch, dry_run=dry_run, on_batch=shown or _Silent())
@@ -58,6 +59,8 @@ def _text(found: "Backfill") -> RenderableType:
     batches = formatting.counted(found.batches, "batch", "batches")
     span = "" if not found.batches else f" ({found.first_batch_id} to {found.last_batch_id})"
     joins = f"It takes part in the pipeline from batch {found.joins_at} on."
+    if found.done and found.generation is not None and not found.fences and not found.joined:
+        joins = "It takes part from the next start on. If batches were delivered by then, call this once more beside that run."
     if not found.batches and not found.recovered:
         return Text(f"Sink {found.sink} lacks no batch. {joins}")
     if found.done:
@@ -66,4 +69,5 @@ def _text(found: "Backfill") -> RenderableType:
     rows = formatting.counted(found.rows, "row")
     given = [] if not found.given else [Text(f"An earlier call gave it {found.given:,} already.")]
     head = Text(f"Sink {found.sink} lacks {batches}{span}, of which the pipeline delivered {rows}. {joins}")
-    return Group(head, *given, Text("Nothing was changed. Do it without --dry-run.", "yellow"))
+    way = "A run that goes on is fenced." if found.fences else "A run may go on meanwhile, without this sink."
+    return Group(head, *given, Text(f"{way} Nothing was changed. Do it without --dry-run.", "yellow"))

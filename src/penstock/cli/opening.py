@@ -51,13 +51,13 @@ def quiet_session(make: Callable[[], Session]) -> Session:
 
 
 class SparkLog:
-    """Sends what the JVM writes to stderr to `<home>/spark.log` while entered; the previous run's log stays as `.1`.
+    """Sends what the JVM writes to stderr to `<home>/<name>.log` while entered; the previous run's log stays as `.1`.
 
     If the file cannot be written, nothing is redirected; the run itself reports what is wrong with the directory.
     """
 
-    def __init__(self, home: str) -> None:
-        self.path = Path(home) / "spark.log"
+    def __init__(self, home: str, *, name: str = "spark") -> None:
+        self.path = Path(home) / f"{name}.log"
         self._redirected = ExitStack()
 
     def __enter__(self) -> Self:

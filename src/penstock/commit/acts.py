@@ -1,28 +1,48 @@
 """The acts of an operator that change what the ledger says was delivered: rewinding, giving a sink earlier batches, replaying."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
-from penstock.commit.coordinator import Coordinator
+from penstock.commit.coordinator import ActAheadError, Coordinator
 from penstock.commit.executor import all_published, publish_entry
 from penstock.commit.publication import decision_in, newest_given, settled_at, waiting_backfill_of
 from penstock.commit.rewind import summary_after
 from penstock.commit.summary import (
+    after_adoption,
     after_backfill,
+    after_backfill_ended,
     after_backfilled,
     after_finished_rewind,
     after_late_keeping,
     after_replayed,
 )
-from penstock.core.backfill import Backfilled
-from penstock.core.model import Decision, Entry, Opened, Position, Published, Rewound, SinkName
+from penstock.core.backfill import Backfilled, BackfillEnded
+from penstock.core.model import Adopted, Decision, Entry, Opened, Position, Published, Rewound, SinkName
 from penstock.core.replay import Replayed
-from penstock.errors import Refused
+from penstock.errors import Failed, Refused
 from penstock.protocols import Sink
 
 
 class ActingCoordinator(Coordinator):
     """A coordinator that carries out acts of an operator. Open it first: the act then belongs to its generation."""
+
+    def adopt(self, adopted: Adopted) -> Entry:
+        """Record the operator's act: the pipeline goes on with a batch of a query (None: of any new checkpoint).
+
+        Raises Failed after the first decision of a generation: within one, batch numbers must grow, for readers and the sweep.
+        """
+        tail = self._open_tail()
+        if self._newest is not None and self._newest.generation == tail.generation:
+            raise Failed(
+                "This run has delivered batches of the checkpoint that it opened with.", remedy="Open the pipeline again."
+            )
+
+        def entry_after(tail: Entry) -> Entry:
+            summary = after_adoption(tail.summary, adopted, position=Position(tail.position + 1))
+            return self._entry(adopted, summary=summary, after=tail)
+
+        return self._append_behind(entry_after)
 
     def settle(self, opened: Opened, *, backfilled: SinkName | None = None) -> Entry:
         """Record by one more `Opened` that everything decided is published, so that sinks may be taken out of the pipeline.
@@ -86,7 +106,7 @@ class ActingCoordinator(Coordinator):
             return self._entry(body, summary=after_backfilled(tail.summary, body, position=position), after=tail)
 
         with self._spent_if_it_fails():
-            self._claim_places()
+            self._claim_places([sink])
             entry = self._append_behind(entry_after)  # I2, I8
             self._publish_replay()
             return self._publish_backfilled(sink, entry)
@@ -100,6 +120,22 @@ class ActingCoordinator(Coordinator):
     def _publish_backfilled(self, sink: Sink, entry: Entry) -> Published:
         outcome = publish_entry(entry, sink, ledger_id=self.summary.ledger_id, retrying=self._retrying)
         return all_published(decision_in(entry).batch.batch_id, [sink], [outcome])[sink.name]
+
+    def join(self, sink: Sink) -> None:
+        """Have a sink that is apart take part in each decision from here on, if it was given every batch before. It is prepared.
+
+        Called behind this run's fence, before it decides anything. The backfill that gave the batches need not be there any more.
+        """
+        with self._spent_if_it_fails():
+            self.publish_backfilled(sink)  # I1
+            while self._may_join(sink.name):
+                ended, tail = BackfillEnded(sink=sink.name, joins=True), self._open_tail()
+                with suppress(ActAheadError):
+                    self._append(self._entry(ended, summary=after_backfill_ended(tail.summary, ended), after=tail))
+
+    def _may_join(self, sink: SinkName) -> bool:
+        progress = self.summary.backfills.get(sink)
+        return progress is not None and progress.apart and progress.is_level
 
     def replay(self, decision: Decision, *, records: int) -> dict[SinkName, Published]:
         """Decide `records` of the quarantine as a batch of their own, and publish it everywhere.
@@ -115,6 +151,6 @@ class ActingCoordinator(Coordinator):
 
         names = [sink.name for sink in self._sinks]
         with self._spent_if_it_fails():
-            self._claim_places()
+            self._claim_places(self._sinks)
             self._append_behind(entry_after)  # I2, I8: here the records are delivered, exactly once
             return self._publish_replay()

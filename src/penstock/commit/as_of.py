@@ -82,7 +82,12 @@ def newest_for_sink(ledger: Ledger, sink: SinkName, newest: Entry | None) -> Ent
         at = tail.summary.replayed_at
         return newest if newest is not None and newest.position > at else _decided_at(ledger, at)
     backfill = None if tail is None else tail.summary.backfills.get(sink)
-    if backfill is None or not backfill.ended or (newest is not None and newest.position > backfill.newest):
+    if (
+        backfill is None
+        or not backfill.ended
+        or not backfill.newest
+        or (newest is not None and newest.position > backfill.newest)
+    ):
         return newest
     return _decided_at(ledger, backfill.newest)
 

@@ -5,12 +5,13 @@ as that of any batch is: by the sink's marker, which holds the position of that 
 again when the last one is published, and the ledger says so.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from penstock.commit.acts import ActingCoordinator
-from penstock.commit.publication import batch_at, decision_in, standing
+from penstock.commit.publication import batch_at, decision_in, sinks_apart, standing
 from penstock.core.backfill import BackfillProgress
+from penstock.core.bad_record import NAME
 from penstock.core.model import (
     Adopted,
     BatchId,
@@ -34,12 +35,14 @@ class LackingBatches:
 
     `given`: how many a backfill has given it already. `joined` is the first batch of the range of which the sink has rows by the
     pipeline itself, None if there is none. `unknown` counts batches that the ledger does not tell any more, from `first` on;
-    `earlier` those of checkpoints before the present one. `begun`: a backfill has begun and not ended.
+    `earlier` those of checkpoints before the present one. `begun`: a backfill has begun and not ended. `begins` is the position
+    of the first one that it lacks, or behind what was looked at.
     """
 
     sink: SinkName
     entries: tuple[Entry, ...]
     first: BatchId
+    begins: Position
     given: int = 0
     joined: BatchId | None = None
     unknown: int = 0
@@ -64,16 +67,18 @@ def lacking_batches(ledger: Ledger, sink: SinkName, *, from_batch: BatchId | Non
     range_ = _Range.of(ledger, sink, progress=None if tail is None else tail.summary.backfills.get(sink))
     if range_.progress is not None and from_batch is not None:
         range_.require_not_before(range_.progress, from_batch)
-    begun = range_.progress is not None and not range_.progress.ended
+    begun = range_.progress is not None and not (range_.progress.ended and not range_.progress.apart)
     chosen = BatchId(0) if from_batch is None or begun else from_batch
     decided = [entry for entry in range_.present if decision_in(entry).batch.batch_id >= chosen and range_.is_behind(entry)]
     is_whole = from_batch is None or begun
     first, unknown = range_.unknown(chosen) if is_whole or range_.progress is None else (chosen, 0)
+    entries = tuple(filter(range_.is_lacking, decided))
     return LackingBatches(
         sink=sink,
-        entries=tuple(filter(range_.is_lacking, decided)),
+        entries=entries,
+        begins=entries[0].position if entries else Position(1 if tail is None else tail.position + 1),
         given=sum(map(range_.was_given, decided)),
-        joined=next((decision_in(entry).batch.batch_id for entry in decided if _took_part(entry, sink)), None),
+        joined=next((decision_in(entry).batch.batch_id for entry in decided if takes_part_of(entry, sink)), None),
         first=first,
         unknown=unknown,
         earlier=sum(map(range_.is_lacking, filter(range_.is_behind, range_.before))) if is_whole else 0,
@@ -121,10 +126,10 @@ class _Range:
     def was_given(self, entry: Entry) -> bool:
         progress = self.progress
         is_in = progress is not None and progress.first <= entry.position <= progress.through
-        return is_in and decision_in(entry).rows_in > 0 and not _took_part(entry, self.sink)
+        return is_in and decision_in(entry).rows_in > 0 and not takes_part_of(entry, self.sink)
 
     def is_lacking(self, entry: Entry) -> bool:
-        return decision_in(entry).rows_in > 0 and not _took_part(entry, self.sink) and not self.was_given(entry)
+        return decision_in(entry).rows_in > 0 and not takes_part_of(entry, self.sink) and not self.was_given(entry)
 
     def unknown(self, chosen: BatchId) -> tuple[BatchId, int]:
         """Return the first batch that the ledger does not tell any more, and how many there are."""
@@ -171,7 +176,7 @@ def _kept_ahead(sink: SinkName) -> Refused:
     )
 
 
-def _took_part(entry: Entry, sink: SinkName) -> bool:
+def takes_part_of(entry: Entry, sink: SinkName) -> bool:
     """Return whether the pipeline itself gave the sink a part of the batch, an empty selection included."""
     decision = decision_in(entry)
     return sink in decision.schemas or bool(decision.of_sink(sink))
@@ -207,18 +212,30 @@ def give_lacking(
 
 
 def require_backfilled(summary: Summary, sinks: Iterable[Sink]) -> None:
-    """Raise Refused if a backfill of one of `sinks` has begun and not ended: its rows would come out of order, or leave a gap."""
-    name = next(_unfinished(summary, sinks), None)
+    """Raise Refused if one of `sinks` has only a part of the earlier batches: rows would come out of order, or leave a gap."""
+    names = [sink.name for sink in sinks]
+    name = next((name for name in names if name in sinks_apart(summary)), None)
     if name is not None:
-        raise Refused(
-            f"A backfill of sink {name!r} has begun and not ended, so the sink has only a part of the earlier batches.",
-            remedy=f"Let `penstock backfill FILE --sink {name}` finish; it goes on where it stopped. To run without that sink "
-            "meanwhile, take it out of the file.",
-        )
+        raise _has_a_part(name, "")
+    require_joinable(summary, names)
 
 
-def _unfinished(summary: Summary, sinks: Iterable[Sink]) -> Iterator[SinkName]:
-    for sink in sinks:
-        progress = summary.backfills.get(sink.name)
-        if progress is not None and not progress.ended:
-            yield sink.name
+def require_joinable(summary: Summary, sinks: Collection[SinkName]) -> None:
+    """Raise Refused if a start has to wait for a backfill of one of `sinks`: one that fences, or of all sinks that it has.
+
+    What a backfill beside the driver has begun does not keep a start from the other sinks.
+    """
+    begun = {name for name, progress in summary.backfills.items() if not progress.ended and not progress.apart}
+    name = next((name for name in sinks if name in begun), None)
+    if name is not None:
+        raise _has_a_part(name, " To run without that sink meanwhile, take it out of the file.")
+    waiting = [name for name, progress in summary.backfills.items() if name in sinks and progress.apart and not progress.is_level]
+    if waiting and not set(sinks) - {*waiting, NAME}:
+        raise _has_a_part(waiting[0], " The pipeline has no other sink to run with meanwhile.")
+
+
+def _has_a_part(name: SinkName, meanwhile: str) -> Refused:
+    return Refused(
+        f"A backfill of sink {name!r} has begun and not ended, so the sink has only a part of the earlier batches.",
+        remedy=f"Let `penstock backfill FILE --sink {name}` finish; it goes on where it stopped.{meanwhile}",
+    )

@@ -42,13 +42,14 @@ from penstock.commit.publication import (
     replaying_entry,
     require_sinks_of,
     share_of,
+    sinks_apart,
     waiting_entries,
 )
 from penstock.commit.rewind import require_repeated, require_rewound, sinks_ahead, sinks_astray, takers_of
-from penstock.commit.summary import after_adoption, after_decision, after_opening, after_published
+from penstock.commit.summary import after_decision, after_opening, after_published, awaiting
 from penstock.commit.upkeep import PRUNE_EVERY, RETAINED_ENTRIES, Pruning, PublicationMeter, maintain_targets, sweep_sinks
+from penstock.core.backfill import Backfilled, BackfillEnded, BackfillOpened
 from penstock.core.model import (
-    Adopted,
     Batch,
     BatchId,
     Body,
@@ -70,12 +71,17 @@ from penstock.errors import Failed, Fenced, LedgerMismatch, PenstockError, Refus
 from penstock.protocols import HasStaging, InTransaction, Ledger, Sink
 
 OnDelivered = Callable[[Delivered], None]
+FENCES_NOBODY = RemovalAccepted | BackfillOpened | Backfilled | BackfillEnded
 _OPENINGS = 5
 """How often a start tries to append its fence while other drivers start, too."""
 
 
-class _ActAheadError(Exception):
-    """The position holds an operator's act of this run's generation. It is the tail now: append behind it."""
+class ActAheadError(Exception):
+    """The position holds an operator's act of this run's generation. The tail is known now: append behind it."""
+
+
+class _JoinedError(Exception):
+    """A backfill beside this run has ended, or begun, since the batch was staged: other sinks take part in it now."""
 
 
 class Coordinator:
@@ -112,7 +118,8 @@ class Coordinator:
         self._tail: Entry | None = None
         self._newest: Entry | None = None
         self._outstanding = Outstanding()
-        self._claimed = False
+        self._claimed = set[SinkName]()
+        self._staged_without = frozenset[SinkName]()
         self._spent = True
 
     @property
@@ -191,23 +198,6 @@ class Coordinator:
         with self._spent_if_it_fails():
             self._join()
 
-    def adopt(self, adopted: Adopted) -> Entry:
-        """Record the operator's act: the pipeline goes on with a batch of a query (None: of any new checkpoint).
-
-        Raises Failed after the first decision of a generation: within one, batch numbers must grow, for readers and the sweep.
-        """
-        tail = self._open_tail()
-        if self._newest is not None and self._newest.generation == tail.generation:
-            raise Failed(
-                "This run has delivered batches of the checkpoint that it opened with.", remedy="Open the pipeline again."
-            )
-
-        def entry_after(tail: Entry) -> Entry:
-            summary = after_adoption(tail.summary, adopted, position=Position(tail.position + 1))
-            return self._entry(adopted, summary=summary, after=tail)
-
-        return self._append_behind(entry_after)
-
     def require_newest(self) -> None:
         """Raise Fenced if a newer run has opened the ledger. An entry of this run whose answer was lost does not count.
 
@@ -220,8 +210,11 @@ class Coordinator:
 
     def sweep(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Collect staging that can never be decided any more. Returns its names, and warnings."""
-        waiting = waiting_entries(self._ledger, self.summary)
-        return sweep_sinks(self._sinks, self._open_tail(), self._newest, waiting=waiting)
+        waiting, apart = waiting_entries(self._ledger, self.summary), sinks_apart(self.summary)
+        sinks = [
+            sink for sink in self._sinks if sink.name not in apart
+        ]  # I10: what a backfill stages there is younger than it looks
+        return sweep_sinks(sinks, self._open_tail(), self._newest, waiting=waiting)
 
     # --- opening
 
@@ -233,7 +226,8 @@ class Coordinator:
                     f"The ledger at {self._ledger.location} belongs to pipeline {tail.pipeline!r}, not to {self._pipeline!r}.",
                     remedy="Give every pipeline a ledger of its own.",
                 )
-            entry = self._entry(opened, summary=after_opening(tail.summary if tail else None), after=tail, new_generation=True)
+            summary = awaiting(after_opening(tail.summary if tail else None), opened.sinks)
+            entry = self._entry(opened, summary=summary, after=tail, new_generation=True)
             if append_once(self._ledger, entry, retrying=self._retrying) is None:
                 return entry
         raise Retryable("Several drivers are opening this pipeline at the same time.", remedy="Start just one of them.")
@@ -282,9 +276,17 @@ class Coordinator:
         return Delivered(batch=decision.batch, rows_in=decision.rows_in, already=True, sinks=sinks, dropped=decision.dropped)
 
     def _stage_and_decide(self, batch: Batch, stage: Callable[[Generation], StagedBatch]) -> Delivered:
-        """Stage and decide `batch`. Return its delivery, as far as it is known before publication."""
-        self._claim_places()
-        staged = stage(self._open_tail().generation)
+        """Stage and decide `batch`. Return its delivery, as far as it is known before publication.
+
+        A batch that was staged without a sink is staged again if that has joined since.
+        """
+        while True:
+            self._staged_without = sinks_apart(self.summary)
+            self._claim_places([sink for sink in self._sinks if sink.name not in self._staged_without])
+            with suppress(_JoinedError):
+                return self._decide_staged(batch, stage(self._open_tail().generation))
+
+    def _decide_staged(self, batch: Batch, staged: StagedBatch) -> Delivered:
         ahead = sinks_ahead(self.summary, batch.batch_id)
         self._join()
         decision = Decision(
@@ -313,14 +315,13 @@ class Coordinator:
             dropped=staged.dropped,
         )
 
-    def _claim_places(self) -> None:
+    def _claim_places(self, sinks: Sequence[Sink]) -> None:
         """Claim the sinks' places before the first batch is staged: no other ledger publishes or sweeps there then (I2, I10)."""
         ledger_id = self.summary.ledger_id
-        if ledger_id is not None and not self._claimed:
-            for sink in self._sinks:
-                if isinstance(sink, HasStaging):
-                    self._retrying(sink.claim, ledger_id)
-        self._claimed = True
+        for sink in sinks:
+            if ledger_id is not None and isinstance(sink, HasStaging) and sink.name not in self._claimed:
+                self._retrying(sink.claim, ledger_id)
+            self._claimed.add(sink.name)
 
     def _publish_everywhere(self, delivered: Delivered, on_delivered: OnDelivered) -> None:
         """Publish the newest decision in every sink. Only the next decision has to wait for it."""
@@ -334,7 +335,7 @@ class Coordinator:
         previous = newest.summary.published_at or Position(0)
         warnings = self._pruning.after(newest.position, previous=previous)
         self._meter.ended()
-        warnings += maintain_targets(self._sinks, partial(share_of, decided=newest, summary=self.summary))
+        warnings += maintain_targets(takers_of(newest, self._sinks), partial(share_of, decided=newest, summary=self.summary))
         on_delivered(replace(delivered, sinks={**delivered.sinks, **published}, publish_ms=publish_ms, warnings=warnings))
 
     def _join(self) -> None:
@@ -344,11 +345,13 @@ class Coordinator:
     def _decide(self, decision: Decision) -> dict[SinkName, Published]:
         """Append the decision; sinks in the ledger's own database are published by the same transaction."""
         while True:
-            with suppress(_ActAheadError):
+            with suppress(ActAheadError):
                 return self._try_decide(decision)
 
     def _try_decide(self, decision: Decision) -> dict[SinkName, Published]:
         tail = self._open_tail()
+        if sinks_apart(tail.summary) != self._staged_without:
+            raise _JoinedError  # I1: what joined now would lack the batch
         astray = sinks_astray(decision.batch, summary=tail.summary, sinks=self._sinks, ledger=self._ledger)
         summary = after_decision(tail.summary, decision, position=Position(tail.position + 1), astray=astray)
         entry = self._entry(Decided(decision=decision), summary=summary, after=tail)
@@ -376,7 +379,7 @@ class Coordinator:
     def _append_behind(self, entry_after: Callable[[Entry], Entry]) -> Entry:
         """Append what `entry_after` returns for the tail."""
         while True:
-            with suppress(_ActAheadError):
+            with suppress(ActAheadError):
                 return self._append(entry_after(self._open_tail()))
 
     def _append(self, entry: Entry, *, within: InTransaction | None = None) -> Entry:
@@ -388,15 +391,20 @@ class Coordinator:
         return entry
 
     def _go_behind(self, found: Entry | None, entry: Entry) -> None:
-        """Take `found`, which has the position of `entry`, for the tail and raise _ActAheadError if it fences nobody (I9).
+        """Take the ledger's tail, which follows `found`, for this run's, and raise ActAheadError if it fences nobody (I9).
 
-        Only this run decides in its generation. So nothing else happened since, and `entry` was not written.
+        `found` has the position of `entry`. Only this run decides in its generation: so nothing but acts, and what backfills
+        gave, happened since, and `entry` was not written.
         """
-        if found is not None and isinstance(found.body, RemovalAccepted) and found.generation == entry.generation:
-            known = self.summary  # the act knows only what the ledger says
-            summary = replace(found.summary, published_at=known.published_at, replaying_at=known.replaying_at)
-            self._tail = replace(found, summary=summary)
-            raise _ActAheadError
+        if found is None or not isinstance(found.body, FENCES_NOBODY) or found.generation != entry.generation:
+            return
+        tail = self._ledger.tail() or found
+        if tail.generation > entry.generation:
+            raise fenced_by(Occupied(tail), generation=entry.generation, position=tail.position)
+        known = self.summary  # the act knows only what the ledger says
+        summary = replace(tail.summary, published_at=known.published_at, replaying_at=known.replaying_at)
+        self._tail = replace(tail, summary=summary)
+        raise ActAheadError
 
     @contextmanager
     def _spent_if_it_fails(self) -> Iterator[None]:

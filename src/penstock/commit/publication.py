@@ -46,6 +46,11 @@ def newest_given(summary: Summary, sink: SinkName) -> Position:
     return max(summary.decided_at or Position(0), summary.replayed_at or Position(0), given)
 
 
+def sinks_apart(summary: Summary) -> frozenset[SinkName]:
+    """Return the sinks that decisions are made without: a backfill beside the driver gives them all that they get."""
+    return frozenset(sink for sink, progress in summary.backfills.items() if progress.apart)
+
+
 def holds_rows_of(entry: Entry, sink: SinkName) -> bool:
     """Return whether `entry` is a decision that the sink has, or can have, a part of."""
     body = entry.body
@@ -154,6 +159,7 @@ def waiting_entries(ledger: Ledger, summary: Summary) -> tuple[Entry, ...]:
     That is the newest batch of each backfill that has not ended, and the newest replay until it is published.
     """
     positions = {backfill.newest for backfill in summary.backfills.values() if not backfill.ended}
+    positions -= {Position(0)}
     positions |= set() if summary.replaying_at is None else {summary.replaying_at}
     found = (ledger.read(position) for position in sorted(positions))
     return tuple(entry for entry in found if entry is not None)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
-from penstock.commit.publication import decision_in, publications, standing
+from penstock.commit.publication import decision_in, publications, sinks_apart, standing
 from penstock.commit.removal import removal_acts
 from penstock.commit.summary import FOR_EVER, after_rewind
 from penstock.core.backfill import Backfilled
@@ -163,8 +163,20 @@ def summary_after(rewound: Rewound, ledger: Ledger, tail: Entry, *, position: Po
     if target is None or not isinstance(target.body, Decided) or decision_in(target).batch.batch_id != rewound.batch_id:
         raise Refused(f"The ledger does not hold batch {rewound.batch_id} at position {rewound.to}.", remedy="Try again.")
     require_level(tail, target, rewound.kept)
+    _require_nothing_given_since(tail.summary, rewound)
     unremoved = _unremoved(ledger, rewound, [sink for sink in tail.summary.removed if sink not in rewound.kept])
     return after_rewind(tail.summary, rewound, target=target.summary, unremoved=unremoved, position=position)
+
+
+def _require_nothing_given_since(summary: Summary, rewound: Rewound) -> None:
+    """Raise Refused if a backfill beside this act gave a sink a batch since `decided_to` looked."""
+    for sink, progress in summary.backfills.items():
+        if progress.newest > rewound.to:
+            raise Refused(
+                f"Sink {sink!r} was given earlier batches at position {progress.newest} of the ledger, after batch "
+                f"{rewound.batch_id}: it would lose them, too.",
+                remedy="Rewind to a batch that was delivered after the backfill; `penstock history` shows which.",
+            )
 
 
 def _unremoved(ledger: Ledger, rewound: Rewound, sinks: Sequence[SinkName]) -> SinkTotals:
@@ -214,8 +226,9 @@ def sinks_ahead(summary: Summary, batch_id: BatchId) -> frozenset[SinkName]:
 
 
 def takers_of(decided: Entry, sinks: Sequence[Sink]) -> Sequence[Sink]:
-    """Return the sinks that `decided` is published in: all but those that had kept the batch."""
-    return [sink for sink in sinks if sink.name not in decided.summary.ahead]
+    """Return the sinks that `decided` is published in: all but those that had kept the batch, or were apart."""
+    others = decided.summary.ahead.keys() | sinks_apart(decided.summary)
+    return [sink for sink in sinks if sink.name not in others]
 
 
 def require_repeated(batch: Batch, *, summary: Summary, sinks: Sequence[Sink], ledger: Ledger) -> None:

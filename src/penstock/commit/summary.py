@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from penstock.core.backfill import Backfilled, BackfillProgress
+from penstock.core.backfill import Backfilled, BackfillEnded, BackfillOpened, BackfillProgress
 from penstock.core.dropped_rows import sum_of
 from penstock.core.model import (
     NEWEST_ROW_DIGEST,
@@ -34,6 +34,15 @@ def after_opening(before: Summary | None) -> Summary:
     return before if before.ledger_id is not None else replace(before, ledger_id=new_ledger_id())
 
 
+def awaiting(before: Summary, sinks: Collection[SinkName]) -> Summary:
+    """Return the summary of the entry that opens a run with `sinks`: those that are apart may join it once they are level."""
+    backfills = {
+        name: replace(progress, awaited=name in sinks) if progress.apart else progress
+        for name, progress in before.backfills.items()
+    }
+    return replace(before, backfills=backfills)
+
+
 FOR_EVER = BatchId(2**53 - 1)
 """The newest batch of a sink that is ahead, where the ledger does not tell any more which batches it has: it takes none."""
 
@@ -55,7 +64,15 @@ def after_decision(
         totals=_with(before.totals, decision.staged),
         ahead={**ahead, **dict.fromkeys(astray, FOR_EVER)},
         dropped=sum_of(before.dropped, decision.dropped),
+        backfills=_lacking(before, position) if decision.rows_in else before.backfills,
     )
+
+
+def _lacking(before: Summary, position: Position) -> dict[SinkName, BackfillProgress]:
+    """Return the progress of backfills once the decision at `position` was made without the sinks that are apart."""
+    return {
+        name: replace(progress, lacking=position) if progress.apart else progress for name, progress in before.backfills.items()
+    }
 
 
 def after_adoption(before: Summary, adopted: Adopted, *, position: Position) -> Summary:
@@ -76,13 +93,10 @@ def after_adoption(before: Summary, adopted: Adopted, *, position: Position) -> 
 
 def after_backfilled(before: Summary, backfilled: Backfilled, *, position: Position) -> Summary:
     """Return the summary of the entry at `position` that decides an earlier batch for one sink."""
+    original = backfilled.original
+    begun = BackfillProgress(first=original, through=original, newest=position, ended=False)
     earlier = before.backfills.get(backfilled.sink)
-    progress = BackfillProgress(
-        first=backfilled.original if earlier is None else earlier.first,
-        through=backfilled.original,
-        newest=position,
-        ended=False,
-    )
+    progress = begun if earlier is None else replace(earlier, through=original, newest=position, ended=False)
     staged = backfilled.decision.staged
     given = replace(before, totals=_with(before.totals, staged), backfills={**before.backfills, backfilled.sink: progress})
     if all(piece.sink == backfilled.sink for piece in staged):
@@ -113,6 +127,27 @@ def after_backfill(before: Summary, sink: SinkName) -> Summary:
     return before if progress is None else replace(before, backfills={**before.backfills, sink: replace(progress, ended=True)})
 
 
+def after_backfill_opened(before: Summary, opened: BackfillOpened, *, first: Position) -> Summary:
+    """Return the summary of the entry that begins to give a sink batches beside the driver, from the one at `first` on.
+
+    A sink that was given some before goes on behind these. What it lacks may be less than the newest decision.
+    """
+    before_it = Position(first - 1)
+    nothing = BackfillProgress(first=first, through=before_it, newest=Position(0), ended=True)
+    earlier = before.backfills.get(opened.sink, nothing)
+    awaited, through = earlier.apart and earlier.awaited, max(earlier.through, before_it)
+    progress = replace(earlier, through=through, writer=opened.writer, apart=True, lacking=before.decided_at, awaited=awaited)
+    return replace(before, backfills={**before.backfills, opened.sink: progress})
+
+
+def after_backfill_ended(before: Summary, ended: BackfillEnded) -> Summary:
+    """Return the summary of an entry whose writer knows that the sink lacks nothing that was decided before it."""
+    earlier = before.backfills[ended.sink]
+    through = max(earlier.through, earlier.lacking or Position(0))
+    progress = replace(earlier, through=through, ended=True, apart=not ended.joins, awaited=earlier.awaited and not ended.joins)
+    return replace(before, backfills={**before.backfills, ended.sink: progress})
+
+
 def after_removal(before: Summary, accepted: RemovalAccepted, *, position: Position) -> Summary:
     """Return the summary of the entry at `position` that accepts files as removed on purpose."""
     removed = _added(before.removed, ((each.sink, each.account, each.totals) for each in accepted.removals))
@@ -138,6 +173,10 @@ def after_rewind(before: Summary, rewound: Rewound, *, target: Summary, unremove
         rewound_at=position,
         rewinding_at=position,
         ahead={sink: before.ahead.get(sink, BatchId(before.next_batch_id - 1)) for sink in rewound.kept},
+        backfills={
+            sink: replace(progress, lacking=min(progress.lacking or rewound.to, rewound.to)) if progress.apart else progress
+            for sink, progress in before.backfills.items()
+        },
     )
 
 

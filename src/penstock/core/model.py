@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NewType, TypeAlias
 
-from penstock.core.backfill import Backfilled, BackfillProgress
+from penstock.core.backfill import Backfilled, BackfillEnded, BackfillOpened, BackfillProgress
 from penstock.core.dropped_rows import DroppedRows
 from penstock.core.replay import Replayed
 from penstock.core.request_estimate import RequestEstimate as RequestEstimate  # noqa: PLC0414 - one of the names below
@@ -248,7 +248,7 @@ class Rewound:
     operator: str
 
 
-Body: TypeAlias = Opened | Decided | Adopted | RemovalAccepted | Rewound | Backfilled | Replayed
+Body: TypeAlias = Opened | Decided | Adopted | RemovalAccepted | Rewound | Backfilled | Replayed | BackfillOpened | BackfillEnded
 
 SinkTotals: TypeAlias = Mapping[SinkName, Mapping[AccountName, Totals]]
 

@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from penstock.core.backfill import Backfilled
+from penstock.core.backfill import Backfilled, BackfillEnded, BackfillOpened
 from penstock.core.dropped_rows import DroppedRows
 from penstock.core.model import (
     AccountName,
+    Adopted,
     BatchId,
     Decided,
     Decision,
@@ -39,8 +40,8 @@ class PieceCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryRow:
-    """One entry of the ledger. `kind` is `opened`, `decided`, `adopted`, `removal_accepted`, `rewound`, `backfilled` or
-    `replayed`.
+    """One entry of the ledger. `kind` is `opened`, `decided`, `adopted`, `removal_accepted`, `rewound`, `backfilled`,
+    `replayed`, `backfill_opened` or `backfill_ended`.
 
     Fields that do not apply are None or empty. Of a `removal_accepted`, `sinks` and `accounts` count what was removed. A
     `backfilled` is an earlier batch, decided again for one sink; a `replayed` are records of the quarantine, delivered after all.
@@ -99,10 +100,12 @@ def history(newest_first: Iterable[Entry], *, batch_id: BatchId | None = None) -
             row = _backfilled(entry, body)
         elif isinstance(body, Replayed):
             row = _replayed(entry, body)
-        else:
+        elif isinstance(body, Adopted):
             query = "a new query" if body.query_id is None else f"query {body.query_id}"
             text = f"{query} from batch {body.next_batch_id} by {body.operator}: {body.reason}"
             row = _acted(entry, "adopted", text, gaps=body.gaps)
+        else:
+            row = _beside(entry, body)
         if batch_id is None or (row.kind == "decided" and row.batch_id == batch_id):
             yield row
 
@@ -117,6 +120,13 @@ def _backfilled(entry: Entry, body: Backfilled) -> HistoryRow:
     rows = decision.totals_of(body.sink).rows
     text = f"batch {decision.batch.batch_id}: {rows} rows for sink {body.sink} alone, decided before at position {body.original}"
     return replace(_decided(entry, decision, None), kind="backfilled", text=text)
+
+
+def _beside(entry: Entry, body: BackfillOpened | BackfillEnded) -> HistoryRow:
+    if isinstance(body, BackfillOpened):
+        return _acted(entry, "backfill_opened", f"batches are decided without sink {body.sink} from here on, by {body.owner}")
+    since = "takes part from here on" if body.joins else "is to join the next run that has it"
+    return _acted(entry, "backfill_ended", f"sink {body.sink} has every batch before this, and {since}")
 
 
 def _replayed(entry: Entry, body: Replayed) -> HistoryRow:

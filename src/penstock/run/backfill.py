@@ -3,11 +3,14 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.commit.acts import ActingCoordinator
 from penstock.commit.backfill import LackingBatches, give_lacking, lacking_batches
+from penstock.commit.beside import BesideCoordinator, give_beside, is_apart_or_absent
 from penstock.commit.publication import decision_in
+from penstock.core.backfill import BackfillOpened
 from penstock.core.model import (
     BatchId,
     Decision,
@@ -15,11 +18,13 @@ from penstock.core.model import (
     Generation,
     OffsetRange,
     PipelineName,
+    Published,
     SinkName,
     SourceName,
     Totals,
+    new_nonce,
 )
-from penstock.errors import Refused, Usage
+from penstock.errors import Refused, Retryable, Usage
 from penstock.protocols import Sink
 from penstock.run.assembly import DeliveryPlan, assemble
 from penstock.run.batch_query import BatchQuery
@@ -27,7 +32,7 @@ from penstock.run.chain.opening import ChainRange
 from penstock.run.continuation import require_continuation, require_sources
 from penstock.run.operations import coordinating
 from penstock.run.past_input import PastInput
-from penstock.run.runtime import Runtime, now_ms, opened_by_this_process, prepare
+from penstock.run.runtime import Runtime, now_ms, opened_by_this_process, owner_of_this_process, prepare
 from penstock.source.chain.settings import is_chained
 from penstock.source.kafka.decode import decoded
 from penstock.source.ranges import ReadsRange, range_of
@@ -57,7 +62,8 @@ class Backfill:
 
     `given`: batches that an earlier call gave the sink. `recovered`: the newest of these was published now. `joins_at` is the
     batch with which the sink takes part in the pipeline. `done`: the sink has all of them. `generation` is None where nothing was
-    to be done.
+    to be done. `fences`: a driver that runs is fenced, not left alone. `joined`: the newest run has the sink, and delivers to it
+    from now on; else the next run that has it does.
     """
 
     pipeline: PipelineName
@@ -72,6 +78,8 @@ class Backfill:
     recovered: bool = False
     totals: Totals = field(default_factory=Totals)
     done: bool = False
+    fences: bool = False
+    joined: bool = False
 
 
 def backfill(
@@ -92,8 +100,13 @@ def backfill(
         planned, _ = work.plan(from_batch)
         if dry_run or work.has_nothing_to_do(planned):
             return replace(planned, done=not dry_run)
-        with coordinating(runtime) as coordinator:
-            return work.run(coordinator, from_batch, on_batch)
+        if planned.fences:
+            with coordinating(runtime) as coordinator:
+                return work.run(coordinator, from_batch, on_batch)
+        alone = replace(runtime, sinks=(work.sink,))  # the others are the driver's
+        with coordinating(alone, BesideCoordinator) as coordinator:
+            assert isinstance(coordinator, BesideCoordinator)
+            return work.run_beside(alone, coordinator, from_batch, on_batch)
 
 
 def _require_fitting(settings: PipelineSettings, sink: SinkName) -> None:
@@ -144,8 +157,9 @@ class _Work:
     runtime: Runtime
     sink: Sink
     _size: BatchSize | None = None
+    _newest: BatchId | None = None
 
-    def plan(self, from_batch: BatchId | None) -> tuple[Backfill, Sequence[Entry]]:
+    def plan(self, from_batch: BatchId | None) -> tuple[Backfill, LackingBatches]:
         """Return what is to be done, and the batches as they were decided. Raises Refused if one cannot be read again."""
         tail = self.runtime.ledger.tail()
         if tail is None or tail.summary.next_batch_id is None:
@@ -168,38 +182,78 @@ class _Work:
             joins_at=tail.summary.next_batch_id if lacking.joined is None else lacking.joined,
             first_batch_id=batches[0].batch.batch_id if batches else None,
             last_batch_id=batches[-1].batch.batch_id if batches else None,
+            fences=self._fences,
         )
-        return planned, lacking.entries
+        return planned, lacking
 
     def has_nothing_to_do(self, planned: Backfill) -> bool:
         """Return whether the sink has everything, and the ledger says so."""
         tail = self.runtime.ledger.tail()
         progress = None if tail is None else tail.summary.backfills.get(self.sink.name)
-        return not planned.batches and (progress is None or progress.ended)
+        return not planned.batches and (progress is None or (progress.ended and not progress.apart))
+
+    @property
+    def _fences(self) -> bool:
+        """Whether a driver has to be fenced: it may give the sink batches itself, or the quarantine rows of this backfill."""
+        member = self.runtime.quarantine
+        puts_aside = member is not None and self.sink.name in member.puts_aside
+        return puts_aside or not is_apart_or_absent(self.runtime.ledger, self.sink.name)
+
+    def run_beside(
+        self, alone: Runtime, coordinator: BesideCoordinator, from_batch: BatchId | None, on_batch: OnBatch
+    ) -> Backfill:
+        """Give the sink batch by batch beside the driver, until it lacks none, and let it join. Raises what a delivery raises."""
+        prepare(alone, schema=self.source.query.schema, taken=self.source.query.taken, apart=self.sink.name)
+        tail = alone.ledger.tail()
+        planned, lacking = self.plan(from_batch)
+        if tail is None or planned.fences:
+            raise Retryable("A run with this sink was started at the same moment.", remedy="Call `penstock backfill` again.")
+        opened = BackfillOpened(sink=self.sink.name, writer=new_nonce(), owner=owner_of_this_process())
+        coordinator.open_beside(opened, generation=tail.generation, first=lacking.begins)
+        given = give_beside(coordinator, self.sink, alone.ledger, stage=partial(self._staged, coordinator, on_batch))
+        return replace(
+            self._done(planned, coordinator, recovered=given.recovered, batches=given.batches),
+            batches=len(given.batches),
+            joins_at=coordinator.summary.next_batch_id or planned.joins_at,
+            last_batch_id=self._newest,
+            joined=given.joined,
+        )
+
+    def _done(
+        self,
+        planned: Backfill,
+        coordinator: ActingCoordinator,
+        *,
+        recovered: Published | None,
+        batches: Sequence[Published],
+    ) -> Backfill:
+        return replace(
+            planned,
+            done=True,
+            generation=coordinator.generation,
+            recovered=recovered is not None and not recovered.already,
+            totals=sum((published.totals for published in batches), Totals()),
+        )
+
+    def _staged(self, coordinator: ActingCoordinator, on_batch: OnBatch, entry: Entry) -> Decision:
+        decision = self._stage(entry, coordinator)
+        self._newest = decision.batch.batch_id
+        on_batch(BackfilledBatch(batch_id=decision.batch.batch_id, rows=decision.totals_of(self.sink.name).rows))
+        return decision
 
     def run(self, coordinator: ActingCoordinator, from_batch: BatchId | None, on_batch: OnBatch) -> Backfill:
         """Fence, finish what an earlier call decided, and give the sink batch by batch. Raises what a delivery raises."""
-        prepare(self.runtime, schema=self.source.query.schema, taken=self.source.query.taken)
+        prepare(self.runtime, schema=self.source.query.schema, taken=self.source.query.taken, apart=self.sink.name)
         planned: list[Backfill] = []
 
         def lacking() -> Sequence[Entry]:
-            whole, entries = self.plan(from_batch)  # I2: a run that was alive may have decided batches meanwhile
+            whole, found = self.plan(from_batch)  # I2: a run that was alive may have decided batches meanwhile
             planned.append(whole)
-            return entries
+            return found.entries
 
-        def stage(entry: Entry) -> Decision:
-            decision = self._stage(entry, coordinator)
-            on_batch(BackfilledBatch(batch_id=decision.batch.batch_id, rows=decision.totals_of(self.sink.name).rows))
-            return decision
-
+        stage = partial(self._staged, coordinator, on_batch)
         given = give_lacking(coordinator, self.sink, opened_by_this_process(self.runtime), lacking=lacking, stage=stage)
-        return replace(
-            planned[0],
-            done=True,
-            generation=coordinator.generation,
-            recovered=given.recovered is not None and not given.recovered.already,
-            totals=sum((published.totals for published in given.batches), Totals()),
-        )
+        return self._done(replace(planned[0], fences=True), coordinator, recovered=given.recovered, batches=given.batches)
 
     def _lacking(self, from_batch: BatchId | None) -> LackingBatches:
         lacking = lacking_batches(self.runtime.ledger, self.sink.name, from_batch=from_batch)

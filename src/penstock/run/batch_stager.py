@@ -1,7 +1,7 @@
 """Staging one batch of an open delivery: input compared with Spark's plan before and after the staging pass."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from pyspark.sql import DataFrame
@@ -57,8 +57,16 @@ class BatchStager:
         self._planned_before, self._taken = planned_before, taken
         self._previous = _size_of(recovered)
 
-    def stage(self, rows: DataFrame, batch: Batch, *, generation: Generation, row_digest: RowDigest) -> Staging:
-        """Stage `batch` for every sink, before it is decided.
+    def stage(
+        self,
+        rows: DataFrame,
+        batch: Batch,
+        *,
+        generation: Generation,
+        row_digest: RowDigest,
+        without: Collection[SinkName] = frozenset(),
+    ) -> Staging:
+        """Stage `batch` for every sink but those of `without`, before it is decided.
 
         Raises InputChanged, InputLost, StageFailed, Retryable for columns of paths that Spark would mix up, what `pause` raises.
         """
@@ -76,7 +84,7 @@ class BatchStager:
         has_state = self._runtime.checkpoint.has_state()
         staged = stage_batch(
             rows,
-            sinks=self._runtime.row_sinks,
+            sinks=[sink for sink in self._runtime.row_sinks if sink.name not in without],
             generation=generation,
             batch_id=batch.batch_id,
             row_digest=row_digest,
@@ -85,7 +93,7 @@ class BatchStager:
             small_input=planned is not None and is_small(input_records=planned.records, input_bytes=planned.size_bytes),
             quarantine=self._runtime.quarantine,
             bad=bad,
-            taken=self._taken,
+            taken={sink: taken for sink, taken in self._taken.items() if sink not in without},
             violations=violations,
         )
         self._require_few_an_hour(staged)
@@ -102,7 +110,7 @@ class BatchStager:
             evidence=Evidence(
                 topics=() if seen is None else seen.topics, gaps=() if seen is None else seen.gaps, files=_listed(inputs)
             ),
-            schemas={sink: each.schema for sink, each in self._taken.items()},
+            schemas={sink: each.schema for sink, each in self._taken.items() if sink not in without},
             dropped=violations.dropped,
             rows_read=_rows_read(violations, bad),
         )

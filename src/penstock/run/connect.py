@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.core.model import Nonce, RemovalAccepted, SinkName
+from penstock.commit.coordinator import FENCES_NOBODY
+from penstock.core.model import Nonce, SinkName
 from penstock.errors import DependencyMissing, Failed, Fenced, LedgerMismatch, Retryable, Usage
 from penstock.observe.history import history
 from penstock.observe.progress import BatchProgress, RunSummary, SinkProgress
@@ -67,7 +68,7 @@ def require_left(ledger: Ledger, left: Nonce | None) -> None:
     """
     if left is None:
         return
-    newest_first = dropwhile(lambda entry: isinstance(entry.body, RemovalAccepted) and entry.nonce != left, ledger.newest_first())
+    newest_first = dropwhile(lambda entry: isinstance(entry.body, FENCES_NOBODY) and entry.nonce != left, ledger.newest_first())
     newest = next(newest_first, None)
     if newest is not None and newest.nonce == left:
         return

@@ -9,7 +9,7 @@ from tenacity import Retrying, retry_if_result, stop_after_attempt, wait_fixed
 
 from penstock.blob import expiry_finding, open_store
 from penstock.blob.url import is_blob
-from penstock.commit.backfill import require_backfilled
+from penstock.commit.backfill import require_joinable
 from penstock.commit.publication import batch_at, dead_staging, decision_in, waiting_entries
 from penstock.core.model import (
     AccountName,
@@ -171,7 +171,7 @@ def _refusal(plan: DeliveryPlan, ledger: Ledger, tail: Entry | None, sinks: Sequ
     try:
         checkpoint = checkpoint_of(plan)
         require_continuation(tail.summary, checkpoint)
-        require_backfilled(tail.summary, sinks)
+        require_joinable(tail.summary, [sink.name for sink in sinks])
         planned = checkpoint.latest_offsets_id()
         if planned is not None:
             checkpoint.offsets(planned)

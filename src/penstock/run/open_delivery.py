@@ -3,15 +3,16 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 
 from penstock.checkpoint.repair import remove_unwritten_start
-from penstock.commit.backfill import require_backfilled
+from penstock.commit.backfill import require_joinable
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
+from penstock.commit.publication import sinks_apart
 from penstock.commit.rewind import require_rewound
 from penstock.core.model import Adopted, Batch, BatchId, Generation, Guarantee, Nonce, SinkName, SourceName, Summary
 from penstock.core.topics import TopicRead
@@ -117,6 +118,8 @@ class OpenDelivery:
         self._mirrors = Mirrors({} if runtime.watch is None else runtime.watch.sources)
         self._idle, self._drain = threading.Event(), threading.Event()
         self._idle.set()
+        self._unprepared = frozenset[SinkName]()
+        self._given: tuple[str | None, Mapping[SinkName, Taken]] = (None, ALL_ROWS)
         self.delivering: BatchId | None = None
         self._limit = batches
         self.limit_reached = threading.Event()
@@ -136,14 +139,15 @@ class OpenDelivery:
         tail = self._runtime.ledger.tail()
         summary = Summary() if tail is None else tail.summary
         require_rewound(summary, self._runtime.ledger)
-        require_backfilled(summary, self._runtime.sinks)
+        require_joinable(summary, self._sink_names)
         adoption = self._require_continuation(summary)
         if self._kafka is not None:
             self._kafka.require(summary)
         planned_before = self._runtime.checkpoint.latest_offsets_id()
-        prepare(self._runtime, schema=schema, taken=taken)
+        self._unprepared, self._given = prepare(self._runtime, schema=schema, taken=taken), (schema, taken)
         recovered = self.coordinator.open(opened_by_this_process(self._runtime))
-        require_backfilled(recovered.summary, self._runtime.sinks)  # one that was alive may have begun meanwhile
+        require_joinable(recovered.summary, self._sink_names)  # one that was alive may have begun meanwhile
+        self._join_sinks()
         self._observation.opened(self.coordinator.generation, self.coordinator.summary.totals)
         if planned_before is None:
             remove_unwritten_start(self._runtime.checkpoint)
@@ -168,8 +172,10 @@ class OpenDelivery:
             record = _BatchRecord()
 
             def stage(generation: Generation) -> StagedBatch:
-                row_digest = self.coordinator.summary.row_digest
-                staged = self._stager.stage(rows, batch, generation=generation, row_digest=row_digest)
+                summary = self.coordinator.summary
+                without = sinks_apart(summary)
+                self._prepare_joined(self._unprepared - without)
+                staged = self._stager.stage(rows, batch, generation=generation, row_digest=summary.row_digest, without=without)
                 record.path, record.rows_read = staged.path, staged.rows_read
                 record.warnings = tuple(unfit_warnings(observed_counts(rows)))
                 record.reads = () if self._kafka is None else self._kafka.delivered()
@@ -183,6 +189,34 @@ class OpenDelivery:
         finally:
             self.delivering = None
             self._idle.set()
+
+    @property
+    def _sink_names(self) -> Sequence[SinkName]:
+        return [sink.name for sink in self._runtime.sinks]
+
+    def _join_sinks(self) -> None:
+        """Have sinks take part that are apart and were given every batch before. Called before the first batch is decided."""
+        backfills = self.coordinator.summary.backfills
+        for sink in self._runtime.sinks:
+            progress = backfills.get(sink.name)
+            if progress is not None and progress.apart and progress.is_level:
+                self._prepare_joined({sink.name})
+                self.coordinator.join(sink)
+            elif progress is not None and progress.apart:
+                _log.warning(
+                    "Pipeline %s runs without sink %s until `penstock backfill FILE --sink %s` has given it the batches before.",
+                    self._runtime.pipeline,
+                    sink.name,
+                    sink.name,
+                )
+
+    def _prepare_joined(self, names: Collection[SinkName]) -> None:
+        """Prepare sinks that were apart when this was opened: until then another process may have published there."""
+        for sink in self._runtime.sinks:
+            if sink.name in names and sink.name in self._unprepared:
+                schema, taken = self._given
+                prepare(replace(self._runtime, sinks=(sink,)), schema=schema, taken=taken, apart=sink.name)
+                self._unprepared -= {sink.name}
 
     def _delivered(self, delivered: Delivered, record: _BatchRecord) -> None:
         """Called when the batch is published, in this thread or the publisher's."""

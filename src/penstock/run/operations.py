@@ -10,7 +10,7 @@ from itertools import islice
 
 from penstock.commit.acts import ActingCoordinator
 from penstock.commit.outcome import Recovered
-from penstock.commit.publication import batch_at, dead_staging, decision_in, waiting_entries
+from penstock.commit.publication import batch_at, dead_staging, decision_in, sinks_apart, waiting_entries
 from penstock.commit.row_counts import RowCounts
 from penstock.commit.verification import LedgerDecisions, verify_sink
 from penstock.core.model import (
@@ -189,7 +189,7 @@ def adopt(plan: DeliveryPlan, *, reason: str, yes: bool, txn_app_id: str | None 
 
 
 @contextmanager
-def coordinating(runtime: Runtime) -> Iterator[ActingCoordinator]:
+def coordinating(runtime: Runtime, of: type[ActingCoordinator] = ActingCoordinator) -> Iterator[ActingCoordinator]:
     """Yield a coordinator. At Ctrl-C nothing is tried again: sinks publish in threads, which the process would wait for."""
     stopping = threading.Event()
 
@@ -197,7 +197,7 @@ def coordinating(runtime: Runtime) -> Iterator[ActingCoordinator]:
         stopping.wait(seconds)
 
     try:
-        yield coordinator_of(runtime, sleep=pause, stop_wanted=stopping.is_set)
+        yield coordinator_of(runtime, sleep=pause, stop_wanted=stopping.is_set, of=of)
     finally:
         stopping.set()
 
@@ -208,10 +208,12 @@ def sweep(plan: DeliveryPlan, *, dry_run: bool) -> Sequence[str]:
         tail = runtime.ledger.tail()
         if tail is None:
             return []
-        require_own_staging(runtime.ledger, runtime.sinks, pipeline=runtime.pipeline)
+        apart = sinks_apart(tail.summary)  # what a backfill beside the driver stages there may yet be decided
+        sinks = [sink for sink in runtime.sinks if sink.name not in apart]
+        require_own_staging(runtime.ledger, sinks, pipeline=runtime.pipeline)
         waiting = waiting_entries(runtime.ledger, tail.summary)
         cut = dead_staging(tail, newest_decision(runtime.ledger, tail), waiting=waiting)
-        return [name for sink in runtime.sinks for name in sink.sweep(cut, dry_run=dry_run)]
+        return [name for sink in sinks for name in sink.sweep(cut, dry_run=dry_run)]
 
 
 def newest_decision(ledger: Ledger, tail: Entry) -> Entry | None:

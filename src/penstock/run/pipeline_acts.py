@@ -187,11 +187,12 @@ class PipelineActs(ABC):
         dry_run: bool = False,
         on_batch: "OnBatch" = lambda batch: None,  # noqa: ARG005
     ) -> "Backfill":
-        """Give a sink the batches that were decided without it, from `from_batch` on, and fence a driver that still runs.
+        """Give a sink the batches that were decided without it, from `from_batch` on, beside a driver that runs.
 
-        The sources are read once more by the ledger's offsets. Each batch is decided and published once. A call that was killed
-        is finished by the next one, and a start with this sink is refused until then. `dry_run`: only say what would be done.
-        Raises Refused, before anything is done, for a query that keeps state, and if a batch cannot be read again.
+        The sources are read once more by the ledger's offsets. Each batch is decided and published once. Then the sink joins the
+        run that has it, and until then it is left out. A call that was killed is finished by the next one. A driver is fenced
+        where it delivers to the sink already, or the sink may put rows aside. `dry_run`: only say what would be done. Raises
+        Refused, before anything is done, for a query that keeps state, and if a batch cannot be read again.
         """
         from penstock.run.backfill import backfill
 

@@ -14,6 +14,7 @@ from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.commit.acts import ActingCoordinator
 from penstock.commit.append import RETRY_TIMEOUT_S, Sleep, stop_after_time, with_backoff
 from penstock.commit.executor import DeferredPublish, Timed
+from penstock.commit.publication import sinks_apart
 from penstock.commit.rewind import require_rewound
 from penstock.core.model import (
     NEWEST_ROW_DIGEST,
@@ -101,22 +102,26 @@ def prepare(
     schema: str | None,
     taken: Mapping[SinkName, Taken] = ALL_ROWS,
     finishing: Position | None = None,
-) -> None:
-    """Prove ledger and places and prepare every sink, before the fence. Raises Refused, Usage, Failed, Retryable.
+    apart: SinkName | None = None,
+) -> frozenset[SinkName]:
+    """Prove ledger and places and prepare the sinks, before the fence. Raises Refused, Usage, Failed, Retryable.
 
     `schema`: of the rows, None where only recovery is to follow. `taken`: the selections of these rows. `finishing`: see
-    `Coordinator.open`.
+    `Coordinator.open`. Sinks that are apart, except `apart`, are left to the process that gives them batches; returns them.
     """
     tail = runtime.ledger.tail()
     if tail is not None:
         require_rewound(tail.summary, runtime.ledger, except_at=finishing)
     runtime.ledger.prove()
     use_row_digest(runtime.sinks, tail)
-    markers = require_present(runtime.ledger, runtime.sinks, pipeline=runtime.pipeline)
-    require_own_staging(runtime.ledger, runtime.sinks, pipeline=runtime.pipeline)
-    for sink in runtime.sinks:
+    others = frozenset[SinkName]() if tail is None else sinks_apart(tail.summary) - {apart}
+    sinks = tuple(sink for sink in runtime.sinks if sink.name not in others)
+    markers = require_present(runtime.ledger, sinks, pipeline=runtime.pipeline)
+    require_own_staging(runtime.ledger, sinks, pipeline=runtime.pipeline)
+    for sink in sinks:
         sink.prepare(pipeline=runtime.pipeline, schema=taken[sink.name].schema if sink.name in taken else schema)
-    require_decided(runtime.ledger, runtime.sinks, pipeline=runtime.pipeline, markers=markers)
+    require_decided(runtime.ledger, sinks, pipeline=runtime.pipeline, markers=markers)
+    return others
 
 
 def coordinator_of(
@@ -126,12 +131,13 @@ def coordinator_of(
     sleep: Sleep = time.sleep,
     stop_wanted: Callable[[], bool] = bool,
     timed: Timed = nullcontext,
+    of: type[ActingCoordinator] = ActingCoordinator,
 ) -> ActingCoordinator:
-    """Return a coordinator over the runtime's ledger and sinks, not opened yet. `timed`: see `Timed`.
+    """Return a coordinator, an object `of` this class, over the runtime's ledger and sinks, not opened yet. `timed`: see `Timed`.
 
     `sleep` pauses between tries (seconds). Once `stop_wanted` returns true what was tried twice is not tried again.
     """
-    return ActingCoordinator(
+    return of(
         pipeline=runtime.pipeline,
         ledger=runtime.ledger,
         sinks=runtime.sinks,
@@ -143,10 +149,15 @@ def coordinator_of(
     )
 
 
+def owner_of_this_process() -> str:
+    """Return what names this process for people."""
+    return f"{socket.gethostname()} process {os.getpid()}"
+
+
 def opened_by_this_process(runtime: Runtime) -> Opened:
     """Return the body of the fence's entry, which says for people who opens the pipeline."""
     return Opened(
-        owner=f"{socket.gethostname()} process {os.getpid()}",
+        owner=owner_of_this_process(),
         checkpoint=runtime.checkpoint.location,
         pipeline_digest=runtime.digest,
         sinks=tuple(sink.name for sink in runtime.sinks),

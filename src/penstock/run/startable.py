@@ -5,7 +5,7 @@ from contextlib import ExitStack, closing
 from importlib.util import find_spec
 from typing import Protocol, runtime_checkable
 
-from penstock.commit.backfill import require_backfilled
+from penstock.commit.backfill import require_joinable
 from penstock.commit.publication import require_sinks_of
 from penstock.commit.rewind import require_rewound
 from penstock.core.guarantee import too_weak
@@ -113,4 +113,4 @@ def _require_sinks(plan: DeliveryPlan, ledger: Ledger, tail: Entry) -> None:
     for sink in sinks:
         sink.close()
     require_sinks_of(newest, sinks, tail.summary)
-    require_backfilled(tail.summary, sinks)
+    require_joinable(tail.summary, [sink.name for sink in sinks])

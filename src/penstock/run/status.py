@@ -72,10 +72,18 @@ def status_of(plan: DeliveryPlan, *, known: Status | None = None) -> Status:
 
 
 def _with_backfill(found: Status, plan: DeliveryPlan, tail: Entry | None) -> Status:
-    """Return `found`, as a conflict if a backfill of one of the sinks has not ended: the start is refused with that."""
+    """Return `found`, as a conflict if a start is refused with a backfill of one of the sinks that has not ended."""
     if tail is None or found.health == "conflict":
         return found
-    begun = (name for name, progress in tail.summary.backfills.items() if not progress.ended)
+    backfills = tail.summary.backfills
+    apart = (name for name in plan.settings.sinks if name in backfills and backfills[SinkName(name)].apart)
+    left_out = next((name for name in apart if not backfills[SinkName(name)].is_level), None)
+    if left_out is not None:
+        text = (
+            f"It runs without sink {left_out!r} until `penstock backfill FILE --sink {left_out}` has given it the batches before."
+        )
+        found = replace(found, text=f"{found.text} {text}")
+    begun = (name for name, progress in backfills.items() if not progress.ended and not progress.apart)
     name = next((name for name in begun if name in plan.settings.sinks), None)
     if name is None:
         return found

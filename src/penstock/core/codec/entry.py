@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.core.backfill import Backfilled, BackfillProgress
+from penstock.core.backfill import Backfilled, BackfillEnded, BackfillOpened, BackfillProgress
 from penstock.core.codec.document import decode, encode_document
 from penstock.core.codec.fields import (
     BLOB,
@@ -43,15 +43,16 @@ from penstock.core.replay import Replayed
 from penstock.core.topics import NO_EVIDENCE, Evidence
 
 FORMAT = "penstock.entry"
-_PLAIN, _COUNTED, _TOPICS, _NAMED, _SELECTED, _REMOVED, _REWOUND, _FILES, _BACKFILLED, _DROPPED, _REPLAYED = range(1, 12)
+_PLAIN, _COUNTED, _TOPICS, _NAMED, _SELECTED, _REMOVED, _REWOUND, _FILES, _BACKFILLED, _DROPPED, _REPLAYED, _BESIDE = range(1, 13)
 """Version 2 adds request counts; 3 topics read from Kafka, and gaps; 4 the ledger's identity; 5 the schemas of sinks that take a
 selection of the rows; 6 what was removed on purpose; 7 what was rewound; 8 the files that a batch read; 9 earlier batches that a
-sink was given; 10 how many rows were dropped; 11 records of the quarantine that were replayed, and how many rows were read.
+sink was given; 10 how many rows were dropped; 11 records of the quarantine that were replayed, and how many rows were read; 12
+backfills beside a driver.
 
 Older Penstocks wrote each entry in the oldest version that can hold it. An entry of a ledger with an identity has version 4, or
 5 if a sink takes a selection, 6 from the first `removal_accepted` on, 7 from the first `rewound` on, 9 from the first
-`backfilled` on, 10 from the first dropped row on, or 11 from the first `replayed` on; a decision of a batch that read files has
-at least 8, and one that counts the rows that were read has 11.
+`backfilled` on, 10 from the first dropped row on, 11 from the first `replayed` on, or 12 from the first `backfill_opened` on; a
+decision of a batch that read files has at least 8, and one that counts the rows that were read has 11.
 """
 
 
@@ -71,6 +72,7 @@ def _version_of(entry: Entry) -> int:
     body, summary = entry.body, entry.summary
     decision = body.decision if isinstance(body, Decided) else None
     needs = {
+        _BESIDE: any(progress.writer is not None for progress in summary.backfills.values()),
         _REPLAYED: summary.replayed_at is not None or _counts_rows_read(body),
         _DROPPED: bool(summary.dropped),
         _BACKFILLED: isinstance(body, Backfilled) or bool(summary.backfills),
@@ -167,7 +169,16 @@ _REWOUND_BODY = Record(
 
 
 _POSITIONS = dict.fromkeys(("first", "through", "newest"), INTEGER)
-_PROGRESS = Record(BackfillProgress, {**_POSITIONS, "ended": FLAG})
+_PROGRESS_FIELDS: Mapping[str, Field[Any]] = {**_POSITIONS, "ended": FLAG}
+_PROGRESS = Record(BackfillProgress, _PROGRESS_FIELDS)
+_PROGRESS_BESIDE = Record(
+    BackfillProgress,
+    {**_PROGRESS_FIELDS, "writer": TEXT.optional, "apart": FLAG, "lacking": INTEGER.optional, "awaited": FLAG},
+)
+_BESIDE_BODIES: Mapping[type[Body], Record[Any]] = {
+    BackfillOpened: Record(BackfillOpened, {"sink": TEXT, "writer": TEXT, "owner": TEXT}, kind="backfill_opened"),
+    BackfillEnded: Record(BackfillEnded, {"sink": TEXT, "joins": FLAG}, kind="backfill_ended"),
+}
 
 
 def _entry_of(version: int) -> Record[Entry]:
@@ -184,6 +195,7 @@ def _entry_of(version: int) -> Record[Entry]:
         **rewound,
         **({Backfilled: _backfilled_of(decision)} if version >= _BACKFILLED else {}),
         **({Replayed: _replayed_of(decision)} if version >= _REPLAYED else {}),
+        **(_BESIDE_BODIES if version >= _BESIDE else {}),
     }
     return Record(
         Entry,
@@ -258,7 +270,9 @@ def _summary_of(version: int) -> Record[Summary]:
         "ahead": INTEGER.by_name,
     }
     rewound: Mapping[str, Field[Any]] = rewinds if version >= _REWOUND else {}
-    backfills: Mapping[str, Field[Any]] = {"backfills": _PROGRESS.by_name} if version >= _BACKFILLED else {}
+    backfills: Mapping[str, Field[Any]] = (
+        {"backfills": (_PROGRESS_BESIDE if version >= _BESIDE else _PROGRESS).by_name} if version >= _BACKFILLED else {}
+    )
     dropped: Mapping[str, Field[Any]] = {"dropped": _ROWS_BY_RULE} if version >= _DROPPED else {}
     positions = dict.fromkeys(("next_batch_id", "decided_at", "published_at", "adopted_at"), INTEGER.optional)
     replays = dict.fromkeys(("replayed_at", "replaying_at"), INTEGER.optional) if version >= _REPLAYED else {}
@@ -266,7 +280,7 @@ def _summary_of(version: int) -> Record[Summary]:
     return Record(Summary, {"query_id": TEXT.optional, **positions, "totals": sums, **since})
 
 
-_ENTRIES = {version: _entry_of(version) for version in range(_PLAIN, _REPLAYED + 1)}
+_ENTRIES = {version: _entry_of(version) for version in range(_PLAIN, _BESIDE + 1)}
 
 
 _KIND, _VERSION = "penstock.message", 2
