@@ -335,6 +335,15 @@ class HashesRows(Protocol):
 
 
 @runtime_checkable
+class VerifiesSince(Protocol):
+    """A sink that can tell what newer batches brought from the rest, without reading the rest."""
+
+    def verify_since(self, decisions: SinkDecisions, since: Publication) -> SinkReport:
+        """Do as `verify` for what was decided after `since`. `decisions` hold nothing older; what is older is not read."""
+        ...
+
+
+@runtime_checkable
 class HasMarker(Protocol):
     """A sink whose places hold a marker: what was published there and by which ledger, apart from the ledger."""
 
