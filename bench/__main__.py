@@ -109,7 +109,7 @@ def check(name: str, start: "partial[SparkSession]") -> int:
 def _bench(part: Part, start: "partial[SparkSession]", *, quick: bool, spoilt: bool = False) -> "Iterator[Bench]":
     @cache
     def prepared() -> SparkSession:
-        spark = start()
+        spark = start(cores=part.cores)
         write_checkpoints(spark, in_process=part.small_batches)
         return spark
 

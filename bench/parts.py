@@ -11,6 +11,7 @@ from bench import (
     kafka,
     kafka_reader,
     kafka_waiting,
+    lanes,
     ledger,
     passes,
     restart,
@@ -30,7 +31,7 @@ class Part:
     """A part of the page, measured by itself. `minutes` on two cores; `jdbc` and `kafka` say which jars Spark needs.
 
     `small_batches`: Spark's own logs would take most of a batch's time; see `bench.session.write_checkpoints`.
-    `notices`: a row that is changed on its way fails the measurement.
+    `cores`: how many tasks Spark runs at a time. `notices`: a row that is changed on its way fails the measurement.
     """
 
     measure: Callable[[Bench], Iterator[Table]]
@@ -40,6 +41,7 @@ class Part:
     jdbc: bool = False
     kafka: bool = False
     small_batches: bool = False
+    cores: int = 2
     notices: bool = True
 
 
@@ -60,6 +62,7 @@ PARTS = {
         for kind, minutes in (("postgres", 4), ("mysql", 4), ("cassandra", 3))
     },
     "kafka": Part(measure=kafka.measure, minutes=4, servers=("kafka",), kafka=True, small_batches=True),
+    "lanes": Part(measure=lanes.measure, minutes=4, servers=("kafka",), kafka=True, small_batches=True, cores=max(lanes.LANES)),
     "kafka_reader": Part(measure=kafka_reader.measure, minutes=3, servers=("kafka",), kafka=True, small_batches=True),
     "kafka_waiting": Part(measure=kafka_waiting.measure, minutes=8, servers=("kafka",), kafka=True, small_batches=True),
 }

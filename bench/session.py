@@ -12,12 +12,18 @@ from penstock.run.java import use_java
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 
 
-def session(packages: Sequence[str] = (), jars: Sequence[Path] = ()) -> SparkSession:
-    """Two cores, quiet, the defaults otherwise. `packages` of Maven's and `jars` count in the first session of a process only."""
+def session(packages: Sequence[str] = (), jars: Sequence[Path] = (), *, cores: int = 2) -> SparkSession:
+    """Quiet, the defaults otherwise. `packages` of Maven's and `jars` count in the first session of a process only.
+
+    A session with another number of `cores` is stopped before.
+    """
+    master, former = f"local[{cores}]", SparkSession.getActiveSession()
+    if former is not None and former.sparkContext.master != master:
+        former.stop()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     use_java()
     spark = (
-        SparkSession.builder.master("local[2]")
+        SparkSession.builder.master(master)
         .appName("penstock-bench")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")

@@ -123,6 +123,24 @@ def executors() -> Sequence[int]:
     return [int(entry.name) for entry in entries if b"CoarseGrainedExecutorBackend" in _command(int(entry.name))]
 
 
+def python_daemons() -> Sequence[int]:
+    """The processes on this machine that fork Python workers of Spark, and these workers."""
+    entries = (entry for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    return [int(entry.name) for entry in entries if b"pyspark_daemon" in _command(int(entry.name))]
+
+
+def parents_of(pid: int) -> Sequence[int]:
+    """The processes that `pid` descends from, as far as they live."""
+    found = list[int]()
+    while pid > 1:
+        try:
+            pid = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        except OSError:
+            break
+        found.append(pid)
+    return found
+
+
 def await_another_executor(known: set[int]) -> int:
     """An executor that is not among `known`; waits for one to be started."""
     while True:

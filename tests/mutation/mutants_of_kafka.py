@@ -28,7 +28,41 @@ OF_PRODUCERS = "tests/live/test_kafka_producers.py"
 TOMBSTONES = "src/penstock/sink/kafka/tombstones.py"
 OF_TOMBSTONES = "tests/live/test_kafka_tombstones.py"
 
+OF_TASKS = "tests/live/test_kafka_in_tasks.py"
+
 MUTANTS_OF_KAFKA = (
+    Mutant(
+        bug=1,
+        name="a-task-that-runs-again-publishes-its-lane-again",
+        file="src/penstock/sink/table/publication.py",
+        find="    if marker.position >= publication.position:  # I2",
+        replace="    if False:",
+        tests=(f"{OF_TASKS}::test_a_task_that_is_run_again_sends_nothing",),
+    ),
+    Mutant(
+        bug=6,
+        name="each-attempt-of-a-task-has-a-transactional-id-of-its-own",
+        file=LANE,
+        find="        name = transactional_id(self._wanted.pipeline, self._wanted.sink, self.number)",
+        replace="        name = transactional_id(self._wanted.pipeline, self._wanted.sink, self.number) + str(id(self))",
+        tests=(f"{OF_TASKS}::test_of_two_attempts_at_once_the_older_is_fenced_and_learns_that_the_other_has_published",),
+    ),
+    Mutant(
+        bug=13,
+        name="what-tasks-answer-is-taken-for-published-without-their-markers",
+        file=SINK,
+        find="            require_shown(marks.get(at), share)  # I1",
+        replace="            pass",
+        tests=(f"{OF_TASKS}::test_what_a_task_reports_counts_only_if_its_marker_shows_it",),
+    ),
+    Mutant(
+        bug=31,
+        name="tasks-begin-before-all-lanes-are-known-to-be-of-this-ledger",
+        file=SINK,
+        find="            require_own(mark, shares[at])  # I2",
+        replace="            pass",
+        tests=(f"{OF_TASKS}::test_no_task_begins_where_another_ledger_has_a_lane",),
+    ),
     Mutant(
         bug=17,
         name="a-tombstone-counts-by-the-value-that-it-does-not-have",

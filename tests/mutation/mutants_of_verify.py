@@ -18,6 +18,30 @@ OF_MEMORY = "tests/conformance/test_memory_conformance.py::TestMemory"
 MUTANTS_OF_VERIFY = (
     Mutant(
         bug=33,
+        name="a-dictionarys-text-has-another-hash-than-the-text",
+        file="src/penstock/core/value_hash.py",
+        find="        steps.append(_step((lengths & 3) > byte, rest + byte,",
+        replace="        steps.append(_step((lengths & 3) > byte + 1, rest + byte,",
+        tests=(f"{OF_ROWHASH}::test_a_text_of_a_dictionary_has_the_hash_of_the_text",),
+    ),
+    Mutant(
+        bug=19,
+        name="since-a-batch-newer-files-that-nobody-decided-are-passed-over",
+        file=PARQUET,
+        find="(attempt is not None and (attempt.generation, attempt.batch_id) > after)",
+        replace="(attempt is None and since is None)",
+        tests=(f"{OF_ACCOUNTS}::test_since_a_batch_a_newer_file_that_nobody_decided_is_told",),
+    ),
+    Mutant(
+        bug=34,
+        name="since-a-batch-that-batch-is-expected-and-not-read",
+        file="src/penstock/commit/verification.py",
+        find="lambda each: each.position > self._since",
+        replace="lambda each: each.position >= self._since - 1",
+        tests=(f"{OF_ACCOUNTS}::test_since_a_batch_only_what_is_newer_is_read_and_expected",),
+    ),
+    Mutant(
+        bug=33,
         name="a-value-may-move-into-a-null-column",
         file=ROWHASH,
         find="        return hash_long(present, seeds)",

@@ -8,7 +8,8 @@ from tests.unit.test_cli_text import LAKE, printed
 from penstock.cli.output import json_line
 from penstock.cli.verify import _text as verify_text
 from penstock.cli.verify import fields_of
-from penstock.core.model import AccountName, AccountReport, BatchId, Position, Problem, SinkReport, Totals
+from penstock.commit.verification import NOT_COMPARED
+from penstock.core.model import AccountName, AccountReport, BatchId, Position, Problem, SinkName, SinkReport, Totals
 from penstock.run.operations import Removed, Verification
 
 
@@ -70,6 +71,7 @@ def test_verify_in_the_shape_of_the_interface() -> None:
                 "as_of": {"position": 41, "batch_id": 7},
             }
         },
+        "since": None,
         "unsettled": 8,
         "adopted_at": None,
         "removed_at": 30,
@@ -116,6 +118,14 @@ def test_verify_of_sinks_that_keep_nothing_claims_nothing() -> None:
     text = printed(verify_text(Verification(sinks={LAKE: SinkReport(accounts={}, problems=())})))
     assert not any("in its place" in line for line in text)
     assert any(line.startswith("Nothing of lake was compared") for line in text)
+
+
+def test_verify_since_a_batch_says_what_it_left_out() -> None:
+    found = Verification(sinks={LAKE: report(found_rows=10), SinkName("table"): NOT_COMPARED}, since=BatchId(6))
+    text = " ".join(printed(verify_text(found)))
+    assert "Every row decided after batch 6 is in its place once. What is older was not read." in text
+    assert "Nothing of table was compared: only sinks of type parquet know which rows are newer" in text
+    assert fields_of(found)["since"] == 6
 
 
 def test_verify_of_a_good_result() -> None:

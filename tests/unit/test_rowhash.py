@@ -326,3 +326,25 @@ def test_covering_nulls_leaves_every_value_seen() -> None:
         if value is not None:
             hashes = covered(pa.array([value, None, value], kind))
             assert hashes[0] == hashes[2] != hashes[1], kind
+
+
+@pytest.mark.parametrize("longest", [0, 31, 80])
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary()], ids=str)
+def test_a_text_of_a_dictionary_has_the_hash_of_the_text(kind: pa.DataType, longest: int) -> None:
+    """Whatever its length, behind another column, and where values are null or the column is a slice."""
+    chance = random.Random(f"{SEED} {longest}")
+    entries = sorted({chance.randbytes(chance.randrange(longest + 1)).hex()[:longest] for _ in range(200)})
+    texts = [chance.choice([None, *entries]) for _ in range(CHUNK_ROWS + 500)]
+    plain = pa.array(texts if kind != pa.binary() else [text and text.encode() for text in texts], kind)
+    seeds = pa.array(range(len(texts)))
+    for column in (plain, plain.slice(300, 900), plain.slice(0, 0), pa.nulls(50, kind)):
+        coded, rows = column.dictionary_encode(), seeds.slice(0, len(column))
+        found = row_hashes(pa.table({"id": rows, "text": coded}))
+        assert found.equals(row_hashes(pa.table({"id": rows, "text": column})))
+
+
+def test_lists_beyond_the_rows_that_are_hashed_at_a_time_have_the_hash_of_their_own_elements() -> None:
+    lists = pa.array([None if number % 7 == 0 else [number, None, f"{number}".count("1")] for number in range(2 * CHUNK_ROWS)])
+    whole = row_hashes(pa.record_batch({"list": lists}))
+    parts = [row_hashes(pa.record_batch({"list": lists.slice(start, 1_000)})) for start in range(0, len(lists), 1_000)]
+    assert whole.equals(pa.concat_arrays(parts))

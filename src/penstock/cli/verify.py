@@ -51,20 +51,23 @@ _NEVER_ACCEPTED = (
     "are foreign or were rewritten."
 )
 _IS_FOREIGN = "is foreign"
+_NO_SINCE = "only sinks of type parquet know which rows are newer; leave --since out to compare the others"
 
 
 def fields_of(found: "Verification") -> dict[str, object]:
     """Return what `verify --json` prints.
 
-    `unsettled`: number of a decided batch that some sink did not show yet. `adopted_at`: position of the last adoption of another
-    checkpoint; rows decided before it can exist twice. `digest`: how rows are hashed. `unseen`: what digests of that kind cannot
-    detect, None for the newest kind. Of a sink, `unread`: only what was published was compared, and no row was read; `as_of` is
-    None where nothing is retained to compare. `rows_removed`: rows whose files were removed on purpose, so that they are not
-    expected; `removed_at` is the position where that was accepted last. `rows`: where the rows went (`penstock.cli.row_counts`).
+    `since`: only what was decided after this batch was compared. `unsettled`: number of a decided batch that some sink did not
+    show yet. `adopted_at`: position of the last adoption of another checkpoint; rows decided before it can exist twice.
+    `digest`: how rows are hashed. `unseen`: what digests of that kind cannot detect, None for the newest kind. Of a sink,
+    `unread`: only what was published was compared, and no row was read; `as_of` is None where nothing is retained to compare.
+    `rows_removed`: rows whose files were removed on purpose, so that they are not expected; `removed_at` is the position where
+    that was accepted last. `rows`: where the rows went (`penstock.cli.row_counts`).
     """
     return {
         "ok": found.ok,
         "sinks": {name: _sink(name, report, found) for name, report in found.sinks.items()},
+        "since": found.since,
         "unsettled": found.unsettled,
         "adopted_at": found.adopted_at,
         "removed_at": None if found.removed is None else found.removed.position,
@@ -161,6 +164,10 @@ def verify(
     *,
     file: File,
     sink: Annotated[str | None, typer.Option(metavar="NAME", help="Only this sink.")] = None,
+    since: Annotated[
+        int | None,
+        typer.Option(metavar="BATCH", help="Read only the files of later batches than this one; sinks of type parquet."),
+    ] = None,
     accept_removed: Annotated[
         bool, typer.Option("--accept-removed", help="Show which whole files are missing; with --yes expect them no more.")
     ] = False,
@@ -188,6 +195,8 @@ def verify(
 
     Works beside a running driver: each sink is compared as of one position of the ledger, and what is newer is left out.
     """
+    if accept_removed and since is not None:
+        raise Usage("--since with --accept-removed.", remedy="Leave --since out: what is missing is judged by all that is there.")
     _require_fitting(reason, accepting=accept_removed, yes=yes, other=forgotten or before is not None)
     opened = pipeline(file, overrides)
     if accept_removed:
@@ -195,7 +204,7 @@ def verify(
         show(accepted, as_json=as_json, text=acceptance_text, fields=acceptance_fields)
         found = accepted.verification
     else:
-        found = opened.verify(sink)
+        found = opened.verify(sink, since=since)
         show(found, as_json=as_json, text=_text, fields=fields_of)
     if not found.ok:
         raise typer.Exit(DIFFERENCE)
@@ -302,9 +311,8 @@ def _text(found: "Verification") -> RenderableType:
         parts.append(Text(unseen))
     uncompared = [name for name, sink in found.sinks.items() if sink.as_of is None]
     if uncompared:
-        parts.append(
-            Text(f"Nothing of {', '.join(uncompared)} was compared: its rows are not kept, or only by its driver's process.")
-        )
+        why = "its rows are not kept, or only by its driver's process" if found.since is None else _NO_SINCE
+        parts.append(Text(f"Nothing of {', '.join(uncompared)} was compared: {why}."))
     unread = [name for name, sink in found.sinks.items() if sink.unread]
     if unread:
         parts.append(Text(f"Of {', '.join(unread)} only publications were compared, not rows: your SQL decides which are there."))
@@ -370,6 +378,8 @@ def _conclusion(found: "Verification") -> RenderableType:
         return Text.assemble(("The sinks do not hold what the ledger says.\n", "bold red"), _REMEDY, foreign, on_purpose)
     if all(sink.as_of is None for sink in found.sinks.values()):
         return Text("Nothing was compared: no sink keeps its rows where this command can read them.", "yellow")
+    if found.since is not None:
+        return Text(f"Every row decided after batch {found.since} is in its place once. What is older was not read.", "green")
     but = "" if found.removed is None else ", but for what was removed on purpose,"
     if found.adopted_at is None:
         return Text(f"Every row of the ledger{but} is in its place once, and nothing else is.", "green")

@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import takewhile
 from typing import Any
 
 from tenacity import stop_after_attempt
@@ -20,13 +21,16 @@ from penstock.core.model import (
     Removal,
     SinkName,
     SinkReport,
+    Staged,
     Totals,
 )
 from penstock.errors import Retryable
-from penstock.protocols import Ledger, Sink, SinkDecisions
+from penstock.protocols import Ledger, Sink, SinkDecisions, VerifiesSince
 
 TRIES = 10
 """Tries of a sink that raises Retryable: about a minute."""
+NOT_COMPARED = SinkReport(accounts={}, problems=())
+"""The report of a sink that cannot tell newer rows from others."""
 _LOOKS = 5
 _OLDER_ARGUMENT = "known"
 
@@ -36,6 +40,15 @@ def verify_sink(sink: Sink, decisions: SinkDecisions, *, sleep: Sleep) -> SinkRe
     older = _OLDER_ARGUMENT in inspect.signature(sink.verify).parameters
     look = partial(_verify_older, sink) if older else sink.verify
     report: SinkReport = with_backoff(stop_after_attempt(TRIES), sleep)(look, decisions)
+    return report
+
+
+def verify_sink_since(sink: Sink, decisions: SinkDecisions, since: Publication, *, sleep: Sleep) -> SinkReport:
+    """Return the sink's report of what was decided after `since`, or `NOT_COMPARED`. Raises as `verify_sink`."""
+    if not isinstance(sink, VerifiesSince):
+        return NOT_COMPARED
+    newer = DecisionsSince(decisions, since.position)
+    report: SinkReport = with_backoff(stop_after_attempt(TRIES), sleep)(sink.verify_since, newer, since)
     return report
 
 
@@ -89,6 +102,35 @@ class LedgerDecisions:
 
     def removals(self) -> Iterator[Removal]:
         return (removal for act in removal_acts(self._ledger) for removal in act.removals if removal.sink == self._sink)
+
+
+class DecisionsSince:
+    """The `SinkDecisions` after a position: how many the ledger retains before it costs nothing."""
+
+    def __init__(self, decisions: SinkDecisions, since: Position) -> None:
+        self._decisions, self._since = decisions, since
+        self.published_at = decisions.published_at
+
+    def totals(self, position: Position) -> Mapping[AccountName, Totals]:
+        """Return the sums over the decisions, less the files that were removed on purpose."""
+        removals, sums = list(self.removals()), dict[AccountName, Totals]()
+        for publication in self.publications(position):
+            for piece in publication.staged:
+                if not any(_is_removed(piece, publication.position, removal) for removal in removals):
+                    sums[piece.account] = sums.get(piece.account, Totals()) + piece.totals
+        return sums
+
+    def publications(self, position: Position | None = None) -> Iterator[Publication]:
+        newer = takewhile(lambda each: each.position > self._since, self._decisions.publications())
+        return (each for each in newer if position is None or each.position <= position)
+
+    def removals(self) -> Iterator[Removal]:
+        return self._decisions.removals()
+
+
+def _is_removed(piece: Staged, position: Position, removal: Removal) -> bool:
+    in_range = any(first <= position <= last for first, last in removal.decided)
+    return removal.account == piece.account and (in_range or piece.name in removal.files)
 
 
 def _published_at(tail: Entry, sink: SinkName) -> Position:

@@ -23,26 +23,39 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.core.model import DIGEST_MODULUS, NEWEST_ROW_DIGEST, RowDigest
-from penstock.core.value_hash import Fold, Places, Selected, Words, fold_of_values, hash_int, hash_long
+from penstock.core.value_hash import (
+    Fold,
+    Places,
+    Selected,
+    Words,
+    fold_of_dictionary,
+    fold_of_values,
+    hash_int,
+    hash_long,
+    is_of_bytes,
+)
 
 Valid: TypeAlias = npt.NDArray[np.bool_]
 
 SEED = np.uint64(42)
 CHUNK_ROWS = 1 << 14
 """Rows hashed at a time: their words fit a core's cache."""
+_PART_ROWS = 1 << 16
+"""Rows of which the columns are looked at together."""
 
 NULL_ELEMENT = 0x50656E73746F636B
 """A number unlike usual values, so that the index of a null does not collide with a value."""
 
 _SKIPPED = RowDigest.XXHASH64
-_ALL = slice(None)
 
 
 def row_hashes(rows: "pa.RecordBatch | pa.Table", row_digest: RowDigest = NEWEST_ROW_DIGEST) -> "pa.UInt64Array":
     """Return the 64-bit hash of each row, columns from left to right. Raises TypeError for an Arrow type that Spark lacks."""
     chunks = [
-        _fold_of_fields(part.columns, tuple(part.schema.names), row_digest)(_ALL, np.full(part.num_rows, SEED, np.uint64))
+        fold(slice(start, start + CHUNK_ROWS), np.full(min(CHUNK_ROWS, part.num_rows - start), SEED, np.uint64))
         for part in _parts(rows)
+        for fold in [_fold_of_fields(part.columns, tuple(part.schema.names), row_digest)]
+        for start in range(0, part.num_rows, CHUNK_ROWS)
     ]
     return pa.array(np.concatenate(chunks) if chunks else np.empty(0, np.uint64), pa.uint64())
 
@@ -70,8 +83,8 @@ def _word(name: str, before: int) -> int:
 
 def _parts(rows: "pa.RecordBatch | pa.Table") -> "list[pa.RecordBatch]":
     if isinstance(rows, pa.Table):
-        return list(rows.to_batches(max_chunksize=CHUNK_ROWS))
-    return [rows.slice(start, CHUNK_ROWS) for start in range(0, rows.num_rows, CHUNK_ROWS)]
+        return list(rows.to_batches(max_chunksize=_PART_ROWS))
+    return [rows.slice(start, _PART_ROWS) for start in range(0, rows.num_rows, _PART_ROWS)]
 
 
 def _fold_of_fields(columns: "Sequence[pa.Array]", names: tuple[str, ...], row_digest: RowDigest) -> Fold:
@@ -101,12 +114,17 @@ def _fold_of_fields(columns: "Sequence[pa.Array]", names: tuple[str, ...], row_d
 def _fold_of_column(column: "pa.Array", row_digest: RowDigest) -> tuple[Fold, Valid | None]:
     """Return what hashes each value with its row's seed (a null keeps the seed), and which values are valid (None: all)."""
     if isinstance(column, pa.DictionaryArray):
+        if is_of_bytes(column.dictionary):
+            return _valid_only(fold_of_dictionary(column), column)
         column = column.dictionary_decode()
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     if pa.types.is_null(column.type):
         return lambda _, seeds: seeds, np.zeros(len(column), np.bool_)
-    fold = _fold_of_valid(column, row_digest)
+    return _valid_only(_fold_of_valid(column, row_digest), column)
+
+
+def _valid_only(fold: Fold, column: "pa.Array") -> tuple[Fold, Valid | None]:
     if column.null_count == 0:
         return fold, None
     valid: Valid = np.asarray(column.is_valid())
@@ -125,7 +143,7 @@ def _fold_of_valid(column: "pa.Array", row_digest: RowDigest) -> Fold:
 
 
 def _fold_of_selected(column: "pa.Array", fold: Callable[[Any, Words], Words]) -> Fold:
-    return lambda places, seeds: fold(column if isinstance(places, slice) else column.take(pa.array(places)), seeds)
+    return lambda places, seeds: fold(column[places] if isinstance(places, slice) else column.take(pa.array(places)), seeds)
 
 
 # --- lists and maps

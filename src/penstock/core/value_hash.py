@@ -4,6 +4,7 @@ The result for a null is arbitrary; `penstock.core.row_hash` restores the seed t
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -25,6 +26,7 @@ _P5 = np.uint64(0x27D4EB2F165667C5)
 _INT_BASE, _LONG_BASE = _P5 + np.uint64(4), _P5 + np.uint64(8)
 _LANE_BASES = (np.uint64(0x60EA27EEADC0B5D6), _P2, np.uint64(0), np.uint64(0x61C8864E7A143579))
 _MAX_LONG_DIGITS = 18
+_STRIPE_BYTES = 32
 _TWO_WORDS = np.dtype((np.uint64, 2))
 
 
@@ -125,8 +127,9 @@ def _floats(column: "pa.Array") -> npt.NDArray[np.uint32]:
 
 def _doubles(column: "pa.Array") -> Words:
     values = _values(column, np.float64)
-    bits = np.where(values == 0, np.float64(0), values).view(np.uint64)
-    return np.where(np.isnan(values), np.uint64(0x7FF8000000000000), bits)
+    zeros, nans = values == 0, np.isnan(values)
+    bits = np.where(zeros, np.float64(0), values).view(np.uint64) if zeros.any() else values.view(np.uint64)
+    return np.where(nans, np.uint64(0x7FF8000000000000), bits) if nans.any() else bits
 
 
 def _short_decimals(column: "pa.Array") -> Words:
@@ -177,14 +180,84 @@ def _hash_decimals(halves: npt.NDArray[np.uint64], seeds: Words) -> Words:
 def _fold_of_bytes(column: "pa.Array") -> Fold:
     if len(column) == 0:
         return lambda _, seeds: seeds
+    values, starts, lengths = _byte_ranges(column)
+    return lambda places, seeds: _hash_bytes(values, starts[places], lengths[places], seeds)
+
+
+def _byte_ranges(column: "pa.Array") -> tuple[Bytes, Places, Places]:
+    """Return the bytes of all values, where each of these begins, and how long it is; of a null 0."""
     _, offsets, data = column.buffers()
     data_type = np.int64 if pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type) else np.int32
     ends = np.frombuffer(offsets, data_type)[column.offset : column.offset + len(column) + 1].astype(np.int64)
     lengths = np.diff(ends)
     if column.null_count:
         lengths = np.where(np.asarray(column.is_valid()), lengths, 0)
-    values, starts = np.frombuffer(data or b"", np.uint8), ends[:-1]
-    return lambda places, seeds: _hash_bytes(values, starts[places], lengths[places], seeds)
+    return np.frombuffer(data or b"", np.uint8), ends[:-1], lengths
+
+
+# --- texts and bytes of a dictionary
+
+
+def is_of_bytes(dictionary: "pa.Array") -> bool:
+    """Return whether `fold_of_dictionary` takes a dictionary: texts or bytes, none of them null."""
+    return bool(dictionary.null_count == 0 and len(dictionary) and any(is_kind(dictionary.type) for is_kind in _TEXTS))
+
+
+def fold_of_dictionary(column: "pa.DictionaryArray") -> Fold:
+    """Return what hashes the values of a column that `is_of_bytes`, without writing them out one by one."""
+    codes = np.asarray(column.indices.fill_null(0) if column.null_count else column.indices)
+    data, starts, lengths = _byte_ranges(column.dictionary)
+    if int(lengths.max()) >= _STRIPE_BYTES or len(starts) > len(codes):
+        return lambda places, seeds: _hash_bytes(data, starts[codes[places]], lengths[codes[places]], seeds)
+    steps, first = _steps_of(data, starts, lengths), lengths.astype(np.uint64) + _P5
+    return lambda places, seeds: _hash_by_steps(steps, seeds + first[codes[places]], codes[places])
+
+
+def _steps_of(data: Bytes, starts: Places, lengths: Places) -> "list[_Step]":
+    """Return what XXH64 does with values shorter than a stripe, and what of it depends on the value alone."""
+    steps = list[_Step]()
+    for word in range(3):
+        steps.append(_step(lengths >= 8 * (word + 1), starts + 8 * word, data, "<u8", _mixed_long))
+    rest = starts + (lengths & -8)
+    steps.append(_step((lengths & 4) != 0, rest, data, "<u4", lambda words: words * _P1))
+    rest = rest + (lengths & 4)
+    for byte in range(3):
+        steps.append(_step((lengths & 3) > byte, rest + byte, data, "<u1", lambda words: words * _P5))
+    return [step for step in steps if step.has is None or step.has.any()]
+
+
+def _mixed_long(words: Words) -> Words:
+    return _rotate(words * _P2, 31) * _P1
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One step of XXH64: which values `has` it (None: all), the word that each folds in, and that word's `width` in bytes."""
+
+    has: npt.NDArray[np.bool_] | None
+    words: Words
+    width: int
+
+
+def _step(has: "npt.NDArray[np.bool_]", places: Places, data: Bytes, kind: str, mixed: Callable[[Words], Words]) -> _Step:
+    words = np.zeros(len(has), np.uint64)
+    if has.any():
+        words[has] = mixed(_words_at(data, kind, places[has]))
+    return _Step(None if has.all() else has, words, int(kind[-1]))
+
+
+_AFTER = {8: (27, _P1, _P4), 4: (23, _P2, _P3), 1: (11, _P1, np.uint64(0))}
+"""Bits to rotate by, factor and summand after a word of so many bytes was folded in."""
+
+
+def _hash_by_steps(steps: "list[_Step]", state: Words, codes: "npt.NDArray[Any]") -> Words:
+    for step in steps:
+        bits, factor, summand = _AFTER[step.width]
+        folded = _rotate(state ^ step.words[codes], bits)
+        folded *= factor
+        folded += summand
+        state = folded if step.has is None else np.where(step.has[codes], folded, state)
+    return _finish(state)
 
 
 def _hash_bytes(data: Bytes, starts: Places, lengths: Places, seeds: Words) -> Words:
@@ -281,6 +354,7 @@ def _single_bytes(data: Bytes, places: Places, ends: Places, state: Words) -> No
 
 
 _types = pa.types
+_TEXTS = (_types.is_string, _types.is_binary, _types.is_large_string, _types.is_large_binary)
 _IsKind: TypeAlias = "Callable[[pa.DataType], bool]"
 _LONGS: "tuple[tuple[_IsKind, Callable[[Any], Words]], ...]" = (
     (_types.is_int64, _longs),
@@ -297,8 +371,7 @@ _INTS: "tuple[tuple[_IsKind, Callable[[Any], npt.NDArray[np.uint32]]], ...]" = (
     (_types.is_boolean, _booleans),
 )
 _OTHERS: "tuple[tuple[_IsKind, Callable[[Any], Fold]], ...]" = (
-    (lambda data_type: _types.is_string(data_type) or _types.is_binary(data_type), _fold_of_bytes),
-    (lambda data_type: _types.is_large_string(data_type) or _types.is_large_binary(data_type), _fold_of_bytes),
+    (lambda data_type: any(is_kind(data_type) for is_kind in _TEXTS), _fold_of_bytes),
     (_types.is_decimal, _fold_of_decimals),
     (_types.is_interval, _fold_of_intervals),
     (_types.is_fixed_size_binary, lambda column: _fold_of_bytes(column.cast(pa.binary()))),

@@ -118,6 +118,7 @@ def assemble(plan: DeliveryPlan, *, demanded: bool = True) -> Runtime:
         quarantine=_quarantine_member(plan, sinks),
         rules=_rule_check(plan),
         left=plan.left,
+        publish_on=plan.settings.publish_on,
         retry_timeout_s=plan.settings.retry_timeout / 1000,
     )
 

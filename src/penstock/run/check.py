@@ -24,6 +24,7 @@ from penstock.run.ledger_match import require_decided, require_present
 from penstock.run.preflight.change import Preflight
 from penstock.run.preflight.compare import SeenBySpark
 from penstock.run.preflight.query_rules import COLUMNS, columns_ruling
+from penstock.run.publishing import publishing_findings
 from penstock.run.query_facts import facts_of_pipeline
 from penstock.run.required_guarantees import claims_of
 from penstock.run.runtime import Runtime, now_ms
@@ -156,6 +157,7 @@ def _findings(settings: PipelineSettings, plan: DeliveryPlan, frame: DataFrame) 
                 own = taken[sink.name].schema if sink.name in taken else schema
                 admitted = partial(sink.require_schema_accepted, pipeline=runtime.pipeline, schema=own)
                 yield _finding(f"{_ROWS_FOR}{sink.name}", "fit, by name and type", admitted)
+        yield from publishing_findings(settings.publish_on, runtime.sinks)
         yield _finding("ledger", runtime.ledger.location, runtime.ledger.prove)
         yield from ledger_lifecycle(plan)
         yield from spool_of(plan).check()

@@ -49,7 +49,8 @@ class Delivery:
     `penstock.OwnSink`; `home` is where ledger, spool and checkpoint are unless told otherwise; these places may be
     mappings of `url` and `options`, as in a pipeline file. Works on classic and Connect sessions. `publish_behind`: where
     `start` starts the query of a classic session, a batch is published while Spark computes the next one
-    (docs/howto/throughput.md). `retry_timeout`: how long an append or a publication is tried, such as `"10s"`.
+    (docs/howto/throughput.md). `publish_on`: which processes publish into Kafka (same page). `retry_timeout`: how long an append
+    or a publication is tried, such as `"10s"`.
 
     Every exception in a batch, `SystemExit` included, becomes a failed batch; its cause is kept in `failure`. May be handed to
     one query after another, as in a notebook: Spark ends the older one, which has no part in what the newer one does.
@@ -67,13 +68,14 @@ class Delivery:
         sources: Sequence[str] = (),
         guarantee: Guarantee | Literal["exactly_once", "at_least_once"] = Guarantee.EXACTLY_ONCE,
         publish_behind: bool = False,
+        publish_on: Literal["driver", "executors"] = "driver",
         retry_timeout: int | str = "1m",
     ) -> None:
         values: dict[str, Any] = {"pipeline": pipeline, "home": home, "sinks": sinks, "guarantee": guarantee}
         values["retry_timeout"] = retry_timeout
         places = {"ledger": ledger, "spool": spool, "checkpoint": checkpoint}
         values |= {key: place for key, place in places.items() if place is not None}
-        settings = DeliverySettings(**values, publish_behind=publish_behind)
+        settings = DeliverySettings(**values, publish_behind=publish_behind, publish_on=publish_on)
         self._begin(DeliveryPlan(settings=settings, sources=tuple(SourceName(source) for source in sources)))
 
     def _begin(self, plan: DeliveryPlan) -> None:

@@ -168,6 +168,7 @@ class OpenDelivery:
         self._idle.clear()
         try:
             self._require_own_checkpoint(rows, batch_id)
+            self._runtime.publish_by(rows.sparkSession)
             batch = self._runtime.checkpoint.batch(batch_id, self._runtime.source_names(batch_id))
             record = _BatchRecord()
 

@@ -10,9 +10,17 @@ from itertools import islice
 
 from penstock.commit.acts import ActingCoordinator
 from penstock.commit.outcome import Recovered
-from penstock.commit.publication import batch_at, dead_staging, decision_in, sinks_apart, waiting_entries
+from penstock.commit.publication import (
+    batch_at,
+    dead_staging,
+    decided_entry,
+    decision_in,
+    publication_of,
+    sinks_apart,
+    waiting_entries,
+)
 from penstock.commit.row_counts import RowCounts
-from penstock.commit.verification import LedgerDecisions, verify_sink
+from penstock.commit.verification import LedgerDecisions, verify_sink, verify_sink_since
 from penstock.core.model import (
     NEWEST_ROW_DIGEST,
     Adopted,
@@ -52,8 +60,10 @@ class Verification:
     """How rows were hashed: by the kind of digest that was fixed when the ledger began."""
     removed: "Removed | None" = None
     """What operators accepted as removed on purpose: it was not expected. None if nothing was."""
+    since: BatchId | None = None
+    """Only what was decided after this batch was compared; None for everything."""
     rows: RowCounts | None = None
-    """Where the rows went; None for a single sink, and where the pipeline neither drops rows nor puts any aside."""
+    """Where the rows went; None for a single sink, with `since`, and where the pipeline neither drops rows nor puts any aside."""
 
     @property
     def ok(self) -> bool:
@@ -96,22 +106,29 @@ def offsets_of(plan: DeliveryPlan, batch_id: BatchId) -> HistoryRow:
     return rows[0]
 
 
-def verify(plan: DeliveryPlan, *, sink: SinkName | None = None) -> Verification:
+def verify(plan: DeliveryPlan, *, sink: SinkName | None = None, since: BatchId | None = None) -> Verification:
     """Read every row of every sink (or of one) and compare with the ledger. Works beside a running driver, too.
 
-    Each sink is compared as of one position of the ledger; what is newer than that is left out.
+    Each sink is compared as of one position of the ledger; what is newer than that is left out. With `since` only what was
+    decided after that batch is read, by sinks that can. Raises Failed if the ledger does not retain it.
     """
     from penstock.run.row_counts import row_counts
 
     with closing(ledger_of(plan)) as ledger:
         chosen = chosen_sinks(plan, sink)
         tail = ledger.tail()
+        after = None if since is None else _retained(ledger, since)
         use_row_digest(chosen, tail)
         use_tables(chosen, tail)
         found = dict[SinkName, SinkReport]()
         for each in chosen:
             with closing(each):
-                found[each.name] = verify_sink(each, LedgerDecisions(ledger, each.name, tail=tail), sleep=time.sleep)
+                decisions = LedgerDecisions(ledger, each.name, tail=tail)
+                if after is None:
+                    found[each.name] = verify_sink(each, decisions, sleep=time.sleep)
+                else:
+                    last = publication_of(after, each.name, ledger_id=after.summary.ledger_id)
+                    found[each.name] = verify_sink_since(each, decisions, last, sleep=time.sleep)
         return Verification(
             sinks=found,
             batches={
@@ -123,8 +140,20 @@ def verify(plan: DeliveryPlan, *, sink: SinkName | None = None) -> Verification:
             adopted_at=_adopted_at(ledger, tail),
             row_digest=NEWEST_ROW_DIGEST if tail is None else tail.summary.row_digest,
             removed=Removed.of(ledger, tail),
-            rows=row_counts(plan, ledger) if sink is None else None,
+            since=since,
+            rows=row_counts(plan, ledger) if sink is None and since is None else None,
         )
+
+
+def _retained(ledger: Ledger, batch_id: BatchId) -> Entry:
+    """Return the newest decision of a batch. Reads every newer entry. Raises Failed if it is not retained."""
+    entry = decided_entry(ledger, batch_id)
+    if entry is None:
+        raise Failed(
+            f"The ledger at {ledger.location} holds no decision of batch {batch_id} since the last adoption.",
+            remedy="`penstock history` lists what it holds; without --since everything is compared.",
+        )
+    return entry
 
 
 def _left_out(ledger: Ledger, tail: Entry | None, found: Mapping[SinkName, SinkReport]) -> BatchId | None:

@@ -234,9 +234,11 @@ class Pipeline(PipelineActs):
 
         return export_rows(self.plan, spark or self.session(), choice=choice or StateChoice(), directory=directory)
 
-    def verify(self, sink: str | None = None) -> Verification:
-        """Compare every sink's content, or that of `sink`, with the ledger."""
-        return operations.verify(self.plan, sink=None if sink is None else SinkName(sink))
+    def verify(self, sink: str | None = None, *, since: int | None = None) -> Verification:
+        """Compare every sink's content, or that of `sink`, with the ledger; with `since` only what later batches brought."""
+        return operations.verify(
+            self.plan, sink=None if sink is None else SinkName(sink), since=None if since is None else BatchId(since)
+        )
 
     def read(
         self,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING
 
 import penstock
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
@@ -28,14 +29,19 @@ from penstock.core.model import (
     SinkName,
     SourceName,
 )
-from penstock.protocols import ALL_ROWS, HashesRows, Ledger, Sink, Taken
+from penstock.protocols import ALL_ROWS, HashesRows, Ledger, PublishesInTasks, Sink, Taken
 from penstock.run.ledger_match import require_decided, require_own_staging, require_present
 from penstock.sink.concurrent import map_concurrently
 from penstock.source.chain.settings import ChainSettings
 from penstock.source.journal.journals import Journals
 from penstock.source.kafka.watch import Watch
+from penstock.spec.pipeline import PublishOn
+from penstock.stage.publishing import publish_in_tasks
 from penstock.stage.quarantine import QuarantineMember
 from penstock.stage.rules import RuleCheck
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +67,8 @@ class Runtime:
     """The rules of the sources, None if there are none."""
     left: Nonce | None = None
     """The newest entry of the ledger when a client of Spark Connect left the pipeline to its server."""
+    publish_on: PublishOn = "driver"
+    """Which processes publish what was decided, where a sink lets them choose."""
     retry_timeout_s: float = RETRY_TIMEOUT_S
     """How long an append or a publication is tried while the ledger or a sink does not answer."""
 
@@ -68,6 +76,12 @@ class Runtime:
     def row_sinks(self) -> tuple[Sink, ...]:
         """The sinks that every row goes to: all but the quarantine."""
         return tuple(sink for sink in self.sinks if self.quarantine is None or sink is not self.quarantine.sink)
+
+    def publish_by(self, spark: "SparkSession") -> None:
+        """Have tasks of `spark` publish, if the settings say so and where sinks can."""
+        for sink in self.sinks if self.publish_on == "executors" else ():
+            if isinstance(sink, PublishesInTasks):
+                sink.publish_by(partial(publish_in_tasks, spark))
 
     def close(self) -> None:
         """Release the files and connections of sinks and ledger."""

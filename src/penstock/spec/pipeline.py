@@ -36,11 +36,13 @@ from penstock.spec.state_limits import StateLimits
 
 _ORDER = (
     "pipeline", "home", "guarantee", "spark", "receive", "sources", "transform", "sinks", "quarantine",
-    "output_mode", "trigger", "checkpoint", "ledger", "spool", "publish_behind", "retry_timeout", "metrics",
+    "output_mode", "trigger", "checkpoint", "ledger", "spool", "publish_behind", "publish_on", "retry_timeout",
+    "metrics",
     "state_limits", "on_event", "opentelemetry", "openlineage",
 )  # fmt: skip
 NO_QUARANTINE = "is quarantine, and the pipeline has none"
 ADD_QUARANTINE = "Add quarantine: ./quarantine, a directory or a URL of a store."
+PublishOn = Literal["driver", "executors"]
 OutputMode = Literal["append", "update", "complete"]
 _Place: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 
@@ -171,6 +173,11 @@ class DeliverySettings(Settings):
         description="Publish a batch while Spark computes the next one, for throughput: Spark goes on as soon as it is decided, "
         "which nothing undoes, and the sinks show it a little later.",
     )
+    publish_on: PublishOn = Field(
+        default="driver",
+        description="Which processes publish a decided batch into Kafka: the `driver`, or tasks on the `executors`, one for each "
+        "of the sink's `lanes`. A batch of at most 100 KB a task stays with the driver, as do other sinks.",
+    )
     retry_timeout: Duration = Field(
         default=60_000,
         description="How long an append to the ledger or a publication is tried, with growing pauses, while a ledger or sink "
@@ -258,6 +265,7 @@ class PipelineSettings(DeliverySettings):
             ledger: _Place = ...,
             spool: _Place = ...,
             publish_behind: bool = False,
+            publish_on: PublishOn = "driver",
             retry_timeout: int | str = "1m",
             metrics: MetricsEndpoint | Mapping[str, Any] | None = None,
             state_limits: StateLimits | Mapping[str, Any] = ...,

@@ -21,8 +21,14 @@ _TEXT_LIMIT = 2_000
 
 def encode_error(error: PenstockError) -> str:
     """Return the text that takes `error` through Spark, shortened: Spark's regular expression overflows on long texts."""
-    kind = f"{_MODULE}{type(error).__name__}"
+    kind = f"{_MODULE}{_public(type(error)).__name__}"
     return f"{kind}: {error.message[:_TEXT_LIMIT]}{_THEN}{error.remedy[:_TEXT_LIMIT]} ({kind})"
+
+
+def _public(kind: type[PenstockError]) -> type[PenstockError]:
+    """Return `kind`, or the nearest class above it that `penstock.errors` has: a sink's own says too little elsewhere."""
+    found: type[PenstockError] = next(each for each in kind.__mro__ if getattr(errors, each.__name__, None) is each)
+    return found
 
 
 def decode_error(text: str) -> PenstockError | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.core.faults import FaultPoint
 from penstock.core.model import PipelineName, Position, Publication, Published, SinkName, Totals
-from penstock.errors import PublishFailed, Retryable, StagedDataLost
+from penstock.errors import OutcomeUnknown, PublishFailed, Retryable, StagedDataLost
 from penstock.sink.copied_ledger import require_no_copy
 from penstock.sink.kafka.clients import Clients
 from penstock.sink.kafka.errors import Overtaken, connection_lost, translate_errors
@@ -109,13 +109,17 @@ class Lane:
         with self._dropping_on_error():
             mark = self.open()
             if mark is not None:
-                self._require_own(mark.marker, share)
+                require_own(mark, share)
 
     def publish(self, publication: Publication, rows: Rows) -> Published:
         """Publish this share of a batch unless the marker shows it already. Raises what `apply` raises, and Retryable."""
         with self._dropping_on_error():
             self.open()
             return self._publish(publication, rows)
+
+    def close(self) -> None:
+        """Release connections; the next use opens others."""
+        self.drop()
 
     def drop(self) -> None:
         """Drop the producer and the admin client; the next use creates new ones and reads the marker back.
@@ -182,14 +186,6 @@ class Lane:
     def _look(self) -> LaneMarker | None:
         with translate_errors(self._clients):
             return newest_mark(self._clients, self._wanted, self.number)
-
-    def _require_own(self, marker: TableMarker, share: Publication) -> None:
-        require_same_ledger(marker, share)
-        if marker.position < share.position:
-            require_no_copy(share, marker.position, place=f"Lane {self.number} of topic {marker.table_name!r}")
-            self._opened().rows_there(share)
-        elif share.staged or marker.position == share.position:
-            require_same(self.batch_at(share), share, marker)
 
     def _publish(self, publication: Publication, rows: Rows) -> Published:
         if self._mark is None:
@@ -280,6 +276,29 @@ class Lane:
         except BaseException:
             self.drop()
             raise
+
+
+def require_own(mark: LaneMarker, share: Publication) -> None:
+    """Raise LedgerMismatch if `mark`, the newest of a lane, is another ledger's, or a copy's."""
+    marker = mark.marker
+    require_same_ledger(marker, share)
+    if marker.position < share.position:
+        require_no_copy(share, marker.position, place=f"Lane {mark.lane} of topic {marker.table_name!r}")
+        mark.rows_there(share)
+    elif share.staged or marker.position == share.position:
+        require_same(mark.mark.batch_at(share), share, marker)
+
+
+def require_shown(mark: LaneMarker | None, share: Publication) -> None:
+    """Raise OutcomeUnknown unless `mark` shows that all of `share` is published, and what `require_own` raises."""
+    if mark is not None:
+        require_own(mark, share)
+    if mark is None or mark.marker.position < share.position:
+        raise OutcomeUnknown(
+            f"A task reported batch {share.batch.batch_id} of sink {share.sink!r} as published, and the marker of its lane does "
+            f"not show it: it {'is missing' if mark is None else f'stands at position {mark.marker.position}'}.",
+            remedy="Try again: the marker decides which lanes are published once more.",
+        )
 
 
 def _never() -> Loaded:

@@ -1,13 +1,13 @@
 """The Kafka sink: commits each lane of a batch in one transaction with its marker, or in several where the lane is large."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from threading import RLock
-from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException
 
+from penstock.core.faults import FaultPoint
 from penstock.core.high_water_mark import HighWaterMark
 from penstock.core.model import (
     NEWEST_ROW_DIGEST,
@@ -17,6 +17,7 @@ from penstock.core.model import (
     Finding,
     Json,
     PipelineName,
+    Position,
     Publication,
     Published,
     RowDigest,
@@ -28,14 +29,15 @@ from penstock.core.model import (
 from penstock.core.topics import OpenTransaction
 from penstock.errors import Failed, OutcomeUnknown, PenstockError, Refused, Retryable
 from penstock.kafka.transactions import end_transaction, open_transactions
-from penstock.protocols import OwnRows, SinkDecisions
+from penstock.protocols import OwnRows, RunTasks, SinkDecisions
 from penstock.sink.concurrent import map_concurrently
 from penstock.sink.kafka import verification
 from penstock.sink.kafka.clients import Clients
-from penstock.sink.kafka.errors import translate_errors
-from penstock.sink.kafka.lane import Lane
+from penstock.sink.kafka.errors import connection_lost, translate_errors
+from penstock.sink.kafka.lane import Lane, require_own, require_shown
 from penstock.sink.kafka.lane_ends import LaneEnds
 from penstock.sink.kafka.lane_producer import HEADER
+from penstock.sink.kafka.lane_task import LaneTask
 from penstock.sink.kafka.marker_store import LaneMarker, newest_mark, transactional_id
 from penstock.sink.kafka.preparation import (
     Place,
@@ -53,11 +55,12 @@ from penstock.sink.kafka.target import LANES, MARKERS, SCHEMA, KafkaSettings, To
 from penstock.sink.kafka.tombstones import Tombstones
 from penstock.sink.kafka.topics import SETTLED_S, await_settled, described, places_of
 from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpooledSink, SpoolRoot, SpoolStager
+from penstock.sink.table.marker import NOTHING_YET
 from penstock.sink.table.preparation import settings_of
+from penstock.sink.table.publication import require_no_older_copy
 from penstock.spark.schema import arrow_schema
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+CONFIRM = FaultPoint("kafka.confirm", "The driver reads the markers of the lanes that tasks have published.")
 
 TRANSACTION_BYTES = 1_000_000_000
 TRANSACTION_TIMEOUT_MS = 60_000
@@ -110,6 +113,8 @@ class KafkaSink(SpooledSink):
         self._place: Place | None = None
         self._schema: str | None = None
         self._row_validator: TopicRowValidator | None = None
+        self._run_tasks: RunTasks | None = None
+        self._shown: dict[int, Position] = {}
         self._lock = RLock()
         self._row_digest: RowDigest = NEWEST_ROW_DIGEST
 
@@ -185,6 +190,14 @@ class KafkaSink(SpooledSink):
             note[SCHEMA] = self._schema
         stager = replace(self._spool.stager(self._row_validator), note=note, hashed=HeadersHashed(self._row_digest))
         return replace(stager, deletes=Tombstones(row_digest=self._row_digest)) if self._wanted.deletes else stager
+
+    @property
+    def tasks_per_batch(self) -> int:
+        """One for each lane. None without transactions: nothing would fence a task that goes on after it was given up."""
+        return 0 if self._wanted.keyed else self._wanted.lanes
+
+    def publish_by(self, run_tasks: RunTasks | None) -> None:
+        self._run_tasks = run_tasks if self.tasks_per_batch else None
 
     def publish(self, publication: Publication) -> Published:
         """Run one transaction for each lane, unless the lane's marker shows the batch already.
@@ -273,14 +286,55 @@ class KafkaSink(SpooledSink):
         own = publication.staged[0].ref.get(SCHEMA)
         publication = publication if own is None else replace(publication, schema=str(own))
         shares = [replace(publication, staged=publication.staged[at::lanes]) for at in range(lanes)]
+        if self._run_tasks is not None and any(piece.inline is None for piece in publication.staged):
+            already = self._publish_in_tasks(dict(enumerate(shares)), self._run_tasks)
+            return Published(totals=publication.totals, already=already)
         if lanes > 1 and not self._wanted.keyed:
             map_concurrently(lambda at: self._lane(at).require_own(shares[at]), range(lanes))  # I2
         if lanes > 1 or self._wanted.keyed:  # else rows and identity are committed together
             self._lane(0).claim(publication)
         done = map_concurrently(
-            lambda at: self._lane(at).publish(shares[at], self._rows), [at for at in range(lanes) if shares[at].staged]
+            lambda at: self._lane(at).publish(shares[at], self._spool.rows_of), [at for at in range(lanes) if shares[at].staged]
         )
         return Published(totals=publication.totals, already=all(share.already for share in done))
+
+    def _publish_in_tasks(self, shares: Mapping[int, Publication], run_tasks: RunTasks) -> bool:
+        """Have tasks publish the lanes, and return whether all were published already. The markers decide, not the answers.
+
+        The lanes of this process are dropped first: the tasks fence them.
+        """
+        marks = self._marks_of(shares)
+        for at, mark in marks.items():
+            require_no_older_copy(mark.marker, self._shown.get(at, NOTHING_YET))
+            require_own(mark, shares[at])  # I2
+        if 0 not in marks or marks[0].marker.ledger_id is None:
+            self._lane(0).claim(shares[0])
+        for lane in self._lanes.values():
+            lane.drop()
+        filled = {at: share for at, share in shares.items() if share.staged}
+        answers = run_tasks([self._task(at, share) for at, share in filled.items()])
+        with CONFIRM.around(error=connection_lost, lost=connection_lost):
+            marks = self._marks_of(filled)
+        for at, share in filled.items():
+            require_shown(marks.get(at), share)  # I1
+            self._shown[at] = marks[at].marker.position
+        return all(answers)
+
+    def _task(self, number: int, share: Publication) -> LaneTask:
+        return LaneTask(
+            number=number,
+            share=share,
+            wanted=self._wanted,
+            bootstrap=self._clients.given["bootstrap.servers"],
+            options={key: value for key, value in self._clients.given.items() if key != "bootstrap.servers"},
+            spool=self._spool.root,
+            claimed=self._spool.claimed,
+            max_record_bytes=self._max_record_bytes(),
+        )
+
+    def _marks_of(self, lanes: Collection[int]) -> Mapping[int, LaneMarker]:
+        """Return the newest committed marker of each of `lanes` that has one, also where brokers keep readers from it."""
+        return {mark.lane: mark for mark in self._markers_committed() if mark.lane in lanes}
 
     def _required_lanes(self, publication: Publication) -> int:
         """Return the number of lanes that the batch was staged for. Raises Refused if the topic of markers was replaced."""
@@ -294,14 +348,6 @@ class KafkaSink(SpooledSink):
                 remedy="Name the right topic in `marker_topic`, or give the sink another name and a new topic.",
             )
         return int(str(note[LANES]))
-
-    @contextmanager
-    def _rows(self, share: Publication) -> "Iterator[Iterator[pa.RecordBatch]]":
-        with (
-            self._spool.fetched(share.staged, pipeline=share.pipeline),
-            closing(self._spool.read(share.staged, pipeline=share.pipeline)) as rows,
-        ):
-            yield rows
 
     def _lane(self, number: int) -> Lane:
         if number not in self._lanes:
@@ -327,7 +373,9 @@ class KafkaSink(SpooledSink):
         return lanes, await_settled(self._clients.admin, places, wait_s=SETTLED_S)
 
     def _markers_below(self, ends: Mapping[int, int | None]) -> Sequence[LaneMarker]:
-        return _known(newest_mark(self._clients, self._wanted, lane, below=end) for lane, end in ends.items())
+        return _known(
+            map_concurrently(lambda at: newest_mark(self._clients, self._wanted, at[0], below=at[1]), list(ends.items()))
+        )
 
     def _read(self, decisions: SinkDecisions) -> tuple[Sequence[LaneMarker], Totals | None]:
         """Return the markers, and totals as of them, None if these prove nothing. Raises KafkaException, Retryable, Refused."""

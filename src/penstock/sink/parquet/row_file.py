@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.protocols import SCHEMA_KEY
+from penstock.sink.parquet.encoding import is_text
 from penstock.sink.parquet.field_ids import columns_by_number, is_numbered
 
 _BATCH_ROWS = 1 << 16
@@ -46,6 +47,30 @@ class RowFile:
         stored = [self.columns[name] for name in names]
         found = self.parquet.read(columns=stored, use_threads=False) if stored else None
         return found is None or all(found.column(name).null_count == found.num_rows for name in stored)
+
+
+_CODED_BYTES = 4
+"""Bytes a value of a column chunk, before compression, up to which its values are codes of a dictionary and not written out."""
+
+
+def opened_for_hashing(file: BinaryIO) -> "pq.ParquetFile":
+    """Open a file such that texts which it stores by a dictionary come so: their hash needs none of them written out."""
+    parquet = opened(file)
+    texts = [field.name for field in parquet.schema_arrow if is_text(field.type)]
+    chunks = [
+        parquet.metadata.row_group(group).column(at)
+        for group in range(parquet.metadata.num_row_groups)
+        for at in range(parquet.metadata.num_columns)
+    ]
+    spelled = {chunk.path_in_schema for chunk in chunks if not _is_coded(chunk)}
+    coded = [name for name in texts if name not in spelled]
+    if not coded:
+        return parquet
+    return pq.ParquetFile(file, metadata=parquet.metadata, read_dictionary=coded, coerce_int96_timestamp_unit="us")
+
+
+def _is_coded(chunk: "pq.ColumnChunkMetaData") -> bool:
+    return bool(chunk.has_dictionary_page and chunk.total_uncompressed_size <= _CODED_BYTES * chunk.num_values)
 
 
 def opened(file: BinaryIO) -> "pq.ParquetFile":

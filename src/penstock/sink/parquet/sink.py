@@ -50,6 +50,7 @@ from penstock.sink.parquet.splitting import INLINE_LIMIT_BYTES, WriteSettings
 from penstock.sink.parquet.stager import ParquetStager
 from penstock.sink.parquet.table import Table
 from penstock.sink.parquet.taking_back import remove_pieces, require_removable
+from penstock.sink.parquet.verification import verify_accounts
 from penstock.spark.schema import arrow_schema
 
 COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
@@ -204,6 +205,10 @@ class ParquetSink:
 
     def verify(self, decisions: SinkDecisions) -> SinkReport:
         return verify_with_adopted(self.tables(), decisions, self._settings.row_digest, keeps_files=self._keeps_files)
+
+    def verify_since(self, decisions: SinkDecisions, since: Publication) -> SinkReport:
+        """Read the files of newer batches only. Files under names that are not Penstock's are not looked at."""
+        return verify_accounts(self.tables(), decisions, self._settings.row_digest, since=since)
 
     def adoptions(self) -> Mapping[AccountName, AccountAdoption]:
         """Return for each account how it can go on where another query stopped."""

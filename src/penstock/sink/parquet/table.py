@@ -12,10 +12,11 @@ from penstock.core.partition_term import is_term
 from penstock.core.row_hash import digest, row_hashes
 from penstock.errors import Failed
 from penstock.sink.parquet.account import Account, Area, StoredFile
+from penstock.sink.parquet.encoding import is_text
 from penstock.sink.parquet.field_ids import require_found
 from penstock.sink.parquet.layout import PartitionColumn, Value, is_parquet, order_of, owner_in, unescape
 from penstock.sink.parquet.part_file import stored_schema
-from penstock.sink.parquet.row_file import RowFile, opened, own_schema
+from penstock.sink.parquet.row_file import RowFile, opened, opened_for_hashing, own_schema
 from penstock.spark.schema import arrow_schema
 
 
@@ -31,7 +32,7 @@ def read_content(
     `field_ids` are the table's numbers of columns, where readers find columns by number. Raises ValueError with the reason for a
     file in which readers do not find such rows, pa.ArrowException and OSError for one that cannot be read.
     """
-    parquet = opened(file)
+    parquet = opened_for_hashing(file)
     own = own_schema(parquet)
     if own is not None and field_ids is not None:
         require_found(parquet.schema_arrow, field_ids)
@@ -148,7 +149,7 @@ def _column(found: "pa.Table", field: "pa.Field", values: dict[str, Value]) -> "
 
 def _restored(batch: "pa.RecordBatch", rows: "pa.Schema", values: dict[str, Value]) -> "pa.RecordBatch":
     columns = [
-        pa.repeat(pa.scalar(values[field.name], field.type), batch.num_rows)
+        _repeated(pa.scalar(values[field.name], field.type), batch.num_rows)
         if field.name in values
         else _as(field.type, _in_batch(batch, field))
         for field in rows
@@ -158,7 +159,16 @@ def _restored(batch: "pa.RecordBatch", rows: "pa.Schema", values: dict[str, Valu
 
 def _as(kind: "pa.DataType", column: "pa.Array") -> "pa.Array":
     """Return the column in the decided type, where the file stores another one. A nested column has the same hash as it is."""
+    if pa.types.is_dictionary(column.type) and column.type.value_type == kind:
+        return column
     return column if column.type == kind or pa.types.is_nested(kind) else column.cast(kind)
+
+
+def _repeated(value: "pa.Scalar", rows: int) -> "pa.Array":
+    """Return a column of one value; a text as a dictionary, whose hash costs less."""
+    if not value.is_valid or not is_text(value.type):
+        return pa.repeat(value, rows)
+    return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), rows), pa.repeat(value, 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

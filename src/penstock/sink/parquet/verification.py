@@ -144,14 +144,19 @@ class _Listed:
 
 
 def verify_accounts(
-    tables: Mapping[AccountName, Verifiable], decisions: SinkDecisions, row_digest: RowDigest, *, keeps_files: bool = False
+    tables: Mapping[AccountName, Verifiable],
+    decisions: SinkDecisions,
+    row_digest: RowDigest,
+    *,
+    keeps_files: bool = False,
+    since: Publication | None = None,
 ) -> SinkReport:
     """Compare the content of all accounts with what was decided.
 
     A file with the name of a retained decision must hold what that decided for it. Maintenance may put rows into files of other
     names: an account whose rows and digest agree has no problem with names. Where they do not agree, every file that is missing,
     copied or foreign is reported. With `keeps_files`, files that Penstock did not write are counted and left out, but no copy of
-    a file that it did write.
+    a file that it did write. With `since`, files of later batches alone are looked at, by their names or by the ledger.
     """
     listed = {account: _listed(table, decisions.published_at) for account, table in tables.items()}
     removals = list(decisions.removals())
@@ -160,7 +165,8 @@ def verify_accounts(
     problems: list[Problem] = []
     missing: list[MissingFiles] = []
     for account, found in listed.items():
-        all_seen = _look(found, ledger, account, row_digest)
+        later = found if since is None else replace(found, files=_later(found.files, since, ledger, account))
+        all_seen = _look(later, ledger, account, row_digest)
         kept = [one for one in all_seen if keeps_files and _is_of_others(one, ledger)]
         seen = [one for one in all_seen if one not in kept]
         expected = decisions.totals(found.as_of).get(account, Totals())
@@ -196,6 +202,17 @@ def _listed(table: Verifiable, published_at: Position) -> _Listed:
         problem = Problem(message=f"The marker of account {table.name!r} cannot be read: {cause.message}", account=table.name)
     files = list(table.area.files())
     return _Listed(area=table.area, as_of=max(published_at, marked_at or published_at), files=files, problem=problem)
+
+
+def _later(files: Sequence[StoredFile], since: Publication, ledger: LedgerFiles, account: AccountName) -> Sequence[StoredFile]:
+    """Return the files of batches after `since`: a decision is later if its generation or, within one, its batch is."""
+    after = (since.generation, since.batch.batch_id)
+    attempts = ((file, attempt_of(file.name)) for file in files)
+    return [
+        file
+        for file, attempt in attempts
+        if (account, file.name) in ledger.by_name or (attempt is not None and (attempt.generation, attempt.batch_id) > after)
+    ]
 
 
 def _look(listed: _Listed, ledger: LedgerFiles, account: AccountName, row_digest: RowDigest) -> list[FileContent]:

@@ -113,10 +113,10 @@ class Claimed:
     place: Place
     identity: str
 
-    def require_shared(self) -> None:
-        """Raise StageFailed unless this process sees the place that the driver claimed."""
+    def require_shared(self, error: type[Failed] = StageFailed) -> None:
+        """Raise `error` unless this process sees the place that the driver claimed."""
         if not self.place.holds(self.identity):
-            raise StageFailed(
+            raise error(
                 f"The spool {self.place.where} on this machine is not the one the driver uses: {self.identity} is missing in it.",
                 remedy=self.place.sharing,
             )

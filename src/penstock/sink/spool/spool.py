@@ -5,7 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -18,6 +18,7 @@ from penstock.core.model import (
     Finding,
     LedgerId,
     PipelineName,
+    Publication,
     SinkName,
     Staged,
     SweepCut,
@@ -150,6 +151,18 @@ class Spool:
                 yield
             finally:
                 del self._fetched.copies
+
+    @contextmanager
+    def rows_of(self, publication: Publication) -> "Iterator[Iterator[pa.RecordBatch]]":
+        """Fetch and open the rows of a publication, for the duration of the context. Raises as `read`."""
+        pieces, pipeline = publication.staged, publication.pipeline
+        with self.fetched(pieces, pipeline=pipeline), closing(self.read(pieces, pipeline=pipeline)) as rows:
+            yield rows
+
+    @property
+    def claimed(self) -> Claimed:
+        """The place as this driver claimed it, by which tasks know it. Raises Failed before `prepare`."""
+        return self._prepared()
 
     def discard(self, pieces: Iterable[Staged], *, pipeline: PipelineName) -> None:
         """Remove published pieces, after their rows are durable in the target. Pieces that are gone already are skipped.

@@ -52,7 +52,7 @@ def apply(
         return Published(totals=publication.totals, already=True)
     marker = _marker(markers, publication, target)
     require_same_ledger(marker, publication)
-    _require_no_older_copy(marker, since)
+    require_no_older_copy(marker, since)
     if marker.position >= publication.position:  # I2
         require_same(markers.batch_at(publication), publication, marker)
         return Published(totals=publication.totals, already=True)
@@ -155,7 +155,7 @@ def require_same_ledger(marker: TableMarker, publication: Publication) -> None:
         )
 
 
-def _require_no_older_copy(marker: TableMarker, since: Position) -> None:
+def require_no_older_copy(marker: TableMarker, since: Position) -> None:
     """Raise Refused if a backup or a standby replaced the database during this run: the next batch would hide the loss."""
     if marker.position < since:
         raise Refused(
