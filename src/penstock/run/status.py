@@ -51,7 +51,7 @@ def status_of(plan: DeliveryPlan, *, known: Status | None = None) -> Status:
     with closing(ledger_of(plan)) as ledger:
         before = ledger.tail()
         checkpoint = checkpoint_of(plan)
-        found = status(pipeline=plan.pipeline, ledger=ledger, checkpoint=position_of(checkpoint), before=before)
+        found = status(pipeline=plan.pipeline, ledger=ledger, checkpoint=position_of(checkpoint), before=before, known=known)
         found = _with_torn_plan(_with_backfill(found, plan, before), checkpoint)
         home = plan.settings.home
         found = replace(found, last_error=last_error(home), last_fence=last_fence(home))
@@ -315,6 +315,8 @@ def _silent(place: Place, within_s: float) -> PlaceState:
 def _state(place: Place, mark: HighWaterMark | PenstockError | None, ledger: Ledger, rows: int) -> PlaceState:
     """Return the state of a place in which `rows` rows were published."""
     sink, account = place
+    if isinstance(mark, Refused):  # its rows are gone, and the marker is there
+        return PlaceState(sink=sink, account=account, state="lost", trouble=scrub(mark.message))
     if isinstance(mark, PenstockError):
         return PlaceState(sink=sink, account=account, state="unreachable", trouble=scrub(str(mark)), lacks=mark.lacks)
     if mark is None:
