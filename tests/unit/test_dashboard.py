@@ -78,7 +78,9 @@ def test_an_alert_is_kept_quiet_only_by_those_before_it() -> None:
 
 
 def test_the_page_for_the_night_has_a_section_for_each_alert() -> None:
-    assert re.findall(r"^### (Penstock\w+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE) == [alert.name for alert in ALERTS]
+    page, names = PAGE.read_text(encoding="utf-8"), [alert.name for alert in ALERTS]
+    assert re.findall(r"^### (Penstock\w+)$", page, re.MULTILINE) == names
+    assert re.findall(r"^\| \[(Penstock\w+)\]\(#penstock\w+\) \|", page, re.MULTILINE) == names
 
 
 @pytest.mark.parametrize("path", monitoring.FILES, ids=lambda path: path.name)
