@@ -11,7 +11,6 @@ from penstock.commit.rewind import require_rewound
 from penstock.core.guarantee import too_weak
 from penstock.core.model import Entry, Guarantee
 from penstock.errors import DependencyMissing, Refused
-from penstock.kafka.reachable import require_reachable
 from penstock.protocols import Ledger
 from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of, sinks_of
 from penstock.run.continuation import require_continuation
@@ -21,7 +20,8 @@ from penstock.run.preflight.compare import SeenBySpark, compare
 from penstock.sink.concurrent import map_concurrently
 from penstock.source.guarantee import source_claims
 from penstock.source.input_path import require_any, require_paths
-from penstock.source.kafka.options import client_options, is_kafka
+from penstock.source.kafka import reachable
+from penstock.source.kafka.options import is_kafka
 from penstock.spec.pipeline import PipelineSettings, without_ledger
 from penstock.support.extras import install_command
 
@@ -114,8 +114,7 @@ def require_brokers(settings: PipelineSettings) -> None:
     """
     for name, source in settings.sources.items():
         if is_kafka(source) and find_spec("confluent_kafka") is not None:
-            servers = client_options(name, source)["bootstrap.servers"]
-            require_reachable(servers, where=f"Kafka of source {name!r} at {servers}")
+            reachable.require_brokers(name, source)
 
 
 def _require_sinks(plan: DeliveryPlan, ledger: Ledger, tail: Entry) -> None:

@@ -31,6 +31,7 @@ from penstock.source.chain.settings import chained_sources
 from penstock.source.journal.journals import JournalLag, journals_of
 from penstock.source.journal.journals import describe_lag as describe_journal_lag
 from penstock.source.kafka.lag import TopicLag, describe_lag, lag_of
+from penstock.source.kafka.reachable import require_brokers
 from penstock.source.kafka.reader.settings import names_in
 from penstock.source.kafka.watch import brokers_of, kafka_sources
 from penstock.spec.pipeline import DeliverySettings, without_ledger
@@ -144,6 +145,7 @@ def input_lag(
     topics, troubles = list[TopicLag](), list[str]()
     for name, source in kafka_sources(settings):
         try:
+            require_brokers(name, source)
             brokers = brokers_of(name, source)
             topics.extend(lag_of(read, brokers=brokers, now_ms=now_ms()) for read in reads if read.source == name)
         except PenstockError as error:
