@@ -10,6 +10,7 @@ INSTALL ?= $(BIN)/python -m pip install --quiet --disable-pip-version-check --us
 ARGS ?=
 WORKERS ?= 3
 KILLS ?= 100
+MINUTES ?= 10
 DIST ?= dist
 
 .DEFAULT_GOAL := help
@@ -38,8 +39,11 @@ style: $(VENV)/.installed-dev ## Checks style, types and import contracts only.
 bench: $(VENV)/.installed-dev ## Measures the product against plain Spark on this machine and writes docs/benchmarks.md; `make bench ARGS="tax kafka"` measures parts, `ARGS=--help` lists them with their minutes.
 	@$(BIN)/python -m bench $(ARGS)
 
-soak: $(VENV)/.installed-dev ## Kills the pipeline KILLS (100) times at random moments, and at every fault point in every way, while a reader watches, and checks the content.
-	@PENSTOCK_SOAK_KILLS=$(KILLS) PENSTOCK_SOAK_FAULTS=all $(PYTEST) -m campaign --timeout=0 $(ARGS)
+screens: $(VENV)/.installed-dev ## Makes the pictures of the status page in docs/pictures/screens, from two pipelines that run meanwhile (needs Java and Chromium).
+	@$(BIN)/python -m docs.screens
+
+soak: $(VENV)/.installed-dev ## Kills the pipeline KILLS (100) times at random moments, and at every fault point in every way, while a reader watches, and checks the content; watches a pipeline of every kind of sink for MINUTES (10).
+	@PENSTOCK_SOAK_KILLS=$(KILLS) PENSTOCK_SOAK_MINUTES=$(MINUTES) PENSTOCK_SOAK_FAULTS=all $(PYTEST) -m campaign --timeout=0 $(ARGS)
 
 servers: $(VENV)/.installed-dev ## Fetches and builds the servers that tests start (needs Node.js, Go, Maven, and PostgreSQL, MariaDB, Mosquitto, RabbitMQ and Prometheus or apt-get); without them these tests are skipped.
 	@$(BIN)/python -m tests.servers.install $(ARGS)

@@ -13,6 +13,7 @@ from penstock.spec.kafka import Kafka, RecordValue
 from penstock.spec.listening import MetricsEndpoint, ServerTls
 from penstock.spec.location import Account, Checkpoint, LedgerPlace, Quarantine, Route, SpoolPlace
 from penstock.spec.maintenance import Compact, DeltaMaintenance, IcebergMaintenance
+from penstock.spec.many_tables import Tables
 from penstock.spec.merge import Merge
 from penstock.spec.pipeline import PipelineSettings, Spark, Transform, Trigger
 from penstock.spec.receive import (
@@ -76,6 +77,7 @@ SECTIONS: Final[tuple[tuple[str, type[Settings]], ...]] = (
     ("`sinks.<name>` with `type: redshift`", Redshift),
     ("`sinks.<name>` with `type: sqlserver`", SQLServer),
     ("`sinks.<name>` with `type: cassandra`", Cassandra),
+    ("`sinks.<name>.tables`", Tables),
     ("`sinks.<name>.merge`", Merge),
     ("`sinks.<name>` with `type: dbapi`", DBAPI),
     ("`sinks.<name>` with `type: kafka`", Kafka),

@@ -19,14 +19,18 @@ _MODULES: Final = {
     "penstock.sink.own": "OwnBatch OwnSink from_json_lines require_json to_json_lines",
     "penstock.spec.location": "Account Quarantine Route",
     "penstock.spec.delta": "Delta",
+    "penstock.spec.export": "EventTarget OpenLineage OpenTelemetry",
     "penstock.spec.http": "HTTP",
     "penstock.spec.iceberg": "Iceberg",
     "penstock.spec.kafka": "Kafka RecordValue",
+    "penstock.spec.listening": "MetricsEndpoint",
+    "penstock.spec.many_tables": "Tables",
     "penstock.spec.pipeline": "PipelineSettings Spark Transform Trigger",
     "penstock.spec.registry": "Coded Decode DecodedValue Encode Registry",
     "penstock.spec.rule": "Rule",
     "penstock.spec.sink": "Console Memory Parquet PythonSink",
     "penstock.spec.source": "Source Watermark",
+    "penstock.spec.state_limits": "StateLimits",
     "penstock.spec.merge": "Merge",
     "penstock.spec.table": "Cassandra DBAPI DuckDB MySQL PostgreSQL Redshift SQLServer SQLite",
 }
@@ -51,16 +55,20 @@ if TYPE_CHECKING:
     from penstock.sink.memory import clear_memory_table, memory_table
     from penstock.sink.own import OwnBatch, OwnSink, from_json_lines, require_json, to_json_lines
     from penstock.spec.delta import Delta
+    from penstock.spec.export import EventTarget, OpenLineage, OpenTelemetry
     from penstock.spec.http import HTTP
     from penstock.spec.iceberg import Iceberg
     from penstock.spec.kafka import Kafka, RecordValue
+    from penstock.spec.listening import MetricsEndpoint
     from penstock.spec.location import Account, Quarantine, Route
+    from penstock.spec.many_tables import Tables
     from penstock.spec.merge import Merge
     from penstock.spec.pipeline import PipelineSettings, Spark, Transform, Trigger
     from penstock.spec.registry import Coded, Decode, DecodedValue, Encode, Registry
     from penstock.spec.rule import Rule
     from penstock.spec.sink import Console, Memory, Parquet, PythonSink
     from penstock.spec.source import Source, Watermark
+    from penstock.spec.state_limits import StateLimits
     from penstock.spec.table import DBAPI, Cassandra, DuckDB, MySQL, PostgreSQL, Redshift, SQLite, SQLServer
 
 __all__ = [
@@ -77,12 +85,16 @@ __all__ = [
     "Delta",
     "DuckDB",
     "Encode",
+    "EventTarget",
     "Guarantee",
     "Iceberg",
     "Kafka",
     "Memory",
     "Merge",
+    "MetricsEndpoint",
     "MySQL",
+    "OpenLineage",
+    "OpenTelemetry",
     "OwnBatch",
     "OwnSink",
     "Parquet",
@@ -103,6 +115,8 @@ __all__ = [
     "SQLite",
     "Source",
     "Spark",
+    "StateLimits",
+    "Tables",
     "Transform",
     "Trigger",
     "Watermark",

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from docs import modules, pictures, python_api
+from docs import modules, pictures, python_api, screens
 
 import penstock
 from tests.architecture.reading import PACKAGE, ROOT, dotted, markdown_files, name_of, python_files, tree_of
@@ -37,6 +37,12 @@ def test_docs_links_lead_somewhere(path: Path) -> None:
         if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors_of(target)):
             broken.append(link)
     assert broken == []
+
+
+def test_docs_pictures_of_pages_are_there_and_small() -> None:
+    named = re.findall(r'(?:src|srcset)="([^"]+)"', (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert {ROOT / name for name in named} == set((ROOT / "docs/pictures/screens").iterdir())
+    assert [name for name in named if (ROOT / name).stat().st_size > screens.LARGEST_BYTES] == []
 
 
 def test_docs_are_all_reachable_from_the_readme() -> None:

@@ -182,6 +182,28 @@ def test_a_database_does_not_answer(tmp_path: Path, scrapes: Scrapes) -> None:
     )
 
 
+def test_a_database_server_is_away(tmp_path: Path, scrapes: Scrapes) -> None:
+    away = "{type: postgres, url: 'postgresql://ann:any@127.0.0.1:1/shop', table: flights}"
+    Path("shop.yaml").write_text(f"{FILE.partition('  warehouse')[0]}  warehouse: {away}\n")
+    scrapes.look(reader(), minutes=15)
+    fires(
+        tmp_path,
+        scrapes,
+        "PenstockPlaceUnreachable",
+        "Sink warehouse of shop does not answer.",
+        sink="warehouse",
+        account="",
+        state="unreachable",
+    )
+
+
+def test_the_brokers_are_away(tmp_path: Path, scrapes: Scrapes) -> None:
+    orders = "  orders: {format: kafka, options: {subscribe: t, kafka.bootstrap.servers: '127.0.0.1:1'}}\n"
+    Path("shop.yaml").write_text(FILE.replace("transform:", f"{orders}transform:"))
+    scrapes.look(reader(), minutes=15)
+    fires(tmp_path, scrapes, "PenstockSourceUnreadable", "A source of shop does not tell what waits.")
+
+
 def test_the_checkpoint_is_behind(tmp_path: Path, scrapes: Scrapes) -> None:
     run()
     run()

@@ -75,6 +75,14 @@ def opened(page: Path, *options: str) -> tuple[str, str]:
     return ended.stdout, "\n".join(line for line in ended.stderr.splitlines() if "CONSOLE" in line)
 
 
+def pictured(page: Path, picture: Path, *, width: int, height: int) -> None:
+    """Write a picture (PNG) of the page in a window of that size."""
+    with tempfile.TemporaryDirectory() as profile:
+        command = [_program(), *_OPTIONS, f"--user-data-dir={profile}", "--hide-scrollbars", f"--window-size={width},{height}"]
+        command += [f"--screenshot={picture}", page.as_uri()]
+        subprocess.run(command, capture_output=True, timeout=START_S, check=True)
+
+
 def looked_at(page: str, directory: Path, *, width: int, dark: bool) -> dict[str, Any]:
     """What axe finds in a page: its policy must let a script in for that. `dark`: as people see it who asked for a dark one."""
     if dark:

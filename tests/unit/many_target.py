@@ -28,6 +28,7 @@ from penstock.core.model import (
     new_nonce,
 )
 from penstock.core.row_hash import row_hashes
+from penstock.core.unrouted import without_unrouted
 from penstock.errors import PublishFailed
 from penstock.protocols import SCHEMA_KEY, Sink, Taken
 from penstock.run.assembly import assemble, ledger_of
@@ -137,7 +138,8 @@ class World:
     ) -> StagedBatch:
         sinks = runtime.row_sinks
         whole = staged_with_tables(lambda: self._pieces(sinks[0], generation, number, tasks, schema), sinks)
-        return StagedBatch(pieces=whole.pieces, rows_in=sum(map(len, tasks)), schema=schema)
+        pieces, dropped = without_unrouted(whole.pieces)
+        return StagedBatch(pieces=pieces, rows_in=sum(map(len, tasks)), schema=schema, dropped=dropped)
 
     def _pieces(self, sink: Sink, generation: Generation, number: int, tasks: Sequence[Sequence[Row]], schema: str) -> Pieces:
         stager, pieces = sink.stager(), list[Staged]()

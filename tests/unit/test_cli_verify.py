@@ -73,6 +73,7 @@ def test_verify_in_the_shape_of_the_interface() -> None:
         },
         "since": None,
         "unsettled": 8,
+        "replaying": None,
         "adopted_at": None,
         "removed_at": 30,
         "digest": "xxhash64+nulls",
@@ -103,6 +104,11 @@ def test_verify_says_as_of_what_it_compared_and_which_batch_it_left_out() -> Non
     left_out = "Batch 8 is decided, was not published everywhere, and is left out: a running driver publishes it, else"
     assert " ".join(text).count(left_out) == 1
     assert text[-1] == "Every row of the ledger is in its place once, and nothing else is."
+
+
+def test_verify_says_that_it_left_out_a_replay() -> None:
+    text = " ".join(printed(verify_text(Verification(sinks={LAKE: report(found_rows=10)}, replaying=Position(44)))))
+    assert text.count("What was replayed at position 44 of the ledger was not published everywhere, and is left out") == 1
 
 
 def test_verify_after_an_adoption_says_what_it_can_know() -> None:

@@ -101,6 +101,27 @@ def test_the_condition_of_a_pipeline(status: Status, state: State, text: str, ne
     assert (found.next_step is None) if next_step is None else (next_step in (found.next_step or ""))
 
 
+@pytest.mark.parametrize(
+    "status",
+    [
+        replace(FINE, driver=ENDED, last_error=ERROR),
+        replace(FINE, places=(place("unreachable"),)),
+        replace(FINE, waiting=(LATE,)),
+        replace(FINE, driver=ENDED),
+    ],
+)
+def test_what_is_worse_does_not_hide_that_the_state_grows(status: Status) -> None:
+    """A driver that was ended for want of memory is gone because of it."""
+    alone, both = (
+        condition_of(Look(pipeline="shop", status=each), now_ms=NOW_MS)
+        for each in (status, replace(status, state=grown(hours=2)))
+    )
+    assert alone.also is None
+    assert both.also is not None
+    assert replace(both, also=None) == alone
+    assert (both.also.state, "in 2 hours" in both.also.text) == (State.GROWING, True)
+
+
 def test_a_pipeline_that_cannot_be_read_has_failed() -> None:
     found = condition_of(Look(pipeline="shop", error="The database is away."), now_ms=NOW_MS)
     assert (found.state, found.text) == (State.FAILED, "The database is away.")

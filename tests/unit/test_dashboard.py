@@ -11,6 +11,7 @@ from ruamel.yaml import YAML
 
 from penstock.cli.app import main
 from penstock.observe.alerts import ALERTS, rule_file, rule_groups
+from penstock.observe.batch_metrics import BatchCollector
 from penstock.observe.dashboard import PANELS, dashboard_file, dashboard_model
 from penstock.observe.metrics import StatusCollector
 
@@ -21,7 +22,8 @@ PAGE = Path(__file__).parents[2] / "docs/howto/trouble.md"
 def labels_of_metrics() -> dict[str, set[str]]:
     return {
         f"{family.name}_total" if family.type == "counter" else family.name: set(family._labelnames)  # type: ignore[attr-defined]
-        for family in StatusCollector(list).collect()
+        for collector in (StatusCollector(list), BatchCollector([]))
+        for family in collector.collect()
     }
 
 
@@ -48,7 +50,7 @@ def test_every_label_that_is_told_is_one_of_the_metrics() -> None:
 
 def test_every_metric_is_shown_or_alerted_on() -> None:
     used = {name for expression, _ in expressions() for name in METRIC.findall(expression)}
-    assert labels_of_metrics().keys() - used == {"penstock_source_uncounted"}
+    assert labels_of_metrics().keys() - used == {"penstock_source_uncounted", "penstock_batch_id"}
 
 
 def test_panels_lie_beside_one_another() -> None:
@@ -76,7 +78,9 @@ def test_an_alert_is_kept_quiet_only_by_those_before_it() -> None:
 
 
 def test_the_page_for_the_night_has_a_section_for_each_alert() -> None:
-    assert re.findall(r"^### (Penstock\w+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE) == [alert.name for alert in ALERTS]
+    page, names = PAGE.read_text(encoding="utf-8"), [alert.name for alert in ALERTS]
+    assert re.findall(r"^### (Penstock\w+)$", page, re.MULTILINE) == names
+    assert re.findall(r"^\| \[(Penstock\w+)\]\(#penstock\w+\) \|", page, re.MULTILINE) == names
 
 
 @pytest.mark.parametrize("path", monitoring.FILES, ids=lambda path: path.name)

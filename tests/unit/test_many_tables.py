@@ -20,6 +20,7 @@ from penstock.errors import PenstockError, PublishFailed, Refused, StageFailed
 from penstock.run.assembly import ledger_of
 from penstock.run.operations import recover, verify
 from penstock.stage.opening import staged_with_tables
+from penstock.support import formatting
 from penstock.testing.conformance.story import end, start
 
 ORDERS = SinkName("orders")
@@ -182,6 +183,8 @@ class TestWhichTablesThereMayBe:
         world.run({0: [[(1, "eu", "a"), (2, region, "b")]]})
         assert world.content() == {"eu_orders": Counter([(1, "eu", "a")])}
         assert verify(world.pipeline.plan).ok
+        assert world.pipeline.status().dropped == {"sinks.orders": {"unrouted": 1}}
+        assert "1 row by sinks.orders.unrouted" in (formatting.dropped(world.pipeline.history()[0].dropped) or "")
 
     def test_a_list_allows_its_tables_only(self, tmp_path: Path) -> None:
         world = World(tmp_path, "sqlite", tables=["eu_orders", "us_orders"])
@@ -197,6 +200,9 @@ class TestWhichTablesThereMayBe:
         world = World(tmp_path, kind, tables={"pattern": "[A-Za-z]+_orders"}, unrouted="drop")
         world.run({0: [[(1, "EU", "a"), (2, "eu", "b")]], 1: [[(3, "eu", "c"), (4, "EU", "d"), (5, "Eu", "e")]]})
         assert world.content() == {"EU_orders": Counter([(1, "EU", "a"), (4, "EU", "d")])}
+        assert [row.dropped for row in world.pipeline.history(limit=2)] == [
+            {"sinks.orders": {"unrouted": rows}} for rows in (2, 1)
+        ]
         world.configure(tables={"pattern": "[A-Za-z]+_orders"})
         with pytest.raises(StageFailed, match="which differs from table 'EU_orders' by case only"):
             world.run({2: [[(6, "eu", "a")]]})

@@ -6,7 +6,7 @@ import signal
 import ssl
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from http.client import HTTPConnection, HTTPSConnection
@@ -24,6 +24,8 @@ from penstock.cli.app import main
 from penstock.core.model import BatchId, Generation, PipelineName, SinkName, SourceName
 from penstock.errors import Retryable
 from penstock.ledger.open import open_ledger
+from penstock.observe.batch_metrics import BatchCollector
+from penstock.observe.batch_record import BatchRecords, DeliveryRecord, SparkRecord
 from penstock.observe.driver import Driver
 from penstock.observe.endpoint import server_of
 from penstock.observe.last_error import LastError
@@ -85,8 +87,9 @@ def watched_by(reader: StatusReader) -> Watched:
 
 
 @contextmanager
-def serving(*readers: StatusReader, **listening: Any) -> Iterator[int]:
-    with server_of(Listening(host="127.0.0.1", port=0, **listening), [watched_by(reader) for reader in readers]) as server:
+def serving(*readers: StatusReader, watched: Sequence[Watched] = (), **listening: Any) -> Iterator[int]:
+    pipelines = watched or [watched_by(reader) for reader in readers]
+    with server_of(Listening(host="127.0.0.1", port=0, **listening), pipelines) as server:
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
@@ -136,6 +139,40 @@ def test_prometheus_reads_where_the_pipeline_stands(file: Path) -> None:
     assert found["penstock_sink_state", "EWR lake lost"] == 1
     assert not any(name.startswith("penstock_spark_") for name, _ in found)
     assert samples(open_text, parse_openmetrics) == found
+
+
+def test_the_newest_batch_is_told_as_history_and_page_tell_it(file: Path) -> None:
+    """By one value: of the newest batch that was measured to its end. Without any notes, what the ledger knows."""
+    with serving(watched=[Pipeline.from_file(file).watched()]) as port:
+        assert samples(asked(port)[1])["penstock_batch_id", ""] == 2
+        records = BatchRecords(str(file.parent / "state"))
+        delivered = DeliveryRecord(
+            generation=Generation(1),
+            batch_id=BatchId(1),
+            at_ms=1,
+            rows_read=21,
+            decide_ms=10,
+            publish_ms=290,
+            sink_ms={SinkName("lake"): 240},
+        )
+        spark = {f"{step}_ms": 1_000 for step in ("began", "fetch", "offset_log", "plan", "execute", "commit_log", "total")}
+        records.write(delivered)
+        records.write(SparkRecord(generation=Generation(1), batch_id=BatchId(1), **spark))
+        records.write(replace(delivered, batch_id=BatchId(2)))
+        found = {key: value for key, value in samples(asked(port)[1]).items() if key[0].startswith("penstock_batch_")}
+    [life] = Pipeline.from_file(file).lives(batch_id=1)
+    assert found == {
+        ("penstock_batch_id", ""): 1,
+        ("penstock_batch_rows", ""): 20,
+        ("penstock_batch_rows_read", ""): 21,
+        ("penstock_batch_replays", ""): 0,
+        ("penstock_batch_duration_seconds", ""): life.duration_ms / 1000,
+        **{
+            ("penstock_batch_step_duration_seconds", f"{step.sink or ''} {step.kind.name.lower()}"): step.duration_ms / 1000
+            for step in life.steps
+        },
+    }
+    assert found["penstock_batch_step_duration_seconds", "lake publish"] == 0.24
 
 
 def test_a_pipeline_that_cannot_be_read_hides_no_other(file: Path) -> None:
@@ -382,7 +419,9 @@ def test_state_is_told_with_its_limits() -> None:
 
 
 def test_the_page_names_every_metric() -> None:
-    families = {family.name: family for family in StatusCollector(list).collect()}
+    families = {
+        family.name: family for collector in (StatusCollector(list), BatchCollector([])) for family in collector.collect()
+    }
     told = re.findall(r"^\| `(penstock_\w+?)(?:_total)?(?:\{(.*?)\})?` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert dict(told) == {
         name: ", ".join(label for label in family._labelnames if label != "pipeline")  # type: ignore[attr-defined]

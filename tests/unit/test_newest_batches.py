@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from penstock.cli.app import main
-from penstock.cli.newest_batches import NewestBatches, bars
+from penstock.cli.newest_batches import NewestBatches, bars, text_of_batches
 from penstock.core.model import BatchId, Generation, PipelineName, SinkName
 from penstock.errors import Retryable
 from penstock.ledger.open import open_ledger
@@ -109,7 +109,7 @@ def test_history_of_one_batch_shows_its_steps(capsys: pytest.CaptureFixture[str]
 def shown(newest: NewestBatches) -> str:
     console = Console(width=200)
     with console.capture() as captured:
-        console.print(newest.text(Pipeline.from_file("shop.yaml").status()))
+        console.print(text_of_batches(newest.lives(Pipeline.from_file("shop.yaml").status())))
     return captured.get()
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.console import Done, Shown, shown_in
+from tests.crash.commandline import penstock
 from tests.unit.parquet_target import SCHEMA, attempt, rows, stage
 
 from penstock.cli.app import main
@@ -218,6 +220,30 @@ def test_spool_files_of_a_database_are_told(capsys: pytest.CaptureFixture[str]) 
     assert {account["running"]["size_bytes"], account["dead"]["size_bytes"]} == files
 
 
+def test_a_table_that_was_dropped_is_lost_though_its_marker_is_there(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("flights.yaml").write_text(FILE.partition("  lake")[0] + WAREHOUSE)
+    with closing(assemble(Pipeline.from_file("flights.yaml").plan)) as runtime:
+        (sink,) = runtime.sinks
+        coordinator = coordinator_of(runtime)
+        sink.prepare(pipeline=runtime.pipeline, schema=SCHEMA)
+        coordinator.open(opened_by_this_process(runtime))
+        three = rows(1, 2, 3)
+        schema = three.schema.with_metadata({SCHEMA_KEY: SCHEMA.encode()})
+        writer = sink.stager().open(attempt(generation=1), schema)
+        writer.write(three.cast(schema), hashes=row_hashes(three, NEWEST_ROW_DIGEST), accounts=None)
+        pieces = tuple(writer.finish())
+        coordinator.deliver(batch(0), lambda _: StagedBatch(pieces=pieces, rows_in=3, schema=SCHEMA))
+    spark_planned(0)
+    assert doctor(capsys, code=0)["accounts"][0]["state"] == "published"
+    with closing(sqlite3.connect("warehouse.db")) as connection, connection:
+        connection.execute("DROP TABLE flights")
+    told = "Table 'flights' is gone, and 3 rows with it that were published."
+    (account,) = doctor(capsys, code=1)["accounts"]
+    assert (account["state"], told in account["trouble"]) == ("lost", True)
+    status = Pipeline.from_file("flights.yaml").status()
+    assert (status.health, [(place.state, place.trouble) for place in status.places]) == ("conflict", [("lost", told)])
+
+
 def test_an_account_that_cannot_be_looked_at_keeps_no_other_from_being_told(capsys: pytest.CaptureFixture[str]) -> None:
     Path("flights.yaml").write_text(FILE + WAREHOUSE)
     Path("warehouse.db").write_bytes(b"no database at all" * 100)
@@ -238,6 +264,21 @@ def test_the_page_for_the_night_shows_what_is_said(capsys: pytest.CaptureFixture
     run(last_fails=True, leaves=2)
     (shown,) = re.findall(r"^\$ penstock doctor flights.yaml\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     assert shape(shown) == shape(said(capsys, code=1))
+
+
+def test_the_commands_of_the_page_for_the_night_print_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In its order, after a driver was killed between decision and publication."""
+    run(last_fails=True, leaves=1)
+    monkeypatch.setattr("penstock.observe.driver._runs", lambda *_, **__: False)
+
+    def ran(shown: Shown) -> Done:
+        ended = penstock(*shown.words[1:])
+        return Done(shown.words, ended.code, ended.out, ended.err)
+
+    commands = list(shown_in(PAGE.read_text()))
+    assert [shown.words[1] for shown in commands] == ["status", "recover", "verify"]
+    for shown in commands:
+        shown.assert_printed_by(ran)
 
 
 def shape(text: str) -> list[str]:

@@ -7,6 +7,7 @@ import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from py4j.protocol import Py4JNetworkError
@@ -18,12 +19,13 @@ from penstock.cli.run import StopSignals, _told_if_spark_was_stopped
 from penstock.commit.outcome import StagedBatch
 from penstock.core.model import Batch, BatchId, OffsetRange, QueryId, SourceName
 from penstock.errors import CheckpointMissing, Failed, Retryable
+from penstock.kafka.reachable import require_reachable
 from penstock.run import startable
 from penstock.run.assembly import assemble
 from penstock.run.failure import error_from_query, is_spark_gone
 from penstock.run.pipeline import Pipeline
 from penstock.run.runtime import coordinator_of, opened_by_this_process
-from penstock.run.session import require_master, session_of, why_java_ended
+from penstock.run.session import quiet_when_java_ends, require_master, session_of, why_java_ended
 from penstock.sink.parquet import ParquetSink
 from penstock.source.kafka.connector import ConnectorMissing
 
@@ -182,6 +184,40 @@ def test_a_checkpoint_that_need_not_continue_the_ledger(changed: str) -> None:
     deliver()
     Path("flights.yaml").write_text(FILE + changed)
     Pipeline.from_file("flights.yaml").require_startable()
+
+
+SOURCE = "{format: kafka, options: {subscribe: flights, kafka.bootstrap.servers: 'PLAINTEXT://127.0.0.1:1,localhost:1'}}"
+SINK = "{type: kafka, bootstrap: '127.0.0.1:1,localhost:1', topic: flights}"
+
+
+@pytest.mark.parametrize("place", ["source", "sink"])
+def test_brokers_that_do_not_answer_are_told_at_once(capsys: pytest.CaptureFixture[str], place: str) -> None:
+    """A client of Kafka would try for half a minute, after Spark has started."""
+    Path("incoming").mkdir()
+    text = f"{FILE.rpartition('sinks')[0]}sinks: {{out: {SINK}}}\n"
+    if place == "source":
+        text = FILE.replace("{format: csv, path: ./incoming, schema: id INT}", SOURCE)
+    Path("flights.yaml").write_text(text)
+    code, err = ended(capsys, "run")
+    where = "Kafka of source 'events' at PLAINTEXT://127.0.0.1:1" if place == "source" else "Kafka at 127.0.0.1:1"
+    assert (code, f"{where},localhost:1 does not answer: Connection refused." in err) == (75, True), err
+
+
+def test_one_broker_that_answers_is_enough() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        require_reachable(f"127.0.0.1:1, SASL_SSL://127.0.0.1:{server.getsockname()[1]}", where="Kafka")
+
+
+@pytest.mark.parametrize(("error", "times"), [(EOFError(), 0), (ConnectionResetError(), 0), (ValueError(), 1)])
+def test_a_killed_java_leaves_no_traceback_of_accumulators(error: Exception, times: int) -> None:
+    told = list[object]()
+    server = SimpleNamespace(handle_error=lambda *of_request: told.append(of_request))
+    quiet_when_java_ends(SimpleNamespace(sparkContext=SimpleNamespace(_accumulatorServer=server)))  # type: ignore[arg-type]
+    try:
+        raise error
+    except (EOFError, OSError, ValueError):
+        server.handle_error("request", "address")
+    assert len(told) == times
 
 
 def test_a_master_that_does_not_answer_is_told_before_java_starts() -> None:

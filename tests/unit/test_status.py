@@ -218,6 +218,22 @@ def test_a_second_look_by_watch_keeps_what_the_first_one_saw() -> None:
     assert pipeline.status().waiting[0].files == 1
 
 
+def test_only_the_first_look_by_watch_searches_who_opened_the_generation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads one entry for each batch since."""
+    deliver(last_fails=False)
+    pipeline = Pipeline.from_file("flights.yaml")
+    first = pipeline.status()
+    assert first.opened_at_ms is not None
+    with monkeypatch.context() as changed:
+        changed.setattr("penstock.observe.status._newest_opened", lambda *_: pytest.fail("it is searched"))
+        second = pipeline.status(known=first)
+    assert (second.owner, second.opened_at_ms, second.driver) == (first.owner, first.opened_at_ms, first.driver)
+    with closing(assemble(pipeline.plan)) as runtime:
+        coordinator_of(runtime).open(opened_by_this_process(runtime))
+    third = pipeline.status(known=second)
+    assert (third.generation or 0, third.opened_at_ms or 0) > (first.generation or 0, first.opened_at_ms)
+
+
 def logged(*names: str) -> str:
     entries = ({"path": f"file://{Path('incoming').resolve()}/{name}", "timestamp": NOW_MS, "batchId": 0} for name in names)
     return "\n".join(["v1", *map(json.dumps, entries)])

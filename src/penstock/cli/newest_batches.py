@@ -32,8 +32,8 @@ class NewestBatches:
         self._tail: int | None = None
         self._rows: Sequence[HistoryRow] = ()
 
-    def text(self, look: "Status") -> RenderableType:
-        """Return the text for the status that was just read."""
+    def lives(self, look: "Status") -> "Sequence[BatchLife]":
+        """Return them for the status that was just read, newest first."""
         from penstock.observe.batch_life import lives_of
 
         if look.tail != self._tail:
@@ -42,7 +42,7 @@ class NewestBatches:
                     self._rows, self._tail = self._watched.recent.read(ledger), look.tail
             except PenstockError:
                 self._rows = ()
-        return text_of_batches(lives_of(self._rows, home=self._watched.home))
+        return lives_of(self._rows, home=self._watched.home)
 
 
 def text_of_batches(newest_first: "Sequence[BatchLife]") -> RenderableType:

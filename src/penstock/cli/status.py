@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from penstock.cli.newest_batches import NewestBatches
+from penstock.cli.newest_batches import NewestBatches, text_of_batches
 from penstock.cli.opening import File, Json, Overrides, pipeline
 from penstock.cli.output import console, json_line, show, with_file
 from penstock.cli.table import Fitting, facts
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from penstock.source.chain.lag import TableLag
     from penstock.source.journal.journals import JournalLag
     from penstock.source.kafka.lag import TopicLag
+
+AGES_EVERY_S = 5.0
+"""How often `watch` draws though nothing has changed but how long ago things were: drawing costs more than looking."""
 
 _STYLES = {"ok": "green", "new": "cyan", "replay": "yellow", "conflict": "bold red"}
 _PLACE_STYLES = {"foreign": "bold red", "behind": "bold red", "lost": "bold red", "unreachable": "yellow"}
@@ -54,8 +57,12 @@ def watch(
             return
         with Live(console=console(), auto_refresh=False) as live:
             newest = NewestBatches(watched)
+            drawn_s, shown = 0.0, None
             for look in looks:
-                live.update(Group(text_of(look), newest.text(look)), refresh=True)
+                batches = newest.lives(look)
+                if (look, batches) != shown or time.monotonic() - drawn_s > AGES_EVERY_S:
+                    live.update(Group(text_of(look), text_of_batches(batches)), refresh=True)
+                    drawn_s, shown = time.monotonic(), (look, batches)
 
 
 def _looks(reader: "StatusReader", *, interval_s: float) -> "Iterator[Status]":

@@ -58,17 +58,18 @@ def fields_of(found: "Verification") -> dict[str, object]:
     """Return what `verify --json` prints.
 
     `since`: only what was decided after this batch was compared. `unsettled`: number of a decided batch that some sink did not
-    show yet. `adopted_at`: position of the last adoption of another checkpoint; rows decided before it can exist twice.
-    `digest`: how rows are hashed. `unseen`: what digests of that kind cannot detect, None for the newest kind. Of a sink,
-    `unread`: only what was published was compared, and no row was read; `as_of` is None where nothing is retained to compare.
-    `rows_removed`: rows whose files were removed on purpose, so that they are not expected; `removed_at` is the position where
-    that was accepted last. `rows`: where the rows went (`penstock.cli.row_counts`).
+    show yet. `replaying`: position of such a replay. `adopted_at`: position of the last adoption of another checkpoint; rows
+    decided before it can exist twice. `digest`: how rows are hashed. `unseen`: what digests of that kind cannot detect, None for
+    the newest kind. Of a sink, `unread`: only what was published was compared, and no row was read; `as_of` is None where nothing
+    is retained to compare. `rows_removed`: rows whose files were removed on purpose, so that they are not expected; `removed_at`
+    is the position where that was accepted last. `rows`: where the rows went (`penstock.cli.row_counts`).
     """
     return {
         "ok": found.ok,
         "sinks": {name: _sink(name, report, found) for name, report in found.sinks.items()},
         "since": found.since,
         "unsettled": found.unsettled,
+        "replaying": found.replaying,
         "adopted_at": found.adopted_at,
         "removed_at": None if found.removed is None else found.removed.position,
         "digest": found.row_digest.value,
@@ -339,6 +340,11 @@ def _compared_at(found: "Verification") -> Iterator[str]:
         yield with_file(
             f"Batch {found.unsettled} is decided, was not published everywhere, and is left out: a running driver publishes it, "
             "else `penstock recover` does."
+        )
+    if found.replaying is not None:
+        yield with_file(
+            f"What was replayed at position {found.replaying} of the ledger was not published everywhere, and is left out: the "
+            "next start publishes it, or `penstock recover FILE`."
         )
 
 

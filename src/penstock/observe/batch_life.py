@@ -85,6 +85,15 @@ def lives_of(rows: Sequence[HistoryRow], *, home: str) -> Sequence[BatchLife]:
     return [noted.life_of(row) for row in rows]
 
 
+def newest_batch(newest_first: Sequence[BatchLife]) -> BatchLife | None:
+    """Return the newest batch that was measured to its end, else the newest one; None without any.
+
+    Spark tells what it measured a moment after the sinks: until then the batch before it is the newest that is known whole.
+    """
+    batches = [life for life in newest_first if life.entry.kind == "decided"]
+    return next((life for life in batches if life.delivery is not None and life.spark is not None), next(iter(batches), None))
+
+
 class _Noted:
     """What was noted of some entries' batches. A batch number can come again in a later generation, after an adoption."""
 

@@ -20,7 +20,8 @@ from penstock.support.private_files import open_private
 FILE = "batches.jsonl"
 FULL_BYTES = 8_000_000
 """At this size a new file is begun. It holds some 10,000 batches, as the ledger does."""
-TAIL_BYTES = 512_000
+TAIL_BYTES = (64_000, 512_000)
+"""How much of the end of the newest file is looked at first, and then: what `watch` shows of a few sinks is in the first."""
 _FORMAT, _VERSION = "penstock.batch", 1
 
 
@@ -100,23 +101,28 @@ def records_of(home: str, batches: Collection[BatchId]) -> Sequence[Record]:
     wanted, path = frozenset(batches), Path(home) / FILE
     if not wanted:
         return ()
-    newest = list(_read(path, last_bytes=TAIL_BYTES))
-    if newest and min(record.batch_id for record in newest) <= min(wanted):
-        return [record for record in newest if record.batch_id in wanted]
-    lines = (line for file in (_older(path), path) for line in _lines(file))
-    return list(_records(line for line in lines if (found := _BATCH.search(line)) is not None and int(found[1]) in wanted))
+    for last_bytes in TAIL_BYTES:
+        newest = list(_lines(path, last_bytes=last_bytes))[1:]  # of the first line there only a part may be left
+        if min((batch for line in newest if (batch := _batch_of(line)) is not None), default=min(wanted)) < min(wanted):
+            return _of_batches(newest, wanted)
+    return _of_batches((line for file in (_older(path), path) for line in _lines(file)), wanted)
 
 
 def _older(path: Path) -> Path:
     return path.with_name(f"{path.stem}.1{path.suffix}")
 
 
-def _read(path: Path, *, last_bytes: int) -> Iterator[Record]:
-    return _records(_lines(path, last_bytes=last_bytes))
+def _batch_of(line: bytes) -> int | None:
+    found = _BATCH.search(line)
+    return None if found is None else int(found[1])
+
+
+def _of_batches(lines: Iterable[bytes], wanted: Collection[int]) -> Sequence[Record]:
+    return list(_records(line for line in lines if _batch_of(line) in wanted))
 
 
 def _lines(path: Path, *, last_bytes: int | None = None) -> Iterator[bytes]:
-    """Yield the lines of a file, or of its end; of the first one there only a part may be left."""
+    """Yield the lines of a file, or of its end."""
     with suppress(OSError), path.open("rb") as file:
         if last_bytes is not None:
             file.seek(max(0, file.seek(0, os.SEEK_END) - last_bytes))

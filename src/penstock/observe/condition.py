@@ -1,8 +1,9 @@
 """How a pipeline does, in one word for whoever is on call: healthy, behind, stopped or failed; and what to do next."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import chain
 
 from penstock.observe.look import Look
 from penstock.observe.state_size import MEMORY
@@ -25,11 +26,15 @@ class State(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """The state of a pipeline, why it is that, and what a person does next; None where nobody has to do anything."""
+    """The state of a pipeline, why it is that, and what a person does next; None where nobody has to do anything.
+
+    `also`: that the state of the query grows, where something worse comes first, which may follow from that.
+    """
 
     state: State
     text: str
     next_step: str | None = None
+    also: "Condition | None" = None
 
 
 def condition_of(look: Look, *, now_ms: int) -> Condition:
@@ -38,11 +43,15 @@ def condition_of(look: Look, *, now_ms: int) -> Condition:
         remedy = "A driver cannot read them either. Bring back what does not answer; nothing is lost meanwhile."
         return Condition(state=State.FAILED, text=look.error or "Ledger and checkpoint could not be read.", next_step=remedy)
     status = look.status
-    found = (*_refusals(status), *_failures(status), *_delays(status, now_ms=now_ms), *_growing(status))
-    if found:
-        return found[0]
+    growing = next(_growing(status), None)
+    worst = next(chain(_refusals(status), _failures(status), _delays(status, now_ms=now_ms)), None)
+    if worst is not None:
+        return replace(worst, also=growing)
     if status.driver is not None and status.driver.state == "stopped":
-        return Condition(state=State.STOPPED, text=status.text, next_step="Start it where it should run: `penstock run FILE`.")
+        next_step = "Start it where it should run: `penstock run FILE`."
+        return Condition(state=State.STOPPED, text=status.text, next_step=next_step, also=growing)
+    if growing is not None:
+        return growing
     return Condition(state=State.HEALTHY, text=status.text)
 
 
@@ -118,7 +127,7 @@ def _delays(status: Status, *, now_ms: int) -> Iterator[Condition]:
 def _growing(status: Status) -> Iterator[Condition]:
     """Yield that the state of the query comes near to a limit, or is beyond it."""
     near = None if status.state is None else status.state.near
-    if near is None or (status.driver is not None and status.driver.state == "stopped"):
+    if near is None:
         return
     place = "in memory" if near.of == MEMORY else "on disk"
     when = "is beyond its limit" if near.is_reached else f"reaches its limit in {roughly(near.reached_in_ms or 0)}"

@@ -71,6 +71,24 @@ PANELS = (
         },
     ),
     Panel(
+        title="Steps of a batch",
+        description="How long the newest batch took, each of its steps, and each publication.",
+        expressions={
+            "{{pipeline}} {{step}} {{sink}}": f"penstock_batch_step_duration_seconds{_CHOSEN}",
+            "{{pipeline}} all": f"penstock_batch_duration_seconds{_CHOSEN}",
+        },
+        unit="s",
+    ),
+    Panel(
+        title="Rows of a batch",
+        description="Records that the newest batch read, rows that it brought, and how often Spark ran it again.",
+        expressions={
+            "{{pipeline}} read": f"penstock_batch_rows_read{_CHOSEN}",
+            "{{pipeline}} brought": f"penstock_batch_rows{_CHOSEN}",
+            "{{pipeline}} replays": f"penstock_batch_replays{_CHOSEN}",
+        },
+    ),
+    Panel(
         title="Since the newest entry of the ledger",
         description="A driver that decides batches keeps it low.",
         expressions={"{{pipeline}}": f"time() - penstock_ledger_last_entry_timestamp_seconds{_CHOSEN}"},

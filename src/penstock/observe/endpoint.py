@@ -15,6 +15,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from penstock.errors import Failed, Usage
+from penstock.observe.batch_metrics import BatchCollector
 from penstock.observe.listening import Listening
 from penstock.observe.look import Look, looks
 from penstock.observe.metrics import StatusCollector
@@ -86,6 +87,7 @@ def application(pipelines: Sequence[Watched], *, token: str | None) -> "WSGIAppl
 
     registry = CollectorRegistry()
     registry.register(StatusCollector(look))
+    registry.register(BatchCollector(pipelines))
     metrics: WSGIApplication = make_wsgi_app(registry)
     page = serving.application(pipelines)
     probes: dict[str, Callable[[Look], bool]] = {

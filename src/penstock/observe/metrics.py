@@ -175,7 +175,9 @@ def _places(known: Sequence[Status]) -> Iterator[Metric]:
 
 def _dropped(known: Sequence[Status]) -> Metric:
     family = CounterMetricFamily(
-        "penstock_source_dropped_rows", "Rows of the source that this rule dropped.", labels=["pipeline", "source", "rule"]
+        "penstock_source_dropped_rows",
+        "Rows of the source that this rule dropped, or that this sink left out as unrouted.",
+        labels=["pipeline", "source", "rule"],
     )
     for status in known:
         for source, rules in status.dropped.items():

@@ -152,12 +152,21 @@ class Status:
         return replace(self, places=places, health="conflict", text=f"{wrong.trouble} A start would be refused.")
 
 
-def status(*, pipeline: str, ledger: Ledger, checkpoint: CheckpointPosition | None, before: Entry | None = None) -> Status:
-    """Read the ledger's tail and compare it with the checkpoint. `before` was the tail before the checkpoint was read."""
+def status(
+    *,
+    pipeline: str,
+    ledger: Ledger,
+    checkpoint: CheckpointPosition | None,
+    before: Entry | None = None,
+    known: Status | None = None,
+) -> Status:
+    """Read the ledger's tail and compare it with the checkpoint. `before` was the tail before the checkpoint was read.
+
+    `known`: an earlier status, which says who opened its generation.
+    """
     tail = ledger.tail()
-    opened = _newest_opened(ledger, tail)
-    owner = opened.body.owner if opened is not None and isinstance(opened.body, Opened) else None
-    driver = None if opened is None else driver_of(owner, opened_at_ms=opened.written_at_ms)
+    owner, opened_at_ms = _opening(ledger, tail, known)
+    driver = None if opened_at_ms is None else driver_of(owner, opened_at_ms=opened_at_ms)
     health, text = _judge(tail, checkpoint, driver=None if driver is None else driver.state)
     if health == "conflict" and _fits_between(before, tail, checkpoint):
         health, text = "ok", "Batches are decided in this moment: a driver runs."
@@ -178,7 +187,7 @@ def status(*, pipeline: str, ledger: Ledger, checkpoint: CheckpointPosition | No
         dropped={} if tail is None else tail.summary.dropped,
         checkpoint=checkpoint,
         driver=driver,
-        opened_at_ms=None if opened is None else opened.written_at_ms,
+        opened_at_ms=opened_at_ms,
         batches=_batches(tail),
         replaying=None if tail is None else tail.summary.replaying_at,
     )
@@ -201,6 +210,15 @@ def unsettled_batch(tail: Entry | None) -> BatchId | None:
     if tail is None or tail.summary.decided_at in {None, tail.summary.published_at}:
         return None
     return _last_batch(tail)
+
+
+def _opening(ledger: Ledger, tail: Entry | None, known: Status | None) -> tuple[str | None, int | None]:
+    """Return who opened the newest generation, and when; None where that is not known."""
+    if tail is not None and known is not None and known.generation == tail.generation:
+        return known.owner, known.opened_at_ms  # else each look would read all batches of the generation
+    opened = _newest_opened(ledger, tail)
+    owner = opened.body.owner if opened is not None and isinstance(opened.body, Opened) else None
+    return owner, None if opened is None else opened.written_at_ms
 
 
 def _newest_opened(ledger: Ledger, tail: Entry | None) -> Entry | None:

@@ -11,9 +11,10 @@ from penstock.commit.outcome import Delivered, Recovered, StagedBatch
 from penstock.commit.publication import publications
 from penstock.commit.recent_rows import rows_since
 from penstock.commit.rewind import sinks_ahead
-from penstock.core.dropped_rows import total
+from penstock.core.dropped_rows import sum_of, total
 from penstock.core.model import Batch, BatchId, Generation, Guarantee, OffsetRange, RowDigest, SinkName, SourceName
 from penstock.core.topics import Evidence, FilesRead, InputFile
+from penstock.core.unrouted import of_sources
 from penstock.errors import InputChanged, StageFailed
 from penstock.protocols import ALL_ROWS, Taken
 from penstock.run.kafka_input import KafkaInput, with_beginnings
@@ -111,7 +112,7 @@ class BatchStager:
                 topics=() if seen is None else seen.topics, gaps=() if seen is None else seen.gaps, files=_listed(inputs)
             ),
             schemas={sink: each.schema for sink, each in self._taken.items() if sink not in without},
-            dropped=violations.dropped,
+            dropped=sum_of(violations.dropped, staged.dropped),
             rows_read=_rows_read(violations, bad),
         )
         rows_read = None if planned is None or inputs else planned.records
@@ -165,9 +166,10 @@ class BatchStager:
         then = 0 if quarantine is None else self._put_aside(delivered, quarantine.sink.name)
         bad = None if quarantine is None else quarantine.found(rows.sparkSession, ranges, decided=then)
         dropped, aside = ({}, 0) if rules is None else rules.recount(rows.sparkSession, ranges, _urls(inputs))
-        if dropped != delivered.dropped:
+        decided = of_sources(delivered.dropped)
+        if dropped != decided:
             raise InputChanged(
-                f"Batch {batch.batch_id} was decided with {total(delivered.dropped)} rows dropped by rules, and now they drop "
+                f"Batch {batch.batch_id} was decided with {total(decided)} rows dropped by rules, and now they drop "
                 f"{total(dropped)}: the query's state would not fit the rows that were delivered.",
                 remedy="Give `expect` the same rules as then, or begin a new checkpoint (`penstock adopt`).",
             )

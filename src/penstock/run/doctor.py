@@ -27,7 +27,7 @@ from penstock.core.model import (
     Waiting,
 )
 from penstock.core.topics import OpenTransaction
-from penstock.errors import PenstockError, Usage
+from penstock.errors import PenstockError, Refused, Usage
 from penstock.observe.status import status
 from penstock.protocols import HasMarker, HasStaging, Ledger, ListsOpenTransactions, Sink
 from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of, sinks_of, spool_of
@@ -233,7 +233,8 @@ def _states(sink: Sink, case: _Case) -> Iterator[AccountState]:
             try:
                 yield _state(sink, account, case)
             except PenstockError as error:
-                yield AccountState(sink=sink.name, account=account, state="unreachable", trouble=scrub(str(error)))
+                state = "lost" if isinstance(error, Refused) else "unreachable"
+                yield AccountState(sink=sink.name, account=account, state=state, trouble=scrub(str(error)))
     finally:
         sink.close()
 

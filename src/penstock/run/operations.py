@@ -53,6 +53,8 @@ class Verification:
     """The batch that was decided at each position that a sink was compared as of."""
     unsettled: BatchId | None = None
     """A batch that was decided when the verification began but not compared: some sink did not show all of it then."""
+    replaying: Position | None = None
+    """Where records of the quarantine were replayed that were not compared: some sink did not show all of them then."""
     adopted_at: Position | None = None
     """Where another checkpoint was last adopted: rows decided before it may have been delivered again after it."""
 
@@ -137,6 +139,7 @@ def verify(plan: DeliveryPlan, *, sink: SinkName | None = None, since: BatchId |
                 if position and (batch_id := batch_at(ledger, position)) is not None
             },
             unsettled=_left_out(ledger, tail, found),
+            replaying=_replay_left_out(ledger, tail, found),
             adopted_at=_adopted_at(ledger, tail),
             row_digest=NEWEST_ROW_DIGEST if tail is None else tail.summary.row_digest,
             removed=Removed.of(ledger, tail),
@@ -161,11 +164,23 @@ def _left_out(ledger: Ledger, tail: Entry | None, found: Mapping[SinkName, SinkR
     newest = None if tail is None or unsettled_batch(tail) is None else newest_decision(ledger, tail)
     if newest is None:
         return None
-    decision = decision_in(newest)
+    return decision_in(newest).batch.batch_id if _is_behind(newest, found) else None
+
+
+def _replay_left_out(ledger: Ledger, tail: Entry | None, found: Mapping[SinkName, SinkReport]) -> Position | None:
+    """Return where a replay is that is not recorded as published, if one of its sinks was compared as of an earlier position."""
+    at = None if tail is None else tail.summary.replaying_at
+    replay = None if at is None else ledger.read(at)
+    return at if replay is not None and _is_behind(replay, found) else None
+
+
+def _is_behind(entry: Entry, found: Mapping[SinkName, SinkReport]) -> bool:
+    """Return whether a sink that an entry has rows for was compared as of an earlier position."""
+    decision = decision_in(entry)
     behind = (
-        report.as_of is not None and report.as_of < newest.position and decision.of_sink(name) for name, report in found.items()
+        report.as_of is not None and report.as_of < entry.position and decision.of_sink(name) for name, report in found.items()
     )
-    return decision.batch.batch_id if any(behind) else None
+    return any(behind)
 
 
 def _adopted_at(ledger: Ledger, tail: Entry | None) -> Position | None:

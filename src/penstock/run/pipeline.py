@@ -18,7 +18,7 @@ from penstock.run.assembly import DeliveryPlan, ledger_of
 from penstock.run.doctor import Diagnosis, doctor_of
 from penstock.run.operations import Verification
 from penstock.run.pipeline_acts import PipelineActs
-from penstock.run.startable import require_continued, require_logins, require_parts
+from penstock.run.startable import require_brokers, require_continued, require_logins, require_parts
 from penstock.run.status import status_of
 from penstock.spec.pipeline import PipelineSettings
 from penstock.support.listening import host_and_port
@@ -119,11 +119,12 @@ class Pipeline(PipelineActs):
     def require_startable(self) -> None:
         """Look, without Spark, for what would keep a start from working. Raises what the start would raise.
 
-        Costs a second or two. A missing package, input directory or checkpoint, and a database that refuses the login are found.
-        A start, and `check`, find more.
+        Costs a second or two. A missing package, input directory or checkpoint, a database that refuses the login, and brokers
+        that do not answer are found. A start, and `check`, find more.
         """
         require_parts(self.settings, self.plan)
         require_continued(self.settings, self.plan)
+        require_brokers(self.settings)
         require_logins(self.plan)
 
     def require_parts(self) -> None:

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
@@ -11,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from penstock.commit.acts import ActingCoordinator
 from penstock.core.bad_record import SCHEMA
+from penstock.core.dropped_rows import sum_of
 from penstock.core.model import Batch, Decision, Generation, OffsetRange, RowDigest, SinkName, SourceName
 from penstock.core.quarantined_record import QuarantinedRecord
 from penstock.errors import Refused
@@ -72,7 +74,7 @@ class ReplayStager:
             stage_ms=now_ms() - started_ms,
             stage_requests=sum(requests) if requests else None,
             schemas={sink: taken.schema for sink, taken in self.query.taken.items()},
-            dropped=violations.dropped,
+            dropped=reduce(sum_of, (part.dropped for part in staged), violations.dropped),
         )
 
 

@@ -3,7 +3,6 @@
 import logging
 import os
 import re
-import socket
 import sys
 from collections.abc import Mapping
 from functools import partial
@@ -27,6 +26,7 @@ from penstock.spark.error import read_spark_failure
 from penstock.spec.pipeline import PipelineSettings
 from penstock.support.filesystem_errors import problem_of
 from penstock.support.private_files import make_private_directory, open_private, stderr_to
+from penstock.support.reachable import why_unreachable
 from penstock.support.secret import scrub
 
 _CONTEXTS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
@@ -99,7 +99,9 @@ def _started(settings: Mapping[str, str], *, log: Path, secrets: QuerySecrets) -
     before = log.stat().st_size if log.exists() else 0
     try:
         with stderr_to(_opened(log)):
-            return _created(adding, secrets)
+            session = _created(adding, secrets)
+            quiet_when_java_ends(session)
+            return session
     except (PySparkException, Py4JError) as error:
         missing = not_found(log.read_bytes()[before:].decode(errors="replace"))
         if missing is not None:
@@ -111,6 +113,20 @@ def _started(settings: Mapping[str, str], *, log: Path, secrets: QuerySecrets) -
             raise Failed(f"Spark did not start: {scrub(reason)}", remedy=_CORRECT.format(log)) from error
         reason = read_spark_failure(scrub(str(error))).sentence
         raise Failed(f"Spark did not start: {reason}", remedy=f"Its log {log} says why.") from error
+
+
+def quiet_when_java_ends(session: SparkSession) -> None:
+    """Keep PySpark's server of accumulators from printing a traceback when Java is killed: the query raises that by itself."""
+    server = getattr(session.sparkContext, "_accumulatorServer", None)
+    if server is None:
+        return
+    print_traceback = server.handle_error
+
+    def handle_error(*of_request: object) -> None:
+        if not isinstance(sys.exc_info()[1], EOFError | OSError):
+            print_traceback(*of_request)
+
+    server.handle_error = handle_error
 
 
 _CORRECT = "Correct `spark` in the pipeline file; all that Spark said is in {}."
@@ -136,15 +152,9 @@ def require_master(master: str) -> None:
     """
     if not master.startswith(_MASTER):
         return
-    reason = "it names no host"
-    for named in master.removeprefix(_MASTER).split(","):
-        host, _, port = named.rpartition(":") if ":" in named else (named, "", str(_MASTER_PORT))
-        try:
-            with socket.create_connection((host.strip("[]"), int(port)), timeout=_MASTER_ANSWERS_S):
-                return
-        except (OSError, ValueError, OverflowError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-    raise _no_master(master, reason)
+    reason = why_unreachable(master.removeprefix(_MASTER).split(","), port=_MASTER_PORT, answer_s=_MASTER_ANSWERS_S)
+    if reason is not None:
+        raise _no_master(master, reason)
 
 
 def _no_master(master: str, reason: str) -> Retryable:

@@ -20,6 +20,8 @@ from penstock.run.preflight.compare import SeenBySpark, compare
 from penstock.sink.concurrent import map_concurrently
 from penstock.source.guarantee import source_claims
 from penstock.source.input_path import require_any, require_paths
+from penstock.source.kafka import reachable
+from penstock.source.kafka.options import is_kafka
 from penstock.spec.pipeline import PipelineSettings, without_ledger
 from penstock.support.extras import install_command
 
@@ -103,6 +105,16 @@ def require_logins(plan: DeliveryPlan) -> None:
     with ExitStack() as opened:
         sinks = [opened.enter_context(closing(sink)) for sink in sinks_of(plan)]
         map_concurrently(lambda sink: sink.require_login(), [sink for sink in sinks if isinstance(sink, LogsIn)])
+
+
+def require_brokers(settings: PipelineSettings) -> None:
+    """Raise Retryable for a source of Kafka none of whose brokers accepts a connection, and Usage for its options.
+
+    Without the client of Kafka nothing is tried: a start says first that it is missing.
+    """
+    for name, source in settings.sources.items():
+        if is_kafka(source) and find_spec("confluent_kafka") is not None:
+            reachable.require_brokers(name, source)
 
 
 def _require_sinks(plan: DeliveryPlan, ledger: Ledger, tail: Entry) -> None:

@@ -31,6 +31,7 @@ from penstock.source.chain.settings import chained_sources
 from penstock.source.journal.journals import JournalLag, journals_of
 from penstock.source.journal.journals import describe_lag as describe_journal_lag
 from penstock.source.kafka.lag import TopicLag, describe_lag, lag_of
+from penstock.source.kafka.reachable import require_brokers
 from penstock.source.kafka.reader.settings import names_in
 from penstock.source.kafka.watch import brokers_of, kafka_sources
 from penstock.spec.pipeline import DeliverySettings, without_ledger
@@ -51,7 +52,7 @@ def status_of(plan: DeliveryPlan, *, known: Status | None = None) -> Status:
     with closing(ledger_of(plan)) as ledger:
         before = ledger.tail()
         checkpoint = checkpoint_of(plan)
-        found = status(pipeline=plan.pipeline, ledger=ledger, checkpoint=position_of(checkpoint), before=before)
+        found = status(pipeline=plan.pipeline, ledger=ledger, checkpoint=position_of(checkpoint), before=before, known=known)
         found = _with_torn_plan(_with_backfill(found, plan, before), checkpoint)
         home = plan.settings.home
         found = replace(found, last_error=last_error(home), last_fence=last_fence(home))
@@ -152,6 +153,7 @@ def input_lag(
     topics, troubles = list[TopicLag](), list[str]()
     for name, source in kafka_sources(settings):
         try:
+            require_brokers(name, source)
             brokers = brokers_of(name, source)
             topics.extend(lag_of(read, brokers=brokers, now_ms=now_ms()) for read in reads if read.source == name)
         except PenstockError as error:
@@ -323,6 +325,8 @@ def _silent(place: Place, within_s: float) -> PlaceState:
 def _state(place: Place, mark: HighWaterMark | PenstockError | None, ledger: Ledger, rows: int) -> PlaceState:
     """Return the state of a place in which `rows` rows were published."""
     sink, account = place
+    if isinstance(mark, Refused):  # its rows are gone, and the marker is there
+        return PlaceState(sink=sink, account=account, state="lost", trouble=scrub(mark.message))
     if isinstance(mark, PenstockError):
         return PlaceState(sink=sink, account=account, state="unreachable", trouble=scrub(str(mark)), lacks=mark.lacks)
     if mark is None:

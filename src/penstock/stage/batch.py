@@ -3,15 +3,17 @@
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from penstock.core.bad_record import SCHEMA
 from penstock.core.codec import TaskMessage, decode_message
+from penstock.core.dropped_rows import DroppedRows
 from penstock.core.faults import FaultPoint
 from penstock.core.model import BatchId, Generation, RowDigest, SinkName, Staged
+from penstock.core.unrouted import without_unrouted
 from penstock.protocols import ALL_ROWS, Sink, Taken
 from penstock.spark.session_settings import applied
 from penstock.stage.combining import combined
@@ -34,7 +36,7 @@ _RESULT_TOO_LARGE = ("spark.driver.maxResultSize", TOO_MANY_ROWS)
 class StagedRows:
     """What the tasks staged whose results Spark returned. Everything else that was written is garbage, not data.
 
-    `requests` counts the requests of the same tasks; None where no place bills requests.
+    `requests` counts the requests of the same tasks; None where no place bills requests. `dropped`: rows that sinks left out.
     """
 
     pieces: tuple[Staged, ...]
@@ -42,6 +44,7 @@ class StagedRows:
     size: BatchSize
     path: StagePath
     requests: int | None
+    dropped: DroppedRows = field(default_factory=dict)
 
     def rows_of(self, sink: SinkName) -> int:
         """Return how many rows were staged for one sink."""
@@ -196,8 +199,9 @@ def _staged(messages: Sequence[TaskMessage], path: StagePath) -> StagedRows:
         size_bytes=sum(message.size_bytes for message in messages),
         row_bytes=max((message.size_bytes // message.rows for message in messages if message.rows), default=0),
     )
-    pieces = tuple(piece for message in messages for piece in message.pieces)
-    return StagedRows(pieces=pieces, rows_in=size.rows, size=size, path=path, requests=_requests_of(messages))
+    pieces, dropped = without_unrouted(piece for message in messages for piece in message.pieces)
+    requests = _requests_of(messages)
+    return StagedRows(pieces=pieces, rows_in=size.rows, size=size, path=path, requests=requests, dropped=dropped)
 
 
 def _requests_of(messages: Sequence[TaskMessage]) -> int | None:

@@ -28,6 +28,7 @@ from penstock.core.model import (
 )
 from penstock.core.topics import OpenTransaction
 from penstock.errors import Failed, OutcomeUnknown, PenstockError, Refused, Retryable
+from penstock.kafka.reachable import require_reachable
 from penstock.kafka.transactions import end_transaction, open_transactions
 from penstock.protocols import OwnRows, RunTasks, SinkDecisions
 from penstock.sink.concurrent import map_concurrently
@@ -149,6 +150,10 @@ class KafkaSink(SpooledSink):
 
     def check(self) -> Sequence[Finding]:
         return findings_of(self._clients, self._wanted)
+
+    def require_login(self) -> None:
+        """Raise Retryable if no broker accepts a connection. Whether they let the user in is found out by `prepare`."""
+        require_reachable(self._clients.given["bootstrap.servers"], where=self._clients.place)
 
     def high_water_mark(self, account: AccountName, *, pipeline: PipelineName) -> HighWaterMark | None:  # noqa: ARG002 - one account
         """Return what the newest marker of all lanes says, also one whose commit readers do not see yet.

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from penstock.core.model import AccountName, Attempt, SinkName, Staged
 from penstock.core.table_names import TableNames
 from penstock.core.unopened import unopened
+from penstock.core.unrouted import unrouted
 from penstock.errors import StageFailed
 from penstock.protocols import CountsRequests, Stager, StageWriter
 from penstock.sink.parquet.stager import ParquetStager
@@ -88,6 +89,7 @@ class ManyStageWriter:
         self._stager, self._attempt, self._schema = stager, attempt, schema
         self._writers: dict[AccountName, StageWriter] = {}
         self._unopened: dict[AccountName, int] = {}
+        self._dropped = 0
 
     def write(self, rows: "pa.RecordBatch", *, hashes: "pa.UInt64Array", accounts: "pa.StringArray | None") -> None:
         for name, places in _places(_of_rows(accounts)):
@@ -95,6 +97,7 @@ class ManyStageWriter:
             if refusal is not None:
                 if self._stager.unrouted != DROP:  # `refused` took those for the quarantine
                     raise self._stager.unrouted_error(refusal, rows=len(places))
+                self._dropped += len(places)
                 continue
             assert name is not None, "NULL is refused"
             table, taken = AccountName(name), pa.array(places)
@@ -108,11 +111,13 @@ class ManyStageWriter:
             self.abandon()
             waiting = self._unopened.items()
             return [unopened(self._stager.sink, table, self._attempt, rows=rows) for table, rows in waiting]
-        return [
+        staged = [
             replace(piece, sink=self._stager.sink, account=table)
             for table, writer in self._writers.items()
             for piece in writer.finish()
         ]
+        dropped = [unrouted(self._stager.sink, self._attempt, rows=self._dropped)] if self._dropped else []
+        return [*staged, *dropped]
 
     def abandon(self) -> None:
         for writer in self._writers.values():

@@ -25,6 +25,7 @@ from penstock.errors import Conflict, Failed, PenstockError, PublishFailed, Retr
 from penstock.protocols import SinkDecisions
 from penstock.sink.spool.writer import RowCheck
 from penstock.sink.table.marker import MarkerStore, TableMarker
+from penstock.sink.table.preparation import require_not_lost
 from penstock.sink.table.publication import Loaded, apply, decided_target, no_marker
 from penstock.sink.table.sink import TableSink
 from penstock.sink.table.target import MERGE, NotStoredError, Target
@@ -91,11 +92,15 @@ class DatabaseSink(TableSink, Generic[C]):
         return [Finding(subject=subject, ok=fits, message=f"{found} in {self._database.place}")]
 
     def high_water_mark(self, account: AccountName, *, pipeline: PipelineName) -> HighWaterMark | None:
-        """Return what the sink's marker says. Raise Failed, Retryable, FormatTooNew."""
+        """Return what the marker says. Raise Failed, Retryable, FormatTooNew, Refused if the table is gone with its rows."""
         if account != ONLY_ACCOUNT:
             return None
         with self._database.reader() as connection:
-            return self._high_water_mark(connection, pipeline)
+            marker = self._marker(connection, pipeline)
+            if marker is None:
+                return None
+            require_not_lost(marker, self._target, exists=self._existing_table(connection) is not None)
+            return marker.high_water_mark
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
         """Create or check the table and its marker. Raise Usage, Refused, Failed, Retryable."""
@@ -151,9 +156,12 @@ class DatabaseSink(TableSink, Generic[C]):
     # --- steps
 
     def _high_water_mark(self, connection: C, pipeline: PipelineName) -> HighWaterMark | None:
-        markers = self._readable_marker_store(connection)
-        marker = None if markers is None else markers.read(pipeline, self._name)
+        marker = self._marker(connection, pipeline)
         return None if marker is None else marker.high_water_mark
+
+    def _marker(self, connection: C, pipeline: PipelineName) -> TableMarker | None:
+        markers = self._readable_marker_store(connection)
+        return None if markers is None else markers.read(pipeline, self._name)
 
     def _publish(self, publication: Publication) -> Published:
         for times in range(1, TRIES + 1):
