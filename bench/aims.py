@@ -82,6 +82,18 @@ AIMS = (
         2,
     ),
     Aim("seconds that a restart takes more than with the noop sink", "+0.5", {"": Key("restart", "restart", "", "noop")}, 0.5),
+    *(
+        Aim(
+            f"seconds from SIGKILL of the active driver to a warm standby's first batch, {quantile}",
+            f"{limit:g} s",
+            {
+                label: Key("failover", "quantiles", f"{case}, {quantile}", None, "a warm standby")
+                for label, case in (("", "its driver is killed"), ("with its supervisor: ", "supervisor and driver are killed"))
+            },
+            limit,
+        )
+        for quantile, limit in (("p50", 3.0), ("p99", 10.0))
+    ),
     Aim("100,000 rows into PostgreSQL against JDBC", "3x", _into("postgres", _JDBC), 3),
     Aim("100,000 rows into PostgreSQL against JDBC that rewrites batches", "1.5x", _into("postgres", _REWRITING), 1.5),
     Aim("rows by key into PostgreSQL against JDBC and one statement", "none", _by_key("postgres")),

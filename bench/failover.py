@@ -1,24 +1,32 @@
 """From SIGKILL of the active driver, or of its whole machine, to the first batch that the standby delivers."""
 
 import json
+import math
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 
-from tests.crash.killing import await_session_end
+from tests.crash.killing import await_session_end, session_of
 
 from bench.measuring import Bench, require_content
 from bench.result import PENSTOCK, Case, Table
 
 ROWS = 1_000
+ROUNDS = 20
 LEASE_S = 1.0
+STANDBY, COLD = "a warm standby", "a cold start"
+QUANTILES = {"p50": 0.5, "p99": 0.99}
+_CPU_TIMES = slice(11, 13)
+"""Fields utime and stime of /proc/PID/stat, behind the command's name."""
+
 _LOOK_S, _DEADLINE_S = 0.005, 300.0
 
 PIPELINE = """\
@@ -100,28 +108,66 @@ class Supervisor:
         raise RuntimeError(f"The supervisor ended before it said {text!r}.")
 
 
+@dataclass(frozen=True)
+class Takeovers:
+    """What each round took: seconds until the first batch, processor seconds of all processes of the driver that took over."""
+
+    seconds: list[float] = field(default_factory=list)
+    cpu_s: list[float] = field(default_factory=list)
+
+
 def measure(bench: Bench) -> Iterator[Table]:
     """Rounds of kills: the one that was killed becomes the standby of the next round."""
-    rounds, standby = bench.rounds, "a warm standby"
+    rounds = bench.sized(ROUNDS, 1)
+    loads = [os.getloadavg()[0]]
+    found = {}
+    for name, whole in (("its driver is killed", False), ("supervisor and driver are killed", True)):
+        found[name] = _takeovers(Site(bench.scratch / f"whole-{whole}"), rounds, whole=whole)
+        loads.append(os.getloadavg()[0])
     cold = _cold_starts(Site(bench.scratch / "cold"), rounds)
-    cases = {
-        "its driver is killed": _takeovers(Site(bench.scratch / "driver"), rounds, whole=False),
-        "supervisor and driver are killed": _takeovers(Site(bench.scratch / "machine"), rounds, whole=True),
-    }
+    loads.append(os.getloadavg()[0])
+    cpu_s = median(taken for each in found.values() for taken in each.cpu_s)
     yield Table(
         name="failover",
         title="Failover: from SIGKILL of the active one to the first batch delivered by another",
         unit="s",
-        ours=(standby,),
-        cases=tuple(Case(name=name, figures={standby: taken, "a cold start": cold}) for name, taken in cases.items()),
-        note=f"`penstock supervise --standby --lease {LEASE_S:g}`, a local file source, {ROWS:,} rows a file, a SQLite table. "
-        "Where the supervisor is killed, too, the lease has to lapse first. The cold start is a `penstock run` that "
-        "begins when the driver is killed.",
+        ours=(STANDBY,),
+        cases=tuple(Case(name=name, figures={STANDBY: each.seconds, COLD: cold}) for name, each in found.items()),
+        note=f"`penstock supervise --standby --lease {LEASE_S:g}`, a local file source, {ROWS:,} rows a file, a SQLite table, "
+        f"{rounds} takeovers of each kind. Where the supervisor is killed, too, the lease has to lapse first. The cold start is "
+        "a `penstock run` that begins when the driver is killed. Load average meanwhile: "
+        f"{min(loads):.0f} to {max(loads):.0f}; a takeover took a median of {cpu_s:.1f} processor seconds.",
+    )
+    yield Table(
+        name="quantiles",
+        title="The same, of all takeovers",
+        unit="s",
+        ours=(STANDBY,),
+        comparison="alone",
+        cases=tuple(
+            Case(name=f"{name}, {quantile}", figures={STANDBY: [quantile_of(each.seconds, at)]})
+            for name, each in found.items()
+            for quantile, at in QUANTILES.items()
+        ),
     )
 
 
-def _takeovers(site: Site, rounds: int, *, whole: bool) -> list[float]:
-    """Seconds of each takeover. `whole`: the supervisor is killed as well, and another one started."""
+def quantile_of(figures: Sequence[float], at: float) -> float:
+    """The smallest figure that a share `at` of them does not exceed."""
+    return sorted(figures)[math.ceil(at * len(figures)) - 1]
+
+
+def cpu_seconds(leader: int) -> float:
+    """What the living processes of a driver's session have taken of the processors."""
+    ticks = 0
+    for pid in session_of(leader):
+        with suppress(OSError):
+            ticks += sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[_CPU_TIMES]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _takeovers(site: Site, rounds: int, *, whole: bool) -> Takeovers:
+    """`whole`: the supervisor is killed as well, and another one started."""
     site.make()
     site.feed()
     try:
@@ -129,16 +175,17 @@ def _takeovers(site: Site, rounds: int, *, whole: bool) -> list[float]:
         active.await_event("begins")
         site.await_all()
         standby = Supervisor(site)
-        taken = []
+        taken = Takeovers()
         for _ in range(rounds):
             standby.await_event("waits")
             killed = [active.process.pid, active.driver] if whole else [active.driver]
-            began = time.perf_counter()
+            before_s, began = cpu_seconds(standby.driver), time.perf_counter()
             for process in killed:
                 os.kill(process, signal.SIGKILL)
             site.feed()
             site.await_all()
-            taken.append(time.perf_counter() - began)
+            taken.seconds.append(time.perf_counter() - began)
+            taken.cpu_s.append(cpu_seconds(standby.driver) - before_s)
             await_session_end(killed[-1])
             standby.await_event("begins")
             active, standby = standby, Supervisor(site) if whole else active

@@ -49,7 +49,7 @@ PARTS = {
     "ledger": Part(measure=ledger.measure, minutes=3),
     "simulator": Part(measure=simulator.measure, minutes=0.5, notices=False),
     "restart": Part(measure=restart.measure, minutes=3.5),
-    "failover": Part(measure=failover.measure, minutes=5, notices=False),
+    "failover": Part(measure=failover.measure, minutes=15, notices=False),
     "tax": Part(measure=tax.measure, minutes=4),
     "passes": Part(measure=passes.measure, minutes=5),
     "shapes": Part(measure=shapes.measure, minutes=5),

@@ -7,7 +7,7 @@ from bench.__main__ import check
 from bench.parts import PARTS
 from pyspark.sql import SparkSession
 
-ALONE = {"restart", "kafka_waiting"}
+ALONE = {"restart", "failover", "kafka_waiting"}
 """They start processes that each start Spark: `make bench ARGS="--check"` runs them."""
 
 

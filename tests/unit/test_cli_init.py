@@ -8,6 +8,7 @@ import threading
 from itertools import pairwise
 from pathlib import Path
 
+import jsonschema
 import pytest
 from docs.pipeline_file import schema
 from ruamel.yaml import YAML
@@ -98,6 +99,25 @@ def test_recipes_are_yaml_and_start_the_pipeline(tmp_path: Path, template: Templ
         assert arguments[:2] == ["run", "pipeline.yaml"]
         overrides = [value for option, value in pairwise(arguments) if option == "--set"]
         assert load(tmp_path / "My.Shop_1" / "pipeline.yaml", overrides).trigger.processing_time == 10_000
+
+
+KUBERNETES = {
+    kind: jsonschema.Draft202012Validator(found)
+    for kind, found in json.loads(Path(__file__).with_name("kubernetes_1_29.json").read_text()).items()
+}
+"""What Kubernetes 1.29 says of a Job and of a claim, strictly: all names, and of those that the recipes have all values."""
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_recipes_are_what_kubernetes_takes(tmp_path: Path, template: Template) -> None:
+    make_project(tmp_path, template)
+    manifests = list(YAML(typ="safe", pure=True).load_all((tmp_path / "kubernetes.yaml").read_text()))
+    for manifest in manifests:
+        KUBERNETES[manifest["kind"]].validate(manifest)
+    pod = manifests[1]["spec"]["template"]["spec"]
+    for wrong in ({"restartPolice": "Never"}, {"terminationGracePeriodSeconds": "60s"}, {"containers": [{"image": "x"}]}):
+        changed = {**manifests[1], "spec": {"template": {"spec": {**pod, **wrong}}}}
+        assert not KUBERNETES["Job"].is_valid(changed)
 
 
 @pytest.mark.parametrize("template", TEMPLATES)

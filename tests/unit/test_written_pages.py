@@ -6,6 +6,9 @@ import json
 import logging
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -52,6 +55,28 @@ def test_the_unit_of_systemd_starts_again_after_75_and_lets_a_batch_end(tmp_path
     assert (run, file, option) == ("run", "orders.yaml", "--set")
     (tmp_path / file).write_text(blocks(DEPLOY, "yaml")[0])
     assert load(tmp_path / file, [override.replace("\0", " ")]).trigger.processing_time == 10_000
+
+
+@pytest.mark.parametrize("page", ["deploy.md", "supervise.md"])
+def test_systemd_takes_the_units(tmp_path: Path, page: str) -> None:
+    """As far as it is here: `systemd-analyze` needs neither the service manager nor rights."""
+    (shown,) = blocks((ROOT / "docs" / "howto" / page).read_text(), "ini")
+    unit = tmp_path / "penstock-orders.service"
+    unit.write_text(re.sub(r"(?<=^ExecStart=)\S+", sys.executable, shown, flags=re.MULTILINE))
+    done = verified(unit)
+    assert done is None or (done.returncode, done.stderr) == (0, ""), done
+    unit.write_text(unit.read_text().replace("KillMode=mixed", "KillMode=mixt"))
+    done = verified(unit)
+    assert done is None or done.returncode != 0
+
+
+def verified(unit: Path) -> Done | None:
+    """What systemd says of the unit; None where there is no systemd."""
+    command = shutil.which("systemd-analyze")
+    if command is None:
+        return None
+    words = [command, "verify", "--man=no", "--recursive-errors=no", str(unit)]
+    return subprocess.run(words, capture_output=True, text=True, check=False)
 
 
 def test_the_pipeline_of_a_cluster_is_valid(tmp_path: Path) -> None:

@@ -72,16 +72,16 @@ def run(
 
 def _has_turn_come(chosen: "Pipeline", heartbeat: Heartbeat, turn: Turn) -> bool:
     """Get ready and wait, as the driver of a standby. Return whether its turn came before a stop was wanted."""
-    from penstock.run.warming import require_spark, warm_up
+    from penstock.run.warming import Warmth
 
     chosen.require_startable()
     spark = quiet_session(chosen.session)
     with StopSignals(on_stop=lambda: None) as stop:
-        warm_up(chosen.settings, chosen.plan, spark)
+        warmth = Warmth(chosen.settings, chosen.plan, spark)
         while not stop.wanted and heartbeat.warm():
             if turn.has_come_within(_TURN_LOOK_S):
                 return True
-            require_spark(spark)
+            warmth.keep()
     return False
 
 

@@ -2,6 +2,8 @@
 
 import logging
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from py4j.protocol import Py4JNetworkError
@@ -22,42 +24,61 @@ from penstock.support.secret import scrub
 
 _log = logging.getLogger(__name__)
 _BATCHES = 2
+_KEEP_S = 45.0
+"""Spark ends Python workers that had nothing to do for a minute; other ones have to import everything that stages a batch."""
 
 
-def warm_up(settings: PipelineSettings, plan: DeliveryPlan, spark: SparkSession) -> None:
-    """Have Spark analyse the query, check its guarantee, and deliver two small batches from and to a scratch directory.
+class Warmth:
+    """What a driver that waits for its turn has done before its first batch.
 
-    Raises what a start would raise for the query and its guarantee. Nothing is read from the sources. On a cluster nothing is
-    delivered, as executors do not see the directory.
+    Spark has analysed the query, its guarantee was checked, and two small batches were delivered from and to a scratch
+    directory. Nothing is read from the sources. On a cluster nothing is delivered, as executors do not see the directory.
     """
-    decoding = decode_passes(spark, settings.sources)
-    frame, _ = frame_of(settings, spark, modules=plan.modules, decoding=decoding)
-    require_demanded(facts_of_pipeline(settings, frame, spark), plan)
-    if not is_of_client(spark) and (spark.sparkContext.master or "").startswith("local"):
-        _deliver_on_scratch(spark)
+
+    def __init__(
+        self,
+        settings: PipelineSettings,
+        plan: DeliveryPlan,
+        spark: SparkSession,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Raise what a start would raise for the query and its guarantee."""
+        self._spark, self._clock = spark, clock
+        decoding = decode_passes(spark, settings.sources)
+        frame, _ = frame_of(settings, spark, modules=plan.modules, decoding=decoding)
+        require_demanded(facts_of_pipeline(settings, frame, spark), plan)
+        self._delivers = not is_of_client(spark) and (spark.sparkContext.master or "").startswith("local")
+        self._deliver(batches=_BATCHES)
+
+    def keep(self) -> None:
+        """Deliver another small batch if the last one was long ago. Raises Retryable if Spark's Java process ended."""
+        try:
+            self._spark.version  # noqa: B018 - asks the Java process
+        except (Py4JNetworkError, ConnectionError) as gone:
+            raise Retryable("Spark's Java process ended before the driver's turn came.", remedy="Start again.") from gone
+        if self._clock() - self._delivered_s >= _KEEP_S:
+            self._deliver(batches=1)
+
+    def _deliver(self, *, batches: int) -> None:
+        if self._delivers:
+            _deliver_on_scratch(self._spark, batches=batches)
+        self._delivered_s = self._clock()
 
 
-def require_spark(spark: SparkSession) -> None:
-    """Raise Retryable if Spark's Java process ended while its driver waits."""
-    try:
-        spark.version  # noqa: B018 - asks the Java process
-    except (Py4JNetworkError, ConnectionError) as gone:
-        raise Retryable("Spark's Java process ended before the driver's turn came.", remedy="Start again.") from gone
-
-
-def _deliver_on_scratch(spark: SparkSession) -> None:
-    """Deliver one batch staged by tasks, and one staged by the driver. A failure costs speed alone, and is logged."""
+def _deliver_on_scratch(spark: SparkSession, *, batches: int) -> None:
+    """Deliver one batch staged by tasks, then some staged by the driver. A failure costs speed alone, and is logged."""
     try:
         with tempfile.TemporaryDirectory(prefix="penstock-warm-up-") as scratch:
-            _deliver(spark, Path(scratch))
-    except (PenstockError, PySparkException, OSError) as error:
+            _deliver(spark, Path(scratch), batches=batches)
+    except (PenstockError, PySparkException, Py4JNetworkError, OSError) as error:
         _log.warning("The driver was not warmed up, so its first batch takes longer: %s", scrub(str(error)))
 
 
-def _deliver(spark: SparkSession, scratch: Path) -> None:
+def _deliver(spark: SparkSession, scratch: Path, *, batches: int) -> None:
     files = scratch / "files"
     files.mkdir()
-    for number in range(_BATCHES):
+    for number in range(batches):
         (files / f"{number}.csv").write_text("1,one\n")
     read = spark.readStream.format("csv").schema("number INT, text STRING").option("maxFilesPerTrigger", 1)
     writer = read.load(files.as_uri()).writeStream.trigger(availableNow=True)
