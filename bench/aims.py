@@ -82,6 +82,15 @@ AIMS = (
         2,
     ),
     Aim("seconds that a restart takes more than with the noop sink", "+0.5", {"": Key("restart", "restart", "", "noop")}, 0.5),
+    Aim(
+        "milliseconds that a savepoint of 1 GB of state adds to a query that runs, beyond one batch",
+        "0",
+        {
+            "": Key("savepoint", "added", "the first", "one batch"),
+            "second: ": Key("savepoint", "added", "the second, after a few batches", "one batch"),
+        },
+        0,
+    ),
     Aim("100,000 rows into PostgreSQL against JDBC", "3x", _into("postgres", _JDBC), 3),
     Aim("100,000 rows into PostgreSQL against JDBC that rewrites batches", "1.5x", _into("postgres", _REWRITING), 1.5),
     Aim("rows by key into PostgreSQL against JDBC and one statement", "none", _by_key("postgres")),
