@@ -94,6 +94,15 @@ AIMS = (
         )
         for quantile, limit in (("p50", 3.0), ("p99", 10.0))
     ),
+    Aim(
+        "milliseconds that a savepoint of 1 GB of state adds to a query that runs, beyond one batch",
+        "0",
+        {
+            "": Key("savepoint", "added", "the first", "one batch"),
+            "second: ": Key("savepoint", "added", "the second, after a few batches", "one batch"),
+        },
+        0,
+    ),
     Aim("100,000 rows into PostgreSQL against JDBC", "3x", _into("postgres", _JDBC), 3),
     Aim("100,000 rows into PostgreSQL against JDBC that rewrites batches", "1.5x", _into("postgres", _REWRITING), 1.5),
     Aim("rows by key into PostgreSQL against JDBC and one statement", "none", _by_key("postgres")),

@@ -15,6 +15,7 @@ from bench import (
     ledger,
     passes,
     restart,
+    savepoints,
     selections,
     shapes,
     simulator,
@@ -55,6 +56,7 @@ PARTS = {
     "shapes": Part(measure=shapes.measure, minutes=5),
     "selections": Part(measure=selections.measure, minutes=3),
     "digests": Part(measure=digests.measure, minutes=2),
+    "savepoint": Part(measure=savepoints.measure, minutes=6),
     "tables": Part(measure=tables.measure, minutes=30, libraries=("deltalake", "pyiceberg")),
     "stores": Part(measure=stores.measure, minutes=6, servers=("s3", "az", "gs", "hdfs")),
     **{

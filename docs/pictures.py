@@ -68,6 +68,24 @@ PICTURES: Final = {
             Kill(2, 0, ("Spark runs batch N again:", "in both twice"), row=1),
         ],
     ),
+    "two_logs": Picture(
+        title="The two logs of Spark's checkpoint, for batch 7",
+        description="Spark writes offsets/7, which says what batch 7 reads, and the log of a file source. Then the batch runs: "
+        "the sink writes, and the state after the batch is version 8. Then Spark writes commits/7. Killed before commits/7, the "
+        "batch was planned and runs again with the same input. Killed after it, batch 8 is next.",
+        steps=[
+            ("offsets/7", "what to read"),
+            ("sources/0/7", "which files"),
+            ("the sink writes", "batch 7 runs"),
+            ("state/0/*/8", "what is counted"),
+            ("commits/7", "batch 7 is over"),
+        ],
+        ours=(),
+        kills=[
+            Kill(3, 2, ("batch 7 is planned and not over:", "it runs again, with the same input")),
+            Kill(4, 4, ("batch 8 is next:", "nothing is repeated")),
+        ],
+    ),
     "two_drivers": Picture(
         title="Two drivers of one pipeline",
         description="Driver A opens generation 1 of the ledger and decides batch 0 at position 2. Driver B starts and appends "

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from tests.crash.commandline import Ended, penstock
 from tests.crash.errors import assert_continues, run
 from tests.crash.stopping import stopped
+from tests.crash.verbs import operated
 from tests.crash.world import World, make_world
 from tests.servers.fixtures import accounts_on, server
 from tests.servers.hdfs import HdfsOutside
@@ -76,6 +77,10 @@ def test_the_newest_commit_removed_changes_nothing(delivered: tuple[World, Outsi
         assert again.code == 0, str(again)
         assert {name: share["already_committed"] for name, share in again.last["sinks"].items()} == {"lake": 1, "warehouse": 1}
     assert_continues(world)
+
+
+def test_batches_are_taken_back_and_given_to_a_new_sink(delivered: tuple[World, Outside]) -> None:
+    operated(delivered[0])
 
 
 def remove_all(store: Outside) -> None:

@@ -5,6 +5,8 @@ the checkpoint by itself.
 """
 
 import json
+import os
+import random
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +20,9 @@ from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.core.model import BatchId, SourceName
 from tests.crash.commandline import Ended, penstock
 from tests.crash.errors import run
+from tests.crash.verbs import operated
 from tests.crash.world import World, make_world
+from tests.seed import SEED as RUN
 from tests.servers import connectors
 from tests.servers.fixtures import accounts_on, server
 from tests.servers.server import Outside, Place
@@ -30,6 +34,10 @@ pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.timeout(600)]
 
 SEED = 17
 FILES = 6
+OPERATED = (
+    ["s3", "az", "gs"] if os.environ.get("PENSTOCK_SOAK_FAULTS") == "all" else [random.Random(RUN).choice(["s3", "az", "gs"])]
+)
+"""Where batches are taken back, too, and given to a new sink."""
 
 
 @pytest.fixture(name="session")
@@ -74,6 +82,8 @@ def survive(spark: SparkSession, root: Path, kind: str) -> None:
         again = run(world)
         assert again.code == 0, str(again)
     world.assert_exact()
+    if kind in OPERATED:
+        operated(world)
 
 
 def newest_commit(checkpoint: Outside) -> str:

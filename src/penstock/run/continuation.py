@@ -79,8 +79,9 @@ def require_continuation(summary: Summary, checkpoint: SparkCheckpoint) -> None:
     if position.next_batch_id > expected:
         raise BatchGap(
             f"The checkpoint goes on with batch {position.next_batch_id}, but the ledger expects batch {expected}: "
-            "batches in between were never delivered.",
-            remedy="Put the matching checkpoint back; or read what `penstock adopt` says about going on without them.",
+            "it has not decided the batches in between.",
+            remedy="Put the newest copy of the ledger back, or the checkpoint that matches this one; or read what "
+            "`penstock adopt` says about going on without those batches.",
         )
 
 
