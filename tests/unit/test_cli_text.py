@@ -1,6 +1,7 @@
 """What the verbs print for people and for programs, from values made here."""
 
 import json
+from contextlib import closing
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -36,11 +37,12 @@ from penstock.core.model import (
 )
 from penstock.core.quarantined_record import QuarantinedRecord
 from penstock.observe.progress import BatchProgress, RunSummary, SinkProgress
-from penstock.run.assembly import sinks_of
+from penstock.run.assembly import ledger_of, sinks_of
 from penstock.run.check import CheckReport, causes_of
 from penstock.run.continuation import Adoption
 from penstock.run.explain import Costs, Explanation
 from penstock.run.pipeline import Pipeline
+from penstock.run.status import input_findings
 from penstock.support import formatting
 
 LAKE, WAREHOUSE = SinkName("lake"), SinkName("warehouse")
@@ -250,6 +252,21 @@ def test_three_sinks_of_one_unusable_database_have_one_cause(tmp_path: Path) -> 
     (cause,) = causes_of(finding for sink in sinks_of(plan) for finding in sink.check())
     assert cause.subjects == ("sink a", "sink b", "sink c")
     assert "shop.db" in cause.message
+
+
+def test_brokers_that_are_away_are_one_cause_for_sources_and_sinks(tmp_path: Path) -> None:
+    source = "{format: kafka, options: {subscribe: t, kafka.bootstrap.servers: '127.0.0.1:1'}}"
+    sink = "{type: kafka, bootstrap: '127.0.0.1:1', topic: t}"
+    (tmp_path / "p.yaml").write_text(
+        f"pipeline: p\nhome: ./state\nsources: {{one: {source}, two: {source}}}\ntransform: {{sql: SELECT value FROM one}}\n"
+        f"sinks: {{out: {sink}}}\n"
+    )
+    plan = Pipeline.from_file(tmp_path / "p.yaml").plan
+    with closing(ledger_of(plan)) as ledger:
+        of_sources = list(input_findings(plan.settings, ledger, now_ms=lambda: 0))
+    (cause,) = causes_of([*of_sources, *(finding for each in sinks_of(plan) for finding in each.check())])
+    assert cause.message.startswith("Kafka at 127.0.0.1:1 does not answer: Connection refused.")
+    assert cause.subjects == ("kafka", "sink out")
 
 
 def test_explain() -> None:

@@ -1,6 +1,7 @@
 """`penstock check`: what is guaranteed, why, and what would break it, before anything runs."""
 
 import os
+import re
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
 
 _ROWS_FOR = "rows for "
+_OF_SOURCE = re.compile(r"^Kafka of source '[^']*' at ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,13 +63,13 @@ def causes_of(findings: Iterable[Finding]) -> tuple[Cause, ...]:
     """Return the causes of the findings that fail, in their order, each once.
 
     One wrong password fails every sink that uses it, the rows for each of them, and tasks, whose messages begin with their host:
-    findings have one cause if the message of one ends with that of the other.
+    findings have one cause if the message of one ends with that of the other. Brokers that are away fail sources and sinks.
     """
-    failed = [finding for finding in findings if not finding.ok]
+    failed = [(finding.subject, _OF_SOURCE.sub("Kafka at ", finding.message)) for finding in findings if not finding.ok]
     causes = dict[str, dict[str, None]]()
-    for finding in failed:
-        root = min((other.message for other in failed if finding.message.endswith(other.message)), key=len)
-        causes.setdefault(root, {})[finding.subject] = None
+    for subject, message in failed:
+        root = min((other for _, other in failed if message.endswith(other)), key=len)
+        causes.setdefault(root, {})[subject] = None
     return tuple(Cause(subjects=tuple(subjects), message=message) for message, subjects in causes.items())
 
 

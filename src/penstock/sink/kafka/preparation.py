@@ -13,6 +13,7 @@ from penstock.core.faults import FaultPoint
 from penstock.core.model import Finding
 from penstock.errors import Failed, PenstockError, PublishFailed, Refused
 from penstock.kafka.event_hubs import is_event_hubs
+from penstock.kafka.reachable import require_reachable
 from penstock.sink.concurrent import map_concurrently
 from penstock.sink.kafka.clients import Clients
 from penstock.sink.kafka.errors import command, connection_lost, not_allowed, translate_errors
@@ -214,6 +215,7 @@ def findings_of(clients: Clients, wanted: KafkaSettings) -> Sequence[Finding]:
     """Check whether the topics exist, what the user may do, and how safely the brokers keep what they acknowledge."""
     subject = f"sink {wanted.sink}"
     try:
+        require_reachable(clients.given["bootstrap.servers"], where=clients.place)
         with translate_errors(clients, Failed):
             topics = require_topics(clients, wanted)
             markers = described(clients.admin, [wanted.target.markers])[wanted.target.markers]
