@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pyspark.sql import DataFrame
 from tests.servers.fixtures import server
@@ -18,6 +18,7 @@ from bench.result import PENSTOCK, Case, Table
 from bench.servers import those_there
 
 BEHIND = "Penstock, `publish_behind`"
+IN_TASKS = "Penstock, `publish_on: executors`, two lanes"
 TUNED = {"kafka.linger.ms": "20", "kafka.batch.size": "1000000", "kafka.buffer.memory": "268435456"}
 
 Way = Callable[[str, Path], Callable[[Any], Any]]
@@ -33,7 +34,7 @@ def measure(bench: Bench) -> Iterator[Table]:
         title="Batches into Kafka (whole triggers)",
         unit="ms",
         cases=tuple(_case(bench, size) for size in (SMALL, LARGE, FEW)),
-        ours=(PENSTOCK, BEHIND),
+        ours=(PENSTOCK, BEHIND, IN_TASKS),
         amounts="records",
         note=f"{PARTITIONS} partitions, one broker. Spark's own sink is at-least-once. A round is the median batch of a query.",
     )
@@ -43,6 +44,7 @@ def _case(bench: Bench, size: RecordSize) -> Case:
     ways: dict[str, Way] = {
         PENSTOCK: _penstock,
         BEHIND: partial(_penstock, behind=True),
+        IN_TASKS: partial(_penstock, lanes=2, publish_on="executors"),
         "Spark's own sink": partial(_spark, options={}),
         "Spark's own sink, tuned": partial(_spark, options=TUNED),
     }
@@ -61,9 +63,11 @@ def _case(bench: Bench, size: RecordSize) -> Case:
     return Case(name=size.name, figures=bench.in_rounds(ways, batch_ms, warm_up=size is SMALL), amount=records.rows)
 
 
-def _penstock(topic: str, home: Path, *, behind: bool = False) -> "Callable[[Any], Any]":
-    sink = penstock.Kafka(bootstrap=server("kafka").bootstrap, topic=topic, marker_topic=f"{topic}.markers")
-    return penstock.Delivery("bench", home=home, sinks={"events": sink}, publish_behind=behind).start
+def _penstock(
+    topic: str, home: Path, *, behind: bool = False, lanes: int = 1, publish_on: Literal["driver", "executors"] = "driver"
+) -> "Callable[[Any], Any]":
+    sink = penstock.Kafka(bootstrap=server("kafka").bootstrap, topic=topic, marker_topic=f"{topic}.markers", lanes=lanes)
+    return penstock.Delivery("bench", home=home, sinks={"events": sink}, publish_behind=behind, publish_on=publish_on).start
 
 
 def _spark(topic: str, home: Path, *, options: Mapping[str, str]) -> "Callable[[Any], Any]":

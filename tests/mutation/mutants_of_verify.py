@@ -9,6 +9,7 @@ KAFKA = "src/penstock/sink/kafka/verification.py"
 
 OF_READERS = "tests/unit/test_read.py"
 OF_ACCOUNTS = "tests/unit/test_parquet_verify.py"
+OF_SINCE = "tests/unit/test_verify_since.py"
 OF_TABLES = "tests/unit/test_table_verification.py"
 
 ROWHASH = "src/penstock/core/row_hash.py"
@@ -30,7 +31,7 @@ MUTANTS_OF_VERIFY = (
         file=PARQUET,
         find="(attempt is not None and (attempt.generation, attempt.batch_id) > after)",
         replace="(attempt is None and since is None)",
-        tests=(f"{OF_ACCOUNTS}::test_since_a_batch_a_newer_file_that_nobody_decided_is_told",),
+        tests=(f"{OF_SINCE}::test_since_a_batch_a_newer_file_that_nobody_decided_is_told",),
     ),
     Mutant(
         bug=34,
@@ -38,7 +39,7 @@ MUTANTS_OF_VERIFY = (
         file="src/penstock/commit/verification.py",
         find="lambda each: each.position > self._since",
         replace="lambda each: each.position >= self._since - 1",
-        tests=(f"{OF_ACCOUNTS}::test_since_a_batch_only_what_is_newer_is_read_and_expected",),
+        tests=(f"{OF_SINCE}::test_since_a_batch_only_what_is_newer_is_read_and_expected",),
     ),
     Mutant(
         bug=33,

@@ -2,9 +2,8 @@
 
 import datetime as dt
 import json
-import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,9 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from tests.unit.parquet_target import ARROW, LEDGER_ID, SCHEMA, Target, decide, expected, rows, stage
 
-from penstock.commit.verification import DecisionsSince
 from penstock.core import faults
-from penstock.core.model import AccountName, Generation, Position, Problem, Publication, Removal, SinkReport, Totals
+from penstock.core.model import Generation, Problem, Publication, SinkReport
 from penstock.errors import PublishFailed, Refused
 from penstock.protocols import SCHEMA_KEY
 from penstock.sink.parquet import ParquetSink
@@ -386,73 +384,3 @@ def test_an_account_that_is_filled_already_is_not_refused_for_files_that_came_la
     decided = deliver(sink)
     put_file_of_a_job(target)
     assert "is foreign" in only(verify(target.sink(), decided)).message
-
-
-# --- since a batch
-
-
-def verify_since(sink: ParquetSink, decided: Sequence[Publication], batch_id: int) -> SinkReport:
-    last = decided[batch_id]
-    return sink.verify_since(DecisionsSince(DecidedBatches(decided), last.position), last)
-
-
-def test_since_a_batch_only_what_is_newer_is_read_and_expected(target: Target) -> None:
-    sink = target.sink()
-    decided = deliver(sink)
-    for publication in decided[:2]:
-        file_of(target, publication).write_bytes(b"damaged")
-    report = verify_since(sink, decided, 1)
-    assert report.ok, report
-    assert {account: found.found.rows for account, found in report.accounts.items()} == {"a": 3, "b": 2}
-    assert not verify_since(sink, decided, 0).ok
-
-
-def test_since_a_batch_what_is_wrong_with_a_newer_file_is_told(target: Target) -> None:
-    sink = target.sink()
-    decided = deliver(sink)
-    file_of(target, decided[2]).unlink()
-    assert "is missing, with 3 rows" in only(verify_since(sink, decided, 1)).message
-    assert verify_since(sink, decided, 2).ok
-
-
-def test_since_a_batch_a_newer_file_that_nobody_decided_is_told(target: Target) -> None:
-    """As an attempt that was never decided would leave it."""
-    sink = target.sink()
-    decided = deliver(sink)
-    nonce = re.compile(r"-[0-9a-f]{16}-")
-    for publication in decided[1:]:
-        file = file_of(target, publication)
-        shutil.copy(file, file.with_name(nonce.sub(f"-{'0' * 16}-", file.name)))
-    problem = only(verify_since(sink, decided, 1))
-    assert (problem.batch_id, "3 rows twice" in problem.message) == (2, True)
-
-
-def test_since_a_batch_the_ledger_is_not_read_further_back(target: Target) -> None:
-    sink = target.sink()
-    decided = deliver(sink, 4)
-    seen = list[int]()
-
-    class Noting(DecidedBatches):
-        def publications(self, position: Position | None = None) -> Iterator[Publication]:
-            for each in super().publications(position):
-                seen.append(each.position)
-                yield each
-
-    last = decided[2]
-    assert sink.verify_since(DecisionsSince(Noting(decided), last.position), last).ok
-    assert set(seen) == {decided[3].position, last.position}
-
-
-def test_since_a_batch_what_was_removed_on_purpose_is_not_expected(target: Target) -> None:
-    sink = target.sink()
-    decided = deliver(sink)
-    file = file_of(target, decided[2])
-    file.unlink()
-    [name] = [piece.name for piece in decided[2].staged if piece.account == "a"]
-
-    class Removed(DecidedBatches):
-        def removals(self) -> Iterator[Removal]:
-            yield Removal(sink=sink.name, account=AccountName("a"), decided=(), files=(name,), totals=Totals(rows=3))
-
-    last = decided[1]
-    assert sink.verify_since(DecisionsSince(Removed(decided), last.position), last).ok

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from tenacity import stop_after_attempt
 
@@ -25,7 +25,7 @@ from penstock.core.model import (
     Totals,
 )
 from penstock.errors import Retryable
-from penstock.protocols import Ledger, Sink, SinkDecisions, VerifiesSince
+from penstock.protocols import Ledger, Sink, SinkDecisions
 
 TRIES = 10
 """Tries of a sink that raises Retryable: about a minute."""
@@ -33,6 +33,15 @@ NOT_COMPARED = SinkReport(accounts={}, problems=())
 """The report of a sink that cannot tell newer rows from others."""
 _LOOKS = 5
 _OLDER_ARGUMENT = "known"
+
+
+@runtime_checkable
+class VerifiesSince(Protocol):
+    """A sink that can tell what newer batches brought from the rest, without reading the rest."""
+
+    def verify_since(self, decisions: SinkDecisions, since: Publication) -> SinkReport:
+        """Do as `verify` for what was decided after `since`. `decisions` hold nothing older; what is older is not read."""
+        ...
 
 
 def verify_sink(sink: Sink, decisions: SinkDecisions, *, sleep: Sleep) -> SinkReport:

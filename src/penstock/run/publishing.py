@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from penstock.core.model import Finding, SinkKind
-from penstock.protocols import PublishesInTasks, Sink
+from penstock.core.publish_task import PublishesInTasks
+from penstock.protocols import Sink
 from penstock.spec.pipeline import PublishOn
 
 _BY_DRIVER: Mapping[SinkKind, str] = {

@@ -29,7 +29,8 @@ from penstock.core.model import (
     SinkName,
     SourceName,
 )
-from penstock.protocols import ALL_ROWS, HashesRows, Ledger, PublishesInTasks, Sink, Taken
+from penstock.core.publish_task import PublishesInTasks
+from penstock.protocols import ALL_ROWS, HashesRows, Ledger, Sink, Taken
 from penstock.run.ledger_match import require_decided, require_own_staging, require_present
 from penstock.sink.concurrent import map_concurrently
 from penstock.source.chain.settings import ChainSettings

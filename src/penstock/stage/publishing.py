@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from penstock.core.faults import FaultPoint, export_faults, import_faults
+from penstock.core.publish_task import PublishTask
 from penstock.errors import OutcomeUnknown, PenstockError
-from penstock.protocols import PublishTask
 from penstock.spark.error import lacks_penstock, penstock_missing, read_spark_failure
 from penstock.support.error_transport import errors_through_spark, from_task
 from penstock.support.secret import scrub

@@ -26,11 +26,12 @@ from penstock.core.model import (
     SinkReport,
     Totals,
 )
+from penstock.core.publish_task import RunTasks
 from penstock.core.topics import OpenTransaction
 from penstock.errors import Failed, OutcomeUnknown, PenstockError, Refused, Retryable
 from penstock.kafka.reachable import require_reachable
 from penstock.kafka.transactions import end_transaction, open_transactions
-from penstock.protocols import OwnRows, RunTasks, SinkDecisions
+from penstock.protocols import OwnRows, SinkDecisions
 from penstock.sink.concurrent import map_concurrently
 from penstock.sink.kafka import verification
 from penstock.sink.kafka.clients import Clients
