@@ -28,6 +28,7 @@ from penstock.core.faults import FaultPoint
 from penstock.core.high_water_mark import HighWaterMark
 from penstock.core.model import BatchId, Generation, Json, LedgerId, PipelineName, Position, Publication, QueryId, SinkName
 from penstock.errors import Conflict, Failed, PublishFailed, Retryable
+from penstock.sink.delta.log_cleanup import hooks_of
 from penstock.sink.delta.place import TablePlace, place_of
 from penstock.sink.delta.rewriting import REWRITTEN_BY, Rewriting
 from penstock.sink.delta.table_schema import (
@@ -309,6 +310,7 @@ class Snapshot(TableSnapshot):
                     self.table.schema(),
                     partition_by=list(self.partition_by),
                     commit_properties=properties,
+                    post_commithook_properties=hooks_of(self.next_version),
                 )
             self.table.update_incremental()
             return self.version
