@@ -6,10 +6,11 @@ that comes twice is written twice.
 
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from tests.conformance.delta_rig import DeltaRig
 from tests.conformance.iceberg_rig import IcebergRig
-from tests.conformance.lake_rig import LakeRig
+from tests.conformance.lake_rig import Cleaned, LakeRig
 
 import penstock
 from bench.content import Fingerprint, fingerprint, of_directories
@@ -30,9 +31,10 @@ from bench.result import PENSTOCK, Case, Table
 from penstock.testing.conformance.bench import Bench as ByHand
 from penstock.testing.conformance.bench import publish
 
-ROWS, FILES = 4_000_000, 8
+ROWS, FILES, ROUNDS = 4_000_000, 8, 3
 IN_TABLE, BY_KEY = 1_000_000, 100_000
 COMMITS = (10, 100, 1_000, 10_000)
+SMALL, EVERY, PERIODS = 40, 10, 7
 PARQUET = "Spark's Parquet files"
 TITLES = {"delta": "Delta", "iceberg": "Iceberg"}
 
@@ -89,6 +91,7 @@ def measure(bench: Bench) -> Iterator[Table]:
     yield _appended(bench)
     yield _merged(bench)
     yield _commits(bench)
+    yield _unkept(bench)
 
 
 # --- one large batch
@@ -120,7 +123,7 @@ def _append_case(bench: Bench, kind: str, rows: int, expected: Fingerprint) -> C
 
     own = {"delta": {"`write_deltalake`": _write_deltalake}, "iceberg": {"`table.append`": _append}}[kind]
     ways: Mapping[str, Way] = {PENSTOCK: _penstock, PARQUET: _parquet, **own}
-    return Case(name=TITLES[kind], figures=bench.in_rounds(ways, seconds, warm_up=kind == "delta", rounds=5), amount=rows)
+    return Case(name=TITLES[kind], figures=bench.in_rounds(ways, seconds, warm_up=kind == "delta", rounds=ROUNDS), amount=rows)
 
 
 def _penstock(target: Target, **settings: Any) -> "Callable[[Any], Any]":
@@ -202,7 +205,7 @@ def _merge_case(bench: Bench, kind: str, source: _Input) -> Case:
 
     own = {"delta": {"`merge` of deltalake": _merge}, "iceberg": {"read, join, `overwrite`": _overwrite}}[kind]
     ways: Mapping[str, Way] = {PENSTOCK: partial(_penstock, write="upsert", key=("id",)), **own}
-    return Case(name=TITLES[kind], figures=bench.in_rounds(ways, batch_ms, rounds=3), amount=source.rows)
+    return Case(name=TITLES[kind], figures=bench.in_rounds(ways, batch_ms, rounds=ROUNDS), amount=source.rows)
 
 
 def _merge(target: Target) -> "Callable[[Any], Any]":
@@ -233,42 +236,80 @@ def _overwrite(target: Target) -> "Callable[[Any], Any]":
 # --- after many commits
 
 
+class _KeptDelta(Cleaned, DeltaRig):
+    """Compacted, and vacuumed, as `maintenance` does; all former versions are old enough."""
+
+    every = EVERY
+
+
+class _KeptIceberg(Cleaned, IcebergRig):
+    """Compacted, and its snapshots expired."""
+
+    every = EVERY
+
+
 def _commits(bench: Bench) -> Table:
-    after = tuple(bench.sized(number, 2 + place) for place, number in enumerate(COMMITS))
-    rigs = {"delta": DeltaRig, "iceberg": IcebergRig}
-    found = {kind: _publish_ms(bench, rigs[kind](bench.scratch / f"commits-{kind}"), after) for kind in TITLES}
-    return Table(
+    return _after_commits(
+        bench,
+        {"Delta": _KeptDelta, "Iceberg": _KeptIceberg},
+        COMMITS,
         name="commits",
-        title="A batch of 40 rows published after so many commits",
+        title=f"A batch of {SMALL} rows published after so many commits, `maintenance` after every {EVERY} (CPU)",
+        note=f"Without Spark: what `publish` takes of the processor. A round is the mean of {EVERY} batches and their one round "
+        "of maintenance: compaction, and removal of what only former versions have.",
+    )
+
+
+def _unkept(bench: Bench) -> Table:
+    return _after_commits(
+        bench,
+        {"Delta": DeltaRig, "Iceberg": IcebergRig},
+        COMMITS[:-1],
+        name="unkept",
+        title="The same without `maintenance` (CPU)",
+        note="Nobody compacts the table: it has as many files, and an Iceberg table as many snapshots, as commits. Their "
+        "libraries read all of that at each commit.",
+    )
+
+
+def _after_commits(
+    bench: Bench, rigs: Mapping[str, type[LakeRig]], commits: Sequence[int], *, name: str, title: str, note: str
+) -> Table:
+    after = tuple(bench.sized(number, 2 + place) for place, number in enumerate(commits))
+    found = {kind: _publish_ms(bench, rig(bench.scratch / f"{name}-{kind}"), after) for kind, rig in rigs.items()}
+    return Table(
+        name=name,
+        title=title,
         unit="ms",
         cases=tuple(
-            Case(name=f"{TITLES[kind]}, after {number:,} commits", figures={PENSTOCK: took})
+            Case(name=f"{kind}, after {number:,} commits", figures={PENSTOCK: took})
             for kind, each in found.items()
-            for number, took in zip(COMMITS, each, strict=True)
+            for number, took in zip(commits, each, strict=True)
         ),
         comparison="alone",
-        note="Without Spark: what `publish` takes, of batches that were staged before. Nobody compacts the table: it has as many "
-        "files as commits.",
+        note=note,
     )
 
 
 def _publish_ms(bench: Bench, rig: LakeRig, after: tuple[int, ...]) -> list[list[float]]:
-    """For each of those numbers of commits what the next ones took, one for each round."""
+    """For each of those numbers of commits the means of what the next ones took of the processor, one for each period."""
     rig.directory.mkdir()
     delivering = ByHand(rig)
-    sink = delivering.sink()
+    sink, periods = delivering.sink(), bench.sized(PERIODS, 1)
     took = list[float]()
-    for number in range(after[-1] + bench.rounds):
-        rows = delivering.rows(range(40 * number, 40 * number + 40))
+    for number in range(after[-1] + periods * EVERY):
+        rows = delivering.rows(range(SMALL * number, SMALL * number + SMALL))
         given = rows[1:] if bench.spoilt and number == SPOILT % (after[-1] + 1) else rows
         shown = delivering.decide((rows, delivering.stage_here(sink, given, batch_id=number)), batch_id=number)
-        started = time.perf_counter()
+        started = time.process_time()
         publish(sink, shown.publication)
-        took.append(1000 * (time.perf_counter() - started))
+        took.append(1000 * (time.process_time() - started))
     delivering.close()
     seen = sorted(row["id"] for row in rig.read_back())
-    require_content(seen, list(range(40 * len(took))), writer=PENSTOCK)
-    return [took[number : number + bench.rounds] for number in after]
+    require_content(seen, list(range(SMALL * len(took))), writer=PENSTOCK)
+    means = [[mean(took[at : at + EVERY]) for at in range(number, number + periods * EVERY, EVERY)] for number in after]
+    shutil.rmtree(rig.directory)
+    return means
 
 
 def _emptied(kind: str, root: Path) -> Target:

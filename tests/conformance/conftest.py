@@ -1,7 +1,8 @@
 """Directories are in memory in this layer.
 
 A run draws an eighth of each sink's crashes, and half of the cases of what each contract says of a sink, as it may be set up; a
-quarter where the engine behind it passes elsewhere. All run with PENSTOCK_SOAK_FAULTS=all, and where a file is named.
+quarter where the engine behind it passes elsewhere; two campaigns of kills of each table format, and one of random changes. All
+run with PENSTOCK_SOAK_FAULTS=all, and where a file is named.
 """
 
 from functools import partial
@@ -22,6 +23,7 @@ __all__ = ["tmp_path"]
 CRASHES_ONE_IN = 8
 CASES_ONE_IN = 2
 CASES_OF_DIALECTS_ONE_IN = 4
+KILLS_ONE_IN, CHANGES_ONE_IN = 4, 24
 
 SINKS = (
     *("cassandra", "dbapi", "delta", "duckdb", "http", "iceberg", "kafka", "many", "mysql"),
@@ -44,6 +46,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     keep_some(config, items, one_in=CRASHES_ONE_IN, of=_of_crashes)
     keep_some(config, items, one_in=CASES_ONE_IN, of=partial(_of_contract, of_dialects=False))
     keep_some(config, items, one_in=CASES_OF_DIALECTS_ONE_IN, of=partial(_of_contract, of_dialects=True))
+    keep_some(config, items, one_in=KILLS_ONE_IN, of=_of_kills)
+    keep_some(config, items, one_in=CHANGES_ONE_IN, of=_of_changes)
 
 
 def _of_crashes(item: pytest.Item) -> type | None:
@@ -65,3 +69,12 @@ def _of_contract(item: pytest.Item, *, of_dialects: bool) -> tuple[Path, str] | 
     if issubclass(cls, (DialectContract, FormatContract)) is not of_dialects:
         return None
     return item.path, getattr(item, "originalname", item.name)
+
+
+def _of_kills(item: pytest.Item) -> Path | None:
+    """The file of a campaign of kills of one table format."""
+    return item.path if item.path.stem in {"test_delta_kills", "test_iceberg_kills"} else None
+
+
+def _of_changes(item: pytest.Item) -> Path | None:
+    return item.path if item.path.stem == "test_change_kills" else None

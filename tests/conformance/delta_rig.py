@@ -2,7 +2,9 @@
 
 import io
 import json
+import os
 import re
+import shutil
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -29,8 +31,11 @@ from tests.conformance.lake_rig import (
     PartitionedUpsert,
     Replace,
     Versions,
+    copy_account,
 )
 from tests.conformance.object_rig import swapped_in
+from tests.servers import duckdb_readers
+from tests.servers.az import ACCOUNT
 from tests.servers.fixtures import accounts_on
 
 from penstock.core.model import SinkName
@@ -89,6 +94,12 @@ class DeltaRig(LakeRig):
         known = {Path(uri).name for uri in self.table().file_uris()}
         stray = [str(path) for path in self.root.glob("*.parquet") if path.name not in known]
         return [name for name in found if not re.search(r"\.id$|\.owner\.json$", name)] + stray
+
+    def copy(self, directory: Path) -> None:
+        shutil.copytree(self.root, directory)
+
+    def rows_of_copy(self, copy: Path) -> "pa.Table":
+        return duckdb_readers.delta_rows(copy)
 
     def get(self, path: str) -> bytes:
         return (self.root / path).read_bytes()
@@ -251,11 +262,15 @@ class CleanedReplaceRig(Cleaned, Replace, DeltaRig):
 class StoreRig(DeltaRig):
     """One table in a bucket of S3; files are uploaded."""
 
+    kind = "s3"
+
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
-        [(self.place, self.outside)] = accounts_on(delta="s3").values()
-        options = self.place.options
-        self.storage_options = {
+        [(self.place, self.outside)] = accounts_on(delta=self.kind).values()
+        self.storage_options = self.library_options(self.place.options)
+
+    def library_options(self, options: Mapping[str, str]) -> Mapping[str, str]:
+        return {
             "AWS_ENDPOINT_URL": options["endpoint"],
             "AWS_ACCESS_KEY_ID": options["access_key_id"],
             "AWS_SECRET_ACCESS_KEY": options["secret_access_key"],
@@ -269,6 +284,9 @@ class StoreRig(DeltaRig):
 
     def account(self) -> ObjectAccount:
         return object_account(self.place.url, options=self.place.options)
+
+    def copy(self, directory: Path) -> None:
+        copy_account(self.outside, directory)
 
     def leftovers(self) -> list[str]:
         return sorted(self.outside.uploads())
@@ -292,6 +310,24 @@ class OverlappingStoreRig(OverlappingRig, StoreRig):
         table = self.table()
         versions = [DeltaTable(self.uri, version=at, storage_options=self.storage_options) for at in range(table.version() + 1)]
         return {path for each in versions for path in pa.table(each.get_add_actions())["path"].to_pylist()}
+
+
+class AzureRig(StoreRig):
+    """One table in a container of Azure."""
+
+    kind = "az"
+
+    def library_options(self, options: Mapping[str, str]) -> Mapping[str, str]:
+        os.environ["AZURITE_BLOB_STORAGE_URL"] = options["endpoint"].removesuffix(f"/{ACCOUNT}")
+        return {
+            "azure_storage_account_name": ACCOUNT,
+            "azure_storage_account_key": options["account_key"],
+            "azure_storage_use_emulator": "true",
+        }
+
+    @property
+    def uri(self) -> str:
+        return self.place.url.replace(f"@{ACCOUNT}", "")
 
 
 class CleanedStoreRig(Cleaned, StoreRig):

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
@@ -34,8 +35,10 @@ from tests.conformance.lake_rig import (
     PartitionedUpsert,
     Replace,
     Versions,
+    copy_account,
 )
 from tests.conformance.object_rig import swapped_in
+from tests.servers import duckdb_readers
 from tests.servers.fixtures import accounts_on, server, unique
 
 from penstock.sink.iceberg.catalog import CatalogAddress
@@ -101,6 +104,12 @@ class IcebergRig(LakeRig):
 
     def active(self) -> list[DataFile]:
         return [task.file for task in self.table().scan().plan_files()]
+
+    def copy(self, directory: Path) -> None:
+        shutil.copytree(self.root, directory)
+
+    def rows_of_copy(self, copy: Path) -> "pa.Table":
+        return duckdb_readers.iceberg_rows(copy, Path(urlparse(self.table().metadata_location).path).name)
 
     def leftovers(self) -> list[str]:
         """Everything below the staging directory but its identity and the table's owner; and files that the table lacks."""
@@ -333,6 +342,9 @@ class StoreRig(IcebergRig):
         names = {"s3.endpoint": "endpoint", "s3.region": "region"}
         names |= {"s3.access-key-id": "access_key_id", "s3.secret-access-key": "secret_access_key"}
         return SqlCatalog("default", uri=self.catalog_uri, **{name: options[option] for name, option in names.items()})
+
+    def copy(self, directory: Path) -> None:
+        copy_account(self.outside, directory)
 
     def get(self, file: DataFile) -> bytes:
         return self.outside.get(file.file_path.removeprefix(f"{self.place().location}/"))

@@ -3,9 +3,11 @@
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
+from tests.servers.server import Outside
 
 from penstock.core.model import Publication, Published, SinkName
 from penstock.core.update_condition import parse_condition
@@ -63,6 +65,8 @@ class LakeRig(SinkRig):
     inline_limit_bytes = 0
     is_maintained = False
     """Whether a round of maintenance follows each publication."""
+    every = 1
+    """How many publications there are to a round of it."""
     ahead_ms = 0
     """How far the clock of maintenance is ahead. Beyond the retention, each round removes what only older versions have."""
 
@@ -91,6 +95,21 @@ class LakeRig(SinkRig):
     @property
     def is_by_key(self) -> bool:
         return self.write in BY_KEY
+
+    def copy(self, directory: Path) -> None:
+        """Copy all that the table's place holds."""
+        raise NotImplementedError
+
+    def rows_of_copy(self, copy: Path) -> "pa.Table":
+        """What DuckDB's own reader of the format sees in a copy of the table as it is now."""
+        raise NotImplementedError
+
+    def seen_by_duckdb(self) -> list[Row]:
+        """The rows that another engine sees, which finds them by the table's metadata itself."""
+        with TemporaryDirectory(prefix="table-") as scratch:  # the table's own path is not ASCII, which its readers get wrong
+            copy = Path(scratch) / "copy"
+            self.copy(copy)
+            return list(self.rows_of_copy(copy).to_pylist())
 
     def cleaner(self, log: TableLog) -> CleansTable:
         """What removes the files that only older versions of the table have."""
@@ -121,7 +140,7 @@ class LakeRig(SinkRig):
         }
         if not self.is_maintained:
             return lake_sink(**settings)
-        maintenance = Maintenance(every=1, target_bytes=TARGET_BYTES, cleaner=self.cleaner(log))
+        maintenance = Maintenance(every=self.every, target_bytes=TARGET_BYTES, cleaner=self.cleaner(log))
         return (MaintainedKeyedSink if self.is_by_key else MaintainedSink)(**settings, maintenance=maintenance)
 
     def spooled(self) -> list[str]:
@@ -265,6 +284,14 @@ class Overwrite(Changing):
 
     def partition_of(self, row: Row) -> tuple[object, ...]:
         return tuple(row[name] for name in self.partition_by)
+
+
+def copy_account(outside: Outside, directory: Path) -> None:
+    """Copy all objects of an account of a store; some stores list folders as objects whose names end with a slash."""
+    for key in (key for key in outside.listing() if not key.endswith("/")):
+        path = directory / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(outside.get(key))
 
 
 def _shared(number: int) -> int:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from tests.conformance.beside_driver import looks_of
 from tests.conformance.delta_rig import (
+    AzureRig,
     ChangingRig,
     CleanedChangingRig,
     CleanedOverlappingRig,
@@ -42,7 +43,7 @@ from penstock.testing.conformance import (
 from penstock.testing.conformance.publishing import PublishContract, RaceContract
 from penstock.testing.conformance.verifying import VerifyContract
 
-RIGS = {"plain": DeltaRig, "partitioned": PartitionedRig, "s3": StoreRig, "s3-inline": InlineStoreRig}
+RIGS = {"plain": DeltaRig, "partitioned": PartitionedRig, "s3": StoreRig, "s3-inline": InlineStoreRig, "az": AzureRig}
 
 
 @pytest.fixture(params=sorted(RIGS))
@@ -78,18 +79,18 @@ class TestDeltaStagingLost(Plain, StagingLossContract):
     pass
 
 
+def named(rig: type[SinkRig]) -> str:
+    return rig.__name__
+
+
 class TestDeltaInStoreKilled(CrashContract):
     """Beside the points of a directory, where only making the commit durable is left out."""
 
     fault_parts = ("delta",)
 
-    @pytest.fixture
-    def rig(self, tmp_path: Path) -> StoreRig:
-        return StoreRig(tmp_path)
-
-
-def named(rig: type[SinkRig]) -> str:
-    return rig.__name__
+    @pytest.fixture(params=[StoreRig, AzureRig], ids=named)
+    def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> StoreRig:
+        return request.param(tmp_path)
 
 
 class TestDeltaByKey(SinkContract, IdentityContract):

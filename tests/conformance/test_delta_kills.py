@@ -10,6 +10,7 @@ import pytest
 from deltalake import CommitProperties, Transaction
 from deltalake.exceptions import DeltaError
 from tests.conformance.delta_rig import (
+    AzureRig,
     CleanedOverlappingRig,
     CleanedRig,
     DeltaRig,
@@ -24,6 +25,7 @@ KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "4"))
 LONGEST_S = {
     DeltaRig: 1.2,
     StoreRig: 4.0,
+    AzureRig: 4.0,
     OverlappingRig: 1.6,
     OverwriteRig: 1.6,
     OverlappingStoreRig: 5.0,

@@ -7,10 +7,10 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from tests.servers import KINDS, chromium, connectors, prometheus
+from tests.servers import KINDS, chromium, connectors, duckdb_readers, prometheus
 from tests.servers.server import NotInstalledError, installing
 
-INSTALLED = {**KINDS, "chromium": chromium, "connectors": connectors, "prometheus": prometheus}
+INSTALLED = {**KINDS, "chromium": chromium, "connectors": connectors, "duckdb_readers": duckdb_readers, "prometheus": prometheus}
 
 
 def main(names: list[str]) -> int:

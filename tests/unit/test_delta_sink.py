@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
 from deltalake.exceptions import DeltaError
 from tests.conformance.delta_rig import DeltaRig, PartitionedRig
 
@@ -140,6 +140,20 @@ class TestTheMarkerIsComparedAndSet:
         with pytest.raises(LedgerMismatch):
             bench.sink().publish(foreign)
         bench.require_shown(*shown)
+
+    def test_what_is_too_old_in_the_log_leaves_it_once_in_a_hundred_commits(self, bench: Bench) -> None:
+        sink = bench.sink()
+        table_at(bench.rig).alter.set_table_properties({"delta.logRetentionDuration": "interval 0 seconds"})
+        first = bench.rig.root / "_delta_log" / f"{0:020d}.json"
+        is_there = dict[int, bool]()
+        while table_at(bench.rig).version() < 97:
+            table, nothing = table_at(bench.rig), PostCommitHookProperties(cleanup_expired_logs=False)
+            table.create_write_transaction([], "append", table.schema(), post_commithook_properties=nothing)
+        for number in range(4):
+            bench.deliver(sink, bench.rows([number]), batch_id=number)
+            is_there[table_at(bench.rig).version()] = first.exists()
+        assert is_there == {98: True, 99: True, 100: False, 101: False}
+        assert bench.verify(bench.sink()).ok
 
     def test_the_marker_says_which_batch_is_newest(self, bench: Bench) -> None:
         sink = bench.sink()

@@ -1,12 +1,15 @@
 """Starts of the delta sink: which tables, columns and types are refused, and what `check` says."""
 
 import json
+import os
 import shutil
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from azure.core.credentials import AccessToken
 from deltalake import DeltaTable, Schema, write_deltalake
 from tests.conformance.delta_rig import DeltaRig, StoreRig, sink_into
 
@@ -132,7 +135,54 @@ def test_the_library_gets_the_credentials_of_the_environment(tmp_path: Path, mon
 
 def test_other_stores_are_refused() -> None:
     with pytest.raises(Usage, match="cannot hold a Delta table"):
-        object_account("az://container@account/table").store.for_delta()
+        object_account("gs://bucket/table").store.for_delta()
+
+
+SECRET = b64encode(b"secret of an account").decode()
+SIGNED = "sv=2026-01-01&sig=c2lnbmVk%3D"
+OF_ACCOUNT = {"azure_storage_account_name": "shop"}
+IN_CLOUD = {**OF_ACCOUNT, "azure_storage_endpoint": "https://shop.blob.core.windows.net", "allow_http": "false"}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"account_key": SECRET}, {**IN_CLOUD, "azure_storage_account_key": SECRET}),
+        ({"sas_token": SIGNED}, {**IN_CLOUD, "azure_storage_sas_token": SIGNED}),
+        (
+            {"connection_string": f"DefaultEndpointsProtocol=https;AccountName=shop;AccountKey={SECRET}"},
+            {**IN_CLOUD, "azure_storage_account_key": SECRET},
+        ),
+        (
+            {"connection_string": f"BlobEndpoint=https://shop.blob.core.windows.net;SharedAccessSignature={SIGNED}"},
+            {**IN_CLOUD, "azure_storage_sas_token": SIGNED},
+        ),
+        (
+            {"account_key": SECRET, "endpoint": "http://127.0.0.1:10000/shop"},
+            {**OF_ACCOUNT, "azure_storage_use_emulator": "true", "azure_storage_account_key": SECRET},
+        ),
+    ],
+    ids=["key", "sas", "string with a key", "string with a sas", "emulator"],
+)
+def test_the_library_reaches_azure_as_the_account_does(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, str], expected: dict[str, str]
+) -> None:
+    monkeypatch.setenv("AZURITE_BLOB_STORAGE_URL", "")  # to be put back behind the test
+    account = object_account("az://flights@shop/raw/table", options=options)
+    assert account.store.for_delta() == expected
+    assert account.store.place.for_delta == "az://flights/raw/table"
+    if "endpoint" in options:
+        assert os.environ["AZURITE_BLOB_STORAGE_URL"] == "http://127.0.0.1:10000"
+
+
+def test_the_library_signs_as_the_identity_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Identity:
+        def get_token(self, scope: str, **given: object) -> "AccessToken":
+            return AccessToken(f"token for {scope}", 0)
+
+    monkeypatch.setattr("azure.identity.DefaultAzureCredential", Identity)
+    options = object_account("az://flights@identified/raw").store.for_delta()
+    assert options["azure_storage_token"] == "token for https://storage.azure.com/.default"
 
 
 def schema_of(**kinds: object) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pyiceberg.table
 import pytest
 from pyiceberg.exceptions import CommitStateUnknownException
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -239,6 +240,19 @@ class TestStarts:
         assert table.properties["commit.manifest-merge.enabled"] == "true"
         assert table.properties["write.metadata.delete-after-commit.enabled"] == "true"
         assert not any(field.required for field in table.schema().fields)
+
+    def test_a_commit_copies_the_tables_metadata_a_few_times_only(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It has every snapshot; the library makes a copy at each look that a transaction takes."""
+        sink, shown = decided(bench)
+        made, copied = list[object](), pyiceberg.table.update_table_metadata
+
+        def counted(*arguments: object) -> object:
+            made.append(copied(*arguments))
+            return made[-1]
+
+        monkeypatch.setattr(pyiceberg.table, "update_table_metadata", counted)
+        publish(sink, shown.publication)
+        assert len(made) <= 2
 
     def test_check_creates_nothing(self, rig: IcebergRig) -> None:
         rig.warehouse.mkdir()

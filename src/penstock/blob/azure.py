@@ -5,11 +5,13 @@ staged, and cannot be removed before. Source: Azure Storage REST API, Put Block 
 """
 
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 from typing import Any, ClassVar, TypeVar
+from urllib.parse import urlsplit
 
 from azure.core.exceptions import (
     AzureError,
@@ -31,6 +33,7 @@ from penstock.errors import DependencyMissing, Usage
 from penstock.support.extras import install_command
 from penstock.support.secret import scheme_only
 
+_SCOPE = "https://storage.azure.com/.default"
 _FOLDER = "hdi_isfolder"
 """Metadata of the directories that a hierarchical namespace lists among its blobs."""
 _PAGE = 5_000
@@ -64,6 +67,17 @@ class AzureStore(BlobStore):
         # Azure refuses requests after a quarter of an hour only with Shared Key.
         signs = "account_key" in options or "accountkey=" in options.get("connection_string", "").lower()
         return replace(store, dates_requests=signs)
+
+    def for_delta(self) -> Mapping[str, str]:
+        """Return account, endpoint and credentials as this client has them now. Raises DependencyMissing, Failed."""
+        with self._translate_errors("find the credentials for", ""):
+            service = self._service
+            address = urlsplit(service.url)
+            return {
+                "azure_storage_account_name": self.place.host.partition(".")[0],
+                **_endpoint_for_delta(f"{address.scheme}://{address.netloc}", is_emulator=address.path.strip("/") != ""),
+                **_credential_for_delta(service.credential, sas_token=address.query),
+            }
 
     def put(self, key: str, data: bytes, *, tag: str) -> None:
         with self._translate_errors("write", key, changes=True):
@@ -143,8 +157,12 @@ class AzureStore(BlobStore):
 
     @property
     def _container(self) -> ContainerClient:
+        return self._service.get_container_client(self.place.bucket)
+
+    @property
+    def _service(self) -> BlobServiceClient:
         with self._connecting():
-            return client_of_this_process(_client, self.place.host, self._settings).get_container_client(self.place.bucket)
+            return client_of_this_process(_client, self.place.host, self._settings)
 
     def _range(self, key: str, start: int, length: int) -> bytes | None:
         return _unless_absent(lambda: bytes(self._blob(key).download_blob(offset=start, length=length).readall()))
@@ -246,6 +264,27 @@ def _credential(host: str, options: Mapping[str, str]) -> Any:
             remedy=f"Give one of the options, or install it on the driver and on every executor: {install_command('azure')}",
         ) from cause
     return DefaultAzureCredential()
+
+
+def _endpoint_for_delta(endpoint: str, *, is_emulator: bool) -> dict[str, str]:
+    """Return the options that lead the library for Delta tables to `endpoint`.
+
+    An emulator, whose URL has the account in its path, always lists a folder from its beginning. The library allows for that once
+    it is told, and then takes the address from the environment alone.
+    """
+    if is_emulator:
+        os.environ["AZURITE_BLOB_STORAGE_URL"] = endpoint
+        return {"azure_storage_use_emulator": "true"}
+    return {"azure_storage_endpoint": endpoint, "allow_http": str(endpoint.startswith("http://")).lower()}
+
+
+def _credential_for_delta(credential: Any, *, sas_token: str) -> dict[str, str]:
+    """Return the one option by which the library for Delta tables signs as a client with `credential` does."""
+    if sas_token:
+        return {"azure_storage_sas_token": sas_token}
+    if hasattr(credential, "account_key"):
+        return {"azure_storage_account_key": str(credential.account_key)}
+    return {"azure_storage_token": str(credential.get_token(_SCOPE).token)}
 
 
 def _is_folder(blob: Any) -> bool:

@@ -59,6 +59,11 @@ class BlobUrl:
         account, _, domain = self.host.partition(".blob.")
         return f"abfss{str(self)[2:]}".replace(f"@{self.host}", f"@{account}.dfs.{domain or 'core.windows.net'}", 1)
 
+    @property
+    def for_delta(self) -> str:
+        """The URL for the library for Delta tables, which takes the storage account from its options."""
+        return str(self).replace(f"@{self.host}", "", 1) if self.kind == "az" else str(self)
+
     def key(self, name: str) -> str:
         """Return the full key of `name`, which is relative to the prefix."""
         return f"{self.prefix}/{name}" if self.prefix else name

@@ -28,6 +28,7 @@ from penstock.core.faults import FaultPoint
 from penstock.core.high_water_mark import HighWaterMark
 from penstock.core.model import BatchId, Generation, Json, LedgerId, PipelineName, Position, Publication, QueryId, SinkName
 from penstock.errors import Conflict, Failed, PublishFailed, Retryable
+from penstock.sink.delta.log_cleanup import hooks_of
 from penstock.sink.delta.place import TablePlace, place_of
 from penstock.sink.delta.rewriting import REWRITTEN_BY, Rewriting
 from penstock.sink.delta.table_schema import (
@@ -96,7 +97,7 @@ class DeltaLog(TableLog):
     def newest(self) -> "Snapshot | None":
         try:
             with LOOK.around(error=delta_error, lost=delta_error):
-                table = DeltaTable(self.place.uri, storage_options=_options(self.place))
+                table = DeltaTable(self.place.library_uri, storage_options=_options(self.place))
                 return Snapshot(place=self.place, table=table)
         except TableNotFoundError:
             return None
@@ -113,14 +114,14 @@ class DeltaLog(TableLog):
 
     def at(self, version: int) -> "Snapshot":
         """Return the snapshot of an older version. Raises what the library raises: its log may be cleaned up."""
-        table = DeltaTable(self.place.uri, version=version, storage_options=_options(self.place))
+        table = DeltaTable(self.place.library_uri, version=version, storage_options=_options(self.place))
         return Snapshot(place=self.place, table=table)
 
     def create(self, schema: str, partition_by: Sequence[str]) -> None:
         self.place.prove()
         try:
             DeltaTable.create(
-                self.place.uri,
+                self.place.library_uri,
                 Schema.from_json(delta_schema(schema)),
                 mode="error",
                 partition_by=list(partition_by),
@@ -208,9 +209,13 @@ class Snapshot(TableSnapshot):
 
     def content(self, pipeline: PipelineName, sink: SinkName) -> TableContent | None:
         application = _application(pipeline, sink)
-        numbers = {name: self.table.transaction_version(f"{application}:{name}") for name in CONTENT_NUMBERS}
-        known = {name: number for name, number in numbers.items() if number is not None}
-        return content_from(known) if len(known) == len(numbers) else None
+        known: dict[str, int] = {}
+        for name in CONTENT_NUMBERS:
+            number = self.table.transaction_version(f"{application}:{name}")
+            if number is None:  # as for all of a table to which rows are only appended: each is looked for in the whole log
+                return None
+            known[name] = number
+        return content_from(known)
 
     def described_marker(self, pipeline: PipelineName, sink: SinkName) -> HighWaterMark | None:
         marker = self.marker(pipeline, sink)
@@ -277,7 +282,7 @@ class Snapshot(TableSnapshot):
         newest = json.loads(self.place.read_log("_last_checkpoint") or "{}").get("version", 0)
         properties = self.table.metadata().configuration
         if self.next_version - newest > int(properties.get(_INTERVAL, _CHECKPOINT_INTERVAL)):
-            table = DeltaTable(self.place.uri, storage_options=_options(self.place))
+            table = DeltaTable(self.place.library_uri, storage_options=_options(self.place))
             table.create_checkpoint()
             if properties.get("delta.enableExpiredLogCleanup") != "false":
                 table.cleanup_metadata()
@@ -305,6 +310,7 @@ class Snapshot(TableSnapshot):
                     self.table.schema(),
                     partition_by=list(self.partition_by),
                     commit_properties=properties,
+                    post_commithook_properties=hooks_of(self.next_version),
                 )
             self.table.update_incremental()
             return self.version

@@ -31,7 +31,12 @@ class TablePlace(Protocol):
 
     @property
     def uri(self) -> str:
-        """The table's path or URL, for the library and for people."""
+        """The table's path or URL, for people."""
+        ...
+
+    @property
+    def library_uri(self) -> str:
+        """The same as the library takes it, together with `storage_options`."""
         ...
 
     def storage_options(self) -> Mapping[str, str] | None:
@@ -75,6 +80,10 @@ class DirectoryPlace:
     @property
     def uri(self) -> str:
         return str(self.account.root)
+
+    @property
+    def library_uri(self) -> str:
+        return self.uri
 
     def storage_options(self) -> None:
         return None
@@ -136,6 +145,10 @@ class StorePlace:
     @property
     def uri(self) -> str:
         return self.account.url
+
+    @property
+    def library_uri(self) -> str:
+        return self._store.place.for_delta
 
     @property
     def _store(self) -> BlobStore:

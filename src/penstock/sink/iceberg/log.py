@@ -59,7 +59,7 @@ from penstock.sink.iceberg.partitions import (
 )
 from penstock.sink.iceberg.place import TablePlace
 from penstock.sink.iceberg.table_schema import iceberg_schema, require_fit, require_storable, spark_types
-from penstock.sink.iceberg.table_updates import as_rewrite, removal_of, same_refs
+from penstock.sink.iceberg.table_updates import OneCommit, as_rewrite, removal_of, same_refs
 from penstock.sink.lake.columns import require_partitions
 from penstock.sink.lake.log import Change, KeyRange, TableFile, TableLog, TableSnapshot, committing, first_line, prepare_failed
 from penstock.sink.lake.write_mode import APPEND, OVERWRITE_PARTITIONS, TableContent, WriteMode
@@ -348,7 +348,7 @@ class Snapshot(TableSnapshot):
         """
         table, schema, spec = self.table, self.table.schema(), self.table.spec()
         there = {file.file_path: file for file in self._data_files} if change.removed else {}
-        transaction = table.transaction()
+        transaction = OneCommit(table)
         update = transaction.update_snapshot(snapshot_properties=noted, branch=self.log.branch)
         with update.overwrite() if change.removed else update.merge_append() as producer:
             for file in change.removed:

@@ -5,9 +5,28 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, AssertTableUUID, RemoveSnapshotsUpdate, TableUpdate
+
+
+class OneCommit(Transaction):
+    """A transaction that works its table's metadata out once for all looks between two updates.
+
+    The library copies all metadata, with every snapshot, at each of the fourteen looks that a commit takes.
+    """
+
+    _seen: tuple[tuple[TableUpdate, ...], TableMetadata] | None = None
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        """The metadata after the updates so far. The library's own code only reads it."""
+        if not self._updates:
+            return self._table.metadata
+        if self._seen is None or self._seen[0] is not self._updates:
+            self._seen = (self._updates, super().table_metadata)
+        return self._seen[1]
 
 
 def as_rewrite(updates: Iterable[TableUpdate]) -> tuple[TableUpdate, ...]:
