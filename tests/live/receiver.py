@@ -45,6 +45,10 @@ class Receiver:
         host, _, port = self.ready["addresses"][protocol].rpartition(":")
         return host, int(port)
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def kill(self) -> None:
         self._process.kill()
         self.end()

@@ -1,10 +1,12 @@
 """The receiver as a subscriber of a real Mosquitto; both are killed."""
 
+import os
 import random
 import re
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +28,7 @@ from penstock.journal.reading import JournalReader
 from penstock.journal.storage import LocalStorage
 
 WAIT_S = 30
+KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "2"))
 
 
 @pytest.fixture
@@ -97,8 +100,9 @@ def test_a_message_has_its_topic_and_properties_and_tls_asks_for_the_login(
     topic = ("topic", f"{client_id}/a/state".encode())
     more = [("content_type", b"text/plain"), ("correlation_data", b"\x00\xff")]
     named = [("property.room", "é".encode()), ("property.room", b"2")]
+    packet_id = ("packet_id", dict(first.headers)["packet_id"])
     assert first.value == b"\x00 one"
-    assert list(first.headers) == [topic, ("qos", b"1"), ("retain", b"0"), ("dup", b"0"), *more, *named]
+    assert list(first.headers) == [topic, ("qos", b"2"), ("retain", b"0"), ("dup", b"0"), packet_id, *more, *named]
     assert dict(second.headers)["retain"] == b"1"
     assert first.remote == f"localhost:{broker.tls_port}"
     assert started.stop() == 0
@@ -161,6 +165,61 @@ def test_messages_that_were_acknowledged_are_in_the_journal_though_broker_and_re
         publish(client, f"{client_id}/n", b"last")
     found = [event.value for event in events(tmp_path, last=b"last")]
     assert set(found) == {b"last", *(b"%d" % number for number in range(until))}, f"PENSTOCK_SEED={SEED}"
+    assert started.stop() == 0
+
+
+STEPS = ("journal.write=torn@2", "journal.sync=kill@2", "journal.note=kill@2", "mqtt.note=kill@2", "mqtt.note=kill@4")
+"""Before a message is durable, before the broker has our PUBREC, and before it has our PUBCOMP."""
+
+
+def await_kill(directory: Path, more: str, step: str) -> None:
+    """Run a receiver that is killed at `step`, maybe before it says that it is ready."""
+    with pytest.raises(AssertionError, match=rf"\({-signal.SIGKILL}, ''\)"):
+        raise AssertionError(Receiver(directory, more, environment={"PENSTOCK_FAULTS": step}).wait())
+
+
+@pytest.mark.campaign
+def test_a_message_of_qos_2_is_there_once_though_the_receiver_is_killed(
+    tmp_path: Path, broker: Mosquitto, client_id: str
+) -> None:
+    """At each step, and then PENSTOCK_SOAK_KILLS times at random moments."""
+    generator, ends, published = random.Random(SEED), threading.Event(), list[bytes]()
+    more = f"{settings(broker, client_id)}\n  segment_size: 20kB"
+
+    def publish_all() -> None:
+        with publisher(broker) as client:
+            while not ends.is_set():
+                texts = [b"%d" % (len(published) + number) for number in range(generator.randint(1, 20))]
+                for sent in [client.publish(f"{client_id}/n", text, qos=2) for text in texts]:
+                    sent.wait_for_publish(WAIT_S)
+                    assert sent.is_published()
+                published.extend(texts)
+            publish(client, f"{client_id}/n", b"last", qos=2)
+
+    Receiver(tmp_path, more).kill()  # the session is there
+    publishing = threading.Thread(target=publish_all)
+    publishing.start()
+    for step in STEPS:
+        await_kill(tmp_path, more, step)
+    for _ in range(KILLS):
+        started = Receiver(tmp_path, more)
+        ends.wait(generator.uniform(0, 0.4))
+        started.kill()
+    ends.set()
+    publishing.join(WAIT_S)
+    started = Receiver(tmp_path, more)
+    found = Counter(event.value for event in events(tmp_path, last=b"last"))
+    print(f"PENSTOCK_SEED={SEED}: {len(STEPS) + KILLS + 1} kills, {len(published)} messages")
+    assert found == Counter([*published, b"last"]), f"PENSTOCK_SEED={SEED}"
+    assert started.stop() == 0
+
+
+def test_with_qos_1_it_is_lowered(tmp_path: Path, broker: Mosquitto, client_id: str) -> None:
+    started = Receiver(tmp_path, settings(broker, client_id).replace("{broker", "{qos: 1, broker"))
+    with publisher(broker) as client:
+        publish(client, f"{client_id}/n", b"last", qos=2)
+    [event] = events(tmp_path, last=b"last")
+    assert dict(event.headers)["qos"] == b"1"
     assert started.stop() == 0
 
 

@@ -110,7 +110,7 @@ def test_nothing_is_read_again_of_other_sources(orders):
     assert member(given).found(None, [end]) is None
     others = SourceName("others")
     nothing = OffsetRange(source=others, start=None, end=None)
-    assert member(given, sources={others: KafkaRecords(None)}).found(None, [end, nothing]) is None
+    assert member(given, sources={others: KafkaRecords("s", None)}).found(None, [end, nothing]) is None
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_a_batch_that_was_decided_is_not_measured_by_todays_limits(orders):
             return [packed]
 
     ours = SourceName("orders")
-    today = member(given, Found, settings=Quarantine(url="./bad", max_rows=1), sources={ours: KafkaRecords(None)})
+    today = member(given, Found, settings=Quarantine(url="./bad", max_rows=1), sources={ours: KafkaRecords("s", None)})
     ranges = [OffsetRange(source=ours, start='{"orders": {"0": 3}}', end='{"orders": {"0": 5}}')]
     with pytest.raises(StageFailed, match="more than 1 records cannot be decoded"):
         today.found(None, ranges)  # type: ignore[arg-type]

@@ -34,6 +34,14 @@ class Node:
         self.apply(at, written, self.data)
         self.changes.append((at, written))
 
+    def cut_last_change(self, size: int) -> None:
+        """Take away what the last change wrote beyond `size` bytes."""
+        at, written = self.changes.pop()
+        if written is not None:
+            written = written[: max(0, size - at)]
+        self.changes.append((at, written))
+        del self.data[size:]
+
     def forget(self, generator: random.Random) -> None:
         """Keep of the changes what the disk happened to have written, in any order and in part."""
         kept = bytearray(self.durable)
@@ -74,6 +82,12 @@ class ForgetfulDisk:
     def forget_renamings(self) -> None:
         """Let the next crash undo every change of names that is not on the disk yet."""
         self._renamings.clear()
+
+    def undo_last_renaming(self) -> None:
+        """Give a name back what it had before the last change of names."""
+        path, _ = self._renamings.pop()
+        before = [node for other, node in self._renamings if other == path]
+        self._names[path] = before[-1] if before else self._durable_names.get(path)
 
     def end_process(self) -> None:
         """End the writer's process: the machine goes on, and so nothing is forgotten."""

@@ -5,7 +5,7 @@ from penstock.receive.request import Request, events_of, numbered_event, request
 
 
 def values_of(body: bytes) -> list[bytes]:
-    return [event.value for event in events_of(Request(content_type="application/json", body=body))]
+    return [event.value for event in events_of(Request(content_type="application/json", body=body), most_bytes=1000)]
 
 
 @pytest.mark.parametrize(

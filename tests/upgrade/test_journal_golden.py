@@ -25,6 +25,7 @@ from penstock.journal.format import (
 from penstock.journal.frame import encode_frame, seed_of
 from penstock.journal.segment import Segment, scan
 from penstock.journal.storage import LocalStorage
+from penstock.receive.packet_ids import Unreleased, decode_unreleased, encode_unreleased
 
 GOLDEN = Path(__file__).with_name("golden_journal")
 ID = "0123456789abcdef"
@@ -67,8 +68,10 @@ def test_the_documents_of_version_1_are_read_and_written_as_ever() -> None:
     index = SegmentIndex(journal_id=ID, first=7, end=9, size_bytes=456, checksum=0xFFFFFFFF, places=((7, 200), (8, 330)))
     registration = Registration(reader="clicks/web", journal_id=ID, next=8, planned=9, released_at_us=1_700_000_000_000_002)
     note = DurableNote(next=9, segment=7, offset=456)
+    unreleased = Unreleased(journal_id=ID, broker="b:1883", client_id="c", next=9, packet_ids=(1, 65535))
     golden = {path.stem: path.read_bytes() for path in GOLDEN.iterdir()}
-    assert golden.keys() == {"segment-1", "index-1", "reader-1", "durable-1"}
+    assert golden.keys() == {"segment-1", "index-1", "reader-1", "durable-1", "mqtt-1"}
+    assert (decode_unreleased(golden["mqtt-1"], where="It"), encode_unreleased(unreleased)) == (unreleased, golden["mqtt-1"])
     assert (decode_index(golden["index-1"], where="It"), encode_index(index)) == (index, golden["index-1"])
     assert (decode_registration(golden["reader-1"], where="It"), encode_registration(registration)) == (
         registration,

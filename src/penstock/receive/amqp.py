@@ -23,6 +23,7 @@ from pika.spec import Basic
 from penstock.errors import PenstockError, Usage
 from penstock.journal.event import Event
 from penstock.journal.group import GroupWriter
+from penstock.receive.amqp_values import read_values_exactly
 from penstock.receive.client_tls import client_context
 from penstock.receive.rate import RateLimit
 from penstock.receive.recent_ids import ID_HEADER, RecentIds, message_id_of
@@ -71,6 +72,7 @@ class AmqpReceiver:
     async def start(self) -> str:
         """Consume; return the broker's address. One that is not there now is tried again later. Raises Usage if it refuses."""
         logging.getLogger("pika").setLevel(logging.CRITICAL)  # it logs each step; what matters is logged here
+        read_values_exactly()
         self._loop = asyncio.get_running_loop()
         self._first: asyncio.Future[PenstockError | None] = self._loop.create_future()
         self._gone = asyncio.Event()
@@ -141,13 +143,13 @@ class AmqpReceiver:
         while arrived:
             channel = arrived[0].channel
             try:
-                async for count in stored(
+                async for receipts in stored(
                     [each.event for each in arrived],
                     self._writer,
                     gives_up=lambda channel=channel: self._is_stopping or not channel.is_open,  # type: ignore[misc]
                 ):
-                    self._acknowledge(arrived[:count])
-                    arrived = arrived[count:]
+                    self._acknowledge(arrived[: len(receipts)])
+                    arrived = arrived[len(receipts) :]
             except Usage as error:
                 self._refuse(arrived[:1], error)
                 arrived = arrived[1:]

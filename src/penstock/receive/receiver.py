@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Protocol
@@ -17,6 +18,7 @@ from penstock.journal.group import GroupLimits, GroupWriter
 from penstock.journal.journal import Journal, JournalLimits
 from penstock.journal.reading import JournalReader
 from penstock.journal.storage import LocalStorage
+from penstock.receive.packet_ids import packet_ids_in, save
 from penstock.receive.recent_ids import recent_ids
 from penstock.receive.tcp import receiver_of_lines, receiver_of_syslog
 from penstock.receive.udp import SyslogUdpReceiver
@@ -89,7 +91,7 @@ async def _serve(settings: Receive, writer: GroupWriter, ready: Callable[[Mappin
         **({} if settings.tcp is None else {"tcp": receiver_of_lines(settings.tcp, writer)}),
         **({} if settings.syslog is None else {"syslog": receiver_of_syslog(settings.syslog, writer)}),
         **({} if settings.syslog_udp is None else {"syslog_udp": SyslogUdpReceiver(settings.syslog_udp, writer)}),
-        **({} if settings.mqtt is None else {"mqtt": _mqtt(settings.mqtt, writer)}),
+        **({} if settings.mqtt is None else {"mqtt": _mqtt(settings.mqtt, writer, settings)}),
         **({} if settings.amqp is None else {"amqp": _amqp(settings.amqp, writer, settings.journal)}),
         **({} if settings.read is None else {"read": _read(settings.read, settings.journal)}),
         **({} if settings.metrics is None else {"metrics": _metrics(settings.metrics, writer, settings.journal)}),
@@ -144,10 +146,12 @@ def _now_us() -> int:
     return time.time_ns() // 1_000
 
 
-def _mqtt(settings: MqttSubscription, writer: GroupWriter) -> "Listener":
+def _mqtt(subscription: MqttSubscription, writer: GroupWriter, settings: Receive) -> "Listener":
     with _needs("receive.mqtt", package="paho-mqtt", extra="mqtt"):
         from penstock.receive.mqtt import MqttReceiver  # noqa: PLC0415 - whether its package is installed is the question
-    return MqttReceiver(settings, writer)
+    storage, homes = LocalStorage(), [Path(each) for each in (settings.journal, settings.copy_to) if each is not None]
+    packet_ids = packet_ids_in(storage, homes, broker=subscription.broker, client_id=subscription.client_id)
+    return MqttReceiver(subscription, writer, packet_ids, save=partial(save, storage, homes))
 
 
 def _amqp(settings: AmqpQueue, writer: GroupWriter, journal: str) -> "Listener":

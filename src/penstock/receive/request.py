@@ -5,13 +5,17 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from penstock.errors import Usage
 from penstock.journal.event import Event
+from penstock.journal.frame import SMALLEST, size_of
 
 KEY, PRODUCER, NUMBER, HEADER = "Penstock-Key", "Penstock-Producer", "Penstock-Sequence", "Penstock-Header-"
 PRODUCER_HEADER, NUMBER_HEADER = "penstock-producer", "penstock-sequence"
 """Headers of AMQP, and user properties of MQTT, by which a publisher numbers its messages: 1, 2, 3."""
+MOST_EVENTS = 100_000
+"""In a request: a body that compresses well could have millions, each of which takes memory."""
 _GZIP = 31
 _MOST_DIGITS = 19
 """Of a producer's number, which is below 2^63."""
@@ -74,11 +78,16 @@ def request_of(headers: Iterable[tuple[str, str]], body: bytes, *, content_type:
     )
 
 
-def events_of(request: Request) -> Sequence[Event]:
-    """Return the events of a request, one at least: lines, the elements of an array, or its body as it is. Raises Usage."""
-    values = _values(request)
+def events_of(request: Request, *, most_bytes: int) -> Sequence[Event]:
+    """Return the events of a request, one at least: lines, the elements of an array, or its body as it is.
+
+    Raises TooLarge for more than MOST_EVENTS, and if what each of them gets of the headers makes more than `most_bytes`; Usage.
+    """
+    values = list(islice(_values(request), MOST_EVENTS + 1))
     if not values:
         raise Usage("The request has no event.", remedy="Send a body; with an array or lines, one of them at least.")
+    if len(values) > MOST_EVENTS:
+        raise TooLarge(f"The request has more than {MOST_EVENTS} events.", remedy="Send it in parts.")
     first = Event(
         value=b"",
         key=request.key,
@@ -87,6 +96,12 @@ def events_of(request: Request) -> Sequence[Event]:
         number=request.number,
         remote=request.remote,
     )
+    repeated = (size_of(first) - SMALLEST) * (len(values) - 1)
+    if repeated > most_bytes:
+        raise TooLarge(
+            f"Each of {len(values)} events gets the request's headers, which makes more than {most_bytes} bytes.",
+            remedy="Send it in parts, or put what the headers say into the events.",
+        )
     if request.number is None:
         return [replace(first, value=value) for value in values]
     return [replace(first, value=value, number=request.number + at) for at, value in enumerate(values)]
@@ -109,17 +124,21 @@ def numbered_event(line: bytes, *, remote: str | None) -> Event:
     return Event(value=value, producer=_text(producer), number=number_of_producer(number), remote=remote)
 
 
-def _values(request: Request) -> list[bytes]:
+def _values(request: Request) -> Iterator[bytes]:
+    """Yield one after the other, so that whoever has enough of them stops. Raises Usage."""
     if request.content_type == LINES:
-        return [line for line in (each.rstrip(b"\r") for each in request.body.split(b"\n")) if line]
-    if request.content_type == ARRAY and request.body.lstrip()[:1] == b"[":
+        lines = (found[0].rstrip(b"\r") for found in _LINE.finditer(request.body))
+        yield from filter(None, lines)
+    elif request.content_type == ARRAY and request.body.lstrip()[:1] == b"[":
         try:
-            return [element.encode() for element in _elements(request.body.decode())]
+            yield from (element.encode() for element in _elements(request.body.decode()))
         except (ValueError, RecursionError) as error:
             raise Usage(f"The body is no array of JSON: {error}.", remedy="Correct it; nothing of it was taken.") from None
-    return [request.body] if request.body else []
+    elif request.body:
+        yield request.body
 
 
+_LINE = re.compile(rb"[^\n]+")
 _BLANKS = re.compile(r"[ \t\n\r]*")
 
 

@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 
 from penstock.errors import PenstockError, Retryable
 from penstock.journal.event import Event
-from penstock.journal.group import GroupWriter
+from penstock.journal.group import GroupWriter, Receipts
 from penstock.receive.rate import RateLimit
 
 GROUP_BYTES = 1 << 20
@@ -37,8 +37,8 @@ async def next_group(arrived: "asyncio.Queue[_Message]", rate: RateLimit) -> lis
     return group
 
 
-async def stored(events: Sequence[Event], writer: GroupWriter, *, gives_up: Callable[[], bool]) -> AsyncIterator[int]:
-    """Make `events` durable in their order, and yield how many more are, again and again.
+async def stored(events: Sequence[Event], writer: GroupWriter, *, gives_up: Callable[[], bool]) -> AsyncIterator[Receipts]:
+    """Make `events` durable in their order, and yield the receipts of those that now are, again and again.
 
     What has no room waits, and what is behind it, too. Raises the last refusal once `gives_up()`, and what does not pass: none of
     that event and of those behind it was taken.
@@ -47,7 +47,7 @@ async def stored(events: Sequence[Event], writer: GroupWriter, *, gives_up: Call
     while at < len(events):
         group = events[at : at + size]
         try:
-            await asyncio.wrap_future(writer.submit(group))
+            receipts = await asyncio.wrap_future(writer.submit(group))
         except PenstockError as refused:
             if len(group) > 1:
                 size = 1  # of a group all or none are taken: those in front of the one that is refused are to be
@@ -56,5 +56,5 @@ async def stored(events: Sequence[Event], writer: GroupWriter, *, gives_up: Call
             else:
                 raise
         else:
-            yield len(group)
+            yield receipts
             at, size = at + len(group), 2 * size

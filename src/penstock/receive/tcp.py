@@ -214,8 +214,8 @@ class TcpReceiver:
         while not ends:
             events, ends = await _group(read)
             try:
-                async for count in stored(events, self._writer, gives_up=lambda: self._is_stopping):
-                    for _ in range(count):
+                async for receipts in stored(events, self._writer, gives_up=lambda: self._is_stopping):
+                    for _ in receipts:
                         room.release()
             except PenstockError:
                 return  # nobody reads why

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from os import PathLike
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 from typing_extensions import Self
@@ -195,6 +195,11 @@ class MqttSubscription(Settings):
     client_id: str = Field(
         min_length=1, description="Name of the session, in which the broker keeps messages; one receiver has it at a time."
     )
+    qos: Literal[1, 2] = Field(
+        default=2,
+        description="Highest quality of service: messages that were published with QoS 2 are delivered exactly once by 2, and at "
+        "least once by 1. A broker that allows no more is subscribed to with 1.",
+    )
     user: str | None = Field(default=None, min_length=1, description="Where the broker asks for a login.")
     password: str | None = Field(default=None, min_length=1, description="As `${VARIABLE}`; with `user`.")
     tls: ClientTls | None = Field(default=None, description="Without it, messages and password are not encrypted.")
@@ -221,6 +226,7 @@ class MqttSubscription(Settings):
             broker: str,
             topics: list[str] | tuple[str, ...],
             client_id: str,
+            qos: Literal[1, 2] = 2,
             user: str | None = None,
             password: str | None = None,
             tls: ClientTls | Mapping[str, Any] | None = None,
