@@ -8,9 +8,7 @@ Where to look:
   and after it every driver publishes the same content.
 - **A lost answer** is resolved in `append.py`: the entry at that position is read, and its nonce says whose it is.
 - **A crash** after the decision is repaired in `open`: the newest decision is published again, before Spark runs anything.
-- **An operator's act that fences nobody** takes a position like any entry. This run then appends behind it: `_go_behind`.
-
-Source: docs/PROTOCOL.md.
+- **An act that fences nobody**, or a backfill, takes a position as any entry does. This run appends behind it: `_go_behind`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -119,6 +117,7 @@ class Coordinator:
         self._newest: Entry | None = None
         self._outstanding = Outstanding()
         self._claimed = set[SinkName]()
+        self.prepare_first: Callable[[Sink], None] = lambda _: None  # what a sink needs before it takes part, called once
         self._staged_without = frozenset[SinkName]()
         self._spent = True
 
@@ -276,10 +275,7 @@ class Coordinator:
         return Delivered(batch=decision.batch, rows_in=decision.rows_in, already=True, sinks=sinks, dropped=decision.dropped)
 
     def _stage_and_decide(self, batch: Batch, stage: Callable[[Generation], StagedBatch]) -> Delivered:
-        """Stage and decide `batch`. Return its delivery, as far as it is known before publication.
-
-        A batch that was staged without a sink is staged again if that has joined since.
-        """
+        """Stage and decide `batch`, again if a sink joins meanwhile. Return its delivery, as far as it is known by then."""
         while True:
             self._staged_without = sinks_apart(self.summary)
             self._claim_places([sink for sink in self._sinks if sink.name not in self._staged_without])
@@ -318,8 +314,9 @@ class Coordinator:
     def _claim_places(self, sinks: Sequence[Sink]) -> None:
         """Claim the sinks' places before the first batch is staged: no other ledger publishes or sweeps there then (I2, I10)."""
         ledger_id = self.summary.ledger_id
-        for sink in sinks:
-            if ledger_id is not None and isinstance(sink, HasStaging) and sink.name not in self._claimed:
+        for sink in (sink for sink in sinks if sink.name not in self._claimed):
+            self.prepare_first(sink)
+            if ledger_id is not None and isinstance(sink, HasStaging):
                 self._retrying(sink.claim, ledger_id)
             self._claimed.add(sink.name)
 

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 
@@ -20,7 +20,7 @@ from penstock.errors import CheckpointReplaced, Fenced, InputLost, PenstockError
 from penstock.observe.batch_record import BatchRecords
 from penstock.observe.export.observation import Observation
 from penstock.observe.progress import BatchProgress, RunSummary, SinkProgress, describe, sink_progress
-from penstock.protocols import ALL_ROWS, Taken
+from penstock.protocols import ALL_ROWS, Sink, Taken
 from penstock.run.batch_stager import BatchStager
 from penstock.run.connect import require_left
 from penstock.run.continuation import Adoption, plan_adoption, require_continuation, require_sources, with_way_out
@@ -119,6 +119,7 @@ class OpenDelivery:
         self._idle, self._drain = threading.Event(), threading.Event()
         self._idle.set()
         self._unprepared = frozenset[SinkName]()
+        self.coordinator.prepare_first = self._prepare_joined
         self._given: tuple[str | None, Mapping[SinkName, Taken]] = (None, ALL_ROWS)
         self.delivering: BatchId | None = None
         self._limit = batches
@@ -175,7 +176,6 @@ class OpenDelivery:
             def stage(generation: Generation) -> StagedBatch:
                 summary = self.coordinator.summary
                 without = sinks_apart(summary)
-                self._prepare_joined(self._unprepared - without)
                 staged = self._stager.stage(rows, batch, generation=generation, row_digest=summary.row_digest, without=without)
                 record.path, record.rows_read = staged.path, staged.rows_read
                 record.warnings = tuple(unfit_warnings(observed_counts(rows)))
@@ -201,7 +201,7 @@ class OpenDelivery:
         for sink in self._runtime.sinks:
             progress = backfills.get(sink.name)
             if progress is not None and progress.apart and progress.is_level:
-                self._prepare_joined({sink.name})
+                self._prepare_joined(sink)
                 self.coordinator.join(sink)
             elif progress is not None and progress.apart:
                 _log.warning(
@@ -211,13 +211,12 @@ class OpenDelivery:
                     sink.name,
                 )
 
-    def _prepare_joined(self, names: Collection[SinkName]) -> None:
-        """Prepare sinks that were apart when this was opened: until then another process may have published there."""
-        for sink in self._runtime.sinks:
-            if sink.name in names and sink.name in self._unprepared:
-                schema, taken = self._given
-                prepare(replace(self._runtime, sinks=(sink,)), schema=schema, taken=taken, apart=sink.name)
-                self._unprepared -= {sink.name}
+    def _prepare_joined(self, sink: Sink) -> None:
+        """Prepare a sink that was apart when this was opened: until now another process may have published there."""
+        if sink.name in self._unprepared:
+            schema, taken = self._given
+            prepare(replace(self._runtime, sinks=(sink,)), schema=schema, taken=taken, apart=sink.name)
+            self._unprepared -= {sink.name}
 
     def _delivered(self, delivered: Delivered, record: _BatchRecord) -> None:
         """Called when the batch is published, in this thread or the publisher's."""
