@@ -10,6 +10,8 @@ from typing_extensions import Self
 class Poller(ABC):
     """`violations` names what no reader may ever see; `passes` counts the looks."""
 
+    pause_s = 0.01
+
     def __init__(self) -> None:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._poll, name=type(self).__name__)
@@ -29,7 +31,7 @@ class Poller(ABC):
         """One look."""
 
     def _poll(self) -> None:
-        while not self._stop.wait(0.01):
+        while not self._stop.wait(self.pause_s):
             try:
                 self.look()
             except Exception as error:  # noqa: BLE001 - a reader that dies unseen would prove nothing

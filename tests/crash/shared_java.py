@@ -22,24 +22,59 @@ from tests.crash.forked import Forked, unforked
 from tests.servers.kafka import connector
 
 
+class JavaProcess:
+    """A Java process for one driver after the other."""
+
+    def __init__(self) -> None:
+        use_java()
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        conf = SparkConf(loadDefaults=False).set("spark.jars", ",".join(map(str, connector())))
+        self.gateway: JavaGateway = launch_gateway(conf, popen_kwargs={"stderr": subprocess.DEVNULL, "start_new_session": True})
+
+    @property
+    def leader(self) -> int:
+        """Of the session of this Java process and its Python workers."""
+        return int(self.gateway.proc.pid)
+
+    def environment(self) -> Mapping[str, str]:
+        """What a driver's environment needs to use this Java process; nothing of an earlier driver runs in it any more."""
+        parameters = self.gateway.gateway_parameters
+        self.end_application()
+        return {"PYSPARK_GATEWAY_PORT": str(parameters.port), "PYSPARK_GATEWAY_SECRET": parameters.auth_token}
+
+    def end_application(self) -> None:
+        """Stop what a killed driver left: its Spark application with its tasks and Python workers."""
+        sessions = self.gateway.jvm.org.apache.spark.sql.classic.SparkSession
+        left = sessions.getDefaultSession()
+        if left.isDefined():
+            left.get().sparkContext().stop()
+        sessions.clearDefaultSession()
+        sessions.clearActiveSession()
+
+    def stop(self) -> None:
+        self.gateway.shutdown()
+        self.gateway.proc.stdin.close()
+        self.gateway.proc.wait(timeout=30)
+
+
 @cache
-def _gateway() -> JavaGateway:
-    use_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    conf = SparkConf(loadDefaults=False).set("spark.jars", ",".join(map(str, connector())))
-    return launch_gateway(conf, popen_kwargs={"stderr": subprocess.DEVNULL, "start_new_session": True})
+def _shared() -> JavaProcess:
+    return JavaProcess()
 
 
 def leader() -> int:
-    """Of the session of this Java process and its Python workers."""
-    return int(_gateway().proc.pid)
+    """As `JavaProcess.leader`, of the one that the tests of this process share."""
+    return _shared().leader
 
 
 def environment() -> Mapping[str, str]:
-    """What a driver's environment needs to use this Java process; nothing of an earlier driver runs in it any more."""
-    parameters = _gateway().gateway_parameters
-    end_application()
-    return {"PYSPARK_GATEWAY_PORT": str(parameters.port), "PYSPARK_GATEWAY_SECRET": parameters.auth_token}
+    """As `JavaProcess.environment`, of the one that the tests of this process share."""
+    return _shared().environment()
+
+
+def end_application() -> None:
+    """As `JavaProcess.end_application`, of the one that the tests of this process share."""
+    _shared().end_application()
 
 
 def run(
@@ -50,7 +85,7 @@ def run(
     As a user starts it, or `forked`.
     """
     given = {**os.environ, "PYSPARK_PYTHON": sys.executable, **(more or {}), **environment()}
-    hadoop = _gateway().jvm.org.apache.hadoop
+    hadoop = _shared().gateway.jvm.org.apache.hadoop
     hadoop.fs.FileSystem.getLocal(hadoop.conf.Configuration()).setWorkingDirectory(hadoop.fs.Path(str(directory)))
     process = (Forked if forked else unforked)(words, cwd=directory, env=given)
     out, err = process.communicate()
@@ -58,21 +93,11 @@ def run(
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
-def end_application() -> None:
-    """Stop what a killed driver left: its Spark application with its tasks and Python workers."""
-    sessions = _gateway().jvm.org.apache.spark.sql.classic.SparkSession
-    left = sessions.getDefaultSession()
-    if left.isDefined():
-        left.get().sparkContext().stop()
-    sessions.clearDefaultSession()
-    sessions.clearActiveSession()
-
-
 def stacks() -> str:
     """What every thread of it does at this moment."""
-    if not _gateway.cache_info().currsize:
+    if not _shared.cache_info().currsize:
         return "none"
-    threads = _gateway().jvm.java.lang.management.ManagementFactory.getThreadMXBean().dumpAllThreads(True, True)  # noqa: FBT003 - Java takes them so
+    threads = _shared().gateway.jvm.java.lang.management.ManagementFactory.getThreadMXBean().dumpAllThreads(True, True)  # noqa: FBT003 - Java takes them so
     return "\n".join(_stack(thread) for thread in threads)
 
 
@@ -83,8 +108,5 @@ def _stack(thread: Any) -> str:
 
 def stop() -> None:
     """Stop the Java process, if there is one."""
-    if _gateway.cache_info().currsize:
-        gateway = _gateway()
-        gateway.shutdown()
-        gateway.proc.stdin.close()
-        gateway.proc.wait(timeout=30)
+    if _shared.cache_info().currsize:
+        _shared().stop()

@@ -15,7 +15,7 @@ from tests.crash.commandline import Ended, penstock
 from tests.crash.kafka_world import add_topic_sink, assert_shipped
 from tests.crash.probe import Probe
 from tests.crash.stopping import started, stopped
-from tests.crash.world import World, database_rows, make_world
+from tests.crash.world import World, make_world
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -34,14 +34,6 @@ def a_world(root: Path) -> World:
 
 def feed(world: World, *, files: int = 1) -> None:
     world.feed(random.Random(f"{SEED} {len(list((world.root / 'incoming').iterdir()))}"), files=files, rows_per_file=40)
-
-
-def sold(world: World) -> int:
-    """How many rows are in the table, which may not be there yet."""
-    try:
-        return database_rows(world.root / "warehouse.db").total()
-    except sqlite3.OperationalError:
-        return 0
 
 
 def assert_fenced(older: Ended, *, generation: int) -> None:
@@ -117,7 +109,7 @@ def test_a_driver_that_slept_while_another_recovered_only_decides_nothing_more(s
     """Without a newer Spark its own one goes on: plans a batch and stages it. Only the driver's process was stopped."""
     world = a_world(tmp_path / "world")
     with started(world, "rename.move@14", whole=False) as older:
-        older.await_that(lambda: sold(world) == 120, what="batch 1 in SQLite, whose lock would keep everybody out")
+        older.await_that(lambda: world.sold() == 120, what="batch 1 in SQLite, whose lock would keep everybody out")
         older.stop()
         recovered = penstock("recover", str(world.file), "--json")
         assert recovered.code == 0, str(recovered)
@@ -138,7 +130,7 @@ def test_a_driver_that_slept_in_a_transaction_of_kafka_is_fenced(
     world = a_world(tmp_path / "world")
     topic = add_topic_sink(world)
     with started(world, fault, whole=whole) as older:
-        older.await_that(lambda: sold(world) == 120, what="batch 1 in SQLite, whose lock would keep everybody out")
+        older.await_that(lambda: world.sold() == 120, what="batch 1 in SQLite, whose lock would keep everybody out")
         older.stop()
         newer = penstock("run" if whole else "recover", str(world.file), "--json")
         assert newer.code == 0, str(newer)

@@ -57,7 +57,7 @@ class Cutter:
             with suppress(OSError):
                 self._listener.shutdown(socket.SHUT_RDWR)  # else who waits for a connection keeps the port
         for one in (self._listener, *self._open):
-            _reset(one)
+            reset(one)
 
     def _accept(self) -> None:
         with suppress(OSError):
@@ -70,8 +70,8 @@ class Cutter:
     def _talk(self, client: socket.socket, there: socket.socket) -> None:
         with suppress(OSError, ValueError):  # the latter of a socket that `close` has closed
             self._hand_on(client, there)
-        _reset(client)
-        _reset(there)
+        reset(client)
+        reset(there)
 
     def _hand_on(self, client: socket.socket, there: socket.socket) -> None:
         """Until either side ends, or the cut is due. The answer to a COMMIT proves that it is done, and goes nowhere."""
@@ -94,7 +94,7 @@ class Cutter:
             return kind
 
 
-def _reset(one: socket.socket) -> None:
+def reset(one: socket.socket) -> None:
     with suppress(OSError):
         one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
     one.close()
