@@ -86,6 +86,9 @@ def test_docs_have_every_exported_name_as_it_is_now() -> None:
 def test_docs_show_pictures_that_are_there_and_as_they_are_now(path: Path) -> None:
     for shown in re.findall(r"!\[[^\]]+\]\(([^)]+)\)", FENCED.sub("", path.read_text(encoding="utf-8"))):
         picture = (path.parent / shown).resolve()
+        assert picture.is_file()
+        if picture.parent.name == "screens":  # of a page that pipelines filled: no two are the same
+            continue
         assert picture.read_text(encoding="utf-8") == pictures.svg(pictures.PICTURES[picture.stem]), "run `make docs`"
 
 

@@ -5,7 +5,7 @@ import subprocess
 
 from tests.architecture.reading import ROOT
 
-TARGETS = {"demo", "test", "check", "style", "bench", "soak", "docs", "servers", "wheel", "clean", "help"}
+TARGETS = {"demo", "test", "check", "style", "bench", "soak", "docs", "screens", "servers", "wheel", "clean", "help"}
 LINE = re.compile(r"^([a-z]+):.*?(?:## (.*))?$", re.MULTILINE)
 
 

@@ -20,6 +20,7 @@ from urllib.request import Request, urlopen
 
 import pyarrow.dataset as ds
 import pytest
+from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from tests.crash.watchers import Process, Screen, screen
 from tests.servers.fixtures import server, unique
@@ -218,7 +219,9 @@ def look_at(night: Night, everyone: Mapping[str, Process], page: str) -> None:
     while (left_s := until_s - time.monotonic()) > 0:
         for number, path in enumerate(("/", "/pipelines/night", "/pipelines/night/history")):
             (night.directory / f"page{number}.html").write_text(got(page + path))
-        time.sleep(min(LOOK_S, left_s))
+        with suppress(subprocess.TimeoutExpired):
+            everyone["run"].process.wait(min(LOOK_S, left_s))
+            raise AssertionError(night.logs())
         for process in everyone.values():
             process.look()
     used_s = everyone["run"].used_s
@@ -267,13 +270,18 @@ def got(url: str) -> str:
 
 
 def awaited(happened: Callable[[], bool], *, what: Callable[[], str]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
+    """Wait until it `happened`; a server that does not answer yet is asked again. `what` says what is there instead."""
+
+    def has_happened() -> bool:
         with suppress(OSError):
-            if happened():
-                return
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.2)
+            return happened()
+        return False
+
+    trying = Retrying(stop=stop_after_delay(PATIENCE_S), wait=wait_fixed(0.2), retry=retry_if_result(lambda found: not found))
+    try:
+        trying(has_happened)
+    except RetryError:
+        pytest.fail(what())
 
 
 def assert_no_secret(night: Night) -> None:
