@@ -13,6 +13,7 @@ from bench import (
     kafka_waiting,
     ledger,
     passes,
+    push,
     restart,
     selections,
     shapes,
@@ -62,4 +63,5 @@ PARTS = {
     "kafka": Part(measure=kafka.measure, minutes=4, servers=("kafka",), kafka=True, small_batches=True),
     "kafka_reader": Part(measure=kafka_reader.measure, minutes=3, servers=("kafka",), kafka=True, small_batches=True),
     "kafka_waiting": Part(measure=kafka_waiting.measure, minutes=8, servers=("kafka",), kafka=True, small_batches=True),
+    "push": Part(measure=push.measure, minutes=6, servers=("kafka",)),
 }
