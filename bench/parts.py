@@ -14,6 +14,7 @@ from bench import (
     lanes,
     ledger,
     passes,
+    push,
     restart,
     savepoints,
     selections,
@@ -67,4 +68,5 @@ PARTS = {
     "lanes": Part(measure=lanes.measure, minutes=4, servers=("kafka",), kafka=True, small_batches=True, cores=max(lanes.LANES)),
     "kafka_reader": Part(measure=kafka_reader.measure, minutes=3, servers=("kafka",), kafka=True, small_batches=True),
     "kafka_waiting": Part(measure=kafka_waiting.measure, minutes=8, servers=("kafka",), kafka=True, small_batches=True),
+    "push": Part(measure=push.measure, minutes=6, servers=("kafka",)),
 }

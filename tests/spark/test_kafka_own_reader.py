@@ -1,15 +1,19 @@
 """What only Penstock's own reader of Kafka notices, and what it says: on Spark and a real broker."""
 
+import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
+import pyarrow.dataset as ds
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from penstock.errors import Usage
+from tests.crash.commandline import penstock
 from tests.servers.fixtures import server, unique
+from tests.servers.kafka import records
 from tests.spark.kafka_query import Query, delete_records, new_topic, produced
 
 
@@ -82,3 +86,39 @@ def test_a_name_that_nobody_has_is_told_in_a_sentence(spark: SparkSession, tmp_p
 def test_what_the_reader_cannot_be_told_is_refused_at_once(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(Usage, match=r"kafka\.my\.plugin has no equivalent in librdkafka"):
         Query(spark, "python", {"subscribe": "any", "kafka.my.plugin": "x"}, tmp_path).frame()
+
+
+RULES = """\
+pipeline: ruled
+home: ./state
+sources:
+  events:
+    format: kafka
+    reader: python
+    options: {{kafka.bootstrap.servers: "{bootstrap}", subscribe: {topic}, startingOffsets: earliest, maxOffsetsPerTrigger: 15}}
+    expect:
+      third: {{sql: "offset % 3 <> 0", on_violation: quarantine}}
+      fourth: {{sql: "offset % 4 <> 0", on_violation: drop}}
+transform:
+  sql: SELECT partition, offset FROM events
+sinks:
+  table: {{type: sqlite, url: "sqlite:///table.db", table: events}}
+quarantine: ./quarantine
+trigger: {{available_now: true}}
+"""
+
+
+def test_rules_read_its_records_once_more_by_itself(spark: SparkSession, tmp_path: Path) -> None:
+    topic = new_topic()
+    produced(topic, range(40))
+    (tmp_path / "p.yaml").write_text(RULES.format(bootstrap=server("kafka").bootstrap, topic=topic))
+    done = penstock("run", "p.yaml", "--json", directory=tmp_path)
+    assert done.code == 0, str(done)
+    every = {(each.partition(), each.offset()) for each in records(server("kafka").bootstrap, topic)}
+    with closing(sqlite3.connect(tmp_path / "table.db")) as table:
+        found = table.execute("SELECT partition, offset FROM events").fetchall()
+    aside = ds.dataset(list((tmp_path / "quarantine").rglob("*.parquet"))).to_table(["partition", "offset", "rule"]).to_pylist()
+    assert sorted(found) == sorted((partition, offset) for partition, offset in every if offset % 3 and offset % 4)
+    assert sorted((row["partition"], row["offset"]) for row in aside) == sorted(at for at in every if at[1] % 3 == 0)
+    assert {row["rule"] for row in aside} == {"third"}
+    assert penstock("verify", "p.yaml", directory=tmp_path).code == 0

@@ -63,8 +63,9 @@ def run(orders: Orders, *, code: int = 0) -> Any:
     return done
 
 
-def test_bad_records_are_in_quarantine_with_their_batch_and_the_rest_is_delivered(tmp_path: Path) -> None:
-    orders = put_aside(tmp_path)
+@pytest.mark.parametrize("reader", ["spark", "python"])
+def test_bad_records_are_in_quarantine_with_their_batch_and_the_rest_is_delivered(tmp_path: Path, reader: str) -> None:
+    orders = put_aside(tmp_path, **{"    format: kafka": f"    format: kafka\n    reader: {reader}"})
     schema_id = orders.register(ORDER)
     sent, bad = orders.feed(ORDER, schema_id, 5), Counter[tuple[object, ...]]()
     for _ in range(2):

@@ -57,12 +57,6 @@ def test_what_makes_no_sense_is_refused(decode, told):
     assert "geheimnis" not in str(raised.value)
 
 
-def test_the_reader_without_a_jar_cannot_put_records_aside():
-    given = {"value": "avro", "registry": {"url": URL}, "undecodable": "quarantine"}
-    with pytest.raises(Usage, match=r"reader is python, and undecodable: quarantine .* Take reader: spark"):
-        Source(format="kafka", options={**NEEDED, "subscribe": "orders"}, decode=given, reader="python")
-
-
 def test_it_is_for_kafka_only_and_its_secrets_are_never_shown():
     with pytest.raises(Usage, match="decode is for format: kafka only"):
         Source(format="rate", decode={"value": "avro", "registry": {"url": URL}})

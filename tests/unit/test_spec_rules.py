@@ -44,7 +44,6 @@ def test_what_is_no_rule_is_refused(given: dict[str, Any], said: str) -> None:
         ({"format": "rate"}, "expect does not go with format: rate"),
         ({"table": "t"}, "expect does not go with table"),
         ({"format": "journal", "path": "/journal"}, "expect does not go with format: journal"),
-        ({"format": "kafka", "options": {**NEEDED, "subscribe": "t"}, "reader": "python"}, "reader is python, and expect reads"),
     ],
 )
 def test_a_source_that_is_not_read_again_takes_no_rules(source: dict[str, Any], said: str) -> None:

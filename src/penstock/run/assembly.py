@@ -183,7 +183,9 @@ def _quarantine_member(plan: DeliveryPlan, sinks: Sequence[Sink]) -> QuarantineM
     if not isinstance(settings, PipelineSettings) or settings.quarantine is None:
         return None
     [quarantine] = [sink for sink in sinks if sink.name == NAME]
-    read = {SourceName(name): KafkaRecords(settings.sources[name]) for name in quarantined(settings) if name in plan.decoding}
+    read = {
+        SourceName(name): KafkaRecords(name, settings.sources[name]) for name in quarantined(settings) if name in plan.decoding
+    }
     return QuarantineMember(
         sink=quarantine,
         settings=settings.quarantine,

@@ -117,7 +117,7 @@ def _opened(spark: SparkSession, name: str, source: Source) -> DataFrame:
 
 def _may_do_without(source: Source) -> bool:
     """Return whether Penstock's own reader may take the place of Spark's connector."""
-    return is_kafka(source) and source.reader == "auto" and not source.is_read_again
+    return is_kafka(source) and source.reader == "auto"
 
 
 def _load(reader: DataStreamReader, source: Source) -> DataFrame:
@@ -185,11 +185,9 @@ def _explained(name: str, source: Source, spark_error: SparkError, *, version: s
 
 def _not_enabled(name: str, source: Source, version: str) -> DependencyMissing:
     if is_kafka(source):
-        own = "" if source.is_read_again else "Take Penstock's own reader (`reader: python`, Spark 4.2), or "
-        start = "start" if own else "Start"
         return DependencyMissing(
             f"sources.{name} reads Kafka, and this Spark session was started without Spark's Kafka connector.",
-            remedy=f"{own}{start} the session with `--packages "
+            remedy="Take Penstock's own reader (`reader: python`, Spark 4.2), or start the session with `--packages "
             f"{coordinate(SCALA, version)}` (or `--jars`, where no repository is reached); one that Penstock starts gets it by "
             f"itself, or from the directory that {ENVIRONMENT} names.",
         )

@@ -1,31 +1,24 @@
 """Reads a source once more for the offsets of one batch, as a table instead of a stream."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote, urlsplit
 
-from penstock.core.kafka_offset import KafkaOffset, topic_offsets_in
 from penstock.core.model import OffsetRange
 from penstock.errors import Refused
 from penstock.source.guarantee import is_file_format
 from penstock.source.journal import journals
 from penstock.source.kafka.options import is_kafka
-from penstock.source.kafka.reader import opening
 from penstock.source.kafka.records_again import KafkaRecords
-from penstock.source.python_source import can_read
-from penstock.source.schema import schema_argument
-from penstock.spark.error import read_spark_error
+from penstock.source.pieces_again import rows_of_pieces
+from penstock.source.rows_again import with_headers_as_asked
 from penstock.spec.source import Source
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
-
-    from penstock.source.piece_reader import PieceReader
 
 _PATTERNS = frozenset("*?[]{}\\")
 _LITERAL_PATHS = {"__globPaths__": "false"}
@@ -66,37 +59,15 @@ def _plain(url: str) -> str:
 
 
 class KafkaRange:
-    """The `ReadsRange` of a Kafka source: by Spark's connector, or where that is missing by Penstock's own reader."""
+    """The `ReadsRange` of a Kafka source."""
 
     def __init__(self, name: str, source: Source) -> None:
-        self._name, self._source = name, source
+        self._source, self._records = source, KafkaRecords(name, source)
 
     def rows(self, spark: "SparkSession", offsets: OffsetRange, files: Sequence[str]) -> "DataFrame":  # noqa: ARG002
         """Return the records. Both readers fail where one is missing, unless the source says `on_gap: accept`."""
-        if self._source.reader != "python":
-            try:
-                found = KafkaRecords(self._source).between(spark, offsets)
-                if found is not None:
-                    return found if self._has_headers else found.drop("headers")
-            except Exception as error:
-                condition = read_spark_error(str(error)).condition or ""
-                if not can_read(spark) or not condition.endswith(("DATA_SOURCE_NOT_FOUND", "DATA_SOURCE_NOT_ENABLED")):
-                    raise
-        return self._by_python(spark, offsets)
-
-    @property
-    def _has_headers(self) -> bool:
-        options = {name.lower(): value for name, value in self._source.options.items()}
-        return options.get("includeheaders", "false").lower() == "true"
-
-    def _by_python(self, spark: "SparkSession", offsets: OffsetRange) -> "DataFrame":
-        from penstock.source.kafka.reader.data_source import KafkaDataSource, KafkaStreamReader  # noqa: PLC0415 - Spark 4.2
-        from penstock.source.kafka.reader.settings import settings_in  # noqa: PLC0415
-
-        options = opening.data_source_options(self._name, self._source)
-        start, end = (KafkaOffset(topics=topic_offsets_in(at)).written() for at in (offsets.start, offsets.end))
-        make = partial(KafkaStreamReader, settings_in(options))
-        return rows_of_pieces(spark, make, start, end, columns=KafkaDataSource(dict(options)).schema())
+        found = self._records.between(spark, offsets)
+        return with_headers_as_asked(self._source, self._records.by_python(spark, offsets) if found is None else found)
 
 
 class JournalRange:
@@ -112,36 +83,6 @@ class JournalRange:
 
         start, end = (json.loads(at) if at else {} for at in (offsets.start, offsets.end))
         return rows_of_pieces(spark, partial(JournalStreamReader, settings_in(self._options)), start, end, columns=COLUMNS)
-
-
-Make = Callable[[], "PieceReader[Any]"]
-
-
-def rows_of_pieces(
-    spark: "SparkSession", make: Make, start: Mapping[str, Any], end: Mapping[str, Any], *, columns: str
-) -> "DataFrame":
-    """Return the rows between two offsets of one of Penstock's own readers, a task for each of its pieces.
-
-    `columns`: of the rows, as DDL or as Spark's JSON.
-    """
-    pieces = tuple(each.value for each in make().partitions(start, end))
-    schema = schema_argument(columns)
-    if not pieces:
-        return spark.createDataFrame([], schema)
-    return spark.range(0, len(pieces), 1, len(pieces)).mapInArrow(_ReadPieces(make, pieces), schema)
-
-
-@dataclass(frozen=True, slots=True)
-class _ReadPieces:
-    """Reads in a task the pieces whose numbers it is given."""
-
-    make: Make
-    pieces: tuple[Any, ...]
-
-    def __call__(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from self.make().batches_of(self.pieces[number])
 
 
 def range_of(name: str, source: Source, schema: "StructType", *, pipeline: str) -> ReadsRange:

@@ -72,7 +72,7 @@ class KafkaRows:
 
     def rows(self, spark: SparkSession, offsets: OffsetRange, files: Sequence[str]) -> DataFrame | None:  # noqa: ARG002 - of files
         """Return the rows between two offsets with the column RECORD; None if there can be none."""
-        records = KafkaRecords(self.source).between(spark, offsets)
+        records = KafkaRecords(self.name, self.source).between(spark, offsets)
         if records is None:
             return None
         found = with_headers_as_asked(self.source, with_kafka_record(records))

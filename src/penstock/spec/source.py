@@ -239,10 +239,6 @@ class Source(Settings):
         found = [Complaint(message="does not go with format: kafka", remedy=fixed, at=(key,)) for key in given]
         of_options = [*kafka_complaints(self.options), *(python_complaints(self.options) if self.reader == "python" else ())]
         found += [complaint.below(("options",)) for complaint in of_options]
-        if self.is_read_again and self.reader == "python":
-            what, remedy = ("expect", "take expect out") if self.expect else ("undecodable: quarantine", "undecodable: fail")
-            message = f"is python, and {what} reads such records once more by Spark's connector"
-            found.append(Complaint(message=message, remedy=f"Take reader: spark, or {remedy}.", at=("reader",)))
         return found
 
     def _of_journal(self) -> list[Complaint]:
@@ -286,12 +282,12 @@ class Source(Settings):
 
     @property
     def puts_aside(self) -> bool:
-        """Whether undecodable records go into the quarantine, for which Spark's connector reads them once more."""
+        """Whether undecodable records go into the quarantine, for which they are read once more."""
         return self.decode is not None and self.decode.undecodable == "quarantine"
 
     @property
     def is_read_again(self) -> bool:
-        """Whether each batch is read once more beside the query, of Kafka by Spark's connector."""
+        """Whether each batch is read once more beside the query."""
         return self.puts_aside or bool(self.expect)
 
     def _only_for_kafka(self) -> list[Complaint]:

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.errors import DependencyMissing, Usage
 from penstock.run.chain.table import nullable, open_chained
 from penstock.source.chain.settings import COLUMNS, FIXED, data_source_options, settings_in
+from penstock.source.pieces_again import rows_of_pieces
 from penstock.source.python_source import can_read, open_python_source
-from penstock.source.ranges import rows_of_pieces
 from penstock.source.schema import parsed_schema
 from penstock.spec.source import Source
 
