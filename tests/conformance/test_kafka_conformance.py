@@ -13,6 +13,7 @@ from tests.conformance.topic_rig import (
     DeleteLanesRig,
     DeleteRig,
     ForgottenSpoolRig,
+    InTasksRig,
     KafkaRig,
     LanesRig,
     PartsRig,
@@ -96,6 +97,16 @@ class TestKafkaLanesCrashes(CrashContract):
     @pytest.fixture
     def rig(self, tmp_path):
         return rig_on_server(DeleteLanesRig, tmp_path)
+
+
+class TestKafkaInTasksCrashes(CrashContract):
+    """In the tasks that publish lanes, and before the driver confirms them."""
+
+    fault_parts = ("publish",)
+
+    @pytest.fixture
+    def rig(self, tmp_path):
+        return rig_on_server(InTasksRig, tmp_path)
 
 
 @pytest.mark.parametrize("rig_type", [SpooledRig, LanesRig, PartsRig], ids=named)

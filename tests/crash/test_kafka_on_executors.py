@@ -1,4 +1,4 @@
-"""Lanes that executors publish: faults in their tasks, and SIGKILL of driver, executors and Python workers, watched by a reader.
+"""Lanes that executors publish, and SIGKILL of driver, executors and Python workers, in their tasks above all; a reader watches.
 
 CI kills once; `make soak` kills PENSTOCK_SOAK_KILLS times on a standalone cluster. The seed is printed; PENSTOCK_SEED
 replays it.
@@ -28,10 +28,12 @@ from tests.servers.fixtures import server
 from tests.spark.cluster import Cluster
 
 KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "1"))
-POINTS = ("publish.task", "publish.report", "kafka.confirm")
-IN_TASKS = (*POINTS[:2], *(f"kafka.{step}" for step in ("init", "read", "rows", "mark", "commit")), "spool.read")
-CASES = [f"{point}={kind}" for point in POINTS for kind in ("kill", "error", "lost", "stall:0.3")]
-CHOSEN = CASES if os.environ.get("PENSTOCK_SOAK_FAULTS") == "all" else random.Random(SEED).sample(CASES, 1)
+IN_TASKS = (
+    "publish.task",
+    "publish.report",
+    *(f"kafka.{step}" for step in ("init", "read", "rows", "mark", "commit")),
+    "spool.read",
+)
 LANES, FILES, ROWS = 4, 4, 4_000
 TOLD = {0, 1, 75}
 
@@ -57,19 +59,6 @@ def world_of(directory: Path, *, files: int) -> tuple[World, str]:
     return replace(world, program=STAGED_BY_TASKS), topic
 
 
-@pytest.mark.parametrize("fault", CHOSEN)
-def test_one_fault_in_a_task_or_before_the_confirmation(tmp_path: Path, fault: str) -> None:
-    print(f"PENSTOCK_SEED={SEED} {fault}")
-    world, topic = world_of(tmp_path, files=FILES)
-    with Watch(server("kafka").bootstrap, topic) as watch:
-        world.run_with(fault, once=_once(world))
-        world.run_to_the_end()
-    assert watch.violations == []
-    assert list((world.root / "once").iterdir()), f"{fault} did not fire"
-    assert_shipped(world, topic)
-    world.assert_exact()
-
-
 def test_kills_on_a_cluster_that_speculates_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
     generator, killed, ends = random.Random(SEED), Counter[str](), Counter[int]()
     world, topic = world_of(tmp_path / "world", files=FILES)
@@ -80,7 +69,7 @@ def test_kills_on_a_cluster_that_speculates_lose_nothing_and_double_nothing(tmp_
             code, victims = _run_and_kill(world, generator, wanted=KILLS - killed.total())
             killed.update(victims)
             ends[code] += 1
-            world.feed(generator, files=6 if KILLS > 2 else 2, rows_per_file=ROWS)
+            world.feed(generator, files=2, rows_per_file=ROWS)
         world.run_to_the_end()
     print(f"PENSTOCK_SEED={SEED}: killed {dict(killed)}, the runs ended with {dict(ends)}")
     assert watch.violations == []
@@ -122,7 +111,7 @@ def _run_and_kill(world: World, generator: random.Random, *, wanted: int) -> tup
         kind = generator.choice(["driver", "executor", "worker"])
         if process.poll() is None and _killed(process, kind, generator):
             victims.append(kind)
-    _, err = ended(process)
+    _, err = ended(process, within_s=3_600)
     shared_java.end_application()
     victims += [f"{fired.name.split('=')[0]}" for fired in once.iterdir()][: wanted - len(victims)]
     assert process.returncode in {*TOLD, -signal.SIGKILL}, err

@@ -62,7 +62,7 @@ from penstock.sink.table.preparation import settings_of
 from penstock.sink.table.publication import require_no_older_copy
 from penstock.spark.schema import arrow_schema
 
-CONFIRM = FaultPoint("kafka.confirm", "The driver reads the markers of the lanes that tasks have published.")
+CONFIRM = FaultPoint("publish.confirm", "The driver reads the markers of the lanes that tasks have published.")
 
 TRANSACTION_BYTES = 1_000_000_000
 TRANSACTION_TIMEOUT_MS = 60_000
