@@ -15,6 +15,8 @@ from penstock.source.journal import journals
 from penstock.source.kafka.options import is_kafka
 from penstock.source.kafka.reader import opening
 from penstock.source.kafka.records_again import KafkaRecords
+from penstock.source.kinesis import streams
+from penstock.source.kinesis.settings import settings_in
 from penstock.source.python_source import can_read
 from penstock.source.schema import schema_argument
 from penstock.spark.error import read_spark_error
@@ -114,6 +116,23 @@ class JournalRange:
         return rows_of_pieces(spark, partial(JournalStreamReader, settings_in(self._options)), start, end, columns=COLUMNS)
 
 
+class KinesisRange:
+    """The `ReadsRange` of a stream of Kinesis."""
+
+    def __init__(self, name: str, source: Source) -> None:
+        self._settings = settings_in(streams.data_source_options(name, source))
+
+    def rows(self, spark: "SparkSession", offsets: OffsetRange, files: Sequence[str]) -> "DataFrame":  # noqa: ARG002
+        """Return the records. Raises what the reader raises for records that have expired."""
+        from penstock.source.kinesis.data_source import COLUMNS, KinesisStreamReader  # noqa: PLC0415 - Spark 4.2
+
+        if offsets.end is None:
+            return spark.createDataFrame([], schema_argument(COLUMNS))
+        end = json.loads(offsets.end)
+        start = json.loads(offsets.start) if offsets.start else {**end, "shards": {}}
+        return rows_of_pieces(spark, partial(KinesisStreamReader, self._settings), start, end, columns=COLUMNS)
+
+
 Make = Callable[[], "PieceReader[Any]"]
 
 
@@ -152,6 +171,8 @@ def range_of(name: str, source: Source, schema: "StructType", *, pipeline: str) 
         return KafkaRange(name, source)
     if journals.is_journal(source):
         return JournalRange(name, source, pipeline=pipeline)
+    if streams.is_kinesis(source):
+        return KinesisRange(name, source)
     raise Refused(
         f"Source {name!r} ({source.format or f'table {source.table}'}) cannot be read again batch by batch.",
         remedy="Let the sink begin with the next batch, and load the past into it by a program of your own.",
