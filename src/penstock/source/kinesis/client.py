@@ -23,7 +23,6 @@ from penstock.source.kinesis.shard import ForeignNumber, IteratorExpired, Page, 
 
 _BETWEEN_READS_S = 0.2
 _PATIENCE_S = 60.0
-"""How long a request is repeated that Kinesis throttles or does not answer."""
 _LONGEST_WAIT_S = 5.0
 """A shard that gave 10 MB gives nothing more for up to five seconds."""
 _NAMES: Final[Mapping[str, str]] = {
@@ -42,10 +41,12 @@ _SERVER_FAILS = 500
 
 
 class StreamClient:
-    """A `Kinesis`, by boto3. One may serve several threads."""
+    """A `Kinesis`, by boto3. One may serve several threads. `patience_s`: how long a request is repeated that may pass later."""
 
-    def __init__(self, settings: KinesisSettings, *, pause: Callable[[float], None] = time.sleep) -> None:
-        self._settings, self._pause = settings, pause
+    def __init__(
+        self, settings: KinesisSettings, *, pause: Callable[[float], None] = time.sleep, patience_s: float = _PATIENCE_S
+    ) -> None:
+        self._settings, self._pause, self._patience_s = settings, pause, patience_s
         self._reads = dict[str, float]()
         self._lock = threading.Lock()
         given = settings.connection
@@ -111,7 +112,8 @@ class StreamClient:
     def _ask(self, question: Callable[[], Any]) -> Any:
         asking = Retrying(
             retry=retry_if_exception(_passes),
-            stop=stop_after_delay(_PATIENCE_S),
+            stop=stop_after_delay(self._patience_s),
+            sleep=self._pause,
             wait=wait_random_exponential(multiplier=_BETWEEN_READS_S, max=_LONGEST_WAIT_S),
             reraise=True,
         )
