@@ -25,6 +25,7 @@ from tests.mutation.mutants_of_journal_readers import MUTANTS_OF_JOURNAL_READERS
 from tests.mutation.mutants_of_kafka import MUTANTS_OF_KAFKA
 from tests.mutation.mutants_of_kafka_ends import MUTANTS_OF_KAFKA_ENDS
 from tests.mutation.mutants_of_kafka_source import MUTANTS_OF_KAFKA_SOURCE
+from tests.mutation.mutants_of_kinesis import MUTANTS_OF_KINESIS
 from tests.mutation.mutants_of_kit import MUTANTS_OF_KIT
 from tests.mutation.mutants_of_ledger import MUTANTS_OF_LEDGER
 from tests.mutation.mutants_of_maintenance import MUTANTS_OF_MAINTENANCE
@@ -74,7 +75,7 @@ _KINDS = (
     ),
     *(MUTANTS_OF_THE_JOURNAL, MUTANTS_OF_JOURNAL_READERS, MUTANTS_OF_CHAINS),
     *(MUTANTS_OF_STORES, MUTANTS_OF_CASSANDRA, MUTANTS_OF_HTTP, MUTANTS_OF_KIT, MUTANTS_OF_WAREHOUSES),
-    *(MUTANTS_OF_KAFKA, MUTANTS_OF_KAFKA_ENDS, MUTANTS_OF_KAFKA_SOURCE),
+    *(MUTANTS_OF_KAFKA, MUTANTS_OF_KAFKA_ENDS, MUTANTS_OF_KAFKA_SOURCE, MUTANTS_OF_KINESIS),
     *(
         MUTANTS_OF_REMOVAL,
         MUTANTS_OF_REWIND,

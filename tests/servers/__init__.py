@@ -4,7 +4,22 @@ A kind of server is a module with `install()`, which raises NotInstalledError wh
 manager `running(directory)`, which gives an object with `place(name)`: an empty account, or `database(name)`.
 """
 
-from tests.servers import az, cassandra, gs, hdfs, iceberg, kafka, mosquitto, mysql, postgres, rabbitmq, redshift, registry, s3
+from tests.servers import (
+    az,
+    cassandra,
+    gs,
+    hdfs,
+    iceberg,
+    kafka,
+    kinesis,
+    mosquitto,
+    mysql,
+    postgres,
+    rabbitmq,
+    redshift,
+    registry,
+    s3,
+)
 
 KINDS = {
     "az": az,
@@ -13,6 +28,7 @@ KINDS = {
     "hdfs": hdfs,
     "iceberg": iceberg,
     "kafka": kafka,
+    "kinesis": kinesis,
     "mosquitto": mosquitto,
     "mysql": mysql,
     "postgres": postgres,

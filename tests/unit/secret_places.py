@@ -85,6 +85,7 @@ LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 JAAS = f'kafka.sasl.jaas.config: \'{LOGIN} required username="u" password="SECRET";\''
 EVENT_HUBS = "'Endpoint=sb://nobody.invalid/;SharedAccessKeyName=me;SharedAccessKey=SECRET;EntityPath=h'"
 S3 = "{access_key_id: '${S}', secret_access_key: SECRET, endpoint: 'WEB', region: eu, attempts: 1}"
+KINESIS = "{streamName: s, access_key_id: '${S}', secret_access_key: SECRET, endpoint: 'WEB', region: eu}"
 LOCAL = "type: sqlite, url: 'sqlite:///w.db', table: t"
 UPSERT = f"{LOCAL}, write: upsert, key: [value]"
 TWO = "type: parquet, accounts: {a: ./a, b: ./b}"
@@ -119,6 +120,7 @@ PLACES = {
         f"receive: {{{RECEIVE}}}, metrics: {{listen: '127.0.0.1:0', token: SECRET}}}}", "GuardedEndpoint.token"
     ),
     "token of a source of journals": source("format: journal, url: 'WEB', token: SECRET", "Source.token"),
+    "keys of a kinesis source": source(f"format: kinesis, options: {KINESIS}", "Source.options"),
     "spark.conf": Place(
         text=TOP + "spark: {conf: {spark.own: '${S}', spark.my.password: SECRET}}\n" + SOURCE + SINK, fields=["Spark.conf"]
     ),

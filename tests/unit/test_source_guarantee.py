@@ -9,6 +9,7 @@ from penstock.source.guarantee import needs_schema, source_claims, unknown_forma
 from penstock.spec.source import Source
 
 FILES = {"path": "/in", "schema": "n INT"}
+KINESIS = {"streamName": "orders"}
 KAFKA = {"subscribe": "t", "kafka.bootstrap.servers": "host:9092"}
 MISSING = "spark.sql.files.ignoreMissingFiles"
 
@@ -74,7 +75,9 @@ def test_options_of_files_that_hurt(options: dict[str, object], warning: str) ->
         ({"format": "kafka", "options": KAFKA}, Guarantee.EXACTLY_ONCE),
         ({"format": "kafka", "options": {**KAFKA, "failOnDataLoss": False}}, Guarantee.AT_LEAST_ONCE),
         ({"format": "delta", "path": "/table"}, Guarantee.EXACTLY_ONCE),
-        ({"format": "kinesis"}, Guarantee.EXACTLY_ONCE),
+        ({"format": "kinesis", "options": KINESIS}, Guarantee.EXACTLY_ONCE),
+        ({"format": "kinesis", "options": {**KINESIS, "failOnDataLoss": False}}, Guarantee.AT_LEAST_ONCE),
+        ({"format": "aws-kinesis"}, Guarantee.EXACTLY_ONCE),
         ({"format": "socket", "options": {"host": "h", "port": 1}}, Guarantee.AT_LEAST_ONCE),
         ({"format": "Socket"}, Guarantee.AT_LEAST_ONCE),
         ({"table": "db.events"}, Guarantee.EXACTLY_ONCE),

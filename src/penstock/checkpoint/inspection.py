@@ -66,8 +66,8 @@ def next_start(*, planned: frozenset[BatchId], committed: frozenset[BatchId], st
 class SourcePosition:
     """One source in the newest planned batch; `key` is the name given in the query, or else its position.
 
-    `kind` classifies its offsets: `files`, `kafka`, `rate-micro-batch`, `count`, `other`, `none`. `files` are the input files of
-    that batch, None for other kinds.
+    `kind` classifies its offsets: `files`, `kafka`, `kinesis`, `rate-micro-batch`, `count`, `other`, `none`. `files` are the
+    input files of that batch, None for other kinds.
     """
 
     key: str

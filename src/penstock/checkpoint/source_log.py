@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from penstock.checkpoint.entries import ENTRY_ID, RESTORE, Anomaly, Severity
 from penstock.checkpoint.files import Files
 from penstock.core.kafka_offset import without_notes
+from penstock.core.kinesis_offset import is_kinesis_offset
 from penstock.core.model import Json
 from penstock.core.topics import InputFile
 from penstock.errors import CheckpointDamaged
@@ -140,7 +141,7 @@ def lines_backwards(files: Files, name: str, *, part_bytes: int = _PART_BYTES) -
 
 
 def kind_of(offset: str | None) -> str:
-    """Return `files`, `kafka`, `rate-micro-batch`, `count` (rate, socket: a number), `other`, or `none` if nothing was logged."""
+    """Return `files`, `kafka`, `kinesis`, `rate-micro-batch`, `count` (rate, socket: a number), `other`, or `none` for None."""
     if offset is None:
         return "none"
     try:
@@ -151,8 +152,14 @@ def kind_of(offset: str | None) -> str:
         return "count"
     if log_offset(offset) is not None:
         return "files"
+    return _kind_of_numbers(offset, value)
+
+
+def _kind_of_numbers(offset: str, value: Json) -> str:
     if isinstance(value, dict) and set(value) == {"offset", "timestamp"}:
         return "rate-micro-batch"
+    if is_kinesis_offset(value):
+        return "kinesis"
     topics: Json = json.loads(without_notes(offset) or "{}")
     is_kafka = isinstance(topics, dict) and all(
         isinstance(parts, dict) and parts and all(part.isdecimal() for part in parts) for parts in topics.values()

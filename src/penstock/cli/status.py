@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from penstock.source.chain.lag import TableLag
     from penstock.source.journal.journals import JournalLag
     from penstock.source.kafka.lag import TopicLag
+    from penstock.source.kinesis.lag import StreamLag
 
 AGES_EVERY_S = 5.0
 """How often `watch` draws though nothing has changed but how long ago things were: drawing costs more than looking."""
@@ -106,6 +107,9 @@ def text_of(found: "Status", *, now_ms: int | None = None) -> RenderableType:
     if found.tables:
         of_tables = ("source", "table", "rows behind", "oldest", "lost", "time to loss")
         parts += [Text(), Fitting(of_tables, [_table_lag(lag) for lag in found.tables], ("table",))]
+    if found.streams:
+        of_streams = ("source", "stream", "shards that wait", "oldest", "time to loss")
+        parts += [Text(), Fitting(of_streams, [_stream_lag(lag) for lag in found.streams], ("stream",))]
     return Group(*parts, Text(), facts(_notes(found, now_ms=now_ms)))
 
 
@@ -201,6 +205,7 @@ def _waiting(found: "Status", *, now_ms: int) -> str | None:
     parts = [f"{source}: {formatting.counted(number, 'record')}" for source, number in records.items()]
     parts += [f"{lag.source}: {formatting.counted(lag.records, 'event')} of {lag.journal}" for lag in found.journals]
     parts += [f"{lag.source}: {formatting.counted(lag.records, 'row')} of {lag.table}" for lag in found.tables]
+    parts += [f"{lag.source}: records in {formatting.counted(lag.waiting, 'shard')} of {lag.stream}" for lag in found.streams]
     parts += [_waiting_files(each, now_ms=now_ms) for each in found.waiting]
     return "; ".join([*parts, *found.waiting_unknown, *(f"not known: {why}" for why in found.lag_unknown)]) or None
 
@@ -279,6 +284,15 @@ def _table_lag(lag: "TableLag") -> Sequence[object]:
     behind = None if lag.behind_ms is None else f"{span(lag.behind_ms)} ago"
     lost = formatting.count(lag.lost) if lag.forgotten else None
     return (lag.source, lag.table, formatting.count(lag.records), behind, lost, time_left(lag))
+
+
+def _stream_lag(lag: "StreamLag") -> Sequence[object]:
+    from penstock.source.kafka.lag import span
+    from penstock.source.kinesis.lag import time_left
+
+    behind = None if lag.behind_ms is None else f"{span(lag.behind_ms)} ago"
+    loss = Text("records are gone", "red") if lag.gap is not None else time_left(lag)
+    return (lag.source, lag.stream, formatting.count(lag.waiting), behind, loss)
 
 
 def _notes(found: "Status", *, now_ms: int) -> "list[tuple[str, object]]":

@@ -67,6 +67,11 @@ def _refusals(status: Status) -> Iterator[Condition]:
         yield Condition(
             state=State.FAILED, text=status.text, next_step="`penstock doctor FILE` says why a start would be refused."
         )
+    yield from _losses(status)
+
+
+def _losses(status: Status) -> Iterator[Condition]:
+    """Yield which input is gone that was not delivered."""
     for lag in status.lag:
         if lag.gaps:
             text = f"{lag.lost:,} records of topic {lag.topic} are gone and were never delivered."
@@ -80,6 +85,10 @@ def _refusals(status: Status) -> Iterator[Condition]:
         if table.forgotten:
             text = f"The ledger of table {table.table} has forgotten batches with {table.lost:,} rows that were never delivered."
             yield Condition(state=State.FAILED, text=text, next_step="Read about `InputLost` in docs/howto/chain.md.")
+    for stream in status.streams:
+        if stream.gap is not None:
+            next_step = "The next start is refused: read about `InputLost` in docs/howto/kinesis.md."
+            yield Condition(state=State.FAILED, text=stream.gap, next_step=next_step)
 
 
 def _failures(status: Status) -> Iterator[Condition]:
@@ -116,6 +125,11 @@ def _delays(status: Status, *, now_ms: int) -> Iterator[Condition]:
         if table.is_near_loss:
             text = f"The ledger of table {table.table} may soon forget batches that were not delivered."
             yield Condition(state=State.BEHIND, text=text, next_step="Look why they wait.")
+    for stream in status.streams:
+        if stream.is_near_loss:
+            text = f"Records of stream {stream.stream} that were not delivered may soon expire."
+            next_step = "Raise the stream's retention first, then look why they wait."
+            yield Condition(state=State.BEHIND, text=text, next_step=next_step)
     for source, topic, behind_ms in _waiting(status, now_ms=now_ms):
         if behind_ms > LATE_MS:
             text = f"Source {source} is {behind_ms // 60_000:,} minutes behind{f' in {topic}' if topic else ''}."
@@ -143,5 +157,7 @@ def _waiting(status: Status, *, now_ms: int) -> Iterator[tuple[str, str, int]]:
         yield journal.source, journal.journal, journal.behind_ms or 0
     for table in status.tables:
         yield table.source, table.table, table.behind_ms or 0
+    for stream in status.streams:
+        yield stream.source, stream.stream, stream.behind_ms or 0
     for files in status.waiting:
         yield files.source, "", 0 if files.oldest_ms is None else now_ms - files.oldest_ms

@@ -194,12 +194,12 @@ def _lag(known: Sequence[Status]) -> Iterator[Metric]:
     behind = GaugeMetricFamily("penstock_source_lag_seconds", "Age of the oldest record that is not decided yet.", labels=labels)
     loss = GaugeMetricFamily(
         "penstock_source_seconds_to_loss",
-        "Seconds until a record of this topic that is not decided yet may be removed, or a batch of this table forgotten.",
+        "Seconds until a record of this topic or stream that is not decided may be removed, or a batch of this table forgotten.",
         labels=labels,
     )
     lost = GaugeMetricFamily(
         "penstock_source_lost_records",
-        "Records of this topic, journal or table that are gone and were never decided.",
+        "Records of this topic, journal or table that are gone and were never decided; 1 for a stream of Kinesis that lost any.",
         labels=labels,
     )
     for status in known:
@@ -211,6 +211,12 @@ def _lag(known: Sequence[Status]) -> Iterator[Metric]:
             lost.add_metric(names, lag.lost)
             if not isinstance(lag, JournalLag) and lag.loss_in_ms is not None:
                 loss.add_metric(names, lag.loss_in_ms / 1000)
+        for stream in status.streams:  # Kinesis counts no records
+            names = [status.pipeline, stream.source, stream.stream]
+            behind.add_metric(names, (stream.behind_ms or 0) / 1000)
+            lost.add_metric(names, int(stream.gap is not None))
+            if stream.loss_in_ms is not None:
+                loss.add_metric(names, stream.loss_in_ms / 1000)
     yield from (records, behind, loss, lost)
 
 

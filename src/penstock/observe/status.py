@@ -25,6 +25,7 @@ from penstock.protocols import Ledger
 from penstock.source.chain.lag import TableLag
 from penstock.source.journal.journals import JournalLag
 from penstock.source.kafka.lag import TopicLag
+from penstock.source.kinesis.lag import StreamLag
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +111,8 @@ class Status:
     journals: tuple[JournalLag, ...] = ()
     tables: tuple[TableLag, ...] = ()
     """The lag behind tables of other pipelines."""
+    streams: tuple[StreamLag, ...] = ()
+    """The lag behind streams of Kinesis."""
     lag_unknown: tuple[str, ...] = ()
     """The reason for each source whose lag could not be found out."""
     places: tuple[PlaceState, ...] = ()

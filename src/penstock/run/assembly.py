@@ -23,6 +23,7 @@ from penstock.source.journal.journals import journals_of
 from penstock.source.kafka.options import is_kafka
 from penstock.source.kafka.records_again import KafkaRecords
 from penstock.source.kafka.watch import watch_of
+from penstock.source.kinesis.streams import kinesis_sources
 from penstock.spark.column_name import quoted
 from penstock.spec.delta import Delta
 from penstock.spec.http import HTTP
@@ -115,6 +116,7 @@ def assemble(plan: DeliveryPlan, *, demanded: bool = True) -> Runtime:
         watch=watch_of(plan.settings),
         journals=journals_of(plan.settings),
         tables=chained_sources(plan.settings),
+        streams=kinesis_sources(plan.settings),
         quarantine=_quarantine_member(plan, sinks),
         rules=_rule_check(plan),
         left=plan.left,

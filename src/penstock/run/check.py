@@ -36,6 +36,8 @@ from penstock.run.status import input_findings
 from penstock.run.user_sink import import_checks
 from penstock.run.waiting_files import sample_of
 from penstock.source.kafka.executor_checks import ClientCheck, registry_checks
+from penstock.source.kinesis.executor_checks import stream_checks
+from penstock.source.kinesis.streams import kinesis_sources
 from penstock.source.unfit_rows import counts_unfit_rows, unfit_rows_in, unfit_warning
 from penstock.spark.error import read_spark_failure
 from penstock.spec.pipeline import PipelineSettings, quarantined, without_ledger
@@ -208,6 +210,7 @@ def executor_findings(plan: DeliveryPlan, spark: SparkSession, *, also: Sequence
             *(check for sink in checked for check in stack.enter_context(sink.task_checks())),
             *also,
             *registry_checks(getattr(plan.settings, "sources", {})),
+            *stream_checks(kinesis_sources(plan.settings)),
             *spool_of(plan).task_checks(),
             *import_checks({sink.name: sink for sink in sinks if sink.name in plan.settings.sinks}, plan.settings.sinks),
         ]

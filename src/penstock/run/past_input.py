@@ -12,6 +12,8 @@ from penstock.errors import CheckpointDamaged, Refused, SourcesChanged
 from penstock.run.chain.lag import missing_of_table
 from penstock.run.runtime import Runtime
 from penstock.source.kafka.gaps import gap_descriptions, within
+from penstock.source.kinesis.connection import connect
+from penstock.source.kinesis.lag import missing_of_stream
 
 
 class PastInput:
@@ -67,6 +69,8 @@ class PastInput:
         for each in ranges:
             table = self._runtime.tables.get(each.source)
             missing = None if table is None else missing_of_table(table, each)
+            stream = self._runtime.streams.get(each.source)
+            missing = missing_of_stream(stream, each, connect=connect) if stream is not None else missing
             if missing is not None:
                 yield f"source {each.source}: {missing.rstrip('.')}"
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from penstock.run.pipeline import Pipeline
 
 _FILES = frozenset(name.lower() for name in FILE_FORMATS)
-_KEPT_IN_OFFSETS = frozenset({"kafka", "journal", "penstock", "rate", "rate-micro-batch"})
+_KEPT_IN_OFFSETS = frozenset({"kafka", "journal", "penstock", "kinesis", "rate", "rate-micro-batch"})
 """Formats of which a checkpoint holds nothing that a start needs beside the offsets; of `rate` the ledger has a fingerprint."""
 
 _INTERVAL = "spark.sql.streaming.fileSource.log.compactInterval"

@@ -172,6 +172,7 @@ class _Asked:
         sinks = tuple(self._of_sink(sink, target, tail) for sink in self.runtime.sinks)
         lag = input_lag(self.plan.settings, ledger, now_ms=now_ms, summary=replace(tail.summary, decided_at=target.position))
         gone = [f"{each.gaps:,} records of topic {each.topic}" for each in lag.topics if each.gaps]
+        gone += [f"records of stream {each.stream} ({each.gap})" for each in lag.streams if each.gap is not None]
         gone += [
             f"{each.lost:,} rows of table {each.table}, which its ledger has forgotten" for each in lag.tables if each.forgotten
         ]

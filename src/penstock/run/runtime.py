@@ -36,6 +36,7 @@ from penstock.sink.concurrent import map_concurrently
 from penstock.source.chain.settings import ChainSettings
 from penstock.source.journal.journals import Journals
 from penstock.source.kafka.watch import Watch
+from penstock.source.kinesis.settings import KinesisSettings
 from penstock.spec.pipeline import PublishOn
 from penstock.stage.publishing import publish_in_tasks
 from penstock.stage.quarantine import QuarantineMember
@@ -62,6 +63,8 @@ class Runtime:
     """The journals that are read, None if there are none."""
     tables: Mapping[SourceName, ChainSettings] = field(default_factory=dict)
     """The tables of other pipelines that are read."""
+    streams: Mapping[SourceName, KinesisSettings] = field(default_factory=dict)
+    """The streams of Kinesis that are read."""
     quarantine: QuarantineMember | None = None
     """The quarantine, one of `sinks`, which gets no row of the pipeline. If None, a sink of that name is like any other."""
     rules: RuleCheck | None = None

@@ -21,6 +21,7 @@ from penstock.protocols import HasMarker, Ledger, Sink
 from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of, quarantine_of, sink_of
 from penstock.run.continuation import position_of
 from penstock.run.kafka_input import known_topics
+from penstock.run.kinesis_input import stream_findings, stream_lags
 from penstock.run.ledger_match import Place, ledger_mismatch, published_rows, require_marker_not_older
 from penstock.run.runtime import now_ms
 from penstock.run.state import limits_of
@@ -34,6 +35,7 @@ from penstock.source.kafka.lag import TopicLag, describe_lag, lag_of
 from penstock.source.kafka.reachable import require_brokers
 from penstock.source.kafka.reader.settings import names_in
 from penstock.source.kafka.watch import brokers_of, kafka_sources
+from penstock.source.kinesis.lag import StreamLag
 from penstock.spec.pipeline import DeliverySettings, without_ledger
 from penstock.spec.sink import Console, Memory
 from penstock.spec.source import Source
@@ -61,7 +63,9 @@ def status_of(plan: DeliveryPlan, *, known: Status | None = None) -> Status:
         if (text := without_ledger(plan.settings)) is not None:
             return replace(found, health="ok", text=text)
         lag = input_lag(plan.settings, ledger, now_ms=now_ms)
-        found = replace(found, lag=lag.topics, journals=lag.journals, tables=lag.tables, lag_unknown=lag.unknown)
+        found = replace(
+            found, lag=lag.topics, journals=lag.journals, tables=lag.tables, streams=lag.streams, lag_unknown=lag.unknown
+        )
         if known is not None:
             is_same = known.unsettled == found.unsettled and (known.published is True or not found.is_running)
             found = replace(found, waiting=known.waiting, waiting_unknown=known.waiting_unknown)
@@ -122,9 +126,10 @@ def _lacking(ledger: Ledger, places: Sequence[PlaceState]) -> tuple[str, ...] | 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputLag:
-    """The lag of every topic, journal and table that was read.
+    """The lag of every topic, journal, table and stream that was read.
 
-    `troubles`, `journals_unknown`, `tables_unknown`: why Kafka, journals or tables of other pipelines do not tell.
+    `troubles`, `journals_unknown`, `tables_unknown`, `streams_unknown`: why Kafka, journals, tables of other pipelines or Kinesis
+    do not tell.
     """
 
     topics: tuple[TopicLag, ...] = ()
@@ -133,11 +138,13 @@ class InputLag:
     journals_unknown: str | None = None
     tables: tuple[TableLag, ...] = ()
     tables_unknown: tuple[str, ...] = ()
+    streams: tuple[StreamLag, ...] = ()
+    streams_unknown: tuple[str, ...] = ()
 
     @property
     def unknown(self) -> tuple[str, ...]:
         """Return every reason for which the lag of a source is not known."""
-        return (*self.troubles, *filter(None, (self.journals_unknown,)), *self.tables_unknown)
+        return (*self.troubles, *filter(None, (self.journals_unknown,)), *self.tables_unknown, *self.streams_unknown)
 
 
 def input_lag(
@@ -163,6 +170,7 @@ def input_lag(
     except (PenstockError, OSError) as error:
         journals, unknown = (), scrub(str(error))
     tables, untold = _table_lags(settings, ledger, summary, now_ms=now_ms())
+    streams, unread = stream_lags(settings, _ends(ledger, summary))
     return InputLag(
         topics=tuple(topics),
         journals=journals,
@@ -170,6 +178,8 @@ def input_lag(
         journals_unknown=unknown,
         tables=tables,
         tables_unknown=untold,
+        streams=streams,
+        streams_unknown=unread,
     )
 
 
@@ -223,6 +233,7 @@ def input_findings(settings: DeliverySettings, ledger: Ledger, *, now_ms: Callab
     for table in found.tables:
         fine = table.forgotten == 0 and not table.is_near_loss
         yield Finding(subject=f"rows for {table.source}", ok=fine, message=describe_table_lag(table))
+    yield from stream_findings(found.streams, found.streams_unknown, delivered=DELIVERED)
     if not found.troubles and not found.topics:
         yield from _unread(settings)
 

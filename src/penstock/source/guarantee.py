@@ -216,7 +216,28 @@ def _chained(subject: str, options: Mapping[str, str]) -> Claim:
     )
 
 
-_BY_OPTIONS: Mapping[str, Callable[[str, Mapping[str, str]], Claim]] = {"kafka": _kafka, "delta": _delta, "penstock": _chained}
+def _kinesis(subject: str, options: Mapping[str, str]) -> Claim:
+    if options.get("failondataloss", "true").lower() == "false":
+        return at_least_once(
+            subject,
+            "failOnDataLoss=false passes over records that have expired, and notes them nowhere.",
+            "Leave failOnDataLoss out, so that what is lost stops the pipeline, with numbers.",
+        )
+    return exactly_once(
+        subject,
+        "Offsets name the first and the last record of a batch in each shard by their sequence numbers.",
+        "Retention shorter than the longest outage: it is noticed, and what is gone is gone.",
+        "A producer of your own that sends a record again after a lost answer: to Kinesis these are two records.",
+    )
+
+
+_BY_OPTIONS: Mapping[str, Callable[[str, Mapping[str, str]], Claim]] = {
+    "kafka": _kafka,
+    "delta": _delta,
+    "penstock": _chained,
+    "kinesis": _kinesis,
+    "penstock_kinesis": _kinesis,
+}
 _NUMBERED = ("Offsets are sequence numbers of records that the service keeps.", "Retention shorter than the longest outage.")
 _REPLAYED: Mapping[str, tuple[str, str]] = {
     "rate": (
@@ -234,7 +255,7 @@ _REPLAYED: Mapping[str, tuple[str, str]] = {
             "A disk that loses what was forced to it, unless the journal has a copy; a reader that `penstock journal` forgot.",
         ),
     ),
-    **dict.fromkeys(("kinesis", "aws-kinesis", "eventhubs"), _NUMBERED),
+    **dict.fromkeys(("aws-kinesis", "eventhubs"), _NUMBERED),
     "table": (
         "Assumed: the table's format can give the rows between two logged offsets again, as Spark demands of every stream.",
         "A format that cannot, or files and versions removed before they were delivered.",

@@ -17,6 +17,8 @@ from penstock.source.kafka.connector import ENVIRONMENT, coordinate
 from penstock.source.kafka.decode import decode_passes, decoded
 from penstock.source.kafka.options import is_kafka, reader_options
 from penstock.source.kafka.reader.opening import read_by_python
+from penstock.source.kinesis.opening import read_kinesis
+from penstock.source.kinesis.streams import is_kinesis
 from penstock.source.python_source import can_read
 from penstock.source.rows_again import with_all_columns_read
 from penstock.source.schema import bad_schema, schema_argument
@@ -88,6 +90,8 @@ def open_source(
     _require_schema(spark, name, source)
     if is_journal(source):
         frame = read_journals(spark, name, source, pipeline=pipeline)
+    elif is_kinesis(source):
+        frame = read_kinesis(spark, name, source)
     elif is_chained(source) and open_chained is not None:
         frame = open_chained(spark, name, source)
     else:

@@ -21,6 +21,7 @@ from penstock.spec.kafka_options import (
     secrets_in,
     single_topic,
 )
+from penstock.spec.kinesis_options import kinesis_complaints
 from penstock.spec.place import SourcePath, local_path
 from penstock.spec.receive import ClientTls
 from penstock.spec.registry import Decode, require_subjects
@@ -101,7 +102,7 @@ class Source(Settings):
         default=None,
         min_length=1,
         description="Spark's name of the format: a file format (`csv`, `json`, `parquet`, `orc`, `text`, …), `rate`, "
-        "`rate-micro-batch`, `kafka`, `journal`, `penstock`, `delta`, or any other that Spark can replay.",
+        "`rate-micro-batch`, `kafka`, `kinesis`, `journal`, `penstock`, `delta`, or any other that Spark can replay.",
     )
     path: SourcePath | None = Field(
         default=None,
@@ -126,7 +127,8 @@ class Source(Settings):
     )
     options: Options = Field(
         default_factory=dict,
-        description="Options of the format, passed to Spark as they are; what is added for `kafka`, or refused, says its page.",
+        description="Options of the format, passed to Spark as they are; what is added for `kafka`, or refused, says its page. "
+        "`kinesis` has its own: `streamName`, `startingPosition`, `region` and more.",
     )
     watermark: Watermark | None = Field(default=None, description="Event-time watermark to put on the source.")
     on_gap: OnGap = Field(
@@ -219,6 +221,7 @@ class Source(Settings):
         found = self._of_kafka() if kind == "kafka" else self._only_for_kafka()
         found += self._of_journal() if kind == "journal" else self._only_for_journal()
         found += self._of_chain() if kind == "penstock" else []
+        found += self._of_kinesis() if kind == "kinesis" else []
         if self.expect and kind != "kafka" and kind not in _FILES:
             remedy = f"Filter in the transform; rules go with kafka, {', '.join(sorted(FILE_FORMATS))}."
             message = f"does not go with {f'format: {self.format}' if self.format else 'table'}"
@@ -270,6 +273,12 @@ class Source(Settings):
             message = "should be a pipeline file on this machine"
             found.append(Complaint(message=message, remedy="Its accounts and ledger may be anywhere.", at=("path",)))
         return found
+
+    def _of_kinesis(self) -> list[Complaint]:
+        found = [complaint.below(("options",)) for complaint in kinesis_complaints(self.options)]
+        given = [key for key, value in (("schema", self.schema_ddl), ("path", self.path)) if value is not None]
+        fixed = "Take it out: the columns are data, partition_key, sequence_number and four more."
+        return [*found, *(Complaint(message="does not go with format: kinesis", remedy=fixed, at=(key,)) for key in given)]
 
     def _given_for_urls(self) -> list[str]:
         """Return the keys that are given, and that make sense with a `url` only, if there is none."""

@@ -16,6 +16,7 @@ from penstock.observe.page.watched import Watched
 from penstock.observe.status import Status
 from penstock.source.chain.lag import time_left as left_of_table
 from penstock.source.kafka.lag import span, time_left
+from penstock.source.kinesis.lag import time_left as left_of_stream
 from penstock.support.secret import scrub
 
 _ORDER = list(State)
@@ -137,6 +138,10 @@ def _inputs(status: Status, *, now_ms: int) -> Iterator[InputRow]:
     for table in status.tables:
         waits, oldest, loss = f"{table.records:,} rows", _ago(table.behind_ms), left_of_table(table)
         yield InputRow(source=table.source, input=table.table, waits=waits, oldest=oldest, lost=table.lost, loss=loss)
+    for stream in status.streams:
+        waits, oldest, lost = f"{stream.waiting:,} shards", _ago(stream.behind_ms), int(stream.gap is not None)
+        loss = left_of_stream(stream)
+        yield InputRow(source=stream.source, input=stream.stream, waits=waits, oldest=oldest, lost=lost, loss=loss)
     for files in status.waiting:
         oldest = _ago(None if files.oldest_ms is None else max(0, now_ms - files.oldest_ms))
         yield InputRow(source=files.source, input="files", waits=f"{files.files:,} files", oldest=oldest, lost=0, loss="")

@@ -58,7 +58,7 @@ def removed_ruling(*, was_read: bool) -> Ruling:
     )
 
 
-_KINDS = frozenset({"files", "kafka", "journal", "penstock", "rate", "rate-micro-batch", "delta", "iceberg", "table"})
+_KINDS = frozenset({"files", "kafka", "journal", "penstock", "kinesis", "rate", "rate-micro-batch", "delta", "iceberg", "table"})
 """Kinds of sources whose offsets are known to differ."""
 
 
@@ -142,8 +142,8 @@ def _option(kind: str, option: str, before: str | None, now: str | None) -> Ruli
         return safe("It sets the size of batches from the next one on.")
     if kind == "kafka":
         return _kafka_option(name, before, now)
-    if kind in {"files", "penstock"}:
-        rulings = _FILE_OPTIONS if kind == "files" else _CHAIN_OPTIONS
+    rulings = {"files": _FILE_OPTIONS, "penstock": _CHAIN_OPTIONS, "kinesis": _KINESIS_OPTIONS}.get(kind)
+    if rulings is not None:
         return rulings.get(name, safe(f"It holds from the next batch on: {_WAITING}."))
     if kind in {"rate", "rate-micro-batch", "journal"}:
         return safe("It holds from the next batch on; numbers of `rate` then begin elsewhere.")
@@ -155,7 +155,7 @@ def _option(kind: str, option: str, before: str | None, now: str | None) -> Ruli
 
 _BEGINNINGS = frozenset({
     "startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp", "startingoffsetsbytimestampstrategy", "startingversion",
-    "starting", "start", "startingbatch",
+    "starting", "start", "startingbatch", "startingposition",
 })  # fmt: skip
 _LIMITS = frozenset({
     "maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay", "maxfilespertrigger", "maxbytespertrigger",
@@ -192,6 +192,23 @@ _CHAIN_OPTIONS: Mapping[str, Ruling] = {
         "It holds from the next batch on: of batches that are delivered no other account is read.",
     ),
     "failondataloss": safe("It says what a start does about batches that are forgotten; offsets stay as they are."),
+}
+
+
+_ELSEWHERE = safe_after(
+    "Change it only if the same stream is there: one that was created at another time is refused at the start.",
+    "A stream is known by its name and by when it was created.",
+)
+_KINESIS_OPTIONS: Mapping[str, Ruling] = {
+    "streamname": breaking("The offsets are of another stream: the start is refused.", action=NEW_CHECKPOINT),
+    "region": _ELSEWHERE,
+    "endpoint": _ELSEWHERE,
+    "aggregated": safe("Records of the producer library come whole, or one by one, from the next batch on."),
+    "failondataloss": safe("It says what a start does about records that have expired; offsets stay as they are."),
+    **dict.fromkeys(
+        ("profile", "access_key_id", "secret_access_key", "session_token"),
+        safe("It is about the connection; offsets stay as they are."),
+    ),
 }
 
 

@@ -39,9 +39,12 @@ class TopicLag:
     @property
     def is_near_loss(self) -> bool:
         """Whether loss is so near that somebody should act."""
-        if self.loss_in_ms is None or self.retention_ms is None:
-            return False
-        return self.loss_in_ms < min(DAY_MS, self.retention_ms // _NEAR_PART)
+        return is_near_loss(self.loss_in_ms, self.retention_ms)
+
+
+def is_near_loss(loss_in_ms: int | None, retention_ms: int | None) -> bool:
+    """Return whether records that are kept for `retention_ms` expire so soon that somebody should act."""
+    return loss_in_ms is not None and retention_ms is not None and loss_in_ms < min(DAY_MS, retention_ms // _NEAR_PART)
 
 
 def lag_of(read: TopicRead, *, brokers: "Broker", now_ms: int) -> TopicLag:
