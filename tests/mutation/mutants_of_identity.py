@@ -160,8 +160,8 @@ MUTANTS_OF_IDENTITY = (
         bug=29,
         name="an-outstanding-decision-of-the-first-formats-is-not-read",
         file="src/penstock/core/codec/entry.py",
-        find="for version in range(_PLAIN, _REPLAYED + 1)}",
-        replace="for version in range(_NAMED, _REPLAYED + 1)}",
+        find="for version in range(_PLAIN, _BESIDE + 1)}",
+        replace="for version in range(_NAMED, _BESIDE + 1)}",
         tests=(f"{OF_UPGRADE}[sqlite-start-append]",),
     ),
     Mutant(

@@ -226,7 +226,7 @@ MUTANTS_OF_SINKS = (
         bug=12,
         name="a-second-ledger-sweeps-the-spool-of-the-first",
         file="src/penstock/run/runtime.py",
-        find="    require_own_staging(runtime.ledger, runtime.sinks, pipeline=runtime.pipeline)\n",
+        find="    require_own_staging(runtime.ledger, sinks, pipeline=runtime.pipeline)\n",
         replace="",
         tests=("tests/live/test_run_signatures.py::test_a_second_ledger_is_refused_and_takes_nothing[directory]",),
     ),

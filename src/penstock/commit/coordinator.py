@@ -210,9 +210,7 @@ class Coordinator:
     def sweep(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Collect staging that can never be decided any more. Returns its names, and warnings."""
         waiting, apart = waiting_entries(self._ledger, self.summary), sinks_apart(self.summary)
-        sinks = [
-            sink for sink in self._sinks if sink.name not in apart
-        ]  # I10: what a backfill stages there is younger than it looks
+        sinks = [sink for sink in self._sinks if sink.name not in apart]  # I10: a backfill stages there
         return sweep_sinks(sinks, self._open_tail(), self._newest, waiting=waiting)
 
     # --- opening
@@ -393,7 +391,7 @@ class Coordinator:
         `found` has the position of `entry`. Only this run decides in its generation: so nothing but acts, and what backfills
         gave, happened since, and `entry` was not written.
         """
-        if found is None or not isinstance(found.body, FENCES_NOBODY) or found.generation != entry.generation:
+        if found is None or not isinstance(found.body, FENCES_NOBODY):
             return
         tail = self._ledger.tail() or found
         if tail.generation > entry.generation:
