@@ -1,18 +1,12 @@
 """A standby and real processes: it takes over, and however wrong the lease is, only one driver decides."""
 
 import asyncio
-import json
 import os
-import random
 import re
 import signal
-import sqlite3
 import sys
-from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
-
-import pytest
 
 from penstock.core.model import Decided, new_nonce
 from penstock.errors import Retryable
@@ -24,11 +18,6 @@ from penstock.supervise.driver import Limits
 from penstock.supervise.lease import Lease, LeaseRecord
 from penstock.supervise.supervisor import Supervised, supervise
 from penstock.testing.entries import PIPELINE
-from tests.crash import awaited, shared_java
-from tests.crash.commandline import penstock
-from tests.crash.killing import await_that
-from tests.crash.world import database_rows, make_world
-from tests.seed import SEED
 
 LIMITS = Limits(grace_s=30, hung_after_s=60)
 
@@ -148,56 +137,3 @@ def test_whatever_the_lease_says_one_driver_decides(tmp_path):
 
 def shape(text):
     return re.sub(r"run-.*\.log", "run-HOST.log", re.sub(r"(process|in) \d+", r"\1 N", text))
-
-
-def rows(world):
-    with suppress(sqlite3.OperationalError):
-        return database_rows(world.root / "warehouse.db").total()
-    return 0
-
-
-def await_event(process, text):
-    """Read the events of a supervisor until one has `text`; return all of them."""
-    events = []
-    for line in process.stdout:
-        events.append(json.loads(line))
-        if text in events[-1]["text"]:
-            return events
-    raise AssertionError(f"{text!r} was not seen: {events}\n{process.stderr.read()}")
-
-
-@pytest.mark.crash
-@pytest.mark.spark
-def test_a_standby_takes_over_from_a_machine_that_sleeps_and_nothing_comes_twice(tmp_path):
-    """The supervisor and the driver that slept go on afterwards: the driver is fenced, and waits for its turn again."""
-    world = make_world(tmp_path / "world", files=2, rows_per_file=20, seed=SEED)
-    world.rewrite(("trigger: {available_now: true}", "trigger: {processing_time: 200ms}\nledger: ./state/ledger"))
-    command = ("supervise", str(world.file), "--standby", "--lease=1", "--json")
-    active = world.start(*command, java=shared_java.environment())
-    started = await_event(active, "begins")
-    sleeping = (active.pid, int(started[0]["text"].split()[-1]))
-    await_that(lambda: rows(world) == 40, what="the first batch", driver=active)
-    other = world.start(*command)
-    await_event(other, "waits")
-    for pid in sleeping:
-        os.kill(pid, signal.SIGSTOP)
-    await_event(other, "begins")
-    world.feed(random.Random(SEED), files=1, rows_per_file=20)
-    await_that(lambda: rows(world) == 60, what="the batch of the standby", driver=other)
-    for pid in sleeping:
-        os.kill(pid, signal.SIGCONT)
-    world.feed(random.Random(SEED + 1), files=1, rows_per_file=20)
-    await_event(active, "ended with exit code 4; starts again in")
-    await_that(lambda: rows(world) == 80, what="the last batch", driver=other)
-    shown = penstock("status", str(world.file)).out
-    assert re.search(r"^supervisor +running", shown, re.MULTILINE), shown
-    assert re.search(r"^standby +(standby|waiting)", shown, re.MULTILINE), shown
-    errors = list[str]()
-    for process in (active, other):
-        process.send_signal(signal.SIGTERM)
-        errors.append(awaited.ended(process)[1])
-    shared_java.end_application()
-    assert [active.returncode, other.returncode] == [0, 0], errors
-    assert all("takes over only if it has the same files: ledger (" in error for error in errors)
-    world.assert_exact()
-    world.assert_verified()

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import random
 import re
 import signal
 import sys
@@ -19,9 +20,10 @@ from penstock.supervise.driver import DriverLog, Limits, Stop, run_driver
 from penstock.supervise.heartbeat import Heartbeat, environment
 from penstock.supervise.supervisor import Supervised, supervise
 from tests.crash import awaited, shared_java
-from tests.crash.killing import await_gone
+from tests.crash.killing import await_gone, await_that, session_of
 from tests.crash.world import make_world
 from tests.seed import SEED
+from tests.unit.receivers import receiving
 
 ROOT = Path(__file__).parents[2]
 LIMITS = Limits(grace_s=30, hung_after_s=60)
@@ -303,3 +305,58 @@ def test_a_pipeline_is_delivered_exactly_though_its_driver_is_killed(tmp_path):
     shown = world.run("status", str(world.file)).stdout
     assert "supervisor" in shown
     assert "; the last driver ended with exit code 0" in shown
+
+
+def events_until(process, text):
+    """The events of a supervisor up to the first one with `text`."""
+    events = []
+    for line in process.stdout:
+        events.append(json.loads(line))
+        if text in events[-1]["text"]:
+            return events
+    raise AssertionError(f"{text!r} was not seen: {events}\n{process.stderr.read()}")
+
+
+def java_of(driver):
+    return next(pid for pid in session_of(driver) if Path(f"/proc/{pid}/exe").resolve().name == "java")
+
+
+BEFALLS = {
+    "java is killed": (lambda driver: os.kill(java_of(driver), signal.SIGKILL), "ended with exit code 75; starts again"),
+    "a signal to all": (lambda driver: os.killpg(driver, signal.SIGTERM), "ended with exit code 143; starts again"),
+    "it stands still": (lambda driver: os.kill(driver, signal.SIGSTOP), "hung and was killed; starts again"),
+}
+"""What befalls a driver with a Java process of its own, and what its supervisor says then."""
+
+
+@pytest.mark.parametrize("name", BEFALLS)
+def test_what_befalls_a_driver_with_spark_is_told_and_loses_nothing(tmp_path, name):
+    """A signal that also ends Spark's Java process is a stop that was asked for: nobody is called for it."""
+    befalls, told = BEFALLS[name]
+    with receiving() as pager:
+        world = make_world(tmp_path / "world", files=1, rows_per_file=20, seed=SEED)
+        told_to = f"on_event: {{pager: {{url: '{pager.url}'}}}}\n"
+        world.rewrite(("trigger: {available_now: true}", f"{told_to}trigger: {{processing_time: 200ms}}"))
+        process = world.start("supervise", str(world.file), "--hung-after=60", "--json")
+        driver = int(events_until(process, "started as process")[0]["text"].split()[-1])
+        await_that(lambda: world.sold() == 20, what="the first batch", driver=process)
+        befalls(driver)
+        assert told in events_until(process, "starts again")[-1]["text"]
+        world.feed(random.Random(SEED), files=1, rows_per_file=20)
+        await_that(lambda: world.sold() == 40, what="the batch of the next driver", driver=process)
+        called = [] if name == "a signal to all" else ["pipeline.failed", "pipeline.recovered"]
+        assert [request.json["type"] for request in pager.wait_for(len(called))] == called
+        process.send_signal(signal.SIGTERM)
+        _, errors = awaited.ended(process)
+    assert process.returncode == 0, errors
+    world.assert_exact()
+
+
+def test_spark_counts_as_memory_of_its_driver(tmp_path):
+    world = make_world(tmp_path / "world", files=1, rows_per_file=20, seed=SEED)
+    process = world.start("supervise", str(world.file), "--memory-limit=200MB", "--failures=1", "--json")
+    events = events_until(process, "is not started again")
+    awaited.ended(process)
+    assert process.returncode == 1
+    assert re.fullmatch(r"takes \d+ MB of memory, more than 200 MB, and is killed", events[1]["text"])
+    assert events[2]["text"].startswith("took too much memory and was killed and is not started again; see ")
