@@ -21,4 +21,3 @@ def those_there(names: Mapping[str, str]) -> list[str]:
 def stop_all() -> None:
     """So that no server of one part takes the cores from the next."""
     stop_servers()
-    server.cache_clear()
