@@ -38,7 +38,6 @@ from penstock.source.journal.journals import Journals
 from penstock.source.kafka.watch import Watch
 from penstock.source.kinesis.settings import KinesisSettings
 from penstock.spec.pipeline import PublishOn
-from penstock.stage.publishing import publish_in_tasks
 from penstock.stage.quarantine import QuarantineMember
 from penstock.stage.rules import RuleCheck
 
@@ -83,7 +82,11 @@ class Runtime:
 
     def publish_by(self, spark: "SparkSession") -> None:
         """Have tasks of `spark` publish, if the settings say so and where sinks can."""
-        for sink in self.sinks if self.publish_on == "executors" else ():
+        if self.publish_on == "driver":
+            return
+        from penstock.stage.publishing import publish_in_tasks  # with pyarrow, which commands that only look do not load
+
+        for sink in self.sinks:
             if isinstance(sink, PublishesInTasks):
                 sink.publish_by(partial(publish_in_tasks, spark))
 
