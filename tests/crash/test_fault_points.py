@@ -307,6 +307,7 @@ ELSEWHERE = {
     "icebergexpiry.": "the same",
     "http.": "its conformance suite, and a query in tests/spark/test_http_page.py",
     "journal.": "no pipeline writes it: tests/unit/test_journal_readers.py and tests/live/test_journal_killed.py",
+    "mqtt.": "no pipeline subscribes to a broker: tests/unit/test_packet_ids.py and tests/live/test_mqtt.py",
     "checkpoint.": "no run does these acts: tests/crash/test_checkpoint_acts.py",
     "rewind.": "tests/crash/test_rewind.py",
     "table.take_back": "the same",

@@ -7,6 +7,7 @@ RECOVERY = "src/penstock/journal/recovery.py"
 STREAM = "src/penstock/source/journal/stream.py"
 SOURCE = "tests/unit/test_journal_source.py"
 RECEIVER = "tests/live/test_receiver.py"
+PACKET_IDS = "tests/unit/test_packet_ids.py"
 LATER = "tests/live/test_mqtt.py::test_what_is_not_durable_or_comes_while_nobody_is_there_is_delivered_later"
 UNIT = "tests/unit/test_journal.py"
 OF_PRODUCERS = "tests/unit/test_journal_producers.py"
@@ -348,8 +349,8 @@ MUTANTS_OF_THE_JOURNAL = (
         bug=26,
         name="http-takes-as-many-events-as-come",
         file="src/penstock/receive/http.py",
-        find="            self._rate.count(len(events))",
-        replace="            pass",
+        find="        self._rate.count(len(events))",
+        replace="        pass",
         tests=(f"{RECEIVER}::test_more_events_a_second_than_may_be_are_asked_to_come_later",),
     ),
     Mutant(
@@ -403,10 +404,26 @@ MUTANTS_OF_THE_JOURNAL = (
     Mutant(
         bug=26,
         name="paho-answers-qos-2-before-a-message-is-durable",
-        file="src/penstock/receive/mqtt.py",
-        find="_QOS = 1\n",
-        replace="_QOS = 2\n",
+        file="src/penstock/receive/mqtt_client.py",
+        find="        return MQTTErrorCode.MQTT_ERR_SUCCESS\n\n    def _handle_publish",
+        replace="        return super()._send_pubrec(mid)\n\n    def _handle_publish",
         tests=(LATER,),
+    ),
+    Mutant(
+        bug=26,
+        name="a-message-that-is-durable-since-the-last-note-is-stored-again",
+        file="src/penstock/receive/packet_ids.py",
+        find="        if packet_id is not None and record.event.remote == broker:\n",
+        replace="        if packet_id is None:\n",
+        tests=(f"{PACKET_IDS}::test_a_note_of_another_session_counts_for_nothing",),
+    ),
+    Mutant(
+        bug=26,
+        name="identifiers-of-a-lost-session-are-taken-for-those-of-the-next-one",
+        file="src/penstock/receive/packet_ids.py",
+        find="        self._ids.clear()\n",
+        replace="        self._ids.copy()\n",
+        tests=(f"{PACKET_IDS}::test_a_session_that_the_broker_has_lost_releases_all",),
     ),
     Mutant(
         bug=26,
@@ -420,7 +437,7 @@ MUTANTS_OF_THE_JOURNAL = (
         bug=26,
         name="a-broker-that-delivers-once-at-most-is-taken",
         file="src/penstock/receive/mqtt.py",
-        find="            if reason.value != _QOS:",
+        find="            if reason.value != self._qos:",
         replace="            if reason.is_failure:",
         tests=("tests/live/test_mqtt.py::test_a_broker_that_would_not_deliver_again_is_refused",),
     ),
