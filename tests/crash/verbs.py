@@ -229,6 +229,7 @@ VERBS: Mapping[str, Verb] = {
         ("checkpoint", "rebuild", "pipeline.yaml", "--yes"),
         lose_checkpoint,
         ("checkpoint", "rebuild", "pipeline.yaml", "--undo", "--yes"),
+        is_done="is not lost",
     ),
     "checkpoint gc": Verb(
         ("checkpoint", "gc", "pipeline.yaml", "--keep-batches", "2", "--yes"),
