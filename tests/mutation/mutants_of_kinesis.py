@@ -43,7 +43,7 @@ MUTANTS_OF_KINESIS = (
         bug=23,
         name="kinesis-does-not-miss-a-shard-that-expired",
         file=STREAM,
-        find="        self._require_listed(known, listed)\n",
+        find="        known = self._without_lost(known, listed)\n",
         replace="",
         tests=(f"{SOURCE}::test_a_shard_that_expired_unread_is_refused",),
     ),

@@ -212,6 +212,11 @@ def test_a_shard_that_expired_unread_is_refused() -> None:
     stream.pass_hours(25)
     with pytest.raises(InputLost, match=f"Shard {SHARD} .* not to its end; Kinesis does not list it any more"):
         reading.batch()
+    stream.put("child")
+    allowed = Reading(stream, max_records=2, fails_on_loss=False)
+    allowed.start = reading.start
+    assert allowed.rows(reading.before, reading.start) == []
+    assert allowed.values() == ["child"]
 
 
 def test_a_child_whose_first_records_expired_is_refused() -> None:

@@ -76,13 +76,12 @@ def _scans(
     """Yield the first record that waits in each shard. Raises InputLost."""
     if known.created_ms != stream.created_ms:
         raise recreated(settings, known.created_ms, stream)
-    missing = {name: shard for name, shard in known.shards.items() if not shard.is_finished and name not in listed}
-    if missing:
-        raise shards_lost(settings, missing)
-    strict = replace(settings, fails_on_loss=True)
+    lost = {name: shard for name, shard in known.shards.items() if not shard.is_finished and name not in listed}
+    if lost and settings.fails_on_loss:
+        raise shards_lost(settings, lost)
     for name, start in readable(known.shards, listed).items():
         try:
-            yield scan_shard(kinesis, strict, listed[name], start, stream=stream, limits=_ONE)
+            yield scan_shard(kinesis, settings, listed[name], start, stream=stream, limits=_ONE)
         except ForeignNumber as error:
             raise recreated(settings, known.created_ms, stream) from error
 

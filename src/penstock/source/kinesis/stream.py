@@ -1,5 +1,6 @@
 """The offsets of one query over a stream: where it begins, and how far the next batch goes. Knows neither Spark nor boto3."""
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,9 @@ _THREADS = 16
 _SECOND_MS = 1_000
 _STALE_PART = 4
 """Of the retention time: after so much of it a shard that gets no record is noted as seen, by a batch without rows if need be."""
+
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +77,7 @@ class KinesisStream:
         self._wait()
         self._require_same(known)
         listed = self._kinesis.shards()
-        self._require_listed(known, listed)
+        known = self._without_lost(known, listed)
         ready = readable(known.shards, listed)
         scans = self._scanned({name: at for name, at in ready.items() if name not in self._done}, listed)
         self._keep(scans, listed)
@@ -100,8 +104,9 @@ class KinesisStream:
         listed = self._kinesis.shards() if ranges else {}
         missing = {each.shard: last.shards[each.shard] for each in ranges if each.shard not in listed}
         if missing:
-            raise shards_lost(self._settings, {name: _before(shard) for name, shard in missing.items()})
-        return [Piece(shard=each.shard, first=each.first, last=each.last, hashes=listed[each.shard].hashes) for each in ranges]
+            self._require_allowed({name: _before(shard) for name, shard in missing.items()})
+        there = [each for each in ranges if each.shard in listed]
+        return [Piece(shard=each.shard, first=each.first, last=each.last, hashes=listed[each.shard].hashes) for each in there]
 
     def newest(self) -> dict[str, Any] | None:
         """Return how far the shards went at the last look; None before there was any."""
@@ -137,11 +142,20 @@ class KinesisStream:
         if stream.created_ms != known.created_ms:
             raise recreated(self._settings, known.created_ms, stream)
 
-    def _require_listed(self, known: KinesisOffset, listed: Mapping[str, Shard]) -> None:
+    def _without_lost(self, known: KinesisOffset, listed: Mapping[str, Shard]) -> KinesisOffset:
+        """Return the offset without shards that expired before they were read, which raise InputLost unless that is allowed."""
         missing = {name: shard for name, shard in known.shards.items() if not shard.is_finished and name not in listed}
-        if missing:
-            self._require_same(known, is_new=True)
-            raise shards_lost(self._settings, missing)
+        if not missing:
+            return known
+        self._require_same(known, is_new=True)
+        self._require_allowed(missing)
+        return replace(known, shards={name: shard for name, shard in known.shards.items() if name not in missing})
+
+    def _require_allowed(self, missing: Mapping[str, ShardOffset]) -> None:
+        lost = shards_lost(self._settings, missing)
+        if self._settings.fails_on_loss:
+            raise lost
+        _log.warning("%s", lost.message)
 
     def _scanned(self, ready: Mapping[str, ShardOffset], listed: Mapping[str, Shard]) -> dict[str, Scan]:
         if not ready:
