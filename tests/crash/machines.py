@@ -10,7 +10,6 @@ import random
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -109,7 +108,7 @@ class Machine:
     def sleep(self, what: str, seconds: float) -> None:
         """SIGSTOP of one of them, and SIGCONT."""
         stopped = self._signal(what, signal.SIGSTOP)
-        time.sleep(seconds)
+        threading.Event().wait(seconds)
         for pid in stopped:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
@@ -117,7 +116,7 @@ class Machine:
     def cut(self, kind: str, seconds: float) -> None:
         assert self.link is not None
         self.link.cut(kind)
-        time.sleep(seconds)
+        threading.Event().wait(seconds)
         self.link.heal()
 
     def _signal(self, what: str, number: signal.Signals) -> Sequence[int]:

@@ -5,6 +5,7 @@ CI runs a slice; `make soak` runs PENSTOCK_SOAK_KILLS of them. The seed is print
 
 import os
 import random
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -107,7 +108,7 @@ def await_delivery(world: World, machines: Sequence[Machine]) -> None:
     expected, deadline = sum(rows.total() for rows in world.expected.values()), time.monotonic() + PATIENCE_S
     while (found := world.sold()) < expected:
         assert time.monotonic() < deadline, f"{found} of {expected} rows: {[machine.texts[-9:] for machine in machines]}"
-        time.sleep(LOOK_S)
+        threading.Event().wait(LOOK_S)
 
 
 def strike_often(world: World, machines: Sequence[Machine], generator: random.Random, faults: Sequence[str]) -> list[str]:
@@ -117,7 +118,7 @@ def strike_often(world: World, machines: Sequence[Machine], generator: random.Ra
             for machine in machines:
                 machine.await_that(lambda machine=machine: machine.is_active or machine.is_standing_by, what="a warm driver")
         world.feed(generator, files=generator.randint(1, 3), rows_per_file=ROWS)
-        time.sleep(generator.uniform(0, 1.0))
+        threading.Event().wait(generator.uniform(0, 1.0))
         struck.append(strike(machines, generator, kind))
         print(f"{time.strftime('%H:%M:%S')} {number}: {struck[-1]}", flush=True)
         world.feed(generator, files=1, rows_per_file=ROWS)
