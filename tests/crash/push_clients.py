@@ -10,7 +10,6 @@ import json
 import random
 import socket
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -157,7 +156,8 @@ class Clients:
         with suppress(OSError), socket.create_connection(self._http(), timeout=_TIMEOUT_S) as client:
             for at in range(0, len(data), size):
                 client.sendall(data[at : at + size])
-                time.sleep(pause_s)
+                if pause_s:
+                    self._ends.wait(pause_s)
             return client.recv(100).startswith(b"HTTP/1.1 200 ")
         return False
 

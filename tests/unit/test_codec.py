@@ -262,8 +262,8 @@ def test_damage_is_refused_with_the_place(data: bytes) -> None:
 
 
 def test_a_newer_version_is_told_apart_from_damage_whatever_its_fields_are() -> None:
-    data = json.dumps({"format": "penstock.entry", "version": 12, "all": "new"}).encode()
-    with pytest.raises(FormatTooNew, match=r"version 12 of format penstock\.entry, but this Penstock reads versions up to 11"):
+    data = json.dumps({"format": "penstock.entry", "version": 13, "all": "new"}).encode()
+    with pytest.raises(FormatTooNew, match=r"version 13 of format penstock\.entry, but this Penstock reads versions up to 12"):
         decode_entry(data)
 
 
