@@ -171,7 +171,7 @@ def test_a_copy_does_not_go_on_beside_a_lane_that_has_published_its_share(topic,
     sink = place.sink()
     place.put(sink, range(10), range(10, 20), batch_id=0)
     mine = replace(place.decided_but_not_published(sink, range(20, 30), range(30, 40), batch_id=1), previous=2)
-    sink._lane(1).publish(replace(mine, staged=mine.staged[1::2]), sink._rows)
+    sink._lane(1).publish(replace(mine, staged=mine.staged[1::2]), sink._spool.rows_of)
     other = place.sink()
     with pytest.raises(LedgerMismatch):
         other.publish(decided_by_a_copy(place, other, *attempts, position=position))
@@ -192,7 +192,7 @@ def test_a_copy_does_not_go_on_behind_a_part_of_a_batch(topic, position, lanes):
     newest = sink._lane(lanes - 1)
     faults.arm("kafka.mark=error@2")
     with pytest.raises(Retryable):
-        newest.publish(replace(mine, staged=mine.staged[lanes - 1 :]), sink._rows)
+        newest.publish(replace(mine, staged=mine.staged[lanes - 1 :]), sink._spool.rows_of)
     faults.arm("")
     shown, other = place.content(), place.sink()
     assert len(shown) > 10
@@ -208,7 +208,7 @@ def test_a_copy_does_not_go_on_behind_a_part_of_a_batch(topic, position, lanes):
 
 def while_it_reads(sink, act):
     """Have `act` done once, when `sink` has read the marker and is about to send its rows: a driver that was stopped there."""
-    read, done = sink._rows, []
+    read, done = sink._spool.rows_of, []
 
     @contextmanager
     def rows(share):
@@ -217,7 +217,7 @@ def while_it_reads(sink, act):
         with read(share) as batches:
             yield batches
 
-    sink._rows = rows
+    sink._spool.rows_of = rows
 
 
 def test_a_keyed_driver_that_was_stopped_puts_no_older_marker_over_a_newer_one(topic):
